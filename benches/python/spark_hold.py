@@ -97,8 +97,8 @@ def rank(values: list[int], q: float) -> int:
 @click.option("--idle-s", default=0.6, show_default=True, help="Seconds that one is expected to take.")
 @click.option("--small", "is_small", is_flag=True, help="The smallest payloads.")
 @click.option("--hot", "is_hot", is_flag=True, help="All are due in the same second.")
-@click.option("--files", default=8, show_default=True, help="Files of 25,000 messages that a micro-batch reads.")
-def main(messages: int, span_s: int, idle: int, idle_s: float, is_small: bool, is_hot: bool, files: int) -> None:
+@click.option("--mib", default=32, show_default=True, help="MiB of files that a micro-batch reads.")
+def main(messages: int, span_s: int, idle: int, idle_s: float, is_small: bool, is_hot: bool, mib: int) -> None:
     """Measure the hold, and print a table."""
     span_s = 1 if is_hot else span_s
     releases = span_s < RELEASED_WITHIN_S
@@ -109,7 +109,7 @@ def main(messages: int, span_s: int, idle: int, idle_s: float, is_small: bool, i
         made = Messages(messages, span_s, first_due_ms, is_small=is_small)
         made.write(folder / "in")
         session = laptop_session("hold", {"spark.sql.streaming.numRecentProgressUpdates": "5000"})
-        near = hold(parse_files(read_files(session, folder / "in", at_once=files)), LEAD_MS)
+        near = hold(parse_files(read_files(session, folder / "in", mib << 20)), LEAD_MS)
         batches = Batches()
 
         def keep(batch: Any, number: int) -> None:

@@ -5,14 +5,16 @@
 //! | | `id`, `key` | `due_ms`, `delay_ms` | `payload`, `is_json` | `source`, `line` | `reason`, `allowed` |
 //! |---|---|---|---|---|---|
 //! | a message | its name | due; the delay too, if it gave one | what is delivered | its place in the input | |
+//! | a recurring message | its name | the delay of the first, if it gave one | what is delivered | its place in the input | |
 //! | a cancel | its name | | | its place in the input | |
 //! | a reschedule | its name | due | | its place in the input | |
 //! | a dead letter | | | the original record | its place in the input | why, and what is allowed |
 //!
 //! A message may have `expires_ms` and `traceparent` too. `again` says that another deliverer, which was lost with its disk, may have
 //! delivered it: so its first attempt here is marked as a repeat. `moved_to_ms` is when it is due now, if it was rescheduled before
-//! it came here; its content is still that with the first due time. What is written has a further column, `partition`: where the row
-//! belongs (`partition.rs`), of a dead letter its line modulo 64. It is for the hold, and no deliverer reads it.
+//! it came here; its content is still that with the first due time. `recurrence` is the rule of a recurring message, as JSON. What is
+//! written has a further column, `partition`: where the row belongs (`partition.rs`), of a dead letter its line modulo 64. It is for the
+//! hold, and no deliverer reads it.
 
 #![forbid(unsafe_code)]
 
@@ -34,15 +36,15 @@ use crate::delivery::message::{Body, Cancel, Extras, Message, Reschedule, check_
 use crate::delivery::origin::{Origin, Record};
 use crate::delivery::parsed::Parsed;
 use crate::delivery::partition::{PARTITIONS, partition_of_incoming, partition_of_name};
+use crate::delivery::recurrence::{NEVER_MS, Recurrence};
 use crate::delivery::shown::{cut, quoted};
-use crate::delivery::sinks::line::record_of_incoming;
 use crate::delivery::times::due_in_range;
 
 /// How long a cancel is remembered: it passes at once, while its message may be held for this long (D7).
 pub(crate) const KEEP_CANCELS_DAYS: u32 = 400;
 
 /// Names, types, and whether they may be null.
-const COLUMNS: [(&str, DataType, bool); 14] = [
+const COLUMNS: [(&str, DataType, bool); 15] = [
     ("id", DataType::Utf8, true),
     ("key", DataType::Utf8, true),
     ("due_ms", DataType::Int64, true),
@@ -57,6 +59,7 @@ const COLUMNS: [(&str, DataType, bool); 14] = [
     ("allowed", DataType::Utf8, true),
     ("moved_to_ms", DataType::Int64, true),
     ("again", DataType::Boolean, false),
+    ("recurrence", DataType::Utf8, true),
 ];
 
 /// The items of an Arrow IPC stream. A row that no deliverer can take is a bad record. About 1 µs a row.
@@ -74,14 +77,6 @@ pub(crate) fn read_stream(bytes: &[u8], max_payload: usize) -> Result<Vec<Parsed
 /// An Arrow IPC stream of one batch with a row for each item, and its partition. A message's original record is not part of it.
 #[must_use]
 pub(crate) fn write_stream(items: &[Parsed]) -> Vec<u8> {
-    if items.iter().any(recurs) {
-        let others: Vec<Parsed> = items.iter().map(|item| refuse(item).unwrap_or_else(|| item.clone())).collect();
-        return write_rows(&others);
-    }
-    write_rows(items)
-}
-
-fn write_rows(items: &[Parsed]) -> Vec<u8> {
     fn texts<'a>(items: &'a [Parsed], of: impl Fn(&'a Parsed) -> Option<&'a str>) -> ArrayRef {
         Arc::new(items.iter().map(of).collect::<StringArray>())
     }
@@ -100,10 +95,13 @@ fn write_rows(items: &[Parsed]) -> Vec<u8> {
     }
     fn due_ms(item: &Parsed) -> Option<i64> {
         match item {
-            Parsed::Message(incoming) => Some(incoming.message.due_ms),
+            Parsed::Message(incoming) => Some(incoming.message.due_ms).filter(|due_ms| *due_ms != NEVER_MS),
             Parsed::Reschedule(to, _) => Some(to.due_ms),
             Parsed::Cancel(..) | Parsed::Bad(..) => None,
         }
+    }
+    fn rule(message: Option<&Message>) -> Option<String> {
+        Some(message?.body.recurrence()?.to_handed())
     }
     let messages = || items.iter().map(message);
     let columns: Vec<ArrayRef> = vec![
@@ -131,6 +129,7 @@ fn write_rows(items: &[Parsed]) -> Vec<u8> {
         texts(items, |item| bad(item).map(|bad| bad.allowed.as_str())),
         Arc::new(Int64Array::from(vec![None; items.len()])), // what is read here was neither moved
         Arc::new(BooleanArray::from(vec![false; items.len()])), // nor sent before
+        Arc::new(messages().map(rule).collect::<StringArray>()),
         Arc::new(items.iter().map(|item| Some(i32::from(partition_of_item(item)))).collect::<Int32Array>()),
     ];
     let mut fields = COLUMNS.map(|(name, kind, is_nullable)| Field::new(name, kind, is_nullable)).to_vec();
@@ -148,23 +147,6 @@ fn partition_of_item(item: &Parsed) -> u8 {
         Parsed::Reschedule(to, _) => partition_of_name(to.key.as_deref(), &to.id),
         Parsed::Bad(_, origin) => (origin.line % u64::from(PARTITIONS)) as u8,
     }
-}
-
-fn recurs(item: &Parsed) -> bool {
-    matches!(item, Parsed::Message(incoming) if incoming.message.body.recurrence().is_some())
-}
-
-/// The rows of a hand-off have no rule.
-fn refuse(item: &Parsed) -> Option<Parsed> {
-    let Parsed::Message(incoming) = item else { return None };
-    incoming.message.body.recurrence()?;
-    let (source, line) = incoming.origin.as_ref().map_or(("".into(), 0), |it| (Arc::clone(&it.source), it.line));
-    let record = Some(Record::from(&*record_of_incoming(incoming)));
-    let bad = BadRecord::new(
-        "a recurring message can't be delivered by way of Spark",
-        "every and cron with --engine local, or given to the deliverer itself",
-    );
-    Some(Parsed::Bad(bad, Origin { source, line, record }))
 }
 
 fn add_batch(found: &mut Vec<Parsed>, batch: &RecordBatch, max_payload: usize) -> Result<(), BadRecord> {
@@ -215,6 +197,7 @@ struct Rows<'a> {
     allowed: &'a StringArray,
     moved_to_ms: &'a PrimitiveArray<Int64Type>,
     again: &'a BooleanArray,
+    recurrence: &'a StringArray,
 }
 
 impl<'a> Rows<'a> {
@@ -234,6 +217,7 @@ impl<'a> Rows<'a> {
             allowed: batch.column(11).as_string(),
             moved_to_ms: batch.column(12).as_primitive(),
             again: batch.column(13).as_boolean(),
+            recurrence: batch.column(14).as_string(),
         }
     }
 
@@ -262,6 +246,9 @@ impl<'a> Rows<'a> {
             return Err(BadRecord::new("id is missing", "id: text, not empty"));
         };
         let key = text_at(self.key, at);
+        if let Some(rule) = text_at(self.recurrence, at) {
+            return self.recurring(at, (key, id), data, rule, max_payload);
+        }
         let Some(due_ms) = number_at(self.due_ms, at) else {
             check_name(key, id)?;
             let (id, key) = (id.into(), key.map(Into::into));
@@ -272,12 +259,28 @@ impl<'a> Rows<'a> {
             let due_ms = due_in_range(due_ms, "due_ms")?;
             return Ok(Request::Reschedule(Reschedule { id: id.into(), key: key.map(Into::into), due_ms }));
         }
+        checked(self.message(at, (key, id), data, due_ms), max_payload).map(Request::Message)
+    }
+
+    fn recurring(
+        &self,
+        at: usize,
+        name: (Option<&str>, &str),
+        data: &[u8],
+        rule: &str,
+        max_payload: usize,
+    ) -> Result<Request, BadRecord> {
+        let mut message = self.message(at, name, data, NEVER_MS);
+        message.body = message.body.recurring(Recurrence::from_handed(rule)?);
+        checked(message, max_payload).map(Request::Message)
+    }
+
+    fn message(&self, at: usize, (key, id): (Option<&str>, &str), data: &[u8], due_ms: i64) -> Message {
         let is_json = self.is_json.is_valid(at) && self.is_json.value(at);
         let delay_ms = self.delay_ms.is_valid(at).then(|| self.delay_ms.value(at));
         let traceparent = text_at(self.traceparent, at).map(Into::into);
         let extras = Extras { expires_ms: number_at(self.expires_ms, at), traceparent, ..Extras::default() };
-        let body = Body::new(key, id, data, is_json).with_extras(extras);
-        checked(Message { body, due_ms, delay_ms }, max_payload).map(Request::Message)
+        Message { body: Body::new(key, id, data, is_json).with_extras(extras), due_ms, delay_ms }
     }
 }
 

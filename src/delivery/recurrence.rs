@@ -23,8 +23,10 @@ use crate::delivery::times::{MAX_DUE_MS, due_from_text, due_in_range, rfc_3339};
 /// The due time of a recurring message itself, which is never sent: its occurrences are. After all due times.
 pub(crate) const NEVER_MS: i64 = MAX_DUE_MS + 1;
 
+/// Bytes of the due time in the id of an occurrence, behind an @.
+const DUE: usize = 24;
 /// The most bytes of an id: that of an occurrence has 25 more, and is an id as any other.
-const LONGEST_ID: usize = (1 << 20) - 25;
+const LONGEST_ID: usize = (1 << 20) - 1 - DUE;
 
 const LONGEST_PATTERN: usize = 256;
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
@@ -71,6 +73,26 @@ pub(crate) struct Recurrence {
     /// That time, if the record gave it, and no delay: it is part of the content (D5).
     #[serde(skip)]
     pub(crate) given_ms: Option<i64>,
+    /// Where it was before, if that is lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) before: Option<Before>,
+}
+
+/// What is known of a deliverer that had the message, and is lost with its disk (S4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Before {
+    /// All times up to then had their outcome.
+    pub(crate) settled_ms: Option<i64>,
+    /// All up to then may have been sent: that they are sent again is marked.
+    pub(crate) sent_ms: i64,
+}
+
+/// As it is handed from one process to another: with all that makes up the content.
+#[derive(Serialize, Deserialize)]
+struct Handed {
+    #[serde(flatten)]
+    recurrence: Recurrence,
+    given: bool,
 }
 
 impl Rule {
@@ -177,7 +199,13 @@ impl Recurrence {
     /// # Errors
     /// There is none.
     pub(crate) fn first_ms(&self) -> Result<i64, BadRecord> {
-        self.at_or_after(self.from_ms)
+        let settled_ms = self.before.and_then(|it| it.settled_ms);
+        self.at_or_after(settled_ms.map_or(self.from_ms, |settled_ms| settled_ms.saturating_add(1)))
+    }
+
+    /// Whether the occurrence that is due then may have been sent by another deliverer.
+    pub(crate) fn may_have_been_sent(&self, due_ms: i64) -> bool {
+        self.before.is_some_and(|it| due_ms <= it.sent_ms)
     }
 
     /// When the first from this time on is due.
@@ -257,7 +285,23 @@ impl Recurrence {
 
     /// What two records with the same content have in common, beside a delay and the payload.
     pub(crate) fn content(&self) -> String {
-        Self { from_ms: self.given_ms.unwrap_or(0), ..self.clone() }.to_json()
+        Self { from_ms: self.given_ms.unwrap_or(0), before: None, ..self.clone() }.to_json()
+    }
+
+    /// As it is handed on.
+    pub(crate) fn to_handed(&self) -> String {
+        let handed = Handed { recurrence: self.clone(), given: self.given_ms.is_some() };
+        serde_json::to_string(&handed).expect("numbers and text are JSON")
+    }
+
+    /// As it was handed on.
+    ///
+    /// # Errors
+    /// It is not what [`Recurrence::to_handed`] writes.
+    pub(crate) fn from_handed(text: &str) -> Result<Self, BadRecord> {
+        let bad = |error| BadRecord::new(format!("recurrence: {error}"), "what a hand-off of this version has");
+        let Handed { recurrence, given } = serde_json::from_str(text).map_err(bad)?;
+        Ok(Self { given_ms: given.then_some(recurrence.from_ms), ..recurrence })
     }
 
     /// Bytes in memory, about.
@@ -281,8 +325,7 @@ pub(crate) fn check_parts(id: &str, can_expire: bool) -> Result<(), BadRecord> {
             "every or cron without expires; a cancel ends it",
         ));
     }
-    let due = id.rsplit_once('@').map_or("", |(_, due)| due);
-    if due.len() == 24 && due_from_text(due, "due").is_ok() {
+    if recurring_id(id).is_some() {
         return Err(BadRecord::new("the id is that of an occurrence", "id: without a due time behind an @"));
     }
     if id.len() > LONGEST_ID {
@@ -290,6 +333,12 @@ pub(crate) fn check_parts(id: &str, can_expire: bool) -> Result<(), BadRecord> {
         return Err(BadRecord::new(reason, format!("id: at most {} bytes", with_commas(LONGEST_ID))));
     }
     Ok(())
+}
+
+/// Of an id that is that of an occurrence: the id of the recurring message.
+pub(crate) fn recurring_id(id: &str) -> Option<&str> {
+    let (of, due) = id.split_at_checked(id.len().checked_sub(1 + DUE)?)?;
+    due.strip_prefix('@').filter(|due| due_from_text(due, "due").is_ok()).map(|_| of)
 }
 
 /// The id of the occurrence that is due then.

@@ -10,6 +10,7 @@ use super::incoming::Incoming;
 use super::items::{Answer, Item};
 use super::message::{MAX_PAYLOAD, Reschedule};
 use super::ndjson::fields_of;
+use super::recurrence::{Before, Recurrence};
 use super::retry::Retry;
 use super::settings::Settings;
 use super::sinks::{Delivery, Verdict, Verdicts};
@@ -350,4 +351,51 @@ fn a_rule_that_begins_anew_finds_its_way_past_all_that_has_arrived__d8_d19() {
     assert_eq!(world.give(vec![cancel(None, "beat"), replace(fast())]), [Answer::Cancelled, Answer::Accepted]);
     assert_eq!(world.engine.open_count(), 2);
     assert_eq!(sent_in(&world, 1)[0], at(1_200), "the first from then on");
+}
+
+/// Every second from the start on; a deliverer that is lost had it.
+fn going_on(missed: &str, before: Before) -> Item {
+    let Item::Put(mut put) = beat(&format!(r#","missed":"{missed}""#)) else { panic!("it is no message") };
+    let rule = Recurrence { before: Some(before), ..put.message.body.recurrence().unwrap().clone() };
+    put.message.body = put.message.body.recurring(rule);
+    Item::Put(put)
+}
+
+#[test]
+fn one_that_a_lost_deliverer_had_goes_on_after_what_that_had_settled__d19_s4() {
+    for (missed, expected) in [
+        ("skip", vec![(2_000, true), (5_000, true), (6_000, false)]),
+        ("all", vec![(2_000, true), (3_000, true), (4_000, true), (5_000, true), (6_000, false)]),
+        ("last", vec![(2_000, true), (4_000, true), (5_000, true), (6_000, false)]),
+    ] {
+        let mut world = ByHand::start(Settings::default());
+        world.advance_ms(4_500);
+        let before = Before { settled_ms: Some(START_MS + 1_000), sent_ms: START_MS + 5_500 };
+        assert_eq!(world.give(vec![going_on(missed, before)]), [Answer::Accepted]);
+        assert_eq!(
+            world.give(vec![beat(&format!(r#","missed":"{missed}""#))]),
+            [Answer::Duplicate],
+            "the same content"
+        );
+        let mut found = Vec::new();
+        for step in 0..20 {
+            found.extend(world.sent().iter().map(|it| (it.id().to_owned(), it.redelivered)));
+            if step == 2 {
+                world = world.again(); // that it may repeat is kept
+            }
+            world.advance_ms(100);
+        }
+        let expected: Vec<_> = expected.into_iter().map(|(after_ms, repeats)| (at(after_ms), repeats)).collect();
+        assert_eq!(found, expected, "{missed}");
+    }
+}
+
+#[test]
+fn of_one_that_settled_nothing_all_may_be_repeats__d19_s4() {
+    let world = ByHand::start(Settings::default());
+    world.give(vec![going_on("skip", Before { settled_ms: None, sent_ms: START_MS + 500 })]);
+    let first = world.sent();
+    assert_eq!((ids(&first), first[0].redelivered), (vec![at(0).as_str()], true));
+    world.advance_ms(1_000);
+    assert!(!world.sent()[0].redelivered);
 }

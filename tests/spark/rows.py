@@ -14,34 +14,41 @@ from tickwheel.delivery.message import Cancel, Message
 NOW_MS = 1_700_000_000_000
 
 
-def row(found: Message | Cancel | Reschedule | BadRecord, line: int = 1, source: str = "test") -> tuple[Any, ...]:
+def row(
+    found: Message | Cancel | Reschedule | BadRecord, line: int = 1, source: str = "test", *, again: bool = False
+) -> tuple[Any, ...]:
     match found:
         case Message():
-            is_json = isinstance(found.payload, msgspec.Raw)
-            what = found.id, found.key, found.due_ms, found.delay_ms, bytes(found.payload), is_json
-            return (*what, found.expires_ms, found.traceparent, source, line, None, None, None, False)
+            cells = {
+                name: getattr(found, name) for name in ("id", "key", "due_ms", "delay_ms", "expires_ms", "traceparent")
+            }
+            cells |= {"payload": bytes(found.payload), "is_json": isinstance(found.payload, msgspec.Raw)}
         case Cancel():
-            return (found.id, found.key, None, None, None, None, None, None, source, line, None, None, None, False)
+            cells = {"id": found.id, "key": found.key}
         case BadRecord():
-            nothing, why = (None, None), (found.reason, found.allowed)
-            return (*nothing, *nothing, b'{"raw": 1}', None, *nothing, source, line, *why, None, False)
+            cells = {"payload": b'{"raw": 1}', "reason": found.reason, "allowed": found.allowed}
         case Reschedule():
-            return (
-                found.id,
-                found.key,
-                found.due_ms,
-                None,
-                None,
-                None,
-                None,
-                None,
-                source,
-                line,
-                None,
-                None,
-                None,
-                False,
-            )
+            cells = {"id": found.id, "key": found.key, "due_ms": found.due_ms}
+    return _row(cells | {"again": again}, line, source)
+
+
+def recurring(
+    id_: str, *, key: str | None = None, every: int = 60_000, from_ms: int = NOW_MS, payload: bytes = b"1"
+) -> tuple[Any, ...]:
+    rule = {"every": every, "missed": "skip", "from": from_ms, "given": False}
+    cells = {
+        "id": id_,
+        "key": key,
+        "payload": payload,
+        "is_json": True,
+        "recurrence": msgspec.json.encode(rule).decode(),
+    }
+    return _row(cells, 1, "test")
+
+
+def _row(cells: dict[str, Any], line: int, source: str) -> tuple[Any, ...]:
+    found = {"source": source, "line": line, "again": False, **cells}
+    return tuple(found.get(name) for name in HANDED.names)
 
 
 def batch_of(rows: Sequence[tuple[Any, ...]]) -> Any:

@@ -1,16 +1,18 @@
 """One suite, two engines: the same job in one process and on Spark keeps the same promises (rules D1 to D7, S1).
 
-The job runs once for each engine, as a command, on files with duplicates, cancels, broken records, and messages that
-are overdue, near, and far enough to be held. Then each promise is tested by itself.
+The job runs once for each engine, as a command, on files with duplicates, conflicts, cancels, reschedules, broken
+records, and messages that are overdue, near, expired, and far enough to be held. Then each promise is tested by itself.
 """
 
 import json
 import random
+import signal
 import subprocess
 import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +32,12 @@ class Run:
     folder: Path
     given: dict[tuple[str | None, str], dict[str, Any]] = field(default_factory=dict)
     cancelled: set[tuple[str | None, str]] = field(default_factory=set)
+    expired: set[tuple[str | None, str]] = field(default_factory=set)
+    rescheduled: int = 0
     duplicates: int = 0
+    conflicts: int = 0
     broken: int = 0
+    far_ms: int = 0
     code: int = -1
     output: str = ""
 
@@ -49,6 +55,7 @@ def give(run: Run, far_ms: int, seed: int) -> None:
     """Four files with messages, duplicates and cancels, all of a key in one file, as D4 requires."""
     rng = random.Random(seed)
     now_ms = time.time_ns() // 1_000_000
+    run.far_ms = now_ms + far_ms
     lines: dict[int, list[str]] = defaultdict(list)
     for number in range(MESSAGES):
         key = None if rng.random() < 0.1 else f"key {rng.randrange(KEYS)}"
@@ -56,13 +63,24 @@ def give(run: Run, far_ms: int, seed: int) -> None:
         due_ms = now_ms + rng.choice([-1_000, far_ms // 2, far_ms]) + rng.randrange(500)
         record = {"id": f"m{number}", "key": key, "due": due_ms, "payload": {"n": number, "x": "é" * rng.randrange(50)}}
         run.given[key, record["id"]] = record
+        fate = rng.random()
+        if fate < 0.02 and due_ms < now_ms:
+            record["expires"] = due_ms + 1
+            run.expired.add((key, record["id"]))
         lines[file].append(json.dumps(record))
         if rng.random() < 0.05:
             lines[file].append(json.dumps(record))
             run.duplicates += 1
-        if rng.random() < 0.03 and due_ms >= now_ms + far_ms:
+        if rng.random() < 0.02:
+            lines[file].append(json.dumps(record | {"payload": "another"}))
+            run.conflicts += 1
+        if due_ms >= now_ms + far_ms and fate < 0.03:
             lines[file].append(json.dumps({"id": record["id"], "key": key, "op": "cancel"}))
             run.cancelled.add((key, record["id"]))
+        elif due_ms >= now_ms + far_ms and fate < 0.06:
+            record["due"] = now_ms + far_ms + 600 + number  # alone in its millisecond
+            lines[file].append(json.dumps({"id": record["id"], "key": key, "op": "reschedule", "due": record["due"]}))
+            run.rescheduled += 1
         if rng.random() < 0.01:
             lines[file].append('{"id": "no due"}')
             run.broken += 1
@@ -89,8 +107,10 @@ def test_nothing_is_lost_and_each_comes_once_as_it_was_given__D1_D5(run: Run) ->
     assert run.code == 1, run.output  # there are dead letters
     came = {(line["key"], line["id"]): line for line in run.out}
     assert len(came) == len(run.out)
-    assert came.keys() == run.given.keys() - run.cancelled
-    assert all(line["payload"] == run.given[name]["payload"] for name, line in came.items())
+    assert came.keys() == run.given.keys() - run.cancelled - run.expired
+    for name, line in came.items():
+        due_ms = round(datetime.fromisoformat(line["due"]).timestamp() * 1000)
+        assert (line["payload"], due_ms) == (run.given[name]["payload"], run.given[name]["due"])
 
 
 def test_nothing_is_early__D3(run: Run) -> None:
@@ -99,7 +119,7 @@ def test_nothing_is_early__D3(run: Run) -> None:
 
 def test_the_messages_of_a_key_come_in_order_of_due_time_and_acceptance__D4(run: Run) -> None:
     """For messages due after all were read; overdue messages are sent as they come."""
-    first_ms = max(record["due"] for record in run.given.values()) - 500
+    first_ms = run.far_ms
     orders: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for line in run.out:
         record = run.given[line["key"], line["id"]]
@@ -112,12 +132,58 @@ def test_the_messages_of_a_key_come_in_order_of_due_time_and_acceptance__D4(run:
 def test_duplicates_cancels_and_dead_letters_are_counted_each_once__D2_D5_D7(run: Run) -> None:
     found = run.summary
     assert found["accepted"] == MESSAGES
-    assert found["delivered"] == MESSAGES - len(run.cancelled)
+    assert found["delivered"] == MESSAGES - len(run.cancelled) - len(run.expired)
     assert found["cancelled"] == len(run.cancelled) > 0
     assert found["duplicates"] == run.duplicates > 0
-    assert found["dead_letters"] == run.broken > 0
+    assert found["rescheduled"] == run.rescheduled > 0
+    assert found["conflicts"] == run.conflicts > 0
+    assert found["expired"] == len(run.expired) > 0
+    assert found["dead_letters"] == run.broken + run.conflicts + len(run.expired)
     assert found["not_delivered"] == 0
+
+
+def test_a_dead_letter_says_where_it_comes_from_and_why__D2_D5_D6(run: Run) -> None:
     letters = [json.loads(line) for line in (run.folder / "dead").read_text().splitlines()]
-    assert len(letters) == run.broken
-    assert {(letter["record"], letter["reason"]) for letter in letters} == {('{"id": "no due"}', "due is missing")}
-    assert all(letter["source"].endswith(".ndjson") and letter["line"] > 0 for letter in letters)
+    reasons = Counter(letter["reason"] for letter in letters)
+    assert reasons["due is missing"] == run.broken > 0
+    assert reasons["this key and id were accepted before with other content"] == run.conflicts
+    assert sum(count for reason, count in reasons.items() if "expired" in reason) == len(run.expired)
+    assert reasons.total() == run.broken + run.conflicts + len(run.expired)
+    read = [letter for letter in letters if "expired" not in letter["reason"]]
+    assert all(letter["source"].endswith(".ndjson") and letter["line"] > 0 for letter in read)
+
+
+@pytest.mark.parametrize("engine", ["local", "spark"])
+def test_a_recurring_message_comes_again_and_again_also_after_a_stop__D19(engine: str, tmp_path: Path) -> None:
+    beat = {"id": "beat", "every": 500, "missed": "all", "payload": [1]}
+    records = [beat, beat, beat | {"id": "over", "key": "k"}, {"id": "over", "key": "k", "op": "cancel"}]
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "1.ndjson").write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    options = ["--lead", "3"] if engine == "spark" else []
+    for _ in range(2):
+        before = len(came(tmp_path / "out"))
+        with (tmp_path / "log").open("a") as log:
+            running = subprocess.Popen(
+                [sys.executable, "-m", "tickwheel.cli", "deliver", "in", "--engine", engine, *options,
+                 "--to", "file:out", "--store", "s.db"],
+                cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            )  # fmt: skip
+            while len(came(tmp_path / "out")) < before + 6:
+                assert running.poll() is None, (tmp_path / "log").read_text()
+                time.sleep(0.1)
+            running.send_signal(signal.SIGINT)
+            assert running.wait(60) == 130, (tmp_path / "log").read_text()
+    found = came(tmp_path / "out")
+    assert {line["id"].partition("@")[0] for line in found} == {"beat"}
+    due_ms = [round(datetime.fromisoformat(line["id"].partition("@")[2]).timestamp() * 1000) for line in found]
+    assert due_ms == list(range(due_ms[0], due_ms[0] + 500 * len(found), 500)), "each once, in order"
+    assert all(line["payload"] == [1] and line["lateness_ms"] >= 0 for line in found)
+
+
+def came(out: Path) -> list[dict[str, Any]]:
+    """What is complete in the output."""
+    return (
+        [json.loads(line) for line in out.read_text().splitlines(keepends=True) if line.endswith("\n")]
+        if out.exists()
+        else []
+    )

@@ -19,7 +19,7 @@ from pyarrow import flight
 from delivery.certificates import authority, signed
 from tickwheel.delivery import DeliveryFailed, DeliveryQueue
 from tickwheel.delivery.errors import BadRecord
-from tickwheel.delivery.handed import PARTITIONS
+from tickwheel.delivery.handed import HANDED, PARTITIONS
 from tickwheel.delivery.message import Cancel
 from tickwheel.delivery.serve.access import Access as ServerAccess
 from tickwheel.delivery.serve.access import Address
@@ -33,7 +33,7 @@ from tickwheel.spark.hand_off import HandOff, assign
 from tickwheel.spark.packing import pack
 from tickwheel.spark.sending import Access, Send
 
-from .rows import batch_of, message, row
+from .rows import batch_of, message, recurring, row
 
 pytestmark = pytest.mark.timeout(60)
 FAR_MS = 2_000_000_000_000
@@ -81,12 +81,15 @@ def silent() -> Iterator[str]:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
+COUNTS = {"waiting": 7, "given": 8, "due_ms": None, "due_within": [1, 2, 3], "recurring": 4}
+
+
 def near(*visits: tuple[int, str, Sequence[tuple[Any, ...]]]) -> Any:
     """A batch of `NEAR`: for each visit a shard, its deliverer, and the rows to send, in pieces of at most 2,000."""
     rows: list[dict[str, Any]] = []
     for shard, to, given in visits:
         pieces = [pack(batch_of(given[at : at + 2_000])) for at in range(0, len(given), 2_000)]
-        told = {"shard": shard, "taker": to, "store_id": STORES.get(to, ""), "waiting": 7, "given": 8, "due_ms": None}
+        told = {"shard": shard, "taker": to, "store_id": STORES.get(to, ""), **COUNTS}
         rows += [told | {"rows": piece} for piece in pieces] + [told | {"rows": None}]
     return pa.RecordBatch.from_pylist(rows)
 
@@ -117,7 +120,7 @@ def test_messages_cancels_and_dead_letters_arrive_and_copies_are_counted__S3_D5(
         ]
         [told] = send(quick(), (3, at, rows))
         assert told == {
-            "shard": 3, "taker": at, "waiting": 7, "given": 8, "due_ms": None, "sent": 5, "error": None,
+            "shard": 3, "taker": at, **COUNTS, "sent": 5, "error": None,
         }  # fmt: skip
         assert [it["sent"] for it in send(quick(), (3, at, far("a")), (4, at, []))] == [1, 0]
         found = queue.summary
@@ -128,7 +131,7 @@ def test_messages_cancels_and_dead_letters_arrive_and_copies_are_counted__S3_D5(
 
 def test_what_may_have_been_delivered_elsewhere_is_marked__S4_D5(tmp_path: Path) -> None:
     came: list[tuple[str, bool]] = []
-    rows = [(*row(message(id_, -5))[:-1], id_ == "again") for id_ in ("first", "again")]
+    rows = [row(message(id_, -5), again=id_ == "again") for id_ in ("first", "again")]
     with DeliveryQueue(tmp_path / "s.db", to=lambda it: came.append((it.message.id, it.redelivered))) as queue:
         server = FlightServer(
             "grpc://127.0.0.1:0", queue._running, ServerAccess(None, Address.of("-", "127.0.0.1:0")), 999
@@ -145,7 +148,8 @@ def test_what_may_have_been_delivered_elsewhere_is_marked__S4_D5(tmp_path: Path)
 def test_one_that_was_moved_while_it_was_held_is_due_then_and_known_as_it_was__S4_D16_D5(tmp_path: Path) -> None:
     overdue = row(message("a", -5))
     with deliverer(tmp_path / "s.db") as (queue, at):
-        send(quick(), (0, at, [(*overdue[:-2], FAR_MS, False)]))
+        moved = dict(zip(HANDED.names, overdue, strict=True)) | {"moved_to_ms": FAR_MS}
+        send(quick(), (0, at, [tuple(moved.values())]))
         assert queue.state("a") == "waiting", "it is not due by its first time"
         send(quick(), (0, at, [overdue]))
         counts = queue.summary
@@ -258,6 +262,18 @@ def test_a_stream_with_other_columns_is_refused__S3(tmp_path: Path) -> None:
             writer.close()
 
 
+def test_a_recurring_message_recurs_at_its_deliverer__D19(tmp_path: Path) -> None:
+    with deliverer(tmp_path / "s.db") as (queue, at):
+        beat = recurring("beat", key="k", from_ms=FAR_MS)
+        assert [it["error"] for it in send(quick(), (0, at, [beat, beat]), (1, at, [row(Cancel("x", None))]))] == [
+            None
+        ] * 2
+        assert queue.state("beat", "k") == "recurring"
+        assert (queue.summary.accepted, queue.summary.duplicates, queue.summary.dead_letters) == (2, 1, 0)
+        send(quick(), (0, at, [row(Cancel("beat", "k"))]))
+        assert queue.state("beat", "k") == "cancelled"
+
+
 def test_a_row_that_no_deliverer_can_take_is_a_dead_letter__D2(tmp_path: Path) -> None:
     with deliverer(tmp_path / "s.db") as (queue, at):
         broken = row(message("a", FAR_MS, payload=b"no json"))
@@ -300,6 +316,20 @@ def test_one_that_no_shard_belongs_to_any_more_is_not_asked__S5(
             known.say_who_is_waited_for({})
         assert (known.up, caplog.messages) == ({at: True}, [])
         known.close()
+
+
+def test_one_that_left_the_list_and_keeps_shards_is_named_with_what_to_do__S5_D19(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    known = Deliverers([], ACCESS)
+    with caplog.at_level(logging.WARNING):
+        known.say_who_left({"old:1": 7})
+        known.say_who_left({"old:1": 7})
+        known.say_who_left({})
+    [said] = caplog.messages
+    assert "old:1 has left the list, and keeps 7 of 64 shards" in said
+    assert "--lost old:1" in said
+    known.close()
 
 
 def test_one_that_comes_back_is_taken_up_again__S3(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

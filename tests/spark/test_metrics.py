@@ -21,7 +21,11 @@ AT = "127.0.0.1:7401"
 
 
 def shard(taker: str | None, waiting: int, given: int, due_ms: int | None) -> dict[str, Any]:
-    return {"taker": taker, "waiting": waiting, "given": given, "due_ms": due_ms}
+    due_within = [waiting // 2, waiting, waiting + given]
+    return {
+        "taker": taker, "waiting": waiting, "given": given, "due_ms": due_ms, "due_within": due_within,
+        "recurring": given,
+    }  # fmt: skip
 
 
 def progress(number: int, batch_ms: int = 100, rows: int = 0) -> dict[str, Any]:
@@ -51,7 +55,8 @@ def test_metrics_are_what_the_shards_told_and_prometheus_accepts_them__D15() -> 
     for line in (
         "held_messages 8.0", "unsettled_messages 2.0", "next_due_timestamp_seconds 8.0", "lead_seconds 20.0",
         "handed_off_messages_total 17.0", "failed_hand_offs_total 4.0", "batches_total 1.0", "read_rows_total 6.0",
-        "batch_duration_seconds 1.5",
+        "batch_duration_seconds 1.5", "recurring_messages 2.0", 'due_messages{within="1m"} 3.0',
+        'due_messages{within="1h"} 8.0', 'due_messages{within="1d"} 10.0',
     ):  # fmt: skip
         assert f"\ntickwheel_spark_{line}\n" in text
     if promtool := shutil.which("promtool"):

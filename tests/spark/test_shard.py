@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import pytest
 
 from tickwheel.delivery.entries import Reschedule
@@ -18,7 +19,7 @@ from tickwheel.spark.packing import pack, unpack
 from tickwheel.spark.shard import VISIT_BYTES, VISIT_ROWS, Shard
 from tickwheel.spark.shard_index import Index
 
-from .rows import NOW_MS, batch_of, message, row
+from .rows import NOW_MS, batch_of, message, recurring, row
 
 LEAD_MS = 20_000
 A, B = "a:1", "b:1"
@@ -124,6 +125,31 @@ def test_controls_stay_until_all_that_waited_is_settled__S4(kept: Kept) -> None:
     assert not kept.chunks
 
 
+def test_a_cancel_stays_as_long_as_its_message_may_be_given_to_another_store__S4_D7(kept: Kept) -> None:
+    """Also where that waits because its deliverer does not answer, is put off, or is in a part with later ones."""
+    late = [
+        row(message("late", 30_000)),
+        row(Cancel("late", None)),
+        row(message("off", 31_000)),
+        row(Cancel("off", None)),
+    ]
+    late += [row(message("part", 32_000)), row(Cancel("part", None))]
+    kept.visit(NOW_MS, orders(taker()), *late)
+    kept.visit(NOW_MS + 1, orders(taker()), row(Reschedule("off", None, NOW_MS + 90_000)))
+    kept.visit(
+        NOW_MS + 2, orders(taker(), failed=[NUMBER]), *(row(message(f"m{n}", 32_000 + n * 1_000)) for n in range(9))
+    )
+    kept.visit(NOW_MS + 40_000, orders())
+    kept.visit(NOW_MS + 40_001, orders(taker(mark_ms=NOW_MS + 39_000)))
+    kept.visit(NOW_MS + 40_002, orders(taker(mark_ms=NOW_MS + 39_000)))
+    other = orders(taker(store="2"))
+    kept.visit(NOW_MS + 50_000, other)
+    given = kept.visit(NOW_MS + 75_000, other)[1]
+    cancelled = {it["id"] for it in given if it["payload"] is None}
+    assert {it["id"] for it in given if it["payload"]} & {"late", "off", "part"} <= cancelled
+    assert "off" in cancelled
+
+
 def test_a_message_that_is_moved_leaves_the_hold_for_its_new_time_and_the_others_stay__S2_D16(kept: Kept) -> None:
     far = [row(message(f"m{n}", 90_000 + n, key="k"), n) for n in range(10)]
     kept.visit(NOW_MS, orders(taker()), *far, row(message("m3", 80_000, key="other")))
@@ -226,6 +252,11 @@ def test_a_hot_second_leaves_in_pieces_and_begins_early_enough__S2(kept: Kept) -
     assert sorted(gone) == sorted(f"m{n}" for n in range(15_000))
 
 
+def test_what_is_overdue_takes_nothing_with_it__S2(kept: Kept) -> None:
+    late, far = row(message("late", -60_000)), row(message("far", 60_000))
+    assert kept.ids(NOW_MS, orders(taker()), late, far) == ["late"]
+
+
 def test_many_of_one_millisecond_leave_all_the_same__S2(kept: Kept) -> None:
     gone = []
     for part in range(20):
@@ -264,9 +295,130 @@ def test_a_visit_gives_no_more_than_some_mebibytes__S2(kept: Kept) -> None:
     assert max(sizes) <= VISIT_BYTES + 900_000
 
 
+def before(row: dict[str, Any]) -> tuple[int | None, int] | None:
+    """What a recurring message tells of the store before: until when that had settled all, and may have sent."""
+    told = msgspec.json.decode(row["recurrence"]).get("before")
+    return told and (told["settled_ms"], told["sent_ms"])
+
+
+def test_a_recurring_message_is_given_at_once_and_stays_for_a_store_that_takes_over__S4_D19(kept: Kept) -> None:
+    rows = [recurring("beat", key="k"), row(Cancel("c", None)), recurring("other")]
+    assert kept.ids(NOW_MS, orders(taker()), *rows) == ["beat", "c", "other"]
+    for after in (1, 2, 90_000):
+        assert kept.ids(NOW_MS + after, orders(taker(mark_ms=NOW_MS + after - 500))) == []
+    index = Index.decode(kept.index)
+    assert (index.rules, index.unsettled, len(kept.chunks)) == (2, 0, 1)
+    other = orders(taker(store="2"))
+    assert kept.visit(NOW_MS + 90_001, other) == (None, [])
+    given = kept.visit(NOW_MS + 90_002, other)[1]
+    assert [it["id"] for it in given] == ["beat", "other"]
+    assert {before(it) for it in given} == {(NOW_MS + 89_500, NOW_MS + 90_002 + LEAD_MS)}
+    # What that one has settled counts once it has the messages, and not before.
+    again = kept.visit(NOW_MS + 90_003, orders(taker(store="2", mark_ms=NOW_MS + 90_002), failed=[NUMBER]))[1]
+    assert {before(it) for it in again} == {(NOW_MS + 89_500, NOW_MS + 90_003 + LEAD_MS)}
+    kept.visit(NOW_MS + 90_004, orders(taker(store="2", mark_ms=NOW_MS + 90_003)))
+    third = orders(taker(store="3"))
+    kept.visit(NOW_MS + 90_005, third)
+    assert before(kept.visit(NOW_MS + 90_006, third)[1][0]) == (NOW_MS + 90_003, NOW_MS + 90_006 + LEAD_MS)
+
+
+def test_one_whose_hand_off_failed_is_given_to_the_same_store_as_it_was__S3_D19(kept: Kept) -> None:
+    assert kept.ids(NOW_MS, orders(taker()), recurring("beat")) == ["beat"]
+    [given] = kept.visit(NOW_MS + 1, orders(taker(), failed=[NUMBER]))[1]
+    assert before(given) is None
+    kept.visit(NOW_MS + 2, orders(taker()))
+    assert kept.ids(NOW_MS + 3, orders(taker(), failed=[NUMBER])) == [], "it has taken that before"
+
+
+def test_a_store_that_is_lost_before_it_told_anything_may_have_sent_all__S4_D19(kept: Kept) -> None:
+    kept.visit(NOW_MS, orders(taker()), recurring("beat"))
+    other = orders(taker(store="2"), failed=[NUMBER])
+    kept.visit(NOW_MS + 1, other)
+    assert before(kept.visit(NOW_MS + 2, other)[1][0]) == (None, NOW_MS + 2 + LEAD_MS)
+
+
+def test_a_micro_batch_that_is_done_again_with_another_store_marks_what_the_first_may_have_sent__S4_D19() -> None:
+    kept = Kept()
+    kept.visit(NOW_MS, orders(taker()))
+    # Aborted after it was sent: the state does not know that, but the next one knows that it may be so.
+    other = orders(taker(store="2"), failed=[NUMBER])
+    assert kept.visit(NOW_MS, other, recurring("beat")) == (None, [])
+    assert before(kept.visit(NOW_MS + 1, other)[1][0]) == (None, NOW_MS + 1 + LEAD_MS)
+
+
+def test_a_cancel_and_another_of_its_name_end_it_also_for_a_store_that_takes_over__S4_D7_D19(kept: Kept) -> None:
+    kept.visit(NOW_MS, orders(taker()), recurring("a"), recurring("b"), recurring("c"))
+    kept.visit(
+        NOW_MS + 1, orders(taker()), row(Cancel("a", None)), recurring("b", every=5), row(message("far", 90_000))
+    )
+    kept.visit(NOW_MS + 2, orders(taker()), row(Cancel("d", None)), recurring("d"))
+    given = kept.visit(NOW_MS + 3, orders(taker()), row(Cancel("c", None)), recurring("c", every=7))[1]
+    assert [it["id"] for it in given] == ["c", "c"], "in the order in which they came"
+    other = orders(taker(store="2"))
+    kept.visit(NOW_MS + 4, other)
+    given = kept.visit(NOW_MS + 5, other)[1]
+    rules = {it["id"]: msgspec.json.decode(it["recurrence"])["every"] for it in given if it["recurrence"]}
+    assert rules == {"b": 5, "c": 7, "d": 60_000}
+    assert [it["id"] for it in given if not it["recurrence"]] == ["a"], "nothing that ends what comes now"
+    kept.visit(NOW_MS + 100_000, orders(taker(store="2", mark_ms=NOW_MS + 99_000)))
+    assert Index.decode(kept.index).rules == 3
+
+
+def test_an_occurrence_that_was_put_off_is_where_its_rule_has_it_after_a_loss__S4_D16_D19(kept: Kept) -> None:
+    kept.visit(NOW_MS, orders(taker()), recurring("beat"), row(message("far", 90_000)))
+    assert kept.ids(NOW_MS + 1, orders(taker()), row(Reschedule("beat", None, NOW_MS + 5))) == ["beat"]
+    other = orders(taker(store="2"))
+    kept.visit(NOW_MS + 2, other)
+    [given] = kept.visit(NOW_MS + 3, other)[1]
+    assert given["recurrence"], "that time is not the next one's"
+
+
+def test_a_shard_with_a_recurring_message_stays_where_it_is_until_that_is_lost__S5_D19(kept: Kept) -> None:
+    both = taker(), taker(B)
+    kept.visit(NOW_MS, orders(*both), recurring("beat"))
+    moved = orders(*both, to=B)
+    for after in range(1, 9):
+        to, given = kept.visit(NOW_MS + after, moved, row(message(f"m{after}", 100)))
+        assert (to, [it["id"] for it in given]) == (A, [f"m{after}"])
+    lost = orders(taker(B), to=B, lost=[A])
+    assert kept.visit(NOW_MS + 10, lost) == (None, [])
+    to, given = kept.visit(NOW_MS + 11, lost)
+    assert (to, given[0]["id"]) == (B, "beat")
+    assert kept.visit(NOW_MS + 12, lost) == (B, [])
+
+
+def test_a_recurring_message_that_comes_while_a_shard_moves_waits_for_its_new_taker__S5_D19(kept: Kept) -> None:
+    both = taker(), taker(B)
+    kept.visit(NOW_MS, orders(*both), row(message("a", 100)))
+    moving = orders(*both, to=B)
+    kept.visit(NOW_MS + 1, moving)
+    assert kept.visit(NOW_MS + 2, moving, recurring("beat"), row(Cancel("c", None)))[1] == []
+    assert kept.ids(NOW_MS + 3, moving, row(Cancel("d", None))) == ["d"]
+    settled = orders(taker(mark_ms=NOW_MS + 200), taker(B), to=B)
+    assert kept.visit(NOW_MS + 300, settled) == (None, [])
+    to, given = kept.visit(NOW_MS + 301, settled)
+    assert (to, [it["id"] for it in given], before(given[0])) == (B, ["beat", "c"], None)
+
+
+def test_controls_of_many_micro_batches_make_few_chunks__S2(kept: Kept) -> None:
+    kept.visit(NOW_MS, orders(taker()), row(message("far", 2_000_000_000)))
+    for batch in range(400):
+        kept.visit(NOW_MS + batch, orders(taker()), row(Cancel(f"c{batch}", None)), recurring(f"r{batch}"))
+        assert len(kept.chunks) <= 100
+    index = Index.decode(kept.index)
+    assert (index.rules, sum(it.others for it in index.controls)) == (400, 400)
+
+
+def test_what_is_due_soon_is_counted_about__D15(kept: Kept) -> None:
+    rows = [row(message(f"m{n}", 30_000 + n * 100), n) for n in range(1_000)]
+    kept.visit(NOW_MS, orders(taker()), *rows, row(message("near", 5)), row(Cancel("c", None)))
+    index = Index.decode(kept.index)
+    assert [index.due_by(NOW_MS + ms) for ms in (0, 5, 29_999, 80_000, 129_900, 10**9)] == [0, 1, 1, 501, 1_001, 1_001]
+
+
 def test_an_index_or_a_piece_of_another_version_is_refused__S4() -> None:
     for read in (Index.decode, unpack):
-        with pytest.raises(DeliveryFailed, match="in the format 2, this version reads 3"):
+        with pytest.raises(DeliveryFailed, match="in the format 2, this version reads 4"):
             read(b"\x02...")
 
 
@@ -274,30 +426,60 @@ def test_an_index_or_a_piece_of_another_version_is_refused__S4() -> None:
 
 
 @dataclass
+class Beat:
+    """A recurring message at a store: when its next occurrence is due; what was due before may be a repeat."""
+
+    every: int
+    next_ms: int
+    sent_ms: int = 0
+
+
+@dataclass
 class Store:
-    """A deliverer's store: what it took, with when it is due, and what it has delivered."""
+    """A deliverer's store: what it took, with when it is due, and at first was, and what it has delivered."""
 
     address: str
     number: int
-    open: dict[str, int] = field(default_factory=dict)
+    open: dict[str, tuple[int, int]] = field(default_factory=dict)
     known: set[str] = field(default_factory=set)
+    beats: dict[str, Beat] = field(default_factory=dict)
 
     def take(self, rows: list[Any]) -> None:
         for it in rows:
-            if it["id"] not in self.known:
-                self.known.add(it["id"])
-                self.open[it["id"]] = it["due_ms"]
+            id_, due_ms = it["id"], it["due_ms"]
+            if it["payload"] is None and due_ms is None:
+                self.open.pop(id_, None)
+                self.beats.pop(id_, None)
+                self.known.add(id_)
+            elif it["payload"] is None:
+                if id_ in self.open:
+                    self.open[id_] = due_ms, self.open[id_][1]
+            elif id_ not in self.known:
+                self.known.add(id_)
+                if it["recurrence"] is None:
+                    self.open[id_] = it["moved_to_ms"] or due_ms, due_ms
+                    continue
+                rule, (settled_ms, sent_ms) = msgspec.json.decode(it["recurrence"]), before(it) or (None, 0)
+                first_ms = max(rule["from"], (settled_ms or 0) + 1)
+                next_ms = rule["from"] - (rule["from"] - first_ms) // rule["every"] * rule["every"]
+                self.beats[id_] = Beat(rule["every"], next_ms, sent_ms)
 
-    def deliver(self, now_ms: int, rng: random.Random) -> list[str]:
-        """Some of what is due, in order, or all."""
-        due = sorted((due_ms, id_) for id_, due_ms in self.open.items() if due_ms <= now_ms)
+    def deliver(self, now_ms: int, rng: random.Random) -> list[tuple[str, bool]]:
+        """Some of what is due, in order, or all, and whether it is marked as a repeat."""
+        due = sorted((due_ms, id_) for id_, (due_ms, _) in self.open.items() if due_ms <= now_ms)
         gone = [id_ for _, id_ in due[: rng.choice([len(due), len(due), len(due) // 2])]]
         for id_ in gone:
             del self.open[id_]
-        return gone
+        found = [(id_, False) for id_ in gone]
+        for id_, beat in self.beats.items():
+            while beat.next_ms <= now_ms and rng.random() < 0.9:
+                found.append((f"{id_}@{beat.next_ms}", beat.next_ms <= beat.sent_ms))
+                beat.next_ms += beat.every
+        return found
 
     def taker(self, now_ms: int) -> Taker:
-        mark_ms = min([now_ms, *self.open.values()]) - 1
+        first = (min(times) for times in self.open.values())
+        mark_ms = min([now_ms, *first, *(beat.next_ms for beat in self.beats.values())]) - 1
         return Taker(self.address, str(self.number), [mark_ms] * PARTITIONS)
 
 
@@ -313,7 +495,10 @@ class Play:
         self.down: set[str] = set()
         self.to = A
         self.failed = True
+        self.has_beats = seed % 2 == 0
         self.due: dict[str, int] = {}
+        self.cancelled: set[str] = set()
+        self.beats: dict[str, int] = {}
         self.delivered: dict[str, list[Store]] = {}
 
     def new_store(self, address: str) -> Store:
@@ -324,12 +509,21 @@ class Play:
         for step in range(steps):
             self.step(step)
         self.down.clear()
+        ended = [row(Cancel(id_, None)) for id_ in self.beats]
+        until_ms = self.now_ms
         for _ in range(300):
             self.now_ms += 5_000
             self.batch([])
             self.deliver()
-        assert self.delivered.keys() == self.due.keys()
-        assert Index.decode(self.kept.index).waiting_rows == 0
+        beaten = {f"{id_}@{at}" for id_, every in self.beats.items() for at in range(NOW_MS, until_ms, every)}
+        assert self.delivered.keys() >= (self.due.keys() - self.cancelled) | beaten
+        assert not self.delivered.keys() & self.cancelled
+        assert {it for it in self.delivered if "@" not in it} <= self.due.keys()
+        self.batch(ended)
+        for _ in range(300):
+            self.now_ms += 5_000
+            self.batch([])
+        assert self.kept.index is None or Index.decode(self.kept.index).waiting_rows == 0
         assert not self.kept.chunks
 
     def step(self, step: int) -> None:
@@ -343,21 +537,37 @@ class Play:
         elif event < 0.08:
             address = rng.choice([*self.stores])
             self.stores[address] = self.new_store(address)
-        rows = []
-        for n in range(rng.randrange(6)):
-            id_ = f"{step}.{n}"
-            self.due[id_] = self.now_ms + rng.choice([-3_000, 4_000, 30_000, 90_000]) + rng.randrange(2_000)
-            rows.append(row(message(id_, self.due[id_] - NOW_MS), step * 10 + n))
-        before = copy.deepcopy(self.kept)
+        rows = self.rows(step)
+        kept = copy.deepcopy(self.kept)
         self.batch(rows)
         if rng.random() < 0.1:  # the driver is killed before the commit: it has the same rows and time again
-            self.kept, self.failed = before, True
+            self.kept, self.failed = kept, True
             if rng.random() < 0.5:
                 self.to = rng.choice([*self.stores])
             if rng.random() < 0.5:
                 self.deliver()
             self.batch(rows)
         self.deliver()
+
+    def rows(self, step: int) -> list[Any]:
+        rng, rows = self.rng, []
+        for n in range(rng.randrange(6)):
+            id_ = f"{step}.{n}"
+            self.due[id_] = self.now_ms + rng.choice([-3_000, 4_000, 30_000, 90_000]) + rng.randrange(2_000)
+            rows.append(row(message(id_, self.due[id_] - NOW_MS), step * 10 + n))
+            if self.due[id_] >= self.now_ms + 30_000 and rng.random() < 0.1:
+                rows.append(row(Cancel(id_, None)))
+                self.cancelled.add(id_)
+        held = [id_ for id_, due_ms in self.due.items() if due_ms > self.now_ms + LEAD_MS + 5_000]
+        if held and rng.random() < 0.1:
+            id_ = rng.choice(held)
+            self.due[id_] = self.now_ms + rng.choice([25_000, 60_000]) + rng.randrange(9_000)
+            rows.append(row(Reschedule(id_, None, self.due[id_])))
+        if self.has_beats and rng.random() < 0.03:
+            id_ = f"beat {step}"
+            self.beats[id_] = rng.choice([700, 5_000, 60_000])
+            rows.append(recurring(id_, every=self.beats[id_]))
+        return rows
 
     def batch(self, rows: list[Any]) -> None:
         takers = [it.taker(self.now_ms) for it in self.stores.values() if it.address not in self.down]
@@ -370,13 +580,17 @@ class Play:
         self.failed = False
         store = self.stores[to]
         assert to not in self.down
-        assert [it["due_ms"] for it in given] == sorted(it["due_ms"] for it in given)
+        plain = [
+            it["due_ms"] for it in given if it["payload"] is not None and it["recurrence"] is it["moved_to_ms"] is None
+        ]
+        assert plain == sorted(plain)
         for other in self.stores.values():
             if other is not store:
                 assert not other.open, "one deliverer has a shard's messages at a time"
+                assert not other.beats
         for it in given:
             had = [other for other in self.delivered.get(it["id"], []) if other is not store]
-            assert it["again"] or not had, "what may have been delivered is marked"
+            assert it["again"] or not had or it["payload"] is None, "what may have been delivered is marked"
         fate = self.rng.random()
         if fate < 0.1:
             self.failed = True
@@ -385,8 +599,12 @@ class Play:
 
     def deliver(self) -> None:
         for store in self.stores.values():
-            for id_ in store.deliver(self.now_ms, self.rng):
-                self.delivered.setdefault(id_, []).append(store)
+            for id_, is_marked in store.deliver(self.now_ms, self.rng):
+                before = self.delivered.setdefault(id_, [])
+                assert "@" not in id_ or is_marked or not before, "an occurrence that may have been sent is marked"
+                assert store not in before, "each once, but where a store was lost"
+                assert "@" in id_ or self.now_ms >= self.due[id_], "nothing is early"
+                before.append(store)
 
 
 SEEDS = int(os.environ.get("TICKWHEEL_SEEDS", "100"))

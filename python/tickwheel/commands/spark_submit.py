@@ -62,12 +62,12 @@ def _options(_ctx: click.Context, _param: click.Parameter, values: Sequence[str]
     help="At most N records of Kafka in a micro-batch.",
 )
 @click.option(
-    "--intake-files",
-    metavar="N",
+    "--intake-mib",
+    metavar="MIB",
     type=click.IntRange(1),
-    default=16,
+    default=32,
     show_default=True,
-    help="At most N files, also of a table, in a micro-batch.",
+    help="Files of at most so many MiB, also of a table, in a micro-batch; one file is read whole, however large.",
 )
 @click.option(
     "--source-option",
@@ -96,7 +96,7 @@ def program(
     due: str | None,
     payload: str | None,
     intake_rows: int,
-    intake_files: int,
+    intake_mib: int,
     options: Mapping[str, str],
     metrics: str | None,
     **how: Any,
@@ -118,7 +118,7 @@ def program(
         from tickwheel.spark.runner import Program
 
         code = Program(
-            Input(given, Columns(id_, key, due, payload), intake_rows, intake_files, options),
+            Input(given, Columns(id_, key, due, payload), intake_rows, intake_mib << 20, options),
             deliverers=deliverers,
             lost=lost,
             token=token_of(token_file),

@@ -12,6 +12,7 @@ from typing import Any, Final
 from pyarrow import flight
 
 from tickwheel.delivery.errors import DeliveryFailed
+from tickwheel.delivery.handed import PARTITIONS
 from tickwheel.delivery.serve.flight import MARKS
 from tickwheel.spark.orders import Taker
 from tickwheel.spark.sending import Access, reason_of
@@ -20,7 +21,7 @@ _ANSWER_WITHIN_S: Final = 1.0
 _CALL_TIMEOUT_S: Final = 2.0
 _SAY_EVERY_S: Final = 10.0
 _CLOCKS_DIFFER_MS: Final = 1_000
-_SAY_CLOCKS_EVERY_S: Final = 600.0
+_SAY_SELDOM_S: Final = 600.0
 _REFUSALS: Final = (flight.FlightUnauthenticatedError, flight.FlightUnauthorizedError, flight.FlightServerError)
 
 _log = logging.getLogger(__name__)
@@ -46,6 +47,7 @@ class Deliverers:
     def __init__(self, addresses: Sequence[str], access: Access) -> None:
         self._access = access
         self._known: dict[str, _Deliverer] = {}
+        self._said_left_s: dict[str, float] = {}
         self._pool = ThreadPoolExecutor(max_workers=256, thread_name_prefix="ask-deliverer")
         self.know({*addresses})
 
@@ -84,6 +86,17 @@ class Deliverers:
                     "others", one.address, now_s - one.down_since_s, one.why, messages.get(one.address, 0),
                 )  # fmt: skip
 
+    def say_who_left(self, shards: Mapping[str, int]) -> None:
+        """Write to the log which deliverers have left the list and keep shards because of recurring messages."""
+        now_s = time.monotonic()
+        for address, count in shards.items():
+            if now_s >= self._said_left_s.get(address, -math.inf) + _SAY_SELDOM_S:
+                self._said_left_s[address] = now_s
+                _log.warning(
+                    "the deliverer %s has left the list, and keeps %d of %d shards, which have recurring messages: "
+                    "stop it and start again with --lost %s, and they move", address, count, PARTITIONS, address,
+                )  # fmt: skip
+
     def failed(self, address: str, why: str) -> None:
         """One that answers did not take what it was sent."""
         _log.warning("the deliverer %s did not take what it was sent (%s): it is sent again", address, why)
@@ -118,7 +131,7 @@ class Deliverers:
         return None
 
     def _compare_clocks(self, one: _Deliverer, ahead_ms: int) -> None:
-        if abs(ahead_ms) < _CLOCKS_DIFFER_MS or time.monotonic() < one.compared_s + _SAY_CLOCKS_EVERY_S:
+        if abs(ahead_ms) < _CLOCKS_DIFFER_MS or time.monotonic() < one.compared_s + _SAY_SELDOM_S:
             return
         one.compared_s = time.monotonic()
         _log.warning(

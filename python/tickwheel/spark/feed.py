@@ -28,6 +28,7 @@ from tickwheel.spark.query import Check, start, watch
 from tickwheel.spark.session import laptop_session, need_java
 from tickwheel.spark.shape import LocalFolder, check_shape, keep_shape
 from tickwheel.spark.signals import take_signals
+from tickwheel.spark.sources import BYTES_AT_ONCE
 
 _FILES_AT_ONCE: Final = 64
 
@@ -75,7 +76,8 @@ class Pipeline:
             raise failure(error, self.checkpoint, is_resuming=is_resuming) from error
 
     def _near(self, session: SparkSession, paths: Path) -> DataFrame:
-        notes = session.readStream.format("text").option("maxFilesPerTrigger", _FILES_AT_ONCE).load(str(paths))
+        at_once = files_at_once([source.path.stat().st_size for source in self.sources if source.path])
+        notes = session.readStream.format("text").option("maxFilesPerTrigger", at_once).load(str(paths))
         return hold(parse_files(notes.withColumnRenamed("value", "path"), self.columns), self.lead_ms)
 
 
@@ -86,6 +88,11 @@ def check_sources(sources: Sequence[Source]) -> None:
             "--engine spark does not read standard input (-), which a crash would lose: give files or folders"
         )
     need_java()
+
+
+def files_at_once(sizes: Sequence[int]) -> int:
+    """How many files a micro-batch reads, so that it ends soon: 64, or fewer large ones. One at least is read whole."""
+    return max(1, min(_FILES_AT_ONCE, BYTES_AT_ONCE // max([1, *sizes])))
 
 
 def _micro_batches(at: Path) -> set[str]:

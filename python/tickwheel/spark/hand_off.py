@@ -6,6 +6,7 @@ A deliverer answers over Arrow Flight when what it took is on its disk, and drop
 no harm. What one does not take stays in the hold: it holds up its own keys and nothing else.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -43,9 +44,14 @@ class Report:
         return sum(told["given"] for told in self.shards.values())
 
     @property
+    def recurring(self) -> int:
+        """Messages that come again and again."""
+        return sum(told["recurring"] for told in self.shards.values())
+
+    @property
     def is_empty(self) -> bool:
-        """Whether nothing is held, and everything that was is delivered."""
-        return len(self.shards) == PARTITIONS and self.waiting == self.given == 0
+        """Whether nothing is held, and everything that was is delivered. Never, where something recurs."""
+        return len(self.shards) == PARTITIONS and self.waiting == self.given == self.recurring == 0
 
 
 class HandOff:
@@ -119,6 +125,8 @@ class HandOff:
         for address, why in errors.items():
             deliverers.failed(address, why)
         deliverers.say_who_is_waited_for(waiting)
+        takers_with_rules = (row["taker"] for row in shards.values() if row["recurring"])
+        deliverers.say_who_left(Counter(taker for taker in takers_with_rules if taker not in self._assigned))
 
 
 def assign(deliverers: Sequence[str]) -> list[str]:

@@ -18,11 +18,13 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from tickwheel.delivery.handed import PARTITIONS
 from tickwheel.spark.orders import PROPERTY, Orders, Taker
 from tickwheel.spark.packing import gather, pack, split_by, unpack
-from tickwheel.spark.schemas import CHUNK, CHUNK_NUMBER, INDEX, MESSAGES, NEAR, PIECES
+from tickwheel.spark.schemas import CHUNK, CHUNK_NUMBER, DUE_WITHIN, INDEX, MESSAGES, NEAR, PIECES
 from tickwheel.spark.shard import Shard
 from tickwheel.spark.shard_index import Index
 
 LEAD_MS: Final = 20_000
+
+_NOTHING_TOLD: Final[dict[str, None]] = dict.fromkeys(NEAR.names[NEAR.names.index("waiting") :])
 
 _OWN_SINK: Final = Taker("", "", ())
 """Of a pipeline without a hand-off."""
@@ -98,14 +100,15 @@ class Hold(StatefulProcessor):  # type: ignore[misc]  # pyspark is not read for 
         if taker is not None:
             for batch in shard.give(near_ms + max(0, taker.ahead_ms)):
                 near = {"rows": pack(batch), "taker": taker.address, "store_id": taker.store_id}
-                yield Row(shard=number, **near, waiting=None, given=None, due_ms=None)
+                yield Row(shard=number, **near, **_NOTHING_TOLD)
         if self._orders is None:
             shard.settle_all()
         shard.tidy()
         self._write(encoded, index.encode())
         yield Row(
             shard=number, rows=None, taker=index.address, store_id=index.taker, waiting=index.waiting_rows,
-            given=index.given_rows + len(index.controls), due_ms=index.first_ms,
+            given=index.unsettled, due_ms=index.first_ms, recurring=index.rules,
+            due_within=[index.due_by(now_ms + within_ms) for within_ms in DUE_WITHIN.values()],
         )  # fmt: skip
 
     def _write(self, before: bytes | None, after: bytes | None) -> None:

@@ -1,8 +1,8 @@
 """What the program for clusters reads (rule S1): files, a Kafka topic, or a table, each bounded in a micro-batch.
 
 Intake is bounded, so that a micro-batch ends soon also where there is a backlog: held messages leave the hold between
-two micro-batches only. Records of Kafka are counted. Files are counted as files, because one task reads a whole file:
-its lines have numbers, and a header is at its beginning. A table's source knows its own unit.
+two micro-batches only. Records of Kafka are counted. Of files the bytes are, and one is read whole, however large: its
+lines have numbers, and a header is at its beginning. A table's source knows its own unit.
 """
 
 import re
@@ -19,7 +19,7 @@ from tickwheel.delivery.message import Columns
 from tickwheel.spark.failing import innermost
 from tickwheel.spark.parse import parse_contents, parse_files, parse_lines, parse_rows
 from tickwheel.spark.shape import HadoopFolder
-from tickwheel.spark.sources import list_files, read_kafka
+from tickwheel.spark.sources import BYTES_AT_ONCE, list_files, read_kafka
 
 _KAFKA: Final = re.compile(r"kafka://([^/]+)/([^/]+)", re.IGNORECASE)
 _TABLE: Final = "table:"
@@ -28,14 +28,14 @@ _NEEDED: Final = "give spark-submit --packages org.apache.spark:spark-sql-kafka-
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """`name`: a file or folder, `kafka://BROKERS/TOPIC`, or `table:NAME`. `rows`, `files`: how much of it a micro-batch
-    reads at most. `options`: of Spark's source; they override these bounds. Errors: `WrongUsage`.
+    """`name`: a file or folder, `kafka://BROKERS/TOPIC`, or `table:NAME`. `rows`, `size` in bytes: how much of it a
+    micro-batch reads at most. `options`: of Spark's source; they override these bounds. Errors: `WrongUsage`.
     """
 
     name: str
     columns: Columns = field(default_factory=Columns)
     rows: int = 100_000
-    files: int = 16
+    size: int = BYTES_AT_ONCE
     options: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -69,12 +69,14 @@ class Input:
     def _table(self, session: SparkSession) -> DataFrame:
         name = self.name.removeprefix(_TABLE)
         # Those of Delta and of Spark's own tables, and that of Iceberg; a source skips the options that it has not.
-        options = {"maxFilesPerTrigger": str(self.files), "streaming-max-rows-per-micro-batch": str(self.rows)}
+        options = {"streaming-max-rows-per-micro-batch": str(self.rows)}
+        if "maxFilesPerTrigger" not in self.options:
+            options["maxBytesPerTrigger"] = str(self.size)
         rows = session.readStream.options(**{**options, **self.options}).table(name)
         return parse_rows(rows, self.columns, name)
 
     def _files(self, session: SparkSession) -> DataFrame:
-        files = list_files(session, self.name, self.files, self.options)
+        files = list_files(session, self.name, self.size, self.options)
         try:
             is_local = HadoopFolder(session, self.name).scheme == "file"
         except OSError as error:

@@ -22,6 +22,7 @@ from tickwheel.delivery.errors import WrongUsage
 from tickwheel.delivery.serve.access import Address
 from tickwheel.spark.hand_off import HandOff
 from tickwheel.spark.query import read
+from tickwheel.spark.schemas import DUE_WITHIN
 
 OBSERVED: Final = "tickwheel"
 
@@ -33,6 +34,8 @@ def observed(near: DataFrame) -> DataFrame:
         F.sum("waiting").alias("held_messages"),
         F.sum("given").alias("unsettled_messages"),
         F.min("due_ms").alias("next_due_ms"),
+        F.sum("recurring").alias("recurring_messages"),
+        *(F.sum(F.element_at("due_within", at)).alias(f"due_within_{name}") for at, name in enumerate(DUE_WITHIN, 1)),
     )
 
 
@@ -78,6 +81,8 @@ class QueryCollector(Collector):
             "Messages that were handed off, and whose outcome no deliverer has told yet.",
             sum(it["given"] for it in shards),
         )
+        yield _gauge("recurring_messages", "Messages that come again and again.", sum(it["recurring"] for it in shards))
+        yield _due_within(shards)
         if first := [it["due_ms"] for it in shards if it["due_ms"] is not None]:
             yield _gauge("next_due_timestamp_seconds", "When the first held message is due.", min(first) / 1000)
         yield _counter("handed_off_messages", "Messages that deliverers took, each time.", report.sent)
@@ -128,6 +133,14 @@ def served(address: Address | None, hand_off: HandOff, measures: QueryMeasures) 
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def _due_within(shards: list[Mapping[str, Any]]) -> Metric:
+    what = "Messages, held and unsettled ones, that are due within this time, or overdue; about."
+    due = GaugeMetricFamily("tickwheel_spark_due_messages", what, labels=["within"])
+    for at, within in enumerate(DUE_WITHIN):
+        due.add_metric([within], sum(it["due_within"][at] for it in shards))
+    return due
 
 
 def _gauge(name: str, what: str, value: float) -> Metric:

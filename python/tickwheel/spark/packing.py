@@ -13,7 +13,7 @@ import pyarrow as pa
 from tickwheel.delivery.errors import DeliveryFailed
 from tickwheel.delivery.handed import HANDED
 
-VERSION: Final = 3
+VERSION: Final = 4
 """Of everything that a checkpoint's state holds."""
 CHUNK_ROWS: Final = 2_000
 CHUNK_BYTES: Final = 512 << 10
@@ -98,3 +98,11 @@ def chunks(rows: Any) -> Iterator[Any]:
         stop = min(rows.num_rows, start + CHUNK_ROWS, max(by_size, start + 1))
         yield rows.slice(start, stop - start)
         start = stop
+
+
+def replaced(rows: Any, **columns: Any) -> Any:
+    """The rows with other values in these columns of `HANDED`."""
+    for name, values in columns.items():
+        field = HANDED.field(name)
+        rows = rows.set_column(HANDED.get_field_index(name), field, pa.array(values, field.type))
+    return rows

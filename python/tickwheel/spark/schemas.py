@@ -6,6 +6,7 @@ RECORDS or PATHS --parse--> MESSAGES --split--> PIECES --hold--> NEAR --hand off
 from typing import Final
 
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     BooleanType,
     DoubleType,
@@ -44,6 +45,7 @@ MESSAGES: Final = StructType(
         StructField("allowed", StringType()),
         StructField("moved_to_ms", LongType()),
         StructField("again", BooleanType(), nullable=False),
+        StructField("recurrence", StringType()),
         StructField("partition", IntegerType(), nullable=False),
     ]
 )
@@ -71,11 +73,17 @@ NEAR: Final = StructType(
         StructField("waiting", LongType()),
         StructField("given", LongType()),
         StructField("due_ms", LongType()),
+        StructField("due_within", ArrayType(LongType(), containsNull=False)),
+        StructField("recurring", LongType()),
     ]
 )
 """What a visit to a shard gives: packed rows for its taker, by address and store; and a row without any, with how many
-messages wait and are given, and when the first that waits is due.
+messages wait and are given, when the first that waits is due, how many are due within each of `DUE_WITHIN`, and how
+many recurring messages there are.
 """
+
+DUE_WITHIN: Final = {"1m": 60_000, "1h": 3_600_000, "1d": 86_400_000}
+"""In milliseconds."""
 
 TOLD: Final = StructType(
     [

@@ -8,8 +8,7 @@
 - A **run** is a list of parts in order. A micro-batch adds one run, however far apart its due times are. Eight or more
   runs of about a size are merged into one, so there are few, and a row is written some three times in all.
 - What is released is **given**: it stays until the mark of its deliverer has passed it.
-- **Controls** (cancels, reschedules, dead letters) are given at once. They stay until all that waited when they came is
-  settled: a store that takes the place of a lost one must know them too.
+- **Controls** (cancels, reschedules, dead letters) and recurring messages are given at once: see `controls.py`.
 
 A shard gives to one deliverer, its **taker**. It changes to another only when the one before has settled all, or is
 lost; and the state has the taker before that gets a row: a micro-batch that is done again must give to the same.
@@ -17,17 +16,19 @@ lost; and the state has the taker before that gets a row: a micro-batch that is 
 
 import heapq
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import replace
 
-from tickwheel.delivery.handed import HANDED
+from tickwheel.spark import controls
+from tickwheel.spark.chunks import Chunks, ChunkState
 from tickwheel.spark.orders import Orders, Taker
-from tickwheel.spark.packing import chunks, due_of, in_order, pack, unpack
-from tickwheel.spark.shard_index import NOBODY, Controls, Index, Part, Run
+from tickwheel.spark.packing import chunks as cut
+from tickwheel.spark.packing import due_of, in_order, replaced, unpack
+from tickwheel.spark.shard_index import NOBODY, Index, Part, Run
 
 VISIT_ROWS: Final = 2_000
 """How many rows of a shard a micro-batch gives at most, so that it ends soon; the most urgent ones come first."""
@@ -42,19 +43,6 @@ _GIVEN_PARTS: Final = 100
 _MERGED_PARTS: Final = 64  # 32 MiB
 
 
-class ChunkState(Protocol):
-    """Keeps chunks by number: in Spark a map state."""
-
-    def get(self, number: int) -> bytes:
-        """A chunk that was put."""
-
-    def put(self, number: int, chunk: bytes) -> None:
-        """Keep a chunk."""
-
-    def remove(self, number: int) -> None:
-        """Forget a chunk."""
-
-
 class Shard:
     """One visit. Call, in this order: `settle`, if there are orders; `keep`; `give`, if there is a deliverer;
     `settle_all`, if there are no orders; `tidy`.
@@ -63,10 +51,8 @@ class Shard:
     def __init__(self, number: int, index: Index, state: ChunkState, now_ms: int) -> None:
         self.index = index
         self._number = number
-        self._state = state
+        self._chunks = Chunks(index, state)
         self._now_ms = now_ms
-        self._read: dict[int, Any] = {}
-        self._before = index.chunks()
         self._gives_again_only = False
 
     # --- What became of what was given ---------------------------------------
@@ -91,7 +77,7 @@ class Shard:
         if taker is None:
             return None
         index.address = taker.address
-        if taker.address == orders.assigned[number]:
+        if taker.address == orders.assigned[number] or index.is_bound:
             self._gives_again_only = index.is_moving  # what it gives must not be given by a move that is done again
             index.is_moving = False
         elif not index.is_moving:
@@ -111,23 +97,20 @@ class Shard:
         index = self.index
         index.runs += [Run([part], index.taker) for part in index.given]
         index.given = []
-        for controls in index.controls:
-            controls.is_given = False
+        controls.take_back(index)
 
     def _change_taker(self, taker: Taker | None) -> None:
         if taker is None:
             return
         index = self.index
+        if index.taker != NOBODY:
+            controls.forget_taker(index, self._chunks)
         index.taker, index.address, index.is_moving = taker.store_id, taker.address, False
-        for controls in index.controls:
-            controls.is_given = False
 
     def _drop_until(self, mark_ms: int | None) -> None:
         index = self.index
         index.given = [part for part in index.given if mark_ms is not None and part.until_ms > mark_ms]
-        index.controls = [
-            it for it in index.controls if not it.is_given or (mark_ms is not None and it.until_ms > mark_ms)
-        ]
+        controls.settle(index, self._chunks, mark_ms)
 
     # --- What comes -----------------------------------------------------------
 
@@ -143,39 +126,40 @@ class Shard:
             index.runs.append(self._run_of(in_order([messages])[0]))
             self._merge()
         if messages.num_rows < rows.num_rows:
-            controls = self._move(rows.filter(pc.invert(is_message)))
+            others = self._move(rows.filter(pc.invert(is_message)))
             waiting = (run.until_ms for run in index.runs)
             until_ms = max(self._now_ms, *waiting, *(part.until_ms for part in index.given), 0)
-            for chunk in chunks(controls):
-                index.controls.append(Controls(self._put(chunk), until_ms))
+            controls.keep(index, self._chunks, others, until_ms)
 
-    def _move(self, controls: Any) -> Any:
+    def _move(self, others: Any) -> Any:
         """Messages that are rescheduled become parts of their own, also those that are given, which may have to be
         given to another store. The controls that the deliverer must get: not those that it hears of with the message.
 
         All that is kept is looked at: 0.1 s for 150,000 messages.
         """
-        moves = controls.filter(pc.is_valid(controls.column("due_ms")))
+        moves = others.filter(pc.is_valid(others.column("due_ms")))
         columns = (moves.column(name).to_pylist() for name in ("key", "id", "due_ms"))
         to_ms = {(key, id_): due_ms for key, id_, due_ms in zip(*columns, strict=True)}
         if not to_ms:
-            return controls
+            return others
         heard: set[tuple[str | None, str]] = set()
         runs, index = [], self.index
         for run in index.runs:
-            cut = [piece for part in run.parts for piece in self._cut(part, to_ms)]
-            runs.append(Run([part for part, name in cut if name is None], run.given_to))
-            runs += [Run([part], run.given_to) for part, name in cut if name is not None]
-            heard |= {name for _, name in cut if name is not None and run.given_to == NOBODY}
+            pieces = [piece for part in run.parts for piece in self._cut(part, to_ms)]
+            runs.append(Run([part for part, name in pieces if name is None], run.given_to))
+            runs += [Run([part], run.given_to) for part, name in pieces if name is not None]
+            heard |= {name for _, name in pieces if name is not None and run.given_to == NOBODY}
         index.runs = [run for run in runs if run.parts]
         index.given = [part for given in index.given for part, _ in self._cut(given, to_ms)]
-        names = zip(controls.column("key").to_pylist(), controls.column("id").to_pylist(), strict=True)
-        is_move = pc.is_valid(controls.column("due_ms")).to_pylist()
-        return controls.filter(pa.array([not (it and name in heard) for it, name in zip(is_move, names, strict=True)]))
+        for it in index.controls:  # as the cancel of a message that waits for longer now
+            it.until_ms = max(it.until_ms, *to_ms.values())
+        names = zip(others.column("key").to_pylist(), others.column("id").to_pylist(), strict=True)
+        is_move = pc.is_valid(others.column("due_ms")).to_pylist()
+        return others.filter(pa.array([not (it and name in heard) for it, name in zip(is_move, names, strict=True)]))
 
     def _cut(self, part: Part, to_ms: Mapping[Any, int]) -> Iterator[tuple[Part, Any]]:
         """A part in pieces: each row that is moved is one, with its name."""
-        rows = unpack(self._state.get(part.chunk)).slice(part.start, part.rows)
+        rows = self._chunks.peek(part.chunk).slice(part.start, part.rows)
         due_ms, start = due_of(rows), 0
         ids = pa.array([id_ for _, id_ in to_ms], pa.string())
         for at in np.flatnonzero(pc.is_in(rows.column("id"), ids).to_numpy(zero_copy_only=False)).tolist():
@@ -190,9 +174,9 @@ class Shard:
 
     def _run_of(self, rows: Any) -> Run:
         parts = []
-        for chunk in chunks(rows):
+        for chunk in cut(rows):
             due_ms = due_of(chunk)
-            parts.append(Part(self._put(chunk), 0, chunk.num_rows, int(due_ms[0]), int(due_ms[-1])))
+            parts.append(Part(self._chunks.put(chunk), 0, chunk.num_rows, int(due_ms[0]), int(due_ms[-1])))
         return Run(parts)
 
     def _merge(self) -> None:
@@ -215,10 +199,7 @@ class Shard:
         """Give the taker the controls that it does not know, then what is due until `near_ms`, in order, and some of
         what is due soon after if there is more of it than can be given in time. Batches of `HANDED` for one hand-off.
         """
-        for controls in self.index.controls:
-            if not controls.is_given:
-                controls.is_given = True
-                yield self._chunk(controls.chunk)
+        yield from controls.give(self.index, self._chunks, near_ms, no_new_rules=self._gives_again_only)
         mine = [run for run in self.index.runs if not self._gives_again_only or run.given_to == self.index.taker]
         moved = [(run, 0) for run in mine if run.moved_to_ms is not None and run.moved_to_ms <= near_ms]
         others = [run for run in mine if run.moved_to_ms is None]
@@ -271,7 +252,7 @@ class Shard:
         for run, _ in found:
             run.parts = [part for part in run.parts if part.rows]
         self.index.runs = [run for run in self.index.runs if run.parts]
-        yield from chunks(_with(rows.slice(0, count), moved_to_ms=moved_to_ms, again=is_again))
+        yield from cut(replaced(rows.slice(0, count), moved_to_ms=moved_to_ms, again=is_again))
 
     def _give_first(self, run: Run, place: int, due_ms: Any, rows: int) -> None:
         """The first rows of a part are given."""
@@ -289,28 +270,12 @@ class Shard:
             given.pop()
         given.append(found)
 
-    # --- Chunks ---------------------------------------------------------------
-
     def tidy(self) -> None:
         """Forget chunks of which nothing is needed any more."""
-        for number in self._before - self.index.chunks():
-            self._state.remove(number)
-
-    def _put(self, rows: Any) -> int:
-        number = self.index.next_chunk
-        self.index.next_chunk += 1
-        self._state.put(number, pack(rows))
-        self._before.add(number)
-        self._read[number] = rows
-        return number
-
-    def _chunk(self, number: int) -> Any:
-        if number not in self._read:
-            self._read[number] = unpack(self._state.get(number))
-        return self._read[number]
+        self._chunks.keep_only(self.index.chunks())
 
     def _rows_of(self, part: Part) -> Any:
-        return self._chunk(part.chunk).slice(part.start, part.rows)
+        return self._chunks.get(part.chunk).slice(part.start, part.rows)
 
 
 def _can_join(before: Part, part: Part) -> bool:
@@ -331,12 +296,5 @@ def _rows_ahead(runs: Sequence[Run], near_ms: int) -> int:
     rows = most = 0
     for last_ms, count in sorted(soon):
         rows += count
-        most = max(most, rows - VISIT_ROWS - (last_ms - near_ms) * _PACE_ROWS // 1000)
+        most = max(most, rows - VISIT_ROWS - max(0, last_ms - near_ms) * _PACE_ROWS // 1000)
     return most
-
-
-def _with(rows: Any, **columns: Any) -> Any:
-    for name, values in columns.items():
-        field = HANDED.field(name)
-        rows = rows.set_column(HANDED.get_field_index(name), field, pa.array(values, field.type))
-    return rows

@@ -1,5 +1,7 @@
 """What a shard of the hold knows between micro-batches: which rows of which chunks wait, or are given (S2, S4)."""
 
+from collections.abc import Iterator
+
 import msgspec
 
 from tickwheel.spark.packing import VERSION, check_version
@@ -24,6 +26,13 @@ class Part(msgspec.Struct, array_like=True, frozen=True):
     def rows(self) -> int:
         """How many."""
         return self.stop - self.start
+
+    def due_by(self, at_ms: int) -> int:
+        """How many are due by then, about."""
+        first_ms, last_ms = (self.first_ms, self.last_ms) if self.moved_to_ms is None else [self.moved_to_ms] * 2
+        if at_ms >= last_ms:
+            return self.rows
+        return max(0, self.rows * (at_ms - first_ms + 1) // (last_ms - first_ms + 1))
 
     @property
     def until_ms(self) -> int:
@@ -61,11 +70,22 @@ class Run(msgspec.Struct, array_like=True):
 
 
 class Controls(msgspec.Struct, array_like=True):
-    """A chunk of controls. `until_ms`: when all that waited as they came is due."""
+    """A chunk of rows that are no messages to hold. `until_ms`: when all that waited as they came is due. `rules`: how
+    many are recurring messages, which stay; `others`: how many are not.
+
+    `given_to`: the store that they were given to last; `is_taken`: it has them. `may_repeat`: another may have had the
+    recurring ones. `settled_ms`: until when all of their occurrences have their outcome.
+    """
 
     chunk: int
     until_ms: int
+    rules: int
+    others: int
+    given_to: str = NOBODY
     is_given: bool = False
+    is_taken: bool = False
+    may_repeat: bool = False
+    settled_ms: int | None = None
 
 
 class Index(msgspec.Struct, array_like=True):
@@ -105,14 +125,39 @@ class Index(msgspec.Struct, array_like=True):
         return sum(run.rows for run in self.runs)
 
     @property
+    def first_ms(self) -> int | None:
+        """When the first message that waits is due."""
+        return min((run.first_ms for run in self.runs), default=None)
+
+    @property
     def given_rows(self) -> int:
         """How many messages are given, and not settled."""
         return sum(part.rows for part in self.given)
 
     @property
-    def first_ms(self) -> int | None:
-        """When the first message that waits is due."""
-        return min((run.first_ms for run in self.runs), default=None)
+    def unsettled(self) -> int:
+        """How many messages are given, and not settled, and how many chunks of controls are not."""
+        return self.given_rows + sum(it.others > 0 for it in self.controls)
+
+    @property
+    def rules(self) -> int:
+        """How many recurring messages there are."""
+        return sum(it.rules for it in self.controls)
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether its taker makes occurrences, and does that as long as it is there."""
+        return any(it.rules and it.given_to == self.taker for it in self.controls)
+
+    def due_by(self, at_ms: int) -> int:
+        """How many messages that are not settled are due by then, about: parts count as if they were evenly spread."""
+        return sum(part.due_by(at_ms) for part in self.parts())
+
+    def parts(self) -> Iterator[Part]:
+        """All that wait or are given."""
+        for run in self.runs:
+            yield from run.parts
+        yield from self.given
 
     @property
     def is_unsettled(self) -> bool:
@@ -121,5 +166,4 @@ class Index(msgspec.Struct, array_like=True):
 
     def chunks(self) -> set[int]:
         """The numbers of all chunks that are needed."""
-        parts = (part.chunk for run in self.runs for part in run.parts)
-        return {*parts, *(part.chunk for part in self.given), *(it.chunk for it in self.controls)}
+        return {*(part.chunk for part in self.parts()), *(it.chunk for it in self.controls)}

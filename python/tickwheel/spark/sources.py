@@ -2,29 +2,35 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+BYTES_AT_ONCE: Final = 32 << 20
+"""Of files in a micro-batch, unless said otherwise: some 100,000 messages, a few seconds."""
+
 _SUFFIXES = "*.{ndjson,jsonl,csv,parquet}"
 
 
-def read_files(session: SparkSession, folder: Path, at_once: int = 64) -> DataFrame:
-    """`PATHS`, for `parse_files`, of the files in a folder and below it, also of later ones, at most `at_once` in a
-    micro-batch. A file must be complete when it appears: write it elsewhere, then move it there.
+def read_files(session: SparkSession, folder: Path, bytes_at_once: int = BYTES_AT_ONCE) -> DataFrame:
+    """`PATHS`, for `parse_files`, of the files in a folder and below it, also of later ones: in a micro-batch one, or
+    several with at most so many bytes. A file must be complete when it appears: write it elsewhere, then move it there.
     """
-    return list_files(session, str(folder), at_once, {}).select("path")
+    return list_files(session, str(folder), bytes_at_once, {}).select("path")
 
 
-def list_files(session: SparkSession, folder: str, at_once: int, options: Mapping[str, str]) -> DataFrame:
-    """The same with Spark's columns: `path` and, if it is selected, `content`. `folder` is any that Hadoop can read."""
+def list_files(session: SparkSession, folder: str, bytes_at_once: int, options: Mapping[str, str]) -> DataFrame:
+    """The same with Spark's columns: `path` and, if it is selected, `content`. `folder` is any that Hadoop can read.
+    `options` of Spark's source override its bound.
+    """
+    bound = {} if "maxFilesPerTrigger" in options else {"maxBytesPerTrigger": str(bytes_at_once)}
     listing = (
         session.readStream.format("binaryFile")
         .schema("path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY")  # its fixed schema
         .option("recursiveFileLookup", "true")
         .option("pathGlobFilter", _SUFFIXES)
-        .option("maxFilesPerTrigger", at_once)
-        .options(**options)
+        .options(**{**bound, **options})
     )
     return listing.load(folder)
 

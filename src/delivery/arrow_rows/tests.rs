@@ -7,6 +7,7 @@ use arrow_array::{
 use arrow_ipc::writer::StreamWriter;
 
 use super::*;
+use crate::delivery::arrow_stream::batches;
 use crate::delivery::columns::Columns as Names;
 use crate::delivery::message::{Body, Cancel, MAX_PAYLOAD, Message};
 use crate::delivery::times::MAX_DUE_MS;

@@ -129,10 +129,11 @@ impl Group<'_> {
                 Err(bad) => return self.end_recurring(of_seq, message, bad),
             };
             let put = occurrence(message, due_ms, None);
+            let redelivered = recurrence_of(message).may_have_been_sent(due_ms);
             let seq = match self.store.accept(std::slice::from_ref(&put), self.now_ms)?.remove(0) {
-                Accepted::New(seq) => self.admit_occurrence(seq, put.message)?,
+                Accepted::New(seq) => self.admit_occurrence(seq, put.message, redelivered)?,
                 Accepted::NewAgain(seq) => {
-                    self.admit_occurrence(seq, occurrence(message, due_ms, Some(seq)).message)?
+                    self.admit_occurrence(seq, occurrence(message, due_ms, Some(seq)).message, redelivered)?
                 }
                 // Somebody gave a message of this name, or gave its letter again: it is the occurrence.
                 Accepted::Known(known) if self.store.is_open(&known)? => known.seq,
@@ -154,9 +155,9 @@ impl Group<'_> {
         self.end_recurring(of_seq, message, bad)
     }
 
-    fn admit_occurrence(&mut self, seq: i64, message: Message) -> Result<i64, StoreError> {
+    fn admit_occurrence(&mut self, seq: i64, message: Message, redelivered: bool) -> Result<i64, StoreError> {
         self.counts.accepted += 1;
-        self.admit_again(seq, message, false, 0)?;
+        self.admit_again(seq, message, redelivered, 0)?;
         Ok(seq)
     }
 

@@ -3,8 +3,12 @@ use arrow_ipc::writer::StreamWriter;
 use arrow_schema::Field;
 
 use super::*;
+use crate::delivery::columns::Columns;
+use crate::delivery::fields;
 use crate::delivery::incoming::Incoming;
 use crate::delivery::message::MAX_PAYLOAD;
+use crate::delivery::ndjson::fields_of;
+use crate::delivery::origin::Record;
 
 /// A row with a value in these columns, and null in the others.
 #[derive(Clone, Copy, Default)]
@@ -23,6 +27,7 @@ struct Row<'a> {
     allowed: Option<&'a str>,
     moved_to_ms: Option<i64>,
     again: bool,
+    recurrence: Option<&'a str>,
 }
 
 fn batch(rows: &[Row<'_>]) -> RecordBatch {
@@ -42,6 +47,7 @@ fn batch(rows: &[Row<'_>]) -> RecordBatch {
         texts(|row| row.allowed.map(Into::into)),
         Arc::new(rows.iter().map(|row| row.moved_to_ms).collect::<Int64Array>()),
         Arc::new(rows.iter().map(|row| Some(row.again)).collect::<BooleanArray>()),
+        texts(|row| row.recurrence.map(Into::into)),
     ];
     let fields = COLUMNS.map(|(name, kind, is_nullable)| Field::new(name, kind, is_nullable));
     RecordBatch::try_new(Arc::new(Schema::new(fields.to_vec())), columns).unwrap()
@@ -70,6 +76,7 @@ const MESSAGE: Row<'static> = Row {
     allowed: None,
     moved_to_ms: None,
     again: false,
+    recurrence: None,
 };
 
 fn only(row: Row<'_>) -> Parsed {
@@ -180,8 +187,7 @@ fn a_row_that_comes_again_may_have_been_delivered__s4() {
 /// As a deliverer gets it: without the partitions.
 fn sent(items: &[Parsed]) -> Vec<u8> {
     let written = write_stream(items);
-    let [batch] =
-        StreamReader::try_new(&*written, None).unwrap().collect::<Result<Vec<_>, _>>().unwrap().try_into().unwrap();
+    let [batch] = batches(&written).unwrap().try_into().unwrap();
     stream(&[batch.project(&(0..COLUMNS.len()).collect::<Vec<_>>()).unwrap()])
 }
 
@@ -202,7 +208,7 @@ fn what_is_written_has_the_partition_of_each_row__s5() {
         Parsed::Bad(BadRecord::new("why", "what"), origin(130)),
     ];
     let written = write_stream(&items);
-    let batch = StreamReader::try_new(&*written, None).unwrap().next().unwrap().unwrap();
+    let [batch] = batches(&written).unwrap().try_into().unwrap();
     let partitions: &arrow_array::Int32Array = batch.column_by_name("partition").unwrap().as_primitive();
     let (of_key, of_name) = (partition_of_name(Some("k"), "a"), partition_of_name(None, "a"));
     assert_eq!(partitions.values(), &[of_key, of_key, of_key, of_name, of_name, 2].map(i32::from));
@@ -239,14 +245,32 @@ fn what_was_read_is_written_as_rows_and_read_back__s3() {
 }
 
 #[test]
-fn a_recurring_message_is_a_bad_row_and_the_others_are_what_they_are__d2_d19() {
-    let once = Parsed::Message(Incoming::of(Message::after("once", std::time::Duration::from_secs(5), "1")));
-    let beat = Message::every("beat", std::time::Duration::from_secs(60), "1");
-    let items = vec![Parsed::Message(Incoming::of(beat)), once];
-    let found = read_stream(&sent(&items), MAX_PAYLOAD).unwrap();
-    let Parsed::Bad(bad, origin) = &found[0] else { panic!("{:?}", found[0]) };
-    assert_eq!(bad.reason, "a recurring message can't be delivered by way of Spark");
-    let record = String::from_utf8(origin.record().to_vec()).unwrap();
-    assert!(record.contains(r#""every":60000,"missed":"skip""#), "{record}");
-    assert!(matches!(&found[1], Parsed::Message(incoming) if incoming.message.id() == "once"));
+fn a_recurring_message_keeps_its_rule_and_its_content__d5_d19_s3() {
+    let schema = fields::Schema::new(Columns::default(), MAX_PAYLOAD);
+    for record in [
+        r#"{"id":"beat","every":60000,"payload":1}"#,
+        r#"{"id":"beat","key":"k","every":60000,"delay_ms":250.5,"missed":"all","payload":1}"#,
+        r#"{"id":"beat","every":60000,"due":"2026-01-31T08:00:00Z","missed":"last","payload":1}"#,
+        r#"{"id":"beat","cron":"30 9 * * MON-FRI","tz":"Europe/Berlin","payload":1}"#,
+        r#"{"id":"beat","cron":"@daily","due":"2026-01-31T08:00:00Z","payload":1,
+            "traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}"#,
+    ] {
+        let read = schema.check(&fields_of(record, &schema).unwrap(), Some(1_769_000_000_000_000_000));
+        let given = Parsed::of(read, true, || Origin { source: "in".into(), line: 3, record: None });
+        let found = read_stream(&sent(std::slice::from_ref(&given)), MAX_PAYLOAD).unwrap();
+        assert_eq!(format!("{found:?}"), format!("{:?}", [given]), "{record}");
+    }
+}
+
+#[test]
+fn a_rule_that_cannot_be_is_a_bad_row__d2_d19() {
+    for (rule, reason) in [
+        (r#"{"every":0,"missed":"skip","from":5,"given":false}"#, "every is 0"),
+        (r#"{"cron":"5 25 * * *","tz":"UTC","missed":"skip","from":5,"given":false}"#, "cron is "),
+        (r#"{"missed":"skip","from":5,"given":false}"#, "recurrence: "),
+        ("1", "recurrence: "),
+    ] {
+        let found = only(Row { due_ms: None, recurrence: Some(rule), ..MESSAGE });
+        assert!(matches!(&found, Parsed::Bad(bad, _) if bad.reason.starts_with(reason)), "{found:?}");
+    }
 }

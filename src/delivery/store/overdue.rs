@@ -10,7 +10,7 @@ use rusqlite::{Connection, params};
 use super::schema;
 use crate::delivery::earliest::Earliest;
 use crate::delivery::error::StoreError;
-use crate::delivery::partition::{PARTITIONS, partition_of};
+use crate::delivery::partition::{PARTITIONS, partition_of_id, partition_of_lane};
 
 /// Rows that are looked at, some milliseconds. If more are overdue, those behind count for all partitions.
 const LOOK: usize = 20_000;
@@ -28,7 +28,7 @@ fn add_at_most(found: &mut Earliest, path: &Path, now_ms: i64, most: usize) -> r
     let db = schema::connect_to_look(path)?;
     db.execute_batch("BEGIN")?; // what is moved between two queries would be in neither
     add_moved(found, &db)?;
-    let mut name_of = db.prepare("SELECT name FROM messages WHERE seq = ?")?;
+    let mut name_of = db.prepare("SELECT name, id FROM messages WHERE seq = ?")?;
     let text = "SELECT due_ms, lane, seq FROM waiting WHERE due_ms <= ? ORDER BY due_ms, seq LIMIT ?";
     let mut waiting = db.prepare(text)?;
     let mut rows = waiting.query(params![now_ms, most as i64])?;
@@ -38,11 +38,13 @@ fn add_at_most(found: &mut Earliest, path: &Path, now_ms: i64, most: usize) -> r
         if due_ms >= latest_ms {
             return Ok(()); // as are all that follow
         }
-        let number: i64 = match row.get(1)? {
-            Some(lane) => lane,
-            None => name_of.query_row([row.get::<_, i64>(2)?], |row| row.get(0))?,
+        let partition = match row.get(1)? {
+            Some(lane) => partition_of_lane(lane),
+            None => name_of.query_row([row.get::<_, i64>(2)?], |row| {
+                Ok(partition_of_id(row.get(0)?, row.get_ref(1)?.as_str()?))
+            })?,
         };
-        found.add(partition_of(number), due_ms);
+        found.add(partition, due_ms);
         latest_ms = found.latest_ms();
         (looked, last_ms) = (looked + 1, due_ms);
     }

@@ -7,7 +7,7 @@ use rusqlite::{Connection, Row, Rows};
 use super::check::Ends;
 use super::problems::Problems;
 use crate::delivery::incoming::{Digest, lane_of};
-use crate::delivery::partition::partition_of;
+use crate::delivery::partition::partition_of_name;
 use crate::delivery::recurrence::NEVER_MS;
 use crate::delivery::store::Outcome;
 use crate::delivery::store::sql::Result;
@@ -19,6 +19,7 @@ struct Message {
     digest: Digest,
     due_ms: i64,
     lane: Option<i64>,
+    partition: u8,
     content_len: i64,
     outcome: Option<i64>,
 }
@@ -146,6 +147,7 @@ fn message(row: &Row<'_>) -> rusqlite::Result<Message> {
         digest: Digest::of(key.as_deref(), &id),
         due_ms: row.get(2)?,
         lane: lane_of(key.as_deref()),
+        partition: partition_of_name(key.as_deref(), &id),
         content_len: row.get(5)?,
         outcome: row.get(6)?,
     })
@@ -177,8 +179,7 @@ fn look_at(seq: i64, found: &Found, ends: &Ends, number: fn(Digest) -> i64, prob
     tell(*has_attempts && !is_open, "attempts of messages that do not wait");
     tell(*is_occurrence && !is_open, "occurrences that do not wait");
     tell(moved_in.is_some() && !is_open, "first due times of messages that do not wait");
-    let partition = partition_of(message.lane.unwrap_or_else(|| message.digest.number()));
-    tell(moved_in.is_some_and(|it| it != partition), "first due times in the partition of another name");
+    tell(moved_in.is_some_and(|it| it != message.partition), "first due times in the partition of another name");
     let recurs = is_open && message.due_ms == NEVER_MS;
     tell(recurs && !has_occurrence, "recurring messages without an occurrence");
     tell(*has_occurrence && !recurs, "occurrences of messages that do not recur");
