@@ -13,7 +13,7 @@ from tickwheel.delivery import WrongUsage
 from tickwheel.delivery.serve.access import Address
 from tickwheel.spark.hand_off import HandOff
 from tickwheel.spark.metrics import QueryMeasures, served
-from tickwheel.spark.runner import Watched
+from tickwheel.spark.watched import Watched
 
 pytestmark = pytest.mark.timeout(60)
 

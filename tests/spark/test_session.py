@@ -69,3 +69,23 @@ session.stop()
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=100)
     assert done.stdout == "own\n"
+
+
+def test_what_spark_writes_at_every_start_is_not_shown_and_all_else_is__D13() -> None:
+    lines = (
+        "WARNING: Using incubator modules: x", "", "one", "", "Setting default log level to WARN", "", "two",
+        "Streaming TransformWithStateInPandas Python worker y", "", "", "no newline",
+    )  # fmt: skip
+    code = """
+import subprocess, sys, threading
+from tickwheel.spark.quiet import quiet_start
+noisy = [sys.executable, "-c", "import sys; sys.stderr.write(sys.argv[1])", sys.argv[1]]
+with quiet_start():
+    started = subprocess.Popen(noisy)
+print("own", file=sys.stderr, flush=True)
+started.wait()
+[it.join() for it in threading.enumerate() if it.name == "quiet-start"]
+"""
+    command = [sys.executable, "-c", code, "\n".join(lines)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert sorted(line for line in done.stderr.split("\n") if line) == ["no newline", "one", "own", "two"], done.stderr

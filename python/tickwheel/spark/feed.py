@@ -7,11 +7,12 @@ change meanwhile. So no file is read twice, and held messages stay held.
 """
 
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -23,12 +24,14 @@ from tickwheel.delivery.sources import Source
 from tickwheel.spark.failing import failure
 from tickwheel.spark.hand_off import HandOff
 from tickwheel.spark.hold import hold
+from tickwheel.spark.metrics import QueryMeasures
 from tickwheel.spark.parse import parse_files
 from tickwheel.spark.query import Check, start, watch
 from tickwheel.spark.session import laptop_session, need_java
 from tickwheel.spark.shape import LocalFolder, check_shape, keep_shape
 from tickwheel.spark.signals import take_signals
 from tickwheel.spark.sources import BYTES_AT_ONCE
+from tickwheel.spark.watched import Watched
 
 _FILES_AT_ONCE: Final = 64
 
@@ -53,6 +56,12 @@ class Pipeline:
         """Whether everything was delivered before `stop` was set. `check` is called some times a second, with the
         query's report of its last micro-batch, and may raise. Errors: `DeliveryFailed`, `WrongUsage`.
         """
+        watched = Watched(hand_off, QueryMeasures(self.lead_ms / 1000), time.monotonic())
+
+        def both(progress: Mapping[str, Any] | None) -> None:
+            watched(progress)
+            check(progress)
+
         try:
             keep_shape(LocalFolder(self.checkpoint))
             paths = list_files(self.checkpoint / "files", self.sources)
@@ -67,7 +76,7 @@ class Pipeline:
             session = laptop_session(spare_cores=1)
             try:
                 take_signals()
-                return watch(start(self._near(session, paths), hand_off, at, stop), hand_off, stop, check)
+                return watch(start(self._near(session, paths), hand_off, at, stop), hand_off, stop, both)
             finally:
                 session.stop()
                 hand_off.close()

@@ -17,6 +17,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from tickwheel.delivery.errors import WrongUsage
+from tickwheel.spark.quiet import quiet_start
 
 JAVA: Final = 17
 
@@ -109,7 +110,7 @@ def laptop_session(
     builder = SparkSession.builder.appName(name).master(_ON_LAPTOP)
     for key, value in {**_LAPTOP, **HOLD_SETTINGS, **(settings or {})}.items():
         builder = builder.config(key, value)
-    with _on_fewer_cores(spare_cores), _own_interrupts():
+    with _on_fewer_cores(spare_cores), _own_interrupts(), quiet_start():
         return builder.getOrCreate()
 
 
