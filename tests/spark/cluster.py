@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -95,15 +95,22 @@ class Process:
 
 
 class Cluster:
-    """A master and workers; `workers` are numbered from 0."""
+    """A master and workers; `workers` are numbered from 0. `before`: what Spark's commands begin with."""
 
-    def __init__(self, folder: Path, workers: int = 3, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        workers: int = 3,
+        settings: Mapping[str, str] | None = None,
+        before: Sequence[str] = (),
+    ) -> None:
         self.folder = folder
+        self._before = before
         self.url = ""
         self.workers = [Process([], folder / f"worker{number}.log") for number in range(workers)]
         self.settings = {**_SETTINGS, **(settings or {})}
         self._master = Process(
-            _spark_class("deploy.master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"),
+            self._spark_class("deploy.master.Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0"),
             folder / "master.log",
         )
         self._submitted: list[Process] = []
@@ -141,7 +148,7 @@ class Cluster:
     def submit(self, *arguments: str, name: str = "driver", environment: Mapping[str, str] | None = None) -> Process:
         """`spark-submit ARGUMENTS` on this cluster; the driver is a process here, and its log is `NAME.log`."""
         settings = [part for key, value in self.settings.items() for part in ("--conf", f"{key}={value}")]
-        command = [str(_HOME / "bin" / "spark-submit"), "--master", self.url, *settings, *arguments]
+        command = [*self._before, str(_HOME / "bin" / "spark-submit"), "--master", self.url, *settings, *arguments]
         return self.run(command, name=name, environment=environment)
 
     def run(self, command: list[str], *, name: str, environment: Mapping[str, str] | None = None) -> Process:
@@ -158,10 +165,13 @@ class Cluster:
             with suppress(ProcessLookupError):
                 process.kill()
 
+    def _spark_class(self, name: str, *arguments: str) -> list[str]:
+        return [*self._before, str(_HOME / "bin" / "spark-class"), f"org.apache.spark.{name}", *arguments]
+
     def _launch(self, number: int) -> Callable[[], object]:
         worker = self.workers[number]
         place = self.folder / f"worker{number}"
-        worker.command = _spark_class(
+        worker.command = self._spark_class(
             "deploy.worker.Worker", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0",
             "--cores", "1", "--memory", "1g", "--work-dir", str(place), self.url,
         )  # fmt: skip
@@ -180,10 +190,6 @@ def wait_for(found: Callable[[], _T | None], process: Process, within_s: float =
         assert time.monotonic() < until_s, process.output()[-5_000:]
         time.sleep(0.05)
     return it
-
-
-def _spark_class(name: str, *arguments: str) -> list[str]:
-    return [str(_HOME / "bin" / "spark-class"), f"org.apache.spark.{name}", *arguments]
 
 
 def _cmdline(pid: int) -> bytes:

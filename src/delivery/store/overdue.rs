@@ -63,3 +63,29 @@ fn add_moved(found: &mut Earliest, db: &Connection) -> rusqlite::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Messages in lanes 1, 2 and so on, due at 10, 20 and so on.
+    fn marks(overdue: u8, most: usize) -> Vec<i64> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s.db");
+        let db = schema::connect(&path, "OFF").unwrap();
+        for lane in 1..=overdue {
+            let text = "INSERT INTO waiting (due_ms, seq, lane, size) VALUES (?, ?, ?, 1)";
+            db.execute(text, params![10 * i64::from(lane), lane, lane]).unwrap();
+        }
+        let mut found = Earliest::default();
+        add_at_most(&mut found, &path, 1_000, most).unwrap();
+        found.marks(1_000)[..5].to_vec()
+    }
+
+    #[test]
+    fn where_more_are_overdue_than_are_looked_at_the_rest_counts_for_all__s4() {
+        assert_eq!(marks(3, 5), [999, 9, 19, 29, 999]);
+        assert_eq!(marks(4, 2), [19, 9, 19, 19, 19], "the third and the fourth may be in any");
+        assert_eq!(marks(2, 2), [19, 9, 19, 19, 19], "there may be more");
+    }
+}

@@ -1,0 +1,336 @@
+"""What a cluster needs for so many messages, and where it breaks first: a model with costs measured here (S2, S3).
+
+Three runs give the costs: nothing held and few messages a second, the same with many held, and many a second. In each
+a stream of messages goes in, leaves the hold three seconds later and goes to a deliverer, while the others stay held.
+Two runs of other sizes check what the model says. Then it says what `--held`, `--rate` and `--deliverers` need.
+
+    python -m benches.python.spark_scale [--held 1000000000] [--rate 100000] [--deliverers 100] [--no-check]
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from benches.python.spark_hold import Messages
+from pyspark.sql import functions as F  # noqa: N812
+from rich.console import Console
+from rich.table import Table
+
+from tickwheel.delivery.handed import PARTITIONS
+from tickwheel.spark import HandOff, hold, laptop_session, parse_files, parse_rows, read_files
+from tickwheel.spark.query import end, start
+from tickwheel.spark.shard import VISIT_ROWS
+
+MEASURED_S = 40
+WARM_S = 10
+LEAD_MS = 20_000
+STAYS_MS = 3_000
+FAR_MS = 86_400_000
+HERE = len(os.sched_getaffinity(0))
+
+
+@dataclass(frozen=True)
+class Size:
+    """`held` messages that stay, and `rate` messages a second that come and go."""
+
+    held: int
+    rate: int
+
+    def __str__(self) -> str:
+        return f"{self.held:,} held, {self.rate:,}/s"
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Of one micro-batch, or of the model: seconds of CPU of Spark and of the deliverer, and how long it takes."""
+
+    rows: float
+    spark_s: float
+    deliverer_s: float
+    batch_s: float
+    bytes_held: float = 0.0
+    restart_s: float = 0.0
+
+
+CALIBRATION = Size(0, 500), Size(2_000_000, 500), Size(0, 6_000)
+CHECKED = Size(1_000_000, 3_000), Size(4_000_000, 8_000)
+
+
+@dataclass(frozen=True)
+class Model:
+    """Each is linear: something for a micro-batch, something for a message held, something for one that passes."""
+
+    batch: Costs
+    per_held: Costs
+    per_row: Costs
+
+    @classmethod
+    def of(cls, empty: Costs, full: Costs, busy: Costs) -> "Model":
+        """From the runs of `CALIBRATION`."""
+        held, rows = CALIBRATION[1].held, busy.rows - empty.rows
+
+        def each(name: str) -> tuple[float, float, float]:
+            at_empty, at_full, at_busy = (getattr(it, name) for it in (empty, full, busy))
+            of_row = (at_busy - at_empty) / rows
+            of_held = max(0.0, (at_full - at_empty - of_row * (full.rows - empty.rows)) / held)
+            return at_empty - of_row * empty.rows, of_held, of_row
+
+        found = [each(name) for name in ("spark_s", "deliverer_s", "batch_s")]
+        batch, per_held, per_row = (Costs(0, *(it[at] for it in found)) for at in range(3))
+        per_held = Costs(
+            0, per_held.spark_s, 0, per_held.batch_s, full.bytes_held / held, full.restart_s - empty.restart_s
+        )
+        return cls(Costs(0, batch.spark_s, 0, batch.batch_s, 0, empty.restart_s), per_held, per_row)
+
+    def at(self, size: Size, cores: float = HERE) -> Costs:
+        """What a micro-batch of this size costs on so many cores. It is as long as its messages take to come."""
+        faster = HERE / cores
+        fixed_s = self.batch.batch_s + self.per_held.batch_s * size.held * faster
+        busy = size.rate * self.per_row.batch_s * faster
+        batch_s = fixed_s / (1 - busy) if busy < 1 else float("inf")
+        rows = size.rate * max(1.0, batch_s)
+        spark_s = self.batch.spark_s + self.per_held.spark_s * size.held + self.per_row.spark_s * rows
+        held_bytes = self.per_held.bytes_held * size.held
+        if batch_s < 1:
+            batch_s = fixed_s + rows * self.per_row.batch_s * faster
+        return Costs(rows, spark_s, self.per_row.deliverer_s * rows, batch_s, held_bytes, self.restart_s(size, faster))
+
+    def restart_s(self, size: Size, faster: float = 1.0) -> float:
+        """From the start of a driver to its first hand-off."""
+        return self.batch.restart_s + self.per_held.restart_s * size.held / CALIBRATION[1].held * faster
+
+
+def run(folder: Path, size: Size) -> Costs:
+    """One run of a size, and a restart; each in a new process, because a JVM becomes faster with time."""
+    folder.mkdir()
+    far_ms = round(time.time() * 1000) + FAR_MS
+    Messages(size.held, FAR_MS // 1000, far_ms, is_small=False).write(folder / "in")
+    with deliverer(folder) as (process, at):
+        given = [str(it) for it in (folder, size.held, size.rate, at, process.pid)]
+        found = []
+        for what in ("measure", "restart"):
+            began_s = time.time()
+            command = [
+                sys.executable,
+                "-m",
+                "benches.python.spark_scale",
+                "--one",
+                " ".join([what, str(began_s), *given]),
+            ]
+            done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
+            if done.returncode:
+                sys.exit(f"a run of {size} failed")
+            found.append(json.loads(done.stdout.splitlines()[-1]))
+    return Costs(**found[0] | found[1])
+
+
+def figures(what: str, began_s: float, folder: Path, size: Size, at: str, deliverer_pid: int) -> dict[str, float]:
+    """The figures of one process."""
+    session = laptop_session("scale", {"spark.sql.streaming.numRecentProgressUpdates": "1000"})
+    passing = session.readStream.format("rate").option("rowsPerSecond", size.rate).load()
+    due = F.timestamp_millis(F.unix_millis("timestamp") + LEAD_MS + STAYS_MS).alias("due")
+    name = F.concat(F.lit(what), F.col("value").cast("string")).alias("id")
+    key = F.concat(F.lit("k"), F.pmod("value", F.lit(5_000)).cast("string")).alias("key")
+    text = F.substring(F.sha2(F.col("value").cast("string"), 512), 1, 100).alias("payload")
+    rows = parse_rows(passing.select(name, key, due, text))
+    files = parse_files(read_files(session, folder / "in"))
+    hand_off, stop = HandOff([at], lead_ms=LEAD_MS), threading.Event()
+    query = start(hold(files.unionByName(rows), LEAD_MS), hand_off, folder / "checkpoint", stop)
+    seen: dict[int, Any] = {}
+
+    def wait(until: Callable[[], bool]) -> None:
+        while not until():
+            if not query.isActive:
+                sys.exit(f"the query failed: {query.exception()}")
+            seen.update((it["batchId"], it) for it in query.recentProgress)
+            time.sleep(0.1)
+
+    try:
+        if what == "restart":
+            wait(lambda: hand_off.report.sent > 0)
+            return {"restart_s": time.time() - began_s}
+        wait(lambda: hand_off.report.waiting >= size.held and hand_off.report.given > 10 * size.rate)
+        time.sleep(WARM_S)
+        wait(lambda: True)
+        before = spark_cpu_s(), cpu_s(deliverer_pid), max(seen), hand_off.report.sent
+        until_s = time.monotonic() + MEASURED_S
+        wait(lambda: time.monotonic() > until_s)
+        spark_s, deliverer_s = spark_cpu_s() - before[0], cpu_s(deliverer_pid) - before[1]
+        batches = [it["durationMs"]["triggerExecution"] for at, it in seen.items() if at > before[2]]
+        sent, count = hand_off.report.sent - before[3], len(batches)
+    finally:
+        end(query)
+        session.stop()
+        hand_off.close()
+    bytes_held = sum(file.stat().st_size for file in (folder / "checkpoint" / "state").rglob("*") if file.is_file())
+    return {
+        "rows": sent / count, "spark_s": spark_s / count, "deliverer_s": deliverer_s / count,
+        "batch_s": sum(batches) / count / 1000, "bytes_held": bytes_held,
+    }  # fmt: skip
+
+
+@contextmanager
+def deliverer(folder: Path) -> "Iterator[tuple[subprocess.Popen[str], str]]":
+    """A deliverer that writes to a file; and its address."""
+    ports = ("--flight", "127.0.0.1:0", "--listen", "127.0.0.1:0")
+    command = [sys.executable, "-m", "tickwheel.cli", "serve", "--store", "s.db", "--to", "file:out", *ports]
+    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            for line in process.stderr:
+                if found := re.search(r"grpc\S*://(\S+:\d+)", line):
+                    break
+            else:
+                sys.exit("the deliverer did not start")
+            threading.Thread(target=process.stderr.read, daemon=True).start()
+            yield process, found[1]
+        finally:
+            process.terminate()
+
+
+def cpu_s(pid: int) -> float:
+    """The CPU time of a process so far."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except FileNotFoundError:
+        return 0.0
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+def spark_cpu_s() -> float:
+    """That of this process and of all below it, but the deliverer."""
+    total, pids = 0.0, [os.getpid()]
+    while pids:
+        pid = pids.pop()
+        if b"serve" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
+            continue
+        total += cpu_s(pid)
+        children = Path(f"/proc/{pid}/task").glob("*/children")
+        pids += [int(child) for file in children for child in file.read_text().split()]
+    return total
+
+
+def check(console: Console, model: Model, folder: Path) -> bool:
+    """Compare the model with runs of other sizes. Whether all is within 30 %."""
+    table = Table("size", "what", "the model", "measured", "off by", title="The model against runs of other sizes")
+    worst = 0.0
+    for number, size in enumerate(CHECKED):
+        said, found = model.at(size), run(folder / f"check{number}", size)
+        for name, unit, said_is, found_is in (
+            ("a micro-batch takes", "s", said.batch_s, found.batch_s),
+            ("Spark's CPU for a micro-batch", "s", said.spark_s, found.spark_s),
+            (
+                "the deliverer's CPU for a message",
+                "us",
+                said.deliverer_s / said.rows * 1e6,
+                found.deliverer_s / found.rows * 1e6,
+            ),
+            ("state on disk", "MiB", said.bytes_held / 2**20, found.bytes_held / 2**20),
+            ("from a start to the first hand-off", "s", said.restart_s, found.restart_s),
+        ):
+            off = said_is / found_is - 1
+            worst = max(worst, abs(off))
+            table.add_row(str(size), name, f"{said_is:,.2f} {unit}", f"{found_is:,.2f} {unit}", f"{off:+.0%}")
+    console.print(table)
+    return worst <= 0.3
+
+
+def show_costs(console: Console, model: Model) -> None:
+    table = Table(
+        "for", "Spark's CPU", "the deliverer's CPU", "duration here", title=f"Costs, measured on {HERE} cores"
+    )
+    table.add_row("a micro-batch", f"{model.batch.spark_s:.2f} s", "", f"{model.batch.batch_s:.2f} s")
+    million, row = 1e6, model.per_row
+    table.add_row(
+        "a million held, in each",
+        f"{model.per_held.spark_s * million:.3f} s",
+        "",
+        f"{model.per_held.batch_s * million:.3f} s",
+    )
+    table.add_row(
+        "a message that passes",
+        f"{row.spark_s * 1e6:.1f} us",
+        f"{row.deliverer_s * 1e6:.1f} us",
+        f"{row.batch_s * 1e6:.1f} us",
+    )
+    console.print(table)
+
+
+def needs(console: Console, model: Model, size: Size, deliverers: int, lead_s: float) -> None:
+    """Say what a size needs, core by core, and what comes first to its end."""
+    table = Table(
+        "cores of Spark", "a micro-batch", "rows in it", "start to first hand-off", "what breaks", title=str(size)
+    )
+    for cores in (4, 8, 16, 32, 64):
+        it = model.at(size, cores)
+        table.add_row(
+            str(cores),
+            f"{it.batch_s:.1f} s",
+            f"{it.rows:,.0f}",
+            f"{it.restart_s:,.0f} s",
+            ", ".join(faults(it, lead_s)) or "-",
+        )
+    console.print(table)
+    used = min(deliverers, PARTITIONS)
+    share = size.rate * model.per_row.deliverer_s / used
+    console.print(
+        f"State: {model.per_held.bytes_held * size.held / 2**30:,.0f} GiB on the executors' disks and in the "
+        f"checkpoint. Deliverers: {used} of {deliverers} have keys, as there are {PARTITIONS} shards, and each uses "
+        f"{share:.0%} of a core."
+    )
+
+
+def faults(it: Costs, lead_s: float) -> Sequence[str]:
+    """What does not hold any more."""
+    most = PARTITIONS * VISIT_ROWS
+    return [
+        what
+        for is_so, what in (
+            (it.batch_s == float("inf"), "more comes in than these cores read"),
+            (lead_s / 2 < it.batch_s < float("inf"), "micro-batches longer than half the lead"),
+            (most < it.rows < float("inf"), f"more than {most:,} rows must leave in a micro-batch"),
+            (it.restart_s > lead_s, "a restart longer than the lead"),
+        )
+        if is_so
+    ]
+
+
+@click.command()
+@click.option("--held", default=1_000_000_000, show_default=True)
+@click.option("--rate", default=100_000, show_default=True, help="Messages a second, in and out.")
+@click.option("--deliverers", default=100, show_default=True)
+@click.option("--lead", default=90, show_default=True, help="Seconds.")
+@click.option("--one", hidden=True, help="A run, in a process of its own.")
+@click.option("--check/--no-check", "is_checked", default=True, help="Compare the model with two other sizes, too.")
+def main(held: int, rate: int, deliverers: int, lead: int, one: str | None, *, is_checked: bool) -> None:
+    """Measure, check the model, and ask it."""
+    if one is not None:
+        what, began_s, place, *size, at, pid = one.split(" ")
+        print(json.dumps(figures(what, float(began_s), Path(place), Size(*map(int, size)), at, int(pid))))
+        return
+    console = Console(width=120)
+    Path("build").mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir="build") as name:
+        folder = Path(name).resolve()
+        found = [run(folder / f"run{number}", size) for number, size in enumerate(CALIBRATION)]
+        model = Model.of(*found)
+        show_costs(console, model)
+        fits = not is_checked or check(console, model, folder)
+    needs(console, model, Size(held, rate), deliverers, lead)
+    if not fits:
+        sys.exit("the model is off by more than 30 %")
+
+
+if __name__ == "__main__":
+    main()
