@@ -33,6 +33,7 @@ DAY_MS = 86_400_000
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Broker]:
+    (tmp_path / "kafka").mkdir()
     made = Broker(tmp_path / "kafka", jars_of("broker"))
     try:
         made.start()
