@@ -234,7 +234,7 @@ impl<'a> Rows<'a> {
                 let mut item = Parsed::of(read, true, || origin(None));
                 if let Parsed::Message(incoming) = &mut item {
                     incoming.redelivered = self.again.value(at);
-                    incoming.moved_to_ms = moved_to_ms;
+                    incoming.moved_to_ms = moved_to_ms.filter(|_| !incoming.message.recurs());
                 }
                 item
             }

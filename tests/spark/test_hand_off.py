@@ -18,7 +18,7 @@ from pyarrow import flight
 
 from delivery.certificates import authority, signed
 from tickwheel.delivery import DeliveryFailed, DeliveryQueue
-from tickwheel.delivery.errors import BadRecord
+from tickwheel.delivery.errors import BadRecord, WrongUsage
 from tickwheel.delivery.handed import HANDED, PARTITIONS
 from tickwheel.delivery.message import Cancel
 from tickwheel.delivery.serve.access import Access as ServerAccess
@@ -300,7 +300,7 @@ def test_all_are_asked_and_one_that_does_not_answer_is_named_with_what_waits_for
             known.say_who_is_waited_for({mute: 42, at: 3})
         [said] = caplog.messages
         assert f"the deliverer {mute} does not answer for" in said
-        assert "42 messages of its keys wait for it" in said
+        assert "messages of its keys that wait for it, and no others: 42" in said
         known.close()
 
 
@@ -372,6 +372,60 @@ def test_a_wrong_token_is_an_error_at_the_start_and_later_a_deliverer_that_is_do
         assert not known.ask()
         time.sleep(0.1)
         assert not known.ask()
+    known.close()
+
+
+def test_slow_deliverers_do_not_add_up__S3() -> None:
+    class Slow(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is not read for its types
+        def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
+            writer.begin(pa.schema([("rows", pa.int64())]))
+            for chunk in reader:
+                for _ in range(8):
+                    if context.is_cancelled():
+                        return
+                    time.sleep(0.1)
+                writer.write_batch(pa.record_batch([[chunk.data.num_rows]], ["rows"]))
+
+    with Slow("grpc://127.0.0.1:0") as a, Slow("grpc://127.0.0.1:0") as b, Slow("grpc://127.0.0.1:0") as c:
+        rows = far(*(f"m{n}" for n in range(30_000)))
+        began_s = time.monotonic()
+        told = send(quick(), *((n, f"127.0.0.1:{it.port}", rows) for n, it in enumerate((a, b, c))))
+        took_s = time.monotonic() - began_s
+    assert all(it["error"] and it["sent"] for it in told)
+    assert took_s < 3 * quick().within_s
+
+
+@pytest.mark.parametrize(
+    ("deliverers", "lost", "why"),
+    [
+        (["nohost"], [], "'nohost' is no deliverer: write HOST:PORT"),
+        (["a:0"], [], "no deliverer"),
+        (["a:99999"], [], "no deliverer"),
+        (["grpc://a:1"], [], "no deliverer"),
+        (["a:1"], ["b"], "'b' is no deliverer"),
+        (["a:1", "b:2"], ["b:2"], "b:2 is a deliverer and lost"),
+        ([], [], "there is no deliverer"),
+    ],
+)
+def test_addresses_that_can_not_be_are_refused__D2(deliverers: list[str], lost: list[str], why: str) -> None:
+    with pytest.raises(WrongUsage, match=why):
+        HandOff(deliverers, lost=lost)
+
+
+def test_one_that_is_named_twice_counts_once_and_addresses_may_be_of_any_kind__S5() -> None:
+    given = ["a:1", "a:1", "127.0.0.1:7401", "[::1]:7401", "tickwheel-0.tickwheel:65535"]
+    assert set(HandOff(given)._assigned) == set(given)
+
+
+def test_another_store_at_an_address_is_told__S4(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with deliverer(tmp_path / "s.db") as (_, at):
+        known = Deliverers([at], ACCESS)
+        assert known.ask()
+    assert not known.ask()
+    with deliverer(tmp_path / "other.db", int(at.rpartition(":")[2])), caplog.at_level(logging.WARNING):
+        while not known.ask():
+            time.sleep(0.05)
+    assert f"{at} has another store than before" in caplog.text
     known.close()
 
 

@@ -73,6 +73,11 @@ def test_a_piece_of_another_version_says_what_to_do__S4(broken: bytes) -> None:
         unpack(broken)
 
 
+def test_large_names_make_small_chunks_too__D12() -> None:
+    rows = batch_of([row(message(f"{n}" * 100_000, 5, key="k" * 100_000)) for n in range(9)])
+    assert [chunk.num_rows for chunk in chunks(rows)] == [2, 2, 2, 2, 1]
+
+
 def test_a_piece_with_one_row_is_small_and_one_of_many_holds_no_more_than_they_are__S2() -> None:
     one = batch_of([row(message("a" * 20, 5, key="k" * 10, payload=b"x" * 100))])
     assert len(pack(one)) < 1_300

@@ -14,6 +14,7 @@ from tickwheel.delivery.entries import Reschedule
 from tickwheel.delivery.errors import BadRecord, DeliveryFailed
 from tickwheel.delivery.handed import PARTITIONS
 from tickwheel.delivery.message import Cancel
+from tickwheel.spark.chunks import Chunks as Chunks_
 from tickwheel.spark.orders import Orders, Taker
 from tickwheel.spark.packing import pack, unpack
 from tickwheel.spark.shard import VISIT_BYTES, VISIT_ROWS, Shard
@@ -398,6 +399,131 @@ def test_a_recurring_message_that_comes_while_a_shard_moves_waits_for_its_new_ta
     assert kept.visit(NOW_MS + 300, settled) == (None, [])
     to, given = kept.visit(NOW_MS + 301, settled)
     assert (to, [it["id"] for it in given], before(given[0])) == (B, ["beat", "c"], None)
+
+
+def test_one_that_is_put_again_goes_on_where_the_one_before_was__S4_D19(kept: Kept) -> None:
+    kept.visit(NOW_MS, orders(taker()), recurring("b", every=1_000))
+    kept.visit(NOW_MS + 9_000, orders(taker(mark_ms=NOW_MS + 8_000)))
+    assert kept.visit(NOW_MS + 9_001, orders(), recurring("b", every=700), recurring("new"))[1] == []
+    other = orders(taker(store="2"))
+    kept.visit(NOW_MS + 9_002, other)
+    b, new = kept.visit(NOW_MS + 9_003, other)[1]
+    assert (b["id"], msgspec.json.decode(b["recurrence"])["every"]) == ("b", 700)
+    assert before(b) == (NOW_MS + 8_000, NOW_MS + 9_002 + LEAD_MS), "none comes for a time that is over"
+    assert (new["id"], before(new)) == ("new", None), "no store ever had it"
+
+
+def test_one_that_came_during_a_long_outage_begins_at_its_beginning__S4_D19(kept: Kept) -> None:
+    kept.visit(NOW_MS, orders(taker()), recurring("old"))
+    kept.visit(NOW_MS + 1, orders(taker(mark_ms=NOW_MS)))
+    for batch in range(70):
+        kept.visit(NOW_MS + 2 + batch, orders(), recurring(f"new{batch}"), row(Cancel(f"c{batch}", None)))
+    other = orders(taker(store="2"))
+    kept.visit(NOW_MS + 100, other)
+    given = [it for it in kept.visit(NOW_MS + 101, other)[1] if it["recurrence"]]
+    assert len(given) == 71
+    assert {it["id"] for it in given if before(it)} == {"old"}
+
+
+def test_a_taker_that_is_there_under_another_name_is_at_home__S5(kept: Kept) -> None:
+    store = taker().store_id
+    renamed = orders(taker(), Taker("b:1", store, [0] * PARTITIONS), to="b:1")
+    for after in range(1, 5):
+        assert kept.visit(NOW_MS + after, renamed, row(message(f"m{after}", 10)))[0] == "b:1"
+        assert Index.decode(kept.index).given_rows == after, "it is given at once"
+    assert Index.decode(kept.index).address == "b:1"
+
+
+def test_a_shard_whose_taker_has_what_was_put_off_goes_on_there_and_tries_later__S5_D16(kept: Kept) -> None:
+    both = taker(), taker(B)
+    kept.visit(NOW_MS, orders(*both), row(message("a", 5_000)))
+    kept.visit(NOW_MS + 1, orders(*both), row(Reschedule("a", None, NOW_MS + 86_400_000)))
+    waits = longest = 0
+    for second in range(1, 3_600):
+        now_ms = NOW_MS + second * 1_000
+        moving = orders(taker(mark_ms=NOW_MS + 4_999), taker(B), to=B)
+        given = kept.ids(now_ms, moving, row(message(f"m{second}", second * 1_000 + 9)))
+        waits = 0 if given else waits + 1
+        longest = max(longest, waits)
+    assert 0 < longest <= 95, "some lead of seconds, at times"
+    assert Index.decode(kept.index).waiting_rows <= 95
+    settled = orders(taker(mark_ms=NOW_MS + 86_400_000), taker(B), to=B)
+    now_ms = NOW_MS + 90_000_000
+    while kept.visit(now_ms, settled)[0] != B:
+        now_ms += 1_000
+        settled = orders(taker(mark_ms=now_ms), taker(B), to=B)
+        assert now_ms < NOW_MS + 93_000_000
+
+
+def test_a_reschedule_is_told_where_the_deliverer_may_have_the_message_too__S4_D16(kept: Kept) -> None:
+    assert kept.ids(NOW_MS, orders(taker()), row(message("a", 10_000))) == ["a"]
+    move = row(Reschedule("a", None, NOW_MS + 60_000))
+    given = kept.visit(NOW_MS + 1, orders(taker()), row(message("a", 10_000)), move)[1]
+    assert (given[0]["id"], given[0]["payload"]) == ("a", None), "it has one, and another waited here"
+    # A micro-batch that was aborted after it was sent, and is done again while the deliverer is down.
+    kept.visit(NOW_MS + 2, orders(failed=[NUMBER]), row(message("b", 30_000)))
+    given = kept.visit(NOW_MS + 3, orders(taker(), failed=[NUMBER]), row(Reschedule("b", None, NOW_MS + 90_000)))[1]
+    assert ("b", None) in [(it["id"], it["payload"]) for it in given]
+
+
+def test_what_was_moved_near_by_a_micro_batch_that_is_done_again_is_marked__S4_D16(kept: Kept) -> None:
+    kept.visit(NOW_MS, orders(taker()), row(message("x", 600_000)))
+    other = orders(taker(store="2"), failed=[NUMBER])
+    assert kept.visit(NOW_MS + 1, other, row(Reschedule("x", None, NOW_MS + 2_000))) == (None, [])
+    x = kept.visit(NOW_MS + 2, other)[1][-1]
+    assert (x["moved_to_ms"], x["again"]) == (NOW_MS + 2_000, True)
+    long = Kept()
+    long.visit(NOW_MS, orders(taker()), row(message("y", 250_000)))
+    long.visit(NOW_MS, orders(taker()))
+    long.visit(NOW_MS + 1, other)
+    assert [it["again"] for it in long.visit(NOW_MS + 231_000, other)[1]] == [True], (
+        "the run before may have had a longer lead"
+    )
+
+
+def test_what_is_settled_is_not_put_off__S4_D16(kept: Kept) -> None:
+    kept.visit(NOW_MS, orders(taker()), row(message("a", 1_000)), row(message("z", 19_000)))
+    late = row(Reschedule("a", None, NOW_MS + 10**9)), row(Reschedule("unknown", None, NOW_MS + 10**9))
+    kept.visit(NOW_MS + 6_000, orders(taker(mark_ms=NOW_MS + 5_000)), row(Cancel("c", None)), *late)
+    kept.visit(NOW_MS + 60_000, orders(taker(mark_ms=NOW_MS + 59_000)))
+    index = Index.decode(kept.index)
+    assert (index.unsettled, index.waiting, kept.chunks) == (0, 0, {})
+
+
+def test_moved_messages_are_in_order_with_the_others_and_within_the_bounds__D4_D16_D8(kept: Kept) -> None:
+    many = [row(message(f"m{n}", 30_000, key="k"), n) for n in range(5_000)]
+    kept.visit(NOW_MS, orders(), *many, row(message("x", 29_000, key="k")))
+    kept.visit(NOW_MS + 1, orders(), row(Reschedule("x", "k", NOW_MS + 31_000)))
+    parts = [kept.ids(NOW_MS + 60_000, orders(taker())) for _ in range(4)]
+    assert [len(part) for part in parts] == [2_000, 2_000, 1_001, 0]
+    assert parts[2][-1] == "x"
+    large = Kept()
+    large.visit(NOW_MS, orders(taker()), *(row(message(f"m{n}", 90_000, payload=b"1" * 900_000), n) for n in range(30)))
+    moves = (row(Reschedule(f"m{n}", None, NOW_MS + 50_000 + n)) for n in range(30))
+    large.visit(NOW_MS + 1, orders(taker()), *moves)
+    sizes = []
+    while given := large.visit(NOW_MS + 51_000, orders(taker()))[1]:
+        sizes.append(sum(len(it["payload"] or b"") for it in given))
+    assert sum(sizes) == 30 * 900_000
+    assert max(sizes) <= VISIT_BYTES + 900_000
+
+
+def test_many_that_are_moved_again_and_again_are_found_soon__D16(kept: Kept) -> None:
+    kept.visit(NOW_MS, orders(taker()), *(row(message(f"m{n}", 10**9 + n), n) for n in range(3_000)))
+    unpacked = 0
+    shard_peek = Chunks_.peek
+
+    def peek(chunks: Any, number: int) -> Any:
+        nonlocal unpacked
+        unpacked += 1
+        return shard_peek(chunks, number)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Chunks_, "peek", peek)
+        for again in range(3):
+            moves = (row(Reschedule(f"m{n}", None, NOW_MS + 10**9 + again)) for n in range(3_000))
+            kept.visit(NOW_MS + again, orders(taker()), *moves)
+    assert unpacked <= 3 * len(kept.chunks)
 
 
 def test_controls_of_many_micro_batches_make_few_chunks__S2(kept: Kept) -> None:

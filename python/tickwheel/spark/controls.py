@@ -6,7 +6,7 @@ it stays for good, until another one or a cancel of its name comes. A store that
 where that was: at the last instant until which it had settled all.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, Final
 
 import msgspec
@@ -32,7 +32,6 @@ def give(index: Index, chunks: Chunks, near_ms: int, *, no_new_rules: bool) -> I
     """Give the taker what it does not know, in the order in which it came. What it may do until `near_ms`, a store
     before it may have done.
     """
-    rules: set[Any] | None = None
     for it in index.controls:
         if it.is_given or (no_new_rules and it.rules and it.given_to != index.taker):
             continue
@@ -40,10 +39,12 @@ def give(index: Index, chunks: Chunks, near_ms: int, *, no_new_rules: bool) -> I
         it.may_repeat |= is_elsewhere or near_ms <= index.doubtful_ms
         it.given_to, it.is_given = index.taker, True
         rows = chunks.get(it.chunk)
-        if is_elsewhere and index.rules:
-            rules = rules if rules is not None else _names_of_rules(index, chunks)
-            rows = _without_moves(rows, rules)  # of the occurrence that was the next one then
-        yield _going_on(rows, it.settled_ms, near_ms) if it.may_repeat and it.rules else rows
+        if is_elsewhere and it.others and index.rules:  # what was the next occurrence then is another one now
+            rules = {name for one in index.controls if one.rules for name in _names_of_rules(chunks.get(one.chunk))}
+            rows = _without_moves(rows, rules)
+        if it.may_repeat and it.rules:
+            rows = _going_on(rows, dict.fromkeys(_names_of_rules(rows), it.settled_ms), near_ms)
+        yield rows
 
 
 def settle(index: Index, chunks: Chunks, mark_ms: int | None) -> None:
@@ -69,19 +70,39 @@ def take_back(index: Index) -> None:
         it.is_given = it.is_taken
 
 
-def forget_taker(index: Index, chunks: Chunks) -> None:
-    """Another store gets everything: of each name what came last."""
-    for it in index.controls:
-        it.is_taken = True
+def forget_taker(index: Index, chunks: Chunks, near_ms: int) -> None:
+    """Another store gets everything: of each name what came last. What comes instead of another recurring message goes
+    on where that was.
+    """
     if index.rules:
+        settled = _settled(index, chunks)
+        for it in index.controls:
+            it.is_taken = True  # by nobody else any more
         _tidy(index, chunks, None)
+        index.controls = [_inheriting(it, chunks, settled, near_ms) for it in index.controls]
     for it in index.controls:
         it.is_given = it.is_taken = False
 
 
+def _settled(index: Index, chunks: Chunks) -> dict[Any, int]:
+    """Until when the recurring messages of each name are settled."""
+    found: dict[Any, int] = {}
+    for it in index.controls:
+        if it.rules and it.settled_ms is not None:
+            for name in _names_of_rules(chunks.get(it.chunk)):
+                found[name] = max(it.settled_ms, found.get(name, 0))
+    return found
+
+
+def _inheriting(it: Controls, chunks: Chunks, settled: Mapping[Any, int], near_ms: int) -> Controls:
+    rows = chunks.get(it.chunk)
+    mine = {name: settled[name] for name in _names_of_rules(rows) if settled.get(name) not in (None, it.settled_ms)}
+    return _copy(it, chunks, _going_on(rows, mine, near_ms)) if mine else it
+
+
 def _tidy(index: Index, chunks: Chunks, over_ms: int | None) -> None:
-    """Drop what is over by then, and recurring messages and cancels that others of their names came after; join what
-    is left.
+    """Drop what is over by then, and recurring messages and cancels that others of their names came after, if these
+    are taken; join what is left, where it is much.
     """
     later: set[Any] = set()
     kept: list[Controls] = []
@@ -90,12 +111,11 @@ def _tidy(index: Index, chunks: Chunks, over_ms: int | None) -> None:
         is_rule = _is_rule(rows)
         stays = is_rule | (not it.is_taken or over_ms is None or it.until_ms > over_ms)
         if index.rules:
-            is_named = is_rule | _is_cancel(rows)
-            for at in reversed(np.flatnonzero(is_named).tolist()):
-                name = rows["key"][at].as_py(), rows["id"][at].as_py()
-                stays[at] &= name not in later
+            names = _names(rows)
+            for at in reversed(np.flatnonzero(is_rule | _is_cancel(rows)).tolist()):
+                stays[at] &= names[at] not in later
                 if it.is_taken:
-                    later.add(name)
+                    later.add(names[at])
         if not stays.all():
             rows = rows.filter(pa.array(stays))
             if not rows.num_rows:
@@ -104,7 +124,7 @@ def _tidy(index: Index, chunks: Chunks, over_ms: int | None) -> None:
         kept.append(it)
     kept.reverse()
     taken = [it for it in kept if it.is_taken]
-    if len(taken) > _MANY:
+    if over_ms is not None and len(taken) > _MANY:
         taken = [*_joined(chunks, taken, rules=True), *_joined(chunks, taken, rules=False)]
     index.controls = [*taken, *(it for it in kept if not it.is_taken)]
 
@@ -143,26 +163,29 @@ def _is_cancel(rows: Any) -> Any:
     return has_name & ~has_time & ~_is_rule(rows)
 
 
-def _names_of_rules(index: Index, chunks: Chunks) -> set[Any]:
-    names: set[Any] = set()
-    for it in index.controls:
-        if it.rules:
-            rows = chunks.get(it.chunk).filter(pa.array(_is_rule(chunks.get(it.chunk))))
-            names.update(zip(rows.column("key").to_pylist(), rows.column("id").to_pylist(), strict=True))
-    return names
+def _names(rows: Any) -> Sequence[tuple[str | None, str]]:
+    return [*zip(rows.column("key").to_pylist(), rows.column("id").to_pylist(), strict=True)]
 
 
-def _without_moves(rows: Any, names: set[Any]) -> Any:
+def _names_of_rules(rows: Any) -> Sequence[tuple[str | None, str]]:
+    return _names(rows.filter(pa.array(_is_rule(rows))))
+
+
+def _without_moves(rows: Any, names: Set[Any]) -> Any:
     is_move = pc.is_valid(rows.column("due_ms")).to_pylist()
-    named = zip(rows.column("key").to_pylist(), rows.column("id").to_pylist(), strict=True)
-    return rows.filter(pa.array([not (it and name in names) for it, name in zip(is_move, named, strict=True)]))
+    return rows.filter(pa.array([not (it and name in names) for it, name in zip(is_move, _names(rows), strict=True)]))
 
 
-def _going_on(rows: Any, settled_ms: int | None, sent_ms: int) -> Any:
-    """Recurring messages for a store that takes the place of another: that has settled all until `settled_ms`, and may
-    have sent what was due until `sent_ms`.
+def _going_on(rows: Any, settled: Mapping[Any, int | None], sent_ms: int) -> Any:
+    """The recurring messages of these names for a store that takes the place of another. That has settled all until
+    then, and may have sent what was due until `sent_ms`.
     """
-    rules = rows.column("recurrence").to_pylist()
-    before = {"settled_ms": settled_ms, "sent_ms": sent_ms}
-    told = [rule and msgspec.json.encode({**msgspec.json.decode(rule), "before": before}).decode() for rule in rules]
+    told = []
+    for name, rule in zip(_names(rows), rows.column("recurrence").to_pylist(), strict=True):
+        if rule is not None and name in settled:
+            it = msgspec.json.decode(rule)
+            known = [ms for ms in (settled[name], it.get("before", {}).get("settled_ms")) if ms is not None]
+            it["before"] = {"settled_ms": max(known, default=None), "sent_ms": sent_ms}
+            rule = msgspec.json.encode(it).decode()
+        told.append(rule)
     return replaced(rows, recurrence=told)

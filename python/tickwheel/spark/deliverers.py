@@ -22,6 +22,8 @@ _CALL_TIMEOUT_S: Final = 2.0
 _SAY_EVERY_S: Final = 10.0
 _CLOCKS_DIFFER_MS: Final = 1_000
 _SAY_SELDOM_S: Final = 600.0
+_NO_ANSWER: Final = "no answer"
+_NO_FLIGHT: Final = "no Arrow Flight is there: is it the port of --flight, and is there TLS on both sides or on none?"
 _REFUSALS: Final = (flight.FlightUnauthenticatedError, flight.FlightUnauthorizedError, flight.FlightServerError)
 
 _log = logging.getLogger(__name__)
@@ -39,6 +41,7 @@ class _Deliverer:
     said_s: float = 0.0
     why: str = ""
     compared_s: float = -math.inf
+    store_id: str = ""
 
 
 class Deliverers:
@@ -82,8 +85,8 @@ class Deliverers:
             if one.down_since_s is not None and now_s >= one.said_s + _SAY_EVERY_S:
                 one.said_s = now_s
                 _log.warning(
-                    "the deliverer %s does not answer for %.0f s (%s): %d messages of its keys wait for it, and no "
-                    "others", one.address, now_s - one.down_since_s, one.why, messages.get(one.address, 0),
+                    "the deliverer %s does not answer for %.0f s (%s); messages of its keys that wait for it, and no "
+                    "others: %d", one.address, now_s - one.down_since_s, one.why, messages.get(one.address, 0),
                 )  # fmt: skip
 
     def say_who_left(self, shards: Mapping[str, int]) -> None:
@@ -113,7 +116,7 @@ class Deliverers:
 
     def _answer_of(self, one: _Deliverer) -> Taker | None:
         if one.asked is None or not one.asked.done():
-            self._is_down(one, f"no answer within {_ANSWER_WITHIN_S:.0f} s")
+            self._is_down(one, f"{_NO_ANSWER} within {_ANSWER_WITHIN_S:.0f} s")
             return None
         asked, one.asked = one.asked, None
         error = asked.exception()
@@ -122,13 +125,22 @@ class Deliverers:
                 _log.warning(
                     "the deliverer %s answers again after %.0f s", one.address, time.monotonic() - one.down_since_s
                 )
-            one.has_answered, one.down_since_s = True, None
+            one.has_answered, one.down_since_s, one.why = True, None, ""
+            self._compare_stores(one, asked.result().store_id)
             self._compare_clocks(one, asked.result().ahead_ms)
             return asked.result()
         if isinstance(error, _REFUSALS) and not one.has_answered:
             raise DeliveryFailed(f"the deliverer {one.address} refuses: {reason_of(error)}") from error
         self._is_down(one, reason_of(error))
         return None
+
+    def _compare_stores(self, one: _Deliverer, store_id: str) -> None:
+        if one.store_id and one.store_id != store_id:
+            _log.warning(
+                "the deliverer %s has another store than before: what the one before had not settled is given again, "
+                "marked as a repeat", one.address,
+            )  # fmt: skip
+        one.store_id = store_id
 
     def _compare_clocks(self, one: _Deliverer, ahead_ms: int) -> None:
         if abs(ahead_ms) < _CLOCKS_DIFFER_MS or time.monotonic() < one.compared_s + _SAY_SELDOM_S:
@@ -142,4 +154,5 @@ class Deliverers:
     def _is_down(self, one: _Deliverer, why: str) -> None:
         if one.down_since_s is None:
             one.down_since_s, one.said_s = time.monotonic(), 0.0
-        one.why = why
+        if not one.why or not why.startswith(_NO_ANSWER):  # which says less than what was found before
+            one.why = f"{why}; {_NO_FLIGHT}" if "HTTP/2" in why else why

@@ -18,7 +18,7 @@ from tickwheel.delivery.handed import PARTITIONS
 from tickwheel.delivery.serve.client_tls import ClientTls
 from tickwheel.spark.deliverers import Deliverers
 from tickwheel.spark.hold import LEAD_MS
-from tickwheel.spark.orders import PROPERTY, Orders
+from tickwheel.spark.orders import PROPERTY, Orders, checked
 from tickwheel.spark.schemas import TOLD
 from tickwheel.spark.sending import Access, Send
 
@@ -63,7 +63,8 @@ class HandOff:
     require, with the right to produce. `tls`: how they are known, if they have TLS; without, nothing is encrypted.
     `lead_ms`: that of `hold`; no micro-batch waits longer than half of it for a deliverer.
 
-    Errors, which end the query: `DeliveryFailed` if a deliverer refuses the token or what it gets.
+    Errors: `WrongUsage` if an address is none. Those that end the query: `DeliveryFailed` if a deliverer refuses the
+    token or what it gets.
     """
 
     def __init__(
@@ -75,12 +76,14 @@ class HandOff:
         lost: Sequence[str] = (),
         lead_ms: int = LEAD_MS,
     ) -> None:
+        deliverers = checked(deliverers, lost)
         self._access = Access(token, tls)
         self._lost = frozenset(lost)
         self._assigned = assign(deliverers)
         within_s = lead_ms / 2000
         self._send = Send(self._access, min(_MOST_SILENCE_S, within_s / 2), within_s)
-        self._failed = frozenset(range(PARTITIONS))  # what the last micro-batch of a run before has sent is not known
+        self._failed: frozenset[int] = frozenset()
+        self._next_batch: int | None = None
         self._deliverers: Deliverers | None = None
         self._addresses = [*deliverers]
         self.report = Report({})
@@ -89,11 +92,14 @@ class HandOff:
         """Hand off a micro-batch, and return when each deliverer has taken its part, or can't now."""
         if self._deliverers is None:
             self._deliverers = Deliverers(self._addresses, self._access)
+        if batch_id != self._next_batch:  # one before it failed, or this is another query
+            self._failed = frozenset(range(PARTITIONS))
         takers = self._deliverers.ask()
         orders = Orders(takers, self._assigned, self._failed, self._lost)
         near.sparkSession.sparkContext.setLocalProperty(PROPERTY, orders.encode())
         told = [row.asDict() for row in near.mapInArrow(replace(self._send, batch_id=batch_id), TOLD).collect()]
         self._note(told, {taker.address for taker in takers}, self._deliverers)
+        self._next_batch = batch_id + 1
 
     @property
     def up(self) -> Mapping[str, bool]:
@@ -113,7 +119,7 @@ class HandOff:
         errors: dict[str, str] = {}
         for shard, row in shards.items():
             address = row["taker"] or self._assigned[shard]
-            waiting[address] = waiting.get(address, 0) + row["waiting"] + row["given"]
+            waiting[address] = waiting.get(address, 0) + row["waiting"] + row["given"] + row["recurring"]
             if row["error"] is not None:
                 failed.add(shard)
                 errors[address] = row["error"]
@@ -125,7 +131,7 @@ class HandOff:
         for address, why in errors.items():
             deliverers.failed(address, why)
         deliverers.say_who_is_waited_for(waiting)
-        takers_with_rules = (row["taker"] for row in shards.values() if row["recurring"])
+        takers_with_rules = (row["taker"] for row in shards.values() if row["recurring"] and row["taker"])
         deliverers.say_who_left(Counter(taker for taker in takers_with_rules if taker not in self._assigned))
 
 

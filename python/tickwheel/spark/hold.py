@@ -90,7 +90,7 @@ class Hold(StatefulProcessor):  # type: ignore[misc]  # pyspark is not read for 
         [number] = key
         now_ms = timerValues.getCurrentProcessingTimeInMs()
         pieces = [bytes(row.rows) for row in rows if row.rows is not None]
-        before = self._index.get()
+        before = self._index.get() if self._index.exists() else None  # Spark logs a warning for each that is not there
         encoded = bytes(before[0]) if before else None
         index = Index.decode(encoded)
         shard = Shard(number, index, self._chunks, now_ms)
@@ -106,7 +106,7 @@ class Hold(StatefulProcessor):  # type: ignore[misc]  # pyspark is not read for 
         shard.tidy()
         self._write(encoded, index.encode())
         yield Row(
-            shard=number, rows=None, taker=index.address, store_id=index.taker, waiting=index.waiting_rows,
+            shard=number, rows=None, taker=index.address, store_id=index.taker, waiting=index.waiting,
             given=index.unsettled, due_ms=index.first_ms, recurring=index.rules,
             due_within=[index.due_by(now_ms + within_ms) for within_ms in DUE_WITHIN.values()],
         )  # fmt: skip

@@ -4,16 +4,38 @@ The hand-off makes the orders in the driver, before the micro-batch runs, and th
 Spark's job. So all tasks of a micro-batch, also those that are run again, have the same.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
 import msgspec
+
+from tickwheel.delivery.errors import WrongUsage
 
 PROPERTY: Final = "tickwheel.orders"
 
 
 ALL_OTHERS: Final = "*"
 """Instead of an address that is lost: every one that does not answer."""
+
+
+_ADDRESS: Final = re.compile(r"(?:\[[\w:.%]+\]|[^\s/:@\[\]]+):([0-9]{1,5})")
+
+
+def checked(deliverers: Sequence[str], lost: Sequence[str]) -> Sequence[str]:
+    """The deliverers, each once. Errors: `WrongUsage` if there is none, or an address is no `HOST:PORT`, or is lost."""
+    for address in (*deliverers, *lost):
+        found = _ADDRESS.fullmatch(address)
+        if address != ALL_OTHERS and not (found and 0 < int(found[1]) < 1 << 16):
+            raise WrongUsage(f"{address!r:.200} is no deliverer: write HOST:PORT, as 10.0.0.5:7401")
+    if both := {*deliverers} & {*lost}:
+        raise WrongUsage(
+            f"{min(both)} is a deliverer and lost: leave it out of the one or the other; an empty store at the address "
+            "of a lost one is noticed by itself"
+        )
+    if not deliverers:
+        raise WrongUsage("there is no deliverer: name one at least, as HOST:PORT")
+    return [*dict.fromkeys(deliverers)]
 
 
 class Taker(msgspec.Struct, frozen=True):

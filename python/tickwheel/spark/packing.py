@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+from pyarrow import types
 
 from tickwheel.delivery.errors import DeliveryFailed
 from tickwheel.delivery.handed import HANDED
@@ -17,6 +18,7 @@ VERSION: Final = 4
 """Of everything that a checkpoint's state holds."""
 CHUNK_ROWS: Final = 2_000
 CHUNK_BYTES: Final = 512 << 10
+_SIZED: Final = [field.name for field in HANDED if types.is_string(field.type) or types.is_binary(field.type)]
 _TOGETHER_ROWS: Final = 50_000
 _TOGETHER_BYTES: Final = 32 << 20
 
@@ -68,12 +70,12 @@ def check_version(found: int) -> None:
         )
 
 
-def in_order(batches: Iterable[Any]) -> tuple[Any, Any]:
+def in_order(batches: Iterable[Any], due_ms: Any = None) -> tuple[Any, Any]:
     """All rows as one batch in the order of delivery; and for each row its number before, across all batches. Rows
-    that are equal in order stay as they are.
+    that are equal in order stay as they are. `due_ms`: when they are due, if that is not what they say.
     """
     rows = pa.concat_batches([pa.RecordBatch.from_pylist([], HANDED), *batches])
-    due_ms = due_of(rows)
+    due_ms = due_of(rows) if due_ms is None else due_ms
     if len(due_ms) < 2 or bool((due_ms[1:] > due_ms[:-1]).all()):
         return rows, np.arange(len(due_ms))
     source = rows.column("source").dictionary_encode()
@@ -90,7 +92,8 @@ def due_of(rows: Any) -> Any:
 
 def chunks(rows: Any) -> Iterator[Any]:
     """Cut rows into chunks of at most `CHUNK_ROWS` rows and, unless a single row has more, some `CHUNK_BYTES`."""
-    sizes = np.cumsum(pa.compute.binary_length(rows.column("payload")).fill_null(0).to_numpy(zero_copy_only=False))
+    lengths = (pa.compute.binary_length(rows.column(name)).fill_null(0) for name in _SIZED)
+    sizes = np.cumsum(np.sum([length.to_numpy(zero_copy_only=False).astype(np.int64) for length in lengths], axis=0))
     start = 0
     while start < rows.num_rows:
         before = sizes[start - 1] if start else 0

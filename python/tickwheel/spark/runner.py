@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -20,6 +20,7 @@ from tickwheel.spark.hand_off import HandOff
 from tickwheel.spark.hold import hold
 from tickwheel.spark.inputs import Input
 from tickwheel.spark.metrics import QueryMeasures, observed, served
+from tickwheel.spark.orders import checked
 from tickwheel.spark.query import start, watch
 from tickwheel.spark.session import spark_session
 from tickwheel.spark.shape import HadoopFolder, keep_shape
@@ -48,6 +49,9 @@ class Program:
     metrics: Address | None = None
     until_delivered: bool = False
 
+    def __post_init__(self) -> None:
+        checked(self.deliverers, self.lost)
+
     def run(self) -> int:
         """Run until a signal, or until all is delivered. Returns the exit code. Call it in the main thread.
 
@@ -71,6 +75,7 @@ class Program:
         return 0 if stop.by == "SIGTERM" and not self.until_delivered else 130
 
     def _run(self, session: SparkSession, stop: "_Stop", began_s: float) -> bool:
+        _hush(session)
         query_folder = f"{self.checkpoint.rstrip('/')}/query"
         commits = HadoopFolder(session, f"{query_folder}/commits")
         lead_s = self._lead_s(session)
@@ -110,6 +115,14 @@ class Program:
         if self.lead_s is not None:
             return self.lead_s
         return _ONE_HOST_LEAD_S if _is_one_host(session) else _CLUSTER_LEAD_S
+
+
+def _hush(session: SparkSession) -> None:
+    """Spark warns of each micro-batch that is longer than the trigger of a second; `Watched` knows what is long."""
+    jvm: Any = session.sparkContext._jvm
+    log4j = jvm.org.apache.logging.log4j
+    name = "org.apache.spark.sql.execution.streaming.runtime.ProcessingTimeExecutor"
+    log4j.core.config.Configurator.setLevel(name, log4j.Level.ERROR)
 
 
 def _is_one_host(session: SparkSession) -> bool:

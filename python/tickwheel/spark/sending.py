@@ -9,7 +9,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -58,7 +58,7 @@ class Access:
 @dataclass(frozen=True, slots=True)
 class Send:
     """A function for `mapInArrow`, from `NEAR` to `TOLD`. `silence_s`: how long one answer may take. `within_s`: how
-    long the task waits for one deliverer in all.
+    long the task waits for deliverers in all.
 
     Errors: those of Arrow Flight, where a deliverer refuses what it gets.
     """
@@ -80,12 +80,15 @@ class Send:
                         continue
                     taker = row["taker"], row["store_id"]
                     if taker not in senders:
-                        senders[taker] = _Sender(self, *taker)
+                        senders[taker] = _Sender(self, *taker, senders)
                         if _silent.get(taker) == self.batch_id:
                             senders[taker].give_up("it did not answer another task of this micro-batch")
                     senders[taker].put(row["shard"], row["rows"])
             for sender in senders.values():
-                sender.finish()
+                sender.end()
+            began_s = time.monotonic()
+            for sender in senders.values():
+                sender.finish(began_s)
             _silent.update({taker: self.batch_id for taker, sender in senders.items() if sender.is_silent})
         finally:
             for sender in senders.values():
@@ -109,8 +112,9 @@ def _told(visit: dict[str, Any], senders: "Iterable[_Sender]") -> dict[str, Any]
 class _Sender(threading.Thread):
     """A thread that sends pieces to one deliverer, several together, and waits for each answer."""
 
-    def __init__(self, limits: Send, address: str, store_id: str) -> None:
+    def __init__(self, limits: Send, address: str, store_id: str, all_: Sized) -> None:
         super().__init__(name=f"send-to-{address}", daemon=True)
+        self._all = all_
         self.rows_sent: Counter[int] = Counter()
         self.why = ""
         self.is_silent = False
@@ -139,12 +143,18 @@ class _Sender(threading.Thread):
         self._given[shard] += 1
         self._offer((shard, piece))
 
-    def finish(self) -> None:
-        """Wait until all is sent, or nothing more can be. Errors: what a deliverer refused for good."""
+    def end(self) -> None:
+        """Nothing more comes."""
         self._offer(None)
+
+    def finish(self, since_s: float) -> None:
+        """Wait until all is sent, or nothing more can be; the task waits since `since_s` for all of them. Errors: what
+        a deliverer refused for good.
+        """
+        waited_s = self._waited_s
         while not self._is_over():
             self._over.wait(_LOOK_EVERY_S)
-            self._waited_s += _LOOK_EVERY_S
+            self._waited_s = waited_s + time.monotonic() - since_s
         if self._fatal is not None:
             raise self._fatal
 
@@ -159,7 +169,9 @@ class _Sender(threading.Thread):
     def _is_over(self) -> bool:
         asked_s = self._asked_s
         silent_s = time.monotonic() - asked_s if asked_s else 0.0
-        if silent_s > self._limits.silence_s or self._waited_s > self._limits.within_s:
+        # Several that are slow have their share of the time each: the task waits for one after the other.
+        within_s = max(self._limits.silence_s, self._limits.within_s / max(1, len(self._all)))
+        if silent_s > self._limits.silence_s or self._waited_s > within_s:
             self.is_silent = True
             self.give_up(f"no answer for {silent_s:.1f} s, {self._waited_s:.1f} s in all")
         return self._over.is_set()

@@ -3,11 +3,10 @@
 import os
 import re
 import shlex
-import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -67,8 +66,7 @@ def spark_session(settings: Mapping[str, str] | None = None) -> SparkSession:
     builder = SparkSession.builder
     for key, value in wanted.items():
         builder = builder.config(key, value)
-    with _own_interrupts():
-        return builder.getOrCreate()
+    return _made(builder)
 
 
 def given_master() -> str | None:
@@ -110,18 +108,16 @@ def laptop_session(
     builder = SparkSession.builder.appName(name).master(_ON_LAPTOP)
     for key, value in {**_LAPTOP, **HOLD_SETTINGS, **(settings or {})}.items():
         builder = builder.config(key, value)
-    with _on_fewer_cores(spare_cores), _own_interrupts(), quiet_start():
-        return builder.getOrCreate()
+    with _on_fewer_cores(spare_cores), quiet_start():
+        return _made(builder)
 
 
-@contextmanager
-def _own_interrupts() -> Iterator[None]:
-    """A program's own handler of SIGINT stays: PySpark sets one that cancels all jobs, also in a micro-batch."""
-    before = signal.getsignal(signal.SIGINT)
-    yield
-    is_main = threading.current_thread() is threading.main_thread()
-    if is_main and before not in (None, signal.default_int_handler):
-        signal.signal(signal.SIGINT, before)
+def _made(builder: SparkSession.Builder) -> SparkSession:
+    """A program's own handler of SIGINT stays, also meanwhile: in the main thread PySpark sets one that cancels all
+    jobs, also in a micro-batch, and fails where a call to the JVM is under way.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(builder.getOrCreate).result()
 
 
 @contextmanager

@@ -39,6 +39,8 @@ _AHEAD_MS: Final = 120_000
 _PACE_ROWS: Final = 150
 """How many rows a second a shard can surely give. Where more are due in a second, giving begins so much earlier."""
 _RUNS: Final = 8
+_LONGEST_LEAD_MS: Final = 3_600_000
+"""Of the run before, whose lead is not known."""
 _GIVEN_PARTS: Final = 100
 _MERGED_PARTS: Final = 64  # 32 MiB
 
@@ -54,6 +56,8 @@ class Shard:
         self._chunks = Chunks(index, state)
         self._now_ms = now_ms
         self._gives_again_only = False
+        self._may_have_been_given = False
+        self._mark_ms = 0
 
     # --- What became of what was given ---------------------------------------
 
@@ -63,31 +67,52 @@ class Shard:
         """
         index, number = self.index, self._number
         assigned = orders.at(orders.assigned[number])
+        self._may_have_been_given = number in orders.failed
         if index.taker == NOBODY or orders.is_lost(index.taker, index.address):
             self._take_back()
             if index.taker != NOBODY and number in orders.failed:
-                index.doubtful_ms = near_ms + _AHEAD_MS
-            self._change_taker(assigned)
+                index.doubtful_ms = near_ms + _LONGEST_LEAD_MS
+            self._change_taker(assigned, near_ms)
             return None
-        taker = orders.with_store(index.taker)
+        is_home = assigned is not None and assigned.store_id == index.taker
+        taker = assigned if is_home else orders.with_store(index.taker)
         if number in orders.failed:
             self._take_back()
         elif taker:
-            self._drop_until(taker.marks[number])
+            self._mark_ms = taker.marks[number]
+            self._drop_until(self._mark_ms)
         if taker is None:
             return None
         index.address = taker.address
-        if taker.address == orders.assigned[number] or index.is_bound:
-            self._gives_again_only = index.is_moving  # what it gives must not be given by a move that is done again
-            index.is_moving = False
-        elif not index.is_moving:
-            index.is_moving = assigned is not None  # one that is done again does what it did, and the next one moves
-        elif assigned and not index.is_unsettled:
-            self._change_taker(assigned)
-            return None
-        else:
+        if not is_home and not index.is_bound:
+            return self._to_another(taker, assigned, near_ms)
+        # What it gives must not be given by a move that is done again.
+        self._gives_again_only = self._is_moving(near_ms)
+        index.moving_since_ms = 0
+        return taker
+
+    def _to_another(self, taker: Taker, assigned: Taker | None, near_ms: int) -> Taker | None:
+        """Give nothing new, until the taker has settled all. What it has may be put off for days: then the shard goes
+        on where it is, and tries later. When that is depends on nothing but time: a visit that is done again does what
+        it did.
+        """
+        index = self.index
+        tried_ms = self._now_ms - index.moving_since_ms
+        if index.moving_since_ms == 0 or tried_ms >= 10 * self._patience_ms(near_ms):
+            index.moving_since_ms = self._now_ms if assigned is not None else 0  # and the next one moves
+        elif self._is_moving(near_ms):
+            if assigned and not index.is_unsettled:
+                self._change_taker(assigned, near_ms)
+                return None
             self._gives_again_only = True
         return taker
+
+    def _is_moving(self, near_ms: int) -> bool:
+        since_ms = self.index.moving_since_ms
+        return since_ms > 0 and self._now_ms - since_ms <= self._patience_ms(near_ms)
+
+    def _patience_ms(self, near_ms: int) -> int:
+        return 30_000 + 3 * (near_ms - self._now_ms)
 
     def settle_all(self) -> None:
         """The same where nobody tells marks: what was given is gone."""
@@ -99,13 +124,13 @@ class Shard:
         index.given = []
         controls.take_back(index)
 
-    def _change_taker(self, taker: Taker | None) -> None:
+    def _change_taker(self, taker: Taker | None, near_ms: int) -> None:
         if taker is None:
             return
         index = self.index
         if index.taker != NOBODY:
-            controls.forget_taker(index, self._chunks)
-        index.taker, index.address, index.is_moving = taker.store_id, taker.address, False
+            controls.forget_taker(index, self._chunks, near_ms)
+        index.taker, index.address, index.moving_since_ms = taker.store_id, taker.address, 0
 
     def _drop_until(self, mark_ms: int | None) -> None:
         index = self.index
@@ -133,7 +158,8 @@ class Shard:
 
     def _move(self, others: Any) -> Any:
         """Messages that are rescheduled become parts of their own, also those that are given, which may have to be
-        given to another store. The controls that the deliverer must get: not those that it hears of with the message.
+        given to another store. The controls that the deliverer must get: not those of messages that it surely does not
+        have, because it hears of them with the message.
 
         All that is kept is looked at: 0.1 s for 150,000 messages.
         """
@@ -142,35 +168,37 @@ class Shard:
         to_ms = {(key, id_): due_ms for key, id_, due_ms in zip(*columns, strict=True)}
         if not to_ms:
             return others
-        heard: set[tuple[str | None, str]] = set()
-        runs, index = [], self.index
+        index, is_sure = self.index, not self._may_have_been_given
+        here = {part.chunk for part in index.parts()}
+        found = {chunk: self._named(chunk, to_ms) for chunk in here}
+        unheard: set[Any] = set()
+        given: set[Any] = set()
+        runs: list[Run] = []
         for run in index.runs:
-            pieces = [piece for part in run.parts for piece in self._cut(part, to_ms)]
+            pieces = [piece for part in run.parts for piece in _cut(part, found[part.chunk], to_ms)]
             runs.append(Run([part for part, name in pieces if name is None], run.given_to))
             runs += [Run([part], run.given_to) for part, name in pieces if name is not None]
-            heard |= {name for _, name in pieces if name is not None and run.given_to == NOBODY}
+            (unheard if run.given_to == NOBODY and is_sure else given).update(name for _, name in pieces if name)
         index.runs = [run for run in runs if run.parts]
-        index.given = [part for given in index.given for part, _ in self._cut(given, to_ms)]
-        for it in index.controls:  # as the cancel of a message that waits for longer now
-            it.until_ms = max(it.until_ms, *to_ms.values())
+        # One that is settled is delivered: it is not to be put off.
+        cuts = [piece for part in index.given for piece in _cut(part, found[part.chunk], to_ms, self._mark_ms)]
+        index.given = [part for part, _ in cuts]
+        given.update(name for _, name in cuts if name)
+        if moved := unheard | given:
+            for it in index.controls:  # as the cancel of a message that waits for longer now
+                it.until_ms = max(it.until_ms, *(to_ms[name] for name in moved))
         names = zip(others.column("key").to_pylist(), others.column("id").to_pylist(), strict=True)
         is_move = pc.is_valid(others.column("due_ms")).to_pylist()
-        return others.filter(pa.array([not (it and name in heard) for it, name in zip(is_move, names, strict=True)]))
+        needless = unheard - given
+        return others.filter(pa.array([not (it and name in needless) for it, name in zip(is_move, names, strict=True)]))
 
-    def _cut(self, part: Part, to_ms: Mapping[Any, int]) -> Iterator[tuple[Part, Any]]:
-        """A part in pieces: each row that is moved is one, with its name."""
-        rows = self._chunks.peek(part.chunk).slice(part.start, part.rows)
-        due_ms, start = due_of(rows), 0
-        ids = pa.array([id_ for _, id_ in to_ms], pa.string())
-        for at in np.flatnonzero(pc.is_in(rows.column("id"), ids).to_numpy(zero_copy_only=False)).tolist():
-            name = rows["key"][at].as_py(), rows["id"][at].as_py()
-            if name in to_ms:
-                if start < at:
-                    yield _part_of(part, due_ms, start, at), None
-                yield replace(_part_of(part, due_ms, at, at + 1), moved_to_ms=to_ms[name]), name
-                start = at + 1
-        if start < part.rows:
-            yield _part_of(part, due_ms, start, part.rows), None
+    def _named(self, chunk: int, names: Mapping[Any, int]) -> tuple[Any, Sequence[tuple[int, Any]]]:
+        """The due times of a chunk's rows; and which rows have these names."""
+        rows = self._chunks.peek(chunk)
+        is_one = pc.is_in(rows.column("id"), pa.array([id_ for _, id_ in names], pa.string()))
+        places = np.flatnonzero(is_one.to_numpy(zero_copy_only=False)).tolist()
+        found = [(at, (rows["key"][at].as_py(), rows["id"][at].as_py())) for at in places]
+        return due_of(rows).copy(), [(at, name) for at, name in found if name in names]
 
     def _run_of(self, rows: Any) -> Run:
         parts = []
@@ -201,17 +229,14 @@ class Shard:
         """
         yield from controls.give(self.index, self._chunks, near_ms, no_new_rules=self._gives_again_only)
         mine = [run for run in self.index.runs if not self._gives_again_only or run.given_to == self.index.taker]
-        moved = [(run, 0) for run in mine if run.moved_to_ms is not None and run.moved_to_ms <= near_ms]
-        others = [run for run in mine if run.moved_to_ms is None]
-        yield from self._give_rows(moved, len(moved))
-        yield from self._give_rows(*self._nearest(others, near_ms))
+        yield from self._give_rows(*self._nearest(mine, near_ms))
 
-    def _nearest(self, runs: Sequence[Run], near_ms: int) -> tuple[list[tuple[Run, int]], int]:
-        """Parts, by their runs and places there, and how many of their first rows to give now."""
+    def _nearest(self, runs: Sequence[Run], near_ms: int) -> tuple[list[tuple[Run, int, Any]], int]:
+        """Parts, by their runs and places there, with their rows; and how many of their first rows to give now."""
         ahead = min(VISIT_ROWS, _rows_ahead(runs, near_ms))
-        heads = [(run.parts[0].first_ms, number, 0) for number, run in enumerate(runs)]
+        heads = [(run.first_ms, number, 0) for number, run in enumerate(runs)]
         heapq.heapify(heads)
-        found: list[tuple[Run, int]] = []
+        found: list[tuple[Run, int, Any]] = []
         due: list[Any] = []
         size = 0
         # Parts in the order of their first row, until enough rows come before all that is not read.
@@ -224,9 +249,10 @@ class Shard:
             if sum(map(len, due)) >= _MOST_ROWS or size >= _MOST_BYTES:
                 break
             heapq.heappop(heads)
-            found.append((runs[number], place))
-            rows = self._rows_of(runs[number].parts[place])
-            due.append(due_of(rows))
+            part = runs[number].parts[place]
+            rows = self._rows_of(part)
+            found.append((runs[number], place, rows))
+            due.append(_now_due(part, rows))
             size += rows.nbytes
             if place + 1 < len(runs[number].parts):
                 heapq.heappush(heads, (runs[number].parts[place + 1].first_ms, number, place + 1))
@@ -235,21 +261,22 @@ class Shard:
             count = min(count, sum(int(np.searchsorted(it, heads[0][0])) for it in due) or count)
         return found, count
 
-    def _give_rows(self, found: Sequence[tuple[Run, int]], count: int) -> Iterator[Any]:
+    def _give_rows(self, found: Sequence[tuple[Run, int, Any]], count: int) -> Iterator[Any]:
         """The first rows of these parts, in order; they are given from then on."""
         if not count:
             return
-        batches = [self._rows_of(run.parts[place]) for run, place in found]
-        rows, order = in_order(batches)
+        batches = [rows for _, _, rows in found]
+        due_ms = np.concatenate([_now_due(run.parts[place], rows) for run, place, rows in found])
+        rows, order = in_order(batches, due_ms)
         from_part = np.repeat(np.arange(len(batches)), [batch.num_rows for batch in batches])[order[:count]]
         taken = np.bincount(from_part, minlength=len(batches)).tolist()
-        for (run, place), batch, rows_taken in zip(found, batches, taken, strict=True):
+        for (run, place, batch), rows_taken in zip(found, taken, strict=True):
             self._give_first(run, place, due_of(batch), rows_taken)
-        parts = [run.parts[place] for run, place in found]
+        parts = [run.parts[place] for run, place, _ in found]
         is_again = np.array([part.is_again for part in parts])[from_part]
-        is_again |= due_of(rows)[:count] <= self.index.doubtful_ms
+        is_again |= np.minimum(due_of(rows)[:count], due_ms[order[:count]]) <= self.index.doubtful_ms
         moved_to_ms = [parts[at].moved_to_ms for at in from_part]
-        for run, _ in found:
+        for run, _, _ in found:
             run.parts = [part for part in run.parts if part.rows]
         self.index.runs = [run for run in self.index.runs if run.parts]
         yield from cut(replaced(rows.slice(0, count), moved_to_ms=moved_to_ms, again=is_again))
@@ -275,13 +302,37 @@ class Shard:
         self._chunks.keep_only(self.index.chunks())
 
     def _rows_of(self, part: Part) -> Any:
-        return self._chunks.get(part.chunk).slice(part.start, part.rows)
+        if part.moved_to_ms is None:
+            return self._chunks.get(part.chunk).slice(part.start, part.rows)
+        return self._chunks.peek(part.chunk).take(pa.array([part.start]))  # not all of its chunk stays in memory
 
 
 def _can_join(before: Part, part: Part) -> bool:
     is_moved = before.moved_to_ms is not None or part.moved_to_ms is not None
     ends = before.chunk, before.stop, before.is_again
     return ends == (part.chunk, part.start, part.is_again) and not is_moved
+
+
+def _cut(
+    part: Part, found: tuple[Any, Sequence[tuple[int, Any]]], to_ms: Mapping[Any, int], settled_ms: int = 0
+) -> Iterator[tuple[Part, Any]]:
+    """A part in pieces: each row that is moved is one, with its name."""
+    due_ms, named = found
+    due_ms, start = due_ms[part.start : part.stop], 0
+    for place, name in named:
+        at = place - part.start
+        if start <= at < part.rows and due_ms[at] > settled_ms:
+            if start < at:
+                yield _part_of(part, due_ms, start, at), None
+            yield replace(_part_of(part, due_ms, at, at + 1), moved_to_ms=to_ms[name]), name
+            start = at + 1
+    if start < part.rows:
+        yield (part if start == 0 else _part_of(part, due_ms, start, part.rows)), None
+
+
+def _now_due(part: Part, rows: Any) -> Any:
+    """When the rows of a part are due now."""
+    return due_of(rows) if part.moved_to_ms is None else np.array([part.moved_to_ms])
 
 
 def _part_of(part: Part, due_ms: Any, start: int, stop: int) -> Part:
@@ -292,7 +343,8 @@ def _part_of(part: Part, due_ms: Any, start: int, stop: int) -> Part:
 
 def _rows_ahead(runs: Sequence[Run], near_ms: int) -> int:
     """How many rows, of those due soon after `near_ms`, must be given by now because one visit can't give them all."""
-    soon = ((part.last_ms, part.rows) for run in runs for part in run.parts if part.last_ms <= near_ms + _AHEAD_MS)
+    lasts = ((part.last_due_ms, part.rows) for run in runs for part in run.parts)
+    soon = ((last_ms, rows) for last_ms, rows in lasts if last_ms <= near_ms + _AHEAD_MS)
     rows = most = 0
     for last_ms, count in sorted(soon):
         rows += count

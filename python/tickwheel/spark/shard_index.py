@@ -29,10 +29,19 @@ class Part(msgspec.Struct, array_like=True, frozen=True):
 
     def due_by(self, at_ms: int) -> int:
         """How many are due by then, about."""
-        first_ms, last_ms = (self.first_ms, self.last_ms) if self.moved_to_ms is None else [self.moved_to_ms] * 2
-        if at_ms >= last_ms:
+        if at_ms >= self.last_due_ms:
             return self.rows
-        return max(0, self.rows * (at_ms - first_ms + 1) // (last_ms - first_ms + 1))
+        return max(0, self.rows * (at_ms - self.first_due_ms + 1) // (self.last_due_ms - self.first_due_ms + 1))
+
+    @property
+    def first_due_ms(self) -> int:
+        """When the first is due now."""
+        return self.first_ms if self.moved_to_ms is None else self.moved_to_ms
+
+    @property
+    def last_due_ms(self) -> int:
+        """When the last is due now."""
+        return self.last_ms if self.moved_to_ms is None else self.moved_to_ms
 
     @property
     def until_ms(self) -> int:
@@ -61,7 +70,7 @@ class Run(msgspec.Struct, array_like=True):
     @property
     def first_ms(self) -> int:
         """When the first is due."""
-        return self.parts[0].first_ms if self.moved_to_ms is None else self.moved_to_ms
+        return self.parts[0].first_due_ms
 
     @property
     def until_ms(self) -> int:
@@ -92,13 +101,13 @@ class Index(msgspec.Struct, array_like=True):
     """All that a shard keeps.
 
     `taker`: the id of the store that it gives to, and everything given was given to; it was last at `address`.
-    `is_moving`: it was told to change its taker. `doubtful_ms`: what is due until then may have been given to a store
-    that is lost, by a micro-batch that is done again.
+    `moving_since_ms`: when it was told to change its taker, or 0. `doubtful_ms`: what is due until then may have been
+    given to a store that is lost, by a micro-batch that is done again.
     """
 
     taker: str = NOBODY
     address: str = ""
-    is_moving: bool = False
+    moving_since_ms: int = 0
     doubtful_ms: int = 0
     next_chunk: int = 0
     runs: list[Run] = []
@@ -136,8 +145,13 @@ class Index(msgspec.Struct, array_like=True):
 
     @property
     def unsettled(self) -> int:
-        """How many messages are given, and not settled, and how many chunks of controls are not."""
-        return self.given_rows + sum(it.others > 0 for it in self.controls)
+        """How many messages, and chunks of controls, are given, and not settled."""
+        return self.given_rows + sum(it.is_given and it.others > 0 for it in self.controls)
+
+    @property
+    def waiting(self) -> int:
+        """How many messages, and chunks of controls, are to be given."""
+        return self.waiting_rows + sum(not it.is_given and it.others > 0 for it in self.controls)
 
     @property
     def rules(self) -> int:

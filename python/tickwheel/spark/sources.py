@@ -10,7 +10,9 @@ from pyspark.sql import functions as F  # noqa: N812
 BYTES_AT_ONCE: Final = 32 << 20
 """Of files in a micro-batch, unless said otherwise: some 100,000 messages, a few seconds."""
 
-_SUFFIXES = "*.{ndjson,jsonl,csv,parquet}"
+_SUFFIXES: Final = ",".join(
+    "".join(f"[{letter}{letter.upper()}]" for letter in suffix) for suffix in ("ndjson", "jsonl", "csv", "parquet")
+)
 
 
 def read_files(session: SparkSession, folder: Path, bytes_at_once: int = BYTES_AT_ONCE) -> DataFrame:
@@ -29,7 +31,7 @@ def list_files(session: SparkSession, folder: str, bytes_at_once: int, options: 
         session.readStream.format("binaryFile")
         .schema("path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY")  # its fixed schema
         .option("recursiveFileLookup", "true")
-        .option("pathGlobFilter", _SUFFIXES)
+        .option("pathGlobFilter", f"*.{{{_SUFFIXES}}}")
         .options(**{**bound, **options})
     )
     return listing.load(folder)
