@@ -30,7 +30,7 @@ from tickwheel.delivery.sources import find_sources
 from tickwheel.spark import HandOff, hold, parse_files, parse_rows, read_files
 from tickwheel.spark.failing import failure
 from tickwheel.spark.feed import Pipeline
-from tickwheel.spark.packing import split_by
+from tickwheel.spark.packing import VERSION, split_by
 from tickwheel.spark.query import start
 from tickwheel.spark.shape import LocalFolder, keep_shape
 
@@ -306,7 +306,10 @@ def without_shape(checkpoint: Path) -> None:
 
 
 OTHERS = {
-    "a later version": (shaped(format=9), "made by another version of tickwheel (format 9, this one has 3): go on"),
+    "a later version": (
+        shaped(format=9),
+        f"made by another version of tickwheel (format 9, this one has {VERSION}): go on",
+    ),
     "other partitions": (shaped(partitions=32), "another version of tickwheel (partitions 32, this one has 64): go on"),
     "half a file": (with_text(b'{"format": 1'), "is damaged: restore it from a copy, or name another checkpoint"),
     "no object": (with_text(b"3"), "is damaged: restore it from a copy, or name another checkpoint"),
@@ -440,7 +443,9 @@ def test_what_a_later_version_holds_is_told_not_misread__S4(
     monkeypatch.setattr(sys.modules["tickwheel.spark.hold"], "split_by", split_as_later)
     result = deliver()
     assert result.exit_code == 3, result.output
-    words = "Failed: the checkpoint holds messages in the format 9, this version reads 3: go on with the version"
+    words = (
+        f"Failed: the checkpoint holds messages in the format 9, this version reads {VERSION}: go on with the version"
+    )
     assert words in result.output
     assert not ids("spark")
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tickwheel.delivery import WrongUsage
+from tickwheel.spark.packing import VERSION
 from tickwheel.spark.shape import Folder, HadoopFolder, LocalFolder, check_shape, keep_shape
 
 pytestmark = pytest.mark.timeout(120)
@@ -40,7 +41,9 @@ def test_a_checkpoint_of_another_version_or_input_is_refused_and_says_what_to_do
     shape = tmp_path / "a" / "c" / "tickwheel.json"
     (tmp_path / "a" / "c" / ".tickwheel.json.crc").unlink(missing_ok=True)  # Hadoop's, of what it wrote
     shape.write_text('{"format": 1, "partitions": 64}')
-    with pytest.raises(WrongUsage, match=r"format 1, this one has 3\): go on with that version until all is delivered"):
+    with pytest.raises(
+        WrongUsage, match=rf"format 1, this one has {VERSION}\): go on with that version until all is delivered"
+    ):
         keep_shape(kept, "table")
     shape.write_text('{"format": 9')
     with pytest.raises(WrongUsage, match="is damaged"):

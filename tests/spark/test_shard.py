@@ -16,7 +16,7 @@ from tickwheel.delivery.handed import PARTITIONS
 from tickwheel.delivery.message import Cancel
 from tickwheel.spark.chunks import Chunks as Chunks_
 from tickwheel.spark.orders import Orders, Taker
-from tickwheel.spark.packing import pack, unpack
+from tickwheel.spark.packing import VERSION, pack, unpack
 from tickwheel.spark.shard import VISIT_BYTES, VISIT_ROWS, Shard
 from tickwheel.spark.shard_index import Index
 
@@ -544,7 +544,7 @@ def test_what_is_due_soon_is_counted_about__D15(kept: Kept) -> None:
 
 def test_an_index_or_a_piece_of_another_version_is_refused__S4() -> None:
     for read in (Index.decode, unpack):
-        with pytest.raises(DeliveryFailed, match="in the format 2, this version reads 4"):
+        with pytest.raises(DeliveryFailed, match=f"in the format 2, this version reads {VERSION}"):
             read(b"\x02...")
 
 
