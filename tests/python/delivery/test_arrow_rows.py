@@ -376,4 +376,5 @@ def test_offsets_of_a_length_that_arrow_forbids_are_a_fault_and_no_panic__D2() -
     assert list(pieces(pa.RecordBatch.from_arrays([crooked] * 2, names=["id", "payload"]))) == []
     lists = pa.ListArray.from_arrays([0, 0], crooked)
     (row,) = found(batch(id=["a"], due=[DUE_MS], x=lists))
-    assert row.bad is not None and row.bad.reason.startswith("the column x is broken")
+    assert row.bad is not None
+    assert row.bad.reason.startswith("the column x is broken")
