@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from benches.python.spark_hold import Messages
 from pyspark.sql import functions as F  # noqa: N812
 from rich.console import Console
 from rich.table import Table
@@ -37,6 +36,7 @@ WARM_S = 10
 LEAD_MS = 20_000
 STAYS_MS = 3_000
 FAR_MS = 86_400_000
+PER_FILE = 25_000
 HERE = len(os.sched_getaffinity(0))
 
 
@@ -114,8 +114,7 @@ class Model:
 def run(folder: Path, size: Size) -> Costs:
     """One run of a size, and a restart; each in a new process, because a JVM becomes faster with time."""
     folder.mkdir()
-    far_ms = round(time.time() * 1000) + FAR_MS
-    Messages(size.held, FAR_MS // 1000, far_ms, is_small=False).write(folder / "in")
+    write(folder / "in", size.held)
     with deliverer(folder) as (process, at):
         given = [str(it) for it in (folder, size.held, size.rate, at, process.pid)]
         found = []
@@ -133,6 +132,18 @@ def run(folder: Path, size: Size) -> Costs:
                 sys.exit(f"a run of {size} failed")
             found.append(json.loads(done.stdout.splitlines()[-1]))
     return Costs(**found[0] | found[1])
+
+
+def write(folder: Path, held: int) -> None:
+    """Files with messages of 100 random bytes that are due tomorrow and the day after."""
+    folder.mkdir()
+    first_ms = round(time.time() * 1000) + FAR_MS
+    for start_at in range(0, held, PER_FILE):
+        with (folder / f"{start_at:09}.ndjson").open("w") as file:
+            for n in range(start_at, min(held, start_at + PER_FILE)):
+                due_ms = first_ms + n * 7_919_993 % FAR_MS
+                record = {"id": f"m{n}", "key": f"k{n % 5_000}", "due": due_ms, "payload": os.urandom(50).hex()}
+                file.write(json.dumps(record) + "\n")
 
 
 def figures(what: str, began_s: float, folder: Path, size: Size, at: str, deliverer_pid: int) -> dict[str, float]:
