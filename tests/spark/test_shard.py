@@ -535,6 +535,14 @@ def test_controls_of_many_micro_batches_make_few_chunks__S2(kept: Kept) -> None:
     assert (index.rules, sum(it.others for it in index.controls)) == (400, 400)
 
 
+def test_large_recurring_messages_are_not_written_again_in_each_visit__S2_D8(kept: Kept) -> None:
+    for n in range(70):
+        kept.visit(NOW_MS + n, orders(taker(mark_ms=NOW_MS + n)), recurring(f"r{n}", payload=b"1" * 300_000))
+    before = {*kept.chunks}
+    kept.visit(NOW_MS + 100, orders(taker(mark_ms=NOW_MS + 99)))
+    assert {*kept.chunks} == before
+
+
 def test_what_is_due_soon_is_counted_about__D15(kept: Kept) -> None:
     rows = [row(message(f"m{n}", 30_000 + n * 100), n) for n in range(1_000)]
     kept.visit(NOW_MS, orders(taker()), *rows, row(message("near", 5)), row(Cancel("c", None)))

@@ -52,6 +52,8 @@ def settle(index: Index, chunks: Chunks, mark_ms: int | None) -> None:
     if mark_ms is None:
         index.controls = [it for it in index.controls if not it.is_given]
         return
+    if not index.controls:
+        return
     for it in index.controls:
         if it.is_given:
             it.is_taken, it.may_repeat = True, False
@@ -60,7 +62,7 @@ def settle(index: Index, chunks: Chunks, mark_ms: int | None) -> None:
     # What is late waits still, if its deliverer does not answer; a part that is given may have settled rows, too.
     over_ms = min([mark_ms, *(part.first_ms - 1 for part in index.parts())])
     is_over = any(it.others and it.is_taken and it.until_ms <= over_ms for it in index.controls)
-    if is_over or sum(it.is_taken for it in index.controls) > _MANY:
+    if is_over or sum(it.is_taken and it.is_small for it in index.controls) > _MANY:
         _tidy(index, chunks, over_ms)
 
 
@@ -124,8 +126,10 @@ def _tidy(index: Index, chunks: Chunks, over_ms: int | None) -> None:
         kept.append(it)
     kept.reverse()
     taken = [it for it in kept if it.is_taken]
-    if over_ms is not None and len(taken) > _MANY:
-        taken = [*_joined(chunks, taken, rules=True), *_joined(chunks, taken, rules=False)]
+    small = [it for it in taken if it.is_small]
+    if over_ms is not None and len(small) > _MANY:  # large ones are not written again and again
+        joined = *_joined(chunks, small, rules=True), *_joined(chunks, small, rules=False)
+        taken = [*(it for it in taken if not it.is_small), *joined]
     index.controls = [*taken, *(it for it in kept if not it.is_taken)]
 
 
@@ -145,12 +149,14 @@ def _joined(chunks: Chunks, many: Sequence[Controls], *, rules: bool) -> Iterato
 
 def _controls(chunks: Chunks, rows: Any, until_ms: int) -> Controls:
     rules = int(_is_rule(rows).sum())
-    return Controls(chunks.put(rows), until_ms, rules, rows.num_rows - rules)
+    return Controls(chunks.put(rows), until_ms, rules, rows.num_rows - rules, size=rows.nbytes)
 
 
 def _copy(it: Controls, chunks: Chunks, rows: Any) -> Controls:
     rules = int(_is_rule(rows).sum())
-    return msgspec.structs.replace(it, chunk=chunks.put(rows), rules=rules, others=rows.num_rows - rules)
+    return msgspec.structs.replace(
+        it, chunk=chunks.put(rows), rules=rules, others=rows.num_rows - rules, size=rows.nbytes
+    )
 
 
 def _is_rule(rows: Any) -> Any:

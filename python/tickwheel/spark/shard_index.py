@@ -1,12 +1,15 @@
 """What a shard of the hold knows between micro-batches: which rows of which chunks wait, or are given (S2, S4)."""
 
 from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 
 from tickwheel.spark.packing import VERSION, check_version
 
 NOBODY = ""
+_SMALL_ROWS: Final = 1_000
+_SMALL_BYTES: Final = 256 << 10
 
 
 class Part(msgspec.Struct, array_like=True, frozen=True):
@@ -95,6 +98,12 @@ class Controls(msgspec.Struct, array_like=True):
     is_taken: bool = False
     may_repeat: bool = False
     settled_ms: int | None = None
+    size: int = 0
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it is worth joining with others, by its rows and bytes."""
+        return self.rules + self.others <= _SMALL_ROWS and self.size <= _SMALL_BYTES
 
 
 class Index(msgspec.Struct, array_like=True):
