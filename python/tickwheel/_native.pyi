@@ -9,9 +9,21 @@ import os
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextvars import Context
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Literal, Protocol, Self, TypeAlias, TypedDict, final, type_check_only
+from typing import (
+    Any,
+    Final,
+    Literal,
+    Protocol,
+    Self,
+    TypeAlias,
+    TypedDict,
+    TypeVarTuple,
+    final,
+    type_check_only,
+)
 
 from typing_extensions import Buffer, disjoint_base
 
@@ -29,6 +41,8 @@ class _ArrowStream(Protocol):
 
 _Int64s: TypeAlias = Buffer | _ArrowArray | _ArrowStream
 """Many int64: a buffer, an Arrow array, or an Arrow stream such as a chunked array; sliced or unaligned too."""
+
+_Ts = TypeVarTuple("_Ts")
 
 class _Lock(Protocol):
     def acquire(self, blocking: bool = ..., /) -> bool: ...
@@ -327,6 +341,76 @@ class ManualTimer(Timer):
 
     def run_next(self) -> bool:
         """Move the clock to the next bucket or instant, including cascades. `False` if nothing is pending."""
+
+@final
+class TimerHandle(asyncio.TimerHandle):
+    """A callback with its time on an event loop. It counts as an `asyncio.TimerHandle`, and has its methods."""
+
+    _source_traceback: list[Any] | None
+    def cancel(self) -> None:
+        """It will not run. Once it has run, this does nothing more than say so. O(1)."""
+
+    def cancelled(self) -> bool:
+        """Whether it was cancelled."""
+
+    def when(self) -> float:
+        """When it is due, on the loop's clock, in seconds."""
+
+    def get_context(self) -> Context:
+        """The context that the callback runs in; `None` once it has run."""
+
+@final
+class LoopTimers:
+    """A wheel for the timers of one event loop. Get it from `tickwheel.aio.timers()`."""
+
+    def __new__(
+        cls,
+        event_loop: asyncio.AbstractEventLoop,
+        *,
+        clock: Callable[[], float] | None = None,
+        is_beside: bool = False,
+        tick_ms: int | None = None,
+        wheel_size: int | Sequence[int] | None = None,
+        slack_us: int | None = None,
+    ) -> Self: ...
+    @property
+    def slack_us(self) -> int:
+        """The shortest time between two wake-ups, in microseconds."""
+
+    def call_later(
+        self,
+        delay: float | timedelta,
+        callback: Callable[[*_Ts], object],
+        *args: *_Ts,
+        context: Context | None = None,
+    ) -> TimerHandle:
+        """Call `callback(*args)` on the loop in `delay` seconds, a number or a `timedelta`. Returns its handle.
+
+        Never early; O(levels). `context`: by default a copy of the current one. What the callback raises goes to the
+        loop's exception handler. Errors: `ValueError`, `TypeError`; `RuntimeError` on a closed loop; `TimerForked`.
+        """
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[*_Ts], object],
+        *args: *_Ts,
+        context: Context | None = None,
+    ) -> TimerHandle:
+        """As `call_later`, at a time of the loop's clock."""
+
+    def time(self) -> float:
+        """The loop's time, in seconds."""
+
+    def fileno(self) -> int:
+        """The descriptor that the loop watches for reading."""
+
+    def __len__(self) -> int:
+        """How many callbacks are pending."""
+
+    def _run_due(self) -> None: ...
+    def _close(self) -> None: ...
+    def _show_held(self) -> None: ...
 
 @type_check_only
 class PurgatoryStats(TypedDict):

@@ -10,7 +10,7 @@
 //! 4. `operations`: what waits in a purgatory.
 //! 5. `engine`: what happens to tasks. They are claimed and called, or leave the timer.
 //! 6. `driving`: the executor's thread, and the class `Timer`.
-//! 7. `classes`: `SystemTimer`, `ManualTimer`, `DelayedOperationPurgatory`.
+//! 7. `classes`: `SystemTimer`, `ManualTimer`, `DelayedOperationPurgatory`, and the timers of an event loop.
 //! 8. `delivery`: the engine of delivery, and sinks that are Python objects; and this file, which makes the module.
 //!
 //! `docs/design.md` says what is in which file, and which eight rules the bindings keep at the two borders.
@@ -44,6 +44,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<classes::manual::ManualTimer>()?;
     module.add_class::<operations::operation_object::DelayedOperation>()?;
     module.add_class::<classes::purgatory_object::DelayedOperationPurgatory>()?;
+    module.add_class::<classes::loop_objects::LoopTimers>()?;
+    module.add_class::<classes::loop_objects::LoopHandle>()?;
     module.add_class::<engine::recording::Replay>()?;
     scheduled::task::set_sync_deadline(operations::operation::sync_deadline);
     make_other_classes(py);

@@ -1,5 +1,8 @@
-//! The other classes that Python sees: two timers and the purgatory.
+//! The other classes that Python sees: two timers, the purgatory, and the timers of an event loop.
 
+pub(crate) mod loop_handle;
+pub(crate) mod loop_objects;
+pub(crate) mod loop_timers;
 pub(crate) mod manual;
 pub(crate) mod purgatory;
 pub(crate) mod purgatory_object;

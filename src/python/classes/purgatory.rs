@@ -210,7 +210,7 @@ impl DelayedOperationPurgatory {
         keys: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let _call = ForeignCall::enter(slf.py())?;
-        slf.py().import("tickwheel.aio")?.call_method1("wait", (slf, operation, keys))
+        slf.py().import("tickwheel.aio.waiting")?.call_method1("wait", (slf, operation, keys))
     }
 
     /// Counters: `waiting`, `delayed`, `watched`, `keys`, `completed`, `expired`, `cancelled` and `waited_ms`.

@@ -63,6 +63,26 @@ pub(crate) fn untrack<T>(object: &Bound<'_, T>) {
     unsafe { pyo3::ffi::PyObject_GC_UnTrack(object.as_ptr().cast()) };
 }
 
+/// Whether it is on the garbage collector's lists. For the collector.
+pub(crate) fn is_tracked<T>(object: &Py<T>, _visit: &PyVisit<'_>) -> bool {
+    // SAFETY: the object is alive, and the collector, which calls this, holds the GIL.
+    unsafe { pyo3::ffi::PyObject_GC_IsTracked(object.as_ptr()) != 0 }
+}
+
+/// Whether nobody else refers to it. For the collector.
+pub(crate) fn is_held_once<T>(object: &Py<T>, _visit: &PyVisit<'_>) -> bool {
+    // SAFETY: as above.
+    unsafe { pyo3::ffi::Py_REFCNT(object.as_ptr()) == 1 }
+}
+
+/// As [`track`], for an object that others refer to, too.
+pub(crate) fn track_if_shared<T>(object: &Bound<'_, T>) {
+    // SAFETY: the object is alive, and the GIL is held.
+    if unsafe { pyo3::ffi::Py_REFCNT(object.as_ptr()) } > 1 {
+        track(object);
+    }
+}
+
 /// Puts an object back on the garbage collector's lists.
 pub(crate) fn track<T>(object: &Bound<'_, T>) {
     // SAFETY: as above. A tracked object must not be tracked again, so it is checked first. Its fields are valid, and

@@ -12,3 +12,4 @@ pub(crate) mod gil_cell;
 pub(crate) mod int64s;
 pub(crate) mod made_once;
 pub(crate) mod native_lock;
+pub(crate) mod timerfd;

@@ -1,0 +1,26 @@
+"""The wheel in asyncio: timers beside a running loop, and loops whose own timers are all in a wheel (T21).
+
+>>> import asyncio
+>>> from tickwheel import aio
+>>> async def main():
+...     late = aio.timers().call_later(0.001, print, "a millisecond has passed")
+...     await aio.sleep(0.01)
+>>> asyncio.run(main())
+a millisecond has passed
+"""
+
+from tickwheel._native import LoopTimers, TimerHandle
+from tickwheel.aio.beside import Timeout, sleep, timeout, timeout_at, timers
+from tickwheel.aio.loops import WheelTimers, new_event_loop
+
+__all__ = [
+    "LoopTimers",
+    "Timeout",
+    "TimerHandle",
+    "WheelTimers",
+    "new_event_loop",
+    "sleep",
+    "timeout",
+    "timeout_at",
+    "timers",
+]

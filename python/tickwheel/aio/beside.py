@@ -1,0 +1,164 @@
+"""A wheel beside the running loop, asyncio's or uvloop's, on its thread (T21)."""
+
+import asyncio
+import enum
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar, overload
+
+from tickwheel._native import LoopTimers, TimerHandle
+from tickwheel.aio.clocks import clock_of
+from tickwheel.aio.collecting import know
+
+_T = TypeVar("_T")
+_sleep_0 = asyncio.sleep
+_ATTRIBUTE: Final = "_tickwheel_timers"
+
+
+def timers(*, slack_us: int | None = None) -> LoopTimers:
+    """The wheel of the running loop; it is made at the first call, and ends with the loop.
+
+    `slack_us`: the shortest time between two wake-ups, by which a timer may be late; 0 if nobody says otherwise. Given
+    at the first call. Errors: `RuntimeError` where no loop runs, or for another `slack_us` later.
+    """
+    loop = asyncio.get_running_loop()
+    found: LoopTimers | None = getattr(loop, _ATTRIBUTE, None)
+    if found is None:
+        found = LoopTimers(loop, clock=clock_of(loop), is_beside=True, slack_us=slack_us or 0)
+        loop.add_reader(found.fileno(), found._run_due)
+        setattr(loop, _ATTRIBUTE, found)
+        know(found)
+    elif slack_us is not None and slack_us != found.slack_us:
+        raise RuntimeError(
+            f"the timers of this loop have slack_us={found.slack_us}, got {slack_us}: give it at the first call"
+        )
+    return found
+
+
+@overload
+async def sleep(delay: float | timedelta) -> None: ...
+@overload
+async def sleep(delay: float | timedelta, result: _T) -> _T: ...
+async def sleep(delay: float | timedelta, result: object = None) -> object:
+    """Wait for `delay` seconds, never less, and return `result`. As `asyncio.sleep`."""
+    delay_s = _seconds(delay)
+    if delay_s <= 0:
+        await _sleep_0(0)  # asyncio.sleep, also where a program puts this one in its place
+        return result
+    future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+    handle = timers().call_later(delay_s, _set_result, future, result)
+    try:
+        return await future
+    finally:
+        handle.cancel()
+
+
+def timeout(delay: float | timedelta | None) -> "Timeout":
+    """Cancel the block of an `async with` after so many seconds, with `TimeoutError`, as asyncio's own.
+
+    `None`: no deadline, which `reschedule` can set.
+    """
+    return Timeout(None if delay is None else asyncio.get_running_loop().time() + _seconds(delay))
+
+
+def timeout_at(when: float | None) -> "Timeout":
+    """As `timeout`, at a time of the loop's clock."""
+    return Timeout(when)
+
+
+class _State(enum.Enum):
+    NEW = "created"
+    ENTERED = "active"
+    EXPIRING = "expiring"
+    EXPIRED = "expired"
+    LEFT = "finished"
+
+
+class Timeout:
+    """A deadline for the block of an `async with`; as `asyncio.Timeout`."""
+
+    __slots__ = ("_cancelling", "_handle", "_state", "_task", "_when")
+
+    def __init__(self, when: float | None) -> None:
+        self._when = when
+        self._state = _State.NEW
+        self._handle: TimerHandle | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self._cancelling = 0
+
+    def when(self) -> float | None:
+        """When the deadline is, on the loop's clock."""
+        return self._when
+
+    def reschedule(self, when: float | None) -> None:
+        """Move the deadline. Errors: `RuntimeError` before the block, after it, and once the deadline has passed."""
+        if self._state is not _State.ENTERED:
+            if self._state is _State.NEW:
+                raise RuntimeError("Timeout has not been entered")
+            raise RuntimeError(f"Cannot change state of {self._state.value} Timeout")
+        self._when = when
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        if when is None:
+            return
+        loop = asyncio.get_running_loop()
+        if when <= loop.time():
+            loop.call_soon(self._on_timeout)
+        else:
+            self._handle = timers().call_at(when, self._on_timeout)
+
+    def expired(self) -> bool:
+        """Whether the deadline has passed while the block ran."""
+        return self._state in (_State.EXPIRING, _State.EXPIRED)
+
+    def __repr__(self) -> str:
+        when_s = self._when and round(self._when, 3)
+        return f"<Timeout [{self._state.value}]{f' when={when_s}' if self._state is _State.ENTERED else ''}>"
+
+    async def __aenter__(self) -> Self:
+        if self._state is not _State.NEW:
+            raise RuntimeError("Timeout has already been entered")
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("Timeout should be used inside a task")
+        self._state, self._task, self._cancelling = _State.ENTERED, task, task.cancelling()
+        self.reschedule(self._when)
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
+        if self._state is not _State.EXPIRING:
+            self._state = _State.LEFT
+            return None
+        self._state = _State.EXPIRED
+        assert self._task is not None
+        # Only what the deadline cancelled becomes a TimeoutError, and not where somebody else cancelled the task too.
+        if (
+            self._task.uncancel() <= self._cancelling
+            and exc_type is not None
+            and issubclass(exc_type, asyncio.CancelledError)
+        ):
+            raise TimeoutError from exc
+        return None
+
+    def _on_timeout(self) -> None:
+        if self._state is not _State.ENTERED:
+            return
+        assert self._task is not None
+        self._task.cancel()
+        self._state = _State.EXPIRING
+        self._handle = None
+
+
+def _seconds(delay: float | timedelta) -> float:
+    return delay.total_seconds() if isinstance(delay, timedelta) else delay
+
+
+def _set_result(future: "asyncio.Future[object]", result: object) -> None:
+    if not future.done():
+        future.set_result(result)

@@ -1,0 +1,272 @@
+//! The class `LoopTimers`: the timers of an event loop, as Python sees them (T21).
+//!
+//! **Garbage.** A pending handle is off the collector's lists: with a million of them a full collection would stop the loop
+//! for a quarter of a second. The timers show the collector what those handles refer to that nobody else holds. One that
+//! somebody else holds too has to be on the lists for a full collection, or a loop that was left unclosed would never be
+//! freed: `_show_held` puts those there, and `tickwheel.aio` calls it before a full collection begins.
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+use pyo3::types::{PyDelta, PyTuple};
+
+use crate::python::classes::loop_objects::{self as object, LoopHandle, LoopTimers};
+use crate::python::tools::args;
+use crate::python::tools::describe;
+use crate::python::tools::errors;
+use crate::python::tools::finalizing::{self, ForeignCall};
+use crate::python::tools::gil_cell;
+use crate::python::tools::made_once::{MadeOnce, intern};
+use crate::python::tools::timerfd::monotonic_ns;
+
+/// How long due callbacks run before the loop has its turn.
+const TURN_NS: u64 = 1_000_000;
+
+static COPY_CONTEXT: MadeOnce<Py<PyAny>> = MadeOnce::new();
+static REPORT_SLOW: MadeOnce<Py<PyAny>> = MadeOnce::new();
+
+#[pymethods]
+impl LoopTimers {
+    #[new]
+    #[pyo3(signature = (event_loop, *, clock=None, is_beside=false, tick_ms=None, wheel_size=None, slack_us=None))]
+    fn __new__(
+        py: Python<'_>,
+        event_loop: Py<PyAny>,
+        clock: Option<Py<PyAny>>,
+        is_beside: bool,
+        tick_ms: Option<&Bound<'_, PyAny>>,
+        wheel_size: Option<&Bound<'_, PyAny>>,
+        slack_us: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let _call = ForeignCall::enter(py)?;
+        let tick_ms = tick_ms.map_or(Ok(1), |it| args::int_in(it, "tick_ms", 1, 1 << 32, "leave it out for 1"))?;
+        let sizes = wheel_size.map_or_else(|| Ok(vec![20]), args::wheel_sizes)?;
+        let hint = "leave it out to wake for each timer";
+        let slack_us = slack_us.map_or(Ok(0), |it| args::int_in(it, "slack_us", 0, 1 << 40, hint))?;
+        let now = match &clock {
+            Some(clock) => clock.bind(py).call0()?.extract::<f64>()?,
+            None => monotonic_ns() as f64 * 1e-9,
+        };
+        Self::make((tick_ms, &sizes, slack_us), (event_loop, is_beside), clock, object::now_us(now))
+    }
+
+    /// Call `callback(*args)` on the loop in `delay` seconds, a number or a `timedelta`. Returns its handle.
+    #[pyo3(signature = (delay, callback, *args, context=None))]
+    fn call_later<'py>(
+        slf: &Bound<'py, Self>,
+        delay: &Bound<'py, PyAny>,
+        callback: &Bound<'py, PyAny>,
+        args: &Bound<'py, PyTuple>,
+        context: Option<Py<PyAny>>,
+    ) -> PyResult<Bound<'py, LoopHandle>> {
+        let delay = seconds(delay, "delay")?;
+        let now = slf.get().now(slf.py())?;
+        Self::add(slf, now + delay, now, callback, args, context)
+    }
+
+    /// As `call_later`, at a time of the loop's clock.
+    #[pyo3(signature = (when, callback, *args, context=None))]
+    fn call_at<'py>(
+        slf: &Bound<'py, Self>,
+        when: &Bound<'py, PyAny>,
+        callback: &Bound<'py, PyAny>,
+        args: &Bound<'py, PyTuple>,
+        context: Option<Py<PyAny>>,
+    ) -> PyResult<Bound<'py, LoopHandle>> {
+        let when = seconds(when, "when")?;
+        let now = slf.get().now(slf.py())?;
+        Self::add(slf, when, now, callback, args, context)
+    }
+
+    /// The loop's time, in seconds.
+    fn time(&self, py: Python<'_>) -> PyResult<f64> {
+        self.now(py)
+    }
+
+    /// How many callbacks are pending.
+    fn __len__(&self, py: Python<'_>) -> usize {
+        self.with(py, |inner| inner.len())
+    }
+
+    fn __bool__(&self) -> bool {
+        true
+    }
+
+    /// The descriptor that the loop watches for reading.
+    fn fileno(&self) -> i32 {
+        self.fd()
+    }
+
+    /// The shortest time between two wake-ups, in microseconds.
+    #[getter]
+    fn slack_us(&self, py: Python<'_>) -> u64 {
+        self.with(py, |inner| inner.slack_us)
+    }
+
+    /// Runs what is due, in order, for about a millisecond; the loop calls it when the descriptor is readable.
+    fn _run_due(&self, py: Python<'_>) -> PyResult<()> {
+        let _call = ForeignCall::enter(py)?;
+        self.check_process(py)?;
+        let Some(event_loop) = self.event_loop(py) else { return Ok(()) };
+        let event_loop = event_loop.into_bound(py);
+        let now_us = object::now_us(self.now(py)?);
+        let slow_s = slow_s(&event_loop)?;
+        self.with(py, |inner| inner.begin_turn(now_us));
+        let until_ns = monotonic_ns() + TURN_NS;
+        let result = loop {
+            let Some(handle) = self.with(py, |inner| inner.next_due(now_us)) else { break Ok(()) };
+            let handle = handle.into_bound(py);
+            let ran = match slow_s {
+                None => LoopHandle::run(&handle, &event_loop),
+                Some(slow_s) => run_watched(&handle, &event_loop, slow_s),
+            };
+            if ran.is_err() || monotonic_ns() >= until_ns {
+                break ran;
+            }
+        };
+        self.with(py, |inner| inner.end_turn());
+        result
+    }
+
+    /// Lets go of all that is pending; nothing is accepted any more.
+    fn _close(&self, py: Python<'_>) {
+        let leftover = self.with(py, |inner| inner.close());
+        let mut taken = Vec::new();
+        for page in 0.. {
+            let Some(entries) = leftover.schedule.page(page) else { break };
+            for (_, _, handle) in entries {
+                taken.push(handle.get().take(py));
+            }
+        }
+        finalizing::drop_or_leak((taken, leftover));
+    }
+
+    /// Puts what others hold on the collector's lists, before a full collection.
+    fn _show_held(&self, py: Python<'_>) {
+        self.with(py, |inner| {
+            for page in 0.. {
+                let Some(entries) = inner.schedule.page(page) else { break };
+                for (_, _, handle) in entries {
+                    gil_cell::track_if_shared(handle.bind(py));
+                }
+            }
+        });
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(errors::not_picklable("LoopTimers"))
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let (count, event_loop) =
+            self.with(py, |inner| (inner.len(), inner.event_loop.as_ref().map(|event_loop| event_loop.clone_ref(py))));
+        Ok(match event_loop {
+            Some(event_loop) => format!("<LoopTimers {count} pending, of {}>", event_loop.bind(py).repr()?),
+            None => "<LoopTimers closed>".to_owned(),
+        })
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.visit(&visit, |inner| {
+            visit.call(&inner.event_loop)?;
+            visit.call(&inner.clock)?;
+            for page in 0.. {
+                let Some(entries) = inner.schedule.page(page) else { break };
+                for (_, _, handle) in entries {
+                    if gil_cell::is_tracked(handle, &visit) {
+                        visit.call(handle)?;
+                    } else if gil_cell::is_held_once(handle, &visit) {
+                        handle.get().visit_content(&visit)?;
+                    }
+                }
+            }
+            Ok(())
+        })
+        .unwrap_or(Ok(()))
+    }
+
+    fn __clear__(&self, py: Python<'_>) {
+        self._close(py);
+    }
+}
+
+impl LoopTimers {
+    #[inline]
+    fn add<'py>(
+        slf: &Bound<'py, Self>,
+        when: f64,
+        now: f64,
+        callback: &Bound<'py, PyAny>,
+        args: &Bound<'py, PyTuple>,
+        context: Option<Py<PyAny>>,
+    ) -> PyResult<Bound<'py, LoopHandle>> {
+        let (py, this) = (slf.py(), slf.get());
+        args::callable(callback, "callback")?;
+        this.check_process(py)?;
+        this.check_loop(py)?;
+        let context = match context {
+            Some(context) => context,
+            None => COPY_CONTEXT.import(py, "contextvars", "copy_context")?.call0()?.unbind(),
+        };
+        let args = (!args.is_empty()).then(|| args.clone().unbind());
+        let handle = LoopHandle::new(when, callback.clone().unbind(), args, context, slf.clone().unbind());
+        let handle = Bound::new(py, handle)?;
+        gil_cell::untrack(&handle);
+        let reference = handle.clone().unbind();
+        let added = this.with(py, |inner| {
+            if inner.is_closed() {
+                Err(reference)
+            } else {
+                Ok(inner.add(object::now_us(now), object::due_us(when), reference))
+            }
+        });
+        match added {
+            Ok(place) => {
+                handle.get().put_on(py, place);
+                Ok(handle)
+            }
+            Err(_reference) => Err(object::loop_is_closed()),
+        }
+    }
+}
+
+/// A time in seconds: a number, or a `timedelta`.
+#[inline]
+fn seconds(value: &Bound<'_, PyAny>, what: &str) -> PyResult<f64> {
+    let seconds: PyResult<f64> = value.extract();
+    match seconds {
+        Ok(seconds) if !seconds.is_nan() => Ok(seconds),
+        Ok(_) => Err(PyValueError::new_err(format!(
+            "{what} must be a number of seconds, got nan: check how it was computed"
+        ))),
+        Err(_) if value.is_instance_of::<PyDelta>() => {
+            value.call_method0(intern!(value.py(), "total_seconds"))?.extract()
+        }
+        Err(_) => {
+            let given = describe::type_and_value(value)?;
+            Err(PyTypeError::new_err(format!("{what} must be seconds, got {given}: pass a number, or a timedelta")))
+        }
+    }
+}
+
+/// From how many seconds on a callback is slow, if the loop is in debug mode.
+fn slow_s(event_loop: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
+    let py = event_loop.py();
+    if !event_loop.call_method0(intern!(py, "get_debug"))?.is_truthy()? {
+        return Ok(None);
+    }
+    Ok(Some(event_loop.getattr(intern!(py, "slow_callback_duration"))?.extract()?))
+}
+
+/// Runs it as a loop in debug mode does: says so if it was slow.
+fn run_watched(handle: &Bound<'_, LoopHandle>, event_loop: &Bound<'_, PyAny>, slow_s: f64) -> PyResult<()> {
+    let py = handle.py();
+    let shown = handle.get().shown_call(py)?;
+    let began_ns = monotonic_ns();
+    let ran = LoopHandle::run(handle, event_loop);
+    let took_s = (monotonic_ns() - began_ns) as f64 * 1e-9;
+    if took_s >= slow_s {
+        REPORT_SLOW.import(py, "tickwheel.aio.slow", "report")?.call1((shown, took_s))?;
+    }
+    ran
+}
