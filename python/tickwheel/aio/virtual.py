@@ -1,0 +1,122 @@
+"""An event loop on a clock that no one waits for: `await asyncio.sleep(3600)` ends at once, and a deadlock is an error.
+
+Time moves when nothing else can happen: to the next timer, in the order of the wheel, so a run is always the same.
+"""
+
+import asyncio
+import selectors
+from collections.abc import Callable
+from contextvars import Context
+from typing import Any, Final, TypeVarTuple
+from weakref import ref
+
+from tickwheel._native import ManualTimer, TimerTask
+
+_Ts = TypeVarTuple("_Ts")
+
+_OWN_FILES: Final = 1  # by which other threads wake the loop
+
+
+class Deadlock(RuntimeError):
+    """All tasks of a `VirtualLoop` wait for something that cannot happen any more. The text names them."""
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """A loop whose timers are in a `ManualTimer`, its `timer`; time begins at 0, or where that is.
+
+    `grace_s`: for how many real seconds a thread, or a socket or process that the loop watches, may do something before
+    time moves on. Errors: `run_until_complete` raises `Deadlock` where nothing can happen any more.
+
+    >>> import asyncio
+    >>> with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+    ...     runner.run(asyncio.sleep(3600, "an hour later"))
+    ...     runner.get_loop().time()
+    'an hour later'
+    3600.0
+    """
+
+    def __init__(self, timer: ManualTimer | None = None, *, grace_s: float = 0.05) -> None:
+        self.timer = timer or ManualTimer("virtual time")
+        self._pending: dict[int, TimerTask] = {}
+        self._in_threads = 0
+        super().__init__(_Selector(ref(self), grace_s))
+
+    def time(self) -> float:
+        """The timer's time, in seconds."""
+        return self.timer.now_us() / 1e6
+
+    def call_at(
+        self, when: float, callback: Callable[[*_Ts], object], *args: *_Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """As asyncio's."""
+        if when is None:
+            raise TypeError("when cannot be None")
+        if self.is_closed():
+            raise RuntimeError("Event loop is closed")
+        handle: Any = asyncio.TimerHandle(when, callback, args, self, context)
+        if handle._source_traceback:
+            del handle._source_traceback[-1]
+        handle._scheduled = True
+        self._pending[id(handle)] = self.timer.at(when * 1000, self._is_due, handle)
+        return handle  # type: ignore[no-any-return]  # of asyncio's private attributes
+
+    def run_in_executor(self, executor: Any, func: Callable[[*_Ts], Any], *args: *_Ts) -> "asyncio.Future[Any]":
+        """As asyncio's; time stands still until a thread is done, for `grace_s` at least."""
+        future = super().run_in_executor(executor, func, *args)
+        self._in_threads += 1
+        future.add_done_callback(self._left_thread)
+        return future
+
+    def _left_thread(self, _: "asyncio.Future[Any]") -> None:
+        self._in_threads -= 1
+
+    def _is_due(self, handle: Any) -> None:
+        self._pending.pop(id(handle), None)
+        handle._scheduled = False
+        self._add_callback(handle)
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        if task := self._pending.pop(id(handle), None):
+            task.cancel()
+
+    def _move_on(self) -> bool:
+        """Move time to the next timer. `False` if there is none."""
+        return self.timer.run_next()
+
+    def _is_watching(self, files: int) -> bool:
+        return files > _OWN_FILES or self._in_threads > 0
+
+    def _deadlock(self) -> Deadlock:
+        waiting = sorted(f"  {_shown(task)}" for task in asyncio.all_tasks(self))
+        return Deadlock(
+            "\n".join([f"nothing can happen any more at {self.time():g} s, and these tasks wait:", *waiting])
+        )
+
+
+class _Selector(selectors.DefaultSelector):
+    """Waits for nothing but what is real."""
+
+    def __init__(self, loop: "ref[VirtualLoop]", grace_s: float) -> None:
+        super().__init__()
+        self._loop, self._grace_s = loop, grace_s
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        loop = self._loop()
+        found = super().select(0)
+        if found or timeout is not None or loop is None:  # something is ready, or the loop asks what is
+            return found
+        is_watching = loop._is_watching(len(self.get_map()))
+        if is_watching and (found := super().select(self._grace_s)):
+            return found
+        if loop._move_on():
+            return []
+        found = super().select(None if is_watching else self._grace_s)
+        if not found and not is_watching:
+            raise loop._deadlock()
+        return found
+
+
+def _shown(task: "asyncio.Task[Any]") -> str:
+    [*stack] = task.get_stack(limit=1)
+    where = f" at {stack[0].f_code.co_filename}:{stack[0].f_lineno}" if stack else ""
+    return f"{task.get_name()}: {getattr(task.get_coro(), '__qualname__', task.get_coro())}{where}"
