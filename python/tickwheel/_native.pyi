@@ -16,6 +16,7 @@ from typing import (
     Any,
     Final,
     Literal,
+    Never,
     Protocol,
     Self,
     TypeAlias,
@@ -158,6 +159,17 @@ class TimerTask:
         """
 
 @final
+class PeriodicTask(TimerTask):
+    """A callback that is called again and again. Get it from `Timer.every`."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Never: ...
+    def run(self) -> object:
+        """Call `callback(*args)`, and go on with the next one."""
+
+    def cancel(self) -> bool:
+        """End it. `True` for the first cancel of one that goes on: no call begins after it. O(1)."""
+
+@final
 class TaskBatch:
     """Many timers with one callback and no Python object each: the result of `add_many`."""
 
@@ -213,6 +225,25 @@ class Timer:
         self, due_ms: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> TimerTask:
         """As `after`, at an instant of the timer's own clock (see `now_ms`). An instant in the past is due at once."""
+
+    def every(
+        self,
+        period_ms: float,
+        callback: Callable[[*_Ts], object],
+        *args: *_Ts,
+        start_ms: float | None = None,
+        jitter_ms: float | None = None,
+        missed: Literal["skip", "all", "last"] | None = None,
+        context: Context | None = None,
+    ) -> PeriodicTask:
+        """Call `callback(*args)` again and again, at `start_ms + n * period_ms` of the timer's clock, without drift.
+
+        `start_ms`: by default one period from now; the instants go on from one that is past. `jitter_ms`: each call is
+        later by a random time up to this one, shorter than the period. `missed`: what becomes of instants that pass
+        while a call runs or waits: they are left out (`"skip"`), made up for one by one (`"all"`), or one call stands
+        for all (`"last"`). What the callback raises goes to `on_error`, and the calls go on. Returns the task; `cancel`
+        ends it. Errors: as `after`; `TypeError` for a coroutine function.
+        """
 
     def add_many(
         self, delays_ms: _Int64s, callback: Callable[[memoryview], object], *, context: Context | None = None
@@ -367,7 +398,6 @@ class LoopTimers:
         cls,
         event_loop: asyncio.AbstractEventLoop,
         *,
-        clock: Callable[[], float] | None = None,
         is_beside: bool = False,
         tick_ms: int | None = None,
         wheel_size: int | Sequence[int] | None = None,
@@ -400,7 +430,7 @@ class LoopTimers:
         """As `call_later`, at a time of the loop's clock."""
 
     def time(self) -> float:
-        """The loop's time, in seconds."""
+        """The time in seconds: that of `time.monotonic`."""
 
     def fileno(self) -> int:
         """The descriptor that the loop watches for reading."""

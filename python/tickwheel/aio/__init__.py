@@ -10,16 +10,26 @@ a millisecond has passed
 """
 
 from tickwheel._native import LoopTimers, TimerHandle
-from tickwheel.aio.beside import Timeout, sleep, timeout, timeout_at, timers
+from tickwheel.aio.beside import Timeout, sleep, sleep_until, timeout, timeout_at, timers
+from tickwheel.aio.helpers import RateLimiter, deadline, debounce, remaining, retry, throttle
 from tickwheel.aio.loops import WheelTimers, new_event_loop
+from tickwheel.aio.periodic import every
 
 __all__ = [
     "LoopTimers",
+    "RateLimiter",
     "Timeout",
     "TimerHandle",
     "WheelTimers",
+    "deadline",
+    "debounce",
+    "every",
     "new_event_loop",
+    "remaining",
+    "retry",
     "sleep",
+    "sleep_until",
+    "throttle",
     "timeout",
     "timeout_at",
     "timers",

@@ -2,29 +2,50 @@
 
 import asyncio
 import enum
+from collections.abc import Callable
+from contextvars import Context
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar, overload
+from typing import Any, Final, Self, TypeVar, TypeVarTuple, overload
 
-from tickwheel._native import LoopTimers, TimerHandle
-from tickwheel.aio.clocks import clock_of
+from tickwheel._native import LoopTimers
+from tickwheel.aio.clocks import is_monotonic
 from tickwheel.aio.collecting import know
 
 _T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
 _sleep_0 = asyncio.sleep
 _ATTRIBUTE: Final = "_tickwheel_timers"
 
 
-def timers(*, slack_us: int | None = None) -> LoopTimers:
+class OwnTimers:
+    """The timers of a loop whose clock is its own, as in tests: the loop's, with the methods of `LoopTimers`."""
+
+    slack_us = 0
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.call_at, self.time, self._loop = loop.call_at, loop.time, loop
+
+    def call_later(
+        self, delay: float | timedelta, callback: Callable[[*_Ts], object], *args: *_Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """As that of the loop, also for a `timedelta`."""
+        return self._loop.call_later(seconds_of(delay), callback, *args, context=context)
+
+
+def timers(*, slack_us: int | None = None) -> LoopTimers | OwnTimers:
     """The wheel of the running loop; it is made at the first call, and ends with the loop.
 
     `slack_us`: the shortest time between two wake-ups, by which a timer may be late; 0 if nobody says otherwise. Given
-    at the first call. Errors: `RuntimeError` where no loop runs, or for another `slack_us` later.
+    at the first call. A loop with a clock of its own, as in tests, keeps its own timers. Errors: `RuntimeError` where
+    no loop runs, or for another `slack_us` later.
     """
     loop = asyncio.get_running_loop()
     found: LoopTimers | None = getattr(loop, _ATTRIBUTE, None)
     if found is None:
-        found = LoopTimers(loop, clock=clock_of(loop), is_beside=True, slack_us=slack_us or 0)
+        if not is_monotonic(loop):
+            return OwnTimers(loop)
+        found = LoopTimers(loop, is_beside=True, slack_us=slack_us or 0)
         loop.add_reader(found.fileno(), found._run_due)
         setattr(loop, _ATTRIBUTE, found)
         know(found)
@@ -41,7 +62,7 @@ async def sleep(delay: float | timedelta) -> None: ...
 async def sleep(delay: float | timedelta, result: _T) -> _T: ...
 async def sleep(delay: float | timedelta, result: object = None) -> object:
     """Wait for `delay` seconds, never less, and return `result`. As `asyncio.sleep`."""
-    delay_s = _seconds(delay)
+    delay_s = seconds_of(delay)
     if delay_s <= 0:
         await _sleep_0(0)  # asyncio.sleep, also where a program puts this one in its place
         return result
@@ -53,12 +74,23 @@ async def sleep(delay: float | timedelta, result: object = None) -> object:
         handle.cancel()
 
 
+async def sleep_until(when: float) -> None:
+    """Wait until the loop's clock reads `when`; where it does, let others have their turn."""
+    await sleep(0)
+    future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+    handle = timers().call_at(when, _set_result, future, None)
+    try:
+        await future
+    finally:
+        handle.cancel()
+
+
 def timeout(delay: float | timedelta | None) -> "Timeout":
     """Cancel the block of an `async with` after so many seconds, with `TimeoutError`, as asyncio's own.
 
     `None`: no deadline, which `reschedule` can set.
     """
-    return Timeout(None if delay is None else asyncio.get_running_loop().time() + _seconds(delay))
+    return Timeout(None if delay is None else asyncio.get_running_loop().time() + seconds_of(delay))
 
 
 def timeout_at(when: float | None) -> "Timeout":
@@ -82,7 +114,7 @@ class Timeout:
     def __init__(self, when: float | None) -> None:
         self._when = when
         self._state = _State.NEW
-        self._handle: TimerHandle | None = None
+        self._handle: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[Any] | None = None
         self._cancelling = 0
 
@@ -155,7 +187,8 @@ class Timeout:
         self._handle = None
 
 
-def _seconds(delay: float | timedelta) -> float:
+def seconds_of(delay: float | timedelta) -> float:
+    """A time in seconds."""
     return delay.total_seconds() if isinstance(delay, timedelta) else delay
 
 

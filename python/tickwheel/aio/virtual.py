@@ -73,7 +73,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def _is_due(self, handle: Any) -> None:
         self._pending.pop(id(handle), None)
         handle._scheduled = False
-        self._add_callback(handle)
+        loop: Any = self
+        loop._add_callback(handle)
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         if task := self._pending.pop(id(handle), None):

@@ -71,15 +71,12 @@ pub(super) struct Inner {
     /// When the last turn began.
     woke_us: u64,
     pub(super) event_loop: Option<Py<PyAny>>,
-    /// `loop.time`, where that is not the system's monotonic clock.
-    pub(super) clock: Option<Py<PyAny>>,
 }
 
 /// What was pending when the timers were closed; dropped where foreign code may run.
 pub(super) struct Leftover {
     pub(super) schedule: Schedule<Py<LoopHandle>>,
     _event_loop: Option<Py<PyAny>>,
-    _clock: Option<Py<PyAny>>,
     _timer_fd: Option<TimerFd>,
 }
 
@@ -89,13 +86,11 @@ impl LoopTimers {
     pub(super) fn make(
         (tick_ms, wheel_sizes, slack_us): (u64, &[u32], u64),
         (event_loop, is_beside): (Py<PyAny>, bool),
-        clock: Option<Py<PyAny>>,
-        start_us: u64,
     ) -> PyResult<Self> {
         let timer_fd = TimerFd::new()?;
         let fd = timer_fd.fd();
         let inner = Inner {
-            schedule: Schedule::new(tick_ms, wheel_sizes, start_us / 1000, Precision::Exact),
+            schedule: Schedule::new(tick_ms, wheel_sizes, monotonic_ns() / 1_000_000, Precision::Exact),
             line: VecDeque::new(),
             released: Vec::new(),
             timer_fd: Some(timer_fd),
@@ -103,7 +98,6 @@ impl LoopTimers {
             slack_us,
             woke_us: 0,
             event_loop: Some(event_loop),
-            clock,
         };
         Ok(Self { inner: GilCell::new(Some(Box::new(inner))), fd, epoch: fork_epoch(), is_beside })
     }
@@ -141,15 +135,6 @@ impl LoopTimers {
         match self.event_loop(py) {
             Some(event_loop) if !event_loop.bind(py).call_method0(intern!(py, "is_closed"))?.is_truthy()? => Ok(()),
             _ => Err(loop_is_closed()),
-        }
-    }
-
-    /// The loop's time in seconds. Runs Python code where the loop has a clock of its own.
-    #[inline]
-    pub(super) fn now(&self, py: Python<'_>) -> PyResult<f64> {
-        match self.with(py, |inner| inner.clock.as_ref().map(|clock| clock.clone_ref(py))) {
-            None => Ok(monotonic_ns() as f64 * 1e-9),
-            Some(clock) => clock.bind(py).call0()?.extract(),
         }
     }
 
@@ -261,7 +246,6 @@ impl Inner {
         Leftover {
             schedule: std::mem::replace(&mut self.schedule, empty),
             _event_loop: self.event_loop.take(),
-            _clock: self.clock.take(),
             _timer_fd: self.timer_fd.take(),
         }
     }
@@ -285,10 +269,4 @@ pub(super) fn due_us(when: f64) -> u64 {
     // The casts saturate.
     let whole_us = (when * 1e6).ceil() as u64;
     whole_us.min(LIMIT_US - 1)
-}
-
-/// In microseconds, rounded down.
-#[inline]
-pub(super) fn now_us(now: f64) -> u64 {
-    (now * 1e6) as u64
 }

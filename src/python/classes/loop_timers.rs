@@ -28,11 +28,10 @@ static REPORT_SLOW: MadeOnce<Py<PyAny>> = MadeOnce::new();
 #[pymethods]
 impl LoopTimers {
     #[new]
-    #[pyo3(signature = (event_loop, *, clock=None, is_beside=false, tick_ms=None, wheel_size=None, slack_us=None))]
+    #[pyo3(signature = (event_loop, *, is_beside=false, tick_ms=None, wheel_size=None, slack_us=None))]
     fn __new__(
         py: Python<'_>,
         event_loop: Py<PyAny>,
-        clock: Option<Py<PyAny>>,
         is_beside: bool,
         tick_ms: Option<&Bound<'_, PyAny>>,
         wheel_size: Option<&Bound<'_, PyAny>>,
@@ -43,11 +42,7 @@ impl LoopTimers {
         let sizes = wheel_size.map_or_else(|| Ok(vec![20]), args::wheel_sizes)?;
         let hint = "leave it out to wake for each timer";
         let slack_us = slack_us.map_or(Ok(0), |it| args::int_in(it, "slack_us", 0, 1 << 40, hint))?;
-        let now = match &clock {
-            Some(clock) => clock.bind(py).call0()?.extract::<f64>()?,
-            None => monotonic_ns() as f64 * 1e-9,
-        };
-        Self::make((tick_ms, &sizes, slack_us), (event_loop, is_beside), clock, object::now_us(now))
+        Self::make((tick_ms, &sizes, slack_us), (event_loop, is_beside))
     }
 
     /// Call `callback(*args)` on the loop in `delay` seconds, a number or a `timedelta`. Returns its handle.
@@ -60,8 +55,8 @@ impl LoopTimers {
         context: Option<Py<PyAny>>,
     ) -> PyResult<Bound<'py, LoopHandle>> {
         let delay = seconds(delay, "delay")?;
-        let now = slf.get().now(slf.py())?;
-        Self::add(slf, now + delay, now, callback, args, context)
+        let now_ns = monotonic_ns();
+        Self::add(slf, now_ns as f64 * 1e-9 + delay, now_ns, callback, args, context)
     }
 
     /// As `call_later`, at a time of the loop's clock.
@@ -74,13 +69,12 @@ impl LoopTimers {
         context: Option<Py<PyAny>>,
     ) -> PyResult<Bound<'py, LoopHandle>> {
         let when = seconds(when, "when")?;
-        let now = slf.get().now(slf.py())?;
-        Self::add(slf, when, now, callback, args, context)
+        Self::add(slf, when, monotonic_ns(), callback, args, context)
     }
 
-    /// The loop's time, in seconds.
-    fn time(&self, py: Python<'_>) -> PyResult<f64> {
-        self.now(py)
+    /// The time in seconds: that of `time.monotonic`.
+    fn time(&self) -> f64 {
+        monotonic_ns() as f64 * 1e-9
     }
 
     /// How many callbacks are pending.
@@ -109,10 +103,11 @@ impl LoopTimers {
         self.check_process(py)?;
         let Some(event_loop) = self.event_loop(py) else { return Ok(()) };
         let event_loop = event_loop.into_bound(py);
-        let now_us = object::now_us(self.now(py)?);
+        let began_ns = monotonic_ns();
+        let now_us = began_ns / 1000;
         let slow_s = slow_s(&event_loop)?;
         self.with(py, |inner| inner.begin_turn(now_us));
-        let until_ns = monotonic_ns() + TURN_NS;
+        let until_ns = began_ns + TURN_NS;
         let result = loop {
             let Some(handle) = self.with(py, |inner| inner.next_due(now_us)) else { break Ok(()) };
             let handle = handle.into_bound(py);
@@ -169,7 +164,6 @@ impl LoopTimers {
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.visit(&visit, |inner| {
             visit.call(&inner.event_loop)?;
-            visit.call(&inner.clock)?;
             for page in 0.. {
                 let Some(entries) = inner.schedule.page(page) else { break };
                 for (_, _, handle) in entries {
@@ -195,7 +189,7 @@ impl LoopTimers {
     fn add<'py>(
         slf: &Bound<'py, Self>,
         when: f64,
-        now: f64,
+        now_ns: u64,
         callback: &Bound<'py, PyAny>,
         args: &Bound<'py, PyTuple>,
         context: Option<Py<PyAny>>,
@@ -217,7 +211,7 @@ impl LoopTimers {
             if inner.is_closed() {
                 Err(reference)
             } else {
-                Ok(inner.add(object::now_us(now), object::due_us(when), reference))
+                Ok(inner.add(now_ns / 1000, object::due_us(when), reference))
             }
         });
         match added {

@@ -13,6 +13,7 @@ use crate::python::engine::inspect;
 use crate::python::engine::recording::{self, EventColumns};
 use crate::python::operations::operation;
 use crate::python::scheduled::batch::TaskBatch;
+use crate::python::scheduled::periodic::{PeriodicTask, Periods};
 use crate::python::scheduled::task_adding;
 use crate::python::scheduled::task_leaving;
 use crate::python::scheduled::task_object::TimerTask;
@@ -128,6 +129,30 @@ impl Timer {
         let timer_ref = entered.timer_ref();
         let due = args::ms(due_ms, "due_ms")?;
         task_adding::add_one_shot(py, timer_ref, (None, When::AtUs(due.to_us())), callback, args, context)
+    }
+
+    /// Call `callback(*args)` again and again, at `start_ms + n * period_ms` of the timer's clock, without drift.
+    ///
+    /// `start_ms`: by default one period from now; the instants go on from one that is past. `jitter_ms`: each call is
+    /// later by a random time up to this one, shorter than the period. `missed`: what becomes of instants that pass while
+    /// a call runs or waits: they are left out (`"skip"`), made up for one by one (`"all"`), or one call stands for all
+    /// (`"last"`). What the callback raises goes to `on_error`, and the calls go on. Returns the task; `cancel` ends it.
+    /// Errors: as `after`; `TypeError` for a coroutine function.
+    #[pyo3(signature = (period_ms, callback, *args, start_ms=None, jitter_ms=None, missed=None, context=None))]
+    #[expect(clippy::too_many_arguments, reason = "they are the arguments of the Python method")]
+    fn every<'py>(
+        &self,
+        period_ms: &Bound<'py, PyAny>,
+        callback: &Bound<'py, PyAny>,
+        args: &Bound<'py, PyTuple>,
+        start_ms: Option<&Bound<'py, PyAny>>,
+        jitter_ms: Option<&Bound<'py, PyAny>>,
+        missed: Option<&Bound<'py, PyAny>>,
+        context: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PeriodicTask>> {
+        let entered = self.enter(callback.py())?;
+        let periods = Periods { period_ms, start_ms, jitter_ms, missed };
+        PeriodicTask::start(entered.timer_ref(), &periods, (callback, args), context)
     }
 
     /// Add one timer for each int64 of a buffer, Arrow array or Arrow stream. Those that expire together share one

@@ -1,6 +1,7 @@
 //! What is put on a timer: tasks and batches.
 
 pub(crate) mod batch;
+pub(crate) mod periodic;
 pub(crate) mod task;
 pub(crate) mod task_adding;
 pub(crate) mod task_fields;

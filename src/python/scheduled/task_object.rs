@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 
 use crate::python::core::timer_core::TimerCore;
-use crate::python::scheduled::task_fields::{TaskFields, TaskKind};
+use crate::python::scheduled::task_fields::{CallbackAndArgs, TaskFields, TaskKind};
 use crate::python::tools::args::{self, Ms};
 use crate::python::tools::finalizing;
 use crate::python::tools::gil_cell::{self, GilCell};
@@ -92,6 +92,11 @@ impl TimerTask {
             };
             (run, fields.take_context())
         })
+    }
+
+    /// Its callback and arguments.
+    pub(super) fn call(&self, py: Python<'_>) -> CallbackAndArgs {
+        self.fields.with(py, |fields| fields.call(py))
     }
 
     /// Its callback; `None` if its class has a `run` of its own.

@@ -1,0 +1,62 @@
+"""`async for` over the instants of a period, without drift (T20)."""
+
+import asyncio
+import math
+import random
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Literal, Self
+
+from tickwheel.aio.beside import seconds_of, sleep_until
+
+
+def every(
+    period: float | timedelta,
+    *,
+    start: float | None = None,
+    jitter: float | timedelta = 0.0,
+    missed: Literal["skip", "all", "last"] = "skip",
+) -> "Every":
+    """Wait for one instant of a period after the other, without drift, in an `async for`.
+
+    `period`: seconds, or a `timedelta`. `start`: the first instant, on the loop's clock; by default in one period. The
+    others are `start + n * period`. `jitter`: each comes later by a random time up to this one, shorter than the
+    period. `missed`: what becomes of instants that pass while the body runs: they are left out (`"skip"`), made up for
+    one by one (`"all"`), or one stands for all (`"last"`). Errors: `ValueError`.
+    """
+    period_s, jitter_s = seconds_of(period), seconds_of(jitter)
+    if not (1e-6 <= period_s < math.inf):
+        raise ValueError(f"the period must be a microsecond or more, got {period_s} s: give seconds, as 0.25")
+    if not 0 <= jitter_s < period_s:
+        raise ValueError(f"the jitter must be shorter than the period of {period_s} s, got {jitter_s} s: take less")
+    if missed not in ("skip", "all", "last"):
+        raise ValueError(f'missed must be "skip", "all" or "last", got {missed!r}')
+    return Every(period_s, start, jitter_s, missed)
+
+
+class Every(AsyncIterator[float]):
+    """What `every` returns."""
+
+    def __init__(self, period_s: float, start: float | None, jitter_s: float, missed: str) -> None:
+        self._period_s, self._start, self._jitter_s, self._missed = period_s, start, jitter_s, missed
+        self._number = -1
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> float:
+        now = asyncio.get_running_loop().time()
+        if self._start is None:
+            self._start = now + self._period_s
+        self._number = self._next(self._start, now)
+        when = self._start + self._number * self._period_s
+        await sleep_until(when + random.uniform(0, self._jitter_s))  # noqa: S311, nothing secret
+        return when
+
+    def _next(self, start: float, now: float) -> int:
+        """The number of the instant that comes after the last one."""
+        first_to_come = max(0, math.ceil((now - start) / self._period_s))
+        if self._number < 0:  # a start in the past keeps its instants
+            return first_to_come
+        skipped = {"all": 0, "last": first_to_come - 1, "skip": first_to_come}[self._missed]
+        return max(self._number + 1, skipped)

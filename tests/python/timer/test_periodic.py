@@ -1,0 +1,224 @@
+"""Periodic tasks (T20)."""
+
+import asyncio
+import gc
+import os
+import queue
+import random
+import threading
+import weakref
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tickwheel import PeriodicTask, SystemTimer, TimerClosed, TimerForked, TimerFull, TimerTask
+from tickwheel.testing import ManualTimer
+
+pytestmark = pytest.mark.timeout(30)
+
+
+def test_calls_come_at_every_instant_and_nothing_drifts__T20():
+    timer, rng = ManualTimer(start_ms=1_000), random.Random(7)
+    came = defaultdict(list)
+    periods_ms = [rng.randrange(10, 10_000) + rng.choice([0, 0.5, 0.001]) for _ in range(1_000)]
+    for number, period_ms in enumerate(periods_ms):
+        timer.every(period_ms, lambda number=number: came[number].append(timer.now_us()))
+    timer.advance(60_000)
+    for number, period_ms in enumerate(periods_ms):
+        period_us = round(period_ms * 1000)
+        assert came[number] == [1_000_000 + n * period_us for n in range(1, 60_000_000 // period_us + 1)]
+    assert len(timer) == 1_000
+
+
+def test_arguments_a_start_and_a_jitter__T20():
+    timer, came = ManualTimer(start_ms=1_000), []
+    timer.every(100, lambda *args: came.append((timer.now_ms(), *args)), 1, "two", start_ms=1_050)
+    timer.every(1_000, lambda: came.append((timer.now_ms(), "past")), start_ms=120)
+    timer.advance(250)
+    assert came == [(1_050, 1, "two"), (1_120, "past"), (1_150, 1, "two"), (1_250, 1, "two")]
+    late_us = []
+    start_us = timer.now_us()
+    timer.every(10, lambda: late_us.append((timer.now_us() - start_us) % 10_000), jitter_ms=4)
+    timer.advance(10_000)
+    assert len(late_us) in (999, 1_000)
+    assert min(late_us) < 1_000
+    assert 3_000 < max(late_us) <= 4_000
+
+
+@pytest.mark.parametrize("missed", ["skip", "last", "all"])
+def test_calls_that_were_missed_are_left_out_or_made_up_for__T20(missed):
+    """The first call takes until two more instants have passed."""
+    calls = queue.SimpleQueue()
+
+    def ring():
+        began_us = timer.now_us()
+        while timer.now_us() < 170_000:
+            threading.Event().wait(0.002)
+        calls.put((began_us, timer.now_us()))
+
+    with SystemTimer("slow", start_ms=0) as timer:
+        task = timer.every(50, ring, missed=missed)
+        found = [calls.get(timeout=10) for _ in range(5)]
+        task.cancel()
+    ended_us = found[0][1]
+    to_come_us = -(-ended_us // 50_000) * 50_000
+    began_us = [began_us for began_us, _ in found]
+    if missed == "all":
+        assert all(at >= 50_000 * (n + 1) for n, at in enumerate(began_us)), "each for its instant"
+    else:
+        assert began_us[{"skip": 1, "last": 2}[missed]] >= to_come_us
+
+
+def test_a_cancel_ends_it_also_from_its_own_call_and_says_so_once__T9_T20():
+    timer, came = ManualTimer(), []
+
+    def ring():
+        came.append(timer.now_ms())
+        if len(came) == 3:
+            answers.append(task.cancel())
+
+    answers = []
+    task = timer.every(10, ring)
+    assert isinstance(task, PeriodicTask)
+    assert isinstance(task, TimerTask)
+    assert "pending" in repr(task)
+    timer.advance(1_000)
+    assert came == [10, 20, 30]
+    assert answers == [True]
+    assert task.cancel() is False
+    assert len(timer) == 0
+    other = timer.every(10, ring)
+    assert other.cancel() is True
+    assert other.cancel() is False
+    timer.advance(1_000)
+    assert len(came) == 3
+
+
+def test_a_call_that_fails_costs_itself_alone__T10_T20():
+    failed = []
+    timer = ManualTimer(on_error=lambda task, error: failed.append((task, type(error))))
+    task = timer.every(10, divmod, 1, 0)
+    timer.advance(35)
+    assert failed == [(task, ZeroDivisionError)] * 3
+    assert len(timer) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "text"),
+    [
+        ({"period_ms": 0}, ValueError, "period_ms must be more than 0, got 0: give milliseconds, as 250"),
+        ({"period_ms": -1}, ValueError, "more than 0"),
+        ({"period_ms": float("nan")}, ValueError, "period_ms must be finite"),
+        ({"period_ms": "1"}, TypeError, "period_ms must be"),
+        ({"period_ms": 2**52}, ValueError, "below 2\\^52"),
+        ({"period_ms": 10, "jitter_ms": 10}, ValueError, "the jitter must be shorter than the period"),
+        ({"period_ms": 10, "jitter_ms": -1}, ValueError, "jitter_ms must be 0 or more, got -1"),
+        ({"period_ms": 10, "missed": "no"}, ValueError, "missed must be 'skip', 'all' or 'last', got str 'no'"),
+        ({"period_ms": 10, "callback": 3}, TypeError, "callback must be callable"),
+    ],
+)
+def test_bad_input_is_refused__T13_T20(given, error, text):
+    timer = ManualTimer()
+    with pytest.raises(error, match=text):
+        timer.every(**{"callback": print, **given})
+    assert len(timer) == 0
+
+
+def test_a_coroutine_function_is_refused_and_the_other_way_is_named__T8_T20():
+    async def ring():
+        pass
+
+    with pytest.raises(
+        TypeError, match="coroutine function, which every does not run: on a loop, write async for _ in"
+    ):
+        ManualTimer().every(10, ring)
+
+
+def test_a_full_timer_takes_no_new_one_and_keeps_the_others_going__T17_T20():
+    timer, came = ManualTimer(max_pending=1), []
+    timer.every(10, came.append, 1)
+    with pytest.raises(TimerFull):
+        timer.every(10, came.append, 2)
+    timer.advance(100)
+    assert came == [1] * 10
+
+
+def test_it_runs_on_the_timers_thread_and_a_shutdown_returns_it__T11_T20():
+    rang = queue.SimpleQueue()
+    timer = SystemTimer("periodic")
+    task = timer.every(1, lambda: rang.put(threading.current_thread().name))
+    assert [rang.get(timeout=10) for _ in range(5)] == ["executor-periodic"] * 5
+    assert timer.shutdown() == [task]
+    assert task.cancel() is True
+    with pytest.raises(TimerClosed):
+        timer.every(1, print)
+
+
+def test_calls_do_not_overlap_in_a_pool_of_threads__T8_T20():
+    inside, most, calls = 0, 0, queue.SimpleQueue()
+    lock = threading.Lock()
+
+    def ring():
+        nonlocal inside, most
+        with lock:
+            inside += 1
+            most = max(most, inside)
+        threading.Event().wait(0.005)
+        with lock:
+            inside -= 1
+        calls.put(None)
+
+    with ThreadPoolExecutor(4) as pool, SystemTimer("pooled", executor=pool) as timer:
+        task = timer.every(1, ring, missed="all")
+        for _ in range(10):
+            calls.get(timeout=10)
+        task.cancel()
+    assert most == 1
+
+
+def test_on_a_loop_it_runs_in_the_loops_thread__T8_T20():
+    async def main():
+        rang, name = asyncio.Queue(), threading.current_thread().name
+        with SystemTimer("on a loop", executor=asyncio.get_running_loop()) as timer:
+            task = timer.every(1, lambda: rang.put_nowait(threading.current_thread().name))
+            assert [await rang.get() for _ in range(3)] == [name] * 3
+            task.cancel()
+
+    asyncio.run(main())
+
+
+def test_one_that_nobody_holds_goes_on_and_ends_with_its_timer__T11_T20():
+    rang = queue.SimpleQueue()
+    timer = SystemTimer("left alone")
+    timer.every(1, rang.put, None)
+    gc.collect()
+    for _ in range(3):
+        rang.get(timeout=10)
+    left = weakref.ref(timer)
+    del timer
+    gc.collect()
+    assert left() is None
+    came = 0
+    try:
+        while True:
+            rang.get(timeout=0.5)
+            came += 1
+            assert came < 400, "it goes on for ever"
+    except queue.Empty:
+        pass
+
+
+def test_a_child_process_does_not_touch_it__T12_T20():
+    with SystemTimer("parent's") as timer:
+        task = timer.every(1_000, print)
+        if (child := os.fork()) == 0:
+            code = 1
+            try:
+                task.cancel()
+            except TimerForked:
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitpid(child, 0)[1] == 0
+        task.cancel()
