@@ -1,7 +1,7 @@
 """The timer, in Rust. Import these names from `tickwheel` and `tickwheel.testing`, not from here.
 
 All times are milliseconds on the timer's own monotonic clock (never the wall clock), and names say so. A delay is an
-int or a finite float. Inside the timer, instants are exact to the microsecond.
+int, a finite float or a `timedelta`. Inside the timer, instants are exact to the microsecond.
 """
 
 import asyncio
@@ -135,19 +135,44 @@ class Stats(TypedDict):
 class TimerTask:
     """Something to run after a delay: a callable with arguments, or a subclass with `run()`.
 
-    `delay_ms`: milliseconds after `add`, an int or a finite float; zero or less is due at once. `name` appears in
+    `delay_ms`: milliseconds after `add`, or a `timedelta`; zero or less is due at once. `name` appears in
     snapshots and error messages. A task may be added again, also from its own callback; adding a pending task moves it.
     A coroutine function needs a timer whose executor is an asyncio loop. Errors: `ValueError` and `TypeError` for a bad
     delay or callback. After Kafka's `TimerTask`.
     """
 
     def __init__(
-        self, delay_ms: float, callback: Callable[..., object] | None = None, *args: Any, name: str | None = None
+        self, delay_ms: float | timedelta, callback: Callable[..., object] | None = None, *args: Any, name: str | None = None
     ) -> None: ...
     @property
     def delay_ms(self) -> float: ...
     @property
     def name(self) -> str | None: ...
+    @property
+    def due_ms(self) -> float | None:
+        """When it is due, on its timer's clock; `None` if it is on no timer. One that is past waits for the executor."""
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether it is on a timer, and its call has not begun."""
+
+    def cancelled(self) -> bool:
+        """Whether it was cancelled, and not added since."""
+
+    @property
+    def callback(self) -> Callable[..., object] | None:
+        """What it calls; `None` for a class with a `run` of its own, and once a task of `after` or `at` has ended."""
+
+    @property
+    def args(self) -> tuple[object, ...]:
+        """The arguments of the callback."""
+
+    def reschedule(self, delay_ms: float | timedelta) -> bool:
+        """Move it to `delay_ms` from now, if its call has not begun: `True` exactly then. O(levels).
+
+        Errors: as `Timer.add`. `False` also for a task that was never added, was cancelled, or has run.
+        """
+
     def run(self) -> object:
         """Call `callback(*args)`. The timer calls this when the task is due. Override it in a subclass."""
 
@@ -212,27 +237,47 @@ class Timer:
         """
 
     def after(
-        self, delay_ms: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+        self,
+        delay_ms: float | timedelta,
+        callback: Callable[[*_Ts], object],
+        *args: *_Ts,
+        context: Context | None = None,
+        name: str | None = None,
     ) -> TimerTask:
         """Run `callback(*args)` once, in `delay_ms` milliseconds. Returns the task, which can be cancelled.
 
         The task drops its callback when it can never run again. If the executor is an asyncio loop, `callback` may be a
-        coroutine function, and it runs in `context`, by default a copy of the current one. Errors: as `add`, and as
-        `TimerTask`.
+        coroutine function, and it runs in `context`, by default a copy of the current one. `name`: as for `TimerTask`.
+        Errors: as `add`, and as `TimerTask`.
         """
 
+    def call_later(
+        self,
+        delay: float | timedelta,
+        callback: Callable[[*_Ts], object],
+        *args: *_Ts,
+        context: Context | None = None,
+        name: str | None = None,
+    ) -> TimerTask:
+        """As `after`, in seconds: the name and the unit of asyncio's loops."""
+
     def at(
-        self, due_ms: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+        self,
+        due_ms: float,
+        callback: Callable[[*_Ts], object],
+        *args: *_Ts,
+        context: Context | None = None,
+        name: str | None = None,
     ) -> TimerTask:
         """As `after`, at an instant of the timer's own clock (see `now_ms`). An instant in the past is due at once."""
 
     def every(
         self,
-        period_ms: float,
+        period_ms: float | timedelta,
         callback: Callable[[*_Ts], object],
         *args: *_Ts,
         start_ms: float | None = None,
-        jitter_ms: float | None = None,
+        jitter_ms: float | timedelta | None = None,
         missed: Literal["skip", "all", "last"] | None = None,
         context: Context | None = None,
     ) -> PeriodicTask:
@@ -275,7 +320,7 @@ class Timer:
     def stats(self) -> Stats:
         """Counters, and a histogram of the lateness."""
 
-    def shutdown(self, timeout_ms: float | None = None) -> list[Any]:
+    def shutdown(self, timeout_ms: float | timedelta | None = None) -> list[Any]:
         """Accept no more tasks, run what is due by now, and return the tasks that are still pending, in order.
 
         `timeout_ms` limits the wait for callbacks; a task that has not started by then counts as pending. Inside a
@@ -326,7 +371,7 @@ class SystemTimer(Timer):
         max_pending: int | None = None,
         on_error: Callable[[Any, BaseException], object] | None = None,
     ) -> None: ...
-    def advance_clock(self, timeout_ms: float) -> bool:
+    def advance_clock(self, timeout_ms: float | timedelta) -> bool:
         """Wait at most `timeout_ms` until something is due, and advance the clock. Only with `reaper=False`.
 
         Returns whether a bucket was due or a task was released: `while timer.advance_clock(2000): pass` drains the
@@ -361,7 +406,7 @@ class ManualTimer(Timer):
         max_pending: int | None = None,
         on_error: Callable[[Any, BaseException], object] | None = None,
     ) -> None: ...
-    def advance(self, ms: float) -> int:
+    def advance(self, ms: float | timedelta) -> int:
         """Move the clock by `ms` and run the tasks that become due on the way. Returns how many ran.
 
         Errors: `ValueError` for a negative time, `RuntimeError` if another advance is in progress.
@@ -459,7 +504,7 @@ class PurgatoryStats(TypedDict):
 class DelayedOperation(TimerTask):
     """An operation that waits for an event or for its deadline, whichever comes first. Subclass it.
 
-    `delay_ms`: the deadline, counted from the call that watches the operation; an int or a finite float. `lock`: an
+    `delay_ms`: the deadline, counted from the call that watches the operation, in milliseconds or a `timedelta`. `lock`: an
     object with `acquire(blocking)` and `release()`, best a `threading.RLock`, which is held during `try_complete`. No
     thread waits for this lock: while another thread holds it, the check is postponed by a few milliseconds. `name`
     appears in error messages. A subclass defines `try_complete()`, and `on_complete()` and `on_expiration()` if it
@@ -481,7 +526,7 @@ class DelayedOperation(TimerTask):
     1
     """
 
-    def __init__(self, delay_ms: float, lock: _Lock | None = None, *, name: str | None = None) -> None: ...
+    def __init__(self, delay_ms: float | timedelta, lock: _Lock | None = None, *, name: str | None = None) -> None: ...
     @property
     def is_completed(self) -> bool:
         """Whether it is complete, in time or not."""
@@ -612,7 +657,7 @@ class DelayedOperationPurgatory:
         `waited_ms` is the total time that completed and expired operations have waited.
         """
 
-    def shutdown(self, timeout_ms: float | None = None) -> list[Any]:
+    def shutdown(self, timeout_ms: float | timedelta | None = None) -> list[Any]:
         """Accept no more operations, and return those that still wait, in order of arrival.
 
         They are off the timer and off all keys, and stay in `unfinished`. A timer of its own is shut down first, as the

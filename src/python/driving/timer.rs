@@ -98,37 +98,56 @@ impl Timer {
     /// Run `callback(*args)` once, in `delay_ms` milliseconds. Returns the task, which can be cancelled.
     ///
     /// The task drops its callback when it can never run again. If the executor is an asyncio loop, `callback` may be a
-    /// coroutine function, and it runs in `context`, by default a copy of the current one. Errors: as `add`, and as
-    /// `TimerTask`.
-    #[pyo3(signature = (delay_ms, callback, *args, context=None))]
+    /// coroutine function, and it runs in `context`, by default a copy of the current one. `name`: as for `TimerTask`.
+    /// Errors: as `add`, and as `TimerTask`.
+    #[pyo3(signature = (delay_ms, callback, *args, context=None, name=None))]
     fn after<'py>(
         &self,
         delay_ms: &Bound<'py, PyAny>,
         callback: &Bound<'py, PyAny>,
         args: &Bound<'py, PyTuple>,
         context: Option<&Bound<'py, PyAny>>,
+        name: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, TimerTask>> {
         let entered = self.enter(delay_ms.py())?;
         let timer_ref = entered.timer_ref();
         let delay = args::ms(delay_ms, "delay_ms")?;
         let when = When::AfterUs(delay.to_us());
-        task_adding::add_one_shot(delay_ms.py(), timer_ref, (Some(delay), when), callback, args, context)
+        task_adding::add_one_shot(delay_ms.py(), timer_ref, (Some(delay), when), callback, args, (context, name))
+    }
+
+    /// As `after`, in seconds: the name and the unit of asyncio's loops.
+    #[pyo3(signature = (delay, callback, *args, context=None, name=None))]
+    fn call_later<'py>(
+        &self,
+        delay: &Bound<'py, PyAny>,
+        callback: &Bound<'py, PyAny>,
+        args: &Bound<'py, PyTuple>,
+        context: Option<&Bound<'py, PyAny>>,
+        name: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, TimerTask>> {
+        let entered = self.enter(delay.py())?;
+        let delay = args::seconds(delay, "delay")?;
+        let when = When::AfterUs(delay.to_us());
+        let timer_ref = entered.timer_ref();
+        task_adding::add_one_shot(callback.py(), timer_ref, (Some(delay), when), callback, args, (context, name))
     }
 
     /// As `after`, at an instant of the timer's own clock (see `now_ms`). An instant in the past is due at once.
-    #[pyo3(signature = (due_ms, callback, *args, context=None))]
+    #[pyo3(signature = (due_ms, callback, *args, context=None, name=None))]
     fn at<'py>(
         &self,
         due_ms: &Bound<'py, PyAny>,
         callback: &Bound<'py, PyAny>,
         args: &Bound<'py, PyTuple>,
         context: Option<&Bound<'py, PyAny>>,
+        name: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, TimerTask>> {
         let py = due_ms.py();
         let entered = self.enter(py)?;
         let timer_ref = entered.timer_ref();
         let due = args::ms(due_ms, "due_ms")?;
-        task_adding::add_one_shot(py, timer_ref, (None, When::AtUs(due.to_us())), callback, args, context)
+        task_adding::add_one_shot(py, timer_ref, (None, When::AtUs(due.to_us())), callback, args, (context, name))
     }
 
     /// Call `callback(*args)` again and again, at `start_ms + n * period_ms` of the timer's clock, without drift.

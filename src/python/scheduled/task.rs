@@ -7,14 +7,16 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
+use crate::python::scheduled::task_adding;
 use crate::python::scheduled::task_fields::{TaskFields, TaskKind};
 use crate::python::scheduled::task_leaving;
 use crate::python::scheduled::task_object::TimerTask;
-use crate::python::tools::args;
+use crate::python::tools::args::{self, Ms};
 use crate::python::tools::errors;
 use crate::python::tools::finalizing::ForeignCall;
 use crate::python::values::callback_scope;
 use crate::python::values::coroutine_functions;
+use crate::when::When;
 
 /// Called after a cancel with a task of a subclass, which may be an operation that waits in a purgatory. Operations are
 /// on a higher floor, so the module sets this function, once.
@@ -62,11 +64,12 @@ impl TimerTask {
         let mut fields = TaskFields::new(Some(delay), function, args, name.map(args::task_name).transpose()?);
         fields.kind = if overrides_run { TaskKind::Method } else { TaskKind::Callback };
         fields.is_plain = slf.get_type().is(&base);
-        fields.is_coroutine = match callback {
+        let is_coroutine = match callback {
             _ if overrides_run => coroutine_functions::is_coroutine_function(&slf.get_type().getattr("run")?)?,
             Some(callback) => coroutine_functions::is_coroutine_function(callback)?,
             None => false,
         };
+        fields.set_coroutine(is_coroutine);
         Self::initialize(slf, fields)
     }
 
@@ -78,6 +81,45 @@ impl TimerTask {
     #[getter]
     fn get_name(&self, py: Python<'_>) -> Option<Py<PyString>> {
         self.name(py)
+    }
+
+    /// When it is due, on its timer's clock; `None` if it is on no timer. One that is past waits for the executor.
+    #[getter]
+    fn due_ms<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.due(py).map(|due_us| Ms::from_us(due_us).to_python(py)).transpose()
+    }
+
+    /// Whether it is on a timer, and its call has not begun.
+    #[getter]
+    fn is_pending(&self, py: Python<'_>) -> bool {
+        self.due(py).is_some()
+    }
+
+    /// Whether it was cancelled, and not added since.
+    fn cancelled(&self, py: Python<'_>) -> bool {
+        self.fields.with(py, |fields| fields.is_cancelled())
+    }
+
+    /// What it calls; `None` for a class with a `run` of its own, and once a task of `after` or `at` has ended.
+    #[getter]
+    fn get_callback(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.call(py).0
+    }
+
+    /// The arguments of the callback.
+    #[getter]
+    fn args<'py>(&self, py: Python<'py>) -> Bound<'py, PyTuple> {
+        self.call(py).1.map_or_else(|| PyTuple::empty(py), |args| args.into_bound(py))
+    }
+
+    /// Move it to `delay_ms` from now, if its call has not begun: `True` exactly then. O(levels).
+    ///
+    /// Errors: as `Timer.add`. `False` also for a task that was never added, was cancelled, or has run.
+    #[pyo3(signature = (delay_ms))]
+    fn reschedule(slf: &Bound<'_, Self>, delay_ms: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let _call = ForeignCall::enter(slf.py())?;
+        let delay = args::ms(delay_ms, "delay_ms")?;
+        task_adding::reschedule(slf, When::AfterUs(delay.to_us()))
     }
 
     /// Call `callback(*args)`. The timer calls this when the task is due. Override it in a subclass.

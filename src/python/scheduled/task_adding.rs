@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyString, PyTuple};
 
 use crate::python::core::loop_only;
 use crate::python::core::timer_core::{NO_INDEX, TimerCore};
@@ -26,9 +26,10 @@ pub(crate) fn add_one_shot<'py>(
     (delay, when): (Option<Ms>, When),
     callback: &Bound<'py, PyAny>,
     args: &Bound<'py, PyTuple>,
-    context: Option<&Bound<'py, PyAny>>,
+    (context, name): (Option<&Bound<'py, PyAny>>, Option<&Bound<'py, PyAny>>),
 ) -> PyResult<Bound<'py, TimerTask>> {
-    let task = one_shot(py, delay, callback, args)?;
+    let name = name.map(args::task_name).transpose()?;
+    let task = one_shot(py, delay, callback, args, name)?;
     let core = timer_ref.get().core();
     loop_only::check_callback(core, callback)?;
     let context = loop_only::context_of_add(core, context, py)?;
@@ -66,17 +67,18 @@ fn one_shot<'py>(
     delay: Option<Ms>,
     callback: &Bound<'py, PyAny>,
     args: &Bound<'py, PyTuple>,
+    name: Option<Py<PyString>>,
 ) -> PyResult<Bound<'py, TimerTask>> {
     args::callable(callback, "callback")?;
     let args = (!args.is_empty()).then(|| args.clone().unbind());
-    let mut fields = TaskFields::new(delay, Some(callback.clone().unbind()), args, None);
+    let mut fields = TaskFields::new(delay, Some(callback.clone().unbind()), args, name);
     (fields.kind, fields.is_plain) = (TaskKind::Once, true);
     Bound::new(py, TimerTask::new(fields))
 }
 
 /// An internal one-shot task of the library.
 pub(crate) fn make_internal<'py>(py: Python<'py>, callback: &Bound<'py, PyAny>) -> PyResult<Bound<'py, TimerTask>> {
-    let task = one_shot(py, Some(Ms(0.0)), callback, &PyTuple::empty(py))?;
+    let task = one_shot(py, Some(Ms(0.0)), callback, &PyTuple::empty(py), None)?;
     task.get().fields.with(py, |fields| fields.kind = TaskKind::Internal);
     Ok(task)
 }
@@ -160,6 +162,33 @@ pub(crate) fn schedule(
         core.timer.notify_if_idle(&state); // a move may have taken the last released task back
         put_on(task, state, timer_ref, (handle, must_wake), context, removed);
         return Ok(due.now_us);
+    }
+}
+
+/// Moves a task whose call has not begun. Returns whether it was one.
+pub(crate) fn reschedule(task: &Bound<'_, TimerTask>, when: When) -> PyResult<bool> {
+    let (py, this) = (task.py(), task.get());
+    loop {
+        let Some((core, handle)) = this.timer_and_handle(py) else { return Ok(false) };
+        let mut state = core.lock(py)?;
+        // During a wait for the lock another thread may have moved it.
+        let is_same = this.timer_and_handle(py).is_some_and(|(now, at)| Arc::ptr_eq(&now, &core) && at == handle);
+        if !is_same {
+            continue;
+        }
+        let due = match state.admit(core.timer.clock(), when, 0) {
+            Ok(due) => due,
+            Err(error) => {
+                drop(state);
+                return Err(core.to_python_error(py, &error));
+            }
+        };
+        let Some((handle, must_wake)) = state.reschedule(handle, due) else { return Ok(false) };
+        this.fields.with(py, |fields| fields.note_moved(handle));
+        core.timer.notify_if_idle(&state); // it may have taken the last released task back
+        drop(state);
+        core.timer.wake_driver_if(must_wake);
+        return Ok(true);
     }
 }
 

@@ -24,8 +24,28 @@ pub(crate) struct TaskFields {
     pub(crate) kind: TaskKind,
     /// It refers only to the objects in these fields, so the garbage collector can skip it while it is pending.
     pub(crate) is_plain: bool,
+    marks: Marks,
+}
+
+/// Two facts in one byte.
+#[derive(Default, Clone, Copy)]
+struct Marks {
+    bits: u8,
+}
+
+impl Marks {
     /// Its callback is a coroutine function.
-    pub(crate) is_coroutine: bool,
+    const COROUTINE: u8 = 1;
+    /// It was cancelled, and not added since.
+    const CANCELLED: u8 = 2;
+
+    fn has(self, mark: u8) -> bool {
+        self.bits & mark != 0
+    }
+
+    fn set(&mut self, mark: u8, is_so: bool) {
+        self.bits = if is_so { self.bits | mark } else { self.bits & !mark };
+    }
 }
 
 #[derive(Default)]
@@ -150,10 +170,35 @@ impl TaskFields {
         self.timer.as_ref().map(|timer_ref| (timer_ref.get().core(), Handle::from_bits(self.handle)))
     }
 
+    /// Whether its callback is a coroutine function.
+    pub(crate) fn is_coroutine(&self) -> bool {
+        self.marks.has(Marks::COROUTINE)
+    }
+
+    pub(crate) fn set_coroutine(&mut self, is_coroutine: bool) {
+        self.marks.set(Marks::COROUTINE, is_coroutine);
+    }
+
+    /// Whether it was cancelled, and not added since.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.marks.has(Marks::CANCELLED)
+    }
+
+    /// A cancel took it off its timer.
+    pub(crate) fn note_cancelled(&mut self) {
+        self.marks.set(Marks::CANCELLED, true);
+    }
+
+    /// It has another place on its timer.
+    pub(crate) fn note_moved(&mut self, handle: Handle) {
+        self.handle = handle.to_bits();
+    }
+
     /// Returns the reference to the earlier timer, which is dropped where Python code may run.
     #[must_use]
     pub(crate) fn put_on(&mut self, timer_ref: Py<TimerRef>, handle: Handle) -> Option<Py<TimerRef>> {
         self.handle = handle.to_bits();
+        self.marks.set(Marks::CANCELLED, false);
         self.timer.replace(timer_ref)
     }
 

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 
 use crate::python::core::timer_ref::TimerRef;
-use crate::python::scheduled::task_fields::CallbackAndArgs;
+use crate::python::scheduled::task_fields::{CallbackAndArgs, TaskKind};
 use crate::python::scheduled::task_object::TimerTask;
 use crate::python::tools::gil_cell;
 use crate::python::tools::native_lock;
@@ -53,6 +53,9 @@ pub(crate) fn take_off(task: &TimerTask, py: Python<'_>) -> PyResult<Option<Remo
             core.timer.unlock_after_removal(state);
             // It may be added again, so the garbage collector must see it.
             let is_tracked = task.is_some() && fields.is_plain && fields.callback.is_some();
+            if task.is_some() && fields.kind != TaskKind::Expiry {
+                fields.note_cancelled(); // the deadline of an operation is taken off for other reasons too
+            }
             Some(task.map(|task| {
                 let (timer, call, context) =
                     (fields.take_off(handle).1, fields.take_one_shot_call(), fields.take_context());
@@ -111,6 +114,9 @@ pub(crate) fn note_cancelled(task: &Bound<'_, TimerTask>, handle: Handle) {
     let (removed, may_be_added) = task.get().fields.with(task.py(), |fields| {
         let (is_this, timer_ref) = fields.take_off(handle);
         let taken = is_this.then(|| (fields.take_one_shot_call(), fields.take_context()));
+        if is_this {
+            fields.note_cancelled();
+        }
         ((timer_ref, taken), is_this && fields.is_plain && !fields.is_one_shot())
     });
     if may_be_added {

@@ -18,7 +18,7 @@ use crate::wheel::Handle;
 
 /// Something to run after a delay: a callable with arguments, or a subclass with `run()`.
 ///
-/// `delay_ms`: milliseconds after `add`, an int or a finite float; zero or less is due at once. `name` appears in
+/// `delay_ms`: milliseconds after `add`, or a `timedelta`; zero or less is due at once. `name` appears in
 /// snapshots and error messages. A task may be added again, also from its own callback; adding a pending task moves it.
 /// A coroutine function needs a timer whose executor is an asyncio loop. Errors: `ValueError` and `TypeError` for a bad
 /// delay or callback. After Kafka's `TimerTask`.
@@ -64,6 +64,14 @@ impl TimerTask {
         Ok(())
     }
 
+    /// When it is due, in microseconds of its timer's clock, and whether it waits for its call. `None` if it is on no timer, or that is
+    /// the timer of a parent process.
+    pub(super) fn due(&self, py: Python<'_>) -> Option<u64> {
+        let (core, handle) = self.timer_and_handle(py)?;
+        let state = core.lock(py).ok()?;
+        state.schedule.slab.get(handle).map(|entry| entry.due_us)
+    }
+
     /// The name that the user gave it.
     pub(crate) fn name(&self, py: Python<'_>) -> Option<Py<PyString>> {
         self.fields.with(py, |fields| fields.name(py))
@@ -75,7 +83,7 @@ impl TimerTask {
 
     /// The delay, and whether the callback is a coroutine function.
     pub(crate) fn delay_and_is_coroutine(&self, py: Python<'_>) -> PyResult<(Ms, bool)> {
-        let (delay, is_coroutine) = self.fields.with(py, |fields| (fields.delay(), fields.is_coroutine));
+        let (delay, is_coroutine) = self.fields.with(py, |fields| (fields.delay(), fields.is_coroutine()));
         Ok((delay.ok_or_else(uninitialized)?, is_coroutine))
     }
 

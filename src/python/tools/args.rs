@@ -4,7 +4,9 @@ use std::convert::Infallible;
 
 use pyo3::exceptions::{PyIndexError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBoolMethods, PyByteArray, PyBytes, PyFloat, PyInt, PyIterator, PySequence, PyString};
+use pyo3::types::{
+    PyBool, PyBoolMethods, PyByteArray, PyBytes, PyDelta, PyFloat, PyInt, PyIterator, PySequence, PyString,
+};
 
 use crate::clock::LIMIT_MS;
 use crate::python::tools::describe::{text_or, type_and_value, type_name};
@@ -111,13 +113,40 @@ pub(crate) fn ms(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Ms> {
     if let Ok(float) = value.cast::<PyFloat>() {
         return finite(float.value(), what);
     }
-    let int = whole(value, what, "an int or a finite float", "pass milliseconds, as in 20 or 0.5")?;
+    if let Ok(delta) = value.cast::<PyDelta>() {
+        return from_delta(delta, what);
+    }
+    let int = whole(value, what, "an int, a finite float or a timedelta", "pass milliseconds, as in 20 or 0.5")?;
     match int.extract::<i64>() {
         Ok(int) if int < LIMIT_MS as i64 => Ok(Ms(int as f64)),
         // An int that is too small for i64 is in the past, as the smallest one is.
         Err(_) if int.lt(0)? => Ok(Ms(i64::MIN as f64)),
         _ => Err(too_far(what, &number(&int)?)),
     }
+}
+
+/// Reads a time in seconds; `what` is the argument's name.
+pub(crate) fn seconds(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Ms> {
+    if let Ok(delta) = value.cast::<PyDelta>() {
+        return from_delta(delta, what);
+    }
+    let is_number =
+        (value.is_instance_of::<PyFloat>() || value.is_instance_of::<PyInt>()) && !value.is_instance_of::<PyBool>();
+    match value.extract::<f64>() {
+        Ok(seconds) if is_number => finite(seconds * 1000.0, what),
+        _ => {
+            let given = type_and_value(value)?;
+            Err(PyTypeError::new_err(format!("{what} must be seconds, got {given}: pass a number, or a timedelta")))
+        }
+    }
+}
+
+/// A `timedelta`, exactly. Its three fields are integers that only its own class sets.
+fn from_delta(delta: &Bound<'_, PyDelta>, what: &str) -> PyResult<Ms> {
+    let field = |name: &str| delta.getattr(name)?.extract::<i64>();
+    let (days, seconds, rest_us) = (field("days")?, field("seconds")?, field("microseconds")?);
+    let us = (i128::from(days) * 86_400 + i128::from(seconds)) * 1_000_000 + i128::from(rest_us);
+    finite(us as f64 / 1000.0, what)
 }
 
 /// A whole number in a range. `what` is the argument's name; `hint` says what to pass instead.

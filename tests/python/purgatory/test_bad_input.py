@@ -39,7 +39,7 @@ NO_TRY = (
 )
 RUN = "a DelayedOperation has no run() of its own, its deadline calls on_expiration(): override that"
 LOCK = "lock must have acquire(blocking) and release(), got {}: pass a threading.RLock(), or leave it out"
-MS = "delay_ms must be an int or a finite float, got {}: pass milliseconds, as in 20 or 0.5"
+MS = "delay_ms must be an int, a finite float or a timedelta, got {}: pass milliseconds, as in 20 or 0.5"
 KEYS = "keys must be a collection of keys, got {}: for one key pass [key]"
 OPERATION = "operation must be a DelayedOperation, got {}: subclass DelayedOperation"
 TIMER = "timer must be a SystemTimer or a ManualTimer, got {}: leave it out for one of its own"
@@ -156,7 +156,7 @@ CALLS: list[tuple[Callable[[DelayedOperationPurgatory], object], type[Exception]
     (
         lambda p: p.shutdown("5"),  # type: ignore[arg-type]
         TypeError,
-        "timeout_ms must be an int or a finite float, got str '5': pass milliseconds, as in 20 or 0.5",
+        "timeout_ms must be an int, a finite float or a timedelta, got str '5': pass milliseconds, as in 20 or 0.5",
     ),
     (
         lambda p: p.shutdown(math.inf),

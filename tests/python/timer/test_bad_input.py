@@ -11,7 +11,7 @@ from tickwheel.testing import ManualTimer
 from timer.watching import refused
 
 TOO_FAR = "must be below 2^52 ms (142,000 years), got {}: leave the task out to wait for ever"
-NOT_A_TIME = "must be an int or a finite float, got {}: pass milliseconds, as in 20 or 0.5"
+NOT_A_TIME = "must be an int, a finite float or a timedelta, got {}: pass milliseconds, as in 20 or 0.5"
 LIMIT = 2**52
 HUGE = 10**5000
 """More digits than Python turns into text."""
