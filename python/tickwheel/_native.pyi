@@ -142,7 +142,11 @@ class TimerTask:
     """
 
     def __init__(
-        self, delay_ms: float | timedelta, callback: Callable[..., object] | None = None, *args: Any, name: str | None = None
+        self,
+        delay_ms: float | timedelta,
+        callback: Callable[..., object] | None = None,
+        *args: Any,
+        name: str | None = None,
     ) -> None: ...
     @property
     def delay_ms(self) -> float: ...
@@ -150,7 +154,7 @@ class TimerTask:
     def name(self) -> str | None: ...
     @property
     def due_ms(self) -> float | None:
-        """When it is due, on its timer's clock; `None` if it is on no timer. One that is past waits for the executor."""
+        """When it is due, on its timer's clock; `None` if it is on no timer. A past one waits for the executor."""
 
     @property
     def is_pending(self) -> bool:
@@ -504,7 +508,7 @@ class PurgatoryStats(TypedDict):
 class DelayedOperation(TimerTask):
     """An operation that waits for an event or for its deadline, whichever comes first. Subclass it.
 
-    `delay_ms`: the deadline, counted from the call that watches the operation, in milliseconds or a `timedelta`. `lock`: an
+    `delay_ms`: the deadline, counted from the call that watches the operation, as for `TimerTask`. `lock`: an
     object with `acquire(blocking)` and `release()`, best a `threading.RLock`, which is held during `try_complete`. No
     thread waits for this lock: while another thread holds it, the check is postponed by a few milliseconds. `name`
     appears in error messages. A subclass defines `try_complete()`, and `on_complete()` and `on_expiration()` if it

@@ -17,7 +17,7 @@ use crate::python::values::on_error::Callee;
 
 /// An operation that waits for an event or for its deadline, whichever comes first. Subclass it.
 ///
-/// `delay_ms`: the deadline, counted from the call that watches the operation, in milliseconds or a `timedelta`. `lock`: an
+/// `delay_ms`: the deadline, counted from the call that watches the operation, as for `TimerTask`. `lock`: an
 /// object with `acquire(blocking)` and `release()`, best a `threading.RLock`, which is held during `try_complete`. No
 /// thread waits for this lock: while another thread holds it, the check is postponed by a few milliseconds. `name`
 /// appears in error messages. A subclass defines `try_complete()`, and `on_complete()` and `on_expiration()` if it

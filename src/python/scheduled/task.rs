@@ -83,7 +83,7 @@ impl TimerTask {
         self.name(py)
     }
 
-    /// When it is due, on its timer's clock; `None` if it is on no timer. One that is past waits for the executor.
+    /// When it is due, on its timer's clock; `None` if it is on no timer. A past one waits for the executor.
     #[getter]
     fn due_ms<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         self.due(py).map(|due_us| Ms::from_us(due_us).to_python(py)).transpose()
