@@ -18,7 +18,20 @@ five
 'an hour later'
 """
 
+from typing import TYPE_CHECKING, Any
+
 from tickwheel._native import ManualTimer
-from tickwheel.aio.virtual import Deadlock, VirtualLoop
+
+if TYPE_CHECKING:
+    from tickwheel.aio.virtual import Deadlock, VirtualLoop
 
 __all__ = ["Deadlock", "ManualTimer", "VirtualLoop"]
+
+
+def __getattr__(name: str) -> Any:
+    """The names that need asyncio, which a test of a timer alone need not import."""
+    if name in ("Deadlock", "VirtualLoop"):
+        from tickwheel.aio import virtual
+
+        return getattr(virtual, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -72,7 +72,7 @@ impl LoopHandle {
 
 #[pymethods]
 impl LoopHandle {
-    /// It will not run. Once it has run, this does nothing more than say so.
+    /// It will not run. Once it has run, this does nothing more than say so. O(1).
     fn cancel(&self, py: Python<'_>) -> PyResult<()> {
         let is_debugged = self.content.with(py, |content| content.debug.is_some() && !content.is_cancelled);
         let shown = if is_debugged { Some(self.describe(py, true)?) } else { None };

@@ -46,6 +46,9 @@ impl LoopTimers {
     }
 
     /// Call `callback(*args)` on the loop in `delay` seconds, a number or a `timedelta`. Returns its handle.
+    ///
+    /// Never early; O(levels). `context`: by default a copy of the current one. What the callback raises goes to the
+    /// loop's exception handler. Errors: `ValueError`, `TypeError`; `RuntimeError` on a closed loop; `TimerForked`.
     #[pyo3(signature = (delay, callback, *args, context=None))]
     fn call_later<'py>(
         slf: &Bound<'py, Self>,

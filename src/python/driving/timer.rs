@@ -153,10 +153,10 @@ impl Timer {
     /// Call `callback(*args)` again and again, at `start_ms + n * period_ms` of the timer's clock, without drift.
     ///
     /// `start_ms`: by default one period from now; the instants go on from one that is past. `jitter_ms`: each call is
-    /// later by a random time up to this one, shorter than the period. `missed`: what becomes of instants that pass while
-    /// a call runs or waits: they are left out (`"skip"`), made up for one by one (`"all"`), or one call stands for all
-    /// (`"last"`). What the callback raises goes to `on_error`, and the calls go on. Returns the task; `cancel` ends it.
-    /// Errors: as `after`; `TypeError` for a coroutine function.
+    /// later by a random time up to this one, shorter than the period. `missed`: what becomes of instants that pass
+    /// while a call runs or waits: they are left out (`"skip"`), made up for one by one (`"all"`), or one call stands
+    /// for all (`"last"`). What the callback raises goes to `on_error`, and the calls go on. Returns the task; `cancel`
+    /// ends it. Errors: as `after`; `TypeError` for a coroutine function.
     #[pyo3(signature = (period_ms, callback, *args, start_ms=None, jitter_ms=None, missed=None, context=None))]
     #[expect(clippy::too_many_arguments, reason = "they are the arguments of the Python method")]
     fn every<'py>(

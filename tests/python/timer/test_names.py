@@ -45,6 +45,7 @@ def test_tickwheel_exports_exactly_these_names() -> None:
         "DelayedOperation",
         "DelayedOperationPurgatory",
         "OperationCancelled",
+        "PeriodicTask",
         "SystemTimer",
         "TaskBatch",
         "TickwheelError",
@@ -61,9 +62,11 @@ def test_tickwheel_exports_exactly_these_names() -> None:
     assert public(found) == public(names)
 
 
-def test_tickwheel_testing_exports_exactly_the_manual_timer() -> None:
-    assert tickwheel.testing.__all__ == ["ManualTimer"]
-    assert public(vars(tickwheel.testing)) == {"ManualTimer"}
+def test_tickwheel_testing_exports_exactly_these_names() -> None:
+    assert tickwheel.testing.__all__ == ["Deadlock", "ManualTimer", "VirtualLoop"]
+    assert all(hasattr(tickwheel.testing, name) for name in tickwheel.testing.__all__)
+    with pytest.raises(AttributeError, match="module 'tickwheel.testing' has no attribute 'Manual'"):
+        tickwheel.testing.Manual  # type: ignore[attr-defined]  # noqa: B018
 
 
 @pytest.mark.parametrize("name", tickwheel.__all__[:-1])

@@ -58,7 +58,7 @@ def test_calls_that_were_missed_are_left_out_or_made_up_for__T20(missed):
         calls.put((began_us, timer.now_us()))
 
     with SystemTimer("slow", start_ms=0) as timer:
-        task = timer.every(50, ring, missed=missed)
+        task = timer.every(50, ring, start_ms=50, missed=missed)
         found = [calls.get(timeout=10) for _ in range(5)]
         task.cancel()
     ended_us = found[0][1]
@@ -149,8 +149,10 @@ def test_it_runs_on_the_timers_thread_and_a_shutdown_returns_it__T11_T20():
     timer = SystemTimer("periodic")
     task = timer.every(1, lambda: rang.put(threading.current_thread().name))
     assert [rang.get(timeout=10) for _ in range(5)] == ["executor-periodic"] * 5
-    assert timer.shutdown() == [task]
-    assert task.cancel() is True
+    task.cancel()
+    rare = timer.every(3_600_000, print)
+    assert timer.shutdown() == [rare]
+    assert rare.cancel() is True
     with pytest.raises(TimerClosed):
         timer.every(1, print)
 
