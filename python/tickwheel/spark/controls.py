@@ -47,8 +47,10 @@ def give(index: Index, chunks: Chunks, near_ms: int, *, no_new_rules: bool) -> I
         yield rows
 
 
-def settle(index: Index, chunks: Chunks, mark_ms: int | None) -> None:
-    """The taker has what it was given, and has settled all until then; without a mark nothing is needed any more."""
+def settle(index: Index, chunks: Chunks, mark_ms: int | None, open_names: Set[Any] | None = None) -> None:
+    """The taker has what it was given, and has settled all until then; without a mark nothing is needed any more. The
+    recurring messages that are not among `open_names` have ended, if that is known.
+    """
     if mark_ms is None:
         index.controls = [it for it in index.controls if not it.is_given]
         return
@@ -59,11 +61,27 @@ def settle(index: Index, chunks: Chunks, mark_ms: int | None) -> None:
             it.is_taken, it.may_repeat = True, False
             if it.rules:
                 it.settled_ms = max(mark_ms, it.settled_ms or 0)
+    if open_names is not None and index.rules:
+        index.controls = [*_without_ended(index, chunks, open_names)]
     # What is late waits still, if its deliverer does not answer; a part that is given may have settled rows, too.
     over_ms = min([mark_ms, *(part.first_ms - 1 for part in index.parts())])
     is_over = any(it.others and it.is_taken and it.until_ms <= over_ms for it in index.controls)
     if is_over or sum(it.is_taken and it.is_small for it in index.controls) > _MANY:
         _tidy(index, chunks, over_ms)
+
+
+def _without_ended(index: Index, chunks: Chunks, open_names: Set[Any]) -> Iterator[Controls]:
+    for it in index.controls:
+        if not (it.rules and it.is_taken):
+            yield it
+            continue
+        rows = chunks.get(it.chunk)
+        is_open = [name in open_names for name in _names(rows)]
+        left = rows.filter(pa.array(~_is_rule(rows) | is_open))
+        if left.num_rows == rows.num_rows:
+            yield it
+        elif left.num_rows:
+            yield _copy(it, chunks, left)
 
 
 def take_back(index: Index) -> None:

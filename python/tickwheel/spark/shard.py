@@ -15,7 +15,7 @@ lost; and the state has the taker before that gets a row: a micro-batch that is 
 """
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, Final
 
 import numpy as np
@@ -80,7 +80,8 @@ class Shard:
             self._take_back()
         elif taker:
             self._mark_ms = taker.marks[number]
-            self._drop_until(self._mark_ms)
+            open_names = taker.recurring.get(number)
+            self._drop_until(self._mark_ms, None if open_names is None else {*open_names})
         if taker is None:
             return None
         index.address = taker.address
@@ -132,10 +133,10 @@ class Shard:
             controls.forget_taker(index, self._chunks, near_ms)
         index.taker, index.address, index.moving_since_ms = taker.store_id, taker.address, 0
 
-    def _drop_until(self, mark_ms: int | None) -> None:
+    def _drop_until(self, mark_ms: int | None, open_names: Set[Any] | None = None) -> None:
         index = self.index
         index.given = [part for part in index.given if mark_ms is not None and part.until_ms > mark_ms]
-        controls.settle(index, self._chunks, mark_ms)
+        controls.settle(index, self._chunks, mark_ms, open_names)
 
     # --- What comes -----------------------------------------------------------
 
