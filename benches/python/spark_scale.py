@@ -1,6 +1,6 @@
 """What a cluster needs for so many messages, and where it breaks first: a model with costs measured here (S2, S3).
 
-Three runs give the costs: nothing held and few messages a second, the same with many held, and many a second. In each
+Three runs give the costs: some held and some messages a second, more held, and more a second. In each
 a stream of messages goes in, leaves the hold three seconds later and goes to a deliverer, while the others stay held.
 Two runs of other sizes check what the model says. Then it says what `--held`, `--rate` and `--deliverers` need.
 
@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -64,7 +64,7 @@ class Costs:
     restart_s: float = 0.0
 
 
-CALIBRATION = Size(0, 500), Size(2_000_000, 500), Size(0, 6_000)
+CALIBRATION = Size(500_000, 2_000), Size(3_000_000, 2_000), Size(500_000, 10_000)  # a JVM with little to do stays slow
 CHECKED = Size(1_000_000, 3_000), Size(4_000_000, 8_000)
 
 
@@ -77,21 +77,22 @@ class Model:
     per_row: Costs
 
     @classmethod
-    def of(cls, empty: Costs, full: Costs, busy: Costs) -> "Model":
-        """From the runs of `CALIBRATION`."""
-        held, rows = CALIBRATION[1].held, busy.rows - empty.rows
+    def of(cls, small: Costs, full: Costs, busy: Costs) -> "Model":
+        """From the runs of `CALIBRATION`: a small one, one with more held, and one with more that pass."""
+        more_held, more_rows = CALIBRATION[1].held - CALIBRATION[0].held, busy.rows - small.rows
 
         def each(name: str) -> tuple[float, float, float]:
-            at_empty, at_full, at_busy = (getattr(it, name) for it in (empty, full, busy))
-            of_row = (at_busy - at_empty) / rows
-            of_held = max(0.0, (at_full - at_empty - of_row * (full.rows - empty.rows)) / held)
-            return at_empty - of_row * empty.rows, of_held, of_row
+            at_small, at_full, at_busy = (getattr(it, name) for it in (small, full, busy))
+            of_row = (at_busy - at_small) / more_rows
+            of_held = max(0.0, (at_full - at_small - of_row * (full.rows - small.rows)) / more_held)
+            return at_small - of_row * small.rows - of_held * CALIBRATION[0].held, of_held, of_row
 
         found = [each(name) for name in ("spark_s", "deliverer_s", "batch_s")]
         batch, per_held, per_row = (Costs(0, *(it[at] for it in found)) for at in range(3))
-        live_bytes, restart_s = full.live_bytes / held, (full.restart_s - empty.restart_s) / held
-        per_held = replace(per_held, deliverer_s=0, live_bytes=live_bytes, restart_s=restart_s)
-        return cls(replace(batch, restart_s=empty.restart_s), per_held, per_row)
+        restart_s = max(0.0, (full.restart_s - small.restart_s) / more_held)
+        batch = replace(batch, restart_s=small.restart_s - restart_s * CALIBRATION[0].held)
+        live_bytes = full.live_bytes / CALIBRATION[1].held
+        return cls(batch, replace(per_held, deliverer_s=0, live_bytes=live_bytes, restart_s=restart_s), per_row)
 
     def at(self, size: Size, cores: float = HERE) -> Costs:
         """What a micro-batch of this size costs on so many cores. It is as long as its messages take to come."""
@@ -108,7 +109,7 @@ class Model:
         return Costs(rows, spark_s, deliverer_s, batch_s, self.per_held.live_bytes * size.held, restart_s=restart_s)
 
 
-def run(folder: Path, size: Size) -> Costs:
+def run(console: Console, folder: Path, size: Size) -> Costs:
     """One run of a size, and a restart; each in a new process, because a JVM becomes faster with time."""
     folder.mkdir()
     write(folder / "in", size.held)
@@ -128,7 +129,9 @@ def run(folder: Path, size: Size) -> Costs:
             if done.returncode:
                 sys.exit(f"a run of {size} failed")
             found.append(json.loads(done.stdout.splitlines()[-1]))
-    return Costs(**found[0] | found[1])
+    costs = Costs(**found[0] | found[1])
+    console.print(f"{size}: {costs}")
+    return costs
 
 
 def write(folder: Path, held: int) -> None:
@@ -158,10 +161,12 @@ def figures(what: str, began_s: float, folder: Path, size: Size, at: str, delive
     seen: dict[int, Any] = {}
 
     def wait(until: Callable[[], bool]) -> None:
-        while not until():
+        while True:
             if not query.isActive:
                 sys.exit(f"the query failed: {query.exception()}")
             seen.update((it["batchId"], it) for it in query.recentProgress)
+            if until():
+                return
             time.sleep(0.1)
 
     try:
@@ -222,11 +227,12 @@ def spark_cpu_s() -> float:
     total, pids = 0.0, [os.getpid()]
     while pids:
         pid = pids.pop()
-        if b"serve" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
-            continue
-        total += cpu_s(pid)
-        children = Path(f"/proc/{pid}/task").glob("*/children")
-        pids += [int(child) for file in children for child in file.read_text().split()]
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            if b"serve" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
+                continue
+            total += cpu_s(pid)
+            for file in Path(f"/proc/{pid}/task").glob("*/children"):
+                pids += map(int, file.read_text().split())
     return total
 
 
@@ -235,7 +241,7 @@ def check(console: Console, model: Model, folder: Path) -> bool:
     table = Table("size", "what", "the model", "measured", "off by", title="The model against runs of other sizes")
     worst = 0.0
     for number, size in enumerate(CHECKED):
-        said, found = model.at(size), run(folder / f"check{number}", size)
+        said, found = model.at(size), run(console, folder / f"check{number}", size)
         for name, unit, said_is, found_is in (
             ("a micro-batch takes", "s", said.batch_s, found.batch_s),
             ("Spark's CPU for a micro-batch", "s", said.spark_s, found.spark_s),
@@ -330,7 +336,7 @@ def main(held: int, rate: int, deliverers: int, lead: int, one: str | None, *, i
     Path("build").mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir="build") as name:
         folder = Path(name).resolve()
-        found = [run(folder / f"run{number}", size) for number, size in enumerate(CALIBRATION)]
+        found = [run(console, folder / f"run{number}", size) for number, size in enumerate(CALIBRATION)]
         model = Model.of(*found)
         show_costs(console, model)
         fits = not is_checked or check(console, model, folder)
