@@ -94,6 +94,7 @@ class HandOff:
             self._deliverers = Deliverers(self._addresses, self._access)
         if batch_id != self._next_batch:  # one before it failed, or this is another query
             self._failed = frozenset(range(PARTITIONS))
+        self._next_batch = None
         takers = self._deliverers.ask(*self._to_look_at(batch_id))
         orders = Orders(takers, self._assigned, self._failed, self._lost)
         near.sparkSession.sparkContext.setLocalProperty(PROPERTY, orders.encode())

@@ -135,7 +135,7 @@ class Shard:
 
     def _drop_until(self, mark_ms: int | None, open_names: Set[Any] | None = None) -> None:
         index = self.index
-        index.given = [part for part in index.given if mark_ms is not None and part.until_ms > mark_ms]
+        index.given = [part for part in index.given if mark_ms is not None and part.last_ms > mark_ms]
         controls.settle(index, self._chunks, mark_ms, open_names)
 
     # --- What comes -----------------------------------------------------------
@@ -154,7 +154,7 @@ class Shard:
         if messages.num_rows < rows.num_rows:
             others = self._move(rows.filter(pc.invert(is_message)))
             waiting = (run.until_ms for run in index.runs)
-            until_ms = max(self._now_ms, *waiting, *(part.until_ms for part in index.given), 0)
+            until_ms = max(self._now_ms, *waiting, *(part.last_ms for part in index.given), 0)
             controls.keep(index, self._chunks, others, until_ms)
 
     def _move(self, others: Any) -> Any:
@@ -185,9 +185,6 @@ class Shard:
         cuts = [piece for part in index.given for piece in _cut(part, found[part.chunk], to_ms, self._mark_ms)]
         index.given = [part for part, _ in cuts]
         given.update(name for _, name in cuts if name)
-        if moved := unheard | given:
-            for it in index.controls:  # as the cancel of a message that waits for longer now
-                it.until_ms = max(it.until_ms, *(to_ms[name] for name in moved))
         names = zip(others.column("key").to_pylist(), others.column("id").to_pylist(), strict=True)
         is_move = pc.is_valid(others.column("due_ms")).to_pylist()
         needless = unheard - given
