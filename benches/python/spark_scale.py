@@ -1,6 +1,6 @@
 """What a cluster needs for so many messages, and where it breaks first: a model with costs measured here (S2, S3).
 
-Three runs give the costs: nothing held and few messages a second, the same with many held, and many a second. In each
+Three runs give the costs: some held and some messages a second, more held, and more a second. In each
 a stream of messages goes in, leaves the hold three seconds later and goes to a deliverer, while the others stay held.
 Two runs of other sizes check what the model says. Then it says what `--held`, `--rate` and `--deliverers` need.
 
@@ -16,8 +16,8 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from tickwheel.spark.query import end, start
 from tickwheel.spark.shard import VISIT_ROWS
 
 MEASURED_S = 40
-WARM_S = 10
+WARM_S = 60  # a JVM becomes faster for a minute
 LEAD_MS = 20_000
 STAYS_MS = 3_000
 FAR_MS = 86_400_000
@@ -59,11 +59,12 @@ class Costs:
     spark_s: float
     deliverer_s: float
     batch_s: float
-    bytes_held: float = 0.0
+    live_bytes: float = 0.0
+    disk_bytes: float = 0.0
     restart_s: float = 0.0
 
 
-CALIBRATION = Size(0, 500), Size(2_000_000, 500), Size(0, 6_000)
+CALIBRATION = Size(500_000, 2_000), Size(3_000_000, 2_000), Size(500_000, 10_000)  # a JVM with little to do stays slow
 CHECKED = Size(1_000_000, 3_000), Size(4_000_000, 8_000)
 
 
@@ -76,22 +77,22 @@ class Model:
     per_row: Costs
 
     @classmethod
-    def of(cls, empty: Costs, full: Costs, busy: Costs) -> "Model":
-        """From the runs of `CALIBRATION`."""
-        held, rows = CALIBRATION[1].held, busy.rows - empty.rows
+    def of(cls, small: Costs, full: Costs, busy: Costs) -> "Model":
+        """From the runs of `CALIBRATION`: a small one, one with more held, and one with more that pass."""
+        more_held, more_rows = CALIBRATION[1].held - CALIBRATION[0].held, busy.rows - small.rows
 
         def each(name: str) -> tuple[float, float, float]:
-            at_empty, at_full, at_busy = (getattr(it, name) for it in (empty, full, busy))
-            of_row = (at_busy - at_empty) / rows
-            of_held = max(0.0, (at_full - at_empty - of_row * (full.rows - empty.rows)) / held)
-            return at_empty - of_row * empty.rows, of_held, of_row
+            at_small, at_full, at_busy = (getattr(it, name) for it in (small, full, busy))
+            of_row = (at_busy - at_small) / more_rows
+            of_held = max(0.0, (at_full - at_small - of_row * (full.rows - small.rows)) / more_held)
+            return at_small - of_row * small.rows - of_held * CALIBRATION[0].held, of_held, of_row
 
         found = [each(name) for name in ("spark_s", "deliverer_s", "batch_s")]
         batch, per_held, per_row = (Costs(0, *(it[at] for it in found)) for at in range(3))
-        per_held = Costs(
-            0, per_held.spark_s, 0, per_held.batch_s, full.bytes_held / held, full.restart_s - empty.restart_s
-        )
-        return cls(Costs(0, batch.spark_s, 0, batch.batch_s, 0, empty.restart_s), per_held, per_row)
+        restart_s = max(0.0, (full.restart_s - small.restart_s) / more_held)
+        batch = replace(batch, restart_s=small.restart_s - restart_s * CALIBRATION[0].held)
+        live_bytes = full.live_bytes / CALIBRATION[1].held
+        return cls(batch, replace(per_held, deliverer_s=0, live_bytes=live_bytes, restart_s=restart_s), per_row)
 
     def at(self, size: Size, cores: float = HERE) -> Costs:
         """What a micro-batch of this size costs on so many cores. It is as long as its messages take to come."""
@@ -101,17 +102,14 @@ class Model:
         batch_s = fixed_s / (1 - busy) if busy < 1 else float("inf")
         rows = size.rate * max(1.0, batch_s)
         spark_s = self.batch.spark_s + self.per_held.spark_s * size.held + self.per_row.spark_s * rows
-        held_bytes = self.per_held.bytes_held * size.held
+        deliverer_s = self.batch.deliverer_s + self.per_row.deliverer_s * rows
         if batch_s < 1:
             batch_s = fixed_s + rows * self.per_row.batch_s * faster
-        return Costs(rows, spark_s, self.per_row.deliverer_s * rows, batch_s, held_bytes, self.restart_s(size, faster))
-
-    def restart_s(self, size: Size, faster: float = 1.0) -> float:
-        """From the start of a driver to its first hand-off."""
-        return self.batch.restart_s + self.per_held.restart_s * size.held / CALIBRATION[1].held * faster
+        restart_s = self.batch.restart_s + self.per_held.restart_s * size.held * faster
+        return Costs(rows, spark_s, deliverer_s, batch_s, self.per_held.live_bytes * size.held, restart_s=restart_s)
 
 
-def run(folder: Path, size: Size) -> Costs:
+def run(console: Console, folder: Path, size: Size) -> Costs:
     """One run of a size, and a restart; each in a new process, because a JVM becomes faster with time."""
     folder.mkdir()
     write(folder / "in", size.held)
@@ -131,7 +129,9 @@ def run(folder: Path, size: Size) -> Costs:
             if done.returncode:
                 sys.exit(f"a run of {size} failed")
             found.append(json.loads(done.stdout.splitlines()[-1]))
-    return Costs(**found[0] | found[1])
+    costs = Costs(**found[0] | found[1])
+    console.print(f"{size}: {costs}")
+    return costs
 
 
 def write(folder: Path, held: int) -> None:
@@ -161,10 +161,12 @@ def figures(what: str, began_s: float, folder: Path, size: Size, at: str, delive
     seen: dict[int, Any] = {}
 
     def wait(until: Callable[[], bool]) -> None:
-        while not until():
+        while True:
             if not query.isActive:
                 sys.exit(f"the query failed: {query.exception()}")
             seen.update((it["batchId"], it) for it in query.recentProgress)
+            if until():
+                return
             time.sleep(0.1)
 
     try:
@@ -184,10 +186,11 @@ def figures(what: str, began_s: float, folder: Path, size: Size, at: str, delive
         end(query)
         session.stop()
         hand_off.close()
-    bytes_held = sum(file.stat().st_size for file in (folder / "checkpoint" / "state").rglob("*") if file.is_file())
+    disk_bytes = sum(file.stat().st_size for file in (folder / "checkpoint" / "state").rglob("*") if file.is_file())
+    live_bytes = seen[max(seen)]["stateOperators"][0]["customMetrics"]["rocksdbSstFileSize"]
     return {
         "rows": sent / count, "spark_s": spark_s / count, "deliverer_s": deliverer_s / count,
-        "batch_s": sum(batches) / count / 1000, "bytes_held": bytes_held,
+        "batch_s": sum(batches) / count / 1000, "live_bytes": live_bytes, "disk_bytes": disk_bytes,
     }  # fmt: skip
 
 
@@ -224,11 +227,12 @@ def spark_cpu_s() -> float:
     total, pids = 0.0, [os.getpid()]
     while pids:
         pid = pids.pop()
-        if b"serve" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
-            continue
-        total += cpu_s(pid)
-        children = Path(f"/proc/{pid}/task").glob("*/children")
-        pids += [int(child) for file in children for child in file.read_text().split()]
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            if b"serve" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
+                continue
+            total += cpu_s(pid)
+            for file in Path(f"/proc/{pid}/task").glob("*/children"):
+                pids += map(int, file.read_text().split())
     return total
 
 
@@ -237,22 +241,19 @@ def check(console: Console, model: Model, folder: Path) -> bool:
     table = Table("size", "what", "the model", "measured", "off by", title="The model against runs of other sizes")
     worst = 0.0
     for number, size in enumerate(CHECKED):
-        said, found = model.at(size), run(folder / f"check{number}", size)
+        said, found = model.at(size), run(console, folder / f"check{number}", size)
         for name, unit, said_is, found_is in (
             ("a micro-batch takes", "s", said.batch_s, found.batch_s),
             ("Spark's CPU for a micro-batch", "s", said.spark_s, found.spark_s),
-            (
-                "the deliverer's CPU for a message",
-                "us",
-                said.deliverer_s / said.rows * 1e6,
-                found.deliverer_s / found.rows * 1e6,
-            ),
-            ("state on disk", "MiB", said.bytes_held / 2**20, found.bytes_held / 2**20),
+            ("the deliverer's CPU for a micro-batch", "s", said.deliverer_s, found.deliverer_s),
+            ("messages in a micro-batch", "", said.rows, found.rows),
+            ("live state", "MiB", said.live_bytes / 2**20, found.live_bytes / 2**20),
             ("from a start to the first hand-off", "s", said.restart_s, found.restart_s),
         ):
             off = said_is / found_is - 1
             worst = max(worst, abs(off))
             table.add_row(str(size), name, f"{said_is:,.2f} {unit}", f"{found_is:,.2f} {unit}", f"{off:+.0%}")
+        table.add_row(str(size), "on disk, with old versions", "", f"{found.disk_bytes / 2**20:,.2f} MiB", "")
     console.print(table)
     return worst <= 0.3
 
@@ -261,8 +262,8 @@ def show_costs(console: Console, model: Model) -> None:
     table = Table(
         "for", "Spark's CPU", "the deliverer's CPU", "duration here", title=f"Costs, measured on {HERE} cores"
     )
-    table.add_row("a micro-batch", f"{model.batch.spark_s:.2f} s", "", f"{model.batch.batch_s:.2f} s")
-    million, row = 1e6, model.per_row
+    million, batch, row = 1e6, model.batch, model.per_row
+    table.add_row("a micro-batch", f"{batch.spark_s:.2f} s", f"{batch.deliverer_s:.3f} s", f"{batch.batch_s:.2f} s")
     table.add_row(
         "a million held, in each",
         f"{model.per_held.spark_s * million:.3f} s",
@@ -294,11 +295,12 @@ def needs(console: Console, model: Model, size: Size, deliverers: int, lead_s: f
         )
     console.print(table)
     used = min(deliverers, PARTITIONS)
-    share = size.rate * model.per_row.deliverer_s / used
+    # Each has a hand-off of every micro-batch, and there is at most one a second.
+    share = size.rate * model.per_row.deliverer_s / used + model.batch.deliverer_s
     console.print(
-        f"State: {model.per_held.bytes_held * size.held / 2**30:,.0f} GiB on the executors' disks and in the "
-        f"checkpoint. Deliverers: {used} of {deliverers} have keys, as there are {PARTITIONS} shards, and each uses "
-        f"{share:.0%} of a core."
+        f"State: {model.per_held.live_bytes * size.held / 2**30:,.0f} GiB on the executors' disks, and in the "
+        f"checkpoint beside its old versions. Deliverers: {used} of {deliverers} have keys, as there are {PARTITIONS} "
+        f"shards, and each uses at most {share:.0%} of a core."
     )
 
 
@@ -334,7 +336,7 @@ def main(held: int, rate: int, deliverers: int, lead: int, one: str | None, *, i
     Path("build").mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir="build") as name:
         folder = Path(name).resolve()
-        found = [run(folder / f"run{number}", size) for number, size in enumerate(CALIBRATION)]
+        found = [run(console, folder / f"run{number}", size) for number, size in enumerate(CALIBRATION)]
         model = Model.of(*found)
         show_costs(console, model)
         fits = not is_checked or check(console, model, folder)

@@ -160,19 +160,27 @@ def test_a_recurring_message_comes_again_and_again_also_after_a_stop__D19(engine
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "1.ndjson").write_text("".join(f"{json.dumps(record)}\n" for record in records))
     options = ["--lead", "3"] if engine == "spark" else []
-    for _ in range(2):
-        before = len(came(tmp_path / "out"))
+
+    def start() -> "subprocess.Popen[bytes]":
         with (tmp_path / "log").open("a") as log:
-            running = subprocess.Popen(
+            return subprocess.Popen(
                 [sys.executable, "-m", "tickwheel.cli", "deliver", "in", "--engine", engine, *options,
                  "--to", "file:out", "--store", "s.db"],
                 cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )  # fmt: skip
-            while len(came(tmp_path / "out")) < before + 6:
-                assert running.poll() is None, (tmp_path / "log").read_text()
-                time.sleep(0.1)
-            running.send_signal(signal.SIGINT)
-            assert running.wait(60) == 130, (tmp_path / "log").read_text()
+
+    for _ in range(2):
+        before = len(came(tmp_path / "out"))
+        running = start()
+        while len(came(tmp_path / "out")) < before + 6:
+            assert running.poll() is None, (tmp_path / "log").read_text()
+            time.sleep(0.1)
+        running.send_signal(signal.SIGINT)
+        assert running.wait(60) == 130, (tmp_path / "log").read_text()
+    # Put again after its cancel it is a duplicate. The deliverer says so, and the run ends.
+    again = [{"id": "beat", "op": "cancel"}, beat]
+    (tmp_path / "in" / "2.ndjson").write_text("".join(f"{json.dumps(record)}\n" for record in again))
+    assert start().wait(60) == 0, (tmp_path / "log").read_text()
     found = came(tmp_path / "out")
     assert {line["id"].partition("@")[0] for line in found} == {"beat"}
     due_ms = [round(datetime.fromisoformat(line["id"].partition("@")[2]).timestamp() * 1000) for line in found]

@@ -1,10 +1,6 @@
 """A shard of the hold on plain memory: what waits, what is given, and to whom (rules S2, S4, S5)."""
 
-import copy
-import os
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -15,66 +11,13 @@ from tickwheel.delivery.errors import BadRecord, DeliveryFailed
 from tickwheel.delivery.handed import PARTITIONS
 from tickwheel.delivery.message import Cancel
 from tickwheel.spark.chunks import Chunks as Chunks_
-from tickwheel.spark.orders import Orders, Taker
-from tickwheel.spark.packing import VERSION, pack, unpack
-from tickwheel.spark.shard import VISIT_BYTES, VISIT_ROWS, Shard
+from tickwheel.spark.orders import Taker
+from tickwheel.spark.packing import VERSION, unpack
+from tickwheel.spark.shard import VISIT_BYTES, VISIT_ROWS
 from tickwheel.spark.shard_index import Index
 
 from .rows import NOW_MS, batch_of, message, recurring, row
-
-LEAD_MS = 20_000
-A, B = "a:1", "b:1"
-NUMBER = 5
-
-
-class Chunks(dict[int, bytes]):
-    """Chunks in memory. `get` of one that is gone is an error."""
-
-    def get(self, number: int) -> bytes:  # type: ignore[override]
-        return self[number]
-
-    def put(self, number: int, chunk: bytes) -> None:
-        assert number not in self
-        self[number] = chunk
-
-    def remove(self, number: int) -> None:
-        del self[number]
-
-
-def orders(*takers: Taker, to: str = A, failed: Sequence[int] = (), lost: Sequence[str] = ()) -> Orders:
-    return Orders(takers, [to] * PARTITIONS, frozenset(failed), frozenset(lost))
-
-
-def taker(address: str = A, store: str = "first", mark_ms: int = 0) -> Taker:
-    return Taker(address, f"{address} {store}", [mark_ms] * PARTITIONS)
-
-
-@dataclass
-class Kept:
-    """The state of one shard, as a checkpoint keeps it."""
-
-    index: bytes | None = None
-    chunks: Chunks = field(default_factory=Chunks)
-
-    def visit(self, now_ms: int, found: Orders | None, *rows: tuple[Any, ...]) -> tuple[str | None, list[Any]]:
-        """Like one micro-batch: to whom it gives, and what."""
-        shard = Shard(NUMBER, Index.decode(self.index), self.chunks, now_ms)
-        to = shard.settle(found, now_ms + LEAD_MS) if found else ""
-        shard.keep([pack(batch_of(rows))] if rows else [])
-        given = (
-            []
-            if to is None
-            else [it for batch in shard.give(now_ms + LEAD_MS) for it in unpack(pack(batch)).to_pylist()]
-        )
-        if found is None:
-            shard.settle_all()
-        shard.tidy()
-        self.index = shard.index.encode()
-        assert self.chunks.keys() == shard.index.chunks()
-        return to.address if to else None, given
-
-    def ids(self, now_ms: int, found: Orders | None, *rows: tuple[Any, ...]) -> list[str]:
-        return [it["id"] for it in self.visit(now_ms, found, *rows)[1]]
+from .shards import LEAD_MS, NUMBER, A, B, Kept, before, orders, taker
 
 
 @pytest.fixture
@@ -171,9 +114,9 @@ def test_a_message_that_is_moved_leaves_the_hold_for_its_new_time_and_the_others
 
 
 def test_one_that_is_moved_while_it_is_given_is_told_and_moved_for_another_store_too__S4_D16(kept: Kept) -> None:
-    assert kept.ids(NOW_MS, orders(taker()), row(message("a", 5)), row(message("b", 6))) == ["a", "b"]
+    assert kept.ids(NOW_MS, orders(taker()), row(message("a", 5)), row(message("b", 3))) == ["b", "a"]
     assert kept.ids(NOW_MS + 1, orders(taker()), row(Reschedule("a", None, NOW_MS + 9_000))) == ["a"]
-    assert kept.ids(NOW_MS + 2, orders(taker(mark_ms=NOW_MS + 100))) == []
+    assert kept.ids(NOW_MS + 2, orders(taker(mark_ms=NOW_MS + 4))) == []  # a counts at its first time, too
     assert Index.decode(kept.index).given_rows == 1, "b is settled, and a is not"
     other = orders(taker(store="2"))
     kept.visit(NOW_MS + 3, other)
@@ -296,15 +239,9 @@ def test_a_visit_gives_no_more_than_some_mebibytes__S2(kept: Kept) -> None:
     assert max(sizes) <= VISIT_BYTES + 900_000
 
 
-def before(row: dict[str, Any]) -> tuple[int | None, int] | None:
-    """What a recurring message tells of the store before: until when that had settled all, and may have sent."""
-    told = msgspec.json.decode(row["recurrence"]).get("before")
-    return told and (told["settled_ms"], told["sent_ms"])
-
-
 def test_a_recurring_message_is_given_at_once_and_stays_for_a_store_that_takes_over__S4_D19(kept: Kept) -> None:
     rows = [recurring("beat", key="k"), row(Cancel("c", None)), recurring("other")]
-    assert kept.ids(NOW_MS, orders(taker()), *rows) == ["beat", "c", "other"]
+    assert kept.ids(NOW_MS, orders(taker()), *rows) == ["c", "beat", "other"]
     for after in (1, 2, 90_000):
         assert kept.ids(NOW_MS + after, orders(taker(mark_ms=NOW_MS + after - 500))) == []
     index = Index.decode(kept.index)
@@ -354,13 +291,13 @@ def test_a_cancel_and_another_of_its_name_end_it_also_for_a_store_that_takes_ove
     )
     kept.visit(NOW_MS + 2, orders(taker()), row(Cancel("d", None)), recurring("d"))
     given = kept.visit(NOW_MS + 3, orders(taker()), row(Cancel("c", None)), recurring("c", every=7))[1]
-    assert [it["id"] for it in given] == ["c", "c"], "in the order in which they came"
+    assert [bool(it["recurrence"]) for it in given] == [True], "it takes the place of the one before by itself"
     other = orders(taker(store="2"))
     kept.visit(NOW_MS + 4, other)
     given = kept.visit(NOW_MS + 5, other)[1]
     rules = {it["id"]: msgspec.json.decode(it["recurrence"])["every"] for it in given if it["recurrence"]}
     assert rules == {"b": 5, "c": 7, "d": 60_000}
-    assert [it["id"] for it in given if not it["recurrence"]] == ["a"], "nothing that ends what comes now"
+    assert [it["id"] for it in given if not it["recurrence"]] == [], "nothing that ends what comes now, or later"
     kept.visit(NOW_MS + 100_000, orders(taker(store="2", mark_ms=NOW_MS + 99_000)))
     assert Index.decode(kept.index).rules == 3
 
@@ -393,12 +330,12 @@ def test_a_recurring_message_that_comes_while_a_shard_moves_waits_for_its_new_ta
     kept.visit(NOW_MS, orders(*both), row(message("a", 100)))
     moving = orders(*both, to=B)
     kept.visit(NOW_MS + 1, moving)
-    assert kept.visit(NOW_MS + 2, moving, recurring("beat"), row(Cancel("c", None)))[1] == []
-    assert kept.ids(NOW_MS + 3, moving, row(Cancel("d", None))) == ["d"]
+    assert kept.ids(NOW_MS + 2, moving, recurring("beat"), recurring("over"), row(Cancel("c", None))) == ["c"]
+    assert kept.ids(NOW_MS + 3, moving, row(Cancel("d", None)), row(Cancel("over", None))) == ["d"]
     settled = orders(taker(mark_ms=NOW_MS + 200), taker(B), to=B)
     assert kept.visit(NOW_MS + 300, settled) == (None, [])
     to, given = kept.visit(NOW_MS + 301, settled)
-    assert (to, [it["id"] for it in given], before(given[0])) == (B, ["beat", "c"], None)
+    assert (to, [it["id"] for it in given], before(given[0])) == (B, ["beat"], None)
 
 
 def test_one_that_is_put_again_goes_on_where_the_one_before_was__S4_D19(kept: Kept) -> None:
@@ -423,6 +360,53 @@ def test_one_that_came_during_a_long_outage_begins_at_its_beginning__S4_D19(kept
     given = [it for it in kept.visit(NOW_MS + 101, other)[1] if it["recurrence"]]
     assert len(given) == 71
     assert {it["id"] for it in given if before(it)} == {"old"}
+
+
+def test_what_does_not_recur_at_its_taker_any_more_is_forgotten__S4_D19(kept: Kept) -> None:
+    rows = [recurring("a"), recurring("b"), row(Cancel("c", None))]
+    kept.visit(NOW_MS, orders(taker()), *rows, row(message("far", 90_000)))
+    kept.visit(NOW_MS + 1, orders(taker(recurs=[]), failed=[NUMBER]))
+    assert Index.decode(kept.index).rules == 2, "it may not have taken them"
+    assert kept.ids(NOW_MS + 2, orders(taker(recurs=["a", "b"])), recurring("new")) == ["new"]
+    kept.visit(NOW_MS + 3, orders(taker(recurs=["b", "new", "of another"])))
+    kept.visit(NOW_MS + 4, orders(taker()))
+    index = Index.decode(kept.index)
+    assert (index.rules, sum(it.others for it in index.controls)) == (2, 1)
+    kept.visit(NOW_MS + 5, orders(taker(store="2")))
+    assert kept.ids(NOW_MS + 6, orders(taker(store="2", recurs=[]))) == ["c", "b", "new"], "it does not have them yet"
+    kept.visit(NOW_MS + 7, orders(taker(store="2", mark_ms=NOW_MS + 100_000, recurs=[])))
+    assert Index.decode(kept.index).rules == 0
+
+
+def test_what_is_given_twice_does_not_end_what_came_in_the_place_of_another__S3_D7_D19(kept: Kept) -> None:
+    kept.visit(NOW_MS, orders(taker()), recurring("r", every=1_000))
+    kept.visit(NOW_MS + 1, orders(taker()), row(Cancel("r", None)), recurring("r", every=2_000))
+    for after in (2, 3):
+        given = kept.visit(NOW_MS + after, orders(taker(), failed=[NUMBER]))[1]
+        assert [it["recurrence"] and msgspec.json.decode(it["recurrence"])["every"] for it in given] == [2_000]
+    kept.visit(NOW_MS + 4, orders(taker()))
+    assert kept.ids(NOW_MS + 5, orders(taker()), row(Cancel("r", None))) == ["r"]
+    assert kept.ids(NOW_MS + 6, orders(taker(), failed=[NUMBER]), recurring("r", every=3_000)) == ["r"]
+
+
+def test_a_cancel_of_a_recurring_message_is_not_for_another_store__S4_D7_D19(kept: Kept) -> None:
+    """That does not know the message, and would cancel the next one of its name."""
+    kept.visit(NOW_MS, orders(taker()), recurring("r"), row(message("far", 2_000_000)))
+    kept.visit(NOW_MS + 1, orders(taker()), row(Cancel("r", None)), row(Reschedule("r", None, NOW_MS + 5)))
+    kept.visit(NOW_MS + 2, orders(taker(store="2"), failed=[NUMBER]))
+    assert kept.ids(NOW_MS + 3, orders(taker(store="2"))) == []
+    assert kept.ids(NOW_MS + 4, orders(taker(store="2")), recurring("r", every=7)) == ["r"]
+
+
+def test_the_same_again_changes_nothing__S4_D5_D19(kept: Kept) -> None:
+    kept.visit(NOW_MS, orders(taker()), recurring("r"), recurring("over"))
+    again = [recurring("r", from_ms=NOW_MS + 30_000), row(Cancel("over", None)), recurring("over")]
+    assert kept.ids(NOW_MS + 1, orders(taker()), *again) == ["over"]
+    assert Index.decode(kept.index).rules == 2, "until it is known that the cancel was taken"
+    other = orders(taker(store="2"))
+    kept.visit(NOW_MS + 2, other)
+    [given] = kept.visit(NOW_MS + 3, other)[1]
+    assert (given["id"], msgspec.json.decode(given["recurrence"])["from"]) == ("r", NOW_MS)
 
 
 def test_a_taker_that_is_there_under_another_name_is_at_home__S5(kept: Kept) -> None:
@@ -479,6 +463,15 @@ def test_what_was_moved_near_by_a_micro_batch_that_is_done_again_is_marked__S4_D
     assert [it["again"] for it in long.visit(NOW_MS + 231_000, other)[1]] == [True], (
         "the run before may have had a longer lead"
     )
+
+
+def test_one_that_was_moved_too_late_is_settled_when_it_was_due__S4_D16(kept: Kept) -> None:
+    assert kept.ids(NOW_MS, orders(taker()), row(message("x", 1_000))) == ["x"]
+    late = row(Reschedule("x", None, NOW_MS + 31_536_000_000))
+    kept.visit(NOW_MS + 1_100, orders(taker(mark_ms=NOW_MS + 990)), late)
+    kept.visit(NOW_MS + 2_100, orders(taker(mark_ms=NOW_MS + 2_000)))
+    index = Index.decode(kept.index)
+    assert (index.unsettled, index.waiting, len(kept.chunks)) == (0, 0, 0)
 
 
 def test_what_is_settled_is_not_put_off__S4_D16(kept: Kept) -> None:
@@ -554,196 +547,3 @@ def test_an_index_or_a_piece_of_another_version_is_refused__S4() -> None:
     for read in (Index.decode, unpack):
         with pytest.raises(DeliveryFailed, match=f"in the format 2, this version reads {VERSION}"):
             read(b"\x02...")
-
-
-# --- A model -----------------------------------------------------------------
-
-
-@dataclass
-class Beat:
-    """A recurring message at a store: when its next occurrence is due; what was due before may be a repeat."""
-
-    every: int
-    next_ms: int
-    sent_ms: int = 0
-
-
-@dataclass
-class Store:
-    """A deliverer's store: what it took, with when it is due, and at first was, and what it has delivered."""
-
-    address: str
-    number: int
-    open: dict[str, tuple[int, int]] = field(default_factory=dict)
-    known: set[str] = field(default_factory=set)
-    beats: dict[str, Beat] = field(default_factory=dict)
-
-    def take(self, rows: list[Any]) -> None:
-        for it in rows:
-            id_, due_ms = it["id"], it["due_ms"]
-            if it["payload"] is None and due_ms is None:
-                self.open.pop(id_, None)
-                self.beats.pop(id_, None)
-                self.known.add(id_)
-            elif it["payload"] is None:
-                if id_ in self.open:
-                    self.open[id_] = due_ms, self.open[id_][1]
-            elif id_ not in self.known:
-                self.known.add(id_)
-                if it["recurrence"] is None:
-                    self.open[id_] = it["moved_to_ms"] or due_ms, due_ms
-                    continue
-                rule, (settled_ms, sent_ms) = msgspec.json.decode(it["recurrence"]), before(it) or (None, 0)
-                first_ms = max(rule["from"], (settled_ms or 0) + 1)
-                next_ms = rule["from"] - (rule["from"] - first_ms) // rule["every"] * rule["every"]
-                self.beats[id_] = Beat(rule["every"], next_ms, sent_ms)
-
-    def deliver(self, now_ms: int, rng: random.Random) -> list[tuple[str, bool]]:
-        """Some of what is due, in order, or all, and whether it is marked as a repeat."""
-        due = sorted((due_ms, id_) for id_, (due_ms, _) in self.open.items() if due_ms <= now_ms)
-        gone = [id_ for _, id_ in due[: rng.choice([len(due), len(due), len(due) // 2])]]
-        for id_ in gone:
-            del self.open[id_]
-        found = [(id_, False) for id_ in gone]
-        for id_, beat in self.beats.items():
-            while beat.next_ms <= now_ms and rng.random() < 0.9:
-                found.append((f"{id_}@{beat.next_ms}", beat.next_ms <= beat.sent_ms))
-                beat.next_ms += beat.every
-        return found
-
-    def taker(self, now_ms: int) -> Taker:
-        first = (min(times) for times in self.open.values())
-        mark_ms = min([now_ms, *first, *(beat.next_ms for beat in self.beats.values())]) - 1
-        return Taker(self.address, str(self.number), [mark_ms] * PARTITIONS)
-
-
-class Play:
-    """Micro-batches, some of which fail, are aborted, or are done again; stores that come and go."""
-
-    def __init__(self, seed: int) -> None:
-        self.rng = random.Random(seed)
-        self.now_ms = NOW_MS
-        self.kept = Kept()
-        self.made = 0
-        self.stores = {address: self.new_store(address) for address in (A, B, "c:1")}
-        self.down: set[str] = set()
-        self.to = A
-        self.failed = True
-        self.has_beats = seed % 2 == 0
-        self.due: dict[str, int] = {}
-        self.cancelled: set[str] = set()
-        self.beats: dict[str, int] = {}
-        self.delivered: dict[str, list[Store]] = {}
-
-    def new_store(self, address: str) -> Store:
-        self.made += 1
-        return Store(address, self.made)
-
-    def run(self, steps: int) -> None:
-        for step in range(steps):
-            self.step(step)
-        self.down.clear()
-        ended = [row(Cancel(id_, None)) for id_ in self.beats]
-        until_ms = self.now_ms
-        for _ in range(300):
-            self.now_ms += 5_000
-            self.batch([])
-            self.deliver()
-        beaten = {f"{id_}@{at}" for id_, every in self.beats.items() for at in range(NOW_MS, until_ms, every)}
-        assert self.delivered.keys() >= (self.due.keys() - self.cancelled) | beaten
-        assert not self.delivered.keys() & self.cancelled
-        assert {it for it in self.delivered if "@" not in it} <= self.due.keys()
-        self.batch(ended)
-        for _ in range(300):
-            self.now_ms += 5_000
-            self.batch([])
-        assert self.kept.index is None or Index.decode(self.kept.index).waiting_rows == 0
-        assert not self.kept.chunks
-
-    def step(self, step: int) -> None:
-        rng = self.rng
-        self.now_ms += rng.randrange(100, 4_000)
-        event = rng.random()
-        if event < 0.03:
-            self.to = rng.choice([*self.stores])
-        elif event < 0.06:
-            self.down.symmetric_difference_update([rng.choice([*self.stores])])
-        elif event < 0.08:
-            address = rng.choice([*self.stores])
-            self.stores[address] = self.new_store(address)
-        rows = self.rows(step)
-        kept = copy.deepcopy(self.kept)
-        self.batch(rows)
-        if rng.random() < 0.1:  # the driver is killed before the commit: it has the same rows and time again
-            self.kept, self.failed = kept, True
-            if rng.random() < 0.5:
-                self.to = rng.choice([*self.stores])
-            if rng.random() < 0.5:
-                self.deliver()
-            self.batch(rows)
-        self.deliver()
-
-    def rows(self, step: int) -> list[Any]:
-        rng, rows = self.rng, []
-        for n in range(rng.randrange(6)):
-            id_ = f"{step}.{n}"
-            self.due[id_] = self.now_ms + rng.choice([-3_000, 4_000, 30_000, 90_000]) + rng.randrange(2_000)
-            rows.append(row(message(id_, self.due[id_] - NOW_MS), step * 10 + n))
-            if self.due[id_] >= self.now_ms + 30_000 and rng.random() < 0.1:
-                rows.append(row(Cancel(id_, None)))
-                self.cancelled.add(id_)
-        held = [id_ for id_, due_ms in self.due.items() if due_ms > self.now_ms + LEAD_MS + 5_000]
-        if held and rng.random() < 0.1:
-            id_ = rng.choice(held)
-            self.due[id_] = self.now_ms + rng.choice([25_000, 60_000]) + rng.randrange(9_000)
-            rows.append(row(Reschedule(id_, None, self.due[id_])))
-        if self.has_beats and rng.random() < 0.03:
-            id_ = f"beat {step}"
-            self.beats[id_] = rng.choice([700, 5_000, 60_000])
-            rows.append(recurring(id_, every=self.beats[id_]))
-        return rows
-
-    def batch(self, rows: list[Any]) -> None:
-        takers = [it.taker(self.now_ms) for it in self.stores.values() if it.address not in self.down]
-        to, given = self.kept.visit(
-            self.now_ms, orders(*takers, to=self.to, failed=[NUMBER] if self.failed else []), *rows
-        )
-        if to is None:
-            assert not given
-            return
-        self.failed = False
-        store = self.stores[to]
-        assert to not in self.down
-        plain = [
-            it["due_ms"] for it in given if it["payload"] is not None and it["recurrence"] is it["moved_to_ms"] is None
-        ]
-        assert plain == sorted(plain)
-        for other in self.stores.values():
-            if other is not store:
-                assert not other.open, "one deliverer has a shard's messages at a time"
-                assert not other.beats
-        for it in given:
-            had = [other for other in self.delivered.get(it["id"], []) if other is not store]
-            assert it["again"] or not had or it["payload"] is None, "what may have been delivered is marked"
-        fate = self.rng.random()
-        if fate < 0.1:
-            self.failed = True
-            given = given[: self.rng.randrange(len(given) + 1)]
-        store.take(given)
-
-    def deliver(self) -> None:
-        for store in self.stores.values():
-            for id_, is_marked in store.deliver(self.now_ms, self.rng):
-                before = self.delivered.setdefault(id_, [])
-                assert "@" not in id_ or is_marked or not before, "an occurrence that may have been sent is marked"
-                assert store not in before, "each once, but where a store was lost"
-                assert "@" in id_ or self.now_ms >= self.due[id_], "nothing is early"
-                before.append(store)
-
-
-SEEDS = int(os.environ.get("TICKWHEEL_SEEDS", "100"))
-
-
-@pytest.mark.parametrize("seed", range(SEEDS))
-def test_nothing_is_lost_and_repeats_are_marked_whatever_fails__S3_S4_S5(seed: int) -> None:
-    Play(seed).run(120)

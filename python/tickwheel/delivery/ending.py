@@ -36,7 +36,7 @@ def print_result(console: Console, result: Result) -> None:
     if result.stopped_at == ITS_START:
         _say(console, "Nothing of the input was read.")
     elif result.stopped_at:
-        _say(console, f"The input was read up to {result.stopped_at}; the rest was not read.")
+        _say(console, f"The input was read up to {result.stopped_at}, and no further.")
     if not_delivered or result.stopped_at:
         _say(console, _how_to_go_on(result))
 

@@ -147,6 +147,13 @@ class Running:
         """
         return self._engine.marks()
 
+    def rules_of(self, partition: int) -> Sequence[tuple[str | None, str]] | None:
+        """Key and id of each recurring message of a partition that is open; `None` if they are more than 256 KiB (S4).
+
+        Looks at all recurring messages: 20 ms for 100,000. Errors: those of `marks`.
+        """
+        return self._engine.rules_of(partition)
+
     @property
     def in_memory(self) -> tuple[int, int]:
         """Messages and bytes in memory."""

@@ -4,6 +4,9 @@ They are given at once. Controls stay until all that waited as they came is sett
 lost one must know them too. A recurring message is handed to the deliverer as it came, and that makes its occurrences;
 it stays for good, until another one or a cancel of its name comes. A store that takes the place of a lost one goes on
 where that was: at the last instant until which it had settled all.
+
+What is given may be given twice. So the cancel of a recurring message is not kept once another one of its name has
+come, which it would end; and what a deliverer would drop as a duplicate is not given.
 """
 
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -20,35 +23,97 @@ from tickwheel.spark.packing import replaced
 from tickwheel.spark.shard_index import NOBODY, Controls, Index
 
 _MANY: Final = 64
+_FOR_RULES_MS: Final = 0
+"""Until when controls of recurring messages are kept: as soon as the taker has them, and not for another store."""
 
 
 def keep(index: Index, chunks: Chunks, rows: Any, until_ms: int) -> None:
-    """Keep rows that are no messages to hold."""
-    for chunk in cut(rows):
-        index.controls.append(_controls(chunks, chunk, until_ms))
+    """Keep rows that are no messages to hold: those that have to do with recurring ones apart, and after them."""
+    parts = [(rows, until_ms)]
+    if index.rules or _is_rule(rows).any():
+        others, rules, for_rules = _sorted_out(index, chunks, rows)
+        parts = [(others, until_ms), (rules, until_ms), (for_rules, _FOR_RULES_MS)]
+    for part, part_until_ms in parts:
+        for chunk in cut(part) if part.num_rows else ():
+            index.controls.append(_controls(chunks, chunk, part_until_ms))
+
+
+def _sorted_out(index: Index, chunks: Chunks, rows: Any) -> tuple[Any, Any, Any]:
+    """The rows that have nothing to do with recurring messages, these, and what is done to them. Not what a recurring
+    message makes needless: that itself, as it is known already, and an earlier cancel, if it is another one.
+    """
+    known: dict[Any, Any] = {}
+    ended: dict[Any, Any] = {}
+    for it in index.controls:
+        if it.rules:
+            known |= {name: content for name, content in _contents(chunks.get(it.chunk)) if content is not None}
+        elif it.until_ms == _FOR_RULES_MS:
+            kept = chunks.get(it.chunk)
+            names = _names(kept.filter(pa.array(_is_cancel(kept))))
+            ended |= {name: known.pop(name) for name in names if name in known}
+    is_cancel, is_move = _is_cancel(rows), _is_move(rows)
+    others, rules, for_rules = [], [], []
+    again: dict[Any, int] = {}
+    for at, (name, content) in enumerate(_contents(rows)):
+        if content is not None:
+            if content not in (known.get(name), ended.get(name)):
+                known[name], again[name] = content, at
+                ended.pop(name, None)
+                rules.append(at)
+        elif (name in known or name in ended) and (is_cancel[at] or is_move[at]):
+            for_rules.append(at)
+            if is_cancel[at] and name in known:
+                ended[name] = known.pop(name)
+        else:
+            others.append(at)
+    names = _names(rows)
+    for_rules = [at for at in for_rules if not is_cancel[at] or again.get(names[at], -1) < at]
+    if again:
+        index.controls = [*_without_cancels(index, chunks, again.keys())]
+    return (
+        rows.take(pa.array(others, pa.int64())),
+        rows.take(pa.array(rules, pa.int64())),
+        rows.take(pa.array(for_rules, pa.int64())),
+    )
+
+
+def _without_cancels(index: Index, chunks: Chunks, names: Set[Any]) -> Iterator[Controls]:
+    """What is kept, without the cancels of these recurring messages that the taker may get yet."""
+    for it in index.controls:
+        if it.is_taken or it.until_ms != _FOR_RULES_MS:
+            yield it
+            continue
+        rows = chunks.get(it.chunk)
+        is_cancel = _is_cancel(rows)
+        left = [not (is_cancel[at] and name in names) for at, name in enumerate(_names(rows))]
+        if all(left):
+            yield it
+        elif any(left):
+            yield _copy(it, chunks, rows.filter(pa.array(left)))
 
 
 def give(index: Index, chunks: Chunks, near_ms: int, *, no_new_rules: bool) -> Iterator[Any]:
     """Give the taker what it does not know, in the order in which it came. What it may do until `near_ms`, a store
     before it may have done.
     """
+    waits = False
     for it in index.controls:
-        if it.is_given or (no_new_rules and it.rules and it.given_to != index.taker):
+        waits |= no_new_rules and it.rules > 0 and it.given_to != index.taker
+        if it.is_given or (waits and (it.rules or it.until_ms == _FOR_RULES_MS)):
             continue
         is_elsewhere = it.given_to not in (NOBODY, index.taker)
         it.may_repeat |= is_elsewhere or near_ms <= index.doubtful_ms
         it.given_to, it.is_given = index.taker, True
         rows = chunks.get(it.chunk)
-        if is_elsewhere and it.others and index.rules:  # what was the next occurrence then is another one now
-            rules = {name for one in index.controls if one.rules for name in _names_of_rules(chunks.get(one.chunk))}
-            rows = _without_moves(rows, rules)
         if it.may_repeat and it.rules:
             rows = _going_on(rows, dict.fromkeys(_names_of_rules(rows), it.settled_ms), near_ms)
         yield rows
 
 
-def settle(index: Index, chunks: Chunks, mark_ms: int | None) -> None:
-    """The taker has what it was given, and has settled all until then; without a mark nothing is needed any more."""
+def settle(index: Index, chunks: Chunks, mark_ms: int | None, open_names: Set[Any] | None = None) -> None:
+    """The taker has what it was given, and has settled all until then; without a mark nothing is needed any more. The
+    recurring messages that are not among `open_names` have ended, if that is known.
+    """
     if mark_ms is None:
         index.controls = [it for it in index.controls if not it.is_given]
         return
@@ -59,11 +124,27 @@ def settle(index: Index, chunks: Chunks, mark_ms: int | None) -> None:
             it.is_taken, it.may_repeat = True, False
             if it.rules:
                 it.settled_ms = max(mark_ms, it.settled_ms or 0)
+    if open_names is not None and index.rules:
+        index.controls = [*_without_ended(index, chunks, open_names)]
     # What is late waits still, if its deliverer does not answer; a part that is given may have settled rows, too.
     over_ms = min([mark_ms, *(part.first_ms - 1 for part in index.parts())])
     is_over = any(it.others and it.is_taken and it.until_ms <= over_ms for it in index.controls)
     if is_over or sum(it.is_taken and it.is_small for it in index.controls) > _MANY:
         _tidy(index, chunks, over_ms)
+
+
+def _without_ended(index: Index, chunks: Chunks, open_names: Set[Any]) -> Iterator[Controls]:
+    for it in index.controls:
+        if not (it.rules and it.is_taken):
+            yield it
+            continue
+        rows = chunks.get(it.chunk)
+        is_open = [name in open_names for name in _names(rows)]
+        left = rows.filter(pa.array(~_is_rule(rows) | is_open))
+        if left.num_rows == rows.num_rows:
+            yield it
+        elif left.num_rows:
+            yield _copy(it, chunks, left)
 
 
 def take_back(index: Index) -> None:
@@ -82,6 +163,8 @@ def forget_taker(index: Index, chunks: Chunks, near_ms: int) -> None:
             it.is_taken = True  # by nobody else any more
         _tidy(index, chunks, None)
         index.controls = [_inheriting(it, chunks, settled, near_ms) for it in index.controls]
+        # The next occurrence then is another one now, and a store does not know what it was to cancel.
+        index.controls = [it for it in index.controls if it.until_ms != _FOR_RULES_MS]
     for it in index.controls:
         it.is_given = it.is_taken = False
 
@@ -169,17 +252,30 @@ def _is_cancel(rows: Any) -> Any:
     return has_name & ~has_time & ~_is_rule(rows)
 
 
+def _is_move(rows: Any) -> Any:
+    has_time = pc.is_valid(rows.column("due_ms")).to_numpy(zero_copy_only=False)
+    return has_time & ~pc.is_valid(rows.column("payload")).to_numpy(zero_copy_only=False)
+
+
+def _contents(rows: Any) -> Iterator[tuple[Any, Any]]:
+    """The name of each row; of a recurring message also what makes it another one than an earlier one of its name."""
+    payloads = rows.column("payload").to_pylist()
+    for name, rule, payload in zip(_names(rows), rows.column("recurrence").to_pylist(), payloads, strict=True):
+        if rule is None:
+            yield name, None
+            continue
+        told = {what: value for what, value in msgspec.json.decode(rule).items() if what != "before"}
+        if not told.get("given"):
+            told.pop("from", None)
+        yield name, (payload, tuple(sorted(told.items())))
+
+
 def _names(rows: Any) -> Sequence[tuple[str | None, str]]:
     return [*zip(rows.column("key").to_pylist(), rows.column("id").to_pylist(), strict=True)]
 
 
 def _names_of_rules(rows: Any) -> Sequence[tuple[str | None, str]]:
     return _names(rows.filter(pa.array(_is_rule(rows))))
-
-
-def _without_moves(rows: Any, names: Set[Any]) -> Any:
-    is_move = pc.is_valid(rows.column("due_ms")).to_pylist()
-    return rows.filter(pa.array([not (it and name in names) for it, name in zip(is_move, _names(rows), strict=True)]))
 
 
 def _going_on(rows: Any, settled: Mapping[Any, int | None], sent_ms: int) -> Any:

@@ -61,14 +61,15 @@ class Deliverers:
             for address in sorted(addresses)
         }
 
-    def ask(self) -> Sequence[Taker]:
-        """Those that answer. What one has settled covers all that it took before this call.
+    def ask(self, at: str = "", shard: int | None = None) -> Sequence[Taker]:
+        """Those that answer. What one has settled covers all that it took before this call. The one `at` this address
+        is asked what recurs in a shard, too.
 
         Errors: `DeliveryFailed` for one that refuses the token, unless it accepted it before.
         """
         for one in self._known.values():
             if one.asked is None:
-                one.asked = self._pool.submit(self._ask, one)
+                one.asked = self._pool.submit(self._ask, one, shard if one.address == at else None)
         wait([one.asked for one in self._known.values() if one.asked and one.down_since_s is None], _ANSWER_WITHIN_S)
         takers = (self._answer_of(one) for one in self._known.values())
         return [taker for taker in takers if taker]
@@ -108,11 +109,14 @@ class Deliverers:
         """Ask no more."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _ask(self, one: _Deliverer) -> Taker:
+    def _ask(self, one: _Deliverer, shard: int | None) -> Taker:
         asked_ms = time.time_ns() // 1_000_000
-        [answer] = one.client.do_action(flight.Action(MARKS, b""), self._access.options(_CALL_TIMEOUT_S))
+        action = flight.Action(MARKS, b"" if shard is None else b"%d" % shard)
+        [answer] = one.client.do_action(action, self._access.options(_CALL_TIMEOUT_S))
         found = json.loads(answer.body.to_pybytes())
-        return Taker(one.address, found["store_id"], found["marks"], found["now_ms"] - asked_ms)
+        names = found.get("recurring")  # not in that of a deliverer of an older version
+        recurring = {} if shard is None or names is None else {shard: names}
+        return Taker(one.address, found["store_id"], found["marks"], recurring, found["now_ms"] - asked_ms)
 
     def _answer_of(self, one: _Deliverer) -> Taker | None:
         if one.asked is None or not one.asked.done():

@@ -94,7 +94,8 @@ class HandOff:
             self._deliverers = Deliverers(self._addresses, self._access)
         if batch_id != self._next_batch:  # one before it failed, or this is another query
             self._failed = frozenset(range(PARTITIONS))
-        takers = self._deliverers.ask()
+        self._next_batch = None
+        takers = self._deliverers.ask(*self._to_look_at(batch_id))
         orders = Orders(takers, self._assigned, self._failed, self._lost)
         near.sparkSession.sparkContext.setLocalProperty(PROPERTY, orders.encode())
         told = [row.asDict() for row in near.mapInArrow(replace(self._send, batch_id=batch_id), TOLD).collect()]
@@ -110,6 +111,14 @@ class HandOff:
         """Ask no deliverer any more, once the query has ended."""
         if self._deliverers is not None:
             self._deliverers.close()
+
+    def _to_look_at(self, batch_id: int) -> tuple[str, int | None]:
+        """A shard where something recurs, each in its turn, because its messages may have ended; and who has it."""
+        shards = [shard for shard, row in self.report.shards.items() if row["recurring"]]
+        if not shards:
+            return "", None
+        shard = shards[batch_id % len(shards)]
+        return self.report.shards[shard]["taker"], shard
 
     def _note(self, told: Sequence[Mapping[str, Any]], takers: set[str], deliverers: Deliverers) -> None:
         shards = {row["shard"]: row for row in told}

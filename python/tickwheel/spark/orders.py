@@ -5,7 +5,7 @@ Spark's job. So all tasks of a micro-batch, also those that are run again, have 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -45,6 +45,9 @@ class Taker(msgspec.Struct, frozen=True):
     store_id: str
     marks: Sequence[int]
     """For each shard the instant, in milliseconds since 1970, until which all that it took has its outcome on disk."""
+    recurring: Mapping[int, Sequence[tuple[str | None, str]]] = {}
+    """Of a shard that was asked about: the keys and ids of the recurring messages that are open there, of all that it
+    took."""
     ahead_ms: int = 0
     """How far its clock, by which messages are due, is ahead of the driver's, by which they leave the hold."""
 

@@ -15,7 +15,7 @@ lost; and the state has the taker before that gets a row: a micro-batch that is 
 """
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, Final
 
 import numpy as np
@@ -80,7 +80,8 @@ class Shard:
             self._take_back()
         elif taker:
             self._mark_ms = taker.marks[number]
-            self._drop_until(self._mark_ms)
+            open_names = taker.recurring.get(number)
+            self._drop_until(self._mark_ms, None if open_names is None else {*open_names})
         if taker is None:
             return None
         index.address = taker.address
@@ -132,10 +133,10 @@ class Shard:
             controls.forget_taker(index, self._chunks, near_ms)
         index.taker, index.address, index.moving_since_ms = taker.store_id, taker.address, 0
 
-    def _drop_until(self, mark_ms: int | None) -> None:
+    def _drop_until(self, mark_ms: int | None, open_names: Set[Any] | None = None) -> None:
         index = self.index
-        index.given = [part for part in index.given if mark_ms is not None and part.until_ms > mark_ms]
-        controls.settle(index, self._chunks, mark_ms)
+        index.given = [part for part in index.given if mark_ms is not None and part.last_ms > mark_ms]
+        controls.settle(index, self._chunks, mark_ms, open_names)
 
     # --- What comes -----------------------------------------------------------
 
@@ -153,7 +154,7 @@ class Shard:
         if messages.num_rows < rows.num_rows:
             others = self._move(rows.filter(pc.invert(is_message)))
             waiting = (run.until_ms for run in index.runs)
-            until_ms = max(self._now_ms, *waiting, *(part.until_ms for part in index.given), 0)
+            until_ms = max(self._now_ms, *waiting, *(part.last_ms for part in index.given), 0)
             controls.keep(index, self._chunks, others, until_ms)
 
     def _move(self, others: Any) -> Any:
@@ -184,9 +185,6 @@ class Shard:
         cuts = [piece for part in index.given for piece in _cut(part, found[part.chunk], to_ms, self._mark_ms)]
         index.given = [part for part, _ in cuts]
         given.update(name for _, name in cuts if name)
-        if moved := unheard | given:
-            for it in index.controls:  # as the cancel of a message that waits for longer now
-                it.until_ms = max(it.until_ms, *(to_ms[name] for name in moved))
         names = zip(others.column("key").to_pylist(), others.column("id").to_pylist(), strict=True)
         is_move = pc.is_valid(others.column("due_ms")).to_pylist()
         needless = unheard - given

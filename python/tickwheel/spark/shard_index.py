@@ -46,11 +46,6 @@ class Part(msgspec.Struct, array_like=True, frozen=True):
         """When the last is due now."""
         return self.last_ms if self.moved_to_ms is None else self.moved_to_ms
 
-    @property
-    def until_ms(self) -> int:
-        """When they are settled, if a deliverer has settled all until then."""
-        return self.last_ms if self.moved_to_ms is None else max(self.last_ms, self.moved_to_ms)
-
 
 class Run(msgspec.Struct, array_like=True):
     """Parts in the order of delivery; one that was moved is alone. `given_to`: the store that they were given to
@@ -78,7 +73,7 @@ class Run(msgspec.Struct, array_like=True):
     @property
     def until_ms(self) -> int:
         """When the last is settled, if a deliverer has settled all until then."""
-        return self.parts[-1].until_ms
+        return self.parts[-1].last_ms
 
 
 class Controls(msgspec.Struct, array_like=True):

@@ -8,7 +8,7 @@
 use super::Engine;
 use crate::delivery::error::DeliveryError;
 use crate::delivery::measures::{CommitMeasures, SendMeasures};
-use crate::delivery::store::Census;
+use crate::delivery::store::{Census, Name, rules_of};
 use crate::delivery::window::{Entry, State, Window};
 
 /// Places that are looked at under one hold of the lock.
@@ -83,6 +83,16 @@ impl Engine {
         let path = self.ownership.upgrade().ok_or(DeliveryError::Closed)?.path().to_owned();
         counted.add_rows(&path, until_ms, most)?;
         Ok(counted)
+    }
+
+    /// The names of a partition's recurring messages that are open, or `None` where they are too many to tell (S4). Every one that
+    /// was accepted before the call is among them, or has ended.
+    ///
+    /// # Errors
+    /// The store cannot be read, or is closed.
+    pub(crate) fn rules_of(&self, partition: u8) -> Result<Option<Vec<Name>>, DeliveryError> {
+        let path = self.ownership.upgrade().ok_or(DeliveryError::Closed)?.path().to_owned();
+        Ok(rules_of(&path, partition)?)
     }
 
     /// What is in memory, by its state.

@@ -18,7 +18,7 @@
 //! | `calls.rs` | the calls that are not in this file |
 //! | `waiting.rs`, `marks.rs`, `recover.rs` | the plan; what may have been sent before a crash |
 //! | `retention.rs`, `upkeep.rs`, `checkpoints.rs` | what is forgotten; pages and log |
-//! | `census.rs`, `overdue.rs`, `snapshot.rs` | what is due when, what is overdue, and the tables: read by connections of their own |
+//! | `census.rs`, `overdue.rs`, `rules.rs`, `snapshot.rs` | what is due when, what is overdue, what recurs, and the tables: read by connections of their own |
 //! | `opened.rs`, `owner.rs`, `locked.rs`, `new_file.rs`, `upgrade.rs` | the file: who has it, and how another takes its place |
 //! | `maintenance/`, `backup_mark.rs` | check, compact, back up, restore |
 //! | `cancels.rs`, `paused_keys.rs`, `attempts.rs`, `letters.rs`, `inputs.rs`, `ledger.rs`, `actions.rs`, `moved.rs`, `meta.rs` | the small tables |
@@ -59,6 +59,7 @@ pub(crate) mod owner;
 mod paused_keys;
 mod recover;
 mod retention;
+mod rules;
 mod runs;
 mod schema;
 #[cfg(any(feature = "python", test))]
@@ -87,6 +88,7 @@ pub(crate) use options::{Guard, Limits, Options};
 pub(crate) use overdue::add_overdue;
 #[cfg(any(feature = "python", test))]
 pub(crate) use paused_keys::MOST_PAUSED_KEYS;
+pub(crate) use rules::{Name, rules_of};
 pub use types::Letter;
 pub(crate) use types::{Accepted, Attempts, Done, Held, Known, Outcome, Position, Waiting};
 pub(crate) use types::{Percentiles, Progress};

@@ -16,6 +16,7 @@ use crate::delivery::Running;
 use crate::delivery::Settings;
 use crate::delivery::Summary;
 use crate::delivery::Ticket;
+use crate::delivery::store::Name;
 use crate::delivery::store::opened::is_open_here;
 use crate::delivery::store::upgrade::step_up;
 use crate::delivery::{DueClock, SystemWallTime, WallTime as _};
@@ -200,6 +201,12 @@ impl DeliveryEngine {
             Ok((now_ms, core.running.engine().marks(now_ms)?.to_vec()))
         };
         py.detach(marks).map_err(|error| failures::to_python(py, &error))
+    }
+
+    /// The names of a partition's recurring messages that are open, as key and id; None where they are too many.
+    fn rules_of(&self, py: Python<'_>, partition: u8) -> PyResult<Option<Vec<Name>>> {
+        let core = self.core(py)?;
+        py.detach(|| core.running.engine().rules_of(partition)).map_err(|error| failures::to_python(py, &error))
     }
 
     /// Messages and bytes in memory.

@@ -2,9 +2,11 @@
 
 import itertools
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from ..cluster import Cluster
 from .broker import Broker
 from .jars import jars_of
 
@@ -19,6 +21,14 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield broker
     finally:
         broker.kill()
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[Cluster]:
+    """Starts processes and ends them; it has no master."""
+    made = Cluster(tmp_path, workers=0)
+    yield made
+    made.stop()
 
 
 @pytest.fixture

@@ -3,9 +3,7 @@
 import json
 import re
 import signal
-import sys
 import time
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,19 +12,11 @@ import pytest
 
 from ..cluster import Cluster
 from .broker import Broker
-from .jars import jars_of
+from .program import start
 
 pytestmark = pytest.mark.timeout(300)
 
 MESSAGES = 450
-
-
-@pytest.fixture
-def processes(tmp_path: Path) -> Iterator[Cluster]:
-    """Starts processes and ends them; it has no master."""
-    made = Cluster(tmp_path, workers=0)
-    yield made
-    made.stop()
 
 
 def test_a_topic_is_read_in_bounded_parts_and_sigterm_ends_it__S1_S3_D13(
@@ -38,20 +28,8 @@ def test_a_topic_is_read_in_bounded_parts_and_sigterm_ends_it__S1_S3_D13(
     for n in range(MESSAGES):
         producer.produce(topic, json.dumps({"id": f"m{n}", "key": f"k{n % 9}", "due": due_ms + n}), f"k{n % 9}")
     assert producer.flush(30) == 0
-    tickwheel = [sys.executable, "-m", "tickwheel.cli"]
-    ports = ["--listen", "127.0.0.1:0", "--flight", "127.0.0.1:0"]
-    serve = processes.run([*tickwheel, "serve", "--store", "s.db", "--to", "file:out", *ports], name="serve")
-    flight = serve.found(r"grpc\S*://(127\.0\.0\.1:\d+)")[1]
-    jars = ",".join(map(str, sorted(jars_of("connector").glob("*.jar"))))
-    settings = [part for it in processes.settings.items() for part in ("--conf", "=".join(it))]
-    driver = processes.run(
-        [*tickwheel, "spark-submit", "--master", "local[2]", *settings, "--jars", jars,
-         "--conf", "spark.sql.shuffle.partitions=2", "--", f"kafka://{broker.address}/{topic}", "--intake-rows", "100",
-         "--deliverer", flight, "--checkpoint", str(tmp_path / "checkpoint")],
-        name="driver",
-    )  # fmt: skip
+    driver, serve_out = start(processes, broker, topic, "--intake-rows", "100")
     driver.found("lead 20 s")
-    serve_out = tmp_path / "out"
     driver.found(r"\d held, ")
     deadline_s = time.monotonic() + 150
     while not serve_out.exists() or len(serve_out.read_text().splitlines()) < MESSAGES:

@@ -31,8 +31,8 @@ pytestmark = pytest.mark.timeout(1_200 if LONG else 400)
 
 MESSAGES = 20_000 if LONG else 2_000
 KEYS = 500 if LONG else 100
-SPAN_S = 60 if LONG else 20
-LEAD_S = 15 if LONG else 8
+LEAD_S = 60 if LONG else 8  # longer than a restart of the driver in the long form, so that no key has to be late
+SPAN_S = 2 * LEAD_S if LONG else 20  # half of them leave the hold after the fault
 STOPPED_S = 60 if LONG else 8
 DELAY_MS = 20_000
 FILES = 8
@@ -140,7 +140,7 @@ class Stage:
         """Give, wait until it is read, do the fault while messages are due, and wait until all have come."""
         (self.folder / "in").mkdir()
         self.drive()
-        in_time_ms = time.time_ns() // 1_000_000 + 60_000 + max(0, self.off_s) * 1_000
+        in_time_ms = time.time_ns() // 1_000_000 + max(60, LEAD_S + 30) * 1_000 + max(0, self.off_s) * 1_000
         given = give(self.folder / "new", self.rng, in_time_ms)
         for file in (self.folder / "new").iterdir():
             file.rename(self.folder / "in" / file.name)

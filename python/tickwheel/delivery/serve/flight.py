@@ -17,7 +17,8 @@ With the path `hand-off` in the descriptor the rows are those of `handed.py`. Th
 
 The action `marks` answers one JSON object (rule S4): `store_id`, which is another one after the disk was lost;
 `now_ms`, this machine's clock; and `marks`, for each of the 64 partitions the instant up to which every outcome is on
-disk. It waits for no commit.
+disk. It waits for no commit. With the number of a partition as its body the answer has `recurring` too: the key and id
+of each of its recurring messages that is open, or null where they are more than 256 KiB.
 """
 
 import logging
@@ -35,6 +36,7 @@ from tickwheel._native import ArrowRows, HandedRows, Records
 from tickwheel.delivery.arrow import MESSAGE_SCHEMA, check_names, read_batch, stream_of
 from tickwheel.delivery.entries import OTHER_CONTENT, Answer, answered
 from tickwheel.delivery.errors import BadRecord
+from tickwheel.delivery.handed import PARTITIONS
 from tickwheel.delivery.message import Columns
 from tickwheel.delivery.running import Running
 from tickwheel.delivery.serve.access import Access
@@ -107,11 +109,14 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         """Answer the action `marks`."""
         if action.type != MARKS:
             raise flight.FlightServerError(f"there is no action {action.type!r:.200} here: use {MARKS}")
+        partition = _partition_in(bytes(action.body))
         try:
             now_ms, marks = self._running.marks()
+            body: dict[str, Any] = {"store_id": self._running.store_id, "now_ms": now_ms, "marks": marks}
+            if partition is not None:
+                body["recurring"] = self._running.rules_of(partition)
         except Exception as error:
             raise flight.FlightUnavailableError(str(error)) from error
-        body = {"store_id": self._running.store_id, "now_ms": now_ms, "marks": marks}
         return [flight.Result(pa.py_buffer(msgspec.json.encode(body)))]
 
     def list_actions(self, _context: Any) -> Sequence[Any]:
@@ -156,6 +161,17 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
             return self._running.submit(records, self._max_payload)
         except Exception as error:
             raise flight.FlightUnavailableError(str(error)) from error
+
+
+def _partition_in(body: bytes) -> int | None:
+    """What the body of the action `marks` asks for. Errors: `FlightServerError`."""
+    if not body:
+        return None
+    if body.isdigit() and int(body) < PARTITIONS:
+        return int(body)
+    raise flight.FlightServerError(
+        f"the body of {MARKS} is {body!r:.200}: it may be empty, or the number of a partition, 0 to {PARTITIONS - 1}"
+    )
 
 
 def _reason(found: Answer | BadRecord) -> str | None:

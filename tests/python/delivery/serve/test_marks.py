@@ -13,7 +13,7 @@ from pyarrow import flight
 
 from tickwheel.delivery import Delivery, DeliveryFailed, DeliveryQueue
 from tickwheel.delivery.handed import PARTITIONS
-from tickwheel.delivery.message import MAX_PAYLOAD, Message
+from tickwheel.delivery.message import MAX_PAYLOAD, Cancel, Message
 from tickwheel.delivery.serve.access import Access, Address
 from tickwheel.delivery.serve.flight import FlightServer
 from tickwheel.delivery.serve.tokens import Right, Tokens
@@ -25,10 +25,10 @@ pytestmark = pytest.mark.timeout(30)
 PARTITION = 13  # of the key `customer 3`
 
 
-def asked(served: Served, token: bytes | None = None) -> dict[str, Any]:
+def asked(served: Served, token: bytes | None = None, body: bytes = b"") -> dict[str, Any]:
     options = flight.FlightCallOptions(timeout=20, headers=[(b"authorization", b"Bearer " + token)] if token else [])
     with flight.connect(f"grpc://127.0.0.1:{served.flight_port}") as client:
-        [answer] = client.do_action("marks", options)
+        [answer] = client.do_action(flight.Action("marks", body), options)
         found: dict[str, Any] = json.loads(answer.body.to_pybytes())
         return found
 
@@ -103,6 +103,22 @@ def test_marks_need_a_token_that_may_produce__S4_D12(tmp_path: Path) -> None:
             asked(served, reader)
     finally:
         served.close()
+
+
+def test_what_recurs_in_a_partition_is_told_until_it_ends__S4_D19(served: Served) -> None:
+    rules = [{"id": f"r{n}", "key": "customer 3", "every": 60_000} for n in range(3)]
+    for rule in (*rules, {"id": "elsewhere", "every": 60_000}):
+        assert served.ask("POST", "/messages", rule).status == 201
+    assert "recurring" not in asked(served)
+    body = b"%d" % PARTITION
+    assert asked(served, body=body)["recurring"] == [["customer 3", f"r{n}"] for n in range(3)]
+    served.running.submit([Cancel("r1", "customer 3")]).result(20)
+    assert served.ask("POST", "/messages", rules[1]).status == 200, "a duplicate"
+    assert asked(served, body=body)["recurring"] == [["customer 3", "r0"], ["customer 3", "r2"]]
+    for wrong in (b"64", b"-1", b"x", b" 1", "²".encode()):
+        with pytest.raises(flight.FlightServerError, match="the number of a partition, 0 to 63") as refused:
+            asked(served, body=wrong)
+        assert "Traceback" not in str(refused.value)
 
 
 def test_the_actions_are_listed_and_another_is_refused__S4(served: Served) -> None:

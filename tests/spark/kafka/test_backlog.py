@@ -4,11 +4,9 @@ long form (`make soak`), and some ten thousand records in the short one.
 
 import os
 import re
-import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 
 import confluent_kafka
 import pytest
@@ -17,8 +15,8 @@ from delivery.soak.load import whole_lines
 from tickwheel.delivery.summary import percentiles
 
 from ..cluster import Cluster, wait_for
-from ..kafka.broker import Broker
-from ..kafka.jars import jars_of
+from .broker import Broker
+from .program import start
 
 LONG = os.environ.get("TICKWHEEL_SOAK") == "1"
 pytestmark = pytest.mark.timeout(2_400 if LONG else 300)
@@ -31,55 +29,22 @@ READ_ROWS = 100_000 if LONG else 5_000
 DAY_MS = 86_400_000
 
 
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
-    (tmp_path / "kafka").mkdir()
-    made = Broker(tmp_path / "kafka", jars_of("broker"))
-    try:
-        made.start()
-        yield made
-    finally:
-        made.kill()
-
-
-@pytest.fixture
-def processes(tmp_path: Path) -> Iterator[Cluster]:
-    """Starts processes and ends them; it has no master."""
-    made = Cluster(tmp_path, workers=0)
-    yield made
-    made.stop()
-
-
-def test_held_messages_come_in_time_while_a_backlog_is_read__S3(
-    broker: Broker, processes: Cluster, tmp_path: Path
-) -> None:
-    broker.new_topic("due", 2)
-    tickwheel = [sys.executable, "-m", "tickwheel.cli"]
-    ports = ["--listen", "127.0.0.1:0", "--flight", "127.0.0.1:0"]
-    serve = processes.run([*tickwheel, "serve", "--store", "s.db", "--to", "file:out", *ports], name="serve")
-    flight = serve.found(r"grpc\S*://(127\.0\.0\.1:\d+)")[1]
-    jars = ",".join(map(str, sorted(jars_of("connector").glob("*.jar"))))
-    settings = [part for it in processes.settings.items() for part in ("--conf", "=".join(it))]
-    driver = processes.run(
-        [*tickwheel, "spark-submit", "--master", "local[2]", *settings, "--jars", jars,
-         "--conf", "spark.driver.memory=1g", "--conf", "spark.sql.shuffle.partitions=2",
-         "--", f"kafka://{broker.address}/due", "--intake-rows", str(READ_ROWS),
-         "--deliverer", flight, "--checkpoint", str(tmp_path / "checkpoint"), "--metrics", "127.0.0.1:0"],
-        name="driver",
-    )  # fmt: skip
+def test_held_messages_come_in_time_while_a_backlog_is_read__S3(broker: Broker, topic: str, processes: Cluster) -> None:
+    broker.new_topic(topic, 2)
+    options = ("--intake-rows", str(READ_ROWS), "--metrics", "127.0.0.1:0")
+    driver, out = start(processes, broker, topic, *options, spark_driver_memory="1g")
     port = driver.found(r"metrics are at port (\d+)")[1]
     metrics = f"http://127.0.0.1:{port}/metrics"
     first_ms = time.time_ns() // 1_000_000 + 60_000
     names = [("held", n, first_ms + n * SPAN_S * 1_000 // HELD) for n in range(HELD)]
-    put(broker, names)
+    put(broker, topic, names)
     wait_for(lambda: measured(metrics, "read_rows_total") >= HELD, driver)
     time.sleep(max(0.0, first_ms / 1_000 - time.time()))
     began_s = time.monotonic()
-    put(broker, (("far", n, first_ms + DAY_MS + n % DAY_MS) for n in range(BACKLOG)))
+    put(broker, topic, (("far", n, first_ms + DAY_MS + n % DAY_MS) for n in range(BACKLOG)))
     put_s = time.monotonic() - began_s
     wait_for(lambda: measured(metrics, "read_rows_total") >= HELD + BACKLOG, driver, 1_800 if LONG else 150)
     read_s, ended_ms = time.monotonic() - began_s, time.time() * 1000
-    out = tmp_path / "out"
     wait_for(lambda: out.exists() and out.read_bytes().count(b"\n") >= HELD, driver, SPAN_S + 150)
     lines = [*whole_lines(out)]
     assert sorted(line["id"] for line in lines) == sorted(f"held {n}" for n in range(HELD)), "each once"
@@ -95,8 +60,8 @@ def test_held_messages_come_in_time_while_a_backlog_is_read__S3(
     assert meanwhile > HELD // 10, "the backlog was read before messages were due"
 
 
-def put(broker: Broker, messages: "Iterator[tuple[str, int, int]] | list[tuple[str, int, int]]") -> None:
-    """Write messages to the topic."""
+def put(broker: Broker, topic: str, messages: "Iterator[tuple[str, int, int]] | list[tuple[str, int, int]]") -> None:
+    """Write messages to a topic."""
     producer = confluent_kafka.Producer(
         {
             "bootstrap.servers": broker.address,
@@ -110,7 +75,7 @@ def put(broker: Broker, messages: "Iterator[tuple[str, int, int]] | list[tuple[s
         value = f'{{"id":"{kind} {n}","key":"{key}","due":{due_ms},"payload":1}}'
         while True:
             try:
-                producer.produce("due", value, key)
+                producer.produce(topic, value, key)
                 break
             except BufferError:
                 producer.poll(0.1)

@@ -1,0 +1,76 @@
+"""A shard of the hold on plain memory, visited by hand."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from tickwheel.delivery.handed import PARTITIONS
+from tickwheel.spark.orders import Orders, Taker
+from tickwheel.spark.packing import pack, unpack
+from tickwheel.spark.shard import Shard
+from tickwheel.spark.shard_index import Index
+
+from .rows import batch_of
+
+LEAD_MS = 20_000
+A, B = "a:1", "b:1"
+NUMBER = 5
+
+
+class Chunks(dict[int, bytes]):
+    """Chunks in memory. `get` of one that is gone is an error."""
+
+    def get(self, number: int) -> bytes:  # type: ignore[override]
+        return self[number]
+
+    def put(self, number: int, chunk: bytes) -> None:
+        assert number not in self
+        self[number] = chunk
+
+    def remove(self, number: int) -> None:
+        del self[number]
+
+
+def orders(*takers: Taker, to: str = A, failed: Sequence[int] = (), lost: Sequence[str] = ()) -> Orders:
+    return Orders(takers, [to] * PARTITIONS, frozenset(failed), frozenset(lost))
+
+
+def taker(address: str = A, store: str = "first", mark_ms: int = 0, recurs: Sequence[str] | None = None) -> Taker:
+    names = {} if recurs is None else {NUMBER: [(None, id_) for id_ in recurs]}
+    return Taker(address, f"{address} {store}", [mark_ms] * PARTITIONS, names)
+
+
+@dataclass
+class Kept:
+    """The state of one shard, as a checkpoint keeps it."""
+
+    index: bytes | None = None
+    chunks: Chunks = field(default_factory=Chunks)
+
+    def visit(self, now_ms: int, found: Orders | None, *rows: tuple[Any, ...]) -> tuple[str | None, list[Any]]:
+        """Like one micro-batch: to whom it gives, and what."""
+        shard = Shard(NUMBER, Index.decode(self.index), self.chunks, now_ms)
+        to = shard.settle(found, now_ms + LEAD_MS) if found else ""
+        shard.keep([pack(batch_of(rows))] if rows else [])
+        given = (
+            []
+            if to is None
+            else [it for batch in shard.give(now_ms + LEAD_MS) for it in unpack(pack(batch)).to_pylist()]
+        )
+        if found is None:
+            shard.settle_all()
+        shard.tidy()
+        self.index = shard.index.encode()
+        assert self.chunks.keys() == shard.index.chunks()
+        return to.address if to else None, given
+
+    def ids(self, now_ms: int, found: Orders | None, *rows: tuple[Any, ...]) -> list[str]:
+        return [it["id"] for it in self.visit(now_ms, found, *rows)[1]]
+
+
+def before(row: dict[str, Any]) -> tuple[int | None, int] | None:
+    """What a recurring message tells of the store before: until when that had settled all, and may have sent."""
+    told = msgspec.json.decode(row["recurrence"]).get("before")
+    return told and (told["settled_ms"], told["sent_ms"])
