@@ -87,6 +87,7 @@ import logging
 warnings.simplefilter("ignore", ResourceWarning)  # the loop is not closed, on purpose
 
 def plant():
+    gc.collect()  # so that the loop and its sockets are in one generation, and it is finalized before them
     loop = asyncio.new_event_loop()
     timer = SystemTimer("x", executor=loop)
     timer.after(0, nop)
