@@ -41,7 +41,7 @@ impl LoopHandle {
         failure.set_item("message", format!("Exception in callback {source}"))?;
         failure.set_item("exception", error.into_value(py))?;
         failure.set_item("handle", slf)?;
-        if let Some(traceback) = slf.get()._source_traceback(py) {
+        if let Some(traceback) = slf.get().source_traceback(py) {
             failure.set_item("source_traceback", traceback)?;
         }
         event_loop.call_method1(intern!(py, "call_exception_handler"), (failure,)).map(drop)
@@ -62,7 +62,7 @@ impl LoopHandle {
         if callback.is_some() {
             text = format!("{text} {}", source_of(callback.as_ref(), args.as_ref(), py)?);
         }
-        if let Some(traceback) = self._source_traceback(py) {
+        if let Some(traceback) = self.source_traceback(py) {
             let frame = traceback.bind(py).get_item(-1)?;
             text = format!("{text} created at {}:{}", frame.get_item(0)?, frame.get_item(1)?);
         }
@@ -145,8 +145,8 @@ impl LoopHandle {
         timers.and_then(|timers| timers.get().event_loop(py))
     }
 
-    #[getter]
-    fn _source_traceback(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+    #[getter(_source_traceback)]
+    fn source_traceback(&self, py: Python<'_>) -> Option<Py<PyAny>> {
         self.content.with(py, |content| Some(content.debug.as_ref()?.traceback.as_ref()?.clone_ref(py)))
     }
 

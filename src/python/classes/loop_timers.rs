@@ -10,7 +10,7 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDelta, PyTuple};
 
-use crate::python::classes::loop_objects::{self as object, LoopHandle, LoopTimers};
+use crate::python::classes::loop_objects::{self as object, Inner, LoopHandle, LoopTimers};
 use crate::python::tools::args;
 use crate::python::tools::describe;
 use crate::python::tools::errors;
@@ -122,13 +122,14 @@ impl LoopTimers {
                 break ran;
             }
         };
-        self.with(py, |inner| inner.end_turn());
+        self.with(py, Inner::end_turn);
         result
     }
 
     /// Lets go of all that is pending; nothing is accepted any more.
-    fn _close(&self, py: Python<'_>) {
-        let leftover = self.with(py, |inner| inner.close());
+    #[pyo3(name = "_close")]
+    fn close(&self, py: Python<'_>) {
+        let leftover = self.with(py, Inner::close);
         let mut taken = Vec::new();
         for page in 0.. {
             let Some(entries) = leftover.schedule.page(page) else { break };
@@ -183,7 +184,7 @@ impl LoopTimers {
     }
 
     fn __clear__(&self, py: Python<'_>) {
-        self._close(py);
+        self.close(py);
     }
 }
 
