@@ -389,14 +389,11 @@ def test_slow_deliverers_do_not_add_up__S3() -> None:
 
     with Slow("grpc://127.0.0.1:0") as a, Slow("grpc://127.0.0.1:0") as b, Slow("grpc://127.0.0.1:0") as c:
         rows = far(*(f"m{n}" for n in range(30_000)))
-
-        def took_s(*deliverers: Any) -> float:
-            began_s = time.monotonic()
-            told = send(quick(), *((n, f"127.0.0.1:{it.port}", rows) for n, it in enumerate(deliverers)))
-            assert all(it["error"] and it["sent"] for it in told)
-            return time.monotonic() - began_s
-
-        assert took_s(a, b, c) < 2 * took_s(a)
+        began_s = time.monotonic()
+        told = send(quick(), *((n, f"127.0.0.1:{it.port}", rows) for n, it in enumerate((a, b, c))))
+        took_s = time.monotonic() - began_s
+    assert all(it["error"] and it["sent"] for it in told)
+    assert took_s < 3 * quick().within_s, "a limit: what they would take one after the other"
 
 
 class Aborted:
