@@ -39,7 +39,7 @@ def orders(*takers: Taker, to: str = A, failed: Sequence[int] = (), lost: Sequen
 
 def taker(address: str = A, store: str = "first", mark_ms: int = 0, recurs: Sequence[str] | None = None) -> Taker:
     names = {} if recurs is None else {NUMBER: [(None, id_) for id_ in recurs]}
-    return Taker(address, f"{address} {store}", [mark_ms] * PARTITIONS, names)
+    return Taker(address, f"{address} {store}", [mark_ms] * PARTITIONS, recurring=names)
 
 
 @dataclass

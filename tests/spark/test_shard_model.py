@@ -82,7 +82,10 @@ class Store:
         first = (min(times) for times in self.open.values())
         mark_ms = min([now_ms, *first, *(beat.next_ms for beat in self.beats.values())]) - 1
         return Taker(
-            self.address, str(self.number), [mark_ms] * PARTITIONS, {NUMBER: [(None, it) for it in self.beats]}
+            self.address,
+            str(self.number),
+            [mark_ms] * PARTITIONS,
+            recurring={NUMBER: [(None, it) for it in self.beats]},
         )
 
 

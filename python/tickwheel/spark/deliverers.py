@@ -116,7 +116,7 @@ class Deliverers:
         found = json.loads(answer.body.to_pybytes())
         names = found.get("recurring")  # not in that of a deliverer of an older version
         recurring = {} if shard is None or names is None else {shard: names}
-        return Taker(one.address, found["store_id"], found["marks"], recurring, found["now_ms"] - asked_ms)
+        return Taker(one.address, found["store_id"], found["marks"], found["now_ms"] - asked_ms, recurring)
 
     def _answer_of(self, one: _Deliverer) -> Taker | None:
         if one.asked is None or not one.asked.done():

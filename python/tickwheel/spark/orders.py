@@ -45,11 +45,11 @@ class Taker(msgspec.Struct, frozen=True):
     store_id: str
     marks: Sequence[int]
     """For each shard the instant, in milliseconds since 1970, until which all that it took has its outcome on disk."""
+    ahead_ms: int = 0
+    """How far its clock, by which messages are due, is ahead of the driver's, by which they leave the hold."""
     recurring: Mapping[int, Sequence[tuple[str | None, str]]] = {}
     """Of a shard that was asked about: the keys and ids of the recurring messages that are open there, of all that it
     took."""
-    ahead_ms: int = 0
-    """How far its clock, by which messages are due, is ahead of the driver's, by which they leave the hold."""
 
 
 class Orders(msgspec.Struct, frozen=True):
