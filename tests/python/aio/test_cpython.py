@@ -58,6 +58,7 @@ def outcome(module: str, kind: str, folder: Path) -> dict[str, object]:
 @pytest.mark.parametrize("module", MODULES)
 def test_what_passes_on_the_base_loop_passes_on_the_wheel__T21(module: str, tmp_path: Path) -> None:
     found = outcome(module, "wheel", tmp_path)
+    assert found["made"] == "Loop", "they run on the wheel's loop"
     if found["bad"]:
         assert found["bad"] == outcome(module, "base", tmp_path)["bad"], found["text"]
 
