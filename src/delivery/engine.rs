@@ -29,7 +29,7 @@ use super::settings::Settings;
 use super::sinks::{Delivery, Verdict, Verdicts};
 use super::store::owner::Ownership;
 use super::store::upgrade::step_up;
-use super::store::{Letter, Options, PAUSED, Percentiles, Progress, Store};
+use super::store::{Letter, Options, PAUSED, Percentiles, Progress, RESTORED, Store};
 use super::summary::Summary;
 use super::writer::{Begun, Committed, Writer};
 use crate::sync::{PlainGuard, PlainMutex};
@@ -49,6 +49,7 @@ pub(crate) struct Engine {
     /// The process that opened it.
     process: u32,
     store_id: String,
+    restored: Option<String>,
     inputs: HashMap<String, Progress>,
     percentiles: PlainMutex<Percentiles>,
     /// The last row of the ledger when the store was opened.
@@ -100,7 +101,7 @@ impl Engine {
         );
         pause_keys(&store, &mut dispatcher)?;
         let (store_id, open, first_n) = (store.id().to_owned(), store.open_count(), store.last_n());
-        let inputs = store.inputs()?;
+        let (inputs, restored) = (store.inputs()?, store.get_meta(RESTORED)?);
         dispatcher.pace = Pace::new(settings.rate, timer.clock().now_us());
         dispatcher.pause(store.get_meta::<i64>(PAUSED)?.is_some());
         let mut writer = Writer::new(store, settings.horizon_ms as f64);
@@ -121,6 +122,7 @@ impl Engine {
             is_driven: true,
             process: std::process::id(),
             store_id,
+            restored,
             inputs,
             percentiles: PlainMutex::default(),
             first_n,
@@ -132,6 +134,12 @@ impl Engine {
     #[must_use]
     pub(crate) fn store_id(&self) -> &str {
         &self.store_id
+    }
+
+    /// The id of what the store knows: another one after it was restored from a backup, or made anew.
+    #[must_use]
+    pub(crate) fn history_id(&self) -> String {
+        self.restored.as_ref().map_or_else(|| self.store_id.clone(), |it| format!("{}-{it}", self.store_id))
     }
 
     /// How far each input was read by earlier runs.

@@ -186,7 +186,7 @@ impl Schema {
             return Err(BadRecord::new("a reschedule has more than a name and a time", allowed));
         }
         let (due_ms, _) = self.due(fields, now_ns)?;
-        Ok(Request::Reschedule(Reschedule { id: id.into(), key: key.map(Into::into), due_ms }))
+        Ok(Request::Reschedule(Reschedule { id: id.into(), key: key.map(Into::into), due_ms, asked_ms: None }))
     }
 
     fn refuse_near_misses(&self, fields: &Fields<'_>) -> Result<(), BadRecord> {

@@ -118,6 +118,7 @@ impl<'a> Group<'a> {
                             id: put.message.id().into(),
                             key: put.message.key().map(Into::into),
                             due_ms,
+                            asked_ms: None,
                         });
                     }
                     let (lane, redelivered) = (put.lane, put.redelivered);

@@ -12,7 +12,8 @@
 //!
 //! A message may have `expires_ms` and `traceparent` too. `again` says that another deliverer, which was lost with its disk, may have
 //! delivered it: so its first attempt here is marked as a repeat. `moved_to_ms` is when it is due now, if it was rescheduled before
-//! it came here; its content is still that with the first due time. `recurrence` is the rule of a recurring message, as JSON. What is
+//! it came here; its content is still that with the first due time. `recurrence` is the rule of a recurring message, as JSON. `asked_ms` is of a
+//! reschedule of such a message: one that is not later than another one is that again, and does not move the occurrence after it. What is
 //! written has a further column, `partition`: where the row belongs (`partition.rs`), of a dead letter its line modulo 64. It is for the
 //! hold, and no deliverer reads it.
 
@@ -44,7 +45,7 @@ use crate::delivery::times::due_in_range;
 pub(crate) const KEEP_CANCELS_DAYS: u32 = 400;
 
 /// Names, types, and whether they may be null.
-const COLUMNS: [(&str, DataType, bool); 15] = [
+const COLUMNS: [(&str, DataType, bool); 16] = [
     ("id", DataType::Utf8, true),
     ("key", DataType::Utf8, true),
     ("due_ms", DataType::Int64, true),
@@ -60,6 +61,7 @@ const COLUMNS: [(&str, DataType, bool); 15] = [
     ("moved_to_ms", DataType::Int64, true),
     ("again", DataType::Boolean, false),
     ("recurrence", DataType::Utf8, true),
+    ("asked_ms", DataType::Int64, true),
 ];
 
 /// The items of an Arrow IPC stream. A row that no deliverer can take is a bad record. About 1 µs a row.
@@ -130,6 +132,7 @@ pub(crate) fn write_stream(items: &[Parsed]) -> Vec<u8> {
         Arc::new(Int64Array::from(vec![None; items.len()])), // what is read here was neither moved
         Arc::new(BooleanArray::from(vec![false; items.len()])), // nor sent before
         Arc::new(messages().map(rule).collect::<StringArray>()),
+        Arc::new(Int64Array::from(vec![None; items.len()])), // the hold numbers them
         Arc::new(items.iter().map(|item| Some(i32::from(partition_of_item(item)))).collect::<Int32Array>()),
     ];
     let mut fields = COLUMNS.map(|(name, kind, is_nullable)| Field::new(name, kind, is_nullable)).to_vec();
@@ -198,6 +201,7 @@ struct Rows<'a> {
     moved_to_ms: &'a PrimitiveArray<Int64Type>,
     again: &'a BooleanArray,
     recurrence: &'a StringArray,
+    asked_ms: &'a PrimitiveArray<Int64Type>,
 }
 
 impl<'a> Rows<'a> {
@@ -218,6 +222,7 @@ impl<'a> Rows<'a> {
             moved_to_ms: batch.column(12).as_primitive(),
             again: batch.column(13).as_boolean(),
             recurrence: batch.column(14).as_string(),
+            asked_ms: batch.column(15).as_primitive(),
         }
     }
 
@@ -257,7 +262,8 @@ impl<'a> Rows<'a> {
         if self.payload.is_null(at) {
             check_name(key, id)?;
             let due_ms = due_in_range(due_ms, "due_ms")?;
-            return Ok(Request::Reschedule(Reschedule { id: id.into(), key: key.map(Into::into), due_ms }));
+            let (id, key, asked_ms) = (id.into(), key.map(Into::into), number_at(self.asked_ms, at));
+            return Ok(Request::Reschedule(Reschedule { id, key, due_ms, asked_ms }));
         }
         checked(self.message(at, (key, id), data, due_ms), max_payload).map(Request::Message)
     }

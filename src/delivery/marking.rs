@@ -26,7 +26,7 @@ use super::writer::{Begun, Committed};
 const HOUR_MS: i64 = 3_600_000;
 
 fn to(key: Option<&str>, id: &str, due_ms: i64) -> Item {
-    Item::Reschedule(Reschedule { id: id.to_owned(), key: key.map(str::to_owned), due_ms })
+    Item::Reschedule(Reschedule { id: id.to_owned(), key: key.map(str::to_owned), due_ms, asked_ms: None })
 }
 
 fn replacing(key: Option<&str>, id: &str, due_ms: i64) -> Item {

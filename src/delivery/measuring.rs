@@ -154,7 +154,7 @@ fn commits_conflicts_and_moves_are_counted_once_each__d15() {
     let commits = world.engine.commits();
     assert_eq!((commits.last_ms, commits.durations.counts.iter().sum::<u64>()), (START_MS, 0), "there was nothing");
     world.give(vec![due(None, "a", HOUR_MS), due(None, "a", HOUR_MS + 1), due(None, "a", HOUR_MS)]);
-    let move_it = Reschedule { id: "a".to_owned(), key: None, due_ms: START_MS + 5 };
+    let move_it = Reschedule { id: "a".to_owned(), key: None, due_ms: START_MS + 5, asked_ms: None };
     world.give(vec![Item::Reschedule(move_it)]);
     assert_eq!(world.send(), ["a"]);
     world.write();

@@ -261,6 +261,8 @@ pub(crate) struct Reschedule {
     pub key: Option<String>,
     /// When it is due from now on.
     pub due_ms: i64,
+    /// When that was asked for, if the same may be asked for twice: an occurrence after it is not moved by the second.
+    pub asked_ms: Option<i64>,
 }
 
 /// Milliseconds since 1970, rounded up.

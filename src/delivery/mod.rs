@@ -197,6 +197,7 @@ pub(crate) use {
     pace::Rate,
     parsed::Parsed,
     partition::PARTITIONS,
+    recurrence::Recurrence,
     retry::Retry,
     sends::Sends,
     settings::Settings,

@@ -148,7 +148,7 @@ fn what_has_just_left_memory_is_marked_at_the_end_and_after_a_crash__d16() {
 fn what_has_just_left_memory_is_marked_where_it_is_moved__d16() {
     for after_ms in [0, 60_000] {
         let world = just_left(after_ms);
-        let to = Reschedule { id: "a".to_owned(), key: Some("k".to_owned()), due_ms: START_MS };
+        let to = Reschedule { id: "a".to_owned(), key: Some("k".to_owned()), due_ms: START_MS, asked_ms: None };
         assert_eq!(world.give(vec![Item::Reschedule(to)]), [Answer::Rescheduled]);
         assert!(goes_on(&world).redelivered, "{after_ms}");
     }
@@ -176,7 +176,7 @@ fn many_paused_keys_leave_the_memory_to_others__d16() {
 fn a_message_of_a_paused_key_can_be_cancelled_and_moved__d16() {
     let world = ByHand::start(settings());
     world.give(vec![put(Some("k"), "a", START_MS), put(Some("k"), "b", START_MS + 1), pause_key("k", true)]);
-    let to = Reschedule { id: "b".to_owned(), key: Some("k".to_owned()), due_ms: START_MS + 5 };
+    let to = Reschedule { id: "b".to_owned(), key: Some("k".to_owned()), due_ms: START_MS + 5, asked_ms: None };
     let asked = vec![cancel(Some("k"), "a"), Item::Reschedule(to)];
     assert_eq!(world.give(asked), [Answer::Cancelled, Answer::Rescheduled]);
     world.advance_ms(10);

@@ -144,7 +144,9 @@ fn a_message_goes_out_at_the_time_that_it_was_moved_to_or_at_its_own__d16() {
     let world = World::start(5, 16);
     let mut told = Vec::new();
     rounds(&world, &[Answer::Rescheduled, Answer::Delivered], |world, ids, due_ms| {
-        let to = |id: &String| Item::Reschedule(Reschedule { id: id.clone(), key: None, due_ms: due_ms + 30 });
+        let to = |id: &String| {
+            Item::Reschedule(Reschedule { id: id.clone(), key: None, due_ms: due_ms + 30, asked_ms: None })
+        };
         let given = world.ask(ids.iter().map(to).collect());
         told.extend(ids.iter().cloned().zip(given.clone()).map(|(id, answer)| (id, answer, due_ms + 30)));
         given

@@ -76,6 +76,9 @@ pub(crate) struct Recurrence {
     /// Where it was before, if that is lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) before: Option<Before>,
+    /// The last time that one of its occurrences was put off, if what asked for it may ask twice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) asked_ms: Option<i64>,
 }
 
 /// What is known of a deliverer that had the message, and is lost with its disk (S4).
@@ -208,6 +211,18 @@ impl Recurrence {
         self.before.is_some_and(|it| due_ms <= it.sent_ms)
     }
 
+    /// It takes the place of another rule: it goes on where that is, and what that may have sent it may have sent.
+    pub(crate) fn in_place_of(self, other: &Self) -> Self {
+        let before = match (self.before, other.before) {
+            (Some(one), Some(other)) => Some(Before {
+                settled_ms: one.settled_ms.max(other.settled_ms),
+                sent_ms: one.sent_ms.max(other.sent_ms),
+            }),
+            (one, other) => one.or(other),
+        };
+        Self { before, asked_ms: self.asked_ms.max(other.asked_ms), ..self }
+    }
+
     /// When the first from this time on is due.
     ///
     /// # Errors
@@ -285,7 +300,7 @@ impl Recurrence {
 
     /// What two records with the same content have in common, beside a delay and the payload.
     pub(crate) fn content(&self) -> String {
-        Self { from_ms: self.given_ms.unwrap_or(0), before: None, ..self.clone() }.to_json()
+        Self { from_ms: self.given_ms.unwrap_or(0), before: None, asked_ms: None, ..self.clone() }.to_json()
     }
 
     /// As it is handed on.

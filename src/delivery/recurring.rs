@@ -203,7 +203,12 @@ fn its_occurrence_can_be_put_off_and_the_one_after_it_is_due_by_the_rule__d16_d1
     world.give(vec![beat("")]);
     assert_eq!(ids(&world.sent()), [at(0)]);
     let to = |id: &str, after_ms| {
-        Item::Reschedule(Reschedule { id: id.to_owned(), key: Some("k".to_owned()), due_ms: START_MS + after_ms })
+        Item::Reschedule(Reschedule {
+            id: id.to_owned(),
+            key: Some("k".to_owned()),
+            due_ms: START_MS + after_ms,
+            asked_ms: None,
+        })
     };
     assert_eq!(world.give(vec![to(&at(1_000), 1_300)]), [Answer::Rescheduled]);
     assert_eq!(sent_in(&world, 12), [] as [&str; 0]);
@@ -314,7 +319,12 @@ fn one_that_went_out_before_its_time_does_not_come_again_under_another_rule__d5_
         record(&format!(r#"{{"id":"beat","key":"k","every":3600000,"due":{},"payload":"{text}"}}"#, START_MS + 500))
     };
     world.give(vec![hourly("old")]);
-    let now = Item::Reschedule(Reschedule { id: "beat".to_owned(), key: Some("k".to_owned()), due_ms: START_MS });
+    let now = Item::Reschedule(Reschedule {
+        id: "beat".to_owned(),
+        key: Some("k".to_owned()),
+        due_ms: START_MS,
+        asked_ms: None,
+    });
     assert_eq!(world.give(vec![now]), [Answer::Rescheduled]);
     assert_eq!(ids(&world.sent()), [at(500)]);
     assert_eq!(world.give(vec![hourly("new")]), [Answer::Replaced]);
@@ -398,4 +408,68 @@ fn of_one_that_settled_nothing_all_may_be_repeats__d19_s4() {
     assert_eq!((ids(&first), first[0].redelivered), (vec![at(0).as_str()], true));
     world.advance_ms(1_000);
     assert!(!world.sent()[0].redelivered);
+}
+
+#[test]
+fn a_rule_that_takes_the_place_of_one_that_catches_up_marks_what_may_repeat__d19_s4() {
+    let mut world = ByHand::start(Settings::default());
+    world.advance_ms(4_500);
+    let before = Before { settled_ms: Some(START_MS + 1_000), sent_ms: START_MS + 5_500 };
+    world.give(vec![going_on("all", before)]);
+    assert_eq!(world.give(vec![beat(r#","missed":"all","traceparent":null"#)]), [Answer::Duplicate]);
+    let other = record(&format!(
+        r#"{{"id":"beat","key":"k","every":1000,"due":{START_MS},"missed":"all","payload":"another"}}"#
+    ));
+    assert_eq!(world.give(vec![other]), [Answer::Replaced]);
+    world = world.again();
+    let mut marked = Vec::new();
+    for _ in 0..22 {
+        marked.extend(world.sent().iter().map(|it| (it.id().to_owned(), it.redelivered)));
+        world.advance_ms(100);
+    }
+    let expected = [(2_000, true), (3_000, true), (4_000, true), (5_000, true), (6_000, false)];
+    assert_eq!(marked, expected.map(|(after_ms, is_marked)| (at(after_ms), is_marked)));
+}
+
+#[test]
+fn a_reschedule_that_is_given_twice_moves_one_occurrence__d16_d19_s3() {
+    let mut world = ByHand::start(Settings::default());
+    let daily = |text: &str| {
+        record(&format!(r#"{{"id":"beat","key":"k","every":86400000,"due":{},"payload":"{text}"}}"#, START_MS + 1_000))
+    };
+    let to = |after_ms, asked_ms| {
+        Item::Reschedule(Reschedule {
+            id: "beat".to_owned(),
+            key: Some("k".to_owned()),
+            due_ms: START_MS + after_ms,
+            asked_ms: Some(asked_ms),
+        })
+    };
+    world.give(vec![daily("old"), to(300, 7)]);
+    assert_eq!(sent_in(&world, 4), [at(1_000)]);
+    assert_eq!(world.give(vec![to(300, 7)]), [Answer::Rescheduled]);
+    world = world.again();
+    world.give(vec![to(300, 7), daily("new"), to(300, 7)]);
+    assert_eq!(sent_in(&world, 4), [] as [&str; 0], "that of tomorrow");
+    assert_eq!(world.engine.summary().duplicates, 2, "since it began");
+    world.give(vec![to(900, 8)]);
+    assert_eq!(sent_in(&world, 9), [at(86_401_000)], "it was asked for once more");
+}
+
+#[test]
+fn the_same_again_tells_a_store_that_was_restored_what_may_have_been_sent__d19_d20_s4() {
+    let world = ByHand::start(Settings::default());
+    world.give(vec![beat(r#","missed":"all""#)]);
+    world.advance_ms(500);
+    assert_eq!(ids(&world.sent()), [at(0)]);
+    let before = Before { settled_ms: Some(START_MS), sent_ms: START_MS + 2_000 };
+    assert_eq!(world.give(vec![going_on("all", before)]), [Answer::Duplicate]);
+    let mut marked = Vec::new();
+    for _ in 0..30 {
+        world.advance_ms(100);
+        marked.extend(world.sent().iter().map(|it| (it.id().to_owned(), it.redelivered)));
+    }
+    // The first is made already: the restore marks what is open.
+    let expected = [(1_000, false), (2_000, true), (3_000, false)];
+    assert_eq!(marked, expected.map(|(after_ms, is_marked)| (at(after_ms), is_marked)));
 }

@@ -12,7 +12,12 @@ use super::testing::{ByHand, START_MS, cancel, put};
 const DAY_MS: i64 = 86_400_000;
 
 fn to(key: Option<&str>, id: &str, after_ms: i64) -> Item {
-    Item::Reschedule(Reschedule { id: id.to_owned(), key: key.map(str::to_owned), due_ms: START_MS + after_ms })
+    Item::Reschedule(Reschedule {
+        id: id.to_owned(),
+        key: key.map(str::to_owned),
+        due_ms: START_MS + after_ms,
+        asked_ms: None,
+    })
 }
 
 fn refuse(world: &ByHand) {

@@ -33,8 +33,15 @@ class Chunks(dict[int, bytes]):
         del self[number]
 
 
-def orders(*takers: Taker, to: str = A, failed: Sequence[int] = (), lost: Sequence[str] = ()) -> Orders:
-    return Orders(takers, [to] * PARTITIONS, frozenset(failed), frozenset(lost))
+def orders(
+    *takers: Taker,
+    to: str = A,
+    failed: Sequence[int] = (),
+    is_again: bool | None = None,
+    lost: Sequence[str] = (),
+) -> Orders:
+    is_again = bool(failed) if is_again is None else is_again
+    return Orders(takers, [to] * PARTITIONS, frozenset(failed), is_again, frozenset(lost))
 
 
 def taker(address: str = A, store: str = "first", mark_ms: int = 0, recurs: Sequence[str] | None = None) -> Taker:
@@ -48,17 +55,15 @@ class Kept:
 
     index: bytes | None = None
     chunks: Chunks = field(default_factory=Chunks)
+    lead_ms: int = LEAD_MS
 
     def visit(self, now_ms: int, found: Orders | None, *rows: tuple[Any, ...]) -> tuple[str | None, list[Any]]:
         """Like one micro-batch: to whom it gives, and what."""
         shard = Shard(NUMBER, Index.decode(self.index), self.chunks, now_ms)
-        to = shard.settle(found, now_ms + LEAD_MS) if found else ""
+        to = shard.settle(found, now_ms + self.lead_ms) if found else ""
         shard.keep([pack(batch_of(rows))] if rows else [])
-        given = (
-            []
-            if to is None
-            else [it for batch in shard.give(now_ms + LEAD_MS) for it in unpack(pack(batch)).to_pylist()]
-        )
+        given = [it for batch in shard.give(now_ms + self.lead_ms) for it in unpack(pack(batch)).to_pylist()]
+        assert to is not None or not given
         if found is None:
             shard.settle_all()
         shard.tidy()

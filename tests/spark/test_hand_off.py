@@ -17,7 +17,7 @@ import pytest
 from pyarrow import flight
 
 from delivery.certificates import authority, signed
-from tickwheel.delivery import DeliveryFailed, DeliveryQueue
+from tickwheel.delivery import DeliveryFailed, DeliveryQueue, backup_store, restore_store
 from tickwheel.delivery.errors import BadRecord, WrongUsage
 from tickwheel.delivery.handed import HANDED, PARTITIONS
 from tickwheel.delivery.message import Cancel
@@ -52,7 +52,7 @@ def deliverer(store: Path, port: int = 0, token: bytes | None = TOKEN) -> Iterat
         address = Address.of("--flight", f"127.0.0.1:{port}")
         access = ServerAccess(Tokens({token: Right.PRODUCE}) if token else None, address)
         server = FlightServer(address.url("grpc", port), queue._running, access, 1 << 20)
-        STORES[f"127.0.0.1:{server.port}"] = queue._running.store_id
+        STORES[f"127.0.0.1:{server.port}"] = queue._running.history_id
         try:
             yield queue, f"127.0.0.1:{server.port}"
         finally:
@@ -67,7 +67,7 @@ def encrypted(store: Path, certificates: Certificates) -> Iterator[tuple[Deliver
         access = ServerAccess(Tokens({TOKEN: Right.PRODUCE, READER: Right.READ}), *listening.addresses)
         ports = Ports(listening, access, certificates)
         at = ports.open(queue._running, 1 << 20).rpartition("/")[2]
-        STORES[at] = queue._running.store_id
+        STORES[at] = queue._running.history_id
         try:
             yield queue, at
         finally:
@@ -137,7 +137,7 @@ def test_what_may_have_been_delivered_elsewhere_is_marked__S4_D5(tmp_path: Path)
         server = FlightServer(
             "grpc://127.0.0.1:0", queue._running, ServerAccess(None, Address.of("-", "127.0.0.1:0")), 999
         )
-        STORES[f"127.0.0.1:{server.port}"] = queue._running.store_id
+        STORES[f"127.0.0.1:{server.port}"] = queue._running.history_id
         try:
             send(quick(Access()), (0, f"127.0.0.1:{server.port}", rows))
             assert queue.wait_until_empty(30)
@@ -282,6 +282,21 @@ def test_a_row_that_no_deliverer_can_take_is_a_dead_letter__D2(tmp_path: Path) -
         assert (queue.summary.accepted, queue.summary.dead_letters) == (0, 1)
 
 
+def test_a_deliverer_that_was_restored_from_a_backup_is_another_store__S4_D20(tmp_path: Path) -> None:
+    """What came since is not in it: with the id of before that would be lost."""
+    store, backup = tmp_path / "s.db", tmp_path / "b.db"
+    with deliverer(store) as (queue, at):
+        backup_store(store, backup)
+        assert send(quick(), (0, at, [row(message("since", FAR_MS))]))[0]["sent"] == 1
+        before = queue._running.history_id
+    restore_store(backup, store, force=True)
+    with deliverer(store) as (queue, at):
+        assert queue._running.history_id not in (before, "")
+        assert queue.state("since") == "unknown"
+        [taker] = Deliverers([at], ACCESS).ask()
+        assert taker.store_id == queue._running.history_id
+
+
 # --- The driver's side ---------------------------------------------------------
 
 
@@ -291,7 +306,7 @@ def test_all_are_asked_and_one_that_does_not_answer_is_named_with_what_waits_for
     with silent() as mute, deliverer(tmp_path / "s.db") as (queue, at):
         known = Deliverers([mute, at], ACCESS)
         [taker] = known.ask()
-        assert (taker.address, taker.store_id, len(taker.marks)) == (at, queue._running.store_id, PARTITIONS)
+        assert (taker.address, taker.store_id, len(taker.marks)) == (at, queue._running.history_id, PARTITIONS)
         began_s = time.monotonic()
         for _ in range(50):
             assert len(known.ask()) == 1

@@ -5,6 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from tickwheel.delivery import DeliveryFailed
 from tickwheel.delivery.entries import Reschedule
@@ -12,6 +13,7 @@ from tickwheel.delivery.errors import BadRecord
 from tickwheel.delivery.handed import HANDED
 from tickwheel.delivery.message import Cancel
 from tickwheel.spark.packing import chunks, gather, in_order, pack, split_by, unpack
+from tickwheel.spark.schemas import MESSAGES
 
 from .rows import batch_of, message, row, with_partition
 
@@ -80,7 +82,13 @@ def test_large_names_make_small_chunks_too__D12() -> None:
 
 def test_a_piece_with_one_row_is_small_and_one_of_many_holds_no_more_than_they_are__S2() -> None:
     one = batch_of([row(message("a" * 20, 5, key="k" * 10, payload=b"x" * 100))])
-    assert len(pack(one)) < 1_300
+    assert len(pack(one)) < 1_350
     assert unpack(pack(one)).schema == HANDED == pa.schema(one.schema)
     many = batch_of([row(message("a", payload=b"x" * 1_000)) for _ in range(1_000)])
     assert len(pack(many.slice(500, 1))) < 2_500
+
+
+def test_the_streams_rows_are_those_of_a_hand_off__S1() -> None:
+    [*columns, partition] = to_arrow_schema(MESSAGES)
+    assert [(it.name, it.type) for it in columns] == [(it.name, it.type) for it in HANDED]
+    assert partition.name == "partition"

@@ -1,11 +1,13 @@
 """A shard of the hold on plain memory: what waits, what is given, and to whom (rules S2, S4, S5)."""
 
+import copy
 import random
 from typing import Any
 
 import msgspec
 import pytest
 
+from tickwheel._native import rfc_3339
 from tickwheel.delivery.entries import Reschedule
 from tickwheel.delivery.errors import BadRecord, DeliveryFailed
 from tickwheel.delivery.handed import PARTITIONS
@@ -165,11 +167,156 @@ def test_one_that_left_the_list_is_waited_for_unless_it_is_declared_lost__S5(kep
     assert [(it["id"], it["again"]) for it in kept.visit(NOW_MS + 3, given_up)[1]] == [("a", True)]
 
 
+def test_a_hand_off_that_failed_is_done_again_and_what_was_taken_before_is_not__S3(kept: Kept) -> None:
+    many = (row(message(f"m{n}", 1_000 + n // 10, key="paused"), n) for n in range(4_000))
+    kept.visit(NOW_MS, orders(taker()), *many)
+    while kept.visit(NOW_MS, orders(taker()))[1]:
+        pass
+    assert kept.ids(NOW_MS + 1, orders(taker()), row(message("last", 5_000))) == ["last"]
+    given = kept.ids(NOW_MS + 2, orders(taker(), failed=[NUMBER]), row(message("new", 6_000)))
+    assert given == ["last", "new"], "and not the thousands that it has"
+    other = orders(taker(store="2"))
+    kept.visit(NOW_MS + 3, other)
+    found = [it for second in range(4) for it in kept.visit(NOW_MS + 4 + second, other)[1]]
+    assert len(found) == 4_002
+    assert all(it["again"] for it in found)
+
+
+def test_a_micro_batch_that_is_done_again_gives_what_the_first_try_gave__S3_S4_S5(kept: Kept) -> None:
+    """Also with a shorter lead, behind what is given again, and where the first try knew another list."""
+    kept.lead_ms = 60_000
+    many = (row(message(f"m{n}", 1_000 + n // 10, key="k"), n) for n in range(2_000))
+    assert len(kept.ids(NOW_MS, orders(taker()), *many)) == 2_000
+    kept.lead_ms = LEAD_MS
+    x_y = [row(message("x", 50_000)), row(message("y", 70_000))]
+    given = kept.ids(NOW_MS + 1, orders(taker(), taker(B), to=B, failed=[NUMBER]), *x_y)
+    assert (len(given), given[-1]) == (2_001, "x")
+    move = row(Reschedule("x", None, NOW_MS + 400_000))
+    assert kept.ids(NOW_MS + 2, orders(taker()), move, row(Reschedule("y", None, NOW_MS + 400_000))) == ["x"]
+
+
+def test_where_no_deliverer_answers_the_state_knows_what_the_first_try_may_have_given__S3_S4_S5(kept: Kept) -> None:
+    kept.visit(NOW_MS, orders(taker()), row(message("far", 200_000)), row(message("off", 3_600_000)))
+    kept.visit(NOW_MS, orders(taker()), row(Reschedule("off", None, NOW_MS + 2_592_000_000)))
+    hot = (row(message(f"m{n}", 100_000), n) for n in range(16_000))
+    nearer = row(Reschedule("far", None, NOW_MS + 15_000))
+    assert kept.visit(NOW_MS + 1, orders(failed=[NUMBER]), nearer, recurring("beat"), *hot) == (None, [])
+    moves = [row(Reschedule(id_, None, NOW_MS + 900_000)) for id_ in ("far", "m0", "m15999")]
+    told = [it["id"] for it in kept.visit(NOW_MS + 2, orders(taker(), failed=[NUMBER]), *moves)[1] if not it["payload"]]
+    assert told == ["far", "m0"], "the last of them was not given"
+    other = orders(taker(store="2"))
+    kept.visit(NOW_MS + 3, other)
+    found = {it["id"]: it for batch in range(9) for it in kept.visit(NOW_MS + 880_000 + batch, other)[1]}
+    assert (found["far"]["again"], found["m0"]["again"], found["m15999"]["again"]) == (True, True, False)
+    assert before(found["beat"]) is not None
+    assert "off" not in found
+
+
+def test_a_store_that_is_lost_when_a_micro_batch_is_done_again_may_have_what_was_moved_near__S4_D16(kept: Kept) -> None:
+    kept.visit(NOW_MS, orders(taker()), row(message("x", 7_200_000)), row(message("y", 7_200_000)))
+    other = orders(taker(store="2"), failed=[NUMBER])
+    kept.visit(NOW_MS + 1, other, row(Reschedule("x", None, NOW_MS + 2_000)))
+    assert [(it["id"], it["again"]) for it in kept.visit(NOW_MS + 2, other)[1]] == [("x", True)]
+
+
+def test_after_a_restart_with_another_list_a_shard_moves_as_soon_as_without__S5_D16(kept: Kept) -> None:
+    """Also one with a message that was put off for a month, which no deliverer has."""
+    kept.visit(NOW_MS, orders(taker()), row(message("off", 3_600_000)))
+    kept.visit(NOW_MS, orders(taker()), row(Reschedule("off", None, NOW_MS + 2_592_000_000)))
+    start_ms = NOW_MS + 7_200_000
+    late_ms = 0
+    for second in range(120):
+        now_ms = start_ms + second * 1_000
+        found = orders(taker(mark_ms=now_ms - 1), taker(B), to=B, failed=[NUMBER] if second == 0 else [])
+        rows = [row(message(f"{after}.{second}", now_ms - NOW_MS + after)) for after in (25_000, 95_000)]
+        to, given = kept.visit(now_ms, found, *rows)
+        if to == B:
+            late_ms = max(late_ms, *(now_ms - it["due_ms"] for it in given), 0)
+    assert kept.visit(start_ms + 120_000, orders(taker(), taker(B), to=B))[0] == B
+    assert late_ms <= LEAD_MS + 2_000
+
+
+def test_a_message_that_comes_again_is_due_when_it_was_rescheduled_to__D5_D16(kept: Kept) -> None:
+    near, far = row(message("near", 1_000)), row(message("far", 60_000, key="k"))
+    kept.visit(NOW_MS, orders(taker()), near, far, row(message("far", 60_000, key="other")))
+    moves = [row(Reschedule("near", None, NOW_MS + 600_000)), row(Reschedule("far", "k", NOW_MS + 700_000))]
+    kept.visit(NOW_MS + 1, orders(taker()), *moves)
+    assert kept.ids(NOW_MS + 2, orders(taker()), near, far, row(message("new", 9))) == ["new"]
+    assert kept.ids(NOW_MS + 60_000, orders(taker())) == ["far"], "that of the other key"
+    given = kept.visit(NOW_MS + 690_000, orders(taker()))[1]
+    moved_to_ms = {(it["id"], it["key"]): it["moved_to_ms"] - NOW_MS for it in given}
+    assert moved_to_ms == {("near", None): 600_000, ("far", "k"): 700_000}
+    assert len(given) == 3, "near is at its taker already, and is a duplicate there"
+
+
+def test_a_reschedule_of_what_recurs_has_a_time_by_which_it_is_known_again__S3_D16_D19(kept: Kept) -> None:
+    def asked(given: list[dict[str, Any]]) -> list[int | None]:
+        return [it["asked_ms"] and it["asked_ms"] - NOW_MS for it in given]
+
+    kept.visit(NOW_MS, orders(taker()), recurring("a"), recurring("b"), row(message("m", 90_000)))
+    to = [row(Reschedule(id_, None, NOW_MS + 1_000 + n)) for n, id_ in enumerate("abam")]
+    given = kept.visit(NOW_MS + 10, orders(taker()), *to)[1]
+    assert [(it["id"], it["due_ms"] - NOW_MS) for it in given[:-1]] == [("b", 1_001), ("a", 1_002)], "the last of each"
+    assert asked(given) == [10, 10, None]
+    assert asked(kept.visit(NOW_MS + 11, orders(taker(), failed=[NUMBER]))[1]) == [10, 10, None], "the same"
+    assert asked(kept.visit(NOW_MS + 5, orders(taker()), to[0])[1]) == [11], "later, though a clock is set back"
+    given = kept.visit(NOW_MS + 12, orders(taker()), to[0], recurring("a", every=7))[1]
+    assert [bool(it["recurrence"]) for it in given] == [True], "it was of the one before"
+
+
+def test_an_occurrence_that_went_out_before_its_time_is_marked_after_a_loss__S4_D16_D19(kept: Kept) -> None:
+    day_ms = 86_400_000
+    rules = [recurring(id_, every=day_ms, from_ms=NOW_MS + day_ms) for id_ in ("twice", "none", "named", "replaced")]
+    of_named = "named@" + rfc_3339(NOW_MS + 5 * day_ms)
+    moves = [row(Reschedule(id_, None, NOW_MS + 1)) for id_ in ("twice", of_named, "replaced")]
+    kept.visit(NOW_MS, orders(taker()), *rules, *moves)
+    again = [row(Reschedule("twice", None, NOW_MS + 2)), recurring("replaced", every=day_ms // 2, from_ms=NOW_MS)]
+    kept.visit(NOW_MS + 1, orders(taker(mark_ms=NOW_MS)), *again)
+    lost = copy.deepcopy(kept)
+    other = orders(taker(mark_ms=NOW_MS + 3, store="2"))
+    lost.visit(NOW_MS + 4, other)
+    sent = {it["id"]: before(it) for it in lost.visit(NOW_MS + 5, other)[1] if it["recurrence"]}
+    until_ms = {id_: told[1] - NOW_MS for id_, told in sent.items() if told}
+    near_ms = LEAD_MS + 5
+    assert until_ms == {"twice": 2 * day_ms, "none": near_ms, "named": 5 * day_ms, "replaced": day_ms}
+    kept.visit(NOW_MS + 6 * day_ms, orders(taker(mark_ms=NOW_MS + 6 * day_ms)))
+    assert Index.decode(kept.index).early_ms == {}, "what is settled is forgotten"
+
+
+def test_what_recurs_is_given_within_the_bounds_of_a_visit__S2_D8_D19(kept: Kept) -> None:
+    for n in range(30):
+        kept.visit(NOW_MS + n, orders(taker()), *(recurring(f"r{n}.{m}", payload=b"1" * 900_000) for m in range(2)))
+    other = orders(taker(store="2"))
+    kept.visit(NOW_MS + 100, other)
+    first = kept.visit(NOW_MS + 101, other, row(Cancel("c", None)), row(message("m", 9)))[1]
+    assert [it["id"] for it in first][-2:] == ["c", "m"], "what has nothing to do with them does not wait"
+    sizes = [sum(len(it["payload"] or b"") for it in first)]
+    while given := kept.visit(NOW_MS + 102, other)[1]:
+        sizes.append(sum(len(it["payload"] or b"") for it in given))
+    assert sum(sizes) == 60 * 900_000 + 1
+    assert max(sizes) <= VISIT_BYTES + 900_001
+
+
+def test_a_move_that_an_aborted_micro_batch_gave_up_is_not_begun_again_by_a_longer_lead__S5_D19(kept: Kept) -> None:
+    both = taker(), taker(B)
+    kept.visit(NOW_MS, orders(*both), row(message("m", 19_000)))
+    kept.visit(NOW_MS + 1, orders(*both, to=B))
+    late_ms = NOW_MS + 100_000  # its patience was over then: A was given what came
+    kept.lead_ms = 90_000
+    rows = recurring("beat"), row(message("x", 200_000))
+    settled = orders(taker(mark_ms=late_ms - 1), taker(B), to=B, failed=[NUMBER])
+    assert kept.visit(late_ms, settled, *rows)[0] == A
+    for after in range(1, 6):
+        settled = orders(taker(mark_ms=late_ms + after), taker(B), to=B)
+        assert kept.visit(late_ms + after, settled)[0] == A
+
+
 def test_what_failed_goes_to_the_old_taker_also_while_the_shard_moves__S5(kept: Kept) -> None:
     both = taker(), taker(B)
     assert kept.ids(NOW_MS, orders(*both), row(message("a", 100))) == ["a"]
-    kept.visit(NOW_MS + 1, orders(*both, to=B))
-    again = kept.visit(NOW_MS + 2, orders(*both, to=B, failed=[NUMBER]), row(message("new", 50)))
+    kept.visit(NOW_MS + 1, orders(*both, to=B, failed=[NUMBER], is_again=False))
+    failed = orders(*both, to=B, failed=[NUMBER], is_again=False)
+    again = kept.visit(NOW_MS + 2, failed, row(message("new", 50)))
     assert again == (A, [kept_row("a", 100)])
 
 
@@ -445,7 +592,7 @@ def test_a_reschedule_is_told_where_the_deliverer_may_have_the_message_too__S4_D
     given = kept.visit(NOW_MS + 1, orders(taker()), row(message("a", 10_000)), move)[1]
     assert (given[0]["id"], given[0]["payload"]) == ("a", None), "it has one, and another waited here"
     # A micro-batch that was aborted after it was sent, and is done again while the deliverer is down.
-    kept.visit(NOW_MS + 2, orders(failed=[NUMBER]), row(message("b", 30_000)))
+    kept.visit(NOW_MS + 2, orders(failed=[NUMBER]), row(message("b", 15_000)))
     given = kept.visit(NOW_MS + 3, orders(taker(), failed=[NUMBER]), row(Reschedule("b", None, NOW_MS + 90_000)))[1]
     assert ("b", None) in [(it["id"], it["payload"]) for it in given]
 
@@ -499,6 +646,62 @@ def test_moved_messages_are_in_order_with_the_others_and_within_the_bounds__D4_D
         sizes.append(sum(len(it["payload"] or b"") for it in given))
     assert sum(sizes) == 30 * 900_000
     assert max(sizes) <= VISIT_BYTES + 900_000
+
+
+def test_many_that_were_moved_come_again_in_few_chunks_and_leave_soon__D5_D16(kept: Kept) -> None:
+    rows = [row(message(f"m{n}", 10**6 + n), n) for n in range(3_000)]
+    kept.visit(NOW_MS, orders(taker()), *rows)
+    kept.visit(NOW_MS, orders(taker()), *(row(Reschedule(f"m{n}", None, NOW_MS + 10**9 + n)) for n in range(3_000)))
+    kept.visit(NOW_MS, orders(taker()), *rows)
+    assert len(kept.chunks) <= 6
+    unpacked = 0
+    shard_peek = Chunks_.peek
+
+    def peek(chunks: Any, number: int) -> Any:
+        nonlocal unpacked
+        unpacked += 1
+        return shard_peek(chunks, number)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Chunks_, "peek", peek)
+        assert len(kept.visit(NOW_MS + 10**9, orders(taker()))[1]) == VISIT_ROWS
+    assert unpacked <= len(kept.chunks)
+    kept.visit(NOW_MS + 10**9 + 1, orders(taker(mark_ms=NOW_MS + 10**9)))
+
+
+def test_one_that_was_moved_near_is_settled_when_it_was_delivered__S4_D16(kept: Kept) -> None:
+    kept.visit(NOW_MS, orders(taker()), row(message("x", 2_592_000_000)))
+    assert kept.ids(NOW_MS + 1, orders(taker()), row(Reschedule("x", None, NOW_MS + 2_000))) == ["x"]
+    kept.visit(NOW_MS + 3_000, orders(taker(mark_ms=NOW_MS + 1_999)))
+    assert Index.decode(kept.index).unsettled == 1
+    kept.visit(NOW_MS + 3_001, orders(taker(mark_ms=NOW_MS + 2_500)))
+    assert (Index.decode(kept.index).unsettled, len(kept.chunks)) == (0, 0)
+
+
+def test_a_key_is_no_part_of_an_id__D5_D16(kept: Kept) -> None:
+    kept.visit(NOW_MS, orders(taker()), row(message("bar", 90_000, key="foo")))
+    kept.visit(NOW_MS, orders(taker()), row(Reschedule("bar", "foo", NOW_MS + 10**9)))
+    assert kept.ids(NOW_MS + 1, orders(taker()), row(message("3 foobar", 5_000))) == ["3 foobar"]
+
+
+def test_a_clock_that_is_set_back_while_a_shard_moves_does_not_stop_it__S5(kept: Kept) -> None:
+    both = taker(), taker(B)
+    kept.visit(NOW_MS, orders(*both), row(message("a", 5_000)))
+    kept.visit(NOW_MS + 1, orders(*both), row(Reschedule("a", None, NOW_MS + 86_400_000)))
+    moving = orders(*both, to=B)
+    kept.visit(NOW_MS + 2, moving)
+    kept.visit(NOW_MS + 3, moving)
+    back_ms = NOW_MS - 7_200_000
+    gone = [kept.ids(back_ms + n * 1_000, moving, row(message(f"m{n}", n * 1_000 - 7_200_000))) for n in range(120)]
+    assert any(gone)
+
+
+def test_restarts_while_a_deliverer_is_down_leave_few_runs__S2(kept: Kept) -> None:
+    kept.visit(NOW_MS, orders(taker()), *(row(message(f"m{n}", 5_000 + n), n) for n in range(9)))
+    for again in range(200):
+        kept.visit(NOW_MS + again, orders(failed=[NUMBER]), *(row(message(f"{again}.{n}", 5_000), n) for n in range(9)))
+    index = Index.decode(kept.index)
+    assert len(index.runs) + len(index.given) + len(index.taken) < 100
 
 
 def test_many_that_are_moved_again_and_again_are_found_soon__D16(kept: Kept) -> None:

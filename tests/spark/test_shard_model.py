@@ -4,6 +4,7 @@ import copy
 import os
 import random
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -100,9 +101,11 @@ class Play:
         self.stores = {address: self.new_store(address) for address in (A, B, "c:1")}
         self.down: set[str] = set()
         self.to = A
-        self.failed = True
+        self.failed = self.is_again = True
         self.has_beats = seed % 2 == 0
         self.due: dict[str, int] = {}
+        self.first: dict[str, Any] = {}
+        self.twice: set[str] = set()
         self.cancelled: set[str] = set()
         self.beats: dict[str, int] = {}
         self.ended: dict[str, int] = {}
@@ -157,7 +160,9 @@ class Play:
         kept, told_ended = copy.deepcopy(self.kept), {*self.told_ended}
         self.batch(rows)
         if rng.random() < 0.1:  # the driver is killed before the commit: it has the same rows and time again
-            self.kept, self.told_ended, self.failed = kept, told_ended, True
+            self.kept, self.told_ended, self.failed, self.is_again = kept, told_ended, True, True
+            if rng.random() < 0.3:
+                self.kept.lead_ms = rng.choice([LEAD_MS, LEAD_MS // 2, 3 * LEAD_MS])
             if rng.random() < 0.5:
                 self.to = rng.choice([*self.stores])
             if rng.random() < 0.5:
@@ -169,16 +174,20 @@ class Play:
         rng, rows = self.rng, []
         for n in range(rng.randrange(6)):
             id_ = f"{step}.{n}"
-            self.due[id_] = self.now_ms + rng.choice([-3_000, 4_000, 30_000, 90_000]) + rng.randrange(2_000)
-            rows.append(row(message(id_, self.due[id_] - NOW_MS), step * 10 + n))
+            self.due[id_] = self.now_ms + rng.choice([-3_000, 4_000, 30_000, 90_000, 200_000]) + rng.randrange(2_000)
+            self.first[id_] = row(message(id_, self.due[id_] - NOW_MS), step * 10 + n)
+            rows.append(self.first[id_])
             if self.due[id_] >= self.now_ms + 30_000 and rng.random() < 0.1:
                 rows.append(row(Cancel(id_, None)))
                 self.cancelled.add(id_)
-        held = [id_ for id_, due_ms in self.due.items() if due_ms > self.now_ms + LEAD_MS + 5_000]
+        held = [id_ for id_, due_ms in self.due.items() if due_ms > self.now_ms + 3 * LEAD_MS + 5_000]
         if held and rng.random() < 0.1:
             id_ = rng.choice(held)
-            self.due[id_] = self.now_ms + rng.choice([25_000, 60_000]) + rng.randrange(9_000)
+            self.due[id_] = self.now_ms + rng.choice([25_000, 60_000, 200_000]) + rng.randrange(9_000)
             rows.append(row(Reschedule(id_, None, self.due[id_])))
+        if held and rng.random() < 0.1:  # the same once more, also if it was rescheduled
+            self.twice.add(rng.choice(held))
+            rows += [self.first[id_] for id_ in held if id_ in self.twice and rng.random() < 0.5]
         if self.has_beats and rng.random() < 0.03:
             id_ = f"beat {step}"
             self.beats[id_] = rng.choice([700, 5_000, 60_000])
@@ -187,9 +196,10 @@ class Play:
 
     def batch(self, rows: list[Any]) -> None:
         takers = [it.taker(self.now_ms) for it in self.stores.values() if it.address not in self.down]
-        to, given = self.kept.visit(
-            self.now_ms, orders(*takers, to=self.to, failed=[NUMBER] if self.failed else []), *rows
-        )
+        failed = [NUMBER] if self.failed else []
+        found = orders(*takers, to=self.to, failed=failed, is_again=self.is_again)
+        self.is_again = False
+        to, given = self.kept.visit(self.now_ms, found, *rows)
         if to is None:
             assert not given
             return
@@ -201,7 +211,7 @@ class Play:
         plain = [
             it["due_ms"] for it in given if it["payload"] is not None and it["recurrence"] is it["moved_to_ms"] is None
         ]
-        assert plain == sorted(plain)
+        assert sum(after < before for before, after in pairwise(plain)) <= 1, "what is given again, and what is new"
         for other in self.stores.values():
             if other is not store:
                 assert not other.open, "one deliverer has a shard's messages at a time"
@@ -209,7 +219,9 @@ class Play:
         assert not self.told_ended & {it["id"] for it in given if it["recurrence"]}, "what has ended does not come back"
         for it in given:
             had = [other for other in self.delivered.get(it["id"], []) if other is not store]
-            assert it["again"] or not had or it["payload"] is None, "what may have been delivered is marked"
+            # A store does not know what another one had: to it the second of two that a producer gave is another one.
+            is_marked = it["again"] or it["payload"] is None or it["id"] in self.twice
+            assert is_marked or not had, "what may have been delivered is marked"
         fate = self.rng.random()
         if fate < 0.1:
             self.failed = True

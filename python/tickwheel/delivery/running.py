@@ -135,9 +135,9 @@ class Running:
         return self._engine.census(until_ms, most)
 
     @property
-    def store_id(self) -> str:
-        """The id of the store; another one after its disk was lost."""
-        return self._engine.store_id
+    def history_id(self) -> str:
+        """The id of what the store knows: another one after its disk was lost, or a backup was restored."""
+        return self._engine.history_id
 
     def marks(self) -> tuple[int, Sequence[int]]:
         """The time now, and for each partition the last one by which every outcome is on disk, in ms since 1970 (S4).

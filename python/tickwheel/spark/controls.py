@@ -10,6 +10,7 @@ come, which it would end; and what a deliverer would drop as a duplicate is not 
 """
 
 from collections.abc import Iterator, Mapping, Sequence, Set
+from datetime import datetime
 from typing import Any, Final
 
 import msgspec
@@ -17,9 +18,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tickwheel._native import occurrence_after
 from tickwheel.spark.chunks import Chunks
 from tickwheel.spark.packing import chunks as cut
-from tickwheel.spark.packing import replaced
+from tickwheel.spark.packing import digest_of, replaced
 from tickwheel.spark.shard_index import NOBODY, Controls, Index
 
 _MANY: Final = 64
@@ -27,20 +29,21 @@ _FOR_RULES_MS: Final = 0
 """Until when controls of recurring messages are kept: as soon as the taker has them, and not for another store."""
 
 
-def keep(index: Index, chunks: Chunks, rows: Any, until_ms: int) -> None:
+def keep(index: Index, chunks: Chunks, rows: Any, now_ms: int, until_ms: int) -> None:
     """Keep rows that are no messages to hold: those that have to do with recurring ones apart, and after them."""
     parts = [(rows, until_ms)]
     if index.rules or _is_rule(rows).any():
-        others, rules, for_rules = _sorted_out(index, chunks, rows)
+        others, rules, for_rules = _sorted_out(index, chunks, rows, now_ms)
         parts = [(others, until_ms), (rules, until_ms), (for_rules, _FOR_RULES_MS)]
     for part, part_until_ms in parts:
         for chunk in cut(part) if part.num_rows else ():
             index.controls.append(_controls(chunks, chunk, part_until_ms))
 
 
-def _sorted_out(index: Index, chunks: Chunks, rows: Any) -> tuple[Any, Any, Any]:
+def _sorted_out(index: Index, chunks: Chunks, rows: Any, now_ms: int) -> tuple[Any, Any, Any]:
     """The rows that have nothing to do with recurring messages, these, and what is done to them. Not what a recurring
-    message makes needless: that itself, as it is known already, and an earlier cancel, if it is another one.
+    message makes needless: that itself, as it is known already, and an earlier cancel or reschedule, if it is another
+    one.
     """
     known: dict[Any, Any] = {}
     ended: dict[Any, Any] = {}
@@ -60,6 +63,10 @@ def _sorted_out(index: Index, chunks: Chunks, rows: Any) -> tuple[Any, Any, Any]
                 known[name], again[name] = content, at
                 ended.pop(name, None)
                 rules.append(at)
+        elif is_move[at] and (of := _occurrence_of(name)) and of[0] in known:
+            digest = digest_of(of[0])
+            index.early_ms[digest] = max(of[1], index.early_ms.get(digest, 0))
+            others.append(at)
         elif (name in known or name in ended) and (is_cancel[at] or is_move[at]):
             for_rules.append(at)
             if is_cancel[at] and name in known:
@@ -67,46 +74,61 @@ def _sorted_out(index: Index, chunks: Chunks, rows: Any) -> tuple[Any, Any, Any]
         else:
             others.append(at)
     names = _names(rows)
-    for_rules = [at for at in for_rules if not is_cancel[at] or again.get(names[at], -1) < at]
+    last = {names[at]: at for at in for_rules if is_move[at]}
+    for_rules = [at for at in for_rules if again.get(names[at], -1) < at and (is_cancel[at] or last[names[at]] == at)]
     if again:
-        index.controls = [*_without_cancels(index, chunks, again.keys())]
-    return (
-        rows.take(pa.array(others, pa.int64())),
-        rows.take(pa.array(rules, pa.int64())),
-        rows.take(pa.array(for_rules, pa.int64())),
-    )
+        index.controls = [*_without_older(index, chunks, again.keys())]
+    if last:
+        index.asked_ms = max(index.asked_ms + 1, now_ms)
+        _note_early(index, chunks, rows, [*last], now_ms)
+    found = [rows.take(pa.array(some, pa.int64())) for some in (others, rules, for_rules)]
+    asked_ms = [index.asked_ms if is_move[at] else None for at in for_rules]
+    return found[0], found[1], replaced(found[2], asked_ms=asked_ms)
 
 
-def _without_cancels(index: Index, chunks: Chunks, names: Set[Any]) -> Iterator[Controls]:
-    """What is kept, without the cancels of these recurring messages that the taker may get yet."""
+def _note_early(index: Index, chunks: Chunks, rows: Any, names: Sequence[Any], now_ms: int) -> None:
+    """The next occurrences of these recurring messages may be sent before their time."""
+    rules: dict[Any, str] = {}
+    for it in (*(chunks.get(it.chunk) for it in index.controls if it.rules), rows):
+        known = zip(_names(it), it.column("recurrence").to_pylist(), strict=True)
+        rules |= {name: rule for name, rule in known if rule is not None}
+    for name in names:
+        digest = digest_of(name)
+        index.early_ms[digest] = occurrence_after(rules[name], max(now_ms, index.early_ms.get(digest, 0)))
+
+
+def _without_older(index: Index, chunks: Chunks, names: Set[Any]) -> Iterator[Controls]:
+    """What is kept, without what the taker may yet get that is about older recurring messages of these names."""
     for it in index.controls:
         if it.is_taken or it.until_ms != _FOR_RULES_MS:
             yield it
             continue
         rows = chunks.get(it.chunk)
-        is_cancel = _is_cancel(rows)
-        left = [not (is_cancel[at] and name in names) for at, name in enumerate(_names(rows))]
+        left = [name not in names for name in _names(rows)]
         if all(left):
             yield it
         elif any(left):
             yield _copy(it, chunks, rows.filter(pa.array(left)))
 
 
-def give(index: Index, chunks: Chunks, near_ms: int, *, no_new_rules: bool) -> Iterator[Any]:
+def give(index: Index, chunks: Chunks, near_ms: int, *, no_new_rules: bool, most_bytes: int) -> Iterator[Any]:
     """Give the taker what it does not know, in the order in which it came. What it may do until `near_ms`, a store
-    before it may have done.
+    before it may have done. `most_bytes`: of recurring messages, about; the others come later.
     """
     waits = False
+    size = 0
     for it in index.controls:
-        waits |= no_new_rules and it.rules > 0 and it.given_to != index.taker
+        waits |= it.rules > 0 and (size >= most_bytes or (no_new_rules and it.given_to != index.taker))
         if it.is_given or (waits and (it.rules or it.until_ms == _FOR_RULES_MS)):
             continue
         is_elsewhere = it.given_to not in (NOBODY, index.taker)
-        it.may_repeat |= is_elsewhere or near_ms <= index.doubtful_ms
+        it.may_repeat |= is_elsewhere
         it.given_to, it.is_given = index.taker, True
         rows = chunks.get(it.chunk)
         if it.may_repeat and it.rules:
-            rows = _going_on(rows, dict.fromkeys(_names_of_rules(rows), it.settled_ms), near_ms)
+            settled = dict.fromkeys(_names_of_rules(rows), it.settled_ms)
+            rows = _going_on(rows, settled, near_ms, index.early_ms)
+        size += rows.nbytes if it.rules else 0
         yield rows
 
 
@@ -117,6 +139,7 @@ def settle(index: Index, chunks: Chunks, mark_ms: int | None, open_names: Set[An
     if mark_ms is None:
         index.controls = [it for it in index.controls if not it.is_given]
         return
+    index.early_ms = {name: ms for name, ms in index.early_ms.items() if ms > mark_ms}
     if not index.controls:
         return
     for it in index.controls:
@@ -162,7 +185,7 @@ def forget_taker(index: Index, chunks: Chunks, near_ms: int) -> None:
         for it in index.controls:
             it.is_taken = True  # by nobody else any more
         _tidy(index, chunks, None)
-        index.controls = [_inheriting(it, chunks, settled, near_ms) for it in index.controls]
+        index.controls = [_inheriting(it, chunks, settled, near_ms, index.early_ms) for it in index.controls]
         # The next occurrence then is another one now, and a store does not know what it was to cancel.
         index.controls = [it for it in index.controls if it.until_ms != _FOR_RULES_MS]
     for it in index.controls:
@@ -179,10 +202,12 @@ def _settled(index: Index, chunks: Chunks) -> dict[Any, int]:
     return found
 
 
-def _inheriting(it: Controls, chunks: Chunks, settled: Mapping[Any, int], near_ms: int) -> Controls:
+def _inheriting(
+    it: Controls, chunks: Chunks, settled: Mapping[Any, int], near_ms: int, early_ms: Mapping[int, int]
+) -> Controls:
     rows = chunks.get(it.chunk)
     mine = {name: settled[name] for name in _names_of_rules(rows) if settled.get(name) not in (None, it.settled_ms)}
-    return _copy(it, chunks, _going_on(rows, mine, near_ms)) if mine else it
+    return _copy(it, chunks, _going_on(rows, mine, near_ms, early_ms)) if mine else it
 
 
 def _tidy(index: Index, chunks: Chunks, over_ms: int | None) -> None:
@@ -274,20 +299,31 @@ def _names(rows: Any) -> Sequence[tuple[str | None, str]]:
     return [*zip(rows.column("key").to_pylist(), rows.column("id").to_pylist(), strict=True)]
 
 
+def _occurrence_of(name: tuple[str | None, str]) -> tuple[tuple[str | None, str], int] | None:
+    """Of an occurrence: the name of the recurring message, and when it is due by that."""
+    of, _, due = name[1].rpartition("@")
+    try:
+        due_ms = round(datetime.fromisoformat(due).timestamp() * 1000)
+    except ValueError:
+        return None
+    return (name[0], of), due_ms
+
+
 def _names_of_rules(rows: Any) -> Sequence[tuple[str | None, str]]:
     return _names(rows.filter(pa.array(_is_rule(rows))))
 
 
-def _going_on(rows: Any, settled: Mapping[Any, int | None], sent_ms: int) -> Any:
+def _going_on(rows: Any, settled: Mapping[Any, int | None], sent_ms: int, early_ms: Mapping[int, int]) -> Any:
     """The recurring messages of these names for a store that takes the place of another. That has settled all until
-    then, and may have sent what was due until `sent_ms`.
+    then, and may have sent what was due until `sent_ms`, and of some until a time of their own.
     """
     told = []
     for name, rule in zip(_names(rows), rows.column("recurrence").to_pylist(), strict=True):
         if rule is not None and name in settled:
             it = msgspec.json.decode(rule)
             known = [ms for ms in (settled[name], it.get("before", {}).get("settled_ms")) if ms is not None]
-            it["before"] = {"settled_ms": max(known, default=None), "sent_ms": sent_ms}
+            until_ms = max(sent_ms, early_ms.get(digest_of(name), 0))
+            it["before"] = {"settled_ms": max(known, default=None), "sent_ms": until_ms}
             rule = msgspec.json.encode(it).decode()
         told.append(rule)
     return replaced(rows, recurrence=told)

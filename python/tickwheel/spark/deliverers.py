@@ -42,6 +42,7 @@ class _Deliverer:
     why: str = ""
     compared_s: float = -math.inf
     store_id: str = ""
+    clock_off_ms: int = 0
 
 
 class Deliverers:
@@ -113,7 +114,10 @@ class Deliverers:
         asked_ms = time.time_ns() // 1_000_000
         action = flight.Action(MARKS, b"" if shard is None else b"%d" % shard)
         [answer] = one.client.do_action(action, self._access.options(_CALL_TIMEOUT_S))
+        answered_ms = time.time_ns() // 1_000_000
         found = json.loads(answer.body.to_pybytes())
+        # It was read in between: an answer that takes long says little of a clock.
+        one.clock_off_ms = min(0, found["now_ms"] - asked_ms) + max(0, found["now_ms"] - answered_ms)
         names = found.get("recurring")  # not in that of a deliverer of an older version
         recurring = {} if shard is None or names is None else {shard: names}
         return Taker(one.address, found["store_id"], found["marks"], found["now_ms"] - asked_ms, recurring)
@@ -131,7 +135,7 @@ class Deliverers:
                 )
             one.has_answered, one.down_since_s, one.why = True, None, ""
             self._compare_stores(one, asked.result().store_id)
-            self._compare_clocks(one, asked.result().ahead_ms)
+            self._compare_clocks(one)
             return asked.result()
         if isinstance(error, _REFUSALS) and not one.has_answered:
             raise DeliveryFailed(f"the deliverer {one.address} refuses: {reason_of(error)}") from error
@@ -146,7 +150,8 @@ class Deliverers:
             )  # fmt: skip
         one.store_id = store_id
 
-    def _compare_clocks(self, one: _Deliverer, ahead_ms: int) -> None:
+    def _compare_clocks(self, one: _Deliverer) -> None:
+        ahead_ms = one.clock_off_ms
         if abs(ahead_ms) < _CLOCKS_DIFFER_MS or time.monotonic() < one.compared_s + _SAY_SELDOM_S:
             return
         one.compared_s = time.monotonic()

@@ -92,11 +92,12 @@ class HandOff:
         """Hand off a micro-batch, and return when each deliverer has taken its part, or can't now."""
         if self._deliverers is None:
             self._deliverers = Deliverers(self._addresses, self._access)
-        if batch_id != self._next_batch:  # one before it failed, or this is another query
+        is_again = batch_id != self._next_batch  # one before it failed, or this is another query
+        if is_again:
             self._failed = frozenset(range(PARTITIONS))
         self._next_batch = None
         takers = self._deliverers.ask(*self._to_look_at(batch_id))
-        orders = Orders(takers, self._assigned, self._failed, self._lost)
+        orders = Orders(takers, self._assigned, self._failed, is_again, self._lost)
         near.sparkSession.sparkContext.setLocalProperty(PROPERTY, orders.encode())
         told = [row.asDict() for row in near.mapInArrow(replace(self._send, batch_id=batch_id), TOLD).collect()]
         self._note(told, {taker.address for taker in takers}, self._deliverers)

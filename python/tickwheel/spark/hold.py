@@ -97,10 +97,9 @@ class Hold(StatefulProcessor):  # type: ignore[misc]  # pyspark is not read for 
         near_ms = now_ms + self._lead_ms
         taker = shard.settle(self._orders, near_ms) if self._orders else _OWN_SINK
         shard.keep(pieces)
-        if taker is not None:
-            for batch in shard.give(near_ms + max(0, taker.ahead_ms)):
-                near = {"rows": pack(batch), "taker": taker.address, "store_id": taker.store_id}
-                yield Row(shard=number, **near, **_NOTHING_TOLD)
+        for batch in shard.give(near_ms + (max(0, taker.ahead_ms) if taker else 0)):
+            near = {"rows": pack(batch), "taker": index.address, "store_id": index.taker}
+            yield Row(shard=number, **near, **_NOTHING_TOLD)
         if self._orders is None:
             shard.settle_all()
         shard.tidy()

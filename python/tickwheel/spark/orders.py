@@ -60,6 +60,8 @@ class Orders(msgspec.Struct, frozen=True):
     """For each shard the address of the deliverer that its messages belong to."""
     failed: frozenset[int] = frozenset()
     """Shards of which it is not known whether all that was sent last was taken."""
+    is_again: bool = False
+    """This micro-batch may have been begun before, and may have sent something that the state does not know of."""
     lost: frozenset[str] = frozenset()
     """Addresses of deliverers whose stores will never come back."""
 

@@ -5,6 +5,7 @@ misread. The order of rows is that of delivery: by due time, then by position in
 """
 
 from collections.abc import Iterable, Iterator
+from hashlib import blake2b
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +15,7 @@ from pyarrow import types
 from tickwheel.delivery.errors import DeliveryFailed
 from tickwheel.delivery.handed import HANDED
 
-VERSION: Final = 4
+VERSION: Final = 5
 """Of everything that a checkpoint's state holds."""
 CHUNK_ROWS: Final = 2_000
 CHUNK_BYTES: Final = 512 << 10
@@ -109,3 +110,10 @@ def replaced(rows: Any, **columns: Any) -> Any:
         field = HANDED.field(name)
         rows = rows.set_column(HANDED.get_field_index(name), field, pa.array(values, field.type))
     return rows
+
+
+def digest_of(name: tuple[str | None, str]) -> int:
+    """64 bits for a key and an id."""
+    key, id_ = name
+    kept = b"-" if key is None else b"%d " % len(key) + key.encode()
+    return int.from_bytes(blake2b(kept + id_.encode(), digest_size=8).digest())

@@ -46,6 +46,7 @@ MESSAGES: Final = StructType(
         StructField("moved_to_ms", LongType()),
         StructField("again", BooleanType(), nullable=False),
         StructField("recurrence", StringType()),
+        StructField("asked_ms", LongType()),
         StructField("partition", IntegerType(), nullable=False),
     ]
 )

@@ -7,7 +7,8 @@
 - A **chunk** is some rows in the order of delivery, written once. A **part** is a range of its rows.
 - A **run** is a list of parts in order. A micro-batch adds one run, however far apart its due times are. Eight or more
   runs of about a size are merged into one, so there are few, and a row is written some three times in all.
-- What is released is **given**: it stays until the mark of its deliverer has passed it.
+- What is released is **given**, and **taken** when its deliverer has it on its disk: it stays until the mark of that
+  one has passed it.
 - **Controls** (cancels, reschedules, dead letters) and recurring messages are given at once: see `controls.py`.
 
 A shard gives to one deliverer, its **taker**. It changes to another only when the one before has settled all, or is
@@ -27,7 +28,7 @@ from tickwheel.spark import controls
 from tickwheel.spark.chunks import Chunks, ChunkState
 from tickwheel.spark.orders import Orders, Taker
 from tickwheel.spark.packing import chunks as cut
-from tickwheel.spark.packing import due_of, in_order, replaced, unpack
+from tickwheel.spark.packing import digest_of, due_of, in_order, replaced, unpack
 from tickwheel.spark.shard_index import NOBODY, Index, Part, Run
 
 VISIT_ROWS: Final = 2_000
@@ -39,15 +40,16 @@ _AHEAD_MS: Final = 120_000
 _PACE_ROWS: Final = 150
 """How many rows a second a shard can surely give. Where more are due in a second, giving begins so much earlier."""
 _RUNS: Final = 8
+_LEAD_STEP_MS: Final = 10_000
 _LONGEST_LEAD_MS: Final = 3_600_000
-"""Of the run before, whose lead is not known."""
-_GIVEN_PARTS: Final = 100
+"""Of a run before, whose lead is not known, and whose deliverer is lost."""
+_TAKEN_PARTS: Final = 100
 _MERGED_PARTS: Final = 64  # 32 MiB
 
 
 class Shard:
-    """One visit. Call, in this order: `settle`, if there are orders; `keep`; `give`, if there is a deliverer;
-    `settle_all`, if there are no orders; `tidy`.
+    """One visit. Call, in this order: `settle`, if there are orders; `keep`; `give`; `settle_all`, if there are no
+    orders; `tidy`.
     """
 
     def __init__(self, number: int, index: Index, state: ChunkState, now_ms: int) -> None:
@@ -56,37 +58,50 @@ class Shard:
         self._chunks = Chunks(index, state)
         self._now_ms = now_ms
         self._gives_again_only = False
-        self._may_have_been_given = False
+        self._has_taker = True
+        self._is_again = False
+        self._lost_to: Taker | None = None
+        self._is_lost = False
         self._mark_ms = 0
 
     # --- What became of what was given ---------------------------------------
 
     def settle(self, orders: Orders, near_ms: int) -> Taker | None:
-        """Forget what has its outcome, and take back what was not taken, or went to a store that is lost. The
-        deliverer to give to, if there is one now.
+        """Forget what has its outcome, and take back what was not taken. The deliverer to give to, if there is one now.
+
+        A micro-batch that is done again may have sent something the first time, which the state does not know. So it
+        gives what that gave, and more: from the same state, as early as any did. Where it can't, because the deliverer
+        does not answer or is lost, the state says the same.
         """
         index, number = self.index, self._number
         assigned = orders.at(orders.assigned[number])
-        self._may_have_been_given = number in orders.failed
-        if index.taker == NOBODY or orders.is_lost(index.taker, index.address):
-            self._take_back()
-            if index.taker != NOBODY and number in orders.failed:
-                index.doubtful_ms = near_ms + _LONGEST_LEAD_MS
+        self._is_again = orders.is_again and index.taker != NOBODY
+        self._has_taker = False
+        if index.taker == NOBODY:
             self._change_taker(assigned, near_ms)
+            return None
+        if orders.is_lost(index.taker, index.address):
+            self._is_lost, self._lost_to = True, assigned
             return None
         is_home = assigned is not None and assigned.store_id == index.taker
         taker = assigned if is_home else orders.with_store(index.taker)
         if number in orders.failed:
-            self._take_back()
+            self._take_back_given()
         elif taker:
+            self._note_taken()
             self._mark_ms = taker.marks[number]
             open_names = taker.recurring.get(number)
             self._drop_until(self._mark_ms, None if open_names is None else {*open_names})
         if taker is None:
             return None
         index.address = taker.address
-        if not is_home and not index.is_bound:
-            return self._to_another(taker, assigned, near_ms)
+        if orders.is_again:
+            index.moving_since_ms = 0  # the first time it may have given what a move must not
+        elif not is_home and not index.is_bound:
+            taker = self._to_another(taker, assigned, near_ms)
+            self._has_taker = taker is not None
+            return taker
+        self._has_taker = True
         # What it gives must not be given by a move that is done again.
         self._gives_again_only = self._is_moving(near_ms)
         index.moving_since_ms = 0
@@ -99,7 +114,7 @@ class Shard:
         """
         index = self.index
         tried_ms = self._now_ms - index.moving_since_ms
-        if index.moving_since_ms == 0 or tried_ms >= 10 * self._patience_ms(near_ms):
+        if index.moving_since_ms == 0 or not 0 <= tried_ms < 10 * self._patience_ms(near_ms):
             index.moving_since_ms = self._now_ms if assigned is not None else 0  # and the next one moves
         elif self._is_moving(near_ms):
             if assigned and not index.is_unsettled:
@@ -110,7 +125,7 @@ class Shard:
 
     def _is_moving(self, near_ms: int) -> bool:
         since_ms = self.index.moving_since_ms
-        return since_ms > 0 and self._now_ms - since_ms <= self._patience_ms(near_ms)
+        return since_ms > 0 and 0 <= self._now_ms - since_ms <= self._patience_ms(near_ms)
 
     def _patience_ms(self, near_ms: int) -> int:
         return 30_000 + 3 * (near_ms - self._now_ms)
@@ -119,11 +134,30 @@ class Shard:
         """The same where nobody tells marks: what was given is gone."""
         self._drop_until(None)
 
-    def _take_back(self) -> None:
+    def _take_back_given(self) -> None:
+        """It is not known whether the taker has what was given last."""
         index = self.index
         index.runs += [Run([part], index.taker) for part in index.given]
         index.given = []
         controls.take_back(index)
+
+    def _leave_lost(self, near_ms: int) -> None:
+        """What the taker had waits for another one."""
+        index = self.index
+        index.runs += [Run([part], index.taker) for part in index.at_taker()]
+        index.taken, index.given = [], []
+        controls.take_back(index)
+        self._change_taker(self._lost_to, near_ms)
+
+    def _note_taken(self) -> None:
+        index = self.index
+        for part in index.given:
+            before = index.taken[-1] if index.taken else None
+            if before and len(index.taken) > _TAKEN_PARTS and _can_join(before, part):  # a mark far behind
+                part = replace(part, start=before.start, first_ms=before.first_ms)
+                index.taken.pop()
+            index.taken.append(part)
+        index.given = []
 
     def _change_taker(self, taker: Taker | None, near_ms: int) -> None:
         if taker is None:
@@ -135,7 +169,8 @@ class Shard:
 
     def _drop_until(self, mark_ms: int | None, open_names: Set[Any] | None = None) -> None:
         index = self.index
-        index.given = [part for part in index.given if mark_ms is not None and part.last_ms > mark_ms]
+        for parts in (index.taken, index.given):
+            parts[:] = [part for part in parts if mark_ms is not None and part.open_ms > mark_ms]
         controls.settle(index, self._chunks, mark_ms, open_names)
 
     # --- What comes -----------------------------------------------------------
@@ -149,13 +184,13 @@ class Shard:
         is_message = pc.and_(pc.is_valid(rows.column("due_ms")), pc.is_valid(rows.column("payload")))
         messages = rows.filter(is_message)
         if messages.num_rows:
-            index.runs.append(self._run_of(in_order([messages])[0]))
+            index.runs += self._runs_of(messages)
             self._merge()
         if messages.num_rows < rows.num_rows:
             others = self._move(rows.filter(pc.invert(is_message)))
             waiting = (run.until_ms for run in index.runs)
-            until_ms = max(self._now_ms, *waiting, *(part.last_ms for part in index.given), 0)
-            controls.keep(index, self._chunks, others, until_ms)
+            until_ms = max(self._now_ms, *waiting, *(part.last_ms for part in index.at_taker()), 0)
+            controls.keep(index, self._chunks, others, self._now_ms, until_ms)
 
     def _move(self, others: Any) -> Any:
         """Messages that are rescheduled become parts of their own, also those that are given, which may have to be
@@ -169,7 +204,7 @@ class Shard:
         to_ms = {(key, id_): due_ms for key, id_, due_ms in zip(*columns, strict=True)}
         if not to_ms:
             return others
-        index, is_sure = self.index, not self._may_have_been_given
+        index = self.index
         here = {part.chunk for part in index.parts()}
         found = {chunk: self._named(chunk, to_ms) for chunk in here}
         unheard: set[Any] = set()
@@ -179,12 +214,13 @@ class Shard:
             pieces = [piece for part in run.parts for piece in _cut(part, found[part.chunk], to_ms)]
             runs.append(Run([part for part, name in pieces if name is None], run.given_to))
             runs += [Run([part], run.given_to) for part, name in pieces if name is not None]
-            (unheard if run.given_to == NOBODY and is_sure else given).update(name for _, name in pieces if name)
+            (unheard if run.given_to == NOBODY else given).update(name for _, name in pieces if name)
         index.runs = [run for run in runs if run.parts]
         # One that is settled is delivered: it is not to be put off.
-        cuts = [piece for part in index.given for piece in _cut(part, found[part.chunk], to_ms, self._mark_ms)]
-        index.given = [part for part, _ in cuts]
-        given.update(name for _, name in cuts if name)
+        for parts in (index.taken, index.given):
+            cuts = [piece for part in parts for piece in _cut(part, found[part.chunk], to_ms, self._mark_ms)]
+            parts[:] = [part for part, _ in cuts]
+            given.update(name for _, name in cuts if name)
         names = zip(others.column("key").to_pylist(), others.column("id").to_pylist(), strict=True)
         is_move = pc.is_valid(others.column("due_ms")).to_pylist()
         needless = unheard - given
@@ -198,6 +234,25 @@ class Shard:
         found = [(at, (rows["key"][at].as_py(), rows["id"][at].as_py())) for at in places]
         return due_of(rows).copy(), [(at, name) for at, name in found if name in names]
 
+    def _runs_of(self, messages: Any) -> Iterator[Run]:
+        """One; and one for each message that was rescheduled and has come again, which is due when that is."""
+        moved = {part.name: part.moved_to_ms for part in self.index.parts() if part.name is not None}
+        if not moved:
+            yield self._run_of(in_order([messages])[0])
+            return
+        names = zip(messages.column("key").to_pylist(), messages.column("id").to_pylist(), strict=True)
+        digests = [digest_of(name) for name in names]
+        is_moved = np.array([digest in moved for digest in digests])
+        if not is_moved.all():
+            yield self._run_of(in_order([messages.filter(pa.array(~is_moved))])[0])
+        again, order = in_order([messages.filter(pa.array(is_moved))])
+        names_again = np.array(digests, np.uint64)[is_moved][order].tolist()
+        for whole in self._run_of(again).parts:
+            due_ms = due_of(self._chunks.get(whole.chunk))
+            for at in range(whole.rows):
+                name = names_again.pop(0)
+                yield Run([replace(_part_of(whole, due_ms, at, at + 1), moved_to_ms=moved[name], name=name)])
+
     def _run_of(self, rows: Any) -> Run:
         parts = []
         for chunk in cut(rows):
@@ -207,27 +262,50 @@ class Shard:
 
     def _merge(self) -> None:
         """Merge runs of about a size where there are many of them; not all shards in the same micro-batch."""
-        alike: dict[int, list[Run]] = {}
+        alike: dict[Any, list[Run]] = {}
         for run in self.index.runs:
-            if run.given_to == NOBODY and run.moved_to_ms is None:
-                alike.setdefault(run.rows.bit_length() // 3, []).append(run)
+            if run.moved_to_ms is None and not any(part.is_again for part in run.parts):
+                alike.setdefault((run.given_to, run.rows.bit_length() // 3), []).append(run)
         for runs in alike.values():
             parts = [part for run in runs for part in run.parts]
             if len(runs) >= _RUNS + self._number % _RUNS and len(parts) <= _MERGED_PARTS:
                 rows, _ = in_order([self._rows_of(part) for part in parts])
                 merged = {id(run) for run in runs}
                 self.index.runs = [run for run in self.index.runs if id(run) not in merged]
-                self.index.runs.append(self._run_of(rows))
+                self.index.runs.append(replace(self._run_of(rows), given_to=runs[0].given_to))
 
     # --- What goes ------------------------------------------------------------
 
     def give(self, near_ms: int) -> Iterator[Any]:
         """Give the taker the controls that it does not know, then what is due until `near_ms`, in order, and some of
-        what is due soon after if there is more of it than can be given in time. Batches of `HANDED` for one hand-off.
+        what is due soon after if there is more of it than can be given in time. Batches of `HANDED` for one hand-off;
+        none where no deliverer answers.
         """
-        yield from controls.give(self.index, self._chunks, near_ms, no_new_rules=self._gives_again_only)
-        mine = [run for run in self.index.runs if not self._gives_again_only or run.given_to == self.index.taker]
-        yield from self._give_rows(*self._nearest(mine, near_ms))
+        index = self.index
+        near_before_ms = self._now_ms + index.lead_ms
+        if self._has_taker and index.taker != NOBODY:  # in steps, so that it is seldom written
+            index.lead_ms = -(-(near_ms - self._now_ms) // _LEAD_STEP_MS) * _LEAD_STEP_MS
+        if self._is_again:
+            near_ms = max(near_ms, near_before_ms, self._now_ms + _LONGEST_LEAD_MS if self._is_lost else 0)
+        if self._has_taker:
+            yield from self._give_all(near_ms)
+        elif self._is_again:
+            for _ in self._give_all(near_ms):
+                pass
+        if self._is_lost:
+            self._leave_lost(near_ms)
+
+    def _give_all(self, near_ms: int) -> Iterator[Any]:
+        index = self.index
+        yield from controls.give(
+            index, self._chunks, near_ms, no_new_rules=self._gives_again_only, most_bytes=VISIT_BYTES
+        )
+        # Apart, so that what is new does not wait behind what is given again.
+        again = [run for run in index.runs if run.given_to == index.taker != NOBODY]
+        others = [run for run in index.runs if run.given_to != index.taker or index.taker == NOBODY]
+        yield from self._give_rows(*self._nearest(again, near_ms))
+        if not self._gives_again_only:
+            yield from self._give_rows(*self._nearest(others, near_ms))
 
     def _nearest(self, runs: Sequence[Run], near_ms: int) -> tuple[list[tuple[Run, int, Any]], int]:
         """Parts, by their runs and places there, with their rows; and how many of their first rows to give now."""
@@ -236,11 +314,13 @@ class Shard:
         heapq.heapify(heads)
         found: list[tuple[Run, int, Any]] = []
         due: list[Any] = []
+        longer: list[Any] = []
         size = 0
         # Parts in the order of their first row, until enough rows come before all that is not read.
         while heads and heads[0][0] <= near_ms + _AHEAD_MS:
             first_ms, number, place = heads[0]
-            before = sum(int(np.searchsorted(it, first_ms)) for it in due)
+            # Those of one row came in order, so that all but the last of them are before.
+            before = len(due) - len(longer) + sum(int(np.searchsorted(it, first_ms)) for it in longer)
             enough = VISIT_ROWS if first_ms <= near_ms else ahead
             if before >= enough or (before and size >= VISIT_BYTES):
                 break
@@ -251,6 +331,7 @@ class Shard:
             rows = self._rows_of(part)
             found.append((runs[number], place, rows))
             due.append(_now_due(part, rows))
+            longer += due[-1:] if part.rows > 1 else []
             size += rows.nbytes
             if place + 1 < len(runs[number].parts):
                 heapq.heappush(heads, (runs[number].parts[place + 1].first_ms, number, place + 1))
@@ -272,7 +353,6 @@ class Shard:
             self._give_first(run, place, due_of(batch), rows_taken)
         parts = [run.parts[place] for run, place, _ in found]
         is_again = np.array([part.is_again for part in parts])[from_part]
-        is_again |= np.minimum(due_of(rows)[:count], due_ms[order[:count]]) <= self.index.doubtful_ms
         moved_to_ms = [parts[at].moved_to_ms for at in from_part]
         for run, _, _ in found:
             run.parts = [part for part in run.parts if part.rows]
@@ -283,17 +363,11 @@ class Shard:
         """The first rows of a part are given."""
         if not rows:
             return
-        given = self.index.given
         part = replace(
             run.parts[place], is_again=run.parts[place].is_again or run.given_to not in (NOBODY, self.index.taker)
         )
         run.parts[place] = _part_of(part, due_ms, rows, part.rows)
-        found = _part_of(part, due_ms, 0, rows)
-        before = given[-1] if given else None
-        if before and len(given) > _GIVEN_PARTS and _can_join(before, found):  # a mark far behind makes no long lists
-            found = replace(found, start=before.start, first_ms=before.first_ms)
-            given.pop()
-        given.append(found)
+        self.index.given.append(_part_of(part, due_ms, 0, rows))
 
     def tidy(self) -> None:
         """Forget chunks of which nothing is needed any more."""
@@ -302,7 +376,7 @@ class Shard:
     def _rows_of(self, part: Part) -> Any:
         if part.moved_to_ms is None:
             return self._chunks.get(part.chunk).slice(part.start, part.rows)
-        return self._chunks.peek(part.chunk).take(pa.array([part.start]))  # not all of its chunk stays in memory
+        return self._chunks.glance(part.chunk).take(pa.array([part.start]))  # not all of its chunk stays in memory
 
 
 def _can_join(before: Part, part: Part) -> bool:
@@ -322,7 +396,7 @@ def _cut(
         if start <= at < part.rows and due_ms[at] > settled_ms:
             if start < at:
                 yield _part_of(part, due_ms, start, at), None
-            yield replace(_part_of(part, due_ms, at, at + 1), moved_to_ms=to_ms[name]), name
+            yield replace(_part_of(part, due_ms, at, at + 1), moved_to_ms=to_ms[name], name=digest_of(name)), name
             start = at + 1
     if start < part.rows:
         yield (part if start == 0 else _part_of(part, due_ms, start, part.rows)), None

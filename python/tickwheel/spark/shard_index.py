@@ -14,7 +14,8 @@ _SMALL_BYTES: Final = 256 << 10
 
 class Part(msgspec.Struct, array_like=True, frozen=True):
     """Rows of a chunk, with the due times of the first and the last, in milliseconds since 1970. `moved_to_ms`: when it
-    is due, if it was rescheduled; it is one row then. `is_again`: a deliverer that is lost may have delivered them.
+    is due, if it was rescheduled; it is one row then, whose key and id have the digest `name`. `is_again`: a deliverer
+    that is lost may have delivered them.
     """
 
     chunk: int
@@ -24,6 +25,7 @@ class Part(msgspec.Struct, array_like=True, frozen=True):
     last_ms: int
     moved_to_ms: int | None = None
     is_again: bool = False
+    name: int | None = None
 
     @property
     def rows(self) -> int:
@@ -35,6 +37,11 @@ class Part(msgspec.Struct, array_like=True, frozen=True):
         if at_ms >= self.last_due_ms:
             return self.rows
         return max(0, self.rows * (at_ms - self.first_due_ms + 1) // (self.last_due_ms - self.first_due_ms + 1))
+
+    @property
+    def open_ms(self) -> int:
+        """With a mark from here on they have their outcome: of one that was moved a deliverer counts both times."""
+        return self.last_ms if self.moved_to_ms is None else min(self.last_ms, self.moved_to_ms)
 
     @property
     def first_due_ms(self) -> int:
@@ -80,8 +87,8 @@ class Controls(msgspec.Struct, array_like=True):
     """A chunk of rows that are no messages to hold. `until_ms`: when all that waited as they came is due. `rules`: how
     many are recurring messages, which stay; `others`: how many are not.
 
-    `given_to`: the store that they were given to last; `is_taken`: it has them. `may_repeat`: another may have had the
-    recurring ones. `settled_ms`: until when all of their occurrences have their outcome.
+    `given_to`: the store that they were given to last; `is_taken`: it has them. `may_repeat`: another
+    may have had the recurring ones. `settled_ms`: until when all of their occurrences have their outcome.
     """
 
     chunk: int
@@ -105,18 +112,23 @@ class Index(msgspec.Struct, array_like=True):
     """All that a shard keeps.
 
     `taker`: the id of the store that it gives to, and everything given was given to; it was last at `address`.
-    `moving_since_ms`: when it was told to change its taker, or 0. `doubtful_ms`: what is due until then may have been
-    given to a store that is lost, by a micro-batch that is done again.
+    `moving_since_ms`: when it was told to change its taker, or 0. `lead_ms`: how long before they were due, at most,
+    rows were given the last time. `given`: what was given the last time; `taken`: what was given before, which the
+    taker has on its disk. `asked_ms`: of the last reschedule of a recurring message. `early_ms`: by the digest of a
+    recurring message's name the time of the last occurrence that may have been sent before its time.
     """
 
     taker: str = NOBODY
     address: str = ""
     moving_since_ms: int = 0
-    doubtful_ms: int = 0
+    lead_ms: int = 0
     next_chunk: int = 0
     runs: list[Run] = []
     given: list[Part] = []
+    taken: list[Part] = []
     controls: list[Controls] = []
+    asked_ms: int = 0
+    early_ms: dict[int, int] = {}
 
     @classmethod
     def decode(cls, data: bytes | None) -> "Index":
@@ -145,7 +157,7 @@ class Index(msgspec.Struct, array_like=True):
     @property
     def given_rows(self) -> int:
         """How many messages are given, and not settled."""
-        return sum(part.rows for part in self.given)
+        return sum(part.rows for part in self.at_taker())
 
     @property
     def unsettled(self) -> int:
@@ -175,12 +187,17 @@ class Index(msgspec.Struct, array_like=True):
         """All that wait or are given."""
         for run in self.runs:
             yield from run.parts
+        yield from self.at_taker()
+
+    def at_taker(self) -> Iterator[Part]:
+        """All that are given, and not settled."""
+        yield from self.taken
         yield from self.given
 
     @property
     def is_unsettled(self) -> bool:
         """Whether its taker has messages, or may have them, of which it has not told the outcome."""
-        return bool(self.given) or any(run.given_to == self.taker for run in self.runs)
+        return bool(self.given or self.taken) or any(run.given_to == self.taker for run in self.runs)
 
     def chunks(self) -> set[int]:
         """The numbers of all chunks that are needed."""

@@ -80,7 +80,12 @@ impl Deliverer {
     pub fn reschedule(&self, key: Option<&str>, id: &str, due: SystemTime) -> Result<Answer, DeliveryError> {
         check_name(key, id).map_err(usage)?;
         let due_ms = due_in_range(ms_of(due), "due").map_err(usage)?;
-        self.ask(Item::Reschedule(Reschedule { id: id.to_owned(), key: key.map(str::to_owned), due_ms }))
+        self.ask(Item::Reschedule(Reschedule {
+            id: id.to_owned(),
+            key: key.map(str::to_owned),
+            due_ms,
+            asked_ms: None,
+        }))
     }
 
     /// Accepts a message in the place of the one of its name: [`Answer::Replaced`] if that one waited, [`Answer::Accepted`] if there is

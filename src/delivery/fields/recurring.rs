@@ -66,7 +66,7 @@ impl Schema {
             (now_ms, None)
         };
         let given_ms = is_given(&fields.due).then_some(from_ms);
-        Ok((Recurrence { rule, missed, from_ms, given_ms, before: None }, delay_ms))
+        Ok((Recurrence { rule, missed, from_ms, given_ms, before: None, asked_ms: None }, delay_ms))
     }
 }
 

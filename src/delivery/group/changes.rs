@@ -80,6 +80,10 @@ impl Group<'_> {
             self.counts.reschedules_too_late += 1;
             return Ok(Answer::Unknown);
         };
+        if self.was_asked(&known, to.asked_ms)? {
+            self.counts.duplicates += 1;
+            return Ok(Answer::Rescheduled);
+        }
         let known = self.open_one(known)?;
         let left = match self.take_back(&known, Outcome::Moved)? {
             Ok(left) => left,

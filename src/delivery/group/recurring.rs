@@ -55,10 +55,16 @@ impl Group<'_> {
         // Looked for now, as one before it in the same group may have taken its place.
         let known = self.store.find(put.message.key(), put.message.id())?.expect("its name is known");
         if !is_forced && (known.due_ms != NEVER_MS || known.content == put.content) {
+            self.note_before(&known, &put)?;
             return Ok(self.again(&put, &known));
         }
         let is_open = self.store.is_open(&known)?;
         let Incoming { mut message, content, .. } = put;
+        if is_open {
+            let other = self.store.open_message(known.seq)?;
+            let rule = recurrence_of(&message).clone().in_place_of(recurrence_of(&other));
+            message.body = message.body.recurring(rule);
+        }
         message.body = message.body.again(self.store.last_seq() + 1);
         let seq = self.store.write_again(&message, content)?;
         self.admit_again(seq, message.clone(), false, 0)?;
@@ -71,6 +77,17 @@ impl Group<'_> {
         self.follow(seq, &message, known.seq)?;
         self.finish(&[self.done(known.seq, NEVER_MS, Outcome::Moved)])?;
         Ok(Answer::Replaced)
+    }
+
+    /// What is known of a deliverer that had it, and is lost, counts for one that is known too: it came with a backup.
+    fn note_before(&mut self, known: &Known, put: &Incoming) -> Result<(), StoreError> {
+        let rule = recurrence_of(&put.message);
+        if rule.before.is_some() && known.due_ms == NEVER_MS && self.store.is_open(known)? {
+            let message = self.store.open_message(known.seq)?;
+            let kept = recurrence_of(&message).clone().in_place_of(rule);
+            self.store.put_rule(known.seq, &kept)?;
+        }
+        Ok(())
     }
 
     /// The rule goes on where the one before is. An occurrence that is due, or being sent, is the last of that one; in the place of one
@@ -176,6 +193,20 @@ impl Group<'_> {
         self.counts.dead_letters += 1;
         self.counts.undeliverable += 1;
         Ok(())
+    }
+
+    /// Whether another due time is not asked for the first time, of a recurring message; if it is, that is noted.
+    pub(super) fn was_asked(&mut self, known: &Known, asked_ms: Option<i64>) -> Result<bool, StoreError> {
+        if asked_ms.is_none() || known.due_ms != NEVER_MS || !self.store.is_open(known)? {
+            return Ok(false);
+        }
+        let message = self.store.open_message(known.seq)?;
+        let rule = recurrence_of(&message);
+        if rule.asked_ms >= asked_ms {
+            return Ok(true);
+        }
+        self.store.put_rule(known.seq, &Recurrence { asked_ms, ..rule.clone() })?;
+        Ok(false)
     }
 
     /// What a user means who names a recurring message and speaks of a due time: its occurrence.

@@ -28,6 +28,7 @@ struct Row<'a> {
     moved_to_ms: Option<i64>,
     again: bool,
     recurrence: Option<&'a str>,
+    asked_ms: Option<i64>,
 }
 
 fn batch(rows: &[Row<'_>]) -> RecordBatch {
@@ -48,6 +49,7 @@ fn batch(rows: &[Row<'_>]) -> RecordBatch {
         Arc::new(rows.iter().map(|row| row.moved_to_ms).collect::<Int64Array>()),
         Arc::new(rows.iter().map(|row| Some(row.again)).collect::<BooleanArray>()),
         texts(|row| row.recurrence.map(Into::into)),
+        Arc::new(rows.iter().map(|row| row.asked_ms).collect::<Int64Array>()),
     ];
     let fields = COLUMNS.map(|(name, kind, is_nullable)| Field::new(name, kind, is_nullable));
     RecordBatch::try_new(Arc::new(Schema::new(fields.to_vec())), columns).unwrap()
@@ -77,6 +79,7 @@ const MESSAGE: Row<'static> = Row {
     moved_to_ms: None,
     again: false,
     recurrence: None,
+    asked_ms: None,
 };
 
 fn only(row: Row<'_>) -> Parsed {
@@ -98,9 +101,9 @@ fn another_due_time_and_what_few_messages_have_arrive_as_they_were__s3_d16_d17()
     };
     let found = (incoming.message.expires_ms(), incoming.message.traceparent());
     assert_eq!(found, (Some(6), Some(parent)));
-    let to = Row { id: Some("b"), due_ms: Some(7), ..Row::default() };
+    let to = Row { id: Some("b"), due_ms: Some(7), asked_ms: Some(8), ..Row::default() };
     let Parsed::Reschedule(found, _) = only(to) else { panic!("it is a reschedule") };
-    assert_eq!(found, Reschedule { id: "b".into(), key: None, due_ms: 7 });
+    assert_eq!(found, Reschedule { id: "b".into(), key: None, due_ms: 7, asked_ms: Some(8) });
     let origin = || Origin { source: "x".into(), line: 1, record: None };
     let items = [Parsed::Message(incoming), Parsed::Reschedule(found, origin())];
     let again = read_stream(&sent(&items), MAX_PAYLOAD).unwrap();
@@ -198,7 +201,7 @@ fn what_is_written_has_the_partition_of_each_row__s5() {
         Parsed::Message(Incoming::of(Message { body: Body::new(key, id, b"1", true), due_ms: 5, delay_ms: None }))
     };
     let cancel = Cancel { id: "b".into(), key: Some("k".into()), keep_days: 1 };
-    let to = Reschedule { id: "c".into(), key: Some("k".into()), due_ms: 7 };
+    let to = Reschedule { id: "c".into(), key: Some("k".into()), due_ms: 7, asked_ms: None };
     let items = [
         put(Some("k"), "a"),
         Parsed::Cancel(cancel, origin(1)),

@@ -81,7 +81,8 @@ impl Message {
     }
 
     fn recurring(id: &str, rule: Rule, from_ms: i64, payload: &[u8]) -> Self {
-        let recurrence = Recurrence { rule, missed: Missed::default(), from_ms, given_ms: None, before: None };
+        let recurrence =
+            Recurrence { rule, missed: Missed::default(), from_ms, given_ms: None, before: None, asked_ms: None };
         Self { body: Body::new(None, id, payload, false).recurring(recurrence), due_ms: NEVER_MS, delay_ms: None }
     }
 

@@ -13,12 +13,12 @@ fn shown(at_ms: i64) -> String {
 }
 
 fn every(every: i64, missed: Missed, from_ms: i64) -> Recurrence {
-    Recurrence { rule: Rule::every(every).unwrap(), missed, from_ms, given_ms: None, before: None }
+    Recurrence { rule: Rule::every(every).unwrap(), missed, from_ms, given_ms: None, before: None, asked_ms: None }
 }
 
 fn cron(pattern: &str, tz: &str, from: &str) -> Recurrence {
     let rule = Rule::cron(pattern, tz).unwrap();
-    Recurrence { rule, missed: Missed::Skip, from_ms: ms(from), given_ms: None, before: None }
+    Recurrence { rule, missed: Missed::Skip, from_ms: ms(from), given_ms: None, before: None, asked_ms: None }
 }
 
 /// The first `count` times, each asked for when the one before is just over.

@@ -152,7 +152,7 @@ impl Storm {
         if self.random.bool() {
             let due_ms = self.now_ms() + self.random.i64(-100..500);
             let id = if self.random.bool() { id } else { format!("s{at}") };
-            let answer = self.give(Item::Reschedule(Reschedule { id, key: Some(key), due_ms }));
+            let answer = self.give(Item::Reschedule(Reschedule { id, key: Some(key), due_ms, asked_ms: None }));
             let late = [Answer::Rescheduled, Answer::Delivering, Answer::Delivered, Answer::Dead];
             assert!(late.contains(&answer), "{answer:?}");
         } else if self.give(cancel(Some(&key), &id)) == Answer::Cancelled {

@@ -196,7 +196,7 @@ pub(super) fn item(asked: &Asked) -> Item {
         }
         Asked::Reschedule { name, due_ms } => {
             let (key, id) = text(*name);
-            Item::Reschedule(Reschedule { id, key, due_ms: *due_ms })
+            Item::Reschedule(Reschedule { id, key, due_ms: *due_ms, asked_ms: None })
         }
         Asked::CancelMany(key) => Item::Act {
             id: fastrand::u64(..).to_string(),

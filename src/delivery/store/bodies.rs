@@ -76,6 +76,11 @@ pub(super) fn write<'a>(db: &Connection, bodies: impl IntoIterator<Item = (i64, 
     Ok(())
 }
 
+pub(super) fn write_rule(db: &Connection, seq: i64, rule: &Recurrence) -> Result<()> {
+    cached(db, "UPDATE bodies SET recurrence = ? WHERE seq = ?")?.execute(params![rule.to_json(), seq])?;
+    Ok(())
+}
+
 /// What one step may delete.
 struct Budget {
     rows: usize,

@@ -14,6 +14,7 @@ use super::{actions, bodies, inputs, ledger, letters, meta, paused_keys, recover
 use crate::delivery::error::{DeliveryError, StoreError};
 use crate::delivery::incoming::{Content, Digest};
 use crate::delivery::message::Message;
+use crate::delivery::recurrence::Recurrence;
 
 /// Opening, and what is open.
 impl Store {
@@ -169,6 +170,12 @@ impl Store {
     /// The occurrence of a recurring message is that of another one from now on.
     pub(crate) fn give_occurrence(&mut self, from_seq: i64, to_seq: i64) -> Result<(), StoreError> {
         let done = self.write_occurrence_given(from_seq, to_seq);
+        self.told(done)
+    }
+
+    /// Its rule, as it is from now on.
+    pub(crate) fn put_rule(&mut self, seq: i64, rule: &Recurrence) -> Result<(), StoreError> {
+        let done = bodies::write_rule(&self.db, seq, rule);
         self.told(done)
     }
 

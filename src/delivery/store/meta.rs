@@ -10,6 +10,9 @@ use super::sql::{Result, cached};
 /// The name of the time since which sending is paused; null, or nothing: it is not.
 pub(crate) const PAUSED: &str = "paused_ms";
 
+/// The name of a text that is another one after each restore from a backup.
+pub(crate) const RESTORED: &str = "restored";
+
 /// `None` if it was never put, or deleted.
 pub(super) fn get<T: FromSql>(db: &Connection, name: &str) -> Result<Option<T>> {
     let mut select = cached(db, "SELECT value FROM meta WHERE name = ?")?;

@@ -82,7 +82,7 @@ use crate::delivery::incoming::{Digest, Incoming};
 pub(crate) use actions::{Action, Filter, Kind as ActionKind};
 pub(crate) use census::Census;
 pub(crate) use checkpoints::Checkpoints;
-pub(crate) use meta::PAUSED;
+pub(crate) use meta::{PAUSED, RESTORED};
 pub(crate) use occurrences::Occurrence;
 pub(crate) use options::{Guard, Limits, Options};
 pub(crate) use overdue::add_overdue;

@@ -149,6 +149,12 @@ impl DeliveryEngine {
         Ok(self.core(py)?.running.engine().store_id())
     }
 
+    /// The id of what the store knows: another one after it was restored from a backup, or made anew.
+    #[getter]
+    fn history_id(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(self.core(py)?.running.engine().history_id())
+    }
+
     /// How far each input was read by earlier runs, by name.
     #[getter]
     fn inputs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {

@@ -120,7 +120,12 @@ pub(crate) fn items_of(items: &Bound<'_, PyAny>, max_payload: usize) -> PyResult
             Item::Cancel(Cancel { id, key, keep_days: keep_days_of(&item)? })
         } else if item.is_exact_instance(reschedule) {
             let (id, key) = name_of(&item)?;
-            Item::Reschedule(Reschedule { id, key, due_ms: item.getattr(intern!(py, "due_ms"))?.extract()? })
+            Item::Reschedule(Reschedule {
+                id,
+                key,
+                due_ms: item.getattr(intern!(py, "due_ms"))?.extract()?,
+                asked_ms: None,
+            })
         } else if item.is_exact_instance(pause) {
             Item::Pause { key: key_of(&item)?, is_paused: item.getattr(intern!(py, "is_paused"))?.extract()? }
         } else if item.is_instance(look)? {

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 
-use crate::delivery::times;
+use crate::delivery::{Recurrence, times};
 use crate::python::delivery::failures::bad_record;
 
 /// The epoch milliseconds of a due time given as text, where digits are epoch milliseconds; `name` is for the error.
@@ -17,4 +17,14 @@ pub(crate) fn due_of(py: Python<'_>, text: &str, name: &str) -> PyResult<i64> {
 #[pyfunction]
 pub(crate) fn rfc_3339(epoch_ms: i64) -> String {
     String::from_utf8_lossy(&times::rfc_3339(epoch_ms)).into_owned()
+}
+
+/// When the first occurrence after `after_ms` of a recurring message is due, whose rule is as a hand-off tells it; `after_ms` if there
+/// is none.
+///
+/// Errors: `BadRecord`.
+#[pyfunction]
+pub(crate) fn occurrence_after(py: Python<'_>, rule: &str, after_ms: i64) -> PyResult<i64> {
+    let rule = Recurrence::from_handed(rule).map_err(|bad| bad_record(py, &bad))?;
+    Ok(rule.from(after_ms.saturating_add(1)).unwrap_or(after_ms))
 }

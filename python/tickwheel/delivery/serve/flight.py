@@ -15,10 +15,10 @@ With the path `hand-off` in the descriptor the rows are those of `handed.py`. Th
 `TAKEN`, once all of it is on disk. A second part of the path is the id of the store that they are for:
 `FlightUnavailableError` if another one is here.
 
-The action `marks` answers one JSON object (rule S4): `store_id`, which is another one after the disk was lost;
-`now_ms`, this machine's clock; and `marks`, for each of the 64 partitions the instant up to which every outcome is on
-disk. It waits for no commit. With the number of a partition as its body the answer has `recurring` too: the key and id
-of each of its recurring messages that is open, or null where they are more than 256 KiB.
+The action `marks` answers one JSON object (rule S4): `store_id`, which is another one after the disk was lost or a
+backup was restored; `now_ms`, this machine's clock; and `marks`, for each of the 64 partitions the instant up to which
+every outcome is on disk. It waits for no commit. With the number of a partition as its body the answer has `recurring`
+too: the key and id of each of its recurring messages that is open, or null where they are more than 256 KiB.
 """
 
 import logging
@@ -100,9 +100,9 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
 
     def _check_store(self, asked_for: Sequence[str]) -> None:
         """A client that believes in a store that is not here any more must learn that before it gives anything."""
-        if asked_for and asked_for != [self._running.store_id]:
+        if asked_for and asked_for != [self._running.history_id]:
             raise flight.FlightUnavailableError(
-                f"the store here is {self._running.store_id}, not {asked_for[0]:.200}: ask for marks, which tell it"
+                f"the store here is {self._running.history_id}, not {asked_for[0]:.200}: ask for marks, which tell it"
             )
 
     def do_action(self, _context: Any, action: Any) -> Sequence[Any]:
@@ -112,7 +112,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         partition = _partition_in(bytes(action.body))
         try:
             now_ms, marks = self._running.marks()
-            body: dict[str, Any] = {"store_id": self._running.store_id, "now_ms": now_ms, "marks": marks}
+            body: dict[str, Any] = {"store_id": self._running.history_id, "now_ms": now_ms, "marks": marks}
             if partition is not None:
                 body["recurring"] = self._running.rules_of(partition)
         except Exception as error:

@@ -3,7 +3,8 @@
 //! - **New numbers.** A destination may know messages by `(store, seq)`. What the store accepted after the backup is not in it, and
 //!   its numbers must not come again for other messages. So the restored store goes on with numbers that follow the wall clock: 4,096
 //!   for each millisecond since 1970. No store accepts that many, so no two restores ever give out one number. The id of the store
-//!   stays, and what was accepted before keeps its number: a destination knows it as the same message when it comes again.
+//!   stays, and what was accepted before keeps its number: a destination knows it as the same message when it comes again. What hands
+//!   messages in knows that it was restored, by `restored`: what it handed in since the backup it has to hand in again.
 //! - **What may have been delivered since** is all that is due by now. It is marked as after a crash: the destination is asked for
 //!   it, and what it does not know is delivered again, as `redelivered`.
 //! - **What is replaced stays**, as `STORE.replaced`.
@@ -19,6 +20,7 @@ use rusqlite::{Connection, ErrorCode};
 use super::copying::copy_into;
 use super::{Stop, close, open};
 use crate::delivery::error::{DeliveryError, StoreError};
+use crate::delivery::store::RESTORED;
 use crate::delivery::store::backup_mark;
 use crate::delivery::store::new_file::{NewFile, beside, link_beside, sync_folder};
 use crate::delivery::store::opened::FileId;
@@ -80,6 +82,12 @@ fn begin_epoch(db: &Connection, now_ms: i64) -> rusqlite::Result<()> {
     ] {
         cached(db, put)?.execute((name, value))?;
     }
+    // So may occurrences that are not made yet.
+    let text = "UPDATE bodies SET recurrence = json_set(recurrence, '$.before', \
+                json_set(ifnull(json_extract(recurrence, '$.before'), '{}'), '$.sent_ms', ?1)) \
+                WHERE recurrence IS NOT NULL AND ifnull(json_extract(recurrence, '$.before.sent_ms'), 0) < ?1";
+    db.execute(text, [now_ms])?;
+    db.execute("INSERT OR REPLACE INTO meta VALUES (?, lower(hex(randomblob(8))))", [RESTORED])?;
     db.execute_batch("DELETE FROM held_back; COMMIT")
 }
 

@@ -181,7 +181,7 @@ fn handed_until_ms(old: &Connection) -> Result<Option<i64>> {
 
 fn copy_meta(old: &Connection, new: &Connection) -> Result<()> {
     let mut select = old.prepare(
-        "SELECT name, value FROM meta WHERE name IN ('store_id', 'last_seq', 'letters_written', 'position')",
+        "SELECT name, value FROM meta WHERE name IN ('store_id', 'last_seq', 'letters_written', 'position', 'restored')",
     )?;
     let mut rows = select.query([])?;
     while let Some(row) = rows.next()? {

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Collection, Sequence
 from contextlib import closing
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
@@ -162,6 +163,35 @@ def test_a_restored_store_asks_for_what_may_have_arrived_and_marks_the_rest__D20
     seqs = {it.message.id: it.seq for it in got}
     assert seqs["lost"] == before["lost"], "the same message has the same number"
     assert seqs["new"] > max(before.values()) + 1_000_000_000, "and no other message ever had this one"
+
+
+def test_after_a_restore_occurrences_that_came_since_the_backup_are_marked__D19_D20(tmp_path: Path) -> None:
+    store, copy = tmp_path / "store.db", tmp_path / "copy.db"
+    got: list[Delivery] = []
+
+    def due_ms(it: Delivery) -> float:
+        return datetime.fromisoformat(it.message.id.rpartition("@")[2]).timestamp() * 1000
+
+    def wait_for(count: int) -> None:
+        while len(got) < count:
+            time.sleep(0.005)
+
+    with DeliveryQueue(store, to=got.append) as queue:
+        queue.put("beat", every=100, missed="all", delay_ms=0)
+        wait_for(2)
+        backup_store(store, copy)
+        wait_for(len(got) + 4)
+    before = {it.message.id for it in got}
+    restored_ms = time.time_ns() // 1_000_000
+    got.clear()
+    restore_store(copy, store, force=True)
+    with DeliveryQueue(store, to=got.append):
+        while not got or due_ms(got[-1]) <= restored_ms + 300:
+            time.sleep(0.005)
+    again = {it.message.id: it.redelivered for it in got}
+    assert len(again.keys() & before) >= 4
+    assert all(again[id_] for id_ in again.keys() & before)
+    assert not got[-1].redelivered
 
 
 def test_no_two_restores_give_out_one_number__D20(tmp_path: Path) -> None:
