@@ -65,7 +65,7 @@ lint: $(VENV)/packages
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
-	$(BIN)/mypy --strict examples benches
+	$(BIN)/mypy --strict examples && $(BIN)/mypy --strict --explicit-package-bases benches
 
 rust-tests: check-tools
 	cargo test --locked
@@ -95,12 +95,13 @@ soak: $(VENV)/release $(SPARK)
 	TICKWHEEL_SOAK=1 TICKWHEEL_FUZZ_SECONDS=3600 $(BIN)/python -m pytest --timeout 4000 tests/python/fuzz
 	TICKWHEEL_SOAK=1 $(BIN)/python -m pytest -s --timeout 3600 tests/python/delivery/soak $(if $(SPARK),tests/spark/soak tests/spark/kafka/test_backlog.py)
 
-# Compares the timer with others; writes docs/benchmarks.md. Twenty minutes, on an otherwise idle machine.
+# Compares the timer with others; writes docs/benchmarks.md. Half an hour, on an otherwise idle machine.
 bench: $(VENV)/release $(VENV)/bench
 	cd benches/peers && CARGO_TARGET_DIR=$(PARKING_LOT) cargo build --locked --release --quiet --features parking_lot
 	cd benches/peers && CARGO_TARGET_DIR=$(CURDIR)/target/peers cargo run --locked --release --quiet -- \
 		--parking-lot $(PARKING_LOT)/release/peers
 	$(BIN)/python -m benches.python.timers
+	$(BIN)/python -m benches.python.loops
 	$(BIN)/python -m benches.report
 
 # The parts built on the timer: the purgatory, delivery, Spark; and lateness compared with a bare thread.

@@ -20,7 +20,7 @@ import msgspec
 
 from .errors import ReportError
 
-SUITES: Final = ("rust", "python")
+SUITES: Final = ("rust", "python", "asyncio")
 OURS: Final = "tickwheel"
 
 
@@ -55,7 +55,7 @@ class Record(msgspec.Struct, frozen=True):
 class File(msgspec.Struct, frozen=True):
     """The content of a result file."""
 
-    suite: Literal["rust", "python"]
+    suite: Literal["rust", "python", "asyncio"]
     command: str
     versions: dict[str, str]
     repeats: int

@@ -29,8 +29,8 @@ ONLY_TICKWHEEL = ["add, TimerTask", "add_many, per timer", "bytes per TimerTask"
 MAY_BE_ZERO = {"early", "bytes per timer", "bytes per TimerTask"}  # a few may fit into memory already allocated
 
 
-def timers(*arguments, **environment):
-    command = [sys.executable, "-m", "benches.python.timers", "--pace", "0.05", *arguments]
+def timers(*arguments, suite="timers", **environment):
+    command = [sys.executable, "-m", f"benches.python.{suite}", "--pace", "0.05", *arguments]
     return subprocess.run(command, cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, timeout=100)
 
 
@@ -67,3 +67,20 @@ def test_a_side_that_fails_is_told_and_the_others_are_kept(tmp_path):
     assert "FAILED add: uvloop" in done.stderr
     (record,) = json.loads(output.read_text())["records"]
     assert (record["side"], len(record["values"])) == ("asyncio", 2)
+
+
+def test_loops_with_a_wheel_are_measured_beside_those_without(tmp_path):
+    output = tmp_path / "asyncio.json"
+    works = ["call_later, 10,000 pending", "pair, 1M pending", "longest turn while time-outs roll", "lateness p50"]
+    works += ["longest wait while all are due at once", "CPU per timer, one a ms, slack_us=500"]
+    works += ["echo server with idle time-outs, CPU per message"]
+    only = [argument for work in works for argument in ("--only-work", work)]
+    sides = ["--only-side", "tickwheel", "--only-side", "asyncio"]
+    done = timers("--count", "1000", "--repeats", "1", *only, *sides, "--output", str(output), suite="loops")
+    assert done.returncode == 0, done.stderr
+    run = json.loads(output.read_text())
+    records = {(record["work"], record["side"]): record["values"] for record in run["records"]}
+    assert run["suite"] == "asyncio"
+    assert records.keys() == {(work, side) for work in (*works, "early") for side in ("tickwheel", "asyncio")}
+    assert records["early", "tickwheel"] == [0]
+    assert all(value >= 0 for [value] in records.values())

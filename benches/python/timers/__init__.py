@@ -9,7 +9,7 @@ quiet machine. The garbage collector is on unless a work turns it off.
 - `side`: a timer as the works see it; `sides/`: one module for each kind of timer
 - `works/`: what is measured, and the table of it; delays and instants are random, from a fixed seed
 - `measure`: one work on one side, in the process that `__main__` starts for it
-- `records`: the results as JSON, for `benches.report`, and as a table
+- `../suite`, `../records`: runs the works, and writes the results as JSON, for `benches.report`, and as a table
 
 Delays are spread over an hour, after a first minute in which nothing is due. Slow sides get fewer timers, and so do
 works in real time: each record has its own count.

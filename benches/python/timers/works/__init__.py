@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 from pkgutil import resolve_name
-from typing import Final, Literal
+from typing import Final
+
+from benches.python.records import Figure
 
 from ..side import Side, Steps
 from ..sides import PEERS, TICKWHEEL, WITH_SLACK
@@ -10,15 +12,6 @@ from .plan import Plan
 
 EVERY_SIDE: Final = tuple(name for name in PEERS if name != WITH_SLACK)
 OURS: Final = (TICKWHEEL,)
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One measured value."""
-
-    name: str
-    unit: str
-    better: Literal["lower", "higher"] = "lower"
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,22 @@
 import json
 import platform
 import statistics
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Literal
 
 from rich.table import Table
 
-from .sides import PEERS
-from .works import Figure
+
+@dataclass(frozen=True)
+class Figure:
+    """One measured value."""
+
+    name: str
+    unit: str
+    better: Literal["lower", "higher"] = "lower"
 
 
 @dataclass
@@ -48,12 +56,12 @@ class Results:
         """The records that have a figure."""
         return [record for record in self._records.values() if record.values]
 
-    def write(self, path: Path, command: str, repeats: int) -> None:
+    def write(self, path: Path, suite: str, command: str, packages: Iterable[str], repeats: int) -> None:
         """Write one JSON file."""
         content = {
-            "suite": "python",
+            "suite": suite,
             "command": command,
-            "versions": versions(),
+            "versions": versions(packages),
             "repeats": repeats,
             "records": [asdict(record) for record in self.records],
         }
@@ -75,10 +83,10 @@ class Results:
         return table
 
 
-def versions() -> dict[str, str]:
-    """The versions of Python, and of the sides' packages that are installed."""
+def versions(packages: Iterable[str]) -> dict[str, str]:
+    """The versions of Python, and of those packages that are installed."""
     found = {"python": platform.python_version()}
-    for package in dict.fromkeys(peer.package for peer in PEERS.values() if peer.package):
+    for package in dict.fromkeys(packages):
         try:
             found[package] = version(package)
         except PackageNotFoundError:

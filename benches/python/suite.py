@@ -1,0 +1,102 @@
+"""Runs a suite of benchmarks: each work on each side in a process of its own, in turns, and writes the figures."""
+
+import argparse
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from benches.python.records import Figure, Results
+from rich.console import Console
+
+ROOT: Final = Path(__file__).parents[2]
+TIME_LIMIT_S: Final = 300
+"""For one figure. The slowest takes some seconds."""
+
+FALLBACK_COLUMNS: Final = 200
+
+
+class Work(Protocol):
+    """What one process measures: `python -m PACKAGE.measure FIGURE SIDE COUNT PACE` prints it as JSON."""
+
+    @property
+    def figures(self) -> tuple[Figure, ...]:
+        """What it measures; its process is asked for by the name of the first."""
+
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """Those that can do it."""
+
+    def count_for(self, side: str, count: int, /) -> int:
+        """How many timers it takes on this side: `count`, or fewer."""
+
+
+def main(package: str, suite: str, works: Sequence[Work], sides: Sequence[str], packages: Iterable[str]) -> int:
+    """Measure, print a table, and write `build/bench/SUITE.json`. Exit code 1 if any side failed at any work."""
+    options = parse(package, suite, works, sides)
+    names = options.only_side or sides
+    plan = [(work, [name for name in names if name in work.sides]) for work in options.works]
+    results = Results()
+    for work, among in plan:
+        for figure in work.figures:
+            for side in among:
+                results.expect(figure, side, work.count_for(side, options.count))
+
+    failed = []
+    for repeat in range(options.repeats):
+        for work, among in plan:
+            # Each repeat begins with another side.
+            start = repeat * len(among) // options.repeats
+            for side in among[start:] + among[:start]:
+                print(f"{repeat + 1}/{options.repeats} {work.figures[0].name}: {side}", file=sys.stderr, flush=True)
+                measured = measure(package, work, side, work.count_for(side, options.count), options.pace)
+                if measured is None:
+                    failed.append(f"{work.figures[0].name}: {side}, repeat {repeat + 1}")
+                    continue
+                for name, value in measured["figures"].items():
+                    results.put(name, side, value, measured["note"])
+
+    Console(width=None if sys.stdout.isatty() else FALLBACK_COLUMNS).print(results.table())
+    if options.output:
+        command = shlex.join(["python", "-m", package, *sys.argv[1:]])
+        results.write(options.output, suite, command, packages, options.repeats)
+    for failure in failed:
+        print(f"FAILED {failure}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def parse(package: str, suite: str, works: Sequence[Work], sides: Sequence[str]) -> argparse.Namespace:
+    """The options; `works` and `output` follow from the others."""
+    output = ROOT / f"build/bench/{suite}.json"
+    figures = [figure.name for work in works for figure in work.figures]
+    parser = argparse.ArgumentParser(prog=f"python -m {package}", description="Measure tickwheel beside others.")
+    parser.add_argument("--repeats", type=int, default=3, help="how often each work runs on each side")
+    parser.add_argument("--count", type=int, default=1_000_000, help="how many timers, if the side is fast enough")
+    parser.add_argument(
+        "--pace", type=float, default=1.0, help="length of the works in real time; 1 is the full length"
+    )
+    parser.add_argument("--only-work", action="append", choices=figures, help="may be given several times")
+    parser.add_argument("--only-side", action="append", choices=list(sides), help="may be given several times")
+    parser.add_argument("--output", type=Path, help=f"by default {output.relative_to(ROOT)}, if everything is measured")
+    options = parser.parse_args()
+    wanted = options.only_work or figures
+    options.works = [work for work in works if any(figure.name in wanted for figure in work.figures)]
+    if options.output is None and not (options.only_work or options.only_side):
+        options.output = output
+    return options
+
+
+def measure(package: str, work: Work, side: str, count: int, pace: float) -> dict[str, Any] | None:
+    """The output of the process for it, or None if it failed. Its error messages have gone to stderr."""
+    arguments = [work.figures[0].name, side, str(count), str(pace)]
+    command = [sys.executable, "-m", f"{package}.measure", *arguments]
+    try:
+        done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=TIME_LIMIT_S, check=True)
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        print(f"FAILED {work.figures[0].name}: {side}: {error}", file=sys.stderr, flush=True)
+        return None
+    measured: dict[str, Any] = json.loads(done.stdout)
+    return measured
