@@ -24,6 +24,7 @@ from tickwheel._native import (
     TimerTask,
     __version__,
 )
+from tickwheel.weak import weak_method
 
 __all__ = [
     "DelayedOperation",
@@ -40,4 +41,5 @@ __all__ = [
     "TimerRejected",
     "TimerTask",
     "__version__",
+    "weak_method",
 ]

@@ -31,6 +31,7 @@ from typing_extensions import Buffer, disjoint_base
 from tickwheel.delivery.entries import Put, Reschedule
 from tickwheel.delivery.errors import BadRecord
 from tickwheel.delivery.message import Cancel, Message
+from tickwheel.histogram import Histogram
 
 __version__: str
 
@@ -129,7 +130,7 @@ class Stats(TypedDict):
     pending: int
     executor_depth: int
     running: int
-    lateness_us: list[tuple[int, int]]
+    lateness_us: Histogram
 
 @disjoint_base
 class TimerTask:
@@ -324,12 +325,14 @@ class Timer:
     def stats(self) -> Stats:
         """Counters, and a histogram of the lateness."""
 
-    def shutdown(self, timeout_ms: float | timedelta | None = None) -> list[Any]:
+    def shutdown(self, timeout_ms: float | timedelta | None = None, *, wait_pending: bool = False) -> list[Any]:
         """Accept no more tasks, run what is due by now, and return the tasks that are still pending, in order.
 
-        `timeout_ms` limits the wait for callbacks; a task that has not started by then counts as pending. Inside a
-        callback of this timer the call waits for nothing, nor in a signal handler or a destructor that interrupts a
-        shutdown of the same thread. The list stays in `unfinished`. A second call is allowed.
+        `timeout_ms` limits the wait for callbacks; a task that has not started by then counts as pending. With
+        `wait_pending=True` it first waits until nothing is pending, as a pool of the standard library does; a periodic
+        task is pending until it is cancelled. Inside a callback of this timer the call waits for nothing, nor in a
+        signal handler or a destructor that interrupts a shutdown of the same thread. The list stays in `unfinished`. A
+        second call is allowed.
         """
 
     def _record(self, bound: int) -> bool: ...
@@ -387,8 +390,9 @@ class ManualTimer(Timer):
     """The same wheel on a clock that only the caller moves: deterministic, no threads.
 
     Callbacks run in the calling thread, while the clock shows the moment of their release. What they raise goes to
-    `on_error`. `KeyboardInterrupt` and `SystemExit` reach the caller, and the remaining tasks run at the next advance.
-    After Kafka's `MockTimer`.
+    `on_error`; with `strict=True` it comes out of `advance`, so that an assertion in a callback fails the test.
+    `KeyboardInterrupt` and `SystemExit` always do. The remaining tasks run at the next advance. After Kafka's
+    `MockTimer`.
 
     >>> timer = ManualTimer()
     >>> _ = timer.after(5, print, "five")
@@ -409,6 +413,7 @@ class ManualTimer(Timer):
         precision: Literal["exact", "tick"] = "exact",
         max_pending: int | None = None,
         on_error: Callable[[Any, BaseException], object] | None = None,
+        strict: bool = False,
     ) -> None: ...
     def advance(self, ms: float | timedelta) -> int:
         """Move the clock by `ms` and run the tasks that become due on the way. Returns how many ran.
@@ -454,8 +459,6 @@ class LoopTimers:
         event_loop: asyncio.AbstractEventLoop,
         *,
         is_beside: bool = False,
-        tick_ms: int | None = None,
-        wheel_size: int | Sequence[int] | None = None,
         slack_us: int | None = None,
     ) -> Self: ...
     @property
@@ -779,6 +782,7 @@ def due_of(text: str, name: str) -> int: ...
 def due_ms_of(due: object, delay_ms: object) -> int: ...
 def read_messages(messages: Sequence[Message | Put], max_payload: int) -> Records: ...
 def rfc_3339(epoch_ms: int) -> str: ...
+def occurrence_after(rule: str, after_ms: int) -> int: ...
 
 @final
 class Records:
@@ -903,6 +907,8 @@ class DeliveryEngine:
     def submit(self, items: _Items, future: _Future, max_payload: int = 1048576) -> None: ...
     @property
     def store_id(self) -> str: ...
+    @property
+    def history_id(self) -> str: ...
     @property
     def inputs(self) -> dict[str, Any]: ...
     @property

@@ -78,6 +78,7 @@ fn add_delivery(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(delivery::items::due_ms_of, module)?)?;
     module.add_function(wrap_pyfunction!(delivery::times::due_of, module)?)?;
     module.add_function(wrap_pyfunction!(delivery::times::rfc_3339, module)?)?;
+    module.add_function(wrap_pyfunction!(delivery::times::occurrence_after, module)?)?;
     module.add("MAX_DUE_MS", crate::delivery::times::MAX_DUE_MS)?;
     module.add("PARTITIONS", crate::delivery::PARTITIONS)?;
     module.add_class::<delivery::destination::Destination>()?;

@@ -245,14 +245,24 @@ impl<T> Timer<T> {
     /// # Ok::<(), tickwheel::Error>(())
     /// ```
     pub fn wait_idle(&self, timeout: Option<Duration>) -> bool {
+        self.wait_while(timeout, |state| !state.is_idle())
+    }
+
+    /// As [`Timer::wait_idle`], until nothing is pending either, or the timer is closed.
+    #[cfg(feature = "python")]
+    pub(crate) fn wait_empty(&self, timeout: Option<Duration>) -> bool {
+        self.wait_while(timeout, |state| !(state.is_closed || (state.schedule.len() == 0 && state.is_idle())))
+    }
+
+    fn wait_while(&self, timeout: Option<Duration>, must_wait: impl Fn(&State<T>) -> bool) -> bool {
         // One that the system cannot name is as good as none.
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut state = self.lock_state();
         state.waits_for_idle += 1;
-        while !state.is_idle() && deadline.is_none_or(|deadline| Instant::now() < deadline) {
+        while must_wait(&state) && deadline.is_none_or(|deadline| Instant::now() < deadline) {
             state = self.idle.wait(state, deadline);
         }
         state.waits_for_idle -= 1;
-        state.is_idle()
+        !must_wait(&state)
     }
 }

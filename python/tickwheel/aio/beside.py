@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar, TypeVarTuple, overload
 
 from tickwheel._native import LoopTimers
-from tickwheel.aio.clocks import is_monotonic
+from tickwheel.aio.clocks import can_serve
 from tickwheel.aio.collecting import know
 
 _T = TypeVar("_T")
@@ -43,7 +43,7 @@ def timers(*, slack_us: int | None = None) -> LoopTimers | OwnTimers:
     loop = asyncio.get_running_loop()
     found: LoopTimers | None = getattr(loop, _ATTRIBUTE, None)
     if found is None:
-        if not is_monotonic(loop):
+        if not can_serve(loop):
             return OwnTimers(loop)
         found = LoopTimers(loop, is_beside=True, slack_us=slack_us or 0)
         loop.add_reader(found.fileno(), found._run_due)

@@ -10,7 +10,7 @@ from contextvars import Context
 from typing import TYPE_CHECKING, Any, Final, TypeVarTuple
 
 from tickwheel._native import LoopTimers
-from tickwheel.aio.clocks import is_monotonic
+from tickwheel.aio.clocks import can_serve
 from tickwheel.aio.collecting import know
 
 _Ts = TypeVarTuple("_Ts")
@@ -54,7 +54,7 @@ class WheelTimers(_Base):
         super().__init__(*args, **kwargs)
         own = type(self).time is not WheelTimers.time
         behind = type(self).__mro__[type(self).__mro__.index(WheelTimers) + 1]
-        if own or not is_monotonic(behind):
+        if own or not can_serve(behind):
             return
         self._tickwheel_timers = timers = LoopTimers(self, slack_us=slack_us)
         self.add_reader(timers.fileno(), timers._run_due)

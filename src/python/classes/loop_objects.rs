@@ -3,7 +3,6 @@
 //! All is done on the loop's thread. The loop watches one descriptor, which is readable when something is due.
 
 use std::collections::VecDeque;
-use std::os::fd::RawFd;
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -23,7 +22,7 @@ use crate::wheel::Handle;
 #[pyclass(frozen, weakref, module = "tickwheel.aio")]
 pub(crate) struct LoopTimers {
     inner: GilCell<Option<Box<Inner>>>,
-    fd: RawFd,
+    fd: i32,
     epoch: u32,
     /// The loop has timers of its own, and does not say when it is closed.
     is_beside: bool,
@@ -81,16 +80,15 @@ pub(super) struct Leftover {
 }
 
 const NEVER: u64 = u64::MAX;
+const TICK_MS: u64 = 1;
+const WHEEL_SIZE: u32 = 20;
 
 impl LoopTimers {
-    pub(super) fn make(
-        (tick_ms, wheel_sizes, slack_us): (u64, &[u32], u64),
-        (event_loop, is_beside): (Py<PyAny>, bool),
-    ) -> PyResult<Self> {
+    pub(super) fn make(event_loop: Py<PyAny>, is_beside: bool, slack_us: u64) -> PyResult<Self> {
         let timer_fd = TimerFd::new()?;
         let fd = timer_fd.fd();
         let inner = Inner {
-            schedule: Schedule::new(tick_ms, wheel_sizes, monotonic_ns() / 1_000_000, Precision::Exact),
+            schedule: Schedule::new(TICK_MS, &[WHEEL_SIZE], monotonic_ns() / 1_000_000, Precision::Exact),
             line: VecDeque::new(),
             released: Vec::new(),
             timer_fd: Some(timer_fd),
@@ -102,7 +100,7 @@ impl LoopTimers {
         Ok(Self { inner: GilCell::new(Some(Box::new(inner))), fd, epoch: fork_epoch(), is_beside })
     }
 
-    pub(super) fn fd(&self) -> RawFd {
+    pub(super) fn fd(&self) -> i32 {
         self.fd
     }
 

@@ -28,21 +28,17 @@ static REPORT_SLOW: MadeOnce<Py<PyAny>> = MadeOnce::new();
 #[pymethods]
 impl LoopTimers {
     #[new]
-    #[pyo3(signature = (event_loop, *, is_beside=false, tick_ms=None, wheel_size=None, slack_us=None))]
+    #[pyo3(signature = (event_loop, *, is_beside=false, slack_us=None))]
     fn __new__(
         py: Python<'_>,
         event_loop: Py<PyAny>,
         is_beside: bool,
-        tick_ms: Option<&Bound<'_, PyAny>>,
-        wheel_size: Option<&Bound<'_, PyAny>>,
         slack_us: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let _call = ForeignCall::enter(py)?;
-        let tick_ms = tick_ms.map_or(Ok(1), |it| args::int_in(it, "tick_ms", 1, 1 << 32, "leave it out for 1"))?;
-        let sizes = wheel_size.map_or_else(|| Ok(vec![20]), args::wheel_sizes)?;
         let hint = "leave it out to wake for each timer";
         let slack_us = slack_us.map_or(Ok(0), |it| args::int_in(it, "slack_us", 0, 1 << 40, hint))?;
-        Self::make((tick_ms, &sizes, slack_us), (event_loop, is_beside))
+        Self::make(event_loop, is_beside, slack_us)
     }
 
     /// Call `callback(*args)` on the loop in `delay` seconds, a number or a `timedelta`. Returns its handle.

@@ -2,8 +2,8 @@
 //!
 //! It has no threads: callbacks run in the calling thread, while the clock shows the moment of their release.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -22,14 +22,16 @@ use crate::python::tools::errors;
 use crate::python::tools::finalizing::ForeignCall;
 use crate::python::tools::fork::ProcessOwned;
 use crate::python::tools::gil_cell::GilCell;
+use crate::python::values::callback_scope;
 use crate::python::values::callback_target::CallbackTarget;
 use crate::python::values::due_line::DueLine;
 
 /// The same wheel on a clock that only the caller moves: deterministic, no threads.
 ///
 /// Callbacks run in the calling thread, while the clock shows the moment of their release. What they raise goes to
-/// `on_error`. `KeyboardInterrupt` and `SystemExit` reach the caller, and the remaining tasks run at the next advance.
-/// After Kafka's `MockTimer`.
+/// `on_error`; with `strict=True` it comes out of `advance`, so that an assertion in a callback fails the test.
+/// `KeyboardInterrupt` and `SystemExit` always do. The remaining tasks run at the next advance. After Kafka's
+/// `MockTimer`.
 ///
 /// >>> timer = ManualTimer()
 /// >>> _ = timer.after(5, print, "five")
@@ -43,6 +45,7 @@ pub(crate) struct ManualTimer {
     is_advancing: AtomicBool,
     /// Tasks that were released and have not run, after a `KeyboardInterrupt`.
     line: GilCell<DueLine>,
+    is_strict: OnceLock<bool>,
 }
 
 #[pymethods]
@@ -52,16 +55,18 @@ impl ManualTimer {
     #[pyo3(
         signature = (*_args, **_kwargs),
         text_signature = "(name='manual', *, tick_ms=1, wheel_size=20, start_ms=0, precision='exact', \
-            max_pending=None, on_error=None)"
+            max_pending=None, on_error=None, strict=False)"
     )]
     fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> PyClassInitializer<Self> {
-        let manual = Self { is_advancing: AtomicBool::new(false), line: GilCell::default() };
+        let manual =
+            Self { is_advancing: AtomicBool::new(false), line: GilCell::default(), is_strict: OnceLock::new() };
         PyClassInitializer::from(Timer::empty()).add_subclass(manual)
     }
 
     #[pyo3(
         signature = (
-            name=None, *, tick_ms=Omittable::OMITTED, wheel_size=Omittable::OMITTED, start_ms=None, precision=Omittable::OMITTED, max_pending=None, on_error=None
+            name=None, *, tick_ms=Omittable::OMITTED, wheel_size=Omittable::OMITTED, start_ms=None, precision=Omittable::OMITTED, max_pending=None, on_error=None,
+            strict=Omittable::OMITTED
         )
     )]
     #[expect(clippy::too_many_arguments, reason = "they are the keyword arguments of the Python class")]
@@ -74,10 +79,17 @@ impl ManualTimer {
         precision: Omittable<'py>,
         max_pending: Option<&Bound<'py, PyAny>>,
         on_error: Option<&Bound<'py, PyAny>>,
+        strict: Omittable<'py>,
     ) -> PyResult<()> {
         let (py, base) = (slf.py(), slf.as_super().get());
         let _call = ForeignCall::enter(py)?;
         base.check_new()?;
+        let is_strict = strict.flag("strict", false, "with True what a callback raises comes out of advance()")?;
+        if is_strict && on_error.is_some() {
+            let text = "strict=True gives what a callback raises to the caller of advance(), and on_error would never be called: \
+                        give one of both";
+            return Err(PyValueError::new_err(text));
+        }
         let clock = Clock::manual(start_ms.map_or(Ok(0), settings::start_ms)?);
         let manual = "manual".into_pyobject(py)?.into_any();
         let name = name.unwrap_or(&manual);
@@ -85,7 +97,9 @@ impl ManualTimer {
         let settings = Settings { name, wheel, max_pending, on_error };
         let core = Arc::new(settings.build(clock, Driver::Manual, CallbackTarget::OwnThread)?);
         let timer_ref = TimerRef::new(py, &core)?;
-        base.initialize(ProcessOwned::new(core), timer_ref)
+        base.initialize(ProcessOwned::new(core), timer_ref)?;
+        let _ = slf.get().is_strict.set(is_strict); // it was not initialized before
+        Ok(())
     }
 
     /// Move the clock by `ms` and run the tasks that become due on the way. Returns how many ran.
@@ -133,18 +147,37 @@ impl ManualTimer {
 
     /// Accept no more tasks, run what is due by now, and return the tasks that are still pending, in order.
     ///
-    /// `timeout_ms` limits the wait for callbacks; a task that has not started by then counts as pending. Inside a
-    /// callback of this timer the call waits for nothing, nor in a signal handler or a destructor that interrupts a
-    /// shutdown of the same thread. The list stays in `unfinished`. A second call is allowed.
-    #[pyo3(signature = (timeout_ms=None))]
-    fn shutdown<'py>(slf: &Bound<'py, Self>, timeout_ms: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyList>> {
+    /// `timeout_ms` limits the wait for callbacks; a task that has not started by then counts as pending. With
+    /// `wait_pending=True` it first waits until nothing is pending, as a pool of the standard library does; a periodic
+    /// task is pending until it is cancelled. Inside a callback of this timer the call waits for nothing, nor in a
+    /// signal handler or a destructor that interrupts a shutdown of the same thread. The list stays in `unfinished`. A
+    /// second call is allowed.
+    #[pyo3(
+        signature = (timeout_ms=None, *, wait_pending=Omittable::OMITTED),
+        text_signature = "($self, timeout_ms=None, *, wait_pending=False)"
+    )]
+    fn shutdown<'py>(
+        slf: &Bound<'py, Self>,
+        timeout_ms: Option<&Bound<'py, PyAny>>,
+        wait_pending: Omittable<'py>,
+    ) -> PyResult<Bound<'py, PyList>> {
         let (py, base) = (slf.py(), slf.as_super().get());
         let Some(driver) = ManualDriver::of(slf)? else { return base.unfinished(py) };
-        timeout_ms.map(|timeout_ms| args::ms(timeout_ms, "timeout_ms")).transpose()?;
+        let timeout = timeout_ms.map(|timeout_ms| args::ms(timeout_ms, "timeout_ms")).transpose()?;
+        let waits = wait_pending.flag("wait_pending", false, "with True what is pending runs first")?;
         let core = driver.core;
         core.check_process(py)?;
         if let Some(done) = base.unfinished_list(py) {
             return Ok(done);
+        }
+        if waits && !InsideCallback::is_inside(core) {
+            let limit_us =
+                timeout.map_or(u64::MAX, |timeout| core.timer.clock().now_us().saturating_add(timeout.to_us()));
+            let _token = driver.start(py)?;
+            driver.run_line(py)?;
+            while let Some(event_us) = driver.next_event_us(py).filter(|event_us| *event_us <= limit_us) {
+                driver.step_to(py, event_us)?;
+            }
         }
         core.detach(py, || core.timer.close());
         // Inside a callback it runs nothing: tasks that have not started are still pending.
@@ -240,7 +273,9 @@ impl<'a> ManualDriver<'a> {
         let mut count = 0;
         while let Some(call) = dispatch::claim_next(py, self.core, &mut line, None, 0) {
             count += call.len();
+            let outer = callback_scope::set_strict(self.manual.is_strict.get() == Some(&true));
             let result = dispatch::call(py, self.core, &call, true);
+            callback_scope::set_strict(outer);
             self.core.check_process(py)?; // the callback may have forked, and this may be the child
             dispatch::finish_claims(py, self.core, call.len());
             if let Err(error) = result {

@@ -144,18 +144,31 @@ impl SystemTimer {
 
     /// Accept no more tasks, run what is due by now, and return the tasks that are still pending, in order.
     ///
-    /// `timeout_ms` limits the wait for callbacks; a task that has not started by then counts as pending. Inside a
-    /// callback of this timer the call waits for nothing, nor in a signal handler or a destructor that interrupts a
-    /// shutdown of the same thread. The list stays in `unfinished`. A second call is allowed.
-    #[pyo3(signature = (timeout_ms=None))]
-    fn shutdown<'py>(slf: &Bound<'py, Self>, timeout_ms: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyList>> {
+    /// `timeout_ms` limits the wait for callbacks; a task that has not started by then counts as pending. With
+    /// `wait_pending=True` it first waits until nothing is pending, as a pool of the standard library does; a periodic
+    /// task is pending until it is cancelled. Inside a callback of this timer the call waits for nothing, nor in a
+    /// signal handler or a destructor that interrupts a shutdown of the same thread. The list stays in `unfinished`. A
+    /// second call is allowed.
+    #[pyo3(
+        signature = (timeout_ms=None, *, wait_pending=Omittable::OMITTED),
+        text_signature = "($self, timeout_ms=None, *, wait_pending=False)"
+    )]
+    fn shutdown<'py>(
+        slf: &Bound<'py, Self>,
+        timeout_ms: Option<&Bound<'py, PyAny>>,
+        wait_pending: Omittable<'py>,
+    ) -> PyResult<Bound<'py, PyList>> {
         let (py, this, base) = (slf.py(), slf.get(), slf.as_super().get());
         let Some(entered) = base.try_enter(py)? else { return base.unfinished(py) };
         let timeout = timeout_ms.map(|timeout_ms| args::ms(timeout_ms, "timeout_ms")).transpose()?;
+        let waits = wait_pending.flag("wait_pending", false, "with True it waits for what is pending")?;
         let core = entered.core();
         core.check_process(py)?;
         let is_inside = InsideCallback::is_inside(core) || core.callees.target(py).is_loop_of_this_thread(py)?;
         let limit_us = timeout.map(|timeout| core.timer.clock().now_us().saturating_add(timeout.to_us()));
+        if waits && !is_inside {
+            wait_for_pending(py, core, limit_us.unwrap_or(u64::MAX))?;
+        }
         let entry = if is_inside {
             this.ending.try_enter(py)
         } else {
@@ -170,6 +183,19 @@ impl SystemTimer {
             // the timer down for longer than this one may wait, the time is up.
             Entry::Entered(_) | Entry::SameThread | Entry::OtherThread => finish(py, base, 0, false),
         }
+    }
+}
+
+/// Waits until nothing is pending or running, or the timer is closed. A thread of the program drives the clock, if the timer has no
+/// reaper.
+fn wait_for_pending(py: Python<'_>, core: &Arc<TimerCore>, limit_us: u64) -> PyResult<()> {
+    loop {
+        let left_us = limit_us.saturating_sub(core.timer.clock().now_us());
+        let slice = Duration::from_micros(left_us.min(SIGNAL_CHECK_US));
+        if core.detach(py, || core.timer.wait_empty(Some(slice))) || left_us <= SIGNAL_CHECK_US {
+            return Ok(());
+        }
+        core.check_signals(py)?;
     }
 }
 

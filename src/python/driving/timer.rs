@@ -10,6 +10,7 @@ use pyo3::types::{PyList, PyTuple};
 use crate::python::core::loop_only;
 use crate::python::driving::timer_object::Timer;
 use crate::python::engine::inspect;
+use crate::python::engine::leaving;
 use crate::python::engine::recording::{self, EventColumns};
 use crate::python::operations::operation;
 use crate::python::scheduled::batch::TaskBatch;
@@ -291,12 +292,14 @@ impl Timer {
 
     /// Accept no more tasks, run what is due by now, and return the tasks that are still pending, in order.
     ///
-    /// `timeout_ms` limits the wait for callbacks; a task that has not started by then counts as pending. Inside a
-    /// callback of this timer the call waits for nothing, nor in a signal handler or a destructor that interrupts a
-    /// shutdown of the same thread. The list stays in `unfinished`. A second call is allowed.
-    #[pyo3(signature = (timeout_ms=None))]
-    fn shutdown(&self, timeout_ms: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-        let _ = timeout_ms;
+    /// `timeout_ms` limits the wait for callbacks; a task that has not started by then counts as pending. With
+    /// `wait_pending=True` it first waits until nothing is pending, as a pool of the standard library does; a periodic
+    /// task is pending until it is cancelled. Inside a callback of this timer the call waits for nothing, nor in a
+    /// signal handler or a destructor that interrupts a shutdown of the same thread. The list stays in `unfinished`. A
+    /// second call is allowed.
+    #[pyo3(signature = (timeout_ms=None, *, wait_pending=false))]
+    fn shutdown(&self, timeout_ms: Option<&Bound<'_, PyAny>>, wait_pending: bool) -> PyResult<()> {
+        let _ = (timeout_ms, wait_pending);
         Err(PyNotImplementedError::new_err("a Timer is not made by itself: use SystemTimer or ManualTimer"))
     }
 
@@ -316,7 +319,13 @@ impl Timer {
         if entered.core().is_forked() && !exc_type.is_none() {
             return Ok(()); // a child that leaves the block of its parent by sys.exit gets its exit
         }
-        slf.call_method0("shutdown").map(drop)
+        let core = Arc::clone(entered.core());
+        drop(entered);
+        let unfinished = slf.call_method0("shutdown")?;
+        match unfinished.len() {
+            Ok(count) if count > 0 && exc_type.is_none() => leaving::say_left(slf.py(), &core, count),
+            _ => Ok(()), // a subclass may return what it likes
+        }
     }
 
     fn __reduce__(slf: &Bound<'_, Self>) -> PyResult<()> {
@@ -347,7 +356,14 @@ impl Timer {
         if core.is_forked() {
             return Ok(format!("<{class} '{}' of the parent process>", core.name));
         }
-        let count = core.lock(slf.py())?.schedule.len();
+        let (count, is_closed) = {
+            let state = core.lock(slf.py())?;
+            (state.schedule.len(), state.is_closed)
+        };
+        if is_closed {
+            let unfinished = slf.get().unfinished_list(slf.py()).map_or(0, |list| list.len());
+            return Ok(format!("<{class} '{}' shut down, {unfinished} unfinished>", core.name));
+        }
         Ok(format!("<{class} '{}' {count} pending>", core.name))
     }
 }

@@ -208,8 +208,17 @@ pub(crate) fn call(py: Python<'_>, core: &Arc<TimerCore>, claimed: &ClaimedCall,
     match result {
         Err(error) if propagate && callback_scope::is_exit(py, &error) => Err(error),
         Err(error) => {
-            let failure = failure_details::failure_of(core, task, called.callback.as_ref(), error);
-            report_failure::report(py, &failure, propagate)
+            let callback = called.callback.as_ref().map(|callback| callback.clone_ref(py));
+            let one_shot = task.cast::<TimerTask>().ok().filter(|task| {
+                let call = (called.callback.take(), called.args.take());
+                task.get().give_back_call(py, call)
+            });
+            let failure = failure_details::failure_of(core, task, callback.as_ref(), error);
+            let reported = report_failure::report(py, &failure, propagate);
+            if let Some(task) = one_shot {
+                drop(task.get().take_ended_call(py));
+            }
+            reported
         }
         Ok(()) => Ok(()),
     }
@@ -219,6 +228,7 @@ pub(crate) fn call(py: Python<'_>, core: &Arc<TimerCore>, claimed: &ClaimedCall,
 #[derive(Default)]
 struct Called {
     callback: Option<Py<PyAny>>,
+    args: Option<Py<PyTuple>>,
     context: Option<Py<PyAny>>,
 }
 
@@ -237,10 +247,11 @@ fn call_task<'py>(
     match run {
         DueCall::Callback(Some(callback), args) => {
             let callback = called.callback.insert(callback);
+            called.args = args;
             callback_scope::call_in_context(
                 called.context.as_ref(),
                 callback.bind(py),
-                args.as_ref().map(|args| args.bind(py)),
+                called.args.as_ref().map(|args| args.bind(py)),
             )
         }
         // Right after the claim, and the GIL was not released in between: no cancel finds the operation off the timer

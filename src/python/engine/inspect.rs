@@ -8,8 +8,12 @@ use pyo3::types::{PyDict, PyList};
 
 use crate::python::core::timer_core::{NO_INDEX, TaskRef, TimerCore};
 use crate::python::scheduled::task_object::TimerTask;
+use crate::python::tools::made_once::MadeOnce;
 use crate::snapshot;
 use crate::timer::STEP;
+
+/// Answers percentiles.
+static HISTOGRAM: MadeOnce<Py<PyAny>> = MadeOnce::new();
 
 pub(crate) fn snapshot<'py>(py: Python<'py>, core: &TimerCore) -> PyResult<Bound<'py, PyAny>> {
     let snapshot = {
@@ -122,7 +126,7 @@ pub(crate) fn stats<'py>(py: Python<'py>, core: &TimerCore) -> PyResult<Bound<'p
         ("pending", stats.pending.into_bound_py_any(py)?),
         ("executor_depth", stats.executor_depth.into_bound_py_any(py)?),
         ("running", stats.running.into_bound_py_any(py)?),
-        ("lateness_us", stats.lateness_us.into_bound_py_any(py)?),
+        ("lateness_us", HISTOGRAM.import(py, "tickwheel.histogram", "Histogram")?.call1((stats.lateness_us,))?),
     ];
     Ok(dict(py, all)?.into_any())
 }

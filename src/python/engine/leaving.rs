@@ -83,6 +83,16 @@ fn forget_all(py: Python<'_>, core: &TimerCore, drained: Vec<Pending<TaskRef>>) 
     drained
 }
 
+/// A `with` block was left, and these tasks will not run: a pool of the standard library would have waited for them.
+pub(crate) fn say_left(py: Python<'_>, core: &TimerCore, count: usize) -> PyResult<()> {
+    let (tasks, them) = if count == 1 { ("task is", "it") } else { ("tasks are", "them") };
+    let text = format!(
+        "timer '{}' was left with {count} pending: the {tasks} in `unfinished` and will not run; shutdown(wait_pending=True) waits for {them}",
+        core.name
+    );
+    py.import("logging")?.call_method1("getLogger", ("tickwheel",))?.call_method1("warning", ("%s", text)).map(drop)
+}
+
 /// The `Timer` object was freed. A timer with a reaper lives until it is empty. Without a reaper nothing more can
 /// become due: tasks that were released to the worker still run, and the others are dropped.
 pub(crate) fn abandon(py: Python<'_>, core: &TimerCore) {

@@ -165,6 +165,19 @@ impl TaskFields {
         self.is_one_shot().then(|| (self.callback.take(), self.extra.as_mut().and_then(|extra| extra.args.take())))
     }
 
+    /// Puts back what [`Self::take_one_shot_call`] took; returns it if that took nothing.
+    #[must_use]
+    pub(crate) fn give_back_call(&mut self, (callback, args): CallbackAndArgs) -> Option<CallbackAndArgs> {
+        if !self.is_one_shot() || self.callback.is_some() {
+            return Some((callback, args));
+        }
+        self.callback = callback;
+        if let Some(args) = args {
+            self.extra.get_or_insert_default().args = Some(args);
+        }
+        None
+    }
+
     /// The timer that it is on, and its handle there.
     pub(crate) fn timer_and_handle(&self) -> Option<(&Arc<TimerCore>, Handle)> {
         self.timer.as_ref().map(|timer_ref| (timer_ref.get().core(), Handle::from_bits(self.handle)))

@@ -102,6 +102,18 @@ impl TimerTask {
         })
     }
 
+    /// While its failure is reported a one-shot task tells what it was. Whether it is one.
+    pub(crate) fn give_back_call(&self, py: Python<'_>, call: CallbackAndArgs) -> bool {
+        let left = self.fields.with(py, |fields| fields.give_back_call(call));
+        left.is_none() // and what is left is dropped here
+    }
+
+    /// Then it drops that, unless it was added again meanwhile.
+    pub(crate) fn take_ended_call(&self, py: Python<'_>) -> Option<CallbackAndArgs> {
+        self.fields
+            .with(py, |fields| fields.timer_and_handle().is_none().then(|| fields.take_one_shot_call()).flatten())
+    }
+
     /// Its callback and arguments.
     pub(super) fn call(&self, py: Python<'_>) -> CallbackAndArgs {
         self.fields.with(py, |fields| fields.call(py))

@@ -10,6 +10,17 @@ use crate::python::tools::made_once::intern;
 
 thread_local! {
     static PROPAGATES: Cell<bool> = const { Cell::new(false) };
+    static IS_STRICT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether what a callback on this thread raises is for the caller that drives the timer, as in a test.
+pub(crate) fn is_strict() -> bool {
+    IS_STRICT.get()
+}
+
+/// Sets what [`is_strict`] returns; returns the earlier value.
+pub(crate) fn set_strict(is_strict: bool) -> bool {
+    IS_STRICT.replace(is_strict)
 }
 
 /// Whether a `KeyboardInterrupt` of the callback that runs on this thread reaches the caller that drives the timer.

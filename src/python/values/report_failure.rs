@@ -44,8 +44,11 @@ pub(crate) enum Source<'a> {
 }
 
 /// Reports a failure. With `propagate` it returns a `KeyboardInterrupt` or `SystemExit` that `on_error` or the logger
-/// raised; without, that is logged too.
+/// raised; without, that is logged too. On a strict timer it returns the failure itself.
 pub(crate) fn report(py: Python<'_>, failure: &Failure<'_, '_>, propagate: bool) -> PyResult<()> {
+    if propagate && callback_scope::is_strict() {
+        return Err(failure.error.clone_ref(py));
+    }
     let error = failure.error.clone_ref(py).into_value(py).into_bound(py);
     let reported = match &failure.on_error {
         Some(on_error) => {

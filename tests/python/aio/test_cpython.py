@@ -23,9 +23,10 @@ MODULES = (
 )
 
 RUN = """
-import asyncio, json, sys, unittest, warnings
+import asyncio, json, signal, sys, unittest, warnings
 from tickwheel import aio
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what runs in its background
 warnings.simplefilter("ignore")
 module, kind = sys.argv[1:]
 if kind == "wheel":
@@ -47,7 +48,7 @@ print(json.dumps({"run": found.testsRun, "bad": bad, "made": getattr(asyncio.Sel
 def outcome(module: str, kind: str, folder: Path) -> dict[str, object]:
     done = subprocess.run(
         [sys.executable, "-c", RUN, module, kind], capture_output=True, text=True, check=False, cwd=folder,
-        env={**os.environ, "PYTHONASYNCIODEBUG": ""},
+        env={**os.environ, "PYTHONASYNCIODEBUG": ""}, timeout=250,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3_000:]
     found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
