@@ -26,6 +26,8 @@ from tickwheel._native import (
 )
 from tickwheel.weak import weak_method
 
+weak_method.__module__ = __name__  # where people find it
+
 __all__ = [
     "DelayedOperation",
     "DelayedOperationPurgatory",

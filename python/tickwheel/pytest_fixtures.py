@@ -1,13 +1,13 @@
 """Fixtures for pytest, which finds them by itself where tickwheel is installed: time that a test moves.
 
-def test_a_session_ends(manual_timer):
-session = Session(manual_timer)
-manual_timer.advance(30 * 60_000)
-assert session.is_over
+    def test_a_session_ends(manual_timer):
+        session = Session(manual_timer)
+        manual_timer.advance(30 * 60_000)
+        assert session.is_over
 
-def test_a_client_gives_up(virtual_runner):
-with pytest.raises(TimeoutError):
-virtual_runner.run(client_of(silent_server))  # at once, however long its time-out is
+    def test_a_client_gives_up(virtual_runner):
+        with pytest.raises(TimeoutError):
+            virtual_runner.run(client_of(silent_server))  # at once, however long its time-out is
 """
 
 import asyncio
