@@ -155,7 +155,7 @@ def per_item_ns(work: Callable[[], object]) -> float:
 def one_wait() -> list[float]:
     """Nanoseconds of: add, cancel, watch, complete."""
     with SystemTimer("bench") as timer, DelayedOperationPurgatory("bench", timer) as purgatory:
-        tasks = [TimerTask(HOUR_MS, len) for _ in range(WAITS)]
+        tasks = [TimerTask(HOUR_MS, int) for _ in range(WAITS)]
         operations = [Nothing(HOUR_MS) for _ in range(WAITS)]
         keys = [[key] for key in range(WAITS)]
 

@@ -6,11 +6,12 @@ int, a finite float or a `timedelta`. Inside the timer, instants are exact to th
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextvars import Context
 from datetime import timedelta
 from pathlib import Path
+from traceback import StackSummary
 from types import TracebackType
 from typing import (
     Any,
@@ -46,6 +47,9 @@ _Int64s: TypeAlias = Buffer | _ArrowArray | _ArrowStream
 
 _Ts = TypeVarTuple("_Ts")
 
+_Listed: TypeAlias = TimerTask | tuple[TaskBatch, int]
+"""A task, or a timer of a batch with its index."""
+
 class _Lock(Protocol):
     def acquire(self, blocking: bool = ..., /) -> bool: ...
     def release(self) -> None: ...
@@ -75,7 +79,7 @@ class BucketSnapshot(TypedDict):
     """One bucket: when it expires (-1: not armed) and the names of its tasks, in order of add."""
 
     expiration_ms: int
-    tasks: list[Any]
+    tasks: list[str | tuple[TaskBatch, int]]
 
 @type_check_only
 class LevelSnapshot(TypedDict):
@@ -102,7 +106,7 @@ class FrontEntry(TypedDict):
     """A task that has left the wheel and waits for its exact instant."""
 
     due_ms: float
-    task: Any
+    task: str | tuple[TaskBatch, int]
 
 @type_check_only
 class Snapshot(TypedDict):
@@ -145,8 +149,8 @@ class TimerTask:
     def __init__(
         self,
         delay_ms: float | timedelta,
-        callback: Callable[..., object] | None = None,
-        *args: Any,
+        callback: Callable[[*_Ts], object] | None = None,
+        *args: *_Ts,
         name: str | None = None,
     ) -> None: ...
     @property
@@ -163,6 +167,10 @@ class TimerTask:
 
     def cancelled(self) -> bool:
         """Whether it was cancelled, and not added since."""
+
+    @property
+    def timer(self) -> Timer | None:
+        """The timer that it is on; `None` if it is on none, or that object is gone."""
 
     @property
     def callback(self) -> Callable[..., object] | None:
@@ -188,11 +196,21 @@ class TimerTask:
         reference to the task at once. Errors: `TimerForked`.
         """
 
+    def __await__(self) -> Generator[object, object, bool]:
+        """Wait from a loop until its call has ended: `True`; `False` if there is none, as after a cancel or a shutdown.
+
+        At once if it is on no timer. What the callback raises goes to `on_error` alone. Of a task that goes on, as one
+        of `every`, the next call counts. Errors: `RuntimeError` without a running loop.
+        """
+
+    def _watch(self, waiter: Callable[[bool], object]) -> bool | None: ...
+    def _unwatch(self, waiter: Callable[[bool], object]) -> None: ...
+
 @final
 class PeriodicTask(TimerTask):
     """A callback that is called again and again. Get it from `Timer.every`."""
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Never: ...
+    def __new__(cls, *args: object, **kwargs: object) -> Never: ...
     def run(self) -> object:
         """Call `callback(*args)`, and go on with the next one."""
 
@@ -222,7 +240,7 @@ class Timer:
     @property
     def name(self) -> str: ...
     @property
-    def unfinished(self) -> list[Any]:
+    def unfinished(self) -> list[_Listed]:
         """The tasks that `shutdown` found pending, in order; empty before `shutdown`."""
 
     def now_ms(self) -> int:
@@ -312,7 +330,7 @@ class Timer:
         A `DelayedOperation` that waits in a purgatory loses its deadline only, and still waits for its events.
         """
 
-    def pending(self, *, before_ms: float | None = None, limit: int | None = None) -> list[tuple[float, Any]]:
+    def pending(self, *, before_ms: float | None = None, limit: int | None = None) -> list[tuple[float, _Listed]]:
         """List the pending tasks in order, as `(due_ms, task)`, or `(due_ms, (batch, index))` for a timer of a batch.
 
         `due_ms` is an instant of the timer's clock. Each task was pending at some moment of the call. Internal tasks of
@@ -325,7 +343,7 @@ class Timer:
     def stats(self) -> Stats:
         """Counters, and a histogram of the lateness."""
 
-    def shutdown(self, timeout_ms: float | timedelta | None = None, *, wait_pending: bool = False) -> list[Any]:
+    def shutdown(self, timeout_ms: float | timedelta | None = None, *, wait_pending: bool = False) -> list[_Listed]:
         """Accept no more tasks, run what is due by now, and return the tasks that are still pending, in order.
 
         `timeout_ms` limits the wait for callbacks; a task that has not started by then counts as pending. With
@@ -376,7 +394,7 @@ class SystemTimer(Timer):
         precision: Literal["exact", "tick"] = "exact",
         slack_us: int = 100,
         max_pending: int | None = None,
-        on_error: Callable[[Any, BaseException], object] | None = None,
+        on_error: Callable[[TimerTask | TaskBatch, BaseException], object] | None = None,
     ) -> None: ...
     def advance_clock(self, timeout_ms: float | timedelta) -> bool:
         """Wait at most `timeout_ms` until something is due, and advance the clock. Only with `reaper=False`.
@@ -412,7 +430,7 @@ class ManualTimer(Timer):
         start_ms: int = 0,
         precision: Literal["exact", "tick"] = "exact",
         max_pending: int | None = None,
-        on_error: Callable[[Any, BaseException], object] | None = None,
+        on_error: Callable[[TimerTask | TaskBatch, BaseException], object] | None = None,
         strict: bool = False,
     ) -> None: ...
     def advance(self, ms: float | timedelta) -> int:
@@ -431,7 +449,7 @@ class ManualTimer(Timer):
 class TimerHandle(asyncio.TimerHandle):
     """A callback with its time on an event loop. It counts as an `asyncio.TimerHandle`, and has its methods."""
 
-    _source_traceback: list[Any] | None
+    _source_traceback: StackSummary | None
     def cancel(self) -> None:
         """It will not run. Once it has run, this does nothing more than say so. O(1)."""
 
@@ -597,7 +615,7 @@ class DelayedOperationPurgatory:
         timer: Timer | None = None,
         timer_enabled: bool = True,
         *,
-        on_error: Callable[[Any, BaseException], object] | None = None,
+        on_error: Callable[[DelayedOperation, BaseException], object] | None = None,
     ) -> None: ...
     @property
     def name(self) -> str: ...
@@ -614,7 +632,7 @@ class DelayedOperationPurgatory:
         """How many operations are on the timer."""
 
     @property
-    def unfinished(self) -> list[Any]:
+    def unfinished(self) -> list[DelayedOperation]:
         """The operations that `shutdown` found waiting, in order of arrival; empty before `shutdown`."""
 
     def __len__(self) -> int: ...
@@ -650,13 +668,13 @@ class DelayedOperationPurgatory:
     def _cancel_wait(self, operation: DelayedOperation, number: int) -> bool:
         """Take `operation` out if it is still in the wait of this number. Returns whether it was."""
 
-    def cancel_for_key(self, key: Hashable) -> list[Any]:
+    def cancel_for_key(self, key: Hashable) -> list[DelayedOperation]:
         """Take out the operations under `key` that are neither complete nor being completed. Returns them in order.
 
         They are off the timer and off all their keys. The caller may complete them, or watch them again.
         """
 
-    def wait(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> Coroutine[Any, Any, bool]:
+    def wait(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> Coroutine[object, object, bool]:
         """Watch `operation` and wait for it, from asyncio. `True` if it completed in time, `False` if it expired.
 
         A wait that is cancelled takes the operation out. Errors: `OperationCancelled` if another caller takes it out;
@@ -670,7 +688,7 @@ class DelayedOperationPurgatory:
         `waited_ms` is the total time that completed and expired operations have waited.
         """
 
-    def shutdown(self, timeout_ms: float | timedelta | None = None) -> list[Any]:
+    def shutdown(self, timeout_ms: float | timedelta | None = None) -> list[DelayedOperation]:
         """Accept no more operations, and return those that still wait, in order of arrival.
 
         They are off the timer and off all keys, and stay in `unfinished`. A timer of its own is shut down first, as the

@@ -129,7 +129,9 @@ def _show_wheel(wheel: Snapshot, console: Console) -> None:
         buckets.add_row(
             number,
             *(
-                "\n".join([_time(bucket["expiration_ms"]), *bucket["tasks"]]) if bucket["expiration_ms"] >= 0 else "-"
+                "\n".join([_time(bucket["expiration_ms"]), *map(str, bucket["tasks"])])
+                if bucket["expiration_ms"] >= 0
+                else "-"
                 for bucket in level["buckets"]
             ),
         )

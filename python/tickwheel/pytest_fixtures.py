@@ -8,6 +8,8 @@
     def test_a_client_gives_up(virtual_runner):
         with pytest.raises(TimeoutError):
             virtual_runner.run(client_of(silent_server))  # at once, however long its time-out is
+
+Each test has its own.
 """
 
 import asyncio

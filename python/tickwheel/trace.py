@@ -179,7 +179,7 @@ def _flushed(expirations_ms: Mapping[str, int], before: Snapshot, after: Snapsho
     for armed in sorted(before["queue"], key=lambda armed: (armed["expiration_ms"], -armed["level"])):
         if armed not in after["queue"]:
             tasks = before["levels"][armed["level"] - 1]["buckets"][armed["bucket"]]["tasks"]
-            flushed.append(Flush(armed, tuple(_entry(task, expirations_ms, before, after) for task in tasks)))
+            flushed.append(Flush(armed, tuple(_entry(str(task), expirations_ms, before, after) for task in tasks)))
     return tuple(flushed)
 
 

@@ -1,10 +1,10 @@
-"""Waiting from asyncio: what `DelayedOperationPurgatory.wait` does."""
+"""Waiting from asyncio: what `DelayedOperationPurgatory.wait` and `await task` do."""
 
 import asyncio
 import contextlib
 from collections.abc import Hashable, Iterable
 
-from tickwheel._native import DelayedOperation, DelayedOperationPurgatory, OperationCancelled
+from tickwheel._native import DelayedOperation, DelayedOperationPurgatory, OperationCancelled, TimerTask
 
 __all__: list[str] = []
 
@@ -13,7 +13,8 @@ class _Waiter:
     """Passes the end of a wait to a future of a loop.
 
     It is an object with methods and not a closure. If the whole wait is garbage, the collector may clear this before
-    the operation calls it. A call of a cleared function crashes the interpreter; here only an attribute is missing.
+    the operation or the task calls it. A call of a cleared function crashes the interpreter; here only an attribute is
+    missing.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, ended: "asyncio.Future[bool]", taken_out: str) -> None:
@@ -33,6 +34,21 @@ class _Waiter:
                 self.ended.exception()  # marks it as retrieved: a future that is not awaited any more is no error
             else:
                 self.ended.set_result(in_time)
+
+
+async def until_called(task: TimerTask) -> bool:
+    """Wait until the call of `task` has ended. Returns whether there was one."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[bool] = loop.create_future()
+    waiter = _Waiter(loop, ended, "")
+    answer = task._watch(waiter)
+    if answer is not None:
+        return answer
+    try:
+        return await ended
+    except BaseException:
+        task._unwatch(waiter)
+        raise
 
 
 async def wait(purgatory: DelayedOperationPurgatory, operation: DelayedOperation, keys: Iterable[Hashable]) -> bool:

@@ -97,6 +97,7 @@ impl ManualTimer {
         let settings = Settings { name, wheel, max_pending, on_error };
         let core = Arc::new(settings.build(clock, Driver::Manual, CallbackTarget::OwnThread)?);
         let timer_ref = TimerRef::new(py, &core)?;
+        timer_ref.get().set_timer(slf.as_any())?;
         base.initialize(ProcessOwned::new(core), timer_ref)?;
         let _ = slf.get().is_strict.set(is_strict); // it was not initialized before
         Ok(())

@@ -94,6 +94,7 @@ impl SystemTimer {
         let driver = if reaper { Driver::Reaper } else { Driver::Caller };
         let core = Arc::new(settings.build(clock, driver, target)?);
         let timer_ref = TimerRef::new(py, &core)?;
+        timer_ref.get().set_timer(slf.as_any())?;
         let started = start_threads(py, &core);
         let result = started.and_then(|()| base.initialize(ProcessOwned::new(Arc::clone(&core)), timer_ref));
         // An `__init__` that fails leaves no thread.

@@ -10,6 +10,8 @@ use pyo3::types::{PySet, PyTuple};
 
 use crate::python::core::timer_core::TimerCore;
 use crate::python::engine::failure_details;
+use crate::python::scheduled::awaiting;
+use crate::python::scheduled::task_object::TimerTask;
 use crate::python::tools::finalizing::{self, ForeignCall};
 use crate::python::tools::fork::fork_epoch;
 use crate::python::tools::made_once::intern;
@@ -17,7 +19,8 @@ use crate::python::values::callback_scope;
 use crate::python::values::coroutines::is_coroutine;
 use crate::python::values::report_failure::{self, Failure};
 
-/// Runs a coroutine that a callback returned, or closes it and returns an error if the executor is not a loop.
+/// Runs a coroutine that a callback returned, or closes it and returns an error if the executor is not a loop. Returns
+/// whether there is one, which goes on.
 #[inline]
 pub(crate) fn run_or_close(
     core: &TimerCore,
@@ -25,9 +28,9 @@ pub(crate) fn run_or_close(
     callback: Option<&Py<PyAny>>,
     context: Option<&Py<PyAny>>,
     returned: &Bound<'_, PyAny>,
-) -> PyResult<()> {
+) -> PyResult<bool> {
     if !is_coroutine(returned)? {
-        return Ok(());
+        return Ok(false);
     }
     let Some(event_loop) = core.callees.event_loop(returned.py()) else {
         returned.call_method0(intern!(returned.py(), "close"))?;
@@ -41,7 +44,7 @@ pub(crate) fn run_or_close(
     if started.is_err() {
         returned.call_method0(intern!(returned.py(), "close"))?;
     }
-    started
+    started.map(|()| true)
 }
 
 fn start(
@@ -113,6 +116,9 @@ impl CoroutineEnded {
         let Some(_call) = ForeignCall::try_enter(py) else { return Ok(()) };
         let Some(refers) = &self.refers else { return Ok(()) };
         refers.running.bind(py).discard(asyncio_task)?;
+        if let Ok(task) = refers.task.bind(py).cast::<TimerTask>() {
+            awaiting::call_ended(task);
+        }
         if self.epoch != fork_epoch() || asyncio_task.call_method0(intern!(py, "cancelled"))?.is_truthy()? {
             return Ok(());
         }

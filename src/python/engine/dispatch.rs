@@ -14,6 +14,7 @@ use crate::python::core::timer_core::{NO_INDEX, TaskRef, TimerCore};
 use crate::python::engine::coroutine_tasks;
 use crate::python::engine::failure_details;
 use crate::python::operations::operation;
+use crate::python::scheduled::awaiting;
 use crate::python::scheduled::batch::TaskBatch;
 use crate::python::scheduled::task_leaving;
 use crate::python::scheduled::task_object::{DueCall, TimerTask};
@@ -205,7 +206,8 @@ pub(crate) fn call(py: Python<'_>, core: &Arc<TimerCore>, claimed: &ClaimedCall,
         coroutine_tasks::run_or_close(core, task, callback, context, &returned)
     });
     callback_scope::set_propagates(outer);
-    match result {
+    let is_started = result.as_ref().is_ok_and(|is_started| *is_started);
+    let reported = match result {
         Err(error) if propagate && callback_scope::is_exit(py, &error) => Err(error),
         Err(error) => {
             let callback = called.callback.as_ref().map(|callback| callback.clone_ref(py));
@@ -220,8 +222,12 @@ pub(crate) fn call(py: Python<'_>, core: &Arc<TimerCore>, claimed: &ClaimedCall,
             }
             reported
         }
-        Ok(()) => Ok(()),
+        Ok(_) => Ok(()),
+    };
+    if !is_started && let Ok(task) = task.cast::<TimerTask>() {
+        awaiting::call_ended(task);
     }
+    reported
 }
 
 /// What was called. The task may have dropped it.

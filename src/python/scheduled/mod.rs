@@ -1,5 +1,6 @@
 //! What is put on a timer: tasks and batches.
 
+pub(crate) mod awaiting;
 pub(crate) mod batch;
 pub(crate) mod periodic;
 pub(crate) mod task;

@@ -7,6 +7,7 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
+use crate::python::scheduled::awaiting;
 use crate::python::scheduled::task_adding;
 use crate::python::scheduled::task_fields::{TaskFields, TaskKind};
 use crate::python::scheduled::task_leaving;
@@ -100,6 +101,13 @@ impl TimerTask {
         self.fields.with(py, |fields| fields.is_cancelled())
     }
 
+    /// The timer that it is on; `None` if it is on none, or that object is gone.
+    #[getter]
+    fn timer<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        let timer_ref = self.fields.with(py, |fields| fields.timer_ref(py))?;
+        timer_ref.get().timer(py)
+    }
+
     /// What it calls; `None` for a class with a `run` of its own, and once a task of `after` or `at` has ended.
     #[getter]
     fn get_callback(&self, py: Python<'_>) -> Option<Py<PyAny>> {
@@ -147,6 +155,30 @@ impl TimerTask {
             sync_deadline(slf.py(), slf.as_any());
         }
         Ok(is_off)
+    }
+
+    /// Wait from a loop until its call has ended: `True`; `False` if there is none, as after a cancel or a shutdown.
+    ///
+    /// At once if it is on no timer. What the callback raises goes to `on_error` alone. Of a task that goes on, as one
+    /// of `every`, the next call counts. Errors: `RuntimeError` without a running loop.
+    fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let _call = ForeignCall::enter(py)?;
+        if slf.get().is_deadline(py) {
+            return Err(PyTypeError::new_err(
+                "an operation waits in a purgatory: write await purgatory.wait(operation, keys)",
+            ));
+        }
+        let waiting = py.import("tickwheel.aio.waiting")?.call_method1("until_called", (slf,))?;
+        waiting.call_method0("__await__")
+    }
+
+    fn _watch(&self, waiter: &Bound<'_, PyAny>) -> Option<bool> {
+        awaiting::watch(self, waiter)
+    }
+
+    fn _unwatch(&self, waiter: &Bound<'_, PyAny>) {
+        awaiting::unwatch(self, waiter);
     }
 
     fn __reduce__(&self) -> PyResult<()> {

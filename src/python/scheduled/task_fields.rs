@@ -27,7 +27,7 @@ pub(crate) struct TaskFields {
     marks: Marks,
 }
 
-/// Two facts in one byte.
+/// Facts in one byte.
 #[derive(Default, Clone, Copy)]
 struct Marks {
     bits: u8,
@@ -38,6 +38,11 @@ impl Marks {
     const COROUTINE: u8 = 1;
     /// It was cancelled, and not added since.
     const CANCELLED: u8 = 2;
+    /// It was claimed, and its call has not ended. A task that was added again meanwhile may run twice at once: then
+    /// the end of the first counts.
+    const RUNNING: u8 = 4;
+    /// Its last add ended with a call.
+    const HAS_RUN: u8 = 8;
 
     fn has(self, mark: u8) -> bool {
         self.bits & mark != 0
@@ -53,9 +58,12 @@ struct Extra {
     args: Option<Py<PyTuple>>,
     name: Option<Py<PyString>>,
     /// A delay that does not fit into four bytes: too long, or too fine.
-    delay: Option<Ms>,
+    delay: Ms,
     /// The context in which a loop will run the callback, while the task is on a timer.
     context: Option<Py<PyAny>>,
+    /// Those who await it.
+    #[expect(clippy::box_collection, reason = "few have any, and a pointer keeps this at 40 bytes")]
+    waiters: Option<Box<Vec<Py<PyAny>>>>,
 }
 
 /// The unit of `delay`.
@@ -97,7 +105,7 @@ impl TaskFields {
         name: Option<Py<PyString>>,
     ) -> Self {
         let has_extra = args.is_some() || name.is_some();
-        let extra = has_extra.then(|| Box::new(Extra { args, name, delay: None, context: None }));
+        let extra = has_extra.then(|| Box::new(Extra { args, name, ..Extra::default() }));
         let mut fields = Self { callback, extra, ..Self::default() };
         if let Some(delay) = delay {
             fields.set_delay(delay);
@@ -124,7 +132,7 @@ impl TaskFields {
             return;
         }
         self.unit = DelayUnit::Long;
-        self.extra.get_or_insert_default().delay = Some(delay);
+        self.extra.get_or_insert_default().delay = delay;
     }
 
     pub(crate) fn delay(&self) -> Option<Ms> {
@@ -132,7 +140,7 @@ impl TaskFields {
             DelayUnit::None => None,
             DelayUnit::Ms => Some(Ms(self.delay.into())),
             DelayUnit::Us => Some(Ms(f64::from(self.delay) / 1000.0)),
-            DelayUnit::Long => self.extra.as_ref()?.delay,
+            DelayUnit::Long => Some(self.extra.as_ref()?.delay),
         }
     }
 
@@ -178,6 +186,11 @@ impl TaskFields {
         None
     }
 
+    /// The timer that it is on.
+    pub(crate) fn timer_ref(&self, py: Python<'_>) -> Option<Py<TimerRef>> {
+        self.timer.as_ref().map(|timer_ref| timer_ref.clone_ref(py))
+    }
+
     /// The timer that it is on, and its handle there.
     pub(crate) fn timer_and_handle(&self) -> Option<(&Arc<TimerCore>, Handle)> {
         self.timer.as_ref().map(|timer_ref| (timer_ref.get().core(), Handle::from_bits(self.handle)))
@@ -202,6 +215,45 @@ impl TaskFields {
         self.marks.set(Marks::CANCELLED, true);
     }
 
+    /// It was claimed; `is_this`: and not added again since.
+    pub(crate) fn note_claimed(&mut self, is_this: bool) {
+        self.marks.set(Marks::RUNNING, true);
+        if is_this {
+            self.marks.set(Marks::HAS_RUN, true);
+        }
+    }
+
+    /// Its call has ended; returns those who await it.
+    #[inline]
+    #[must_use]
+    pub(crate) fn note_ended(&mut self) -> Vec<Py<PyAny>> {
+        self.marks.set(Marks::RUNNING, false);
+        self.take_waiters()
+    }
+
+    /// Whether its last add ended with a call; `None` while that is open.
+    pub(crate) fn has_run(&self) -> Option<bool> {
+        (self.timer.is_none() && !self.marks.has(Marks::RUNNING)).then(|| self.marks.has(Marks::HAS_RUN))
+    }
+
+    /// Those who await it.
+    pub(crate) fn waiters_mut(&mut self) -> &mut Vec<Py<PyAny>> {
+        self.extra.get_or_insert_default().waiters.get_or_insert_default()
+    }
+
+    /// Takes those who await it.
+    #[inline]
+    #[must_use]
+    pub(crate) fn take_waiters(&mut self) -> Vec<Py<PyAny>> {
+        self.extra.as_mut().and_then(|extra| extra.waiters.take()).map_or_else(Vec::new, |waiters| *waiters)
+    }
+
+    /// As [`Self::take_waiters`], unless it was added again or its call runs: then they go on waiting.
+    #[must_use]
+    pub(crate) fn take_waiters_if_off(&mut self) -> Vec<Py<PyAny>> {
+        if self.has_run().is_some() { self.take_waiters() } else { Vec::new() }
+    }
+
     /// It has another place on its timer.
     pub(crate) fn note_moved(&mut self, handle: Handle) {
         self.handle = handle.to_bits();
@@ -211,7 +263,7 @@ impl TaskFields {
     #[must_use]
     pub(crate) fn put_on(&mut self, timer_ref: Py<TimerRef>, handle: Handle) -> Option<Py<TimerRef>> {
         self.handle = handle.to_bits();
-        self.marks.set(Marks::CANCELLED, false);
+        self.marks.set(Marks::CANCELLED | Marks::HAS_RUN, false);
         self.timer.replace(timer_ref)
     }
 
@@ -239,15 +291,16 @@ impl TaskFields {
         visit.call(&self.callback)?;
         let Some(extra) = &self.extra else { return Ok(()) };
         visit.call(&extra.args)?;
-        visit.call(&extra.context)
+        visit.call(&extra.context)?;
+        extra.waiters.iter().flat_map(|waiters| waiters.iter()).try_for_each(|waiter| visit.call(waiter))
     }
 
-    /// Takes callback, arguments and context, for the garbage collector: the task is not reachable any more.
-    pub(crate) fn clear(&mut self) -> (CallbackAndArgs, Option<Py<PyAny>>) {
+    /// Takes callback, arguments, context and waiters, for the garbage collector: the task is not reachable any more.
+    pub(crate) fn clear(&mut self) -> (CallbackAndArgs, Option<Py<PyAny>>, Vec<Py<PyAny>>) {
         let call = (self.callback.take(), self.extra.as_mut().and_then(|extra| extra.args.take()));
-        (call, self.take_context())
+        (call, self.take_context(), self.take_waiters())
     }
 }
 
 /// Checked by the compiler. A test in Python checks the size of whole tasks.
-const _: () = assert!(size_of::<TaskFields>() == 40);
+const _: () = assert!(size_of::<TaskFields>() == 40 && size_of::<Extra>() == 40);

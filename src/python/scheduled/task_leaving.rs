@@ -3,7 +3,8 @@
 use pyo3::prelude::*;
 
 use crate::python::core::timer_ref::TimerRef;
-use crate::python::scheduled::task_fields::{CallbackAndArgs, TaskKind};
+use crate::python::scheduled::awaiting;
+use crate::python::scheduled::task_fields::{CallbackAndArgs, TaskFields, TaskKind};
 use crate::python::scheduled::task_object::TimerTask;
 use crate::python::tools::gil_cell;
 use crate::python::tools::native_lock;
@@ -16,11 +17,13 @@ pub(crate) struct RemovedTask {
     timer: Option<Py<TimerRef>>,
     _call: Option<CallbackAndArgs>,
     _context: Option<Py<PyAny>>,
+    waiters: Vec<Py<PyAny>>,
 }
 
 impl RemovedTask {
     /// Counts the end of the entry and drops the references. No native lock may be held.
     fn end_and_drop(mut self, py: Python<'_>) {
+        awaiting::tell(py, std::mem::take(&mut self.waiters), false);
         if let Some(timer) = self.timer.take() {
             timer.get().core().callees.entries_ended(py, 1);
         }
@@ -59,7 +62,8 @@ pub(crate) fn take_off(task: &TimerTask, py: Python<'_>) -> PyResult<Option<Remo
             Some(task.map(|task| {
                 let (timer, call, context) =
                     (fields.take_off(handle).1, fields.take_one_shot_call(), fields.take_context());
-                (RemovedTask { task, timer, _call: call, _context: context }, is_tracked)
+                let waiters = fields.take_waiters_if_off();
+                (RemovedTask { task, timer, _call: call, _context: context, waiters }, is_tracked)
             }))
         });
         if let Some(taken) = taken {
@@ -78,6 +82,7 @@ pub(crate) fn take_off(task: &TimerTask, py: Python<'_>) -> PyResult<Option<Remo
 pub(crate) fn note_claimed(task: &Bound<'_, TimerTask>, handle: Handle) {
     let (timer_ref, may_be_added) = task.get().fields.with(task.py(), |fields| {
         let (is_this, timer_ref) = fields.take_off(handle);
+        fields.note_claimed(is_this);
         (timer_ref, is_this && fields.is_plain && !fields.is_one_shot())
     });
     // Before anything is dropped: a destructor may add it again.
@@ -106,21 +111,24 @@ pub(crate) fn note_removed(task: &Bound<'_, TimerTask>, handle: Handle, removed:
 pub(crate) fn note_drained(task: &Bound<'_, TimerTask>, handle: Handle) {
     note_removed(task, handle, &mut Vec::new());
     gil_cell::track(task);
+    let waiters = task.get().fields.with(task.py(), TaskFields::take_waiters_if_off);
+    awaiting::tell(task.py(), waiters, false);
 }
 
 /// The entry in this slot was cancelled, and a one-shot task can never run again. If the task was added again
 /// meanwhile, that add stays, and the task keeps its callback.
 pub(crate) fn note_cancelled(task: &Bound<'_, TimerTask>, handle: Handle) {
-    let (removed, may_be_added) = task.get().fields.with(task.py(), |fields| {
+    let (removed, waiters, may_be_added) = task.get().fields.with(task.py(), |fields| {
         let (is_this, timer_ref) = fields.take_off(handle);
         let taken = is_this.then(|| (fields.take_one_shot_call(), fields.take_context()));
         if is_this {
             fields.note_cancelled();
         }
-        ((timer_ref, taken), is_this && fields.is_plain && !fields.is_one_shot())
+        ((timer_ref, taken), fields.take_waiters_if_off(), is_this && fields.is_plain && !fields.is_one_shot())
     });
     if may_be_added {
         gil_cell::track(task);
     }
+    awaiting::tell(task.py(), waiters, false);
     drop(removed);
 }

@@ -72,6 +72,11 @@ impl TimerTask {
         state.schedule.slab.get(handle).map(|entry| entry.due_us)
     }
 
+    /// Whether it is the deadline of a `DelayedOperation`.
+    pub(super) fn is_deadline(&self, py: Python<'_>) -> bool {
+        self.fields.with(py, |fields| fields.kind == TaskKind::Expiry)
+    }
+
     /// The name that the user gave it.
     pub(crate) fn name(&self, py: Python<'_>) -> Option<Py<PyString>> {
         self.fields.with(py, |fields| fields.name(py))

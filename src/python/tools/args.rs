@@ -61,7 +61,7 @@ fn refused(value: &Bound<'_, PyAny>, must: &str, hint: &str) -> PyErr {
 }
 
 /// A finite number of milliseconds below 2^52. Ints below 2^52 are exact in a float.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
 pub(crate) struct Ms(pub(crate) f64);
 
 impl Ms {

@@ -40,8 +40,8 @@ assert _native._attached_by_reaper() == 0
 
 
 def test_the_reaper_releases_tasks_while_another_thread_holds_the_gil_in_c__rule3():
-    """No bytecode runs between the sleep with the GIL held and the look at the counters, so no other thread gets it. The
-    counters are read with the lock of the timer: where that is taken, the GIL is let go before `ran` could be looked at."""
+    """No bytecode runs between the sleep with the GIL held and the look at the counters, so no other thread gets it.
+    The counters are read under the timer's lock: where that is taken, the GIL is let go, and `ran` grows."""
     run_script(
         """
 sys.setswitchinterval(100)

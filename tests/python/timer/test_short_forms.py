@@ -198,4 +198,4 @@ def test_a_repr_says_what_and_whether_it_is_pending__T14() -> None:
     assert repr(timer) == "<ManualTimer 'clock' 3 pending>"
     timer.shutdown()
     assert repr(named) == "<TimerTask 'greet'>"
-    assert repr(timer) == "<ManualTimer 'clock' 3 unfinished>"
+    assert repr(timer) == "<ManualTimer 'clock' shut down, 3 unfinished>"
