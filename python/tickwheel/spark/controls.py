@@ -6,11 +6,13 @@ it stays for good, until another one or a cancel of its name comes. A store that
 where that was: at the last instant until which it had settled all.
 
 What is given may be given twice. So the cancel of a recurring message is not kept once another one of its name has
-come, which it would end; and what a deliverer would drop as a duplicate is not given.
+come, which it would end; of the reschedules of a message only the last is kept, which an earlier one would undo; and
+what a deliverer would drop as a duplicate is not given.
 """
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from datetime import datetime
+from itertools import groupby
 from typing import Any, Final
 
 import msgspec
@@ -31,19 +33,52 @@ _FOR_RULES_MS: Final = 0
 
 def keep(index: Index, chunks: Chunks, rows: Any, now_ms: int, until_ms: int) -> None:
     """Keep rows that are no messages to hold: those that have to do with recurring ones apart, and after them."""
+    rows = _without_older_moves(index, chunks, rows)
     parts = [(rows, until_ms)]
     if index.rules or _is_rule(rows).any():
-        others, rules, for_rules = _sorted_out(index, chunks, rows, now_ms)
-        parts = [(others, until_ms), (rules, until_ms), (for_rules, _FOR_RULES_MS)]
+        others, rules, about_rules = _sorted_out(index, chunks, rows, now_ms)
+        parts = [(others, until_ms), (rules, until_ms)]
+        parts += [(some, _FOR_RULES_MS if is_for_rules else until_ms) for some, is_for_rules in about_rules]
     for part, part_until_ms in parts:
         for chunk in cut(part) if part.num_rows else ():
             index.controls.append(_controls(chunks, chunk, part_until_ms))
 
 
-def _sorted_out(index: Index, chunks: Chunks, rows: Any, now_ms: int) -> tuple[Any, Any, Any]:
-    """The rows that have nothing to do with recurring messages, these, and what is done to them. Not what a recurring
-    message makes needless: that itself, as it is known already, and an earlier cancel or reschedule, if it is another
-    one.
+def _without_older_moves(index: Index, chunks: Chunks, rows: Any) -> Any:
+    """These rows with the last reschedule of each name. Those of before that the taker may yet get are dropped."""
+    is_move = _is_move(rows)
+    if not is_move.any():
+        return rows
+    names = _names(rows)
+    last = {names[at]: at for at in np.flatnonzero(is_move).tolist()}
+    index.controls = [*_without_moves(index, chunks, last.keys())]
+    stays = [not moves or last[name] == at for at, (moves, name) in enumerate(zip(is_move, names, strict=True))]
+    return rows if all(stays) else rows.filter(pa.array(stays))
+
+
+def _without_moves(index: Index, chunks: Chunks, names: Set[Any]) -> Iterator[Controls]:
+    """What is kept, without the reschedules of these names that the taker may yet get."""
+    for it in index.controls:
+        rows = None if it.is_taken or it.until_ms == _FOR_RULES_MS else chunks.get(it.chunk)
+        if rows is None or not (is_move := _is_move(rows)).any():
+            yield it
+            continue
+        is_older = [moves and name in names for moves, name in zip(is_move, _names(rows), strict=True)]
+        yield from _left(it, chunks, rows, [not older for older in is_older])
+
+
+def _left(it: Controls, chunks: Chunks, rows: Any, stays: Sequence[bool]) -> Iterator[Controls]:
+    """It with those of its rows alone that stay, if there are any."""
+    if all(stays):
+        yield it
+    elif any(stays):
+        yield _copy(it, chunks, rows.filter(pa.array(stays)))
+
+
+def _sorted_out(index: Index, chunks: Chunks, rows: Any, now_ms: int) -> tuple[Any, Any, Sequence[tuple[Any, bool]]]:
+    """The rows that have nothing to do with recurring messages, these, and what is done to them or to occurrences of
+    theirs, as it came: pieces, each with whether it is for recurring messages. Not what a recurring message makes
+    needless: that itself, as it is known already, and an earlier cancel or reschedule, if it is another one.
     """
     known: dict[Any, Any] = {}
     ended: dict[Any, Any] = {}
@@ -55,7 +90,7 @@ def _sorted_out(index: Index, chunks: Chunks, rows: Any, now_ms: int) -> tuple[A
             names = _names(kept.filter(pa.array(_is_cancel(kept))))
             ended |= {name: known.pop(name) for name in names if name in known}
     is_cancel, is_move = _is_cancel(rows), _is_move(rows)
-    others, rules, for_rules = [], [], []
+    others, rules, for_rules, for_occurrences = [], [], [], []
     again: dict[Any, int] = {}
     for at, (name, content) in enumerate(_contents(rows)):
         if content is not None:
@@ -63,10 +98,10 @@ def _sorted_out(index: Index, chunks: Chunks, rows: Any, now_ms: int) -> tuple[A
                 known[name], again[name] = content, at
                 ended.pop(name, None)
                 rules.append(at)
-        elif is_move[at] and (of := _occurrence_of(name)) and of[0] in known:
+        elif (is_move[at] or is_cancel[at]) and (of := _occurrence_of(name)) and of[0] in known:
             digest = digest_of(of[0])
             index.early_ms[digest] = max(of[1], index.early_ms.get(digest, 0))
-            others.append(at)
+            for_occurrences.append(at)
         elif (name in known or name in ended) and (is_cancel[at] or is_move[at]):
             for_rules.append(at)
             if is_cancel[at] and name in known:
@@ -80,21 +115,31 @@ def _sorted_out(index: Index, chunks: Chunks, rows: Any, now_ms: int) -> tuple[A
         index.controls = [*_without_older(index, chunks, again.keys())]
     if last:
         index.asked_ms = max(index.asked_ms + 1, now_ms)
-        _note_early(index, chunks, rows, [*last], now_ms)
-    found = [rows.take(pa.array(some, pa.int64())) for some in (others, rules, for_rules)]
-    asked_ms = [index.asked_ms if is_move[at] else None for at in for_rules]
-    return found[0], found[1], replaced(found[2], asked_ms=asked_ms)
+    about_rules = []
+    is_for_rules = dict.fromkeys(for_rules, True) | dict.fromkeys(for_occurrences, False)
+    for is_for_rule, some in groupby(sorted(is_for_rules), key=is_for_rules.__getitem__):
+        places = [*some]
+        piece = rows.take(pa.array(places, pa.int64()))
+        if is_for_rule:
+            piece = replaced(piece, asked_ms=[index.asked_ms if is_move[at] else None for at in places])
+        about_rules.append((piece, is_for_rule))
+    found = [rows.take(pa.array(some, pa.int64())) for some in (others, rules)]
+    return found[0], found[1], about_rules
 
 
-def _note_early(index: Index, chunks: Chunks, rows: Any, names: Sequence[Any], now_ms: int) -> None:
-    """The next occurrences of these recurring messages may be sent before their time."""
+def _note_early(index: Index, chunks: Chunks, names: Set[Any], now_ms: int) -> None:
+    """The next occurrences of these recurring messages may be sent before their time. Each time that this is given: the
+    taker may have done it before, to one that came earlier.
+    """
     rules: dict[Any, str] = {}
-    for it in (*(chunks.get(it.chunk) for it in index.controls if it.rules), rows):
-        known = zip(_names(it), it.column("recurrence").to_pylist(), strict=True)
-        rules |= {name: rule for name, rule in known if rule is not None}
-    for name in names:
+    for it in index.controls:
+        if it.rules:
+            rows = chunks.get(it.chunk)
+            known = zip(_names(rows), rows.column("recurrence").to_pylist(), strict=True)
+            rules |= {name: rule for name, rule in known if rule is not None and name in names}
+    for name, rule in rules.items():
         digest = digest_of(name)
-        index.early_ms[digest] = occurrence_after(rules[name], max(now_ms, index.early_ms.get(digest, 0)))
+        index.early_ms[digest] = occurrence_after(rule, max(now_ms, index.early_ms.get(digest, 0)))
 
 
 def _without_older(index: Index, chunks: Chunks, names: Set[Any]) -> Iterator[Controls]:
@@ -104,22 +149,22 @@ def _without_older(index: Index, chunks: Chunks, names: Set[Any]) -> Iterator[Co
             yield it
             continue
         rows = chunks.get(it.chunk)
-        left = [name not in names for name in _names(rows)]
-        if all(left):
-            yield it
-        elif any(left):
-            yield _copy(it, chunks, rows.filter(pa.array(left)))
+        yield from _left(it, chunks, rows, [name not in names for name in _names(rows)])
 
 
-def give(index: Index, chunks: Chunks, near_ms: int, *, no_new_rules: bool, most_bytes: int) -> Iterator[Any]:
+def give(
+    index: Index, chunks: Chunks, now_ms: int, near_ms: int, *, no_new_rules: bool, most_bytes: int
+) -> Iterator[Any]:
     """Give the taker what it does not know, in the order in which it came. What it may do until `near_ms`, a store
-    before it may have done. `most_bytes`: of recurring messages, about; the others come later.
+    before it may have done. `most_bytes`: of recurring messages that it was not given before, about; the others come
+    later.
     """
     waits = False
     size = 0
     for it in index.controls:
-        waits |= it.rules > 0 and (size >= most_bytes or (no_new_rules and it.given_to != index.taker))
-        if it.is_given or (waits and (it.rules or it.until_ms == _FOR_RULES_MS)):
+        is_again = it.given_to == index.taker
+        waits |= it.rules > 0 and not is_again and (size >= most_bytes or no_new_rules)
+        if it.is_given or (waits and not is_again and (it.rules or it.until_ms == _FOR_RULES_MS)):
             continue
         is_elsewhere = it.given_to not in (NOBODY, index.taker)
         it.may_repeat |= is_elsewhere
@@ -128,7 +173,10 @@ def give(index: Index, chunks: Chunks, near_ms: int, *, no_new_rules: bool, most
         if it.may_repeat and it.rules:
             settled = dict.fromkeys(_names_of_rules(rows), it.settled_ms)
             rows = _going_on(rows, settled, near_ms, index.early_ms)
-        size += rows.nbytes if it.rules else 0
+        if it.until_ms == _FOR_RULES_MS:
+            moved = {name for name, moves in zip(_names(rows), _is_move(rows), strict=True) if moves}
+            _note_early(index, chunks, moved, now_ms)
+        size += rows.nbytes if it.rules and not is_again else 0
         yield rows
 
 
@@ -138,6 +186,7 @@ def settle(index: Index, chunks: Chunks, mark_ms: int | None, open_names: Set[An
     """
     if mark_ms is None:
         index.controls = [it for it in index.controls if not it.is_given]
+        index.early_ms = {}
         return
     index.early_ms = {name: ms for name, ms in index.early_ms.items() if ms > mark_ms}
     if not index.controls:
@@ -163,11 +212,7 @@ def _without_ended(index: Index, chunks: Chunks, open_names: Set[Any]) -> Iterat
             continue
         rows = chunks.get(it.chunk)
         is_open = [name in open_names for name in _names(rows)]
-        left = rows.filter(pa.array(~_is_rule(rows) | is_open))
-        if left.num_rows == rows.num_rows:
-            yield it
-        elif left.num_rows:
-            yield _copy(it, chunks, left)
+        yield from _left(it, chunks, rows, (~_is_rule(rows) | is_open).tolist())
 
 
 def take_back(index: Index) -> None:
@@ -186,42 +231,61 @@ def forget_taker(index: Index, chunks: Chunks, near_ms: int) -> None:
             it.is_taken = True  # by nobody else any more
         _tidy(index, chunks, None)
         index.controls = [_inheriting(it, chunks, settled, near_ms, index.early_ms) for it in index.controls]
-        # The next occurrence then is another one now, and a store does not know what it was to cancel.
-        index.controls = [it for it in index.controls if it.until_ms != _FOR_RULES_MS]
+        index.controls = [left for it in index.controls for left in _for_another(it, chunks)]
     for it in index.controls:
         it.is_given = it.is_taken = False
 
 
-def _settled(index: Index, chunks: Chunks) -> dict[Any, int]:
-    """Until when the recurring messages of each name are settled."""
-    found: dict[Any, int] = {}
+def _for_another(it: Controls, chunks: Chunks) -> Iterator[Controls]:
+    """The next occurrence then is another one now, and a store does not know what it was to cancel. But a reschedule
+    that no store got is still to be done.
+    """
+    if it.until_ms != _FOR_RULES_MS:
+        yield it
+    elif it.given_to == NOBODY:
+        rows = chunks.get(it.chunk)
+        yield from _left(it, chunks, rows, _is_move(rows).tolist())
+
+
+def _settled(index: Index, chunks: Chunks) -> dict[Any, int | None]:
+    """Until when the recurring messages of each name are settled, of those that some store was given."""
+    found: dict[Any, int | None] = {}
     for it in index.controls:
-        if it.rules and it.settled_ms is not None:
+        if it.rules and (it.given_to != NOBODY or it.settled_ms is not None):
             for name in _names_of_rules(chunks.get(it.chunk)):
-                found[name] = max(it.settled_ms, found.get(name, 0))
+                told = [ms for ms in (it.settled_ms, found.get(name)) if ms is not None]
+                found[name] = max(told, default=None)
     return found
 
 
 def _inheriting(
-    it: Controls, chunks: Chunks, settled: Mapping[Any, int], near_ms: int, early_ms: Mapping[int, int]
+    it: Controls, chunks: Chunks, settled: Mapping[Any, int | None], near_ms: int, early_ms: Mapping[int, int]
 ) -> Controls:
     rows = chunks.get(it.chunk)
-    mine = {name: settled[name] for name in _names_of_rules(rows) if settled.get(name) not in (None, it.settled_ms)}
+    names = [name for name in _names_of_rules(rows) if name in settled]
+    mine = {name: settled[name] for name in names if it.given_to == NOBODY or settled[name] != it.settled_ms}
     return _copy(it, chunks, _going_on(rows, mine, near_ms, early_ms)) if mine else it
 
 
 def _tidy(index: Index, chunks: Chunks, over_ms: int | None) -> None:
-    """Drop what is over by then, and recurring messages and cancels that others of their names came after, if these
-    are taken; join what is left, where it is much.
+    """Drop what is over by then, and recurring messages, cancels and reschedules that others of their names came after,
+    if these are taken; join what is left, where it is much.
     """
     later: set[Any] = set()
+    later_moves: set[Any] = set()
     kept: list[Controls] = []
     for it in reversed(index.controls):
         rows = chunks.get(it.chunk)
         is_rule = _is_rule(rows)
         stays = is_rule | (not it.is_taken or over_ms is None or it.until_ms > over_ms)
-        if index.rules:
+        is_move = _is_move(rows)
+        if index.rules or is_move.any():
             names = _names(rows)
+            for at in reversed(np.flatnonzero(is_move).tolist()):
+                stays[at] &= names[at] not in later_moves
+                if it.is_taken:
+                    later_moves.add(names[at])
+        if index.rules:
             for at in reversed(np.flatnonzero(is_rule | _is_cancel(rows)).tolist()):
                 stays[at] &= names[at] not in later
                 if it.is_taken:

@@ -24,9 +24,9 @@ _ADDRESS: Final = re.compile(r"(?:\[[\w:.%]+\]|[^\s/:@\[\]]+):([0-9]{1,5})")
 
 def checked(deliverers: Sequence[str], lost: Sequence[str]) -> Sequence[str]:
     """The deliverers, each once. Errors: `WrongUsage` if there is none, or an address is no `HOST:PORT`, or is lost."""
-    for address in (*deliverers, *lost):
+    for address in (*deliverers, *(it for it in lost if it != ALL_OTHERS)):
         found = _ADDRESS.fullmatch(address)
-        if address != ALL_OTHERS and not (found and 0 < int(found[1]) < 1 << 16):
+        if not (found and 0 < int(found[1]) < 1 << 16):
             raise WrongUsage(f"{address!r:.200} is no deliverer: write HOST:PORT, as 10.0.0.5:7401")
     if both := {*deliverers} & {*lost}:
         raise WrongUsage(

@@ -16,7 +16,10 @@ lost; and the state has the taker before that gets a row: a micro-batch that is 
 """
 
 import heapq
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence, Set
+from itertools import accumulate
+from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
@@ -158,6 +161,20 @@ class Shard:
                 index.taken.pop()
             index.taken.append(part)
         index.given = []
+        small = [part for part in index.taken if part.is_small]
+        if len(small) > _TAKEN_PARTS:
+            self._join_taken(small)
+
+    def _join_taken(self, small: Sequence[Part]) -> None:
+        """Write these into few chunks: they are many where a message that was put off holds up the mark."""
+        index = self.index
+        joined = {id(part) for part in small}
+        index.taken = [part for part in index.taken if id(part) not in joined]
+        for is_again in (False, True):
+            parts = [part for part in small if part.is_again == is_again]
+            if parts:
+                rows, _ = in_order([self._rows_of(part) for part in parts])
+                index.taken += [replace(part, is_again=is_again) for part in self._run_of(rows).parts]
 
     def _change_taker(self, taker: Taker | None, near_ms: int) -> None:
         if taker is None:
@@ -179,8 +196,11 @@ class Shard:
         """Keep the rows of a micro-batch."""
         if not pieces:
             return
+        for rows in _in_turn(pa.concat_batches([unpack(piece) for piece in pieces])):
+            self._keep(rows)
+
+    def _keep(self, rows: Any) -> None:
         index = self.index
-        rows = pa.concat_batches([unpack(piece) for piece in pieces])
         is_message = pc.and_(pc.is_valid(rows.column("due_ms")), pc.is_valid(rows.column("payload")))
         messages = rows.filter(is_message)
         if messages.num_rows:
@@ -257,7 +277,8 @@ class Shard:
         parts = []
         for chunk in cut(rows):
             due_ms = due_of(chunk)
-            parts.append(Part(self._chunks.put(chunk), 0, chunk.num_rows, int(due_ms[0]), int(due_ms[-1])))
+            whole = Part(self._chunks.put(chunk), 0, chunk.num_rows, int(due_ms[0]), int(due_ms[-1]), size=chunk.nbytes)
+            parts.append(whole)
         return Run(parts)
 
     def _merge(self) -> None:
@@ -267,9 +288,11 @@ class Shard:
             if run.moved_to_ms is None and not any(part.is_again for part in run.parts):
                 alike.setdefault((run.given_to, run.rows.bit_length() // 3), []).append(run)
         for runs in alike.values():
-            parts = [part for run in runs for part in run.parts]
-            if len(runs) >= _RUNS + self._number % _RUNS and len(parts) <= _MERGED_PARTS:
-                rows, _ = in_order([self._rows_of(part) for part in parts])
+            runs.sort(key=lambda run: len(run.parts))  # those of large messages are left as they are
+            sizes = accumulate(len(run.parts) for run in runs)
+            runs = [run for run, size in zip(runs, sizes, strict=True) if size <= _MERGED_PARTS]
+            if len(runs) >= _RUNS + self._number % _RUNS:
+                rows, _ = in_order([self._rows_of(part) for run in runs for part in run.parts])
                 merged = {id(run) for run in runs}
                 self.index.runs = [run for run in self.index.runs if id(run) not in merged]
                 self.index.runs.append(replace(self._run_of(rows), given_to=runs[0].given_to))
@@ -298,17 +321,36 @@ class Shard:
     def _give_all(self, near_ms: int) -> Iterator[Any]:
         index = self.index
         yield from controls.give(
-            index, self._chunks, near_ms, no_new_rules=self._gives_again_only, most_bytes=VISIT_BYTES
+            index, self._chunks, self._now_ms, near_ms, no_new_rules=self._gives_again_only, most_bytes=VISIT_BYTES
         )
         # Apart, so that what is new does not wait behind what is given again.
-        again = [run for run in index.runs if run.given_to == index.taker != NOBODY]
-        others = [run for run in index.runs if run.given_to != index.taker or index.taker == NOBODY]
-        yield from self._give_rows(*self._nearest(again, near_ms))
+        yield from self._give_moved_again()
+        found, count = self._nearest(self._again(), near_ms)
+        while count:
+            yield from self._give_rows(found, count)
+            # A micro-batch that is done again gives all that may have been given, and what is new besides.
+            found, count = self._nearest(self._again(), near_ms) if self._is_again else ([], 0)
         if not self._gives_again_only:
-            yield from self._give_rows(*self._nearest(others, near_ms))
+            others = [run for run in index.runs if run.given_to != index.taker or index.taker == NOBODY]
+            # Not before what is left of those: they may be of one key.
+            until_ms = min((run.first_ms for run in self._again()), default=None)
+            yield from self._give_rows(*self._nearest(others, near_ms, until_ms))
 
-    def _nearest(self, runs: Sequence[Run], near_ms: int) -> tuple[list[tuple[Run, int, Any]], int]:
-        """Parts, by their runs and places there, with their rows; and how many of their first rows to give now."""
+    def _again(self) -> Sequence[Run]:
+        """What the taker was given before, and may not have."""
+        return [run for run in self.index.runs if run.given_to == self.index.taker != NOBODY]
+
+    def _give_moved_again(self) -> Iterator[Any]:
+        """At once, whenever they are due now: the taker may have delivered them before they were moved, and says so."""
+        moved = [run for run in self._again() if run.moved_to_ms is not None][:VISIT_ROWS]
+        yield from self._give_rows([(run, 0, self._rows_of(run.parts[0])) for run in moved], len(moved))
+
+    def _nearest(
+        self, runs: Sequence[Run], near_ms: int, until_ms: int | None = None
+    ) -> tuple[list[tuple[Run, int, Any]], int]:
+        """Parts, by their runs and places there, with their rows; and how many of their first rows to give now: none
+        that are due after `until_ms`.
+        """
         ahead = min(VISIT_ROWS, _rows_ahead(runs, near_ms))
         heads = [(run.first_ms, number, 0) for number, run in enumerate(runs)]
         heapq.heapify(heads)
@@ -338,6 +380,8 @@ class Shard:
         count = min(VISIT_ROWS, max(ahead, sum(int(np.searchsorted(it, near_ms, "right")) for it in due)))
         if heads:  # unless thousands are due in the same millisecond
             count = min(count, sum(int(np.searchsorted(it, heads[0][0])) for it in due) or count)
+        if until_ms is not None:
+            count = min(count, sum(int(np.searchsorted(it, until_ms, "right")) for it in due))
         return found, count
 
     def _give_rows(self, found: Sequence[tuple[Run, int, Any]], count: int) -> Iterator[Any]:
@@ -379,6 +423,26 @@ class Shard:
         return self._chunks.glance(part.chunk).take(pa.array([part.start]))  # not all of its chunk stays in memory
 
 
+def _in_turn(rows: Any) -> Iterator[Any]:
+    """These rows in pieces: within one no message comes after a reschedule of its name, which is not about it."""
+    has_time, has_payload = (pc.is_valid(rows.column(name)) for name in ("due_ms", "payload"))
+    is_message = pc.and_(has_time, has_payload).to_numpy(zero_copy_only=False)
+    moves = rows.filter(pc.and_not(has_time, has_payload))
+    names = {*zip(moves.column("key").to_pylist(), moves.column("id").to_pylist(), strict=True)}
+    is_one = pc.is_in(rows.column("id"), moves.column("id")).to_numpy(zero_copy_only=False) if names else []
+    start, moved = 0, set[Any]()
+    for at in np.flatnonzero(is_one).tolist():
+        name = rows["key"][at].as_py(), rows["id"][at].as_py()
+        if name not in names:
+            continue
+        if is_message[at] and name in moved:
+            yield rows.slice(start, at - start)
+            start, moved = at, set()
+        elif not is_message[at]:
+            moved.add(name)
+    yield rows.slice(start)
+
+
 def _can_join(before: Part, part: Part) -> bool:
     is_moved = before.moved_to_ms is not None or part.moved_to_ms is not None
     ends = before.chunk, before.stop, before.is_again
@@ -386,14 +450,15 @@ def _can_join(before: Part, part: Part) -> bool:
 
 
 def _cut(
-    part: Part, found: tuple[Any, Sequence[tuple[int, Any]]], to_ms: Mapping[Any, int], settled_ms: int = 0
+    part: Part, found: tuple[Any, Sequence[tuple[int, Any]]], to_ms: Mapping[Any, int], settled_ms: int | None = None
 ) -> Iterator[tuple[Part, Any]]:
     """A part in pieces: each row that is moved is one, with its name."""
     due_ms, named = found
     due_ms, start = due_ms[part.start : part.stop], 0
-    for place, name in named:
+    first, stop = (bisect_left(named, place, key=itemgetter(0)) for place in (part.start, part.stop))
+    for place, name in named[first:stop]:
         at = place - part.start
-        if start <= at < part.rows and due_ms[at] > settled_ms:
+        if settled_ms is None or due_ms[at] > settled_ms:
             if start < at:
                 yield _part_of(part, due_ms, start, at), None
             yield replace(_part_of(part, due_ms, at, at + 1), moved_to_ms=to_ms[name], name=digest_of(name)), name

@@ -15,7 +15,7 @@ _SMALL_BYTES: Final = 256 << 10
 class Part(msgspec.Struct, array_like=True, frozen=True):
     """Rows of a chunk, with the due times of the first and the last, in milliseconds since 1970. `moved_to_ms`: when it
     is due, if it was rescheduled; it is one row then, whose key and id have the digest `name`. `is_again`: a deliverer
-    that is lost may have delivered them.
+    that is lost may have delivered them. `size`: of the chunk, in bytes.
     """
 
     chunk: int
@@ -26,11 +26,17 @@ class Part(msgspec.Struct, array_like=True, frozen=True):
     moved_to_ms: int | None = None
     is_again: bool = False
     name: int | None = None
+    size: int = 0
 
     @property
     def rows(self) -> int:
         """How many."""
         return self.stop - self.start
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it is worth joining with others, by its rows and the bytes of its chunk."""
+        return self.rows <= _SMALL_ROWS and self.size <= _SMALL_BYTES and self.moved_to_ms is None
 
     def due_by(self, at_ms: int) -> int:
         """How many are due by then, about."""

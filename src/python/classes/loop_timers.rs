@@ -98,7 +98,7 @@ impl LoopTimers {
 
     /// Runs what is due, in order, for about a millisecond; the loop calls it when the descriptor is readable.
     fn _run_due(&self, py: Python<'_>) -> PyResult<()> {
-        let _call = ForeignCall::enter(py)?;
+        let Some(_call) = ForeignCall::try_enter(py) else { return Ok(()) };
         self.check_process(py)?;
         let Some(event_loop) = self.event_loop(py) else { return Ok(()) };
         let event_loop = event_loop.into_bound(py);

@@ -1,0 +1,316 @@
+"""A shard with the engine itself behind it: what arrives, and what a reading found that the other tests did not see."""
+
+import copy
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from delivery.conftest import Desk
+from tickwheel._native import HandedRows, rfc_3339
+from tickwheel.delivery.entries import Reschedule
+from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.handed import HANDED
+from tickwheel.delivery.message import Cancel
+from tickwheel.spark.orders import checked
+from tickwheel.spark.shard_index import Index
+
+from .rows import NOW_MS, batch_of, message, recurring, row
+from .shards import NUMBER, B, Kept, before, orders, taker
+
+DAY_MS = 86_400_000
+TEN_MINUTES_MS = 600_000
+
+
+@pytest.fixture
+def kept() -> Kept:
+    """A shard that knows its taker: the store 1 at A."""
+    made = Kept()
+    assert made.visit(NOW_MS, orders(taker())) == (None, [])
+    return made
+
+
+class Deliverer(Desk):
+    """The engine itself, on a clock of its own, behind the hold. `NOW_MS` is when it starts."""
+
+    def take(self, rows: list[dict[str, Any]]) -> None:
+        """Rows of a hand-off, as one piece."""
+        if rows:
+            batch = pa.RecordBatch.from_pylist(rows, HANDED)
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, HANDED) as writer:
+                writer.write_batch(batch)
+            ticket = self.engine.submit([HandedRows(1 << 20).read(sink.getvalue().to_pybytes())])
+            self.pump()
+            ticket.result(0)
+
+    @property
+    def came(self) -> list[tuple[str, int, bool]]:
+        """What arrived: the id, when, and whether it is marked as a repeat."""
+        return [(it.message.id, it.delivered_at_ms - NOW_MS, it.redelivered) for it in self.sink.sent]
+
+
+@pytest.fixture
+def deliverer() -> Iterator[Callable[[int], Deliverer]]:
+    """Makes deliverers with empty disks, that start so many milliseconds later."""
+    made: list[Deliverer] = []
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+
+        def make(after_ms: int = 0) -> Deliverer:
+            path = Path(folder) / str(len(made))
+            path.mkdir()
+            made.append(Deliverer(path, boot_ms=after_ms))
+            made[-1].start()
+            return made[-1]
+
+        yield make
+        for each in made:
+            each.crash()
+
+
+def unmarked_twice(*all_: Deliverer) -> list[str]:
+    """Ids of what came more than once, and not marked from the second time on."""
+    seen: set[str] = set()
+    found = []
+    for came in sorted((it for each in all_ for it in each.came), key=lambda it: it[1]):
+        if came[0] in seen and not came[2]:
+            found.append(came[0])
+        seen.add(came[0])
+    return found
+
+
+def test_runs_stay_few_also_where_some_of_about_their_number_of_rows_are_large__S2(kept: Kept) -> None:
+    far_ms = 30 * DAY_MS
+    for batch in range(3):
+        large = (row(message(f"l{batch}.{n}", far_ms + n, payload=b"1" * 300_000)) for n in range(32))
+        kept.visit(NOW_MS + batch, orders(taker()), *large)
+    for batch in range(200):
+        small = (row(message(f"m{batch}.{n}", far_ms + n)) for n in range(32))
+        kept.visit(NOW_MS + 10 + batch, orders(taker()), *small)
+    assert len(Index.decode(kept.index).runs) <= 60
+
+
+def test_reschedules_stay_in_order_when_controls_are_joined__S4_D16(kept: Kept) -> None:
+    """For a store that was restored from a backup, and has x."""
+    kept.visit(NOW_MS, orders(taker()), row(message("far", 10 * DAY_MS)), row(message("x", 5_000)))
+    kept.visit(NOW_MS + 1, orders(taker()), row(Reschedule("x", None, NOW_MS + 60_000)))
+    many = (row(Cancel(f"c{n}", None)) for n in range(1_500))
+    kept.visit(NOW_MS + 2, orders(taker()), *many, row(Reschedule("x", None, NOW_MS + 9 * DAY_MS)))
+    for batch in range(70):
+        kept.visit(NOW_MS + 3 + batch, orders(taker()), row(Cancel(f"d{batch}", None)))
+    restored = orders(taker(store="2"))
+    kept.visit(NOW_MS + 100, restored)
+    given = kept.visit(NOW_MS + 101, restored)[1]
+    assert [it["due_ms"] - NOW_MS for it in given if it["id"] == "x" and not it["payload"]][-1] == 9 * DAY_MS
+
+
+def test_all_others_are_no_deliverer__S1() -> None:
+    with pytest.raises(WrongUsage):
+        checked(["*"], [])
+
+
+def test_without_orders_nothing_is_left_of_what_went_early__S2_D19() -> None:
+    alone = Kept()
+    for n in range(10):
+        rows = recurring(f"r{n}", every=DAY_MS), row(Reschedule(f"r{n}", None, NOW_MS + 5))
+        alone.visit(NOW_MS + n, None, *rows)
+    assert Index.decode(alone.index).early_ms == {}
+
+
+def test_what_comes_in_the_place_of_one_that_told_nothing_yet_is_marked_after_a_loss__S4_D19(
+    kept: Kept, deliverer: Callable[..., Deliverer]
+) -> None:
+    a = deliverer()
+    a.take(kept.visit(NOW_MS, orders(taker()), recurring("r", every=TEN_MINUTES_MS, payload=b"1"))[1])
+    assert len(a.came) == 1
+    kept.visit(
+        NOW_MS + 1, orders(), recurring("r", every=TEN_MINUTES_MS, payload=b"2")
+    )  # a does not answer, and is lost
+    other = orders(taker(store="2"))
+    kept.visit(NOW_MS + 2_000, other)
+    b = deliverer(2_001)
+    b.take(kept.visit(NOW_MS + 2_001, other)[1])
+    assert unmarked_twice(a, b) == []
+
+
+def test_an_occurrence_that_went_early_behind_a_cut_is_marked_after_a_loss__S4_D19(
+    kept: Kept, deliverer: Callable[..., Deliverer]
+) -> None:
+    a = deliverer()
+    rule = recurring("r", every=TEN_MINUTES_MS, from_ms=NOW_MS + 30_000)
+    a.take(kept.visit(NOW_MS, orders(taker()), rule)[1])
+    kept.visit(NOW_MS + 1, orders(taker(mark_ms=NOW_MS)))
+    kept.visit(NOW_MS + 2, orders(), row(Reschedule("r", None, NOW_MS + 61_000)))
+    a.advance(60_000)
+    a.take(kept.visit(NOW_MS + 60_000, orders(taker(mark_ms=NOW_MS + 59_000)))[1])
+    a.advance(2_000)
+    assert len(a.came) == 2
+    other = orders(taker(store="2"))
+    kept.visit(NOW_MS + 62_000, other)
+    b = deliverer(62_001)
+    b.take(kept.visit(NOW_MS + 62_001, other)[1])
+    b.advance(TEN_MINUTES_MS)
+    assert unmarked_twice(a, b) == []
+
+
+def test_an_occurrence_that_went_early_in_the_place_of_a_cancelled_one_is_marked_after_a_loss__S4_D19(
+    kept: Kept, deliverer: Callable[..., Deliverer]
+) -> None:
+    a = deliverer()
+    a.take(
+        kept.visit(NOW_MS, orders(taker()), recurring("r", every=TEN_MINUTES_MS, from_ms=NOW_MS + TEN_MINUTES_MS))[1]
+    )
+    a.take(kept.visit(NOW_MS + 1, orders(taker()), row(Cancel("r@" + rfc_3339(NOW_MS + TEN_MINUTES_MS), None)))[1])
+    a.take(kept.visit(NOW_MS + 2, orders(taker()), row(Reschedule("r", None, NOW_MS + 1_000)))[1])
+    a.advance(2_000)
+    assert len(a.came) == 1
+    kept.visit(NOW_MS + 2_000, orders(taker(mark_ms=NOW_MS + 1_999)))
+    other = orders(taker(store="2"))
+    kept.visit(NOW_MS + 2_001, other)
+    b = deliverer(2_002)
+    b.take(kept.visit(NOW_MS + 2_002, other)[1])
+    b.advance(2 * TEN_MINUTES_MS)
+    assert unmarked_twice(a, b) == []
+
+
+def test_a_reschedule_that_is_given_again_after_a_later_one_makes_nothing_early__S3_D16(
+    kept: Kept, deliverer: Callable[..., Deliverer]
+) -> None:
+    a = deliverer()
+    a.take(kept.visit(NOW_MS, orders(taker()), row(message("x", 10_000)))[1])
+    a.take(kept.visit(NOW_MS + 1, orders(taker()), row(Reschedule("x", None, NOW_MS + 2_000)))[1])
+    failed = orders(taker(), failed=[NUMBER], is_again=False)  # its answer came too late
+    a.take(kept.visit(NOW_MS + 2, failed, row(Reschedule("x", None, NOW_MS + 600_000)))[1])
+    a.advance(3_000)
+    assert a.came == []
+    a.take(kept.visit(NOW_MS + 3_000, failed)[1][:1])  # its first piece
+    a.advance(100_000)
+    assert a.came == []
+
+
+def test_a_reschedule_before_its_message_has_no_effect_as_in_one_process__D16(
+    kept: Kept, deliverer: Callable[..., Deliverer]
+) -> None:
+    rows = row(Reschedule("x", None, NOW_MS + 500_000), 1), row(message("x", 5_000), 2)
+    alone, held = deliverer(), deliverer()
+    alone.take(batch_of(rows).to_pylist())
+    held.take(kept.visit(NOW_MS, orders(taker()), *rows)[1])
+    for each in alone, held:
+        each.advance(10_000)
+    assert held.came == alone.came
+
+
+def test_what_is_given_again_is_before_what_is_due_later_of_its_key__S3_D4(
+    kept: Kept, deliverer: Callable[..., Deliverer]
+) -> None:
+    many = [row(message(f"m{n}", n - 9_000, key="k"), n) for n in range(8_000)]
+    failed = orders(taker(), failed=[NUMBER], is_again=False)
+    kept.visit(NOW_MS, orders(taker()), *many)
+    kept.visit(NOW_MS + 1, failed)
+    a = deliverer()
+    for visit in range(5):
+        a.take(kept.visit(NOW_MS + 2 + visit, orders(taker()) if visit else failed)[1])
+    came = [int(id_[1:]) for id_, _, _ in a.came]
+    assert len(came) == 8_000
+    assert came == sorted(came)
+
+
+def test_a_micro_batch_that_is_done_again_gives_the_recurring_messages_that_its_first_try_gave__S3_D19(
+    kept: Kept,
+) -> None:
+    for n in range(30):
+        kept.visit(NOW_MS + n, orders(), recurring(f"r{n}", payload=b"1" * 900_000))  # no deliverer answers
+    assert kept.ids(NOW_MS + 50, orders(taker())) != []
+    aborted = copy.deepcopy(kept)
+    first = {*aborted.ids(NOW_MS + 60, orders(taker()))}
+    assert first
+    again = {*kept.ids(NOW_MS + 60, orders(taker(), failed=[NUMBER]))}
+    other = orders(taker(store="2"))  # lost with its disk
+    kept.visit(NOW_MS + 2_000, other)
+    unmarked = set()
+    while given := kept.visit(NOW_MS + 2_001, other)[1]:
+        unmarked |= {it["id"] for it in given if before(it) is None}
+    assert not first & unmarked, "it may have sent their occurrences"
+    assert first <= again
+
+
+def test_one_that_is_delivered_and_moved_while_a_hand_off_failed_does_not_hold_its_shard__S5_D16(kept: Kept) -> None:
+    both = taker(mark_ms=NOW_MS), taker(B)
+    kept.visit(NOW_MS, orders(*both), row(message("x", 1_000)))
+    # The driver starts again, after x was delivered.
+    restarted = orders(taker(mark_ms=NOW_MS + 4_999), taker(B), failed=[NUMBER])
+    kept.visit(NOW_MS + 5_000, restarted, row(Reschedule("x", None, NOW_MS + 30 * DAY_MS)))
+    for second in range(10, 7_200):
+        now_ms = NOW_MS + second * 1_000
+        if kept.visit(now_ms, orders(taker(mark_ms=now_ms - 1), taker(B), to=B))[0] == B:
+            return
+    pytest.fail("in two hours it did not move")
+
+
+def test_what_is_settled_leaves_the_hold_also_where_one_was_put_off_for_a_month__S2_D16(kept: Kept) -> None:
+    kept.visit(NOW_MS, orders(taker()), row(message("x", 1_000)))
+    kept.visit(NOW_MS, orders(taker()), row(Reschedule("x", None, NOW_MS + 30 * DAY_MS)))
+    for second in range(1_000):
+        found = orders(taker(mark_ms=NOW_MS + 999))  # x counts at its first time, too
+        kept.visit(NOW_MS + second * 1_000, found, row(message(f"m{second}", second * 1_000 + 500)))
+    assert len(kept.chunks) < 200
+
+
+def test_a_reschedule_of_what_recurs_that_no_store_got_is_for_the_next_one__S4_D16_D19(kept: Kept) -> None:
+    kept.visit(NOW_MS, orders(taker()), recurring("r", every=DAY_MS, from_ms=NOW_MS + DAY_MS))
+    kept.visit(NOW_MS + 1, orders(taker(mark_ms=NOW_MS)))
+    kept.visit(NOW_MS + 2, orders(), row(Reschedule("r", None, NOW_MS + 60_000)))  # it is lost already
+    other = orders(taker(store="2"))
+    kept.visit(NOW_MS + 3, other)
+    assert kept.ids(NOW_MS + 4, other) == ["r", "r"]
+
+
+NAME = "r@" + rfc_3339(NOW_MS + TEN_MINUTES_MS)
+RULE = recurring("r", every=TEN_MINUTES_MS, from_ms=NOW_MS + TEN_MINUTES_MS)
+
+
+@pytest.mark.parametrize(
+    "micro_batches",
+    [
+        [[RULE, row(Reschedule(NAME, None, NOW_MS + 5_000))]],
+        [[RULE], [row(Reschedule("r", None, NOW_MS + 9_000)), row(Cancel(NAME, None))]],
+    ],
+    ids=[
+        "the occurrence of one that is new is moved",
+        "the next is moved, then cancelled by its name",
+    ],
+)
+def test_what_is_asked_in_one_micro_batch_is_decided_as_on_one_process__D7_D16_D19(
+    kept: Kept, deliverer: Callable[..., Deliverer], micro_batches: list[list[Any]]
+) -> None:
+    alone, held = deliverer(), deliverer()
+    for after, rows in enumerate(micro_batches):
+        alone.take(batch_of(rows).to_pylist())
+        held.take(kept.visit(NOW_MS + after, orders(taker()), *rows)[1])
+    for each in alone, held:
+        each.advance(60_000)
+    assert [it[:2] for it in held.came] == [it[:2] for it in alone.came]
+
+
+def test_messages_that_are_moved_once_more_are_moved_as_soon_as_the_first_time__D16_D8(kept: Kept) -> None:
+    count = 10_000
+    kept.visit(NOW_MS, orders(taker()), *(row(message(f"m{n}", 10**9 + n), n) for n in range(count)))
+    took = []
+    for again in range(2):
+        moves = [row(Reschedule(f"m{n}", None, NOW_MS + 10**9 + again)) for n in range(count)]
+        began = time.process_time()
+        kept.visit(NOW_MS + again, orders(taker()), *moves)
+        took.append(time.process_time() - began)
+    assert took[1] < 4 * took[0], took
+
+
+def test_one_that_is_due_before_1970_can_be_moved_too__D16(kept: Kept) -> None:
+    rows = row(message("x", -NOW_MS)), row(message("y", -NOW_MS + 1))
+    kept.visit(NOW_MS, orders(), *rows)  # no deliverer answers
+    moves = row(Reschedule("x", None, NOW_MS + 900_000)), row(Reschedule("y", None, NOW_MS + 900_000))
+    kept.visit(NOW_MS + 1, orders(), *moves)
+    assert kept.ids(NOW_MS + 2, orders(taker())) == []
