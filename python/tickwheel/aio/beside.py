@@ -2,6 +2,9 @@
 
 import asyncio
 import enum
+import os
+import time
+import weakref
 from collections.abc import Callable
 from contextvars import Context
 from datetime import timedelta
@@ -49,11 +52,31 @@ def timers(*, slack_us: int | None = None) -> LoopTimers | OwnTimers:
         loop.add_reader(found.fileno(), found._run_due)
         setattr(loop, _ATTRIBUTE, found)
         know(found)
+        _end_with(loop, found)
+    elif vars(loop).get("time", time.monotonic) is not time.monotonic:  # put there since, as tests do
+        return OwnTimers(loop)
     elif slack_us is not None and slack_us != found.slack_us:
         raise RuntimeError(
             f"the timers of this loop have slack_us={found.slack_us}, got {slack_us}: give it at the first call"
         )
     return found
+
+
+def _end_with(loop: asyncio.AbstractEventLoop, found: LoopTimers) -> None:
+    """Let go of what is pending when the loop is closed, as a loop does with its own timers."""
+    close, process = type(loop).close, os.getpid()
+    loop_ref = weakref.ref(loop)
+
+    def close_both() -> None:
+        loop = loop_ref()
+        if loop is None:
+            return
+        if os.getpid() == process and not loop.is_running() and not loop.is_closed():
+            loop.remove_reader(found.fileno())
+        close(loop)
+        found._close()
+
+    loop.close = close_both  # type: ignore[method-assign]
 
 
 @overload
@@ -90,7 +113,7 @@ def timeout(delay: float | timedelta | None) -> "Timeout":
 
     `None`: no deadline, which `reschedule` can set.
     """
-    return Timeout(None if delay is None else asyncio.get_running_loop().time() + seconds_of(delay))
+    return Timeout(None if delay is None else timers().time() + seconds_of(delay))
 
 
 def timeout_at(when: float | None) -> "Timeout":
@@ -114,7 +137,7 @@ class Timeout:
     def __init__(self, when: float | None) -> None:
         self._when = when
         self._state = _State.NEW
-        self._handle: asyncio.TimerHandle | None = None
+        self._handle: asyncio.Handle | None = None
         self._task: asyncio.Task[Any] | None = None
         self._cancelling = 0
 
@@ -134,11 +157,11 @@ class Timeout:
             self._handle = None
         if when is None:
             return
-        loop = asyncio.get_running_loop()
-        if when <= loop.time():
-            loop.call_soon(self._on_timeout)
+        found = timers()
+        if when <= found.time():
+            self._handle = asyncio.get_running_loop().call_soon(self._on_timeout)
         else:
-            self._handle = timers().call_at(when, self._on_timeout)
+            self._handle = found.call_at(when, self._on_timeout)
 
     def expired(self) -> bool:
         """Whether the deadline has passed while the block ran."""
@@ -188,8 +211,14 @@ class Timeout:
 
 
 def seconds_of(delay: float | timedelta) -> float:
-    """A time in seconds."""
-    return delay.total_seconds() if isinstance(delay, timedelta) else delay
+    """A time in seconds. Errors: `TypeError`, `ValueError`."""
+    if isinstance(delay, timedelta):
+        return delay.total_seconds()
+    if not isinstance(delay, (int, float)) and not hasattr(delay, "__float__"):
+        raise TypeError(f"a delay is a number of seconds or a timedelta, got {delay!r}: pass 0.5 for half a second")
+    if delay != delay:
+        raise ValueError("a delay is a number of seconds, got nan: check how it was computed")
+    return delay
 
 
 def _set_result(future: "asyncio.Future[object]", result: object) -> None:

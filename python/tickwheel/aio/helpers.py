@@ -5,18 +5,19 @@ import functools
 import random
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from contextvars import ContextVar
+from contextlib import asynccontextmanager, suppress
+from contextvars import Context, ContextVar, copy_context
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Final, ParamSpec, TypeVar
+from weakref import WeakKeyDictionary, ref
 
-from tickwheel.aio.beside import seconds_of, sleep, timeout_at, timers
+from tickwheel.aio.beside import OwnTimers, seconds_of, sleep, timeout_at, timers
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-_deadline: Final[ContextVar[float | None]] = ContextVar("deadline", default=None)
+_deadline: Final[ContextVar[tuple[float, object] | None]] = ContextVar("deadline", default=None)
 
 
 def debounce(delay: float | timedelta) -> Callable[[Callable[_P, object]], Callable[_P, None]]:
@@ -34,14 +35,16 @@ def debounce(delay: float | timedelta) -> Callable[[Callable[_P, object]], Calla
     """
 
     def decorate(function: Callable[_P, object]) -> Callable[_P, None]:
-        pending: asyncio.TimerHandle | None = None
+        pending: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.TimerHandle] = WeakKeyDictionary()
 
         @functools.wraps(function)
         def debounced(*args: _P.args, **kwargs: _P.kwargs) -> None:
-            nonlocal pending
-            if pending is not None:
-                pending.cancel()
-            pending = timers().call_later(delay, functools.partial(_run, function, args, kwargs))
+            loop = asyncio.get_running_loop()
+            handle = timers().call_later(delay, functools.partial(_run, function, args, kwargs))
+            before = pending.pop(loop, None)
+            if before is not None:
+                before.cancel()
+            pending[loop] = handle
 
         return debounced
 
@@ -64,29 +67,29 @@ def throttle(period: float | timedelta) -> Callable[[Callable[_P, object]], Call
     """
 
     def decorate(function: Callable[_P, object]) -> Callable[_P, None]:
-        last: tuple[Any, Any] | None = None
-        is_resting = False
+        # Of each loop in which it rests: what came last meanwhile.
+        last: WeakKeyDictionary[asyncio.AbstractEventLoop, Callable[[], object] | None] = WeakKeyDictionary()
 
         @functools.wraps(function)
         def throttled(*args: _P.args, **kwargs: _P.kwargs) -> None:
-            nonlocal last
-            if is_resting:
-                last = args, kwargs
+            loop = asyncio.get_running_loop()
+            call = functools.partial(_run, function, args, kwargs)
+            if loop in last:
+                last[loop] = functools.partial(copy_context().run, call)
             else:
-                rest()
-                _run(function, args, kwargs)
+                rest(loop)
+                call()
 
-        def rest() -> None:
-            nonlocal is_resting
-            is_resting = True
-            timers().call_later(period, end)
+        def rest(loop: asyncio.AbstractEventLoop) -> None:
+            timers().call_later(period, end, context=Context())
+            last[loop] = None
 
         def end() -> None:
-            nonlocal is_resting, last
-            is_resting, call, last = False, last, None
+            loop = asyncio.get_running_loop()
+            call = last.pop(loop)
             if call is not None:
-                rest()
-                _run(function, *call)
+                rest(loop)
+                call()
 
         return throttled
 
@@ -119,6 +122,8 @@ async def retry(
     """
     if attempts < 1:
         raise ValueError(f"attempts must be 1 or more, got {attempts}")
+    if not callable(call):
+        raise TypeError(f"retry calls a coroutine function again and again, got {call!r}: pass the function itself")
     wait_s, most_s = seconds_of(first), seconds_of(most)
     for _ in range(attempts - 1):
         try:
@@ -145,21 +150,45 @@ class RateLimiter:
     """
 
     def __init__(self, rate: float, *, burst: int = 1) -> None:
-        if not rate > 0 or burst < 1:
+        if not (rate > 0 and burst >= 1):
             raise ValueError(f"the rate must be more than 0 a second and the burst 1 or more, got {rate} and {burst}")
         self._rate, self._burst = rate, burst
         self._free_at: float | None = None
         self._waiting: deque[asyncio.Future[None]] = deque()
+        self._wake: asyncio.TimerHandle | None = None
+        self._loop: ref[asyncio.AbstractEventLoop] | None = None
 
     async def acquire(self) -> None:
-        """Wait for a token. A caller that is cancelled while it waits takes none."""
+        """Wait for a token. A caller that is cancelled while it waits takes none.
+
+        Errors: `RuntimeError` in another loop than the one before, unless that is closed.
+        """
         loop = asyncio.get_running_loop()
-        if self._waiting or not self._take(loop.time()):
-            waiter: asyncio.Future[None] = loop.create_future()
-            self._waiting.append(waiter)
-            if len(self._waiting) == 1:
-                self._wake_at_next(loop.time())
+        self._belong_to(loop)
+        if not self._waiting and self._take(timers().time()):
+            return
+        waiter: asyncio.Future[None] = loop.create_future()
+        self._waiting.append(waiter)
+        if len(self._waiting) == 1:
+            self._wake_at_next(timers().time())
+        try:
             await waiter
+        except BaseException:
+            if waiter.done() and not waiter.cancelled() and self._free_at is not None:
+                self._free_at -= 1 / self._rate  # it was served in this turn, and is for the next one
+                self._serve()
+            raise
+
+    def _belong_to(self, loop: asyncio.AbstractEventLoop) -> None:
+        before = None if self._loop is None else self._loop()
+        if before is loop:
+            return
+        if before is not None and not before.is_closed():
+            raise RuntimeError(f"this limiter belongs to {before!r}, which is not closed: make one for each loop")
+        self._loop = ref(loop)
+        self._waiting.clear()
+        if self._free_at is not None:  # the clock may be another one
+            self._free_at = min(self._free_at, timers().time() + self._burst / self._rate)
 
     def _take(self, now: float) -> bool:
         """Take a token if there is one. All are there `burst / rate` seconds after the last was taken."""
@@ -171,10 +200,12 @@ class RateLimiter:
 
     def _wake_at_next(self, now: float) -> None:
         assert self._free_at is not None
-        timers().call_at(max(now, self._free_at - (self._burst - 1) / self._rate), self._serve)
+        if self._wake is not None:
+            self._wake.cancel()
+        self._wake = timers().call_at(max(now, self._free_at - (self._burst - 1) / self._rate), self._serve)
 
     def _serve(self) -> None:
-        now = asyncio.get_running_loop().time()
+        now = timers().time()
         while self._waiting:
             if self._waiting[0].done():
                 self._waiting.popleft()  # it was cancelled
@@ -205,23 +236,33 @@ async def deadline(delay: float | timedelta) -> AsyncIterator[None]:
     >>> asyncio.run(main())
     less than a minute
     """
-    when = asyncio.get_running_loop().time() + seconds_of(delay)
-    outer = _deadline.get()
-    token = _deadline.set(when if outer is None else min(when, outer))
+    clock, own = timers().time(), _clock()
+    when = clock + seconds_of(delay)
+    outer = _left(own)
+    token = _deadline.set((when if outer is None else min(when, outer), own))
     try:
-        async with timeout_at(_deadline.get()):
+        async with timeout_at(_left(own)):
             yield
     finally:
-        _deadline.reset(token)
+        with suppress(ValueError):  # the end of a generator that was left may run elsewhere
+            _deadline.reset(token)
 
 
 def remaining() -> float | None:
     """How many seconds are left until the deadline around this code; `None` if there is none."""
+    when = _left(_clock())
+    return None if when is None else max(0.0, when - timers().time())
+
+
+def _clock() -> object:
+    """Whose clock it is: a loop's own, or that of all others."""
+    return ref(asyncio.get_running_loop()) if isinstance(timers(), OwnTimers) else None
+
+
+def _left(clock: object) -> float | None:
+    """The deadline around this code by this clock; one by another clock says nothing here."""
     when = _deadline.get()
-    return None if when is None else max(0.0, when - asyncio.get_running_loop().time())
-
-
-_running: set["asyncio.Future[Any]"] = set()
+    return when[0] if when is not None and when[1] == clock else None
 
 
 def _run(function: Callable[..., object], args: Any, kwargs: Any) -> None:
@@ -229,5 +270,7 @@ def _run(function: Callable[..., object], args: Any, kwargs: Any) -> None:
     result = function(*args, **kwargs)
     if asyncio.iscoroutine(result):
         task = asyncio.ensure_future(result)
-        _running.add(task)  # a loop keeps no task alive
-        task.add_done_callback(_running.discard)
+        loop = task.get_loop()
+        running: set[asyncio.Future[Any]] = vars(loop).setdefault("_tickwheel_running", set())
+        running.add(task)  # a loop keeps no task alive
+        task.add_done_callback(running.discard)

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import os
 import sys
 import time
 from asyncio import format_helpers
@@ -32,6 +33,8 @@ def new_event_loop(
     `base`: asyncio's loop, `uvloop.Loop`, or a class of your own. A loop with a clock of its own, as those of tests,
     keeps its own timers. `slack_us`: the shortest time between two wake-ups, by which a timer may be late.
     """
+    if not isinstance(base, type):
+        raise TypeError(f"base is a class of loops, got {base!r}: pass uvloop.Loop, say, and not what makes one")
     kind: Any = base
     made: asyncio.AbstractEventLoop = _class_of(kind)(slack_us=slack_us)
     return made
@@ -57,6 +60,7 @@ class WheelTimers(_Base):
         if own or not can_serve(behind):
             return
         self._tickwheel_timers = timers = LoopTimers(self, slack_us=slack_us)
+        self._tickwheel_process = os.getpid()
         self.add_reader(timers.fileno(), timers._run_due)
         know(timers)
         self._take_shortcuts()
@@ -108,7 +112,9 @@ class WheelTimers(_Base):
     def close(self) -> None:
         """As asyncio's."""
         timers = self._tickwheel_timers
-        if timers is not None and not self.is_closed() and not self.is_running():
+        # A child's copy of a loop shares what it waits with: taken out there, it would be taken out of the parent's.
+        is_ours = timers is not None and self._tickwheel_process == os.getpid()
+        if timers is not None and is_ours and not self.is_closed() and not self.is_running():
             self.remove_reader(timers.fileno())
         super().close()
         if timers is not None:

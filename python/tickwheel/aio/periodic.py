@@ -1,13 +1,12 @@
 """`async for` over the instants of a period, without drift (T20)."""
 
-import asyncio
 import math
 import random
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Literal, Self
 
-from tickwheel.aio.beside import seconds_of, sleep_until
+from tickwheel.aio.beside import seconds_of, sleep_until, timers
 
 
 def every(
@@ -29,6 +28,8 @@ def every(
         raise ValueError(f"the period must be a microsecond or more, got {period_s} s: give seconds, as 0.25")
     if not 0 <= jitter_s < period_s:
         raise ValueError(f"the jitter must be shorter than the period of {period_s} s, got {jitter_s} s: take less")
+    if start is not None and not math.isfinite(start):
+        raise ValueError(f"start is a time of the loop's clock, got {start}: leave it out to begin in one period")
     if missed not in ("skip", "all", "last"):
         raise ValueError(f'missed must be "skip", "all" or "last", got {missed!r}')
     return Every(period_s, start, jitter_s, missed)
@@ -45,12 +46,18 @@ class Every(AsyncIterator[float]):
         return self
 
     async def __anext__(self) -> float:
-        now = asyncio.get_running_loop().time()
+        now = timers().time()
         if self._start is None:
             self._start = now + self._period_s
-        self._number = self._next(self._start, now)
-        when = self._start + self._number * self._period_s
-        await sleep_until(when + random.uniform(0, self._jitter_s))  # noqa: S311, nothing secret
+        before, number = self._number, self._next(self._start, now)
+        self._number = number
+        when = self._start + number * self._period_s
+        try:
+            await sleep_until(when + random.uniform(0, self._jitter_s))  # noqa: S311, nothing secret
+        except BaseException:
+            if self._number == number:  # nobody else waits: who gave up may come back for it
+                self._number = before
+            raise
         return when
 
     def _next(self, start: float, now: float) -> int:

@@ -4,17 +4,21 @@ Time moves when nothing else can happen: to the next timer, in the order of the 
 """
 
 import asyncio
+import contextlib
 import selectors
 from collections.abc import Callable
 from contextvars import Context
 from typing import Any, Final, TypeVarTuple
-from weakref import ref
+from weakref import WeakSet, ref
 
 from tickwheel._native import ManualTimer, TimerTask
 
 _Ts = TypeVarTuple("_Ts")
 
 _OWN_FILES: Final = 1  # by which other threads wake the loop
+
+
+_NEVER_S: Final = 2**52 / 1000  # beyond the timer's clock
 
 
 class Deadlock(RuntimeError):
@@ -38,7 +42,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self, timer: ManualTimer | None = None, *, grace_s: float = 0.05) -> None:
         self.timer = timer or ManualTimer("virtual time")
         self._pending: dict[int, TimerTask] = {}
-        self._in_threads = 0
+        self._in_threads: set[object] = set()
+        self._processes: WeakSet[asyncio.SubprocessTransport] = WeakSet()
+        self._signals: set[int] = set()
         super().__init__(_Selector(ref(self), grace_s))
 
     def time(self) -> float:
@@ -57,18 +63,70 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         if handle._source_traceback:
             del handle._source_traceback[-1]
         handle._scheduled = True
-        self._pending[id(handle)] = self.timer.at(when * 1000, self._is_due, handle)
+        if when < _NEVER_S:
+            self._pending[id(handle)] = self.timer.at(when * 1000, self._is_due, handle)
         return handle  # type: ignore[no-any-return]  # of asyncio's private attributes
 
     def run_in_executor(self, executor: Any, func: Callable[[*_Ts], Any], *args: *_Ts) -> "asyncio.Future[Any]":
         """As asyncio's; time stands still until a thread is done, for `grace_s` at least."""
-        future = super().run_in_executor(executor, func, *args)
-        self._in_threads += 1
-        future.add_done_callback(self._left_thread)
+        call, steps = object(), []
+
+        def counted() -> Any:
+            steps.append("begun")
+            self._in_threads.add(call)
+            try:
+                return func(*args)
+            finally:
+                steps.append("ended")
+                with contextlib.suppress(RuntimeError):  # the loop is closed
+                    self.call_soon_threadsafe(look)
+
+        def look(_: object = None) -> None:
+            # One that was given up goes on in its thread.
+            if future.done() and len(steps) != 1:
+                self._in_threads.discard(call)
+
+        self._in_threads.add(call)
+        future = super().run_in_executor(executor, counted)
+        future.add_done_callback(look)
         return future
 
-    def _left_thread(self, _: "asyncio.Future[Any]") -> None:
-        self._in_threads -= 1
+    async def shutdown_default_executor(self, *args: Any) -> None:
+        """As asyncio's."""
+        waits = object()
+        self._in_threads.add(waits)
+        try:
+            await super().shutdown_default_executor(*args)
+        finally:
+            self._in_threads.discard(waits)
+
+    async def subprocess_exec(self, *args: Any, **kwargs: Any) -> Any:
+        """As asyncio's; time stands still while a process runs, for `grace_s` at least."""
+        transport, protocol = await super().subprocess_exec(*args, **kwargs)
+        self._processes.add(transport)
+        return transport, protocol
+
+    async def subprocess_shell(self, *args: Any, **kwargs: Any) -> Any:
+        """As `subprocess_exec`."""
+        transport, protocol = await super().subprocess_shell(*args, **kwargs)
+        self._processes.add(transport)
+        return transport, protocol
+
+    def add_signal_handler(self, sig: int, callback: Callable[[*_Ts], object], *args: *_Ts) -> None:
+        """As asyncio's; while there is one, a signal may come."""
+        super().add_signal_handler(sig, callback, *args)
+        self._signals.add(sig)
+
+    def remove_signal_handler(self, sig: int) -> bool:
+        """As asyncio's."""
+        self._signals.discard(sig)
+        return super().remove_signal_handler(sig)
+
+    def close(self) -> None:
+        """As asyncio's."""
+        super().close()
+        while self._pending:
+            self._pending.popitem()[1].cancel()
 
     def _is_due(self, handle: Any) -> None:
         self._pending.pop(id(handle), None)
@@ -85,7 +143,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self.timer.run_next()
 
     def _is_watching(self, files: int) -> bool:
-        return files > _OWN_FILES or self._in_threads > 0
+        runs = any(transport.get_returncode() is None for transport in self._processes)
+        return files > _OWN_FILES or runs or bool(self._in_threads or self._signals)
 
     def _deadlock(self) -> Deadlock:
         waiting = sorted(f"  {_shown(task)}" for task in asyncio.all_tasks(self))

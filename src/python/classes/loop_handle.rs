@@ -13,6 +13,8 @@ use crate::python::tools::made_once::{MadeOnce, intern};
 use crate::python::values::callback_scope;
 use crate::wheel::Handle;
 
+type CallbackAndArgs = (Option<Py<PyAny>>, Option<Py<PyTuple>>);
+
 static TIMER_HANDLE: MadeOnce<Py<PyType>> = MadeOnce::new();
 static FORMAT_SOURCE: MadeOnce<Py<PyAny>> = MadeOnce::new();
 
@@ -47,18 +49,22 @@ impl LoopHandle {
         event_loop.call_method1(intern!(py, "call_exception_handler"), (failure,)).map(drop)
     }
 
-    /// What it will call, as a loop in debug mode shows it.
-    pub(super) fn shown_call(&self, py: Python<'_>) -> PyResult<String> {
-        self.describe(py, false)
-    }
-
-    fn describe(&self, py: Python<'_>, is_cancelled: bool) -> PyResult<String> {
-        let state = if is_cancelled { " cancelled" } else { "" };
-        let mut text = format!("<TimerHandle{state} when={}", self.when.into_pyobject(py)?.repr()?);
-        let (callback, args) = self.content.with(py, |content| {
+    /// What it will call.
+    pub(super) fn call(&self, py: Python<'_>) -> CallbackAndArgs {
+        self.content.with(py, |content| {
             let callback = content.callback.as_ref().map(|callback| callback.clone_ref(py));
             (callback, content.args.as_ref().map(|args| args.clone_ref(py)))
-        });
+        })
+    }
+
+    /// What it called, as a loop in debug mode shows it.
+    pub(super) fn shown_call(&self, py: Python<'_>, call: &CallbackAndArgs) -> PyResult<String> {
+        self.describe(py, false, call)
+    }
+
+    fn describe(&self, py: Python<'_>, is_cancelled: bool, (callback, args): &CallbackAndArgs) -> PyResult<String> {
+        let state = if is_cancelled { " cancelled" } else { "" };
+        let mut text = format!("<TimerHandle{state} when={}", self.when.into_pyobject(py)?.repr()?);
         if callback.is_some() {
             text = format!("{text} {}", source_of(callback.as_ref(), args.as_ref(), py)?);
         }
@@ -75,7 +81,7 @@ impl LoopHandle {
     /// It will not run. Once it has run, this does nothing more than say so. O(1).
     fn cancel(&self, py: Python<'_>) -> PyResult<()> {
         let is_debugged = self.content.with(py, |content| content.debug.is_some() && !content.is_cancelled);
-        let shown = if is_debugged { Some(self.describe(py, true)?) } else { None };
+        let shown = if is_debugged { Some(self.describe(py, true, &self.call(py))?) } else { None };
         let (timers, handle, rest) = self.content.with(py, |content| {
             if let (Some(debug), Some(shown)) = (&mut content.debug, shown) {
                 debug.shown = Some(shown);
@@ -151,7 +157,7 @@ impl LoopHandle {
     }
 
     #[setter(_source_traceback)]
-    fn set_source_traceback(&self, py: Python<'_>, traceback: Py<PyAny>) {
+    pub(super) fn set_source_traceback(&self, py: Python<'_>, traceback: Py<PyAny>) {
         let old = self.content.with(py, |content| content.debug.get_or_insert_default().traceback.replace(traceback));
         finalizing::drop_or_leak(old);
     }
@@ -164,7 +170,7 @@ impl LoopHandle {
 
     fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
         let shown = self.content.with(py, |content| content.debug.as_ref().and_then(|debug| debug.shown.clone()));
-        shown.map_or_else(|| self.describe(py, self.cancelled(py)), Ok)
+        shown.map_or_else(|| self.describe(py, self.cancelled(py), &self.call(py)), Ok)
     }
 
     fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {

@@ -69,6 +69,8 @@ pub(super) struct Inner {
     pub(super) slack_us: u64,
     /// When the last turn began.
     woke_us: u64,
+    /// A child process was told that it can't use them.
+    pub(super) has_told_child: bool,
     pub(super) event_loop: Option<Py<PyAny>>,
 }
 
@@ -95,6 +97,7 @@ impl LoopTimers {
             armed_us: NEVER,
             slack_us,
             woke_us: 0,
+            has_told_child: false,
             event_loop: Some(event_loop),
         };
         Ok(Self { inner: GilCell::new(Some(Box::new(inner))), fd, epoch: fork_epoch(), is_beside })
@@ -124,14 +127,17 @@ impl LoopTimers {
         Ok(())
     }
 
-    /// Errors: `RuntimeError` where the loop is closed, and nothing would be called.
+    /// Whether the loop is in debug mode, which one with timers of its own does not say otherwise. Errors: `RuntimeError`
+    /// where that is closed, and nothing would be called.
     #[inline]
-    pub(super) fn check_loop(&self, py: Python<'_>) -> PyResult<()> {
+    pub(super) fn check_loop(&self, py: Python<'_>) -> PyResult<bool> {
         if !self.is_beside {
-            return Ok(());
+            return Ok(false);
         }
         match self.event_loop(py) {
-            Some(event_loop) if !event_loop.bind(py).call_method0(intern!(py, "is_closed"))?.is_truthy()? => Ok(()),
+            Some(event_loop) if !event_loop.bind(py).call_method0(intern!(py, "is_closed"))?.is_truthy()? => {
+                event_loop.bind(py).call_method0(intern!(py, "get_debug"))?.is_truthy()
+            }
             _ => Err(loop_is_closed()),
         }
     }

@@ -24,6 +24,7 @@ const TURN_NS: u64 = 1_000_000;
 
 static COPY_CONTEXT: MadeOnce<Py<PyAny>> = MadeOnce::new();
 static REPORT_SLOW: MadeOnce<Py<PyAny>> = MadeOnce::new();
+static EXTRACT_STACK: MadeOnce<Py<PyAny>> = MadeOnce::new();
 
 #[pymethods]
 impl LoopTimers {
@@ -99,7 +100,11 @@ impl LoopTimers {
     /// Runs what is due, in order, for about a millisecond; the loop calls it when the descriptor is readable.
     fn _run_due(&self, py: Python<'_>) -> PyResult<()> {
         let Some(_call) = ForeignCall::try_enter(py) else { return Ok(()) };
-        self.check_process(py)?;
+        if let Err(forked) = self.check_process(py) {
+            // Once: the loop of the child goes on to find the descriptor readable, which it shares with the parent.
+            let has_told = self.with(py, |inner| std::mem::replace(&mut inner.has_told_child, true));
+            return if has_told { Ok(()) } else { Err(forked) };
+        }
         let Some(event_loop) = self.event_loop(py) else { return Ok(()) };
         let event_loop = event_loop.into_bound(py);
         let began_ns = monotonic_ns();
@@ -197,7 +202,7 @@ impl LoopTimers {
         let (py, this) = (slf.py(), slf.get());
         args::callable(callback, "callback")?;
         this.check_process(py)?;
-        this.check_loop(py)?;
+        let is_debugged = this.check_loop(py)?;
         let context = match context {
             Some(context) => context,
             None => COPY_CONTEXT.import(py, "contextvars", "copy_context")?.call0()?.unbind(),
@@ -217,6 +222,10 @@ impl LoopTimers {
         match added {
             Ok(place) => {
                 handle.get().put_on(py, place);
+                if is_debugged {
+                    let stack = EXTRACT_STACK.import(py, "asyncio.format_helpers", "extract_stack")?.call0()?;
+                    handle.get().set_source_traceback(py, stack.unbind());
+                }
                 Ok(handle)
             }
             Err(_reference) => Err(object::loop_is_closed()),
@@ -255,11 +264,12 @@ fn slow_s(event_loop: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
 /// Runs it as a loop in debug mode does: says so if it was slow.
 fn run_watched(handle: &Bound<'_, LoopHandle>, event_loop: &Bound<'_, PyAny>, slow_s: f64) -> PyResult<()> {
     let py = handle.py();
-    let shown = handle.get().shown_call(py)?;
+    let call = handle.get().call(py);
     let began_ns = monotonic_ns();
     let ran = LoopHandle::run(handle, event_loop);
     let took_s = (monotonic_ns() - began_ns) as f64 * 1e-9;
     if took_s >= slow_s {
+        let shown = handle.get().shown_call(py, &call)?;
         REPORT_SLOW.import(py, "tickwheel.aio.slow", "report")?.call1((shown, took_s))?;
     }
     ran

@@ -79,6 +79,9 @@ impl Timer {
                 "add takes a TimerTask, got {given}: use after(delay_ms, callback) for a plain callable"
             ))
         })?;
+        if let Ok(periodic) = task.cast::<PeriodicTask>() {
+            PeriodicTask::check_goes_on(periodic)?;
+        }
         let (delay, is_coroutine) = task.get().delay_and_is_coroutine(task.py())?;
         if is_coroutine && !core.callees.has_loop() {
             return Err(loop_only::coroutine_function_refused(core, "what this task runs"));
@@ -229,10 +232,11 @@ impl Timer {
             core.timer.unlock_after_removal(state);
             core.callees.entries_ended(py, cancelled.iter().flatten().count());
             for (task, cancelled) in step.iter().zip(cancelled) {
+                let has_ended = task.cast::<PeriodicTask>().is_ok_and(PeriodicTask::end);
+                count += usize::from(has_ended || cancelled.is_some());
                 if let Some((_, handle)) = cancelled {
                     task_leaving::note_cancelled(task, handle);
                     operation::sync_deadline(py, task.as_any());
-                    count += 1;
                 }
             }
         }

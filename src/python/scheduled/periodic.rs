@@ -21,8 +21,10 @@ use crate::python::tools::args::{self, Ms};
 use crate::python::tools::describe;
 use crate::python::tools::finalizing::ForeignCall;
 use crate::python::tools::gil_cell::GilCell;
+use crate::python::tools::made_once::intern;
 use crate::python::values::callback_scope;
 use crate::python::values::coroutine_functions;
+use crate::python::values::coroutines;
 use crate::state::Room;
 use crate::when::When;
 
@@ -62,11 +64,7 @@ impl PeriodicTask {
         let (period, every) = periods.read()?;
         args::callable(callback, "callback")?;
         if coroutine_functions::is_coroutine_function(callback)? {
-            return Err(PyTypeError::new_err(format!(
-                "callback {} is a coroutine function, which every does not run: on a loop, write async for _ in \
-                 tickwheel.aio.every(seconds)",
-                coroutine_functions::callback_name(callback)?
-            )));
+            return Err(refused(callback)?);
         }
         let context = loop_only::context_of_add(core, context, py)?;
         core.check_process(py)?;
@@ -81,6 +79,26 @@ impl PeriodicTask {
         let task = Bound::new(py, PyClassInitializer::from(TimerTask::new(fields)).add_subclass(task))?;
         Self::schedule(&task, number, Room::IfAny)?;
         Ok(task)
+    }
+
+    /// Ends the series, if it goes on: no call begins after this. Whether it did. It may stay on its timer until then.
+    pub(crate) fn end(slf: &Bound<'_, Self>) -> bool {
+        let (py, task) = (slf.py(), slf.as_super().get());
+        let was_over = slf.get().series.with(py, |series| std::mem::replace(&mut series.is_over, true));
+        let has_ended = !was_over && task.is_open(py);
+        if has_ended {
+            task.note_cancelled(py);
+        }
+        has_ended
+    }
+
+    /// Errors: `ValueError` if the series has ended, so that nothing would be called.
+    pub(crate) fn check_goes_on(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let is_over = slf.get().series.with(slf.py(), |series| series.is_over);
+        if !is_over && slf.as_super().get().is_open(slf.py()) {
+            return Ok(());
+        }
+        Err(PyValueError::new_err("this periodic task has ended, and can't be added again: call every() for a new one"))
     }
 
     fn schedule(slf: &Bound<'_, Self>, number: u64, room: Room) -> PyResult<()> {
@@ -121,7 +139,12 @@ impl PeriodicTask {
         let Some(callback) = callback else { return Ok(py.None().into_bound(py)) }; // the collector took it
         let result = callback_scope::call_in_context(None, callback.bind(py), args.as_ref().map(|args| args.bind(py)));
         Self::go_on(slf);
-        result
+        let returned = result?;
+        if coroutines::is_coroutine(&returned)? {
+            returned.call_method0(intern!(py, "close"))?;
+            return Err(refused(callback.bind(py))?);
+        }
+        Ok(returned)
     }
 
     /// End it. `True` for the first cancel of one that goes on: no call begins after it. O(1).
@@ -129,9 +152,9 @@ impl PeriodicTask {
         let py = slf.py();
         let Some(_call) = ForeignCall::try_enter(py) else { return Ok(false) };
         slf.get().timer_ref.get().core().check_process(py)?;
-        let was_over = slf.get().series.with(py, |series| std::mem::replace(&mut series.is_over, true));
+        let has_ended = Self::end(slf);
         task_leaving::take_off_and_drop(slf.as_super().get(), py)?;
-        Ok(!was_over)
+        Ok(has_ended)
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -150,7 +173,14 @@ impl Periods<'_, '_> {
         let period = positive(self.period_ms, "period_ms")?;
         let mut every = Every::new(Duration::from_micros(period.to_us()));
         if let Some(start_ms) = self.start_ms {
-            every = every.with_start(When::AtUs(args::ms(start_ms, "start_ms")?.to_us()));
+            let start = args::ms(start_ms, "start_ms")?;
+            if start.0 < 0.0 {
+                return Err(PyValueError::new_err(format!(
+                    "start_ms is an instant of the timer's clock, 0 or later, got {}: leave it out to begin in one period",
+                    start.0
+                )));
+            }
+            every = every.with_start(When::AtUs(start.to_us()));
         }
         if let Some(jitter_ms) = self.jitter_ms {
             let jitter = args::ms(jitter_ms, "jitter_ms")?;
@@ -176,6 +206,15 @@ impl Periods<'_, '_> {
         }
         Ok((period, every))
     }
+}
+
+/// A period does not wait for coroutines, so they would overlap.
+fn refused(callback: &Bound<'_, PyAny>) -> PyResult<PyErr> {
+    Ok(PyTypeError::new_err(format!(
+        "callback {} is a coroutine function, which every does not run: on a loop, write async for _ in \
+         tickwheel.aio.every(seconds)",
+        coroutine_functions::callback_name(callback)?
+    )))
 }
 
 fn positive(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Ms> {

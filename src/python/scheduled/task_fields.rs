@@ -38,14 +38,29 @@ impl Marks {
     const COROUTINE: u8 = 1;
     /// It was cancelled, and not added since.
     const CANCELLED: u8 = 2;
-    /// It was claimed, and its call has not ended. A task that was added again meanwhile may run twice at once: then
-    /// the end of the first counts.
-    const RUNNING: u8 = 4;
     /// Its last add ended with a call.
-    const HAS_RUN: u8 = 8;
+    const HAS_RUN: u8 = 4;
+    /// One of its calls, in a count of those that run: a task that was added again meanwhile may run twice at once. The
+    /// count ends at 31, which takes as many threads.
+    const ONE_CALL: u8 = 8;
 
     fn has(self, mark: u8) -> bool {
         self.bits & mark != 0
+    }
+
+    /// A call begins.
+    fn begin_call(&mut self) {
+        self.bits = self.bits.checked_add(Self::ONE_CALL).unwrap_or(self.bits);
+    }
+
+    /// A call has ended.
+    fn end_call(&mut self) {
+        self.bits = self.bits.checked_sub(Self::ONE_CALL).unwrap_or(self.bits);
+    }
+
+    /// Whether a call has begun that has not ended.
+    fn has_call(self) -> bool {
+        self.bits >= Self::ONE_CALL
     }
 
     fn set(&mut self, mark: u8, is_so: bool) {
@@ -217,23 +232,23 @@ impl TaskFields {
 
     /// It was claimed; `is_this`: and not added again since.
     pub(crate) fn note_claimed(&mut self, is_this: bool) {
-        self.marks.set(Marks::RUNNING, true);
+        self.marks.begin_call();
         if is_this {
             self.marks.set(Marks::HAS_RUN, true);
         }
     }
 
-    /// Its call has ended; returns those who await it.
+    /// A call has ended; returns those who await it, if no other one runs.
     #[inline]
     #[must_use]
     pub(crate) fn note_ended(&mut self) -> Vec<Py<PyAny>> {
-        self.marks.set(Marks::RUNNING, false);
-        self.take_waiters()
+        self.marks.end_call();
+        if self.marks.has_call() { Vec::new() } else { self.take_waiters() }
     }
 
     /// Whether its last add ended with a call; `None` while that is open.
     pub(crate) fn has_run(&self) -> Option<bool> {
-        (self.timer.is_none() && !self.marks.has(Marks::RUNNING)).then(|| self.marks.has(Marks::HAS_RUN))
+        (self.timer.is_none() && !self.marks.has_call()).then(|| self.marks.has(Marks::HAS_RUN))
     }
 
     /// Those who await it.

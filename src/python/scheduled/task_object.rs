@@ -72,6 +72,16 @@ impl TimerTask {
         state.schedule.slab.get(handle).map(|entry| entry.due_us)
     }
 
+    /// Whether it is on a timer, or its call runs.
+    pub(crate) fn is_open(&self, py: Python<'_>) -> bool {
+        self.fields.with(py, |fields| fields.has_run().is_none())
+    }
+
+    /// No call comes after the one that runs.
+    pub(super) fn note_cancelled(&self, py: Python<'_>) {
+        self.fields.with(py, TaskFields::note_cancelled);
+    }
+
     /// Whether it is the deadline of a `DelayedOperation`.
     pub(super) fn is_deadline(&self, py: Python<'_>) -> bool {
         self.fields.with(py, |fields| fields.kind == TaskKind::Expiry)

@@ -72,7 +72,7 @@ def test_a_jitter_makes_late_and_moves_no_other__T20(run: Any) -> None:
     [{"period": 0}, {"period": -1}, {"period": float("nan")}, {"period": 1, "jitter": 1}, {"period": 1, "missed": "x"}],
 )
 def test_a_period_that_can_not_be_is_refused__T13(wrong: Any) -> None:
-    with pytest.raises(ValueError, match="must be"):
+    with pytest.raises(ValueError, match=r"must be|a delay is"):
         aio.every(**wrong)
 
 
