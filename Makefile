@@ -14,7 +14,7 @@ MODEL := RUSTFLAGS="--cfg tickwheel_model" CARGO_TARGET_DIR=target/model
 PARKING_LOT := ../../target/peers-parking-lot
 LOOM := RUSTFLAGS="--cfg tickwheel_loom --cfg crossbeam_loom" CARGO_TARGET_DIR=target/loom
 
-.PHONY: help demo demo-spark quick test packages check-tools rust-tests model python-tests soak lint bench bench-more clean
+.PHONY: help demo demo-spark quick test packages check-tools rust-tests model python-tests loop-tests soak lint bench bench-more clean
 
 help:
 	@echo "make demo        set up, then deliver a day of real flights to the millisecond (needs Python 3.11+, Rust)"
@@ -83,6 +83,10 @@ model: check-tools
 
 python-tests: $(VENV)/dev $(SPARK)
 	$(BIN)/python -m pytest --durations=20
+
+# The tests of uvloop, anyio and aiohttp, on loops with a wheel; needs the network, and a quarter of an hour.
+loop-tests: $(VENV)/dev
+	$(BIN)/python tests/python/aio/others.py
 
 # Builds the archives for users, installs them into an empty environment, and uses them. Two release builds.
 packages: $(VENV)/packages

@@ -69,9 +69,19 @@ pub(super) struct Inner {
     pub(super) slack_us: u64,
     /// When the last turn began.
     woke_us: u64,
+    /// The schedule's last step was not all that there is to do.
+    has_more: bool,
     /// A child process was told that it can't use them.
     pub(super) has_told_child: bool,
     pub(super) event_loop: Option<Py<PyAny>>,
+}
+
+/// What a turn does next.
+pub(super) enum NextDue {
+    Call(Py<LoopHandle>),
+    /// The wheel has more to do before it is known.
+    Later,
+    Nothing,
 }
 
 /// What was pending when the timers were closed; dropped where foreign code may run.
@@ -97,6 +107,7 @@ impl LoopTimers {
             armed_us: NEVER,
             slack_us,
             woke_us: 0,
+            has_more: false,
             has_told_child: false,
             event_loop: Some(event_loop),
         };
@@ -217,26 +228,23 @@ impl Inner {
         self.woke_us = now_us;
     }
 
-    /// The next one that is due by then; its reference is the caller's.
-    pub(super) fn next_due(&mut self, now_us: u64) -> Option<Py<LoopHandle>> {
-        loop {
-            while let Some(handle) = self.line.pop_front() {
-                if let Some(claimed) = self.schedule.claim(handle) {
-                    return Some(claimed.task);
-                }
-            }
-            let mut progress = Progress::default();
-            let more = self.schedule.step(now_us, STEP, &mut self.released, &mut progress);
-            self.line.extend(self.released.drain(..));
-            if self.line.is_empty() && !more {
-                return None;
+    /// The next one that is due by then; its reference is the caller's. Without one, a short step towards it.
+    pub(super) fn next_due(&mut self, now_us: u64) -> NextDue {
+        while let Some(handle) = self.line.pop_front() {
+            if let Some(claimed) = self.schedule.claim(handle) {
+                return NextDue::Call(claimed.task);
             }
         }
+        let mut progress = Progress::default();
+        self.has_more = self.schedule.step(now_us, STEP, &mut self.released, &mut progress);
+        self.line.extend(self.released.drain(..));
+        if self.line.is_empty() && !self.has_more { NextDue::Nothing } else { NextDue::Later }
     }
 
     /// A turn ends: the loop is woken for what comes next.
     pub(super) fn end_turn(&mut self) {
-        let next_us = if self.line.is_empty() { self.schedule.next_wake_us() } else { Some(0) };
+        let goes_on = self.has_more || !self.line.is_empty();
+        let next_us = if goes_on { Some(0) } else { self.schedule.next_wake_us() };
         self.arm(match next_us {
             None => NEVER,
             Some(0) => 0,

@@ -10,7 +10,7 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDelta, PyTuple};
 
-use crate::python::classes::loop_objects::{self as object, Inner, LoopHandle, LoopTimers};
+use crate::python::classes::loop_objects::{self as object, Inner, LoopHandle, LoopTimers, NextDue};
 use crate::python::tools::args;
 use crate::python::tools::describe;
 use crate::python::tools::errors;
@@ -113,11 +113,11 @@ impl LoopTimers {
         self.with(py, |inner| inner.begin_turn(now_us));
         let until_ns = began_ns + TURN_NS;
         let result = loop {
-            let Some(handle) = self.with(py, |inner| inner.next_due(now_us)) else { break Ok(()) };
-            let handle = handle.into_bound(py);
-            let ran = match slow_s {
-                None => LoopHandle::run(&handle, &event_loop),
-                Some(slow_s) => run_watched(&handle, &event_loop, slow_s),
+            let ran = match (self.with(py, |inner| inner.next_due(now_us)), slow_s) {
+                (NextDue::Nothing, _) => break Ok(()),
+                (NextDue::Later, _) => Ok(()),
+                (NextDue::Call(handle), None) => LoopHandle::run(handle.bind(py), &event_loop),
+                (NextDue::Call(handle), Some(slow_s)) => run_watched(handle.bind(py), &event_loop, slow_s),
             };
             if ran.is_err() || monotonic_ns() >= until_ns {
                 break ran;

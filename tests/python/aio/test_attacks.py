@@ -629,3 +629,28 @@ def test_the_answer_is_that_of_the_add_that_is_awaited__T22() -> None:
             for it in end:
                 it.set()
     assert not too_early, "the wait ended while the second call runs"
+
+
+# ---- many at once ---------------------------------------------------------------------------------------------------
+
+
+def test_a_million_that_are_due_at_once_leave_the_loop_its_turns__T21() -> None:
+    """Also the wheel's own work for them is cut into turns: processor's time, so that a busy machine does not count."""
+    turns_s: list[float] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        at = loop.time() + 0.5
+        for _ in range(1_000_000):
+            loop.call_at(at, int)
+        await asyncio.sleep(at - loop.time())
+        timers = loop._tickwheel_timers  # type: ignore[attr-defined]
+        before_s = time.thread_time()
+        while len(timers):
+            await asyncio.sleep(0)
+            now_s = time.thread_time()
+            turns_s.append(now_s - before_s)
+            before_s = now_s
+
+    run(main(), aio.new_event_loop)
+    assert max(turns_s) < sum(turns_s) / 20
