@@ -1,8 +1,8 @@
 """The tests of uvloop, anyio and aiohttp on loops whose timers are in a wheel (T21): `make loop-tests`.
 
 They are taken from the source packages, and run twice in an environment of their own: on the loops as they are, and on
-the wheel. What fails on the wheel alone is run once more on both, because some of them fail now and then. Takes a network
-and a quarter of an hour; the outcome is printed, and is 1 if anything fails on the wheel alone.
+the wheel. What fails on the wheel alone is run once more on both, because some of them fail now and then. Takes a
+network and a quarter of an hour; the outcome is printed, and is 1 if anything fails on the wheel alone.
 """
 
 import os
