@@ -97,6 +97,7 @@ packages: $(VENV)/packages
 soak: $(VENV)/release $(SPARK)
 	TICKWHEEL_SOAK=1 TICKWHEEL_SEEDS=100000 cargo test --release --locked --lib --features delivery -- --nocapture delivery::simulation delivery::kill
 	TICKWHEEL_SOAK=1 TICKWHEEL_FUZZ_SECONDS=3600 $(BIN)/python -m pytest --timeout 4000 tests/python/fuzz
+	TICKWHEEL_SOAK=1 $(BIN)/python -m pytest -s tests/python/timer/test_periodic.py
 	TICKWHEEL_SOAK=1 $(BIN)/python -m pytest -s --timeout 3600 tests/python/delivery/soak $(if $(SPARK),tests/spark/soak tests/spark/kafka/test_backlog.py)
 
 # Compares the timer with others; writes docs/benchmarks.md. Half an hour, on an otherwise idle machine.

@@ -224,3 +224,32 @@ def test_a_child_process_does_not_touch_it__T12_T20():
                 os._exit(code)
         assert os.waitpid(child, 0)[1] == 0
         task.cancel()
+
+
+@pytest.mark.timeout(200)
+def test_many_periods_side_by_side_come_at_every_instant_and_do_not_drift__T20():
+    """The long form: 10,000 periods of 10 ms to 10 s, for a minute."""
+    is_long = os.environ.get("TICKWHEEL_SOAK") == "1"
+    count, seconds = (10_000, 60) if is_long else (500, 2)
+    source = random.Random(20)
+    came: list[list[float]] = [[] for _ in range(count)]
+    with SystemTimer("periods") as timer:
+        start_ms = timer.now_us() / 1000 + 100
+        periods = [round(source.uniform(10, 10_000 if is_long else 500), 3) for _ in range(count)]  # whole microseconds
+        tasks = [
+            timer.every(period, lambda seen=seen: seen.append(timer.now_us() / 1000), start_ms=start_ms, missed="all")
+            for period, seen in zip(periods, came, strict=True)
+        ]
+        threading.Event().wait(seconds)
+        assert timer.cancel_many(tasks) == count
+        over_ms = timer.now_us() / 1000
+    late = []
+    for period, seen in zip(periods, came, strict=True):
+        late_ms = [at_ms - (start_ms + n * period) for n, at_ms in enumerate(seen)]
+        assert min(late_ms) >= -0.001, "early, beyond the rounding of a time to a microsecond"
+        assert abs(len(seen) - (over_ms - start_ms) / period) <= 1 + max(late_ms) / period, "none is left out"
+        assert min(late_ms[len(late_ms) // 2 :]) < period / 2, "it drifts"
+        late += late_ms
+    late.sort()
+    p50, p99 = late[len(late) // 2], late[-len(late) // 100]
+    print(f"{len(late)} calls of {count} periods: late p50 {p50:.3f}, p99 {p99:.3f} ms")
