@@ -173,11 +173,13 @@ impl TimerTask {
         waiting.call_method0("__await__")
     }
 
-    fn _watch(&self, waiter: &Bound<'_, PyAny>) -> Option<bool> {
-        awaiting::watch(self, waiter)
+    fn _watch(&self, waiter: &Bound<'_, PyAny>) -> PyResult<Option<bool>> {
+        let _call = ForeignCall::enter(waiter.py())?;
+        Ok(awaiting::watch(self, waiter))
     }
 
     fn _unwatch(&self, waiter: &Bound<'_, PyAny>) {
+        let Some(_call) = ForeignCall::try_enter(waiter.py()) else { return };
         awaiting::unwatch(self, waiter);
     }
 

@@ -331,7 +331,7 @@ def plant():
     timer = ManualTimer()
     purgatory = DelayedOperationPurgatory("x", timer)
     operation = Op(1000, Held())
-    operation.timer = timer
+    operation.own_timer = timer
     purgatory.try_complete_else_watch(operation, ["key"])
     assert len(timer) == 2
     return [weakref.ref(thing) for thing in (operation, purgatory, timer)]

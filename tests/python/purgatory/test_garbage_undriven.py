@@ -40,7 +40,7 @@ CYCLES = {
     "operation": "operation.purgatory = purgatory",
     "operation_with_slots": "watch(purgatory, kind=Slots).purgatory = purgatory",
     "owner": "node.purgatory, operation.owner = purgatory, node",
-    "timer": "operation.timer = purgatory.timer",
+    "timer": "operation.own_timer = purgatory.timer",
     "key": "key = Key(); key.purgatory = purgatory; watch(purgatory, key, 'key')",
     "tuple_as_key": "watch(purgatory, (1, purgatory))",
     "method_as_key": "watch(purgatory, purgatory.check_and_complete)",
