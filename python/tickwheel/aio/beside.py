@@ -193,12 +193,11 @@ class Timeout:
         self._state = _State.EXPIRED
         assert self._task is not None
         # Only what the deadline cancelled becomes a TimeoutError, and not where somebody else cancelled the task too.
-        if (
-            self._task.uncancel() <= self._cancelling
-            and exc_type is not None
-            and issubclass(exc_type, asyncio.CancelledError)
-        ):
-            raise TimeoutError from exc
+        if self._task.uncancel() <= self._cancelling and exc is not None:
+            if isinstance(exc, asyncio.CancelledError):
+                raise TimeoutError from exc
+            for each in (exc, *(exc.exceptions if isinstance(exc, BaseExceptionGroup) else ())):
+                _name_the_deadline(each)
         return None
 
     def _on_timeout(self) -> None:
@@ -208,6 +207,17 @@ class Timeout:
         self._task.cancel()
         self._state = _State.EXPIRING
         self._handle = None
+
+
+def _name_the_deadline(error: BaseException) -> None:
+    """What the block raised while it was cancelled shows the deadline between itself and that, as with Python 3.13."""
+    while (context := error.__context__) is not None:
+        if isinstance(context, asyncio.CancelledError):
+            passed = TimeoutError()
+            passed.__context__ = passed.__cause__ = context
+            error.__context__ = passed
+            return
+        error = context
 
 
 def seconds_of(delay: float | timedelta) -> float:

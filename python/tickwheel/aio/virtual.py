@@ -91,12 +91,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         future.add_done_callback(look)
         return future
 
-    async def shutdown_default_executor(self, *args: Any) -> None:
-        """As asyncio's."""
+    async def shutdown_default_executor(self, *timeout: float | None) -> None:
+        """As asyncio's, however long the threads take: a time-out of virtual time would pass at once."""
         waits = object()
         self._in_threads.add(waits)
         try:
-            await super().shutdown_default_executor(*args)
+            await super().shutdown_default_executor(*(None for _ in timeout))
         finally:
             self._in_threads.discard(waits)
 

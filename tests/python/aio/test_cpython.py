@@ -34,6 +34,8 @@ if kind == "wheel":
     class Loop(aio.WheelTimers, base):
         pass
     asyncio.SelectorEventLoop = asyncio.unix_events.SelectorEventLoop = Loop
+    if hasattr(asyncio, "EventLoop"):  # since Python 3.13
+        asyncio.EventLoop = asyncio.unix_events.EventLoop = Loop
     asyncio.unix_events._UnixDefaultEventLoopPolicy._loop_factory = Loop
 if kind == "beside":
     asyncio.timeout, asyncio.timeout_at, asyncio.Timeout = aio.timeout, aio.timeout_at, aio.Timeout

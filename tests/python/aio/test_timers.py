@@ -143,7 +143,7 @@ def test_what_a_callback_raises_goes_to_the_loops_handler__T10_T21(run: Any) -> 
 
     run(main())
     assert [type(it["exception"]) for it in told] == [ZeroDivisionError]
-    assert "divmod(1, 0)" in told[0]["message"]
+    assert told[0]["message"].startswith("Exception in callback divmod(")  # arguments: before Python 3.13
 
 
 def test_an_interrupt_in_the_middle_of_a_thousand_loses_none__T10_T21(run: Any) -> None:
