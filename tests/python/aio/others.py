@@ -22,7 +22,7 @@ PYTHON = PLACE / "venv/bin/python"
 PROJECTS = {
     "uvloop": ("uvloop==0.23.0", []),
     "anyio": ("anyio==4.16.0", ["-k", "not trio"]),
-    "aiohttp": ("aiohttp==3.14.5", ["-o", "addopts=", "--ignore", "tests/autobahn", "-m", "not dev_mode"]),
+    "aiohttp": ("aiohttp==3.14.5", ["-n", "2", "--ignore", "tests/autobahn", "-m", "not dev_mode"]),
 }
 NEEDED = (
     "pytest pytest-timeout pytest-xdist pytest-mock pytest-cov trio blockbuster coverage freezegun gunicorn hypothesis "
@@ -55,11 +55,12 @@ def prepare() -> None:
             packed.extractall(PLACE / "sources", filter="data")
         folder.mkdir()
         source = PLACE / "sources" / archive.name.removesuffix(".tar.gz")
-        for part in ("tests", "pyproject.toml", "setup.cfg"):
-            if (source / part).is_dir():
-                shutil.copytree(source / part, folder / part)
-            elif (source / part).exists():
-                shutil.copy(source / part, folder / part)
+        shutil.copytree(source / "tests", folder / "tests")
+        settings = source / "pyproject.toml"
+        if settings.exists() and "[tool.pytest" in settings.read_text():
+            shutil.copy(settings, folder)
+        else:
+            (folder / "pytest.ini").write_text("[pytest]\n")  # or pytest takes those of this project
 
 
 def compare(name: str) -> int:
