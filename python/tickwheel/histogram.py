@@ -1,7 +1,6 @@
 """A histogram of whole numbers, as `Timer.stats` gives that of the lateness."""
 
 import math
-from collections.abc import Iterable
 
 
 class Histogram(list[tuple[int, int]]):
@@ -10,9 +9,6 @@ class Histogram(list[tuple[int, int]]):
     >>> Histogram([(1, 2), (4, 1), (8, 1)]).percentile(50)
     1
     """
-
-    def __init__(self, classes: Iterable[tuple[int, int]] = ()) -> None:
-        super().__init__(classes)
 
     def percentile(self, percent: float) -> int | None:
         """The upper bound of the class below or in which so many percent of the values are; `None` without values.

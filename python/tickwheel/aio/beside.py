@@ -4,7 +4,6 @@ import asyncio
 import enum
 import os
 import time
-import weakref
 from collections.abc import Callable
 from contextvars import Context
 from datetime import timedelta
@@ -64,16 +63,14 @@ def timers(*, slack_us: int | None = None) -> LoopTimers | OwnTimers:
 
 def _end_with(loop: asyncio.AbstractEventLoop, found: LoopTimers) -> None:
     """Let go of what is pending when the loop is closed, as a loop does with its own timers."""
-    close, process = type(loop).close, os.getpid()
-    loop_ref = weakref.ref(loop)
+    # A strong reference, as the timers have one: a loop that is left unclosed is closed by its finalizer, when weak
+    # references to it are gone already.
+    close, process = loop.close, os.getpid()
 
     def close_both() -> None:
-        loop = loop_ref()
-        if loop is None:
-            return
         if os.getpid() == process and not loop.is_running() and not loop.is_closed():
             loop.remove_reader(found.fileno())
-        close(loop)
+        close()
         found._close()
 
     loop.close = close_both  # type: ignore[method-assign]

@@ -16,8 +16,6 @@ from tickwheel._native import ManualTimer, TimerTask
 _Ts = TypeVarTuple("_Ts")
 
 _OWN_FILES: Final = 1  # by which other threads wake the loop
-
-
 _NEVER_S: Final = 2**52 / 1000  # beyond the timer's clock
 
 

@@ -8,12 +8,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyTuple, PyType};
 
 use crate::python::classes::loop_objects::LoopHandle;
+use crate::python::scheduled::task_fields::CallbackAndArgs;
 use crate::python::tools::finalizing;
 use crate::python::tools::made_once::{MadeOnce, intern};
 use crate::python::values::callback_scope;
 use crate::wheel::Handle;
-
-type CallbackAndArgs = (Option<Py<PyAny>>, Option<Py<PyTuple>>);
 
 static TIMER_HANDLE: MadeOnce<Py<PyType>> = MadeOnce::new();
 static FORMAT_SOURCE: MadeOnce<Py<PyAny>> = MadeOnce::new();

@@ -491,6 +491,33 @@ def test_closed_loops_leave_no_descriptor_open__T11_T21() -> None:
         gc.enable()
 
 
+LEFT = """
+import asyncio, gc, warnings
+from tickwheel import aio
+warnings.simplefilter("always")
+
+async def main():
+    aio.timers().call_later(60, print)
+
+loop = asyncio.SelectorEventLoop()
+loop.close = {wrapper}
+loop.run_until_complete(main())
+del loop
+gc.collect()
+"""
+
+
+@pytest.mark.parametrize("wrapper", ["loop.close", "lambda close=loop.close: (print('closed'), close())"])
+def test_a_loop_that_is_left_closes_itself_with_its_timers__T11_T21(wrapper: str) -> None:
+    """By its finalizer, which runs when weak references to it are gone; and by a `close` that somebody has wrapped."""
+    done = subprocess.run(
+        [sys.executable, "-c", LEFT.format(wrapper=wrapper)], capture_output=True, text=True, timeout=20, check=True
+    )
+    assert "unclosed event loop" in done.stderr
+    assert "unclosed <socket" not in done.stderr, done.stderr
+    assert ("closed" in done.stdout) == ("print" in wrapper)
+
+
 def test_in_debug_mode_a_handle_says_where_it_was_made__T21() -> None:
     async def main() -> None:
         asyncio.get_running_loop().set_debug(True)
