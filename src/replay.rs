@@ -17,6 +17,7 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::events::{Event, EventKind};
 use crate::executor::Released;
+use crate::occupancy::Occupancy;
 use crate::state::{Due, Room, Wait};
 use crate::stats::{Histogram, Stats};
 use crate::timer::Timer;
@@ -172,6 +173,23 @@ impl Replay {
             return Err(Error::invalid(format!("event {index}: {error}")));
         }
         Ok(())
+    }
+
+    /// How full the wheel is at `at_us`, or at the last event where that is later; `None` before the first event. Further
+    /// events may follow.
+    ///
+    /// ```
+    /// # use tickwheel::{Config, Event, EventKind, Replay};
+    /// # let mut replay = Replay::new(&Config::default())?;
+    /// replay.feed(&[Event { at_us: 0, number: 1, due_us: 30_000, other: 0, kind: EventKind::Added, level: 0 }])?;
+    /// let sizes = [29_999, 30_001].map(|at_us| replay.occupancy(at_us).map(|occupancy| occupancy.size));
+    /// assert_eq!(sizes, [Some(1), Some(0)]);
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
+    pub fn occupancy(&mut self, at_us: u64) -> Option<Occupancy> {
+        let run = self.run.as_mut()?;
+        run.go_on(at_us);
+        Some(run.timer.occupancy())
     }
 
     /// Goes on to the end of the instant `until_us`, and returns the result of the replay.

@@ -249,14 +249,19 @@ def replay(
     """
     wheel = Replay(tick_ms, wheel_size, precision=precision, slack_us=slack_us)
     for batch in read_recording(path):
-        kind = pc.index_in(batch["kind"], value_set=pa.array(KINDS)).cast(pa.int64())
-        other = pc.coalesce(batch["was"], batch["tasks"], 0)
-        number, due_us = (pc.fill_null(batch[name], 0) for name in ("number", "due_us"))
-        try:
-            wheel.feed(batch["at_us"], kind, number, due_us, other)
-        except ValueError as error:
-            raise _bad_recording(path, str(error)) from error
+        feed(wheel, batch, path)
     return wheel.finish(about(path).ended_us)
+
+
+def feed(wheel: Replay, events: pa.RecordBatch, path: str | os.PathLike[str]) -> None:
+    """Give events of the recording `path` to a replay. Errors: `BadRecording`."""
+    kind = pc.index_in(events["kind"], value_set=pa.array(KINDS)).cast(pa.int64())
+    other = pc.coalesce(events["was"], events["tasks"], 0)
+    number, due_us = (pc.fill_null(events[name], 0) for name in ("number", "due_us"))
+    try:
+        wheel.feed(events["at_us"], kind, number, due_us, other)
+    except ValueError as error:
+        raise _bad_recording(path, str(error)) from error
 
 
 def _batch(count: int, data: Sequence[bytes]) -> pa.RecordBatch:

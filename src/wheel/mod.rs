@@ -142,6 +142,11 @@ impl Wheel {
         self.lists.live_items(bucket::list(bucket), slab)
     }
 
+    /// How many entries a bucket has. O(pages).
+    pub(crate) fn bucket_len(&self, bucket: &Bucket) -> usize {
+        self.lists.exact_len(bucket::list(bucket))
+    }
+
     /// Adds levels until the last one covers an instant; returns its index.
     #[cold]
     fn add_levels(&mut self, due_us: u64) -> usize {

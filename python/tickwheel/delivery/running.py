@@ -10,6 +10,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tickwheel._native import DeliveryEngine, EngineMeasures, Records
 from tickwheel.delivery.entries import Answer, Fault, Item, Letter, Progress, answered
@@ -21,6 +22,9 @@ from tickwheel.delivery.sight import StoreView
 from tickwheel.delivery.sinks import Destination, Opener, SinkSettings
 from tickwheel.delivery.summary import COUNTS, PERCENTILES, Summary
 from tickwheel.delivery.tracing import SendSpans, is_tracing
+
+if TYPE_CHECKING:
+    from tickwheel._native import Occupancy
 
 _SAY_AFTER_S = 2
 
@@ -158,6 +162,10 @@ class Running:
     def in_memory(self) -> tuple[int, int]:
         """Messages and bytes in memory."""
         return self._engine.in_memory()
+
+    def occupancy(self) -> "Occupancy":
+        """How full the wheel is. A task of it is a millisecond in which messages are due, or a wait of the engine's."""
+        return self._engine.occupancy()
 
     @property
     def down(self) -> str | None:

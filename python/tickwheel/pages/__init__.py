@@ -1,4 +1,4 @@
-"""The common parts of all HTML pages of tickwheel: `deliver --report`, `analyze`, `simulate`.
+"""Pages (HTML): `watch` shows a timer at work, `playback` a recording of one. Here are the common parts of all pages.
 
 | part | what it is |
 |---|---|
@@ -9,19 +9,23 @@
 | `plots` | charts: bars and lines over time, bars on logarithmic axes, squares; and the parts for other charts |
 | `steps` | round time steps, easy to read |
 | `text` | names and times as text on a page |
+| `live/` | the page that shows a wheel turning |
 
-A new page is a template beside the code with its figures, and a call of `templates.render`. matplotlib and jinja2 are
-loaded only for a page, so import `templates` and `plots` then, and call `need_report` first: `pip install
-'tickwheel[report]'`.
+A new page that does not change is a template beside the code with its figures, and a call of `templates.render`.
+matplotlib and jinja2 are loaded only for a page, so import `templates` and `plots` then, and call `need_report` first:
+`pip install 'tickwheel[report]'`.
 """
 
-from tickwheel.delivery.errors import WrongUsage
+from tickwheel.pages.live.playback import playback
+from tickwheel.pages.live.watching import Watch, watch
 
-__all__ = ["need_report"]
+__all__ = ["Watch", "need_report", "playback", "watch"]
 
 
 def need_report(what: str) -> None:
     """Errors: `WrongUsage` if a library can't be loaded. `what`: the option or command that makes the page."""
+    from tickwheel.delivery.errors import WrongUsage  # a timer's page needs nothing of delivery
+
     try:
         import jinja2  # noqa: F401
         import matplotlib.backends.backend_svg  # noqa: F401

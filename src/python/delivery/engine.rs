@@ -32,6 +32,7 @@ use crate::python::delivery::raised::Raised;
 use crate::python::delivery::settings::settings_of;
 use crate::python::delivery::sink::PythonSink;
 use crate::python::delivery::sqlite_at_fork::SqliteInUse;
+use crate::python::engine::inspect;
 use crate::python::engine::recording::{EventColumns, columns};
 use crate::python::tools::fork::{ProcessOwned, fork_epoch};
 use crate::python::tools::native_lock::{SIGNAL_CHECK_US, attach};
@@ -219,6 +220,13 @@ impl DeliveryEngine {
     fn in_memory(&self, py: Python<'_>) -> PyResult<(usize, usize)> {
         let core = self.core(py)?;
         Ok(py.detach(|| core.running.engine().in_memory()))
+    }
+
+    /// How full the wheel is: a task of it is a millisecond in which messages are due, or a wait of the engine's own.
+    fn occupancy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let core = self.core(py)?;
+        let counted = py.detach(|| core.running.engine().timer().occupancy());
+        inspect::occupancy(py, &counted)
     }
 
     /// For `tickwheel.recording`: begins to record what the timer does, at most so many events; `False`: it is recorded.

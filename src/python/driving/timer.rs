@@ -7,6 +7,7 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
+use crate::occupancy;
 use crate::python::core::loop_only;
 use crate::python::driving::timer_object::Timer;
 use crate::python::engine::inspect;
@@ -264,6 +265,16 @@ impl Timer {
     /// Levels, buckets, queue, size and front at one moment, for debugging. Holds the timer's lock; O(pending).
     fn snapshot<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         inspect::snapshot(py, self.enter(py)?.core())
+    }
+
+    /// How many tasks each bucket has. Holds the timer's lock: O(buckets), and a step for each 1,024 tasks.
+    fn occupancy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let counted = {
+            let entered = self.enter(py)?;
+            let state = entered.core().lock(py)?;
+            occupancy::of(&state.schedule)
+        };
+        inspect::occupancy(py, &counted)
     }
 
     /// Counters, and a histogram of the lateness.

@@ -6,6 +6,7 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
+use crate::occupancy::Occupancy;
 use crate::python::core::timer_core::{NO_INDEX, TaskRef, TimerCore};
 use crate::python::scheduled::task_object::TimerTask;
 use crate::python::tools::made_once::MadeOnce;
@@ -70,6 +71,27 @@ pub(crate) fn snapshot<'py>(py: Python<'py>, core: &TimerCore) -> PyResult<Bound
         ("queue", queue.into_any()),
         ("size", snapshot.size.into_bound_py_any(py)?),
         ("front", front.into_any()),
+    ];
+    Ok(dict(py, all)?.into_any())
+}
+
+/// How many tasks each bucket has.
+pub(crate) fn occupancy<'py>(py: Python<'py>, occupancy: &Occupancy) -> PyResult<Bound<'py, PyAny>> {
+    let levels = PyList::empty(py);
+    for level in &occupancy.levels {
+        let all = [
+            ("level", level.level.into_bound_py_any(py)?),
+            ("tick_ms", level.tick_ms.into_bound_py_any(py)?),
+            ("interval_ms", level.interval_ms.into_bound_py_any(py)?),
+            ("current_time_ms", level.current_time_ms.into_bound_py_any(py)?),
+            ("tasks", PyList::new(py, &level.tasks)?.into_any()),
+        ];
+        levels.append(dict(py, all)?)?;
+    }
+    let all = [
+        ("levels", levels.into_any()),
+        ("front", occupancy.front.into_bound_py_any(py)?),
+        ("size", occupancy.size.into_bound_py_any(py)?),
     ];
     Ok(dict(py, all)?.into_any())
 }

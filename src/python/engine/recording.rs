@@ -6,7 +6,9 @@ use pyo3::types::{PyBytes, PyDict};
 
 use crate::clock::LIMIT_US;
 use crate::events::{Event, EventKind, Recorded};
+use crate::occupancy::Occupancy;
 use crate::python::core::settings::{self, WheelSettings};
+use crate::python::engine::inspect;
 use crate::python::tools::args::{self, Omittable};
 use crate::python::tools::finalizing::ForeignCall;
 use crate::python::tools::int64s;
@@ -88,6 +90,18 @@ impl Replay {
         ];
         let native = self.native.as_mut().ok_or_else(finished)?;
         py.detach(|| native.feed(&events(&columns)?).map_err(|error| error.to_string())).map_err(PyValueError::new_err)
+    }
+
+    /// Advance the time to `at_us`, and return how full the wheel is then; no levels before the first event.
+    ///
+    /// Errors: `ValueError` and `TypeError` for an instant that no clock can show.
+    fn occupancy<'py>(&mut self, at_us: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let py = at_us.py();
+        let _call = ForeignCall::enter(py)?;
+        let at_us = args::int_in(at_us, "at_us", 0, LIMIT_US - 1, "pass an instant of the recording, in microseconds")?;
+        let native = self.native.as_mut().ok_or_else(finished)?;
+        let counted = py.detach(|| native.occupancy(at_us));
+        inspect::occupancy(py, &counted.unwrap_or(Occupancy { levels: Vec::new(), front: 0, size: 0 }))
     }
 
     /// Advance the time to the end of `until_us` and return the results. The replay takes no more events after that.

@@ -125,8 +125,17 @@ impl<I: Copy> ListPool<I> {
 
     #[cold]
     fn len(&self, list: List) -> usize {
-        let pages = self.page_numbers(list).take(MAX_COUNTED_PAGES);
-        pages.map(|number| self.pages[number as usize].live_count as usize).sum()
+        self.live_counts(list).take(MAX_COUNTED_PAGES).sum()
+    }
+
+    /// How many live items a list has. O(pages).
+    pub(crate) fn exact_len(&self, list: List) -> usize {
+        self.live_counts(list).sum()
+    }
+
+    /// The live items of each page.
+    fn live_counts(&self, list: List) -> impl Iterator<Item = usize> {
+        self.page_numbers(list).map(|number| self.pages[number as usize].live_count as usize)
     }
 
     /// The next items to read, removed ones among them, and the position of the first. At least one of them is live; empty

@@ -4,7 +4,8 @@
   operator says that they have not. A host name is resolved once. Without a token all its addresses must be loopback,
   and the port is opened on one of them, so a later change of the name exposes nothing.
 - Without a token, a web page in a browser on this machine could send requests: a page may post to loopback, and its own
-  host name may resolve to loopback. So then a request with an `Origin` or a `Host` that is not loopback is refused.
+  host name may resolve to loopback. So then a request with a `Host` that is not loopback is refused, and one with an
+  `Origin` that is not this server itself.
 """
 
 import ipaddress
@@ -12,7 +13,7 @@ import socket
 from typing import Final, NamedTuple
 
 from tickwheel.delivery.errors import WrongUsage
-from tickwheel.delivery.serve.tokens import Right, Tokens, names_of
+from tickwheel.delivery.serve.tokens import ALL, Right, Tokens, names_of
 
 _FORM: Final = "write HOST:PORT, such as 127.0.0.1:7400 or [::1]:7400; port 0 takes any free port"
 
@@ -81,11 +82,20 @@ class Access:
             return Refusal(reason, f"a token with the right {names_of(right)} in the server's --token-file", True)
         return None
 
+    def rights_of(self, authorization: list[str]) -> Right:
+        """What a request that was accepted with these headers may do."""
+        if self.tokens is None:
+            return ALL
+        return self.tokens.rights_of(authorization[0].partition(" ")[2].strip().encode("latin-1")) or Right(0)
+
     def is_web_page(self, host: list[bytes], origin: list[bytes]) -> bool:
-        """Whether these are headers of a browser, from a page of another site."""
+        """Whether these are headers of a browser, from a page of another site. A page of this server names as its
+        origin the very host that it asks.
+        """
         if self.tokens is not None:
             return False
-        return bool(origin) or any(not self._is_own_host(each) for each in host)
+        own = {b"%b://%b" % (scheme, each) for scheme in (b"http", b"https") for each in host}
+        return not own.issuperset(origin) or any(not self._is_own_host(each) for each in host)
 
     def _is_own_host(self, host: bytes) -> bool:
         name = host.decode("latin-1").lower()

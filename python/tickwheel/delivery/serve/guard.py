@@ -6,6 +6,7 @@
 | `POST /messages` | produce |
 | any other | control |
 | `/healthz`, `/livez`, `/readyz` | none, and no token; they show nothing else |
+| `GET /` | none, and no token: a page without any figures, which asks for a token |
 """
 
 from typing import Final
@@ -45,7 +46,7 @@ class Guard:
         if self._access.is_web_page(every(b"host"), every(b"origin")):
             allowed = "programs on this machine; or serve with a token"
             return json_response(403, fault("the sender is a web page", allowed))
-        if scope["path"] in HEALTH:
+        if scope["path"] in HEALTH or (scope["path"] == "/" and right_of(scope["method"], "/") is Right.READ):
             return self._inner
         if refusal := self._access.why_not(every(b"authorization"), right_of(scope["method"], scope["path"])):
             more = {} if refusal.is_known else {"www-authenticate": "Bearer"}

@@ -16,6 +16,7 @@
 | `POST /pause?key=K`, `POST /resume?key=K` | the same for a key; 409 where it can't be paused |
 | `GET /metrics` | 200, Prometheus's text format |
 | `GET /livez`, `/readyz`, `/healthz` | 200, or 503: `health.py` |
+| `GET /`, `/events` | 200, the page and what it is told: `live.py` |
 
 Other statuses: 400, 401 without a token and 403 without its right (`guard.py`), 404, 405, 408, 413, 503. Every body is
 JSON: the state of a message is `id, key, state`, an error is `reason, allowed`. An id is the rest of the path,
@@ -50,6 +51,7 @@ from tickwheel.delivery.serve.bodies import Bodies
 from tickwheel.delivery.serve.health import health_routes
 from tickwheel.delivery.serve.intake import Intake
 from tickwheel.delivery.serve.listing import Listing
+from tickwheel.delivery.serve.live import Live
 from tickwheel.delivery.serve.metrics import renderer
 from tickwheel.delivery.serve.problems import AGAIN, fault, json_response, problem, refuse_query
 from tickwheel.delivery.serve.replacing import Replacing, numbered
@@ -75,7 +77,7 @@ _STATES: Mapping[Answer, int] = {
 _ROUTES = (
     "GET or POST /messages, GET, DELETE or PATCH /messages/{id}?key=K, GET /dead, GET /status, POST /requeue,"
     " GET or POST /actions, GET /actions/{id}, POST /pause or /resume, also with ?key=K, GET /metrics, GET /livez,"
-    " GET /readyz"
+    " GET /readyz, GET / (a page), GET /events"
 )
 _NO_KEY = "no message without a key has this id: one with a key is cancelled with ?key=K"
 _LONGEST_NAME = 1 << 22  # a name has at most 1 MiB, each part of it twice with escapes
@@ -95,7 +97,7 @@ class _Due(msgspec.Struct, forbid_unknown_fields=True):
     delay_ms: float | None = None
 
 
-def app(running: Running, max_payload: int, bodies: Bodies) -> ASGIApp:
+def app(running: Running, max_payload: int, bodies: Bodies, live: Live) -> ASGIApp:
     """The application, for one event loop, behind a `Guard`. `max_payload`: bytes."""
     pages, scrapes = Threads("pages", 2, 128), Threads("metrics", 1, 16)
     listing = Listing(running.view, pages)
@@ -122,6 +124,7 @@ def app(running: Running, max_payload: int, bodies: Bodies) -> ASGIApp:
         Route("/resume", messages.pause, methods=["POST"]),
         Route("/metrics", show_metrics, methods=["GET"]),
         *health_routes(running),
+        *live.routes,
     ]
     inner = Starlette(routes=routes, exception_handlers={HTTPException: _refuse, Exception: _broken})
     inner.router.redirect_slashes = False

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from tickwheel.delivery.serve.bodies import Bodies
     from tickwheel.delivery.serve.flight import FlightServer
+    from tickwheel.delivery.serve.live import Live
 
 _REQUESTS_END_WITHIN_S = 5
 _STREAMS_END_WITHIN_S = 1
@@ -87,6 +88,7 @@ class Ports:
         self._application = Application(access)
         self._server = _http_server(self._application)
         self._bodies: Bodies | None = None
+        self._live: Live | None = None
         self._behind: FlightSocket | None = None
         self._flight: FlightServer | None = None
         self._over = threading.Event()
@@ -103,10 +105,12 @@ class Ports:
         from tickwheel.delivery.serve.bodies import Bodies
         from tickwheel.delivery.serve.flight import FlightServer
         from tickwheel.delivery.serve.http import app
+        from tickwheel.delivery.serve.live import Live
 
         self._listening.open()
         self._bodies = Bodies()
-        self._application.open(app(running, max_payload, self._bodies))
+        self._live = Live(running, self._access)
+        self._application.open(app(running, max_payload, self._bodies, self._live))
         self._behind = FlightSocket()
         self._flight = FlightServer(self._behind.location, running, self._access, max_payload)
         self._behind.hide()
@@ -147,6 +151,8 @@ class Ports:
             port.cancel()
         if self._bodies is not None:
             self._bodies.end()
+        if self._live is not None:
+            self._live.end()
         self._server.should_exit = True
 
     def _serve(self) -> None:

@@ -1,0 +1,165 @@
+"""The page at `GET /`, and what it is told while it is open (rule D14).
+
+| request | answers |
+|---|---|
+| `GET /` | 200, the page: without a token, as it shows nothing of the store |
+| `GET /events` | 200, server-sent events: `hello` with the rights of the sender, then `wheel` and `figures` |
+
+All pages get the same frames: the engine is asked five times a second how full its wheel is, and once for its figures,
+however many pages are open, and never while none is. A page that does not take a frame in time gets the next one.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from tickwheel import __version__
+from tickwheel._native import StoreSnapshot
+from tickwheel.delivery.errors import StoreFailed, WrongUsage
+from tickwheel.delivery.running import Running
+from tickwheel.delivery.serve.access import Access
+from tickwheel.delivery.serve.problems import AGAIN, problem, refuse_query
+from tickwheel.delivery.serve.threads import Threads
+from tickwheel.delivery.sight.status import count_paused_keys, sizes_of
+from tickwheel.pages.live.assembly import live_page
+
+MOST: Final = 32
+"""Pages at a time."""
+FRAME_S: Final = 0.2
+_FIGURES_EVERY: Final = 5  # frames
+_COUNTED: Final = 250_000  # of what waits in the store, at most
+_WITHIN_MS: Final = {"now": 0, "1m": 60_000, "1h": 3_600_000, "1d": 86_400_000}
+_COUNTS: Final = ("accepted", "delivered", "cancelled", "expired", "dead_letters")
+
+
+class Live:
+    """The page, and its stream, for one event loop."""
+
+    def __init__(self, running: Running, access: Access) -> None:
+        self._frames = Frames(running)
+        self._access = access
+        self._page = live_page("service", "Delivery", {})
+        self.routes = [
+            Route("/", self._show, methods=["GET"]),
+            Route("/events", self._events, methods=["GET"]),
+        ]
+
+    def end(self) -> None:
+        """The server ends: no page waits for more."""
+        self._frames.end()
+
+    async def _show(self, request: Request) -> Response:
+        refuse_query(request)
+        return Response(self._page.body, headers=self._page.headers)
+
+    async def _events(self, request: Request) -> Response:
+        refuse_query(request)
+        if self._frames.pages >= MOST:
+            raise problem(503, f"{MOST} pages are open already", AGAIN, {"retry-after": "10"})
+        rights = self._access.rights_of(request.headers.getlist("authorization"))
+        hello = {"version": __version__, "rights": [str(right.name).lower() for right in rights]}
+        events = self._frames.events(_event("hello", hello))
+        return StreamingResponse(events, headers={"cache-control": "no-store"}, media_type="text/event-stream")
+
+
+class Frames:
+    """What all pages are told. One task asks the engine, as long as there is a page."""
+
+    def __init__(self, running: Running) -> None:
+        self._running = running
+        self._threads = Threads("live", 1, 1)
+        self._task: asyncio.Task[None] | None = None
+        self._waiting: set[asyncio.Queue[bytes | None]] = set()
+        self._is_over = False
+
+    @property
+    def pages(self) -> int:
+        """How many are open."""
+        return len(self._waiting)
+
+    async def events(self, first: bytes) -> AsyncIterator[bytes]:
+        """What one page is told, until it is closed."""
+        place: asyncio.Queue[bytes | None] = asyncio.Queue(2 * _FIGURES_EVERY)
+        self._waiting.add(place)
+        try:
+            if self._task is None:
+                self._task = asyncio.create_task(self._tell())
+            yield first
+            while not self._is_over and (frame := await place.get()) is not None:
+                yield frame
+        finally:
+            self._waiting.discard(place)
+            if not self._waiting and self._task is not None:
+                self._task.cancel()
+                self._task = None
+
+    def end(self) -> None:
+        """Every page has been told everything."""
+        self._is_over = True
+        for place in self._waiting:
+            with suppress(asyncio.QueueFull):  # it looks before it waits again
+                place.put_nowait(None)
+
+    async def _tell(self) -> None:
+        number = 0
+        while not self._is_over:
+            try:
+                looks: list[Callable[[], bytes]] = [self._wheel]
+                if number % _FIGURES_EVERY == 0:
+                    looks.append(self._figures)
+                for look in looks:
+                    self._put(await self._threads.run(look))
+            except (StoreFailed, WrongUsage) as error:  # the second: its file was moved
+                self._put(_event("failed", {"reason": str(error)}))
+            number += 1
+            await asyncio.sleep(FRAME_S)
+
+    def _put(self, frame: bytes) -> None:
+        for place in self._waiting:
+            with suppress(asyncio.QueueFull):  # the page does not take them as fast
+                place.put_nowait(frame)
+
+    def _wheel(self) -> bytes:
+        return _event("wheel", {"wheel": self._running.occupancy()})
+
+    def _figures(self) -> bytes:
+        return _event("figures", figures(self._running, time.time_ns() // 1_000_000))
+
+
+def figures(running: Running, now_ms: int) -> dict[str, Any]:
+    """The engine and its store, as a page shows them. Errors: `StoreFailed`, `WrongUsage`."""
+    measures, summary = running.measures, running.summary
+    first_ms, due = running.census([now_ms + ms for ms in _WITHIN_MS.values()], _COUNTED)
+    with StoreSnapshot(running.store) as db:
+        paused_keys = count_paused_keys(db)
+    size, log_size = sizes_of(running.store)
+    messages, in_memory = running.in_memory
+    bounds, numbers, _ = measures.lateness
+    reason = running.down
+    return {
+        "at_ms": now_ms,
+        "counts": {name: getattr(summary, name) for name in _COUNTS},
+        "states": dict(measures.states),
+        "due": dict(zip(_WITHIN_MS, due, strict=True)),
+        "due_most": _COUNTED,
+        "oldest_overdue_ms": 0 if first_ms is None else max(0, now_ms - first_ms),
+        "destination": {"up": reason is None, "reason": reason, "changed_ms": measures.destination_changed_ms},
+        "paused": running.is_paused,
+        "paused_keys": paused_keys,
+        "lateness_us": [*zip([*bounds, None], numbers, strict=True)],
+        "window": {"messages": messages, "bytes": in_memory},
+        "last_commit_ms": measures.last_commit_ms,
+        "store_bytes": size,
+        "store_log_bytes": log_size,
+    }
+
+
+def _event(name: str, data: object) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), msgspec.json.encode(data))

@@ -1,0 +1,23 @@
+"""What a timer sends to its page: how full the wheel is, some times a second, and its figures once a second."""
+
+import time
+from typing import Any, Final
+
+from tickwheel import Timer
+
+COUNTS: Final = ("added", "moved", "cancelled", "expired", "wake_ups", "executor_depth", "running")
+
+
+def wheel_frame(timer: Timer) -> dict[str, Any]:
+    """How full the wheel is. O(buckets), and a step for each 1,024 tasks."""
+    return {"wheel": timer.occupancy()}
+
+
+def figures_frame(timer: Timer) -> dict[str, Any]:
+    """The counts since the timer was made, and how late its calls were."""
+    stats: Any = timer.stats()
+    return {
+        "at_ms": time.time_ns() // 1_000_000,
+        "counts": {name: stats[name] for name in COUNTS},
+        "lateness_us": stats["lateness_us"],
+    }

@@ -1,0 +1,97 @@
+// Connects the parts: a service, a timer, or a recording.
+"use strict";
+
+const about = JSON.parse(find("page").textContent);
+for (const part of document.querySelectorAll("[data-kind]")) part.hidden = part.dataset.kind !== about.kind;
+
+const wheel = new Wheel(find("wheel"), find("levels"), find("front"));
+const lateness = new Lateness(find("lateness"), find("late-words"));
+const rates = new Rates();
+
+function show_frame(frame) {
+  if (frame.wheel) {
+    wheel.show(frame.wheel);
+    if (about.kind !== "service") show_due_of_wheel(frame.wheel);
+  }
+  if (frame.counts) {
+    const show = about.kind === "service" ? show_service : show_timer;
+    show(frame, rates.per_s(frame.at_ms, frame.counts));
+  }
+}
+
+function play_recording() {
+  const { frames, timer, tick_ms, wheel_size } = about;
+  status(`A recording of the timer ${timer}, played on a wheel of tick ${tick_ms} ms and size ${wheel_size}.`, "well");
+  const step_ms = frames.length > 1 ? frames[1].at_ms - frames[0].at_ms : 0;
+  Object.assign(lateness, { from: `${duration(step_ms * COLUMNS)} before`, to: "here", when: "in the part that is shown", recent: COLUMNS });
+  new Playback(frames, (at) => {
+    const shown = frames.slice(Math.max(0, at - COLUMNS + 1), at + 1);
+    lateness.show(shown.map(({ lateness_us }) => new Map(lateness_us.map(([bound_us, number]) => [bound_us ?? Infinity, number]))));
+    rates.before = frames[at - 1];
+    show_frame(frames[at]);
+  });
+}
+
+function follow() {
+  const messages = about.kind === "service" ? new Messages() : null;
+  if (messages) {
+    lateness.of = "messages";
+    wheel.note = " A task of this wheel is a millisecond in which messages are due; what is due later waits in the store.";
+  }
+  const ask_token = find("ask-token");
+  ask_token.addEventListener("click", () => ask_for_token("Give one that may read."));
+
+  const handle = (event, data) => {
+    if (event === "hello") {
+      ask_token.hidden = true;
+      rates.before = undefined;
+      lateness.before = null;
+      if (messages) {
+        messages.may_control = data.rights.includes("control");
+        if (!messages.query) find("list").requestSubmit();
+      }
+      for (const part of document.querySelectorAll("[data-right]:not(#message *, #requeue-all)"))
+        part.hidden = !data.rights.includes(part.dataset.right);
+      if (about.kind === "timer") status(`Watching the timer ${data.name}.`, "well");
+    } else if (event === "gone") {
+      status("The timer is shut down.", "ill");
+    } else {
+      if (data.lateness_us) lateness.add(data.lateness_us);
+      show_frame(data);
+    }
+  };
+  const lost = async (error, again_s) => {
+    if (error.status === 401 || error.status === 403) {
+      status(`Not connected: ${error.message}.`, "ill");
+      ask_token.hidden = false;
+      sessionStorage.removeItem(TOKEN);
+      await ask_for_token(`The server says: ${error.message}.`);
+      if (sessionStorage.getItem(TOKEN)) return "now";
+      return new Promise((go) => (has_token = () => go("now")));
+    }
+    status(`No connection: ${error.message}. The next attempt is in ${again_s} s.`, "ill");
+  };
+  stream("/events", handle, lost);
+}
+
+let has_token = () => {};
+
+/* Asks until there is one, or the reader does not want to. */
+function ask_for_token(words) {
+  const dialog = find("token");
+  if (dialog.open) return Promise.resolve();
+  find("token-words").textContent = words;
+  dialog.querySelector("input").value = "";
+  dialog.returnValue = "no";
+  dialog.showModal();
+  return new Promise((done) => dialog.addEventListener("close", () => {
+    if (dialog.returnValue === "use") {
+      sessionStorage.setItem(TOKEN, dialog.querySelector("input").value.trim());
+      has_token();
+    }
+    done();
+  }, { once: true }));
+}
+
+if (about.kind === "playback") play_recording();
+else follow();

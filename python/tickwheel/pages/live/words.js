@@ -1,0 +1,40 @@
+// Finds and makes elements, and writes numbers and times. Foreign text goes into a page only as text, never as markup.
+"use strict";
+
+const find = (id) => document.getElementById(id);
+
+function make(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.append(...children);
+  return made;
+}
+
+const count = (number) => Math.round(number).toLocaleString("en");
+
+/* 1500 -> "1.5 s". At most three digits of a unit. */
+function duration(ms) {
+  const units = [[31_557_600_000, "years"], [86_400_000, "days"], [3_600_000, "h"], [60_000, "min"], [1000, "s"], [1, "ms"]];
+  const [size, name] = units.find(([size]) => ms >= size) ?? [1, "ms"];
+  return `${Number((ms / size).toPrecision(3)).toLocaleString("en", { maximumSignificantDigits: 3 })} ${name}`;
+}
+
+const size = (bytes) => {
+  const power = Math.min(3, Math.floor(Math.log2(Math.max(bytes, 1)) / 10));
+  return `${(bytes / 1024 ** power).toFixed(power ? 1 : 0)} ${["B", "KiB", "MiB", "GiB"][power]}`;
+};
+
+const utc = (epoch_ms) => new Date(epoch_ms).toISOString();
+
+/* The most characters of a name or a text in a table. */
+const short = (text, most = 200) => (text.length > most ? `${text.slice(0, most)}…` : text);
+
+/* Fills a list of cards: pairs of a name and a value. The elements stay, so that a screen reader is not interrupted. */
+function cards(list, values) {
+  while (list.children.length > values.length) list.lastChild.remove();
+  values.forEach(([name, value], index) => {
+    const card = list.children[index] ?? list.appendChild(make("div", {}, make("dt"), make("dd")));
+    if (card.firstChild.textContent !== name) card.firstChild.textContent = name;
+    if (card.lastChild.textContent !== value) card.lastChild.textContent = value;
+  });
+}
