@@ -258,6 +258,10 @@ class Timer:
     @property
     def name(self) -> str: ...
     @property
+    def is_shut_down(self) -> bool:
+        """Whether it was shut down: it accepts nothing more."""
+
+    @property
     def unfinished(self) -> list[_Listed]:
         """The tasks that `shutdown` found pending, in order; empty before `shutdown`."""
 

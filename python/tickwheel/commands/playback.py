@@ -28,8 +28,8 @@ import click
 def playback(recording: Path, page: Path | None, tick_ms: int, size: int) -> None:
     """Write a page (HTML) on which a wheel turns as the timer's did that wrote EVENTS: see tickwheel.recording.
 
-    Each moment can be seen, at any speed: how full the buckets were, and how late the calls. deliver --events records
-    too.
+    Each moment can be seen, at any speed: how full the buckets were, and how late the calls. deliver --record
+    writes such a file too.
     """
     try:
         import pyarrow  # noqa: F401

@@ -1,13 +1,14 @@
 //! A callback of an event loop with its time: what `call_later` and `call_at` return (T21). It has what asyncio's own
 //! `TimerHandle` has, and counts as one.
 
+use pyo3::IntoPyObjectExt;
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyKeyboardInterrupt, PySystemExit};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyTuple, PyType};
+use pyo3::types::{PyBool, PyDict, PyFloat, PyTuple, PyType};
 
-use crate::python::classes::loop_objects::LoopHandle;
+use crate::python::classes::loop_objects::{LoopHandle, LoopTime};
 use crate::python::scheduled::task_fields::CallbackAndArgs;
 use crate::python::tools::finalizing;
 use crate::python::tools::made_once::{MadeOnce, intern};
@@ -63,7 +64,7 @@ impl LoopHandle {
 
     fn describe(&self, py: Python<'_>, is_cancelled: bool, (callback, args): &CallbackAndArgs) -> PyResult<String> {
         let state = if is_cancelled { " cancelled" } else { "" };
-        let mut text = format!("<TimerHandle{state} when={}", self.when.into_pyobject(py)?.repr()?);
+        let mut text = format!("<TimerHandle{state} when={}", self.when(py)?.repr()?);
         if callback.is_some() {
             text = format!("{text} {}", source_of(callback.as_ref(), args.as_ref(), py)?);
         }
@@ -100,8 +101,13 @@ impl LoopHandle {
     }
 
     /// When it is due, on the loop's clock, in seconds.
-    fn when(&self) -> f64 {
-        self.when
+    fn when<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let LoopTime { seconds, is_int } = self.when;
+        if is_int {
+            PyFloat::new(py, seconds).call_method0(intern!(py, "__int__"))
+        } else {
+            seconds.into_bound_py_any(py)
+        }
     }
 
     /// The context that the callback runs in; `None` once it has run.
@@ -112,8 +118,8 @@ impl LoopHandle {
     // The attributes of asyncio's own, which its code and that of others reads.
 
     #[getter]
-    fn _when(&self) -> f64 {
-        self.when
+    fn _when<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.when(py)
     }
 
     #[getter]
@@ -173,7 +179,7 @@ impl LoopHandle {
     }
 
     fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {
-        self.when.into_pyobject(py)?.hash()
+        self.when.seconds.into_pyobject(py)?.hash()
     }
 
     fn __richcmp__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>, op: CompareOp) -> PyResult<Py<PyAny>> {
@@ -181,7 +187,7 @@ impl LoopHandle {
         if !other.is_instance(TIMER_HANDLE.import(py, "asyncio", "TimerHandle")?)? {
             return Ok(py.NotImplemented());
         }
-        let (when, other_when) = (slf.get().when, other.getattr(intern!(py, "_when"))?.extract::<f64>()?);
+        let (when, other_when) = (slf.get().when.seconds, other.getattr(intern!(py, "_when"))?.extract::<f64>()?);
         let is_equal = || -> PyResult<bool> {
             for name in ["_when", "_callback", "_args", "_cancelled"] {
                 if !slf.getattr(name)?.eq(other.getattr(name)?)? {

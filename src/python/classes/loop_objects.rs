@@ -32,7 +32,14 @@ pub(crate) struct LoopTimers {
 #[pyclass(frozen, weakref, name = "TimerHandle", module = "tickwheel.aio")]
 pub(crate) struct LoopHandle {
     pub(super) content: GilCell<Content>,
-    pub(super) when: f64,
+    pub(super) when: LoopTime,
+}
+
+/// A time of the loop's clock, in seconds. One that was given as an int is an int for its reader, as in asyncio.
+#[derive(Clone, Copy)]
+pub(super) struct LoopTime {
+    pub(super) seconds: f64,
+    pub(super) is_int: bool,
 }
 
 /// What a handle refers to, until it has run or was cancelled.
@@ -166,7 +173,7 @@ impl LoopTimers {
 impl LoopHandle {
     /// It is not pending yet.
     pub(super) fn new(
-        when: f64,
+        when: LoopTime,
         callback: Py<PyAny>,
         args: Option<Py<PyTuple>>,
         context: Py<PyAny>,

@@ -5,12 +5,12 @@
 //! somebody else holds too has to be on the lists for a full collection, or a loop that was left unclosed would never be
 //! freed: `_show_held` puts those there, and `tickwheel.aio` calls it before a full collection begins.
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyDelta, PyTuple};
+use pyo3::types::{PyDelta, PyInt, PyTuple};
 
-use crate::python::classes::loop_objects::{self as object, Inner, LoopHandle, LoopTimers, NextDue};
+use crate::python::classes::loop_objects::{self as object, Inner, LoopHandle, LoopTime, LoopTimers, NextDue};
 use crate::python::tools::args;
 use crate::python::tools::describe;
 use crate::python::tools::errors;
@@ -56,7 +56,8 @@ impl LoopTimers {
     ) -> PyResult<Bound<'py, LoopHandle>> {
         let delay = seconds(delay, "delay")?;
         let now_ns = monotonic_ns();
-        Self::add(slf, now_ns as f64 * 1e-9 + delay, now_ns, callback, args, context)
+        let when = LoopTime { seconds: now_ns as f64 * 1e-9 + delay, is_int: false };
+        Self::add(slf, when, now_ns, callback, args, context)
     }
 
     /// As `call_later`, at a time of the loop's clock.
@@ -68,7 +69,7 @@ impl LoopTimers {
         args: &Bound<'py, PyTuple>,
         context: Option<Py<PyAny>>,
     ) -> PyResult<Bound<'py, LoopHandle>> {
-        let when = seconds(when, "when")?;
+        let when = LoopTime { seconds: seconds(when, "when")?, is_int: when.is_instance_of::<PyInt>() };
         Self::add(slf, when, monotonic_ns(), callback, args, context)
     }
 
@@ -193,7 +194,7 @@ impl LoopTimers {
     #[inline]
     fn add<'py>(
         slf: &Bound<'py, Self>,
-        when: f64,
+        when: LoopTime,
         now_ns: u64,
         callback: &Bound<'py, PyAny>,
         args: &Bound<'py, PyTuple>,
@@ -216,7 +217,7 @@ impl LoopTimers {
             if inner.is_closed() {
                 Err(reference)
             } else {
-                Ok(inner.add(now_ns / 1000, object::due_us(when), reference))
+                Ok(inner.add(now_ns / 1000, object::due_us(when.seconds), reference))
             }
         });
         match added {
@@ -241,6 +242,9 @@ fn seconds(value: &Bound<'_, PyAny>, what: &str) -> PyResult<f64> {
         Ok(seconds) if !seconds.is_nan() => Ok(seconds),
         Ok(_) => Err(PyValueError::new_err(format!(
             "{what} must be a number of seconds, got nan: check how it was computed"
+        ))),
+        Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => Err(PyOverflowError::new_err(format!(
+            "{what} must be seconds that a float can hold, got a larger int: pass math.inf to wait for ever"
         ))),
         Err(_) if value.is_instance_of::<PyDelta>() => {
             value.call_method0(intern!(value.py(), "total_seconds"))?.extract()

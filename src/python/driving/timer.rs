@@ -365,6 +365,12 @@ impl Timer {
         drop(unfinished);
     }
 
+    /// Whether it was shut down: it accepts nothing more.
+    #[getter]
+    fn is_shut_down(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.core()?.lock(py)?.is_closed)
+    }
+
     fn __repr__(slf: &Bound<'_, Self>) -> PyResult<String> {
         let class = slf.get_type().name()?;
         let Ok(core) = slf.get().core() else { return Ok(format!("<{class} not initialized>")) };

@@ -100,6 +100,9 @@ def test_a_handle_is_as_asyncios__T21(run: Any) -> None:
         assert (repr(mine), mine.when(), hash(mine)) == (repr(theirs), theirs.when(), hash(theirs))
         assert mine == theirs
         assert theirs == mine
+        whole = timers.call_at(int(when), print)
+        assert (repr(whole.when()), repr(whole._when)) == (repr(int(when)),) * 2, "an int stays one"  # type: ignore[attr-defined]
+        whole.cancel()
         assert mine >= theirs
         assert not mine > theirs
         later = timers.call_at(when + 1, print, 1)

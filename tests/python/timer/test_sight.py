@@ -219,3 +219,26 @@ def test_a_reaper_counts_its_wake_ups__T14() -> None:
 
         until(wakes_it)
         assert timer.stats()["wake_ups"] <= 3 * len(fired)
+
+
+@pytest.mark.parametrize("wheel_size", [3, 20, [20, 64]])
+def test_the_occupancy_counts_what_the_snapshot_lists__T14(wheel_size: int | list[int]) -> None:
+    timer = ManualTimer(wheel_size=wheel_size)
+    tasks = [timer.after(delay_ms * delay_ms % 100_003, int) for delay_ms in range(3_000)]
+    for number, moment_ms in enumerate((0, 7, 5_000, 5_001, 90_000)):
+        timer.advance_to(moment_ms)
+        assert timer.cancel_many(tasks[number::11]) > 0
+        seen, counted = timer.snapshot(), timer.occupancy()
+        assert (counted["size"], counted["front"]) == (len(timer), len(seen["front"]))
+        for level, listed in zip(counted["levels"], seen["levels"], strict=True):
+            assert level == {
+                **{name: listed[name] for name in ("level", "tick_ms", "interval_ms", "current_time_ms")},
+                "tasks": [len(bucket["tasks"]) for bucket in listed["buckets"]],
+            }
+
+
+def test_a_timer_says_whether_it_was_shut_down__T11() -> None:
+    timer = SystemTimer("ends")
+    assert not timer.is_shut_down
+    timer.shutdown()
+    assert timer.is_shut_down

@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Final, Self
 
-from tickwheel import TickwheelError, Timer
+from tickwheel import Timer
 from tickwheel.pages.live.assembly import live_page
 from tickwheel.pages.live.frames import figures_frame, wheel_frame
 
@@ -81,11 +81,10 @@ class _Server(ThreadingHTTPServer):
         yield "hello", {"rights": [], "name": self.timer.name}
         frame = 0
         while not self.ending.wait(_FRAME_S if frame else 0):
-            try:
-                yield "wheel", wheel_frame(self.timer)
-                if frame % _FIGURES_EVERY == 0:
-                    yield "figures", figures_frame(self.timer)
-            except TickwheelError:
+            yield "wheel", wheel_frame(self.timer)
+            if frame % _FIGURES_EVERY == 0:
+                yield "figures", figures_frame(self.timer)
+            if self.timer.is_shut_down:
                 yield "gone", {}
                 self.ending.wait()
             frame += 1

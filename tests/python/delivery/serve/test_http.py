@@ -130,7 +130,6 @@ def test_an_address_that_names_no_message_is_refused__D11(path: str, served: Ser
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
-        ("GET", "/", 404),
         ("GET", "/message", 404),
         ("POST", "/messages/a", 405),
         ("DELETE", "/messages", 405),
@@ -149,7 +148,7 @@ def test_what_there_is_not_is_answered_with_what_there_is__D11(
         "reason": f"there is no {method} {path}",
         "allowed": "GET or POST /messages, GET, DELETE or PATCH /messages/{id}?key=K, GET /dead, GET /status,"
         " POST /requeue, GET or POST /actions, GET /actions/{id}, POST /pause or /resume, also with ?key=K,"
-        " GET /metrics, GET /livez, GET /readyz",
+        " GET /metrics, GET /livez, GET /readyz, GET / (a page), GET /events",
     }
     assert (status == 405) == ("allow" in reply.headers)
 

@@ -1,0 +1,57 @@
+"""A browser: the Chromium of the machine, driven by Playwright."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+Open = Callable[..., Page]
+expect.set_options(timeout=20_000)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if found is None and os.environ.get("CI") == "true":
+        pytest.fail("there is no chromium: apt-get install chromium")
+    if found is None:
+        pytest.skip("there is no chromium: apt-get install chromium")
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield launched
+        launched.close()
+
+
+@pytest.fixture
+def open_page(browser: Browser) -> Iterator[Open]:
+    """Opens an address in a tab of its own. What a script throws, and what the policy forbids, fails the test."""
+    problems: list[str] = []
+    contexts = []
+
+    def note(message: Any) -> None:
+        if message.type == "error" and "Failed to load resource" not in message.text:  # an answer of 4xx
+            problems.append(message.text)
+
+    def open_(url: str, *, width: int = 1200, height: int = 900, dark: bool = False, **more: Any) -> Page:
+        contexts.append(
+            browser.new_context(
+                viewport={"width": width, "height": height},
+                color_scheme="dark" if dark else "light",
+                reduced_motion="reduce",
+                **more,
+            )
+        )
+        page = contexts[-1].new_page()
+        page.set_default_timeout(20_000)
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("console", note)
+        page.goto(url)
+        return page
+
+    yield open_
+    for context in contexts:
+        context.close()
+    assert problems == []

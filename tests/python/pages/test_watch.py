@@ -1,0 +1,145 @@
+"""The page of a timer, and that of a recording, in a real browser (D14)."""
+
+import http.client
+import re
+import threading
+from array import array
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from tickwheel import SystemTimer
+from tickwheel.pages import playback, watch
+from tickwheel.recording import Recording
+from tickwheel.testing import ManualTimer
+
+from .conftest import Open
+
+pytestmark = pytest.mark.timeout(120)
+DAY_MS = 86_400_000
+
+
+def levels(page):
+    return page.locator("#levels tr").all_inner_texts()
+
+
+@pytest.mark.parametrize("pending", [0, 10, 10_000_000])
+@pytest.mark.parametrize("width", [390, 1200])
+def test_a_wheel_is_shown_however_full_it_is_and_however_narrow_the_screen(open_page: Open, pending, width):
+    timer = ManualTimer("much")
+    delays = array("q", range(DAY_MS, DAY_MS + 100)) * (pending // 100) or array("q", [DAY_MS] * pending)
+    timer.add_many(delays, lambda *_: None)
+    with watch(timer) as watched:
+        page = open_page(watched.url, width=width, dark=width == 390)
+        expect(page.locator("#front")).to_contain_text(f"{pending:,} pending")
+        expect(page.locator("#due")).to_contain_text(f"next hour\n0\nnext day\n{pending:,}", use_inner_text=True)
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        assert page.locator("#messages").is_hidden()
+        assert page.locator("#playback").is_hidden()
+        assert page.locator("#wheel path.full").count() == (1 if pending else 0)
+
+
+def test_buckets_fill_and_cascade_as_the_time_moves(open_page: Open):
+    timer = ManualTimer("turning", tick_ms=1, wheel_size=20)
+    timer.after(410, lambda: None)
+    with watch(timer) as watched:
+        page = open_page(watched.url)
+        expect(page.locator("#levels tr")).to_have_count(3)
+        expect(page.locator("#levels tr").nth(2)).to_contain_text("1 of 20")
+        timer.advance_to(405)
+        expect(page.locator("#levels tr").nth(2)).to_contain_text("0 of 20")
+        expect(page.locator("#levels tr").nth(0)).to_contain_text("1 of 20")
+        timer.advance_to(410)
+        expect(page.locator("#front")).to_contain_text("0 pending")
+
+
+def test_calls_and_their_lateness_are_told_as_they_happen(open_page: Open):
+    with SystemTimer("busy") as timer, watch(timer) as watched:
+        page = open_page(watched.url)
+        expect(page.locator("#status")).to_have_text("Watching the timer busy.")
+        expect(page.locator("#flow")).to_contain_text("fired a second")
+        called = threading.Event()
+        timer.after(1, called.set)
+        assert called.wait(20)
+        expect(page.locator("#late-words")).to_contain_text("1 calls in the last minute")
+
+
+def test_a_timer_that_is_shut_down_and_a_page_that_is_closed_are_said(open_page: Open):
+    timer = SystemTimer("short")
+    with watch(timer) as watched:
+        page = open_page(watched.url)
+        expect(page.locator("#status")).to_have_text("Watching the timer short.")
+        timer.shutdown()
+        expect(page.locator("#status")).to_have_text("The timer is shut down.")
+    watched.close()
+    expect(page.locator("#status")).to_contain_text("No connection")
+
+
+def test_only_browsers_on_this_machine_and_its_own_page_get_an_answer():
+    with SystemTimer("alone") as timer, watch(timer) as watched:
+        port = int(re.findall(r":(\d+)/", watched.url)[0])
+
+        def status(path, **headers):
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+            connection.request("GET", path, headers=headers)
+            answer = connection.getresponse()
+            connection.close()
+            return answer.status
+
+        assert status("/") == 200
+        assert status("/", host=f"localhost:{port}") == 200
+        assert status("/", host="evil.example") == 403
+        assert status("/events", origin="http://evil.example") == 403
+        assert status("/events", origin=f"http://127.0.0.1:{port}") == 200
+        assert status("/secret") == 404
+
+
+def test_a_name_that_is_markup_is_text(open_page: Open):
+    name = "</script><script>document.title = 'taken'</script>{{style}}<img src=x onerror=alert(1)>"
+    with SystemTimer(name) as timer, watch(timer) as watched:
+        page = open_page(watched.url)
+        expect(page.locator("h1")).to_have_text(f"Timer {name}")
+        expect(page.locator("#status")).to_contain_text(name)
+        assert page.title() == f"Timer {name}"
+
+
+def test_what_is_no_timer_is_refused():
+    with pytest.raises(TypeError, match="got str"):
+        watch("timer")  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ten adds a second for 100 s, of two seconds each; every second one is cancelled."""
+    path = tmp_path_factory.mktemp("recording") / "events.parquet"
+    timer = ManualTimer("recorded")
+    with Recording(timer, path):
+        for moment in range(1000):
+            timer.advance_to(moment * 100)
+            task = timer.after(2000, lambda: None)
+            if moment % 2:
+                task.cancel()
+    return path
+
+
+def test_a_recording_is_played_from_any_moment(open_page: Open, recording: Path, tmp_path: Path):
+    playback(recording, tmp_path / "page.html", frames=101)
+    page = open_page((tmp_path / "page.html").as_uri(), width=390)
+    expect(page.locator("#status")).to_contain_text("A recording of the timer recorded")
+    moment = page.locator("#moment")
+    moment.fill("50")
+    expect(page.locator("#front")).to_contain_text("10 pending")
+    expect(page.locator("#flow")).to_contain_text("added a second\n10", use_inner_text=True)
+    expect(page.locator("#flow")).to_contain_text("cancelled a second\n5", use_inner_text=True)
+    assert "50 s from the beginning" in (page.locator("#shown-moment").text_content() or "")
+    page.locator("#speed").select_option("1000")
+    page.locator("#play").click()
+    expect(page.locator("#shown-moment")).to_contain_text("1.67 min")
+    expect(page.locator("#play")).to_have_text("Play")
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+def test_the_page_of_a_recording_loads_nothing(recording: Path, tmp_path: Path):
+    playback(recording, tmp_path / "page.html")
+    assert not re.findall(r"(?:src|href)=\"(?!data:|#)[^\"]+", (tmp_path / "page.html").read_text())
