@@ -63,6 +63,8 @@ def _explain_start() -> Iterator[Line]:
     yield 0, f"{len(trace.DELAYS_MS)} tasks, due after {', '.join(map(str, trace.DELAYS_MS))} ms."
     yield 0, f"A tick is {trace.TICK_MS} ms, a level has {trace.WHEEL_SIZE} buckets."
     yield 0, f"It starts at {_time(trace.START_MS)} UTC on {day:%Y-%m-%d} ({trace.START_MS} ms)."
+    yield 0, 'This timer has precision="tick", as Kafka\'s: a task runs when its bucket is due, up to a tick early.'
+    yield 0, 'The default, precision="exact", is never early: see tickwheel trace.'
 
 
 def _explain_add(step: trace.Step, entry: trace.Entry) -> Iterator[Line]:
@@ -88,7 +90,11 @@ def _explain_advance(step: trace.Step, now_ms: int) -> Iterator[Line]:
         for entry in flush.entries:
             expires = f"{entry.task} ({_time(entry.expiration_ms)})"
             if entry.placement is None:
-                yield 2, f"{expires} is expired, as the next tick of level 1 is {_time(next_tick_ms)}"
+                early_ms = entry.expiration_ms - now_ms
+                yield (
+                    2,
+                    f"{expires} is expired, {early_ms} ms early, as the next tick of level 1 is {_time(next_tick_ms)}",
+                )
             else:
                 place = entry.placement
                 yield 2, f"{expires} cascades to level {place.level} bucket {place.bucket}"

@@ -1,8 +1,9 @@
-"""Seven tasks on a real wheel, step by step: the data of `tickwheel trace` (the example of seed 002).
+"""Seven tasks on a real wheel, step by step: the data of `tickwheel trace --all` (the example of seed 002).
 
-Tick 1000 ms, three buckets per level, seven tasks one second apart. `walk` makes the steps; `_trace_text.py` prints
-them. A step is read from the wheel's snapshots before and after it: the place of a task is looked up, not calculated.
-Times are milliseconds since 1970 in UTC, so that they can be shown as a time of day.
+Tick 1000 ms, three buckets per level, seven tasks one second apart, precision "tick": a task runs when its bucket is
+due, up to a tick early. `walk` makes the steps; `_trace_text.py` prints them. `_trace_page.py` runs the same tasks with
+the default precision. A step is read from the wheel's snapshots before and after it: the place of a task is looked up,
+not calculated. Times are milliseconds since 1970 in UTC, so that they can be shown as a time of day.
 """
 
 from __future__ import annotations

@@ -69,8 +69,8 @@ def test_the_bucket_a_task_was_found_in_is_its_virtual_id_modulo_size__T3() -> N
         assert [asked.covered for asked in place.asked] == [False] * (place.level - 1) + [True]
 
 
-def test_the_command_prints_the_text() -> None:
-    done = CliRunner().invoke(command, ["trace"])
+def test_with_all_the_command_prints_the_text() -> None:
+    done = CliRunner().invoke(command, ["trace", "--all"])
     assert done.exit_code == 0
     assert list(sections(done.stdout)) == list(sections(text_at(80)))
 
@@ -137,6 +137,14 @@ def test_a_bucket_that_a_cancel_emptied_is_still_armed__T9() -> None:
     placement = trace._placement("b", 12, before, timer.snapshot())
     assert placement is not None
     assert not placement.arms
+
+
+def test_the_text_says_how_early_each_task_runs_and_that_the_default_is_never_early__T5(steps: dict[str, str]) -> None:
+    assert 'The default, precision="exact", is never early' in steps["start"]
+    runs = [
+        line for told in steps.values() for line in re.findall(r"task-\d \([\d:.]+\) is expired, (\d+) ms early", told)
+    ]
+    assert runs == ["558"] * 7
 
 
 def test_the_last_step_leaves_an_empty_queue_and_every_level__T2(steps: dict[str, str]) -> None:

@@ -23,6 +23,7 @@ from tickwheel.commands.simulate import simulate
 from tickwheel.commands.spark_submit import spark_submit
 from tickwheel.commands.store import store
 from tickwheel.commands.trace import trace
+from tickwheel.commands.welcome import first_steps
 
 __all__ = ["tickwheel"]
 
@@ -50,10 +51,14 @@ def _stopped() -> Iterator[None]:
         sys.exit(130)
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)
 @click.version_option(__version__, prog_name="tickwheel")
-def tickwheel() -> None:
+@click.pass_context
+def tickwheel(context: click.Context) -> None:
     """A timer for very many deadlines, and delayed delivery built on it."""
+    if context.invoked_subcommand is None:
+        click.echo(first_steps(), err=True)
+        context.exit(2)  # a script that names no command has a mistake
 
 
 for _command in (

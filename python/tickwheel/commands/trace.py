@@ -6,16 +6,22 @@ import click
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print the states as JSON.")
-def trace(as_json: bool) -> None:
-    """Show a timing wheel at work, step by step."""
-    from tickwheel.trace import document, walk
-
+@click.option("--all", "is_whole", is_flag=True, help="Show each step of the wheel, with its reasons: some 500 lines.")
+@click.option("--json", "as_json", is_flag=True, help="Print the states of the steps of --all as JSON.")
+def trace(is_whole: bool, as_json: bool) -> None:
+    """Show a timing wheel at work, on one page."""
     if as_json:
+        from tickwheel.trace import document
+
         click.echo(json.dumps(document(), indent=1))
-        return
-    from rich.console import Console
+    elif is_whole:
+        from rich.console import Console
 
-    from tickwheel._trace_text import show
+        from tickwheel._trace_text import show
+        from tickwheel.trace import walk
 
-    show(walk(), Console())
+        show(walk(), Console())
+    else:
+        from tickwheel._trace_page import page
+
+        click.echo(page())
