@@ -14,7 +14,7 @@ MODEL := RUSTFLAGS="--cfg tickwheel_model" CARGO_TARGET_DIR=target/model
 PARKING_LOT := ../../target/peers-parking-lot
 LOOM := RUSTFLAGS="--cfg tickwheel_loom --cfg crossbeam_loom" CARGO_TARGET_DIR=target/loom
 
-.PHONY: help demo demo-spark quick test packages check-tools rust-tests model python-tests loop-tests soak lint bench bench-more clean
+.PHONY: help demo demo-spark quick test packages check-tools rust-tests model python-tests loop-tests soak lint docs bench bench-more clean
 
 help:
 	@echo "make demo        set up, then deliver a day of real flights to the millisecond (needs Python 3.11+, Rust)"
@@ -23,6 +23,7 @@ help:
 	@echo "make test        set up, then run every check; lists the slowest twenty tests at the end"
 	@echo "make packages    build the crate, the sdist and the wheel, install each in an empty environment, run a program"
 	@echo "make soak        the long runs, three hours: random graphs, 100,000 seeds, hundreds of kills, gigabytes, ..."
+	@echo "make docs        the documentation as pages, in build/docs: open build/docs/index.html"
 	@echo "make bench       compare the timer with others, in Rust and from Python; writes docs/benchmarks.md"
 	@echo "make bench-more  time the parts built on the timer: the purgatory, delivery compared with polling, Spark"
 	@echo "make clean       remove everything that the other commands made"
@@ -99,6 +100,16 @@ soak: $(VENV)/release $(SPARK)
 	TICKWHEEL_SOAK=1 TICKWHEEL_FUZZ_SECONDS=3600 $(BIN)/python -m pytest --timeout 4000 tests/python/fuzz
 	TICKWHEEL_SOAK=1 $(BIN)/python -m pytest -s tests/python/timer/test_periodic.py
 	TICKWHEEL_SOAK=1 $(BIN)/python -m pytest -s --timeout 3600 tests/python/delivery/soak $(if $(SPARK),tests/spark/soak tests/spark/kafka/test_backlog.py)
+
+# The documentation as pages that need neither server nor network. Two are made
+# from the code and from docs/openapi.yaml first. Not --quiet: then --strict finds nothing.
+docs: $(VENV)/dev
+	$(BIN)/python .ci/docs/commands.py
+	$(BIN)/python .ci/docs/requests.py
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --quiet --no-deps --features delivery-http
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	cp -r target/doc build/docs/rust
+	$(BIN)/python .ci/docs/check_site.py build/docs
 
 # Compares the timer with others; writes docs/benchmarks.md. Half an hour, on an otherwise idle machine.
 bench: $(VENV)/release $(VENV)/bench

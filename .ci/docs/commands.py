@@ -1,0 +1,105 @@
+"""Writes what `docs/configuration.md` says of each command, from the options in the code.
+
+    python .ci/docs/commands.py            writes the page
+    python .ci/docs/commands.py --check    ends with 1 if the page is not as the code is
+
+The part between the two marks is written; what is around it is by hand.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from tickwheel.commands import tickwheel
+from tickwheel.commands.configured import ConfiguredCommand
+
+PAGE = Path(__file__).parents[2] / "docs/configuration.md"
+BEGIN, END = "<!-- made by .ci/docs/commands.py: begin -->", "<!-- made by .ci/docs/commands.py: end -->"
+
+
+def made() -> str:
+    """The part of the page between the marks."""
+    context = click.Context(tickwheel, info_name="tickwheel")
+    return "\n".join(line for name in tickwheel.commands for line in _command(tickwheel.commands[name], name, context))
+
+
+def page() -> str:
+    """The page as it has to be."""
+    before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n\n{made()}\n{END}{after}"
+
+
+def _command(command: click.Command, name: str, parent: click.Context) -> Iterator[str]:
+    context = click.Context(command, info_name=name, parent=parent, **command.context_settings)
+    if isinstance(command, click.Group):
+        for each in command.commands:
+            yield from _command(command.commands[each], each, context)
+        return
+    yield f"## {context.command_path}\n"
+    usage = " ".join(command.collect_usage_pieces(context))
+    yield f"```text\n{context.command_path} {usage}\n```\n"
+    yield f"{_text(command)}\n"
+    options = [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
+    if not options:
+        yield "It has no options.\n"
+        return
+    yield "| option | default | |"
+    yield "|---|---|---|"
+    for option in options:
+        yield f"| {_names(option, context)} | {_default(option)} | {_meaning(option)} |"
+    yield ""
+
+
+def _text(command: click.Command) -> str:
+    paragraphs = (command.help or "").partition("\f")[0].split("\n\n")
+    return "\n\n".join(_escaped(" ".join(each.split())) for each in paragraphs)
+
+
+def _names(option: click.Option, context: click.Context) -> str:
+    """As on the command line; of a configured command also as a variable and in a file."""
+    value = "" if option.is_flag else f" {option.make_metavar(context)}"
+    names = [f"`{', '.join(option.opts)}{_escaped(value)}`"]
+    if isinstance(context.command, ConfiguredCommand):
+        if option.allow_from_autoenv:
+            names.append(f"`{context.auto_envvar_prefix}_{str(option.name).upper()}`")
+        if (in_file := option.opts[-1].removeprefix("--")) in context.command.options:
+            names.append(f"`{in_file} =`")
+    return "<br>".join(names)
+
+
+def _default(option: click.Option) -> str:
+    if option.required:
+        return "required"
+    if option.is_flag:
+        return "off"
+    default = option.to_info_dict()["default"] if option.default is not None else None
+    if default is None or callable(default) or option.multiple:
+        return ""
+    return f"`{default}`"
+
+
+def _meaning(option: click.Option) -> str:
+    text = _escaped(" ".join((option.help or "").split()))
+    if isinstance(option.type, click.IntRange | click.FloatRange) and option.type.min is not None:
+        high = f" to {option.type.max:,}" if option.type.max is not None else " or more"
+        text += f" {option.type.min:,}{high}."
+    return text
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
+
+
+def main() -> None:
+    """Write the page, or check it."""
+    if "--check" not in sys.argv:
+        PAGE.write_text(page(), "utf-8")
+    elif PAGE.read_text("utf-8") != page():
+        sys.exit(f"{PAGE.name} is not as the options are: run make docs, or {sys.executable} {__file__}")
+
+
+if __name__ == "__main__":
+    main()

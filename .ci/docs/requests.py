@@ -1,0 +1,131 @@
+"""Writes what `docs/delivery/http.md` says of each request, from `docs/openapi.yaml`.
+
+    python .ci/docs/requests.py            writes the page
+    python .ci/docs/requests.py --check    ends with 1 if the page is not as that file is
+
+The part between the two marks is written; what is around it is by hand.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "delivery/http.md"
+BEGIN, END = "<!-- made by .ci/docs/requests.py: begin -->", "<!-- made by .ci/docs/requests.py: end -->"
+_METHODS = ("get", "post", "patch", "delete")
+_WORDS = {"string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
+
+
+class _Requests:
+    def __init__(self, file: Mapping[str, Any]) -> None:
+        self._file = file
+
+    def lines(self) -> Iterator[str]:
+        for tag in self._file["tags"]:
+            yield f"## {tag['name']}\n\n{tag['description']}\n"
+            for path, item in self._file["paths"].items():
+                for method in _METHODS:
+                    if tag["name"] in item.get(method, {}).get("tags", ()):
+                        yield from self._operation(f"{method.upper()} {path}", item, item[method])
+        yield "## Bodies\n\nThe JSON of requests and answers. What is not marked as required may be left out.\n"
+        for name, schema in self._file["components"]["schemas"].items():
+            if "properties" in schema:
+                yield from self._members(name, schema)
+
+    def _operation(self, name: str, item: Mapping[str, Any], operation: Mapping[str, Any]) -> Iterator[str]:
+        yield f"### {name}\n\n{operation['summary']}. {_right(operation)}\n"
+        if "description" in operation:
+            yield f"{operation['description'].strip()}\n"
+        parameters = [self._of(each) for each in (*item.get("parameters", ()), *operation.get("parameters", ()))]
+        if parameters:
+            yield "| parameter | in | value | |\n|---|---|---|---|"
+            for each in parameters:
+                place = "address" if each["in"] in ("query", "path") else each["in"]
+                value, meaning = self._value(each["schema"]), _cell(each.get("description"))
+                yield f"| `{each['name']}` | {place} | {value} | {meaning} |"
+            yield ""
+        for kind, content in operation.get("requestBody", {}).get("content", {}).items():
+            yield f"Its body, as `{kind}`: {self._type(content['schema'])}.\n"
+        yield "| answer | | body | headers |\n|---|---|---|---|"
+        for status, given in operation["responses"].items():
+            answer = self._of(given)
+            bodies = "; ".join(
+                f"{self._type(content['schema'])}" + ("" if kind == "application/json" else f" (`{kind}`)")
+                for kind, content in answer["content"].items()
+            )
+            headers = ", ".join(f"`{each}`" for each in answer.get("headers", {}))
+            yield f"| {status} | {_cell(answer['description'])} | {bodies} | {headers} |"
+        yield ""
+
+    def _members(self, name: str, schema: Mapping[str, Any]) -> Iterator[str]:
+        yield f"### {name}\n\n{schema.get('description', '')}\n"
+        yield "| member | value | |\n|---|---|---|"
+        for member, given in schema["properties"].items():
+            is_needed = "required. " if member in schema.get("required", ()) else ""
+            value = self._value({key: part for key, part in given.items() if key != "description"})
+            yield f"| `{member}` | {value} | {is_needed}{_cell(given.get('description'))} |"
+        yield ""
+
+    def _value(self, schema: Mapping[str, Any]) -> str:
+        default = schema.get("default")
+        return self._type(schema) + (f"; by default `{default}`" if default else "")
+
+    def _type(self, schema: Mapping[str, Any]) -> str:
+        """A schema in a few words; one with members as a link to them."""
+        if "$ref" in schema:
+            name = schema["$ref"].rpartition("/")[2]
+            named = self._file["components"]["schemas"][name]
+            if "properties" in named:
+                return f"[{name}](#{name.lower()})"
+            return named["description"] if "description" in named and "enum" not in named else self._type(named)
+        if several := schema.get("oneOf", schema.get("anyOf")):
+            return " or ".join(self._type(each) for each in several)
+        if "enum" in schema or "const" in schema:
+            return ", ".join(f"`{each}`" for each in schema.get("enum", [schema.get("const")]))
+        if schema.get("type") == "array":
+            return f"a list of {self._type(schema['items'])}"
+        kinds = schema.get("type", schema.get("description", "any JSON"))
+        text = " or ".join(_WORDS.get(each, each) for each in ([kinds] if isinstance(kinds, str) else kinds))
+        if "minimum" in schema:
+            text += f", {schema['minimum']:,} to {schema['maximum']:,}" if "maximum" in schema else ", from 1"
+        return text
+
+    def _of(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What a reference names."""
+        found: Any = self._file if "$ref" in given else given
+        for part in given["$ref"].removeprefix("#/").split("/") if "$ref" in given else ():
+            found = found[part]
+        return found  # type: ignore[no-any-return]
+
+
+def _right(operation: Mapping[str, Any]) -> str:
+    right = operation.get("x-right")
+    return f"Right: `{right}`." if right else "It needs no token."
+
+
+def _cell(text: str | None) -> str:
+    return " ".join((text or "").split()).replace("|", "\\|")
+
+
+def page() -> str:
+    """The page as it has to be."""
+    file = yaml.safe_load((DOCS / "openapi.yaml").read_text("utf-8"))
+    before, _, rest = PAGE.read_text("utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n\n" + "\n".join(_Requests(file).lines()) + f"\n{END}{after}"
+
+
+def main() -> None:
+    """Write the page, or check it."""
+    if "--check" not in sys.argv:
+        PAGE.write_text(page(), "utf-8")
+    elif PAGE.read_text("utf-8") != page():
+        sys.exit(f"{PAGE.name} is not as docs/openapi.yaml is: run make docs, or {sys.executable} {__file__}")
+
+
+if __name__ == "__main__":
+    main()
