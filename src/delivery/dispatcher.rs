@@ -40,6 +40,7 @@ use super::lanes::Slot;
 use super::measures::SendMeasures;
 use super::message::Body;
 use super::outage::Outage;
+use super::outcome_feed::{Ended, OutcomeFeeds};
 use super::pace::Pace;
 use super::retry::Retry;
 use super::sinks::{Delivery, Turns};
@@ -86,6 +87,8 @@ pub(super) struct Outcomes {
     pub(super) done: Vec<Done>,
     /// Of the dead among them, in the same order.
     pub(super) dead: Vec<Dead>,
+    /// The same, for the readers of outcomes.
+    pub(super) ended: Vec<Arc<Ended>>,
     /// Messages that were tried.
     pub(super) attempts: Vec<Attempts>,
     /// Those among them that go out once this is on disk.
@@ -100,6 +103,7 @@ impl Outcomes {
     pub(super) fn append(&mut self, mut other: Self) {
         self.done.append(&mut other.done);
         self.dead.append(&mut other.dead);
+        self.ended.append(&mut other.ended);
         self.attempts.append(&mut other.attempts);
         self.before_send.append(&mut other.before_send);
     }
@@ -174,6 +178,8 @@ pub(super) struct Dispatcher {
     pub(super) is_halted: bool,
     pub(super) pace: Pace,
     pub(super) measures: SendMeasures,
+    /// Who reads outcomes.
+    pub(super) feeds: Arc<OutcomeFeeds>,
     /// Until it is resumed, what is due waits.
     is_paused: bool,
     timer: Arc<Timer<Alarm>>,
@@ -227,6 +233,7 @@ impl Dispatcher {
             is_halted: false,
             pace: Pace::default(),
             measures: SendMeasures { changed_us: timer.clock().now_us(), ..SendMeasures::default() },
+            feeds: Arc::default(),
             is_paused: false,
             timer,
             wall,

@@ -23,6 +23,7 @@ use super::clock::{DueClock, WallTime};
 use super::dispatcher::{Alarm, Dispatcher, Event, timer};
 use super::error::{DeliveryError, StoreError};
 use super::items::{Completion, Item, Receipt, Ticket};
+use super::outcome_feed::OutcomeFeed;
 use super::pace::Pace;
 use super::queue::Queue;
 use super::settings::Settings;
@@ -112,6 +113,7 @@ impl Engine {
         queue.lock().summary = writer.summary;
         queue.lock().recurring = writer.store.recurring_count();
         queue.lock().commits = writer.commits;
+        dispatcher.feeds = queue.feeds.clone();
         Ok(Self {
             queue,
             dispatcher: PlainMutex::new(dispatcher),
@@ -274,6 +276,12 @@ impl Engine {
     #[must_use]
     pub(crate) fn is_paused(&self) -> bool {
         self.lock_dispatcher().is_paused()
+    }
+
+    /// From now on this reader is told of outcomes.
+    pub(crate) fn follow(&self, feed: Arc<OutcomeFeed>) -> Arc<OutcomeFeed> {
+        self.queue.feeds.add(&feed);
+        feed
     }
 
     /// What the destination and the clock did since the last call.
@@ -458,6 +466,7 @@ impl Engine {
         drop(dispatcher);
         writer.give_up(&DeliveryError::Closed);
         self.queue.reject(&DeliveryError::Closed);
+        self.queue.feeds.end();
         let mut summary = writer.summary;
         summary.cancels_unknown = writer.store.remembered_cancels();
         if is_usable && ended.is_ok() {

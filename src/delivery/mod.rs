@@ -123,6 +123,7 @@ pub(crate) mod ndjson;
 mod open_options;
 mod origin;
 mod outage;
+mod outcome_feed;
 mod pace;
 #[cfg(test)]
 mod pacing;
@@ -194,6 +195,7 @@ pub(crate) use {
     message::{Body, Cancel, checked},
     ndjson::Ndjson,
     origin::{Origin, Record},
+    outcome_feed::{Ended, OutcomeFeed},
     pace::Rate,
     parsed::Parsed,
     partition::PARTITIONS,

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,7 @@ use super::dispatcher::Outcomes;
 use super::error::DeliveryError;
 use super::items::{Item, Ticket};
 use super::measures::CommitMeasures;
+use super::outcome_feed::OutcomeFeeds;
 use super::store::Letter;
 use super::summary::Summary;
 use crate::sync::{PlainCondvar, PlainGuard, PlainMutex};
@@ -27,6 +29,7 @@ const GROUP_US: u64 = 50_000;
 
 /// What other threads leave for the writer.
 pub(super) struct Queue {
+    pub(super) feeds: Arc<OutcomeFeeds>,
     state: PlainMutex<QueueState>,
     changed: PlainCondvar,
     /// Groups that were begun. Each takes all outcomes there are; counted under the lock.
@@ -72,6 +75,7 @@ impl Queue {
     pub(super) fn new(open: u64, has_letters: bool) -> Self {
         let state = QueueState { open, is_woken: true, has_letters, ..QueueState::default() };
         Self {
+            feeds: Arc::default(),
             state: PlainMutex::new(state),
             changed: PlainCondvar::default(),
             groups: AtomicU64::new(0),

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -28,6 +29,7 @@ use super::lanes::Slot;
 use super::loader::Loader;
 use super::measures::CommitMeasures;
 use super::message::Message;
+use super::outcome_feed::Ended;
 use super::queue::Queue;
 use super::sinks::line::record_of;
 use super::store::{Attempts, Checkpoints, Done, Held, Letter, Outcome, Store};
@@ -76,6 +78,8 @@ pub(super) struct Committed {
     is_woken: bool,
     resumes: bool,
     resumed_lanes: Vec<i64>,
+    /// For the readers of outcomes.
+    ended: Vec<Arc<Ended>>,
 }
 
 /// Owns the store.
@@ -282,9 +286,9 @@ impl Writer {
             }
         }
         let done = outcomes.done.iter().map(|it| it.seq).chain(taken_back.into_iter().map(|(seq, _)| seq)).collect();
-        let noted = outcomes.before_send;
+        let (noted, ended) = (outcomes.before_send, outcomes.ended);
         let is_woken = more || self.loader.is_behind || !resumed_lanes.is_empty() || !self.actions.is_empty();
-        Ok(Committed { done, noted, placed, sent_until_ms, is_woken, resumes, resumed_lanes })
+        Ok(Committed { done, noted, placed, sent_until_ms, is_woken, resumes, resumed_lanes, ended })
     }
 
     /// For those who look at the store from another process.
@@ -437,6 +441,7 @@ impl Writer {
             state.is_woken || !state.tickets.is_empty()
         };
         queue.notify();
+        queue.feeds.tell(&committed.ended);
         kill_point("group: answering");
         for ticket in answered {
             (ticket.complete)(Ok(ticket.answers));

@@ -82,6 +82,9 @@ fn add_delivery(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("MAX_DUE_MS", crate::delivery::times::MAX_DUE_MS)?;
     module.add("PARTITIONS", crate::delivery::PARTITIONS)?;
     module.add_class::<delivery::destination::Destination>()?;
+    module.add_class::<delivery::coroutine_sink::CoroutineCalls>()?;
+    module.add_class::<delivery::coroutine_sink::CoroutineCall>()?;
+    module.add_class::<delivery::outcomes::OutcomeReader>()?;
     module.add_class::<delivery::rows::DeliveryRows>()?;
     module.add_class::<delivery::snapshot::StoreSnapshot>()?;
     module.add_function(wrap_pyfunction!(delivery::maintenance::check_store, module)?)?;

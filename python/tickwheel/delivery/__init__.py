@@ -4,9 +4,11 @@
 'tickwheel[delivery]'`. Rules in brackets are in `docs/delivery.md`, which also shows how the parts work together.
 """
 
+from tickwheel.delivery.aio import AsyncDeliveryQueue
 from tickwheel.delivery.entries import Answer, Letter
 from tickwheel.delivery.errors import BadRecord, DeliveryFailed, StoreFailed, Unanswered, Unavailable, WrongUsage
 from tickwheel.delivery.message import Cancel, Message
+from tickwheel.delivery.outcomes import MessageOutcome
 from tickwheel.delivery.queue import DeliveryQueue
 from tickwheel.delivery.sight import StoreView
 from tickwheel.delivery.sinks import Delivery
@@ -24,6 +26,7 @@ from tickwheel.delivery.summary import Summary
 
 __all__ = [
     "Answer",
+    "AsyncDeliveryQueue",
     "BadRecord",
     "Cancel",
     "CheckedStore",
@@ -33,6 +36,7 @@ __all__ = [
     "DeliveryQueue",
     "Letter",
     "Message",
+    "MessageOutcome",
     "StoreFailed",
     "StoreView",
     "Summary",

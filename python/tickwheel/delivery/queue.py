@@ -7,11 +7,12 @@ from datetime import datetime
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 from tickwheel._native import ArrowRows, NdjsonLines, Records, due_ms_of
 from tickwheel.delivery.bulk import OTHER_ACTION, Time, act_of
-from tickwheel.delivery.entries import OTHER_CONTENT, Act, Answer, Letter, Look, Pause, Put, Requeue, Reschedule
+from tickwheel.delivery.dead_letters import PutLetters
+from tickwheel.delivery.entries import OTHER_CONTENT, Act, Answer, Item, Letter, Look, Pause, Requeue, Reschedule
 from tickwheel.delivery.errors import BadRecord, WrongUsage
 from tickwheel.delivery.log import log_letters, logger, subject_of
 from tickwheel.delivery.message import MAX_PAYLOAD, Cancel, Columns, Message
@@ -21,11 +22,12 @@ from tickwheel.delivery.retry import Retry
 from tickwheel.delivery.running import Running
 from tickwheel.delivery.settings import Settings
 from tickwheel.delivery.sight import Action, StoreView
-from tickwheel.delivery.sinks import OwnSink, open_sink, sink_of
+from tickwheel.delivery.sinks import Opener, OwnSink, open_sink, sink_of
 from tickwheel.delivery.summary import Summary
 from tickwheel.delivery.tracing import current_traceparent
 
 _CLOSE_WITHIN_S = 30.0
+_T = TypeVar("_T")
 
 
 class DeliveryQueue:
@@ -33,7 +35,8 @@ class DeliveryQueue:
 
     `store`: a file, made if it does not exist; if another process has it open, the constructor waits. `to`: the
     destination: an address as for `tickwheel deliver --to`; a function that is called with each `Delivery`, from up to
-    8 threads, one at a time for a key; or a subclass of `tickwheel.delivery.sinks.Sink`. `order`: `"key"`, or
+    8 threads, one at a time for a key; a coroutine function, with up to 256 calls at a time on an event loop in a
+    thread; or a subclass of `tickwheel.delivery.sinks.Sink`. `order`: `"key"`, or
     `"global"` for one order of all messages. `horizon_s`: how far ahead messages are loaded into memory.
     `max_attempts`, `backoff_s` (the first wait and the longest), `give_up_after_s`, `sink_timeout_s`, `keep_ids_days`,
     `rate` (as `"100/s"` or `"30/min"`), `concurrency`: as the options of the command. `on_dead_letter` is called with
@@ -95,7 +98,7 @@ class DeliveryQueue:
                 except BaseException:  # not even SystemExit ends the queue from here
                     logger.exception("on_dead_letter failed with the letter of %s", subject_of(letter))
 
-        self._running = Running(Path(store), opener, settings, put_letters if on_dead_letter else log_letters)
+        self._running = self._run(Path(store), opener, settings, put_letters if on_dead_letter else log_letters)
         self._running.start()
         self._lines = NdjsonLines("queue", Columns().names, MAX_PAYLOAD, letters=False)
         self._rows = ArrowRows("queue", Columns().names, MAX_PAYLOAD, letters=False)
@@ -167,10 +170,7 @@ class DeliveryQueue:
             tz=tz,
             missed=missed,
         )
-        [answer] = self._answers([put])
-        if answer is Answer.CONFLICT:
-            raise OTHER_CONTENT
-        return answer
+        return self._ask([[put]], _accepted)
 
     def put_many(self, messages: Iterable[Message | Mapping[str, Any] | Sequence[Any]]) -> list[Answer]:
         """Accept messages in one or a few commits, and return once they are on disk; may answer `CONFLICT`.
@@ -185,10 +185,8 @@ class DeliveryQueue:
         except TypeError:
             raise WrongUsage(f"{messages!r:.200} can't be put: give a list of messages, or another iterable") from None
         every = [message_of(message) for message in given]
-        self._running.check_may_wait()
         parts = [[*map(_traced, parts_of(every[at : at + 1000]))] for at in range(0, len(every), 1000)]
-        tickets = [self._running.submit(part) for part in parts]
-        return [answer for ticket in tickets for answer in ticket.result()]
+        return self._ask(parts, list)
 
     def cancel(self, id: str, key: str | None = None) -> Answer:  # noqa: A002
         """Cancel a message (D7), and return once the cancel is on disk.
@@ -196,8 +194,7 @@ class DeliveryQueue:
         `CANCELLED`: it will not be sent, or was cancelled before. `DELIVERED`, `DEAD`, `EXPIRED`: too late.
         `DELIVERING`: it is being sent in this moment. `UNKNOWN`: it has not come; it is cancelled when it comes.
         """
-        [answer] = self._answers([Cancel(id, key)])
-        return answer
+        return self._ask([[Cancel(id, key)]], _the_one)
 
     def reschedule(
         self,
@@ -218,8 +215,7 @@ class DeliveryQueue:
         ...     queue.put("tea", "ready", delay_ms=180_000), queue.reschedule("tea", delay_ms=240_000)
         (<Answer.ACCEPTED: 'accepted'>, <Answer.RESCHEDULED: 'rescheduled'>)
         """
-        [answer] = self._answers([Reschedule(id, key, due_ms_of(text_of(due), delay_ms))])
-        return answer
+        return self._ask([[Reschedule(id, key, due_ms_of(text_of(due), delay_ms))]], _the_one)
 
     def requeue(self, id: str, key: str | None = None) -> Answer:  # noqa: A002
         """Try a dead letter anew, with all attempts (D16), and return once that is on disk.
@@ -227,8 +223,7 @@ class DeliveryQueue:
         `REQUEUED`: it goes out, marked `redelivered`, as it may have arrived before; it does not expire. Otherwise as
         `state`, where `DEAD` and `EXPIRED` say that its record is not kept any more: of the last 100,000 it is.
         """
-        [answer] = self._answers([Requeue(id, key)])
-        return answer
+        return self._ask([[Requeue(id, key)]], _the_one)
 
     def cancel_many(
         self,
@@ -271,10 +266,12 @@ class DeliveryQueue:
         return next(iter(self.view.actions(id)), None)
 
     def _begin(self, act: Act) -> str:
-        [answer] = self._answers([act])
-        if answer is Answer.CONFLICT:
-            raise OTHER_ACTION
-        return act.id
+        def begun(answers: list[Answer]) -> str:
+            if _the_one(answers) is Answer.CONFLICT:
+                raise OTHER_ACTION
+            return act.id
+
+        return self._ask([[act]], begun)
 
     def pause(self, key: str | None = None) -> None:
         """Send nothing more (D16), or nothing of a key, until `resume`, also after a restart; return once on disk.
@@ -290,16 +287,19 @@ class DeliveryQueue:
         ...     queue.wait_until_empty(0.05), queue.resume(key="kitchen"), queue.wait_until_empty(10)
         (False, None, True)
         """
-        [answer] = self._answers([Pause(is_paused=True, key=key)])
-        if answer is Answer.REFUSED:
-            raise WrongUsage(": ".join(self._running.why_not_paused()))
+
+        def paused(answers: list[Answer]) -> None:
+            if _the_one(answers) is Answer.REFUSED:
+                raise WrongUsage(": ".join(self._running.why_not_paused()))
+
+        return self._ask([[Pause(is_paused=True, key=key)]], paused)
 
     def resume(self, key: str | None = None) -> None:
         """Send what is due, of all or of a key, and go on; return once that is on disk.
 
         Each key that is paused waits for its own `resume`.
         """
-        self._answers([Pause(is_paused=False, key=key)])
+        return self._ask([[Pause(is_paused=False, key=key)]], lambda _: None)
 
     @property
     def is_paused(self) -> bool:
@@ -308,8 +308,7 @@ class DeliveryQueue:
 
     def state(self, id: str, key: str | None = None) -> Answer:  # noqa: A002
         """The state of a message: one of the answers of `cancel`, or `WAITING`."""
-        [answer] = self._answers([Look(id, key)])
-        return answer
+        return self._ask([[Look(id, key)]], _the_one)
 
     @property
     def view(self) -> StoreView:
@@ -384,11 +383,19 @@ class DeliveryQueue:
         """
         self._running.close(_CLOSE_WITHIN_S)
 
-    def _answers(
-        self, items: Sequence[Put | Records | Cancel | Reschedule | Requeue | Act | Pause | Look]
-    ) -> list[Answer]:
+    def check_process(self) -> None:
+        """Errors: `WrongUsage` in a forked child."""
         self._running.check_may_wait()
-        return self._running.submit(items).result()
+
+    def _run(self, store: Path, opener: Opener, settings: Settings, put_letters: PutLetters) -> Running:
+        """`AsyncDeliveryQueue` opens it in another way."""
+        return Running(store, opener, settings, put_letters)
+
+    def _ask(self, parts: Sequence[Sequence[Item]], read: Callable[[list[Answer]], _T]) -> _T:
+        """Submit all parts, and return what `read` makes of the answers. `AsyncDeliveryQueue` waits in another way."""
+        self._running.check_may_wait()
+        tickets = [self._running.submit(part) for part in parts]
+        return read([answer for ticket in tickets for answer in ticket.result()])
 
     def __enter__(self) -> Self:
         return self
@@ -397,6 +404,18 @@ class DeliveryQueue:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _the_one(answers: list[Answer]) -> Answer:
+    [answer] = answers
+    return answer
+
+
+def _accepted(answers: list[Answer]) -> Answer:
+    answer = _the_one(answers)
+    if answer is Answer.CONFLICT:
+        raise OTHER_CONTENT
+    return answer
 
 
 def _traced(records: Records) -> Records:

@@ -5,21 +5,22 @@ The engine is native. Here its answers become futures, its events log records, a
 
 import secrets
 import threading
+from asyncio import AbstractEventLoop
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from tickwheel._native import DeliveryEngine, EngineMeasures, Records
+from tickwheel._native import DeliveryEngine, EngineMeasures, OutcomeReader, Records
 from tickwheel.delivery.entries import Answer, Fault, Item, Letter, Progress, answered
 from tickwheel.delivery.errors import BadRecord, DeliveryFailed
 from tickwheel.delivery.log import log_events, log_text
 from tickwheel.delivery.message import MAX_PAYLOAD
 from tickwheel.delivery.settings import Settings
 from tickwheel.delivery.sight import StoreView
-from tickwheel.delivery.sinks import Destination, Opener, SinkSettings
+from tickwheel.delivery.sinks import CoroutineFunction, Destination, Opener, SinkSettings
 from tickwheel.delivery.summary import COUNTS, PERCENTILES, Summary
 from tickwheel.delivery.tracing import SendSpans, is_tracing
 
@@ -29,9 +30,20 @@ if TYPE_CHECKING:
 _SAY_AFTER_S = 2
 
 
+class Answers(Protocol):
+    """One of its methods is called, once, by the engine's thread for answers."""
+
+    def set_result(self, answers: list[Answer], /) -> object:
+        """All is on disk."""
+
+    def set_exception(self, error: BaseException, /) -> object:
+        """Delivery has failed, or the queue was closed."""
+
+
 class Running:
     """Opens store and destination. `put_letters` is called in a thread of its own; `waiting` once if another process
-    has the store. Errors: `WrongUsage`, `DeliveryFailed`.
+    has the store, and `check` again and again: what it raises ends the wait. `loop`: where a coroutine function runs;
+    `None`: in a thread of its own. Errors: `WrongUsage`, `DeliveryFailed`.
     """
 
     def __init__(
@@ -41,7 +53,11 @@ class Running:
         settings: Settings,
         put_letters: Callable[[Sequence[Letter]], None],
         waiting: Callable[[str], object] | None = None,
+        *,
+        check: Callable[[], object] | None = None,
+        loop: AbstractEventLoop | None = None,
     ) -> None:
+        opener = opener.on(loop) if isinstance(opener, CoroutineFunction) else opener
         run = secrets.token_hex(8)
         say = waiting or log_text
         slow = threading.Timer(_SAY_AFTER_S, say, ["waiting for the destination to open"])
@@ -70,6 +86,7 @@ class Running:
                 put_letters=put_letters,
                 put_events=log_events,
                 waiting=say,
+                check=check,
             )
         finally:
             slow.cancel()
@@ -96,6 +113,14 @@ class Running:
         future = _future()
         self._engine.submit(items, future, max_payload)
         return future
+
+    def try_submit(self, items: Sequence[Item], answers: Answers) -> bool:
+        """As `submit`, but does not wait: `False` while much is queued, and then nothing is submitted."""
+        return self._engine.try_submit(items, answers, MAX_PAYLOAD)
+
+    def follow(self) -> OutcomeReader:
+        """Read outcomes of messages from now on. Errors: `DeliveryFailed` where the system gives no descriptor."""
+        return self._engine.follow()
 
     def submit_records(self, records: Iterable[Records]) -> "Future[list[Answer | BadRecord]]":
         """Submit what was read by a reader that makes no letters, a part as soon as it is read. The future gets for

@@ -9,8 +9,8 @@ costs a look into `sys.modules`.
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import wraps
 from typing import Any, Final
 
@@ -49,25 +49,51 @@ def traced(function: Callable[[Delivery], object]) -> Callable[[Delivery], objec
     """
     if not is_tracing():
         return function
+    span_of = _spans()
+
+    @wraps(function)
+    def deliver(delivery: Delivery) -> object:
+        with span_of(delivery):
+            return function(delivery)
+
+    return deliver
+
+
+def traced_coroutine(function: Callable[[Delivery], Awaitable[object]]) -> Callable[[Delivery], Awaitable[object]]:
+    """As `traced`, for a coroutine function: the span is open until it has ended."""
+    if not is_tracing():
+        return function
+    span_of = _spans()
+
+    @wraps(function)
+    async def deliver(delivery: Delivery) -> object:
+        with span_of(delivery):
+            return await function(delivery)
+
+    return deliver
+
+
+def _spans() -> Callable[[Delivery], AbstractContextManager[None]]:
+    """Makes the span of a delivery, which is the current one inside the block."""
     from opentelemetry import trace
 
     start = _starter(trace.SpanKind.CONSUMER)
 
-    @wraps(function)
-    def deliver(delivery: Delivery) -> object:
+    @contextmanager
+    def span_of(delivery: Delivery) -> Iterator[None]:
         message = delivery.message
         attributes = _attributes(message.id, message.key, delivery.attempt, delivery.redelivered, delivery.lateness_ms)
         span = start(message.traceparent, attributes, None)
         with trace.use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
             try:
-                return function(delivery)
+                yield
             except BaseException as error:
                 span.set_status(trace.Status(trace.StatusCode.ERROR, type(error).__name__))
                 with suppress(Exception):  # the text of an error may fail
                     span.record_exception(error)
                 raise
 
-    return deliver
+    return span_of
 
 
 class SendSpans(threading.Thread):

@@ -2,11 +2,13 @@
 
 #![forbid(unsafe_code)]
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Alarm, CRASHED, Dead, Dispatcher, Event, Flight, InFlight, Offer};
 use crate::delivery::lanes::Slot;
 use crate::delivery::outage::bounded;
+use crate::delivery::outcome_feed::Ended;
 use crate::delivery::shown::{self, cut};
 use crate::delivery::sinks::{Verdict, Verdicts};
 use crate::delivery::store::{Attempts, Done, Outcome};
@@ -129,7 +131,7 @@ impl Dispatcher {
             redelivered: entry.may_have_arrived(),
         };
         self.measures.arrived(done.redelivered);
-        self.end(message.slot, done);
+        self.end(message.slot, done, None);
     }
 
     /// It was not this message's fault, or it was not tried: it goes out again, and nothing is counted.
@@ -192,11 +194,17 @@ impl Dispatcher {
             redelivered: entry.may_have_arrived(),
         };
         self.outcomes.dead.push(Dead { seq, due_ms, outcome, attempts, reason: reason.to_owned(), body });
-        self.end(slot, done);
+        self.end(slot, done, Some(reason));
     }
 
-    pub(super) fn end(&mut self, slot: Slot, done: Done) {
+    /// `reason`: why it did not arrive.
+    pub(super) fn end(&mut self, slot: Slot, done: Done, reason: Option<&str>) {
         self.suspects_out.remove(&done.seq);
+        if self.feeds.has_any()
+            && let Some(body) = &self.window.entry(slot).body
+        {
+            self.outcomes.ended.push(Arc::new(Ended::of(&done, body, reason)));
+        }
         self.outcomes.done.push(done);
         let lane = self.window.entry(slot).lane;
         self.window.end(slot, done.outcome);

@@ -26,6 +26,7 @@ impl Shared {
             self.fail(&failure);
             self.engine.give_up(&failure);
         }
+        self.engine.queue.feeds.end(); // nothing more is committed
         let mut telling = self.telling.lock();
         telling.is_over = true;
         self.to_tell.notify_all();

@@ -61,6 +61,7 @@ impl DeliveryDesk {
     ) -> PyResult<Self> {
         let failed = |error: DeliveryError| failures::to_python(py, &error);
         let settings = settings_of(settings)?;
+        let concurrency = settings.concurrency;
         let in_use = SqliteInUse::begin(py)?;
         let ownership = Ownership::take(&path, &mut |_| {}, &mut || false).map_err(failed)?;
         let wall_us = Arc::new(AtomicI64::new(wall_us));
@@ -70,7 +71,7 @@ impl DeliveryDesk {
         let wall = Arc::new(move || wall.load(Ordering::Relaxed));
         let engine = Engine::open(ownership, settings, clock, wall).map_err(failed)?;
         let raised = Raised::default();
-        let opened = opener_of(sink, &Callees::of_engine(next_id()), &raised)(engine.store_id());
+        let opened = opener_of(sink, &Callees::of_engine(next_id()), &raised, concurrency)(engine.store_id());
         let mut sink = opened.map_err(|error| raised.take(py).unwrap_or_else(|| failed(error)))?;
         if sink.overlap() > 1 {
             return Err(PyRuntimeError::new_err("this destination has threads of its own, and a desk has none"));

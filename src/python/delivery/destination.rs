@@ -10,8 +10,10 @@ use pyo3::types::PyTuple;
 use crate::delivery::sinks::send_log::{SendLog, Sent};
 use crate::delivery::{DeliveryError, Destination as To, OpenSink, SharedWebhook, Verdict, Webhook};
 use crate::python::delivery::callees::Callees;
+use crate::python::delivery::coroutine_sink::CoroutineSink;
 use crate::python::delivery::failures;
 use crate::python::delivery::function::{FunctionSink, Pace};
+use crate::python::delivery::raised::Raised;
 use crate::python::tools::native_lock::attach;
 
 /// A destination of the engine's own. Nothing is opened yet.
@@ -22,6 +24,7 @@ enum Kind {
     Own(To),
     Webhook(SharedWebhook, Arc<SendLog>),
     Function(Py<PyAny>),
+    Coroutines(Py<PyAny>),
 }
 
 #[pymethods]
@@ -85,10 +88,16 @@ impl Destination {
         Self(Kind::Function(function))
     }
 
+    /// A task for each message on an event loop, to which `start` gives the `CoroutineCalls` that it gets.
+    #[staticmethod]
+    fn coroutines(start: Py<PyAny>) -> Self {
+        Self(Kind::Coroutines(start))
+    }
+
     /// An engine that was made with it has a reference of its own to the function.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         match &self.0 {
-            Kind::Function(function) => visit.call(function),
+            Kind::Function(function) | Kind::Coroutines(function) => visit.call(function),
             Kind::Own(_) | Kind::Webhook(..) => Ok(()),
         }
     }
@@ -98,13 +107,14 @@ impl Destination {
             Kind::Own(destination) => shown(destination),
             Kind::Webhook(webhook, _) => shown(&To::webhook(webhook.clone())),
             Kind::Function(_) => "Destination.function(...)".to_owned(),
+            Kind::Coroutines(_) => "Destination.coroutines(...)".to_owned(),
         }
     }
 }
 
 impl Destination {
-    /// What opens it for the engine of these callees.
-    pub(crate) fn opener(&self, py: Python<'_>, callees: &Callees) -> OpenSink {
+    /// What opens it for the engine of these callees. `concurrency`: of the settings.
+    pub(crate) fn opener(&self, py: Python<'_>, callees: &Callees, raised: &Raised, concurrency: usize) -> OpenSink {
         match &self.0 {
             Kind::Own(destination) => destination.clone().into_opener(),
             Kind::Webhook(webhook, _) => To::webhook(webhook.clone()).into_opener(),
@@ -115,6 +125,16 @@ impl Destination {
                     attach(|py| {
                         let function = function.get(py).ok_or(DeliveryError::Closed)?;
                         Ok(Box::new(FunctionSink::new(engine, function.unbind(), pace.clone())) as _)
+                    })
+                })
+            }
+            Kind::Coroutines(start) => {
+                let (start, raised) = (callees.add(py, start.clone_ref(py)), raised.clone());
+                Arc::new(move |_| {
+                    attach(|py| {
+                        let start = start.get(py).ok_or(DeliveryError::Closed)?;
+                        let opened = CoroutineSink::open(&start, concurrency);
+                        opened.map(|sink| Box::new(sink) as _).map_err(|error| raised.kept(py, error))
                     })
                 })
             }

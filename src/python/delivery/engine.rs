@@ -28,6 +28,7 @@ use crate::python::delivery::failures;
 use crate::python::delivery::items;
 use crate::python::delivery::measures::EngineMeasures;
 use crate::python::delivery::observer::PythonObserver;
+use crate::python::delivery::outcomes::OutcomeReader;
 use crate::python::delivery::raised::Raised;
 use crate::python::delivery::settings::settings_of;
 use crate::python::delivery::sink::PythonSink;
@@ -51,7 +52,8 @@ pub(crate) fn next_id() -> u64 {
 ///
 /// `settings`: a `tickwheel.delivery.settings.Settings`. `sink`: a `Destination`, or a function that opens a `Sink` for
 /// a store's id. `put_letters` gets lists of dead letters, `put_events` lists of events, both in a
-/// thread of their own. `waiting` is called with a text if another process has the store.
+/// thread of their own. `waiting` is called with a text if another process has the store. `check` is called again and again while
+/// it has; what it raises ends the wait.
 #[pyclass(frozen, module = "tickwheel._native")]
 pub(crate) struct DeliveryEngine(ProcessOwned<Core>);
 
@@ -59,7 +61,8 @@ pub(crate) struct DeliveryEngine(ProcessOwned<Core>);
 impl DeliveryEngine {
     #[new]
     #[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it")]
-    #[pyo3(signature = (path, settings, sink, *, put_letters, put_events, waiting))]
+    #[expect(clippy::too_many_arguments, reason = "one call")]
+    #[pyo3(signature = (path, settings, sink, *, put_letters, put_events, waiting, check=None))]
     fn new(
         py: Python<'_>,
         path: PathBuf,
@@ -68,17 +71,19 @@ impl DeliveryEngine {
         put_letters: Py<PyAny>,
         put_events: Py<PyAny>,
         waiting: Py<PyAny>,
+        check: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let _opening = Opening::begin(py)?;
         let settings = settings_of(settings)?;
         let in_use = SqliteInUse::begin(py)?;
         let raised = Raised::default();
         let callees = Callees::of_engine(next_id());
-        let open = opener_of(sink, &callees, &raised);
+        let open = opener_of(sink, &callees, &raised, settings.concurrency);
         let (put_letters, put_events) = (callees.add(py, put_letters), callees.add(py, put_events));
         let observer = PythonObserver { engine: callees.engine(), put_letters, put_events };
         let is_used = Arc::new(AtomicBool::new(false));
-        let opened = py.detach(|| open_all(&path, settings, open, observer, &waiting, &raised, &callees, &is_used));
+        let asked = Asked { waiting, check };
+        let opened = py.detach(|| open_all(&path, settings, open, observer, &asked, &raised, &callees, &is_used));
         let (running, answers) = opened.map_err(|error| match raised.take(py) {
             Some(raised) => raised,
             None => failures::to_python(py, &error),
@@ -118,11 +123,7 @@ impl DeliveryEngine {
                 "a sink's sync can't submit: the thread that called it writes what is submitted, and waits for it";
             return Err(PyRuntimeError::new_err(text));
         }
-        let items = items::items_of(items, max_payload)?;
-        let Some(complete) = core.answers.completion(py, future) else {
-            return Err(failures::to_python(py, &DeliveryError::Closed));
-        };
-        let mut ticket = Ticket::new(items.items(), complete);
+        let mut ticket = ticket_of(py, core, items, future, max_payload)?;
         let slice = Duration::from_micros(SIGNAL_CHECK_US);
         loop {
             let submitted = py.detach(|| core.running.engine().submit_within(ticket, slice));
@@ -132,6 +133,28 @@ impl DeliveryEngine {
             }
             py.check_signals()?;
         }
+    }
+
+    /// As `submit`, but does not wait: `False` where much is queued, and then nothing was submitted.
+    fn try_submit(
+        &self,
+        py: Python<'_>,
+        items: &Bound<'_, PyAny>,
+        future: Py<PyAny>,
+        max_payload: usize,
+    ) -> PyResult<bool> {
+        let core = self.core_in_use(py)?;
+        let ticket = ticket_of(py, core, items, future, max_payload)?;
+        let submitted = py.detach(|| core.running.engine().submit_within(ticket, Duration::ZERO));
+        submitted.map(|not_taken| not_taken.is_none()).map_err(|error| failures::to_python(py, &error))
+    }
+
+    /// Reads outcomes of messages from now on.
+    fn follow(&self, py: Python<'_>) -> PyResult<OutcomeReader> {
+        let (core, reader) = (self.core(py)?, OutcomeReader::new(py)?);
+        let feed = reader.feed().clone();
+        py.detach(|| core.running.engine().follow(feed));
+        Ok(reader)
     }
 
     /// Raises `RuntimeError` in the thread that gives the answers: who waits for one there waits for ever.
@@ -338,6 +361,20 @@ impl DeliveryEngine {
     }
 }
 
+/// What is submitted, with the future that gets the answers.
+fn ticket_of(
+    py: Python<'_>,
+    core: &Core,
+    items: &Bound<'_, PyAny>,
+    future: Py<PyAny>,
+    max_payload: usize,
+) -> PyResult<Ticket> {
+    let items = items::items_of(items, max_payload)?;
+    let complete = core.answers.completion(py, future);
+    let complete = complete.ok_or_else(|| failures::to_python(py, &DeliveryError::Closed))?;
+    Ok(Ticket::new(items.items(), complete))
+}
+
 /// The counts in the order of the Python class `Summary`.
 pub(crate) type Counts = [u64; 14];
 
@@ -361,10 +398,10 @@ pub(crate) fn counts_of(it: &Summary) -> Counts {
     ]
 }
 
-/// Opens what is a `Destination`, or calls a function that opens a `Sink` for a store's id.
-pub(crate) fn opener_of(sink: &Bound<'_, PyAny>, callees: &Callees, raised: &Raised) -> OpenSink {
+/// Opens what is a `Destination`, or calls a function that opens a `Sink` for a store's id. `concurrency`: of the settings.
+pub(crate) fn opener_of(sink: &Bound<'_, PyAny>, callees: &Callees, raised: &Raised, concurrency: usize) -> OpenSink {
     if let Ok(destination) = sink.cast::<Destination>() {
-        return destination.get().opener(sink.py(), callees);
+        return destination.get().opener(sink.py(), callees, raised, concurrency);
     }
     let open = callees.add(sink.py(), sink.clone().unbind());
     let (callees, raised) = (callees.clone(), raised.clone());
@@ -372,13 +409,15 @@ pub(crate) fn opener_of(sink: &Bound<'_, PyAny>, callees: &Callees, raised: &Rai
         attach(|py| {
             let open = open.get(py).ok_or(DeliveryError::Closed)?;
             let opened = open.call1((store_id,)).and_then(|object| PythonSink::of(&object, &callees, &raised));
-            opened.map(|sink| Box::new(sink) as _).map_err(|error| {
-                let failed = failures::from_python(py, &error);
-                raised.keep(py, error);
-                failed
-            })
+            opened.map(|sink| Box::new(sink) as _).map_err(|error| raised.kept(py, error))
         })
     })
+}
+
+/// What is called while another process has the store.
+struct Asked {
+    waiting: Py<PyAny>,
+    check: Option<Py<PyAny>>,
 }
 
 #[expect(clippy::too_many_arguments, reason = "one call")]
@@ -387,7 +426,7 @@ fn open_all(
     settings: Settings,
     open: OpenSink,
     observer: PythonObserver,
-    waiting: &Py<PyAny>,
+    asked: &Asked,
     raised: &Raised,
     callees: &Callees,
     is_used: &Arc<AtomicBool>,
@@ -402,7 +441,7 @@ fn open_all(
                 return true;
             }
             last = Some(Instant::now());
-            attach(|py| match may_wait(py, path, &mut passing) {
+            attach(|py| match may_wait(py, path, &mut passing, asked.check.as_ref()) {
                 Ok(()) => true,
                 Err(error) => {
                     raised.keep(py, error);
@@ -414,7 +453,7 @@ fn open_all(
     let tell = |text: &str| {
         attach(|py| {
             // A signal's handler may raise here too: it ends the wait.
-            if let Err(error) = waiting.call1(py, (text,)) {
+            if let Err(error) = asked.waiting.call1(py, (text,)) {
                 raised.keep(py, error);
             }
         });
@@ -454,9 +493,10 @@ fn open_all(
 
 /// The store is locked. By another process it may be for long; in this one it is not given up by itself.
 ///
-/// Errors: `WrongUsage`, and those of a signal's handler.
-fn may_wait(py: Python<'_>, path: &Path, passing: &mut Option<Instant>) -> PyResult<()> {
+/// Errors: `WrongUsage`, those of a signal's handler, and those of `check`.
+fn may_wait(py: Python<'_>, path: &Path, passing: &mut Option<Instant>, check: Option<&Py<PyAny>>) -> PyResult<()> {
     py.check_signals()?;
+    check.map_or(Ok(()), |check| check.call0(py).map(drop))?;
     core::check_not_exiting()?;
     let advice = match core::use_here(py, path)? {
         UseHere::None => return Ok(()),

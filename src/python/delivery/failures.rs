@@ -43,6 +43,11 @@ pub(crate) fn bad_record(py: Python<'_>, bad: &BadRecord) -> PyErr {
     made.map_or_else(|error| error, PyErr::from_value)
 }
 
+/// As the exception `DeliveryFailed`: the system gives no descriptor.
+pub(crate) fn no_descriptor(py: Python<'_>, error: &std::io::Error) -> PyErr {
+    to_python(py, &DeliveryError::Failed(format!("the system gives no descriptor for an event loop: {error}")))
+}
+
 /// As the exception `WrongUsage`.
 pub(crate) fn wrong_usage(py: Python<'_>, text: &str) -> PyErr {
     made(class!(py, "WrongUsage"), text)

@@ -137,7 +137,7 @@ fn call(function: &Bound<'_, PyAny>, delivery: &Delivery) -> Result<(), Verdict>
         if returned.is_none() {
             return Ok(None);
         }
-        CHECK.import(py, "tickwheel.delivery.sinks.python", "problem_with")?.call1((returned,))?.extract()
+        CHECK.import(py, "tickwheel.delivery.sinks.returned", "problem_with")?.call1((returned,))?.extract()
     };
     match called() {
         Ok(None) => Ok(()),

@@ -21,6 +21,13 @@ impl Raised {
         drop(before);
     }
 
+    /// The error for the engine; the exception is kept.
+    pub(crate) fn kept(&self, py: Python<'_>, error: PyErr) -> DeliveryError {
+        let failed = failures::from_python(py, &error);
+        self.keep(py, error);
+        failed
+    }
+
     /// The error for the engine. What ends a program, as a Ctrl-C, is kept: it says nothing about the destination.
     pub(crate) fn failed(&self, py: Python<'_>, error: PyErr) -> DeliveryError {
         let failed = failures::from_python(py, &error);

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 from tickwheel._native import Destination
 from tickwheel.delivery.errors import WrongUsage
 from tickwheel.delivery.sinks.addresses import shown
+from tickwheel.delivery.sinks.coroutine import CoroutineFunction
 from tickwheel.delivery.sinks.python import OwnSink, sink_of, sink_of_function
 from tickwheel.delivery.sinks.sink import BatchSink, Delivery, Refusals, Sink, SinkOpener, SinkSettings
 from tickwheel.delivery.sinks.webhook import Webhook
@@ -19,6 +20,7 @@ from tickwheel.delivery.tracing import is_tracing
 
 __all__ = [
     "BatchSink",
+    "CoroutineFunction",
     "Delivery",
     "Destination",
     "Opener",
@@ -54,7 +56,7 @@ _KINDS = {
 }
 
 
-Opener: TypeAlias = SinkOpener | Destination
+Opener: TypeAlias = SinkOpener | Destination | CoroutineFunction
 """What is opened when a run begins."""
 
 

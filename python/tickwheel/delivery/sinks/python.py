@@ -8,7 +8,7 @@ Of a function:
 - When it returns, the message has arrived, whatever it returns. An exception is a failed attempt (D6); after
   `ConnectionError` or `tickwheel.delivery.Unavailable` all messages wait until the destination is back, and after
   `TimeoutError` or `Unanswered` from five messages in a row.
-- It must be an ordinary function: a coroutine or a generator would not run until it is awaited or read.
+- A coroutine function may have many calls at a time: see `coroutine.py`. A generator would not run until it is read.
 - `delivery.message.payload` is `msgspec.Raw` if it is JSON (`msgspec.json.decode` reads it), otherwise `bytes`.
 """
 
@@ -16,13 +16,14 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from tickwheel import TickwheelError
 from tickwheel._native import Destination
 from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
+from tickwheel.delivery.sinks.coroutine import CoroutineFunction
 from tickwheel.delivery.sinks.sink import Delivery, Sink, SinkOpener, SinkSettings
 from tickwheel.delivery.tracing import traced
 
@@ -33,19 +34,12 @@ _LONGEST_REASON = 1000  # characters; each reason is stored
 Function: TypeAlias = Callable[[Delivery], object]
 
 OwnSink: TypeAlias = Function | type[Sink] | partial[Sink] | Destination
-"""A function, or what makes a sink when it is called with `SinkSettings`: a subclass of `Sink`, or a partial of one."""
+"""A function, also a coroutine function, or what makes a sink when it is called with `SinkSettings`: a subclass of
+`Sink`, or a partial of one.
+"""
 
 
-def problem_with(returned: object) -> str | None:
-    """What is wrong with what a function returned: it is still to be run."""
-    if inspect.iscoroutine(returned):
-        returned.close()  # prevents the warning that it was never awaited
-    if inspect.isawaitable(returned) or inspect.isgenerator(returned) or inspect.isasyncgen(returned):
-        return f"the function returned a {type(returned).__name__}, which is never run: {_ORDINARY}"
-    return None
-
-
-def sink_of(to: OwnSink) -> SinkOpener | Destination:
+def sink_of(to: OwnSink) -> SinkOpener | Destination | CoroutineFunction:
     """A program's own sink, or a destination of the engine's. Errors: `WrongUsage` if it is none."""
     if isinstance(to, Destination):
         return to
@@ -72,18 +66,19 @@ def _opened(make: Callable[[SinkSettings], Sink], settings: SinkSettings) -> Sin
         raise DeliveryFailed(f"the sink can't be opened: {_reason(error)}") from error
 
 
-def sink_of_function(function: Function) -> Destination:
+def sink_of_function(function: Function) -> Destination | CoroutineFunction:
     """A sink that calls `function`. Errors: `WrongUsage` if it can't be called, or if a call would not run it."""
     if not callable(function):
         raise WrongUsage(f"{function!r} can't be called: name a function that takes one Delivery")
     forms = [function, getattr(function, "__call__", None)]  # noqa: B004, an object's own method, which may be async
-    is_lazy = (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
-    if any(is_one(form) for form in forms for is_one in is_lazy):
-        raise WrongUsage(f"{function!r} is a coroutine function or a generator: {_ORDINARY}")
+    if any(is_one(form) for form in forms for is_one in (inspect.isasyncgenfunction, inspect.isgeneratorfunction)):
+        raise WrongUsage(f"{function!r} is a generator, which is never read: name an ordinary or a coroutine function")
+    if any(map(inspect.iscoroutinefunction, forms)):
+        return CoroutineFunction(cast("Callable[[Delivery], Awaitable[object]]", function))
     return Destination.function(traced(function))
 
 
-def opener_of(spec: str) -> SinkOpener | Destination:
+def opener_of(spec: str) -> SinkOpener | Destination | CoroutineFunction:
     """Imports it now. Errors: `WrongUsage`."""
     _, _, path = spec.partition(":")
     module_name, _, name = path.partition(":")
@@ -97,9 +92,6 @@ def opener_of(spec: str) -> SinkOpener | Destination:
     if not callable(function):
         raise WrongUsage(f"{name} of the module {module_name} can't be called: name a function that takes one Delivery")
     return sink_of(function)
-
-
-_ORDINARY = "it must be an ordinary function, and may call asyncio.run"
 
 
 def _module(name: str) -> object:

@@ -16,7 +16,7 @@ from tickwheel.delivery import Delivery, DeliveryFailed, DeliveryQueue, Message,
 from tickwheel.delivery.errors import WrongUsage
 from tickwheel.delivery.retry import Retry
 from tickwheel.delivery.settings import Settings
-from tickwheel.delivery.sinks import Destination, open_sink, sink_of_function
+from tickwheel.delivery.sinks import CoroutineFunction, Destination, open_sink, sink_of_function
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -171,10 +171,15 @@ class Asynchronous:
     async def __call__(self, _one: Delivery) -> None: ...
 
 
-@pytest.mark.parametrize("function", [coroutine, generator, async_generator, Asynchronous(), partial(coroutine)])
+@pytest.mark.parametrize("function", [generator, async_generator, partial(generator)])
 def test_a_function_that_would_run_nothing_is_refused_at_once__D10(function: Callable[[Delivery], object]) -> None:
-    with pytest.raises(WrongUsage, match="ordinary function"):
+    with pytest.raises(WrongUsage, match="ordinary or a coroutine function"):
         sink_of_function(function)
+
+
+@pytest.mark.parametrize("function", [coroutine, Asynchronous(), partial(coroutine)])
+def test_each_form_of_a_coroutine_function_is_found__D10(function: Callable[[Delivery], object]) -> None:
+    assert isinstance(sink_of_function(function), CoroutineFunction)
 
 
 @pytest.mark.parametrize("inner", [coroutine, generator, async_generator])
@@ -231,7 +236,7 @@ def test_a_module_in_a_package_is_found__D10(here: Path) -> None:
         ("python:no_such_package.mail:f", "there is no module no_such_package.mail"),
         ("python:json:no_such", "the module json has no no_such"),
         ("python:json:__name__", "can't be called"),
-        ("python:asyncio:open_connection", "ordinary function"),
+        ("python:os:walk", "ordinary or a coroutine function"),
         ("python:broken_here:f", "can't be imported: ZeroDivisionError: division by zero"),
         ("python:needy_here:f", "can't be imported: ModuleNotFoundError: No module named 'not_there_either'"),
         ("python:leaving_here:f", "can't be imported: SystemExit: 0"),
