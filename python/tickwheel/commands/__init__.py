@@ -15,6 +15,7 @@ from tickwheel import __version__
 from tickwheel.commands.analyze import analyze
 from tickwheel.commands.control import cancel, pause, requeue, reschedule, resume
 from tickwheel.commands.deliver import deliver
+from tickwheel.commands.outbox import outbox
 from tickwheel.commands.playback import playback
 from tickwheel.commands.report import report
 from tickwheel.commands.serve import serve
@@ -63,6 +64,6 @@ def tickwheel(context: click.Context) -> None:
 
 for _command in (
     *(trace, deliver, serve, list_, show, status, dead, cancel, reschedule, requeue, pause, resume),
-    *(store, report, analyze, playback, simulate, spark_submit),
+    *(store, outbox, report, analyze, playback, simulate, spark_submit),
 ):
     tickwheel.add_command(_command)

@@ -36,6 +36,19 @@ class _Sink(click.types.StringParamType):
         return f"{kind}{host}{'...' if rest else ''}"
 
 
+class Outbox(click.types.StringParamType):
+    """The address of an outbox. In an environment variable, a line each."""
+
+    name = "outbox"
+    envvar_list_splitter = "\n"
+
+    def shown(self, value: str) -> str:
+        """Without user and password."""
+        from tickwheel.delivery.sinks.addresses import without_user
+
+        return without_user(value)
+
+
 class _Header(click.types.StringParamType):
     """NAME: VALUE. In an environment variable, a line each."""
 

@@ -9,6 +9,7 @@ import click
 
 from tickwheel.commands.configured import ConfiguredCommand
 from tickwheel.commands.options import (
+    Outbox,
     allow_many_files,
     dead_letters_option,
     delivery_options,
@@ -78,6 +79,14 @@ from tickwheel.commands.options import (
     show_default=True,
     help="The most bytes of one payload.",
 )
+@click.option(
+    "--outbox",
+    metavar="ADDRESS",
+    type=Outbox(),
+    multiple=True,
+    help="Read messages from the outbox at ADDRESS too: sqlite:PATH?table=T or postgresql://...?table=T, by default "
+    "the table tickwheel_outbox. Repeat it for more.",
+)
 @dead_letters_option
 @webhook_options
 @delivery_options
@@ -93,6 +102,7 @@ def serve(
     tls_client_ca: Path | None,
     no_tls: bool,
     max_payload: int,
+    outbox: Sequence[str],
     dead_letters: Path | None,
     webhook_header: Sequence[str],
     webhook_secret_file: Path | None,
@@ -107,6 +117,7 @@ def serve(
     """
     from tickwheel.delivery.ending import print_result
     from tickwheel.delivery.errors import WrongUsage
+    from tickwheel.delivery.outbox.source import sources_of
     from tickwheel.delivery.outputs import NewOutputs, check_outputs
     from tickwheel.delivery.progress import reporter
     from tickwheel.delivery.serve.access import Address, check_addresses
@@ -133,7 +144,10 @@ def serve(
         credentials = Credentials(token_file, tls, read_webhook if has_webhook else None)
         letters = put_letters(dead_letters, say, told)
         probed = Address.of("--health", health) if health else None
-        service = Service(store, opener, letters, settings, *addresses, credentials, max_payload, path_of(to), probed)
+        outboxes = sources_of(outbox, max_payload)
+        service = Service(
+            *(store, opener, letters, settings, *addresses, credentials, max_payload, path_of(to), probed, outboxes)
+        )
         allow_many_files()
         shorten_thread_switches()
         ended = run(service, say)

@@ -20,6 +20,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from tickwheel.delivery.dead_letters import PutLetters
 from tickwheel.delivery.entries import Answer, Item
+from tickwheel.delivery.outbox.source import SourceOpener
 from tickwheel.delivery.outcomes import Outcomes
 from tickwheel.delivery.queue import DeliveryQueue
 from tickwheel.delivery.running import Running
@@ -76,8 +77,16 @@ class _QueueOnLoop(DeliveryQueue):
         self._has_room = asyncio.Event()
         super().__init__(*args, **options)
 
-    def _run(self, store: Path, opener: Opener, settings: Settings, put_letters: PutLetters) -> Running:
-        return Running(store, opener, settings, put_letters, check=self._check_wanted, loop=self.loop)
+    def _run(
+        self,
+        store: Path,
+        opener: Opener,
+        settings: Settings,
+        put_letters: PutLetters,
+        outboxes: Sequence[SourceOpener],
+    ) -> Running:
+        check = self._check_wanted
+        return Running(store, opener, settings, put_letters, check=check, loop=self.loop, outboxes=outboxes)
 
     def _check_wanted(self) -> None:
         if self._is_given_up.is_set():

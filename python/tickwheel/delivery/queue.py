@@ -16,6 +16,7 @@ from tickwheel.delivery.entries import OTHER_CONTENT, Act, Answer, Item, Letter,
 from tickwheel.delivery.errors import BadRecord, WrongUsage
 from tickwheel.delivery.log import log_letters, logger, subject_of
 from tickwheel.delivery.message import MAX_PAYLOAD, Cancel, Columns, Message
+from tickwheel.delivery.outbox.source import SourceOpener, sources_of
 from tickwheel.delivery.pace import Rate
 from tickwheel.delivery.putting import item_of, message_of, parts_of, put_of, text_of
 from tickwheel.delivery.retry import Retry
@@ -39,8 +40,9 @@ class DeliveryQueue:
     thread; or a subclass of `tickwheel.delivery.sinks.Sink`. `order`: `"key"`, or
     `"global"` for one order of all messages. `horizon_s`: how far ahead messages are loaded into memory.
     `max_attempts`, `backoff_s` (the first wait and the longest), `give_up_after_s`, `sink_timeout_s`, `keep_ids_days`,
-    `rate` (as `"100/s"` or `"30/min"`), `concurrency`: as the options of the command. `on_dead_letter` is called with
-    each message that was given up, in a thread of its own; without it they are logged.
+    `rate` (as `"100/s"` or `"30/min"`), `concurrency`, `outbox` (an address, or several): as the options of the
+    commands. `on_dead_letter` is called with each message that was given up, in a thread of its own; without it they
+    are logged.
     Errors: `WrongUsage`, also if this process has the store open; `StoreFailed`, `DeliveryFailed`. Close it, or use it
     as a context manager: one that is forgotten delivers on until the process ends.
 
@@ -72,6 +74,7 @@ class DeliveryQueue:
         keep_ids_days: float = 7.0,
         rate: str | None = None,
         concurrency: int | None = None,
+        outbox: str | Iterable[str] | None = None,
         on_dead_letter: Callable[[Letter], object] | None = None,
     ) -> None:
         if on_dead_letter is not None and not callable(on_dead_letter):
@@ -98,7 +101,8 @@ class DeliveryQueue:
                 except BaseException:  # not even SystemExit ends the queue from here
                     logger.exception("on_dead_letter failed with the letter of %s", subject_of(letter))
 
-        self._running = self._run(Path(store), opener, settings, put_letters if on_dead_letter else log_letters)
+        letters = put_letters if on_dead_letter else log_letters
+        self._running = self._run(Path(store), opener, settings, letters, sources_of(outbox))
         self._running.start()
         self._lines = NdjsonLines("queue", Columns().names, MAX_PAYLOAD, letters=False)
         self._rows = ArrowRows("queue", Columns().names, MAX_PAYLOAD, letters=False)
@@ -387,9 +391,16 @@ class DeliveryQueue:
         """Errors: `WrongUsage` in a forked child."""
         self._running.check_may_wait()
 
-    def _run(self, store: Path, opener: Opener, settings: Settings, put_letters: PutLetters) -> Running:
+    def _run(
+        self,
+        store: Path,
+        opener: Opener,
+        settings: Settings,
+        put_letters: PutLetters,
+        outboxes: Sequence[SourceOpener],
+    ) -> Running:
         """`AsyncDeliveryQueue` opens it in another way."""
-        return Running(store, opener, settings, put_letters)
+        return Running(store, opener, settings, put_letters, outboxes=outboxes)
 
     def _ask(self, parts: Sequence[Sequence[Item]], read: Callable[[list[Answer]], _T]) -> _T:
         """Submit all parts, and return what `read` makes of the answers. `AsyncDeliveryQueue` waits in another way."""

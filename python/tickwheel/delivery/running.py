@@ -18,6 +18,8 @@ from tickwheel.delivery.entries import Answer, Fault, Item, Letter, Progress, an
 from tickwheel.delivery.errors import BadRecord, DeliveryFailed
 from tickwheel.delivery.log import log_events, log_text
 from tickwheel.delivery.message import MAX_PAYLOAD
+from tickwheel.delivery.outbox.reader import OutboxReader
+from tickwheel.delivery.outbox.source import SourceOpener
 from tickwheel.delivery.settings import Settings
 from tickwheel.delivery.sight import StoreView
 from tickwheel.delivery.sinks import CoroutineFunction, Destination, Opener, SinkSettings
@@ -56,6 +58,7 @@ class Running:
         *,
         check: Callable[[], object] | None = None,
         loop: AbstractEventLoop | None = None,
+        outboxes: Sequence[SourceOpener] = (),
     ) -> None:
         opener = opener.on(loop) if isinstance(opener, CoroutineFunction) else opener
         run = secrets.token_hex(8)
@@ -90,11 +93,19 @@ class Running:
             )
         finally:
             slow.cancel()
+        try:
+            self.outboxes = [OutboxReader(open_source(), self.submit) for open_source in outboxes]
+            """The threads that read outboxes, from `start` to `close`."""
+        except BaseException:
+            self._engine.close(0)
+            raise
 
     def start(self) -> None:
         """Start delivery: from now on messages are due by the wall clock."""
         self._start_spans()
         self._engine.start()
+        for outbox in self.outboxes:
+            outbox.start()
 
     def start_replay(self, speed: float, from_ms: int, head_start_ms: float = 0) -> None:
         """Start a replay of recorded times, `speed` times faster: `from_ms` is in `head_start_ms`."""
@@ -254,6 +265,8 @@ class Running:
         sent again next time. A call that a signal interrupts is repeated, perhaps with less time. Errors:
         `DeliveryFailed`, the first one there was.
         """
+        for outbox in self.outboxes:
+            outbox.stop()
         try:
             self._engine.close(timeout_s)
         except DeliveryFailed:

@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn
@@ -22,6 +22,7 @@ from typing import Final, NoReturn
 from tickwheel.delivery.dead_letters import PutLetters
 from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.job import Result
+from tickwheel.delivery.outbox.source import SourceOpener
 from tickwheel.delivery.running import Running
 from tickwheel.delivery.serve.access import Access, Address
 from tickwheel.delivery.serve.credentials import Credentials
@@ -55,6 +56,7 @@ class Service:
     max_payload: int
     output: Path | None = None
     health: Address | None = None
+    outboxes: Sequence[SourceOpener] = ()
 
     def __post_init__(self) -> None:
         if not 1 <= self.max_payload <= MAX_PAYLOAD_LIMIT:
@@ -101,7 +103,9 @@ def serve(service: Service, say: Callable[[str], object], notifier: Notifier | N
         listening = Listening(service.listen, service.flight, service.health)
         ports = Ports(listening, access, service.credentials.certificates)
         wait = _waiter(listening, say, notifier)
-        running = Running(service.store, service.opener, service.settings, service.put_letters, wait)
+        running = Running(
+            service.store, service.opener, service.settings, service.put_letters, wait, outboxes=service.outboxes
+        )
         if read_again.is_set():  # while it waited for the store
             read_again.clear()
             service.credentials.read_again(access, say)

@@ -294,6 +294,13 @@ class PostgresqlSink(Sink):
 
 def opener_of(spec: str) -> SinkOpener:
     """Reads the address; nothing is connected yet. Errors: `WrongUsage`, without the password."""
+    options, names = read_address(spec)
+    newest = Newest()
+    return lambda settings: PostgresqlSink(options, names, settings, newest.opens(settings.store_id))
+
+
+def read_address(spec: str) -> tuple[dict[str, Any], list[str]]:
+    """The options of libpq, and the parts of the table's name. Errors: `WrongUsage`, without the password."""
     form, slashes, rest = spec.partition("//")
     if form != "postgresql:" or not slashes:
         raise WrongUsage(f"{shown(spec)} is no address of a database: write {FORM}")
@@ -309,8 +316,7 @@ def opener_of(spec: str) -> SinkOpener:
         # libpq's error quotes the part it does not understand, which may be the password
         problem = without(secrets_in(spec), _error_text(error))
         raise WrongUsage(f"{shown(spec)} is no address of a database: {problem}: write {FORM}") from None
-    newest = Newest()
-    return lambda settings: PostgresqlSink(options, names, settings, newest.opens(settings.store_id))
+    return options, names
 
 
 def _row(delivery: Delivery) -> _Row:

@@ -1,0 +1,113 @@
+"""Reads an outbox in PostgreSQL: `postgresql://...?table=T`.
+
+- `enqueue` notifies the channel `tickwheel_outbox` in its transaction, so rows are read as soon as they are committed.
+  What was inserted by hand is found by a look every `_LOOK_EVERY_S`.
+- The reader's connection has an advisory lock of the table. So only one process reads, and a pooler in transaction mode
+  can't be between.
+- Reading and deleting are statements of their own. No transaction is open while the engine commits.
+"""
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+import psycopg
+from psycopg import sql
+
+from tickwheel.delivery.outbox.source import Row, Source, SourceOpener
+from tickwheel.delivery.outbox.tables import BATCH, BATCH_BYTES, BATCH_ROWS, CHANNEL
+from tickwheel.delivery.sinks.addresses import secrets_of, without, without_user
+from tickwheel.delivery.sinks.postgresql import read_address
+
+_LOOK_EVERY_S: Final = 1.0
+_STOP_WITHIN_S: Final = 0.25
+_WITHIN_S: Final = 30
+
+_DEFAULTS: Final = {
+    "connect_timeout": 10,
+    "tcp_user_timeout": 1_000 * _WITHIN_S,
+    "keepalives_idle": 10,  # a server that vanished is noticed
+    "keepalives_interval": 5,
+    "keepalives_count": 2,
+    "fallback_application_name": "tickwheel",
+}
+_SETTINGS: Final = """
+    SELECT set_config('statement_timeout', %(timeout_ms)s, false),
+    set_config('tcp_keepalives_idle', '10', false),
+    set_config('tcp_keepalives_interval', '5', false),
+    set_config('tcp_keepalives_count', '2', false),
+    set_config('synchronous_commit', CASE s WHEN 'off' THEN 'on' ELSE s END, false)
+    FROM current_setting('synchronous_commit') AS s
+"""  # the server notices a reader that vanished, and gives its lock to the next
+_LOCK: Final = "SELECT pg_try_advisory_lock(hashtext('tickwheel outbox'), CAST(CAST(%s AS regclass) AS oid)::integer)"
+
+
+class PostgresqlSource(Source):
+    """The table `names`, its name with or without a schema. `options` are those of libpq, with the password."""
+
+    def __init__(self, name: str, options: dict[str, Any], names: Sequence[str], max_payload: int) -> None:
+        super().__init__(name, max_payload)
+        self._options = options
+        self._table = sql.Identifier(*names)
+        fields = {"max_record": 2 * max_payload, "rows": BATCH_ROWS, "bytes": BATCH_BYTES}
+        self._batch = sql.SQL(BATCH).format(
+            table=self._table,
+            written_ms=sql.SQL("written_ms"),
+            record=sql.SQL("record"),
+            size=sql.SQL("octet_length(record)"),
+            **{name: sql.Literal(value) for name, value in fields.items()},
+        )
+        self._delete = sql.SQL("DELETE FROM {} WHERE n = ANY(%s)").format(self._table)
+        self._connection: psycopg.Connection | None = None
+
+    def open(self) -> bool:
+        """Connect, and lock the outbox."""
+        if self._connection is not None:
+            return True
+        try:
+            self._connection = psycopg.connect(
+                **{**_DEFAULTS, **self._options, "client_encoding": "utf8"}, autocommit=True
+            )
+        except psycopg.Error as error:  # its text may quote the password
+            raise psycopg.OperationalError(without(secrets_of(self._options), str(error))) from None
+        self._connection.execute(_SETTINGS, {"timeout_ms": str(1_000 * _WITHIN_S)})
+        if self._connection.execute(_LOCK, (self._table.as_string(self._connection),)).fetchone() != (True,):
+            self.close()
+            return False
+        self._connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(CHANNEL)))
+        return True
+
+    def read(self) -> Sequence[Row]:
+        """One statement."""
+        rows = self._opened.execute(self._batch).fetchall()
+        return [Row(n, ms, None if record is None else record.encode(), size) for n, ms, record, size in rows]
+
+    def delete(self, numbers: Sequence[int]) -> None:
+        """One statement, which is a transaction."""
+        self._opened.execute(self._delete, ([*numbers],))
+
+    def wait(self, stopping: threading.Event) -> None:
+        """Wait until something was notified."""
+        until_s = time.monotonic() + _LOOK_EVERY_S
+        while not stopping.is_set() and time.monotonic() < until_s:
+            if [*self._opened.notifies(timeout=_STOP_WITHIN_S, stop_after=1)]:
+                return
+
+    def close(self) -> None:
+        """Close the connection, which frees the lock."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    @property
+    def _opened(self) -> psycopg.Connection:
+        assert self._connection is not None, "it is open"
+        return self._connection
+
+
+def opener_of(address: str, max_payload: int) -> SourceOpener:
+    """Reads the address; nothing is connected yet. Errors: `WrongUsage`, without the password."""
+    options, names = read_address(address)
+    name = without_user(address)
+    return lambda: PostgresqlSource(name, options, names, max_payload)

@@ -1,0 +1,150 @@
+"""The thread that moves rows from an outbox into the engine.
+
+    read the first rows -> submit -> their accept is on disk -> delete the rows -> read again
+
+Rows are deleted only after the accept is on disk. After a crash in between they are read again, and are duplicates by
+key and id (D5). A database that is down holds up nothing but its outbox: it is tried again by back-off, and the log
+says so once, and once when it is up again (as D6). Memory: one batch.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Final, TypeAlias
+
+from tickwheel._native import NdjsonLines, Records
+from tickwheel.delivery.entries import Answer, Item
+from tickwheel.delivery.errors import DeliveryFailed
+from tickwheel.delivery.log import logger
+from tickwheel.delivery.message import Columns
+from tickwheel.delivery.outbox.source import Row, Source
+
+Submit: TypeAlias = Callable[[Sequence[Item], int], "Future[list[Answer]]"]
+"""Submits items with payloads of at most so many bytes; the future gets the answers once they are on disk."""
+
+_FIRST_WAIT_S: Final = 0.1
+_LONGEST_WAIT_S: Final = 30.0
+_STOP_WITHIN_S: Final = 5.0
+_LOOK_FOR_LOCK_EVERY_S: Final = 1.0
+
+
+class OutboxReader(threading.Thread):
+    """Reads one outbox between `start` and `stop`."""
+
+    def __init__(self, source: Source, submit: Submit) -> None:
+        super().__init__(name="outbox-reader", daemon=True)
+        self._source = source
+        self._submit = submit
+        self._lines = NdjsonLines("", Columns().names, source.max_payload)
+        self._accepted: Sequence[int] = ()  # on disk in the store, and not deleted yet
+        self._stopping = threading.Event()
+        self._down_since_s: float | None = None
+        self._is_waiting = False
+        self.rows = 0
+        """Rows that were accepted and deleted."""
+        self.oldest_ms: int | None = None
+        """When the first row was written that the last look has found."""
+
+    @property
+    def outbox(self) -> str:
+        """Its address without user and password."""
+        return self._source.name
+
+    @property
+    def is_up(self) -> bool:
+        """Whether its database answers, as far as is known; also while another process reads it."""
+        return self._down_since_s is None
+
+    def stop(self) -> None:
+        """Submit nothing from now on. A batch that is being committed is waited for, some seconds at most."""
+        self._stopping.set()
+        if self.is_alive():
+            self.join(_STOP_WITHIN_S)
+
+    def run(self) -> None:
+        """In the thread."""
+        wait_s = _FIRST_WAIT_S
+        while not self._stopping.is_set():
+            try:
+                self._move()
+                wait_s = _FIRST_WAIT_S
+            except _EngineEnded:
+                break
+            except Exception as error:
+                self._source.close()
+                self._note_down(error)
+                self._stopping.wait(wait_s)
+                wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+        self._source.close()
+
+    def _move(self) -> None:
+        """One batch, or one wait for rows."""
+        if not self._source.open():
+            self._note_up()
+            self._note_waiting(is_waiting=True)
+            self._stopping.wait(_LOOK_FOR_LOCK_EVERY_S)
+            return
+        self._note_waiting(is_waiting=False)
+        if self._accepted:
+            self._delete_accepted()
+        rows = self._source.read()
+        self._note_up()
+        self.oldest_ms = rows[0].written_ms if rows else None
+        if rows:
+            self._accept(rows)
+            self._delete_accepted()
+        else:
+            self._source.wait(self._stopping)
+
+    def _accept(self, rows: Sequence[Row]) -> None:
+        """Submit the rows, and return once they are on disk."""
+        records = self._records_of(rows)
+        try:
+            self._submit(records, self._source.max_payload).result()
+        except (DeliveryFailed, RuntimeError) as error:
+            raise _EngineEnded from error
+        self._accepted = [row.n for row in rows]
+
+    def _delete_accepted(self) -> None:
+        self._source.delete(self._accepted)
+        self.rows += len(self._accepted)
+        self._accepted = ()
+
+    def _records_of(self, rows: Sequence[Row]) -> list[Records]:
+        """A row that holds no record becomes a dead letter."""
+        name, most = self.outbox, 2 * self._source.max_payload
+        values: list[tuple[bytes | None, str | None, int | None, int]] = []
+        too_long = []
+        for row in rows:
+            line = max(row.n, 0)  # one that was inserted by hand may have any number
+            if row.size > most:
+                reason = f"the record has {row.size:,} bytes"
+                too_long.append(Records.bad(name, line, reason, f"at most {most:,} bytes", b""))
+            else:
+                # A line break between two parts of JSON would end the record.
+                record = (row.record or b"").replace(b"\n", b" ")
+                values.append((record, name, line, row.written_ms))
+        return [self._lines.read_values(values), *too_long]
+
+    def _note_down(self, error: Exception) -> None:
+        if self._down_since_s is None and not self._stopping.is_set():
+            self._down_since_s = time.monotonic()
+            problem = " ".join(f"{type(error).__name__}: {error}".split())
+            logger.error("the outbox %s can't be read, and is tried again: %s", self.outbox, problem)
+
+    def _note_up(self) -> None:
+        if self._down_since_s is not None:
+            down_ms = (time.monotonic() - self._down_since_s) * 1_000
+            self._down_since_s = None
+            logger.warning("the outbox %s can be read again, after %d ms", self.outbox, down_ms)
+
+    def _note_waiting(self, *, is_waiting: bool) -> None:
+        if is_waiting != self._is_waiting:
+            self._is_waiting = is_waiting
+            text = "another process reads the outbox %s: waiting for its end" if is_waiting else "reading the outbox %s"
+            logger.warning(text, self.outbox)
+
+
+class _EngineEnded(Exception):
+    """The engine has failed or is closed: rows that it has not accepted stay where they are."""

@@ -1,0 +1,81 @@
+"""The records of an outbox: messages, cancels and other due times as lines of NDJSON (rule D1).
+
+A record is checked before it is written, by the reader that will read it. So what is wrong with it is an error of the
+caller, in the caller's transaction, and not a dead letter later.
+"""
+
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from tickwheel._native import NdjsonLines, Records, read_messages, rfc_3339
+from tickwheel.delivery.entries import Put
+from tickwheel.delivery.errors import BadRecord, WrongUsage
+from tickwheel.delivery.message import MAX_PAYLOAD, Columns, Message
+from tickwheel.delivery.putting import message_of, text_of
+from tickwheel.delivery.tracing import current_traceparent
+
+_READER: Final = NdjsonLines("", Columns().names, MAX_PAYLOAD, letters=False)
+_LATER_MS: Final = 2_000_000_000_000  # any time: it is only checked that a delay can be added to it
+
+
+def record_of(given: Message | Mapping[str, Any] | Sequence[Any]) -> str:
+    """The record of a message, which is given as to `DeliveryQueue.put_many`. Errors: `BadRecord`, `WrongUsage`."""
+    message = message_of(given)
+    if isinstance(message, Records):
+        raise WrongUsage("a message of an outbox can't replace another: leave out replace, debounce_ms, at_latest_ms")
+    read_messages([message], MAX_PAYLOAD)
+    return _checked(_fields_of_put(message) if isinstance(message, Put) else _fields_of_message(message))
+
+
+def cancel_record(id: object, key: object) -> str:  # noqa: A002
+    """The record that cancels a message. Errors: `BadRecord`."""
+    return _checked({"op": "cancel", "id": id, "key": key})
+
+
+def reschedule_record(id: object, key: object, due: object, delay_ms: object) -> str:  # noqa: A002
+    """The record that gives a message another due time. Errors: `BadRecord`."""
+    return _checked({"op": "reschedule", "id": id, "key": key, "due": text_of(due), "delay_ms": delay_ms})
+
+
+def _fields_of_put(put: Put) -> dict[str, Any]:
+    fields = put._asdict()
+    payload, is_json = fields.pop("payload"), fields.pop("is_json")
+    return {**fields, **_payload_of(payload, is_json=is_json)}
+
+
+def _fields_of_message(message: Message) -> dict[str, Any]:
+    has_delay, expires_ms = message.delay_ms is not None, message.expires_ms
+    is_json = isinstance(message.payload, msgspec.Raw)
+    return {
+        "id": message.id,
+        "key": message.key,
+        "due": None if has_delay else rfc_3339(message.due_ms),
+        "delay_ms": message.delay_ms,
+        "expires": None if expires_ms is None else rfc_3339(expires_ms),
+        "traceparent": message.traceparent,
+        **_payload_of(bytes(message.payload), is_json=is_json),
+    }
+
+
+def _payload_of(payload: bytes, *, is_json: bool) -> dict[str, Any]:
+    return {"payload": msgspec.Raw(payload)} if is_json else {"payload_base64": b64encode(payload).decode()}
+
+
+def _checked(fields: dict[str, Any]) -> str:
+    if "op" not in fields and fields["traceparent"] is None:
+        fields["traceparent"] = current_traceparent()
+    record = _json_of({name: value for name, value in fields.items() if value is not None})
+    [fault] = _READER.read_values([(record, None, None, _LATER_MS)]).faults()
+    if fault is not None:
+        raise BadRecord(*fault[1:])
+    return record.decode()
+
+
+def _json_of(fields: dict[str, Any]) -> bytes:
+    try:
+        return msgspec.json.encode(fields)
+    except (TypeError, ValueError, OverflowError) as error:  # in a cancel: what is read as a message is checked before
+        raise BadRecord(f"the record can't be written as JSON: {error}", "text for id and key") from None

@@ -1,0 +1,92 @@
+"""Where an outbox is read: `sqlite:PATH?table=T` or `postgresql://...?table=T`; each kind is one file.
+
+Only one process reads an outbox at a time. Rows are read in the order of their numbers, whatever is there: a number
+that commits later than a higher one is read later.
+"""
+
+import importlib
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.message import MAX_PAYLOAD
+from tickwheel.delivery.outbox.tables import TABLE
+from tickwheel.delivery.sinks.addresses import shown
+
+_KINDS: Final = ("sqlite", "postgresql")
+_FORMS: Final = "sqlite:PATH?table=T, postgresql://USER:PASSWORD@HOST/DATABASE?table=T"
+
+
+class Row(NamedTuple):
+    """A row: `record` is `None` if it is longer than a record may be, and `size` its bytes."""
+
+    n: int
+    written_ms: int
+    record: bytes | None
+    size: int
+
+
+class Source(ABC):
+    """The table of an outbox, for one thread. `max_payload`: bytes; a record may have twice as many.
+
+    Every method but `close` raises the errors of its driver; then it is closed, and used again after a wait.
+    """
+
+    def __init__(self, name: str, max_payload: int) -> None:
+        self.name = name
+        """The address without user and password."""
+        self.max_payload = max_payload
+
+    @abstractmethod
+    def open(self) -> bool:
+        """Connect, if it is not connected. `False`: another reader has the outbox."""
+
+    @abstractmethod
+    def read(self) -> Sequence[Row]:
+        """The first rows, at most `BATCH_ROWS` and `BATCH_BYTES`."""
+
+    @abstractmethod
+    def delete(self, numbers: Sequence[int]) -> None:
+        """Delete rows, and return once that is committed."""
+
+    @abstractmethod
+    def wait(self, stopping: threading.Event) -> None:
+        """Wait after an empty `read` until rows may have come, or until `stopping`."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connection, if there is one, and let another reader have the outbox."""
+
+
+SourceOpener: TypeAlias = Callable[[], Source]
+"""Makes the source. Errors: `WrongUsage` if the file is an open store."""
+
+
+def source_of(address: str, max_payload: int = MAX_PAYLOAD) -> SourceOpener:
+    """The opener of an address, by default of the usual table; nothing is connected yet. Errors: `WrongUsage`."""
+    kind, colon, rest = address.partition(":") if isinstance(address, str) else ("", "", "")
+    if not colon or kind not in _KINDS:
+        raise WrongUsage(f"{_shown(address)} is no outbox: it may be {_FORMS}")
+    if "table=" not in rest.rpartition("?")[2]:
+        mark = "&" if "?" in rest and kind == "postgresql" else "?"
+        address = f"{address}{mark}table={TABLE}"
+    try:
+        module = importlib.import_module(f"tickwheel.delivery.outbox.{kind}")
+    except ImportError as error:
+        if kind == "sqlite":
+            raise
+        raise WrongUsage(f"psycopg can't be imported ({error}): run pip install 'tickwheel[postgresql]'") from error
+    opener: SourceOpener = module.opener_of(address, max_payload)
+    return opener
+
+
+def sources_of(addresses: str | Iterable[str] | None, max_payload: int = MAX_PAYLOAD) -> Sequence[SourceOpener]:
+    """Those of one address, of several, or of none. Errors: `WrongUsage`."""
+    given = [addresses] if isinstance(addresses, str) else [*(addresses or ())]
+    return [source_of(address, max_payload) for address in given]
+
+
+def _shown(address: object) -> str:
+    return shown(address) if isinstance(address, str) else f"{address!r:.200}"

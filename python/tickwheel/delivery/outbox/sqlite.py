@@ -1,0 +1,110 @@
+"""Reads an outbox in a SQLite file: `sqlite:PATH?table=T`.
+
+- The program that writes may have the file open in any journal mode; nothing of that is changed here. A file that is
+  not there is not made.
+- A look whether something was committed is `PRAGMA data_version`, every `_LOOK_EVERY_S`. It reads no table.
+- SQLite has no lock that outlives a transaction. So the reader locks a file beside it, `PATH-T.reader`, by `flock`; the
+  system frees it when the process ends.
+- The engine's own store is no outbox: Python's SQLite is another library, and would drop the locks of the engine's.
+"""
+
+import fcntl
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from tickwheel._native import refuse_open_store
+from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.outbox.source import Row, Source, SourceOpener
+from tickwheel.delivery.outbox.tables import BATCH, BATCH_BYTES, BATCH_ROWS
+from tickwheel.delivery.sinks.tables import table_of
+
+FORM: Final = "sqlite:PATH?table=T"
+
+_LOOK_EVERY_S: Final = 0.05
+_LOCKED_WITHIN_S: Final = 5.0  # how long a lock of another connection is waited for
+
+
+class SqliteSource(Source):
+    """The table `table` in the file `path`."""
+
+    def __init__(self, path: Path, table: str, max_payload: int) -> None:
+        super().__init__(f"sqlite:{path}?table={table}", max_payload)
+        refuse_open_store(path)
+        self._path = path
+        self._lock_path = Path(f"{path.resolve()}-{table.lower()}.reader")
+        # By hand any type may be written. A record becomes bytes, so no text is decoded before it is read as JSON.
+        self._batch = BATCH.format(
+            table=f'"{table}"',
+            written_ms="CAST(written_ms AS INTEGER)",
+            record="CAST(record AS BLOB)",
+            size="length(CAST(record AS BLOB))",
+            max_record=2 * max_payload,
+            rows=BATCH_ROWS,
+            bytes=BATCH_BYTES,
+        )
+        self._delete = f'DELETE FROM "{table}" WHERE n IN (SELECT value FROM json_each(?))'  # noqa: S608
+        self._database: sqlite3.Connection | None = None
+        self._lock: int | None = None
+        self._version = -1
+
+    def open(self) -> bool:
+        """Connect, and lock the outbox."""
+        if self._database is not None:
+            return True
+        refuse_open_store(self._path)
+        self._database = sqlite3.connect(
+            f"{self._path.as_uri()}?mode=rw", uri=True, timeout=_LOCKED_WITHIN_S, isolation_level=None
+        )
+        self._database.execute("PRAGMA schema_version").fetchone()  # fails now if it is no database
+        self._lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.close()
+            return False
+        return True
+
+    def read(self) -> Sequence[Row]:
+        """One statement."""
+        database = self._opened
+        self._version = database.execute("PRAGMA data_version").fetchone()[0]
+        return [Row(n, ms or 0, record, size or 0) for n, ms, record, size in database.execute(self._batch)]
+
+    def delete(self, numbers: Sequence[int]) -> None:
+        """One statement, which is a transaction."""
+        self._opened.execute(self._delete, (json.dumps(numbers),))
+
+    def wait(self, stopping: threading.Event) -> None:
+        """Wait until something was committed."""
+        while not stopping.wait(_LOOK_EVERY_S):
+            if self._opened.execute("PRAGMA data_version").fetchone()[0] != self._version:
+                return
+
+    def close(self) -> None:
+        """Close the connection, which frees the lock."""
+        database, self._database = self._database, None
+        lock, self._lock = self._lock, None
+        if database is not None:
+            database.close()
+        if lock is not None:
+            os.close(lock)
+
+    @property
+    def _opened(self) -> sqlite3.Connection:
+        assert self._database is not None, "it is open"
+        return self._database
+
+
+def opener_of(address: str, max_payload: int) -> SourceOpener:
+    """Reads the address; the file is opened later. Errors: `WrongUsage`."""
+    path, mark, query = address.partition(":")[2].rpartition("?")
+    if not mark or not path or "\0" in path:
+        raise WrongUsage(f"{address!r:.200} names no file, or no table: write {FORM}")
+    (table,) = table_of(query, FORM)
+    file = Path(path).absolute()
+    return lambda: SqliteSource(file, table, max_payload)

@@ -1,0 +1,266 @@
+"""The thread that reads an outbox: order, bad rows, outages, several readers, bounds (rules D2, D5, D6, D8, D9)."""
+
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from delivery.outbox.conftest import Reading
+from delivery.outbox.programs import Program, program
+from delivery.postgres_server import PostgresServer
+from tickwheel.delivery import DeliveryQueue, StoreView, WrongUsage
+from tickwheel.delivery.outbox import cancel, create_table, enqueue, enqueue_many, reschedule
+from tickwheel.delivery.outbox import reader as reader_module
+from tickwheel.delivery.outbox.source import Source, source_of
+from tickwheel.delivery.outbox.tables import BATCH_ROWS
+
+pytestmark = pytest.mark.timeout(60)
+Read = Callable[..., Reading]
+
+
+def insert(program: Program, record: object, n: int | None = None, written_ms: object = 5) -> None:
+    """By hand, and committed."""
+    mark = "?" if program.address.startswith("sqlite") else "%s"
+    names, values = (
+        ("written_ms, record", [written_ms, record])
+        if n is None
+        else ("n, written_ms, record", [n, written_ms, record])
+    )
+    over = "" if n is None or mark == "?" else " OVERRIDING SYSTEM VALUE"
+    marks = ", ".join([mark] * len(values))
+    program.connection.execute(f"INSERT INTO {program.table} ({names}){over} VALUES ({marks})", values)
+    program.commit()
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    until_s = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < until_s
+        time.sleep(0.01)
+
+
+def rows_left(program: Program) -> int:
+    [(count,)] = program.connection.execute(f"SELECT count(*) FROM {program.table}").fetchall()
+    program.commit()
+    return int(count)
+
+
+def test_rows_are_read_in_the_order_of_their_numbers_and_a_late_number_is_not_skipped__D4(
+    each_database: Program, reading: Read
+) -> None:
+    for n in (10, 30):
+        insert(each_database, f'{{"id": "{n}", "key": "k", "due": 400000000000, "payload": 1}}', n)
+    read = reading(each_database.address)
+    assert read.ids(2) == ["10", "30"]
+    wait_until(lambda: rows_left(each_database) == 0)
+    for n in (20, 5):
+        insert(each_database, f'{{"id": "{n}", "key": "k", "due": 400000000000, "payload": 1}}', n)
+    assert sorted(read.ids(2)) == ["20", "5"]
+
+
+def test_a_cancel_and_another_due_time_follow_their_message__D7(each_database: Program, reading: Read) -> None:
+    for message_id in ("gone", "moved"):
+        enqueue(each_database.connection, {"id": message_id, "delay_ms": 3_600_000}, table=each_database.table)
+    cancel(each_database.connection, "gone", table=each_database.table)
+    reschedule(each_database.connection, "moved", delay_ms=0, table=each_database.table)
+    each_database.commit()
+    read = reading(each_database.address)
+    assert read.ids(1) == ["moved"]
+    assert read.queue.state("gone") == "cancelled"
+
+
+def test_a_bad_row_becomes_a_dead_letter_and_blocks_nothing__D2(each_database: Program, reading: Read) -> None:
+    bad = [
+        "nonsense",
+        "",
+        '{"id": "a"}',
+        '{"id": "b", "due": 400000000000}\n{"id": "c", "due": 400000000000}',
+        "x" * (3 << 20),
+    ]
+    for record in bad:
+        insert(each_database, record)
+    if each_database.address.startswith("sqlite"):  # where any type may be in any column
+        insert(each_database, b"\xff\x00", -7, "soon")
+        bad.append("")
+    insert(each_database, '{"id": "good",\n "due": 400000000000, "payload": [1,\n 2]}')
+    read = reading(each_database.address)
+    assert read.next().message.id == "good"
+    letters = [read.letters.get(timeout=20) for _ in bad]
+    assert {letter.source.rpartition("=")[2] for letter in letters} == {each_database.table}
+    reasons = "\n".join(letter.reason for letter in letters)
+    for text in ("not a JSON object", "due is missing", "the record has 3,145,728 bytes", "0 records"):
+        assert text in reasons
+    wait_until(lambda: rows_left(each_database) == 0)
+
+
+def test_what_was_read_before_a_crash_is_a_duplicate_the_second_time__D5(each_database: Program, reading: Read) -> None:
+    enqueue(each_database.connection, {"id": "a", "delay_ms": 0}, table=each_database.table)
+    [row] = each_database.connection.execute(f"SELECT n, record, written_ms FROM {each_database.table}").fetchall()
+    each_database.commit()
+    read = reading(each_database.address)
+    assert read.ids(1) == ["a"]
+    wait_until(lambda: rows_left(each_database) == 0)
+    insert(each_database, row[1], row[0], row[2])  # as if it had not been deleted
+    wait_until(lambda: rows_left(each_database) == 0)
+    assert read.queue.summary.duplicates == 1
+    assert not read.has_more
+
+
+def test_a_batch_is_bounded_by_rows_and_by_bytes__D8(each_database: Program) -> None:
+    names = {"payload": "x" * 1_000_000, "delay_ms": 0}
+    enqueue_many(each_database.connection, ({"id": str(n), **names} for n in range(12)), table=each_database.table)
+    each_database.commit()
+    source = source_of(each_database.address)()
+    assert source.open()
+    sizes = [row.size for row in source.read()]
+    assert 4 <= len(sizes) <= 5
+    source.delete([row.n for row in source.read()])
+    assert len(source.read()) <= 5
+    enqueue_many(each_database.connection, [(f"s{n}", 4 * 10**11, 1) for n in range(5_000)], table=each_database.table)
+    each_database.commit()
+    source.delete([row.n for _ in range(3) for row in delete_all(source)])
+    source.close()
+
+
+def delete_all(source: Source) -> Sequence[Any]:
+    """Delete one batch, and check its bound."""
+    rows = source.read()
+    assert len(rows) <= BATCH_ROWS
+    source.delete([row.n for row in rows])
+    return rows
+
+
+def test_only_one_reader_has_an_outbox_and_the_next_goes_on_after_it__D9(
+    each_database: Program, reading: Read, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = reading(each_database.address, "first.db")
+    enqueue(each_database.connection, {"id": "a", "delay_ms": 0}, table=each_database.table)
+    each_database.commit()
+    assert first.ids(1) == ["a"]
+    wait_until(lambda: rows_left(each_database) == 0)
+    with caplog.at_level(logging.WARNING, "tickwheel.delivery"):
+        second = reading(each_database.address, "second.db")
+        wait_until(lambda: "another process reads the outbox" in caplog.text)
+        enqueue(each_database.connection, {"id": "b", "delay_ms": 0}, table=each_database.table)
+        each_database.commit()
+        assert first.ids(1) == ["b"]
+        assert not second.has_more
+        first.queue.close()
+        enqueue(each_database.connection, {"id": "c", "delay_ms": 0}, table=each_database.table)
+        each_database.commit()
+        assert second.ids(1) == ["c"]
+    assert not first.has_more
+
+
+def test_a_table_that_is_not_there_is_told_once_and_read_when_it_is__D6(
+    tmp_path: Path, reading: Read, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING, "tickwheel.delivery"):
+        read = reading(f"sqlite:{tmp_path / 'app.db'}?table=outbox_of_app")
+        wait_until(lambda: "can't be read, and is tried again" in caplog.text)
+        read.queue.put("other", delay_ms=0)
+        assert read.ids(1) == ["other"], "delivery goes on"
+        connection = sqlite3.connect(tmp_path / "app.db")
+        create_table(connection, "outbox_of_app")
+        enqueue(connection, {"id": "a", "delay_ms": 0}, table="outbox_of_app")
+        connection.commit()
+        connection.close()
+        assert read.ids(1) == ["a"]
+    told = [record.getMessage() for record in caplog.records if "outbox" in record.getMessage()]
+    assert len(told) == 2
+    assert "can be read again" in told[1]
+
+
+def test_a_database_that_stops_holds_up_only_its_outbox_and_no_password_is_told__D6(
+    tmp_path: Path, postgres_url: str, postgres_server: PostgresServer, reading: Read, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = program("psycopg", tmp_path, postgres_url)
+    before.make_table()
+    enqueue(before.connection, {"id": "a", "delay_ms": 0}, table=before.table)
+    before.commit()
+    before.close()
+    with caplog.at_level(logging.WARNING, "tickwheel.delivery"):
+        read = reading(before.address)
+        assert read.ids(1) == ["a"]
+        postgres_server.stop()
+        try:
+            wait_until(lambda: "can't be read, and is tried again" in caplog.text)
+            read.queue.put("other", delay_ms=0)
+            assert read.ids(1) == ["other"]
+        finally:
+            postgres_server.start()
+        with psycopg.connect(postgres_url) as connection:
+            enqueue(connection, {"id": "b", "delay_ms": 0}, table=before.table)
+        assert read.ids(1) == ["b"]
+    told = [record.getMessage() for record in caplog.records if "outbox" in record.getMessage()]
+    assert len(told) == 2, told
+    assert "not-for-eyes" not in caplog.text
+
+
+def test_rows_that_were_accepted_but_not_deleted_are_deleted_before_more_is_read__D5(
+    each_database: Program, reading: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source_type = type(source_of(each_database.address)())
+    delete, fails = source_type.delete, iter([True, True])
+
+    def delete_or_fail(self: Source, numbers: Sequence[int]) -> None:
+        if next(fails, False):
+            raise OSError("the connection is lost")
+        delete(self, numbers)
+
+    monkeypatch.setattr(source_type, "delete", delete_or_fail)
+    monkeypatch.setattr(reader_module, "_FIRST_WAIT_S", 0.01)
+    enqueue(each_database.connection, {"id": "a", "delay_ms": 0}, table=each_database.table)
+    each_database.commit()
+    read = reading(each_database.address)
+    assert read.ids(1) == ["a"]
+    wait_until(lambda: rows_left(each_database) == 0)
+    assert read.queue.summary.duplicates == 0
+
+
+def test_a_committed_row_is_delivered_within_a_poll(each_database: Program, reading: Read) -> None:
+    read = reading(each_database.address)
+    late_s = []
+    for n in range(20):
+        enqueue(each_database.connection, {"id": str(n), "delay_ms": 0}, table=each_database.table)
+        each_database.commit()
+        began_s = time.monotonic()
+        read.next()
+        late_s.append(time.monotonic() - began_s)
+    assert sorted(late_s)[10] < 0.5, "much less than the look every second, which finds what was not notified"
+
+
+def test_a_store_is_no_outbox__D9(tmp_path: Path) -> None:
+    with pytest.raises(WrongUsage, match="is the store of a queue in this process: name another file"):
+        DeliveryQueue(tmp_path / "s.db", to=lambda it: None, outbox=f"sqlite:{tmp_path / 's.db'}")
+    DeliveryQueue(tmp_path / "s.db", to=lambda it: None).close()  # it was closed
+    assert StoreView(tmp_path / "s.db").status().waiting == 0
+
+
+@pytest.mark.parametrize(
+    "address", ["mysql://h/d", "", "app.db", "sqlite:", "sqlite:a.db?table=a b", "postgresql://h:pass@x@y/d", 5]
+)
+def test_what_is_no_address_is_refused_before_anything_is_opened(tmp_path: Path, address: Any) -> None:
+    with pytest.raises(WrongUsage) as caught:
+        DeliveryQueue(tmp_path / "s.db", to=lambda it: None, outbox=[address])
+    assert "pass@" not in str(caught.value)
+    assert not (tmp_path / "s.db").exists()
+
+
+def test_the_usual_table_is_read_if_none_is_named(tmp_path: Path) -> None:
+    assert source_of(f"sqlite:{tmp_path}/a.db")().name == f"sqlite:{tmp_path}/a.db?table=tickwheel_outbox"
+    assert source_of("postgresql://u:secret@h/d")().name == "postgresql://...@h/d?table=tickwheel_outbox"
+    assert source_of("postgresql://h/d?sslmode=require")().name.endswith("sslmode=require&table=tickwheel_outbox")
+
+
+def test_no_thread_is_left_after_the_end(each_database: Program, reading: Read) -> None:
+    read = reading(each_database.address)
+    assert any(thread.name == "outbox-reader" for thread in threading.enumerate())
+    read.queue.close()
+    assert not any(thread.name == "outbox-reader" for thread in threading.enumerate())
