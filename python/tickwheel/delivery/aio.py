@@ -108,6 +108,10 @@ class _QueueOnLoop(DeliveryQueue):
                 await self._has_room.wait()  # what is queued has no answer yet
         return answers.future
 
+    def check_process(self) -> None:
+        """Errors: `WrongUsage` in a forked child."""
+        self._running.check_may_wait()
+
     def outcomes(self) -> Outcomes:
         return Outcomes(self._running.follow(), self._running.check)
 

@@ -387,10 +387,6 @@ class DeliveryQueue:
         """
         self._running.close(_CLOSE_WITHIN_S)
 
-    def check_process(self) -> None:
-        """Errors: `WrongUsage` in a forked child."""
-        self._running.check_may_wait()
-
     def _run(
         self,
         store: Path,

@@ -61,7 +61,9 @@ fn what_was_given_up_is_told_with_its_reason_and_a_cancel_is_not__d6_d7() {
 fn a_slow_reader_loses_the_oldest_and_is_told_how_many_and_is_woken_once__d8() {
     let woken = Arc::new(AtomicUsize::new(0));
     let counted = woken.clone();
-    let feed = Arc::new(OutcomeFeed::new(move || drop(counted.fetch_add(1, Ordering::Relaxed))));
+    let feed = Arc::new(OutcomeFeed::new(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+    }));
     let feeds = OutcomeFeeds::default();
     feeds.add(&feed);
     for number in 0..MOST + 3 {

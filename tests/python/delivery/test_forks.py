@@ -37,10 +37,14 @@ FORKS = """if True:
 
     def call(delivery):
         fork("function")
+        fork("coroutine")
         if delivery.message.id == "bad":
             raise ValueError("no")
 
-    to = Forks if where in ("send", "sync") else call
+    async def coroutine(delivery):
+        call(delivery)
+
+    to = Forks if where in ("send", "sync") else coroutine if where == "coroutine" else call
     queue = DeliveryQueue(path, to=to, max_attempts=1, on_dead_letter=lambda _: fork("on_dead_letter"))
     future = queue.submit_ndjson(b'{"id": "a", "delay_ms": 10}\\n{"id": "bad", "delay_ms": 10}\\n')
     future.add_done_callback(lambda _: fork("callback"))
@@ -49,7 +53,7 @@ FORKS = """if True:
 """
 
 
-@pytest.mark.parametrize("where", ["function", "send", "sync", "on_dead_letter", "callback"])
+@pytest.mark.parametrize("where", ["function", "coroutine", "send", "sync", "on_dead_letter", "callback"])
 def test_a_child_that_is_forked_in_a_function_only_leaves__rule7(where: str, tmp_path: Path) -> None:
     store = tmp_path / "store.db"
     done = subprocess.run([sys.executable, "-c", FORKS, where, store], capture_output=True, text=True, timeout=50)

@@ -17,6 +17,8 @@ from tickwheel import (
     aio,
     weak_method,
 )
+from tickwheel.delivery import Answer, AsyncDeliveryQueue, Delivery, MessageOutcome, StoreView
+from tickwheel.delivery.sight import Page
 from tickwheel.testing import ManualTimer, VirtualLoop
 
 
@@ -110,3 +112,22 @@ def runs() -> None:
         runner.run(loops())
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         runner.run(loops())
+
+
+async def send(delivery: Delivery) -> None: ...
+
+
+async def delivery() -> None:
+    AsyncDeliveryQueue("x.db", send, max_attempts="5")  # wrong
+    AsyncDeliveryQueue("x.db", to=send, attempts=5)  # wrong
+    async with AsyncDeliveryQueue("x.db", to=send, concurrency=5) as queue:
+        assert_type(await queue.put("a", {"x": 1}, delay_ms=5), Answer)
+        await queue.put("a", delay=5)  # wrong
+        await queue.put(5)  # wrong
+        assert_type(await queue.put_many([("a", 1, 2)]), list[Answer])
+        assert_type(await queue.cancel_many(key="k"), str)
+        assert_type(await queue.pause(), None)
+        assert_type(await queue.view.list(key="k"), Page)
+        assert_type(StoreView("x.db").list(key="k"), Page)
+        async for outcome in queue.outcomes():
+            assert_type(outcome, MessageOutcome)

@@ -236,7 +236,7 @@ def test_a_module_in_a_package_is_found__D10(here: Path) -> None:
         ("python:no_such_package.mail:f", "there is no module no_such_package.mail"),
         ("python:json:no_such", "the module json has no no_such"),
         ("python:json:__name__", "can't be called"),
-        ("python:os:walk", "ordinary or a coroutine function"),
+        ("python:lazy_here:f", "ordinary or a coroutine function"),
         ("python:broken_here:f", "can't be imported: ZeroDivisionError: division by zero"),
         ("python:needy_here:f", "can't be imported: ModuleNotFoundError: No module named 'not_there_either'"),
         ("python:leaving_here:f", "can't be imported: SystemExit: 0"),
@@ -244,6 +244,7 @@ def test_a_module_in_a_package_is_found__D10(here: Path) -> None:
 )
 def test_a_function_that_is_not_there_is_wrong_usage__D10(here: Path, spec: str, problem: str) -> None:
     (here / "broken_here.py").write_text("1 / 0\n")
+    (here / "lazy_here.py").write_text("def f(d): yield d\n")
     (here / "needy_here.py").write_text("import not_there_either\n")
     (here / "leaving_here.py").write_text("raise SystemExit(0)\n")
     with pytest.raises(WrongUsage) as error:
