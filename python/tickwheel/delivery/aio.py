@@ -191,7 +191,8 @@ class AsyncDeliveryQueue:
     It takes the arguments of `DeliveryQueue`, and is opened by `async with`, on the loop that runs (asyncio's or
     uvloop's), which is the one to use it from. `to` may be a coroutine function: its calls are tasks of this loop, up
     to 256 at a time, or `concurrency`; one at a time for a key. `on_dead_letter` is called in a thread of its own.
-    Errors: those of `DeliveryQueue`, where it is opened; `RuntimeError` on another loop, and where it is not open.
+    Errors: those of `DeliveryQueue`, where it is opened; `RuntimeError` on another loop, and where it is not open. If
+    the opening is cancelled, a thread gives up or closes the store soon after.
 
     A task that is cancelled while it waits for an answer takes nothing back: the message may be accepted. The same call
     again answers `DUPLICATE` then; `state` tells, and `cancel` is certain. Many tasks that put at a time share commits.

@@ -190,6 +190,11 @@ class Holder:
         self.process.communicate(timeout=LONG_S)
 
 
+def opens() -> bool:
+    """Whether a thread opens a queue, or closes one again."""
+    return any(it.name.startswith("opens-delivery") for it in threading.enumerate())
+
+
 def test_while_another_process_has_the_store_the_loop_goes_on_and_then_it_opens__D9(
     tmp_path: Path,
     loop_kind: str,  # noqa: F811
@@ -212,7 +217,7 @@ def test_opening_can_be_cancelled_while_another_process_has_the_store__D9(tmp_pa
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.2), AsyncDeliveryQueue(tmp_path / "store.db", to=ignore):
                     raise AssertionError("it is not open")
-            await until(lambda: not [it for it in threading.enumerate() if it.name.startswith("opens-delivery")])
+            await until(lambda: not opens())
 
     run(main())
 
@@ -238,7 +243,8 @@ def test_a_queue_whose_opening_was_cancelled_too_late_is_closed_again__D13(
             await opening
         goes_on.set()
         monkeypatch.setattr(Running, "start", start)
-        async with AsyncDeliveryQueue(tmp_path / "store.db", to=ignore) as queue:  # it waits for the end of the first
+        await until(lambda: not opens())
+        async with AsyncDeliveryQueue(tmp_path / "store.db", to=ignore) as queue:
             assert len(queue) == 0
 
     run(main())

@@ -119,7 +119,6 @@ async def send(delivery: Delivery) -> None: ...
 
 async def delivery() -> None:
     AsyncDeliveryQueue("x.db", send, max_attempts="5")  # wrong
-    AsyncDeliveryQueue("x.db", to=send, attempts=5)  # wrong
     async with AsyncDeliveryQueue("x.db", to=send, concurrency=5) as queue:
         assert_type(await queue.put("a", {"x": 1}, delay_ms=5), Answer)
         await queue.put("a", delay=5)  # wrong

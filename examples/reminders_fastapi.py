@@ -1,0 +1,73 @@
+"""Reminders in FastAPI: each is kept on disk until it is due, also while the server is down, and then comes out once.
+
+`PUT /reminders/tea` with `{"text": "the tea is ready", "after_s": 180}` sets one, or sets it anew. `GET` shows it, and
+`DELETE` cancels it. `GET /outcomes` says what became of the last hundred.
+
+    REMINDERS=reminders.db uvicorn --app-dir examples reminders_fastapi:app
+"""
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated
+
+import msgspec
+from fastapi import Body, FastAPI, HTTPException
+
+from tickwheel.delivery import Answer, AsyncDeliveryQueue, Delivery, MessageOutcome
+
+queue: AsyncDeliveryQueue
+recent: deque[MessageOutcome] = deque(maxlen=100)
+
+
+async def remind(delivery: Delivery) -> None:
+    """Runs on the server's own loop, for up to 256 reminders at a time: here a program sends a mail, or a push."""
+    print(f"{delivery.message.id}: {msgspec.json.decode(delivery.message.payload)}", flush=True)
+
+
+async def note(outcomes: AsyncIterator[MessageOutcome]) -> None:
+    """Ends with the queue."""
+    async for outcome in outcomes:
+        recent.append(outcome)
+
+
+@asynccontextmanager
+async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    """One queue for as long as the server runs; what is not due at its end waits on disk for the next one."""
+    global queue
+    async with AsyncDeliveryQueue(os.environ.get("REMINDERS", "reminders.db"), to=remind) as queue:
+        noting = asyncio.create_task(note(queue.outcomes()))
+        yield
+    await noting
+
+
+app = FastAPI(lifespan=lifespan)
+
+
+@app.put("/reminders/{name}")
+async def put(name: str, text: Annotated[str, Body()], after_s: Annotated[float, Body(ge=0)]) -> dict[str, Answer]:
+    answer = await queue.put(name, text, delay_ms=after_s * 1000, replace=True)
+    if answer is Answer.DELIVERING:
+        raise HTTPException(409, f"{name} is being sent in this moment")
+    return {"answer": answer}
+
+
+@app.get("/reminders/{name}")
+async def show(name: str) -> dict[str, str | None]:
+    found = await queue.view.show(name)
+    if found is None:
+        raise HTTPException(404, f"there is no reminder {name}")
+    return {"state": found.state, "due": found.due}
+
+
+@app.delete("/reminders/{name}")
+async def cancel(name: str) -> dict[str, Answer]:
+    """Answers `cancelled` if it will certainly not be sent, and otherwise why not."""
+    return {"answer": await queue.cancel(name)}
+
+
+@app.get("/outcomes")
+async def outcomes() -> list[dict[str, object]]:
+    return [outcome._asdict() for outcome in recent]
