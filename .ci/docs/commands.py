@@ -14,6 +14,7 @@ import click
 
 from tickwheel.commands import tickwheel
 from tickwheel.commands.configured import ConfiguredCommand
+from tickwheel.commands.spark_submit import program  # its options stand behind those of Spark
 
 PAGE = Path(__file__).parents[2] / "docs/configuration.md"
 BEGIN, END = "<!-- made by .ci/docs/commands.py: begin -->", "<!-- made by .ci/docs/commands.py: end -->"
@@ -42,7 +43,11 @@ def _command(command: click.Command, name: str, parent: click.Context) -> Iterat
     usage = " ".join(command.collect_usage_pieces(context))
     yield f"```text\n{context.command_path} {usage}\n```\n"
     yield f"{_text(command)}\n"
-    options = [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
+    options = [
+        each
+        for each in (program if name == "spark-submit" else command).params
+        if isinstance(each, click.Option) and not each.hidden
+    ]
     if not options:
         yield "It has no options.\n"
         return

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from http.client import HTTPMessage
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pytest
 
@@ -69,12 +69,14 @@ class Served:
         max_attempts: int = 5,
         sink_timeout_s: float = 30,
         rate: str | None = None,
+        order: Literal["key", "global"] = "key",
     ) -> None:
         self.arrived: queue.SimpleQueue[Delivery] = queue.SimpleQueue()
         self.running = Running(
             folder / "store.db",
             sink_of_function(to or self.arrived.put),
             Settings(
+                order=order,
                 sink_timeout_s=sink_timeout_s,
                 retry=Retry(max_attempts=max_attempts, first_ms=60_000),
                 rate=None if rate is None else Rate.of(rate),

@@ -1,0 +1,362 @@
+"""`docs/openapi.yaml` and the server: each route, parameter, member, status and header, both ways (rules D11, D12)."""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+from msgspec.structs import fields
+from openapi_spec_validator import validate
+
+from tickwheel.delivery import Delivery, DeliveryFailed
+from tickwheel.delivery.serve import actions, bodies, listing
+from tickwheel.delivery.serve import http as served_http
+from tickwheel.delivery.serve.bodies import Bodies
+from tickwheel.delivery.serve.guard import right_of
+from tickwheel.delivery.serve.replacing import Replacing
+from tickwheel.delivery.serve.tokens import Right, Tokens, names_of
+from tickwheel.delivery.sight import Action, Details, LetterSeen, Rule, Seen, StoreStatus
+
+from .conftest import Reply, Served
+
+pytestmark = pytest.mark.timeout(60)
+SPEC: dict[str, Any] = yaml.safe_load((Path(__file__).parents[4] / "docs/openapi.yaml").read_text())
+SCHEMAS = SPEC["components"]["schemas"]
+Operation: TypeAlias = tuple[str, str]
+OPERATIONS: dict[Operation, dict[str, Any]] = {
+    (method.upper(), path): {**operation, "parameters": [*item.get("parameters", ()), *operation.get("parameters", ())]}
+    for path, item in SPEC["paths"].items()
+    for method, operation in item.items()
+    if method != "parameters"
+}
+HEALTH = [operation for operation in OPERATIONS if OPERATIONS[operation].get("security") == []]
+NDJSON = {"content-type": "application/x-ndjson"}
+OF_ANY_ANSWER = {"content-type", "content-length", "date", "server"}
+FAR_MS = 4_000_000_000_000
+TOKENS = Tokens({b"p" * 32: Right.PRODUCE, b"c" * 32: Right.CONTROL, b"r" * 32: Right.READ})
+
+
+def resolved(given: dict[str, Any]) -> dict[str, Any]:
+    """What a reference names."""
+    if "$ref" not in given:
+        return given
+    found: Any = SPEC
+    for part in given["$ref"].removeprefix("#/").split("/"):
+        found = found[part]
+    return dict(found)
+
+
+def address(operation: Operation) -> str:
+    return operation[1].replace("{id}", "some")
+
+
+def text_of(operation: Operation) -> bytes:
+    """A body that can be used."""
+    bodies = {
+        ("POST", "/messages"): {"id": "some", "due": FAR_MS},
+        ("PATCH", "/messages/{id}"): {"delay_ms": FAR_MS},
+        ("POST", "/requeue"): {"id": "some"},
+        ("POST", "/actions"): {"kind": "cancel", "key": "none"},
+    }
+    return json.dumps(bodies[operation]).encode() if operation in bodies else b""
+
+
+class Seeing:
+    """Asks, and compares each answer with what the file says of it."""
+
+    def __init__(self) -> None:
+        self.statuses: set[tuple[Operation, str]] = set()
+        self.headers: set[tuple[Operation, str, str]] = set()
+
+    def check(self, operation: Operation, reply: Reply) -> Reply:
+        responses = OPERATIONS[operation]["responses"]
+        assert str(reply.status) in responses, f"{operation} answers {reply.status}, which is not described: {reply}"
+        described = resolved(responses[str(reply.status)])
+        self.statuses.add((operation, str(reply.status)))
+        kind = reply.headers["content-type"].partition(";")[0]
+        schema = described["content"][kind]["schema"]
+        if kind == "application/json":
+            errors = [*Draft202012Validator({**schema, "components": SPEC["components"]}).iter_errors(reply.body)]
+            assert not errors, f"{operation} {reply.status}: {errors[0].message}"
+        given = {name.lower(): value for name, value in reply.headers.items() if name.lower() not in OF_ANY_ANSWER}
+        for name, value in given.items():
+            assert resolved(described["headers"][name])["schema"]["const"] == value, (operation, reply.status, name)
+            self.headers.add((operation, str(reply.status), name))
+        return reply
+
+
+@pytest.fixture
+def seeing() -> Seeing:
+    return Seeing()
+
+
+def test_it_is_a_file_of_openapi() -> None:
+    validate(SPEC)
+
+
+def test_it_has_every_route_of_the_server_and_no_other__D11(served: Served) -> None:
+    routes: Any = served_http.app(served.running, 1, Bodies())
+    found = {
+        (method, route.path.replace(":any", "").replace(":path", ""))
+        for route in routes.routes
+        for method in route.methods - {"HEAD"}
+    }
+    assert set(OPERATIONS) == found
+
+
+@pytest.mark.parametrize("operation", [each for each in OPERATIONS if each not in HEALTH], ids=" ".join)
+def test_it_says_which_right_a_request_needs__D12(operation: Operation) -> None:
+    assert OPERATIONS[operation]["x-right"] == names_of(right_of(*operation))
+
+
+def test_it_has_every_parameter_of_the_server_and_no_other__D11(served: Served) -> None:
+    told = {
+        operation: [
+            each["name"] for each in map(resolved, OPERATIONS[operation]["parameters"]) if each["in"] == "query"
+        ]
+        for operation in OPERATIONS
+    }
+    known = {
+        ("GET", "/messages"): [*listing._PARAMETERS],
+        ("GET", "/dead"): [*listing._PARAMETERS_OF_DEAD],
+        ("POST", "/messages"): ["replace", *(name for name in Replacing.__struct_fields__ if name != "is_wanted")],
+        **{(method, "/messages/{id}"): ["key"] for method in ("GET", "DELETE", "PATCH")},
+        **{("POST", path): ["key"] for path in ("/pause", "/resume")},
+    }
+    assert {operation: names for operation, names in told.items() if names} == known
+    values = {"state": "dead", "due_from": str(FAR_MS), "due_before": str(FAR_MS), "limit": "1", "replace": "true"}
+    values |= {"key": "k", "at_latest_ms": "1"}
+    for operation, names in told.items():
+        for name in names:
+            text = f"{name}={values.get(name, '1')}" + ("&replace=true" if name == "at_latest_ms" else "")
+            if name != "cursor":  # of which only the server makes one
+                reply = served.ask(operation[0], f"{address(operation)}?{text}", text_of(operation))
+                assert reply.status != 400, (operation, name, reply.body)
+        if operation not in HEALTH and operation != ("GET", "/metrics"):
+            reply = served.ask(operation[0], f"{address(operation)}?other=1", text_of(operation))
+            assert reply.status == 400, operation
+
+
+@pytest.mark.parametrize(
+    ("schema", "struct"),
+    [
+        ("Name", served_http._Name),
+        ("Due", served_http._Due),
+        ("Asked", actions._Asked),
+        ("Seen", Seen),
+        ("Details", Details),
+        ("Rule", Rule),
+        ("Letter", LetterSeen),
+        ("Action", Action),
+        ("Status", StoreStatus),
+    ],
+)
+def test_a_body_has_the_members_of_the_code_and_no_others__D14(schema: str, struct: type) -> None:
+    assert set(SCHEMAS[schema]["properties"]) == {field.encode_name for field in fields(struct)}
+
+
+def test_every_answer_that_it_describes_is_given_and_is_so__D11_D12(
+    tmp_path: Path, seeing: Seeing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(tmp_path / "usual") as served:
+        go_through(served, seeing)
+        read_from_a_page_of_its_own(served, seeing)
+        send_too_much_and_too_slowly(served, seeing, monkeypatch)
+        ask_for_too_much_at_a_time(served, seeing)
+    with serving(tmp_path / "guarded", tokens=TOKENS) as served:
+        ask_without_the_right(served, seeing)
+    with serving(tmp_path / "global", order="global") as served:
+        told = ("POST", "/pause")
+        assert seeing.check(told, served.ask(*told)).status == 200
+        assert seeing.check(told, served.ask("POST", "/pause?key=k")).status == 409
+    with pytest.raises(DeliveryFailed, match="on purpose"):
+        ask_one_that_has_failed(tmp_path / "failed", seeing)
+
+    described = {(operation, status) for operation in OPERATIONS for status in OPERATIONS[operation]["responses"]}
+    assert seeing.statuses == described
+    headers = {
+        (operation, status, name)
+        for operation, status in described
+        for name in resolved(OPERATIONS[operation]["responses"][status]).get("headers", ())
+    }
+    # Where a body is given up in the middle: `Later` is one description for all requests, and most have no body.
+    assert headers - seeing.headers == {each for each in headers if each[1:] == ("503", "connection")}
+
+
+def go_through(served: Served, seeing: Seeing) -> None:
+    """What a client sees that does everything once."""
+
+    def ask(method: str, path: str, status: int, body: object = None, at: str = "", **more: Any) -> Any:
+        reply = served.ask(method, at or path, body, **more)
+        assert reply.status == status, (method, path, reply)
+        return seeing.check((method, path), reply).body
+
+    message = {"id": "one", "key": "k", "due": FAR_MS, "payload": {"n": 1}}
+    one = "/messages/{id}"
+    ask("POST", "/messages", 201, message)
+    ask("POST", "/messages", 200, message)
+    ask("POST", "/messages", 409, message | {"payload": 2})
+    ask("POST", "/messages", 400, {"id": "one"})
+    ask("POST", "/messages", 202, {"id": "early", "op": "cancel"})
+    ask("POST", "/messages", 404, {"id": "none", "op": "reschedule", "due": FAR_MS})
+    ask("POST", "/messages", 200, {"id": "one", "key": "k", "op": "reschedule", "due": FAR_MS + 1})
+    ask("POST", "/messages", 200, message | {"payload": 3}, "/messages?replace=true&at_latest_ms=9999999999999")
+    ask("POST", "/messages", 201, {"id": "beat", "every": 3_600_000, "payload": 1, "missed": "all"})
+    ask("POST", "/messages", 201, {"id": "nine", "cron": "0 9 * * *", "tz": "Europe/Berlin", "payload": 1})
+    ask("POST", "/messages", 201, {"id": "bytes", "due": FAR_MS, "payload_base64": "/w==", "expires": FAR_MS + 1})
+    lines = ask("POST", "/messages", 200, b'{"id": "many", "due": 4000000000000}\n\noops\n', headers=NDJSON)
+    told = [json.loads(line) for line in lines.splitlines()]
+    assert [line["line"] for line in told] == [1, 3]
+    for line in told:
+        Draft202012Validator({**SCHEMAS["LineAnswer"], "components": SPEC["components"]}).validate(line)
+
+    ask("POST", "/messages", 201, {"id": "late", "due": 1_700_000_000_000})
+    assert served.arrived.get(timeout=10).message.id == "late"
+    until(lambda: served.ask("GET", "/messages/late").body["state"] == "delivered")
+    ask("POST", "/messages", 409, {"id": "late", "op": "cancel"})
+    for name, key in (("one", "?key=k"), ("beat", ""), ("nine", ""), ("bytes", ""), ("late", "")):
+        ask("GET", one, 200, at=f"/messages/{name}{key}")
+    ask("GET", one, 404, at="/messages/none")
+    ask("GET", one, 400, at="/messages/one?key=")
+    ask("PATCH", one, 200, {"delay_ms": FAR_MS / 2}, "/messages/one?key=k")
+    ask("PATCH", one, 404, {"due": FAR_MS}, "/messages/none")
+    ask("PATCH", one, 409, {"due": FAR_MS}, "/messages/late")
+    ask("PATCH", one, 400, {}, "/messages/one?key=k")
+    ask("DELETE", one, 200, at="/messages/one?key=k")
+    ask("DELETE", one, 202, at="/messages/nobody")
+    ask("DELETE", one, 409, at="/messages/late")
+    ask("DELETE", one, 400, at="/messages/one?k=k")
+
+    for state in SCHEMAS["State"]["enum"]:
+        ask("GET", "/messages", 200, at=f"/messages?state={state}&limit=1")
+    ask("GET", "/messages", 400, at="/messages?limit=0")
+    ask("GET", "/status", 200)
+    ask("GET", "/status", 400, at="/status?x=1")
+    ask("GET", "/metrics", 200)
+    for path in ("/livez", "/readyz", "/healthz"):
+        ask("GET", path, 200)
+
+    action = {"kind": "cancel", "key_prefix": "none/", "id": "a/b", "due_from": "2026-01-01T00:00:00Z"}
+    ask("POST", "/actions", 202, action)
+    ask("POST", "/actions", 200, action)
+    ask("POST", "/actions", 409, action | {"key_prefix": "other/"})
+    ask("POST", "/actions", 400, {"kind": "cancel"})
+    ask("GET", "/actions", 200)
+    ask("GET", "/actions", 400, at="/actions?x=1")
+    ask("GET", "/actions/{id}", 200, at="/actions/a%2Fb")
+    ask("GET", "/actions/{id}", 404, at="/actions/none")
+    ask("GET", "/actions/{id}", 400, at="/actions/a?x=1")
+
+    ask("POST", "/pause", 200)
+    ask("POST", "/pause", 200, at="/pause?key=k")
+    ask("POST", "/pause", 400, {"key": "k"})
+    ask("POST", "/resume", 200, at="/resume?key=k")
+    ask("POST", "/resume", 400, at="/resume?key=")
+    ask("POST", "/resume", 200)
+    ask("POST", "/requeue", 404, {"id": "none"})
+    ask("POST", "/requeue", 409, {"id": "late"})
+    ask("POST", "/requeue", 400, {"key": "k"})
+
+
+def read_from_a_page_of_its_own(served: Served, seeing: Seeing) -> None:
+    """Dead letters: one that the destination refuses is tried anew."""
+    served.ask("POST", "/messages", {"id": "refused", "delay_ms": 0})
+    until(lambda: bool(served.ask("GET", "/dead").body["letters"]))
+    dead, anew = ("GET", "/dead"), ("POST", "/requeue")
+    assert seeing.check(dead, served.ask(*dead)).body["letters"][0]["source"] == "delivery"
+    assert seeing.check(dead, served.ask("GET", "/dead?limit=0")).status == 400
+    assert seeing.check(anew, served.ask(*anew, {"id": "refused"})).status == 200
+
+
+def send_too_much_and_too_slowly(served: Served, seeing: Seeing, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as short:
+        short.setattr(bodies, "_WITHIN_S", 0.2)
+        for operation in OPERATIONS:
+            if "413" in OPERATIONS[operation]["responses"]:
+                length = {"content-length": str(1 << 24), "expect": "100-continue"}  # so it waits for the answer
+                too_long = served.ask(operation[0], address(operation), headers=length)
+                assert seeing.check(operation, too_long).status == 413
+                slow = served.ask(operation[0], address(operation), headers={"content-length": "5"})
+                assert seeing.check(operation, slow).status == 408
+
+
+def ask_for_too_much_at_a_time(served: Served, seeing: Seeing) -> None:
+    guard = served.ports._application._guarded
+    guard._left = 0
+    for operation in OPERATIONS:
+        if operation not in HEALTH:
+            reply = served.ask(operation[0], address(operation), text_of(operation))
+            assert seeing.check(operation, reply).status == 503
+            assert reply.headers["retry-after"] == "1"
+    guard._left = 100
+
+
+def ask_without_the_right(served: Served, seeing: Seeing) -> None:
+    weaker = {"read": b"p", "produce": b"r", "control": b"r"}
+    for operation, told in OPERATIONS.items():
+        if operation in HEALTH:
+            continue
+        reply = seeing.check(operation, served.ask(operation[0], address(operation), text_of(operation)))
+        assert (reply.status, reply.headers["www-authenticate"]) == (401, "Bearer")
+        token = {"authorization": f"Bearer {(weaker[told['x-right']] * 32).decode()}"}
+        assert seeing.check(operation, served.ask(*operation, text_of(operation), headers=token)).status == 403
+
+
+def ask_one_that_has_failed(folder: Path, seeing: Seeing) -> None:
+    with serving(folder) as served:
+        served.running.fail(DeliveryFailed("on purpose"))
+        for operation in HEALTH:
+            assert seeing.check(operation, served.ask(*operation)).status == 503
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers", "status"),
+    [
+        ("PUT", "/messages", {}, 405),
+        ("GET", "/none", {}, 404),
+        ("GET", "/livez", {"x": "x" * 200_000}, 400),
+        ("POST", "/messages", {"content-length": "1", "transfer-encoding": "chunked"}, 400),
+    ],
+)
+def test_any_other_request_is_a_problem_too__D12(
+    served: Served, method: str, path: str, headers: Mapping[str, str], status: int
+) -> None:
+    reply = served.ask(method, path, None, headers=headers)
+    assert reply.status == status
+    Draft202012Validator(SCHEMAS["Problem"]).validate(reply.body)
+    if status == 400:
+        assert reply.headers["connection"] == "close"
+
+
+def test_a_head_is_answered_as_a_get__D11(served: Served) -> None:
+    for operation in OPERATIONS:
+        if operation[0] == "GET":
+            assert served.ask("HEAD", address(operation)).status == served.ask("GET", address(operation)).status
+
+
+@contextmanager
+def serving(folder: Path, **how: Any) -> Iterator[Served]:
+    folder.mkdir()
+
+    def send(delivery: Delivery) -> None:
+        if delivery.message.id == "refused":
+            raise ValueError("not today")
+        served.arrived.put(delivery)
+
+    served = Served(folder, to=send, max_attempts=1, **how)
+    try:
+        yield served
+    finally:
+        served.close()
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    """Ask until it is; at most ten seconds."""
+    deadline_s = time.monotonic() + 10
+    while not is_so():
+        assert time.monotonic() < deadline_s

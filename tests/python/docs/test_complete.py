@@ -1,0 +1,149 @@
+"""The code and the documents, both ways: what a user can name is described, and what is described exists (rule D11)."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from delivery.serve.conftest import Served
+from tickwheel.commands import tickwheel
+from tickwheel.commands.spark_submit import program, spark_submit
+from tickwheel.delivery import putting
+from tickwheel.delivery.message import MAX_PAYLOAD
+from tickwheel.delivery.serve.bodies import Bodies
+from tickwheel.delivery.serve.http import app
+
+ROOT = Path(__file__).parents[3]
+PAGES = [
+    path for path in sorted((ROOT / "docs").rglob("*.md")) if path.name != "concurrency.md"
+]  # names flags of builds
+METHODS = "GET|POST|PUT|PATCH|DELETE"
+# Options of other programs that the documents name: cargo, curl, docker, Spark, systemd, and our own benchmarks.
+OF_OTHERS = {
+    *("--archives", "--bench", "--build-arg", "--cacert", "--cert", "--conf", "--cores", "--host", "--hot"),
+    *("--idle", "--kill", "--master", "--memory", "--messages", "--no-block", "--now", "--packages"),
+    *("--parking-lot", "--port", "--seconds", "--small", "--span-s", "--stop-timeout", "--work-dir"),
+}
+OF_PYTHON = ("replace", "debounce_ms", "at_latest_ms")
+
+
+def text() -> str:
+    return "\n".join(path.read_text("utf-8") for path in PAGES)
+
+
+def commands(group: click.Group = tickwheel, name: str = "tickwheel") -> Iterator[tuple[str, click.Command]]:
+    """Every command that does something, with its whole name."""
+    for each, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{name} {each}")
+        else:
+            yield f"{name} {each}", command
+
+
+COMMANDS = dict(commands())
+
+
+def options_of(command: click.Command) -> set[str]:
+    params = program.params if command is spark_submit else command.params
+    return {name for option in params if isinstance(option, click.Option) for name in option.opts}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    opened = Served(tmp_path_factory.mktemp("complete"))
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def routes(served: Served) -> set[str]:
+    """As `GET /messages/{id}`."""
+    inner: Any = app(served.running, MAX_PAYLOAD, Bodies())
+    return {
+        f"{method} {re.sub(':[a-z]+', '', route.path)}"
+        for route in inner.routes
+        for method in route.methods
+        if method != "HEAD"
+    }
+
+
+def test_every_route_is_described__D11(routes: set[str]) -> None:
+    page = (ROOT / "docs/delivery/http.md").read_text()
+    assert set(re.findall(rf"^### ((?:{METHODS}) /\S*)$", page, re.MULTILINE)) == routes
+
+
+def test_every_route_that_is_named_exists__D11(routes: set[str]) -> None:
+    named = set(re.findall(rf"\b({METHODS}) (/[a-z]+(?:/[^\s`?,]+)?)", text()))
+    assert len(named) > 15
+    generic = {(method, re.sub(r"^(/\w+)/.+", r"\1/{id}", path)) for method, path in named}
+    assert {f"{method} {path}" for method, path in generic} <= routes
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_of_a_command_is_described_and_no_other__D11(name: str) -> None:
+    page = (ROOT / "docs/configuration.md").read_text()
+    section = re.search(rf"^## {name}\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL)
+    assert section is not None, f"{name} is not in configuration.md: run make docs"
+    told = {each for cell in re.findall(r"^\| `(--?[^`]*)`", section[1], re.MULTILINE) for each in _flags(cell)}
+    assert told == options_of(COMMANDS[name]) - {"--help"}
+
+
+def test_every_command_that_is_described_exists__D11() -> None:
+    page = (ROOT / "docs/configuration.md").read_text()
+    assert set(re.findall(r"^## (tickwheel .*)$", page, re.MULTILINE)) == set(COMMANDS)
+    first = {name.split()[1] for name in COMMANDS}
+    assert {
+        each for each in re.findall(r"(?<![`\w/.])tickwheel ([a-z][a-z-]+) ", _shell()) if each not in first
+    } == set()
+
+
+def test_every_option_and_variable_that_is_named_exists__D11() -> None:
+    known = set.union(*map(options_of, COMMANDS.values())) | {"--help", "--version"}
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]", _code()))
+    assert named - known == OF_OTHERS - known
+    assert len(named & known) > 40
+    serve: Any = COMMANDS["tickwheel serve"]
+    variables = {f"TICKWHEEL_SERVE_{str(option.name).upper()}" for option in serve.options.values()}
+    assert set(re.findall(r"\bTICKWHEEL_SERVE_\w+", text())) == variables | {"TICKWHEEL_SERVE_CONFIG"}
+
+
+def test_every_metric_is_described_and_every_one_that_is_named_exists__D15(served: Served) -> None:
+    families = [*text_string_to_metric_families(served.ask("GET", "/metrics").body)]
+    described = {family.name + ("_total" if family.type == "counter" else "") for family in families}
+    samples = {sample.name for family in families for sample in family.samples}
+    named = set(re.findall(r"\b(?:tickwheel|process)_[a-z_]+\b", text()))
+    of_spark = {name for name in named if name.startswith("tickwheel_spark_")}
+    assert described <= named <= described | samples | of_spark
+    source = (ROOT / "python/tickwheel/spark/metrics.py").read_text()
+    words = set(re.findall(r'"(?:tickwheel_spark_)?(\w+)"', source))  # it puts the rest of a name together
+    assert {name.removeprefix("tickwheel_spark_").removesuffix("_total") for name in of_spark} <= words
+
+
+def test_every_field_of_a_record_is_described_and_no_other__D1() -> None:
+    source = (ROOT / "src/delivery/columns.rs").read_text()
+    fields = set(re.findall(r'^pub\(crate\) const [A-Z0-9_]+: &str = "(\w+)";', source, re.MULTILINE))
+    fields |= set(re.findall(r'unwrap_or\("(\w+)"\)', source))
+    assert {"id", "cron", "payload_base64"} <= fields
+    page = (ROOT / "docs/delivery/records.md").read_text()
+    table = page.split("## Fields")[1].split("##")[0]
+    assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == fields
+    of_put = set(putting._FIELDS)
+    assert of_put == fields - {"op", "payload_base64"} | set(OF_PYTHON)  # bytes are bytes there, and a cancel a method
+    assert all(f"`{name}`" in page for name in OF_PYTHON)
+
+
+def _flags(cell: str) -> Iterator[str]:
+    yield from re.findall(r"(?<![\w-])--?[a-z][a-z-]*", cell.partition(" ")[0] if ", " not in cell else cell)
+
+
+def _code() -> str:
+    """What is set as code."""
+    return "\n".join([_shell(), *re.findall(r"`([^`\n]+)`", text())])
+
+
+def _shell() -> str:
+    return "\n".join(re.findall(r"^```(?:sh|console|text)\n(.*?)^```", text(), re.MULTILINE | re.DOTALL))

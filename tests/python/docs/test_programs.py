@@ -1,0 +1,87 @@
+"""What a page tells to type runs, and prints what it says.
+
+    <!-- run -->        the block of shell behind it is run, with the files that the page has named before
+    <!-- prints -->     the block behind that is what it prints; ... stands for anything
+    ```python title="reminders.py"      is a file of this name
+
+All blocks of a page run one after the other, in one folder. What they leave running in the background is ended at the end.
+"""
+
+import contextlib
+import doctest
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+DOCS = Path(__file__).parents[3] / "docs"
+BLOCK = re.compile(r'(?:<!-- (run|prints) -->\n)?^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+ALL_RUN = ("tutorial", "recipes")  # folders in which each block of shell is run
+
+
+class Block(NamedTuple):
+    mark: str
+    language: str
+    title: str
+    text: str
+
+
+def blocks(page: Path) -> list[Block]:
+    return [Block(*found) for found in BLOCK.findall(page.read_text("utf-8"))]
+
+
+def pages() -> list[str]:
+    found = [page for page in sorted(DOCS.rglob("*.md")) if any(block.mark == "run" for block in blocks(page))]
+    return [str(page.relative_to(DOCS)) for page in found]
+
+
+@pytest.mark.timeout(100)
+@pytest.mark.parametrize("name", pages())
+def test_what_a_page_tells_to_type_runs_and_prints_what_it_says(name: str, tmp_path: Path) -> None:
+    printed = None
+    with contextlib.ExitStack() as started:
+        for block in blocks(DOCS / name):
+            if block.title:
+                (tmp_path / block.title).write_text(block.text)
+            elif block.mark == "run":
+                printed = run(block.text, tmp_path, started)
+            elif block.mark == "prints":
+                assert printed is not None, f"{name} says what is printed, and nothing has been run"
+                same = doctest.OutputChecker().check_output(block.text, printed, doctest.ELLIPSIS)
+                assert same, f"{name} says:\n{block.text}\nand it prints:\n{printed}"
+
+
+@pytest.mark.parametrize("folder", ALL_RUN)
+def test_each_block_of_shell_that_a_beginner_reads_is_run(folder: str) -> None:
+    for page in (DOCS / folder).glob("*.md"):
+        left = [block.text for block in blocks(page) if block.language in ("sh", "console") and block.mark != "run"]
+        assert left == [], f"{page.name} has commands that no test runs"
+
+
+def run(text: str, folder: Path, started: contextlib.ExitStack) -> str:
+    """What a shell prints that runs this, its errors too."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    shell = subprocess.Popen(
+        ["bash", "-euo", "pipefail", "-c", text],
+        cwd=folder,
+        env=os.environ | {"PATH": path, "PYTHONWARNINGS": "error", "COLUMNS": "120"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    started.callback(end, shell.pid)
+    printed, _ = shell.communicate(timeout=60)
+    assert shell.returncode == 0, f"{text}\nends with {shell.returncode}:\n{printed}"
+    return printed
+
+
+def end(group: int) -> None:
+    """A shell, and what it has started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)

@@ -1,0 +1,61 @@
+"""The documents as a site: it builds without a warning, links lead somewhere, nothing is loaded from elsewhere."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+TOOLS = ROOT / ".ci/docs"
+
+
+def run(command: Sequence[str | Path]) -> str:
+    """Its output, if it succeeds; warnings of Python's own are errors in no other program than the test."""
+    env = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, env=env)
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    run([sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder])
+    return folder
+
+
+def test_every_link_leads_somewhere_and_nothing_is_loaded_from_elsewhere(site: Path) -> None:
+    run([sys.executable, TOOLS / "check_site.py", site, "--without-rust"])
+
+
+def test_the_check_finds_what_is_wrong(site: Path, tmp_path: Path) -> None:
+    wrong = {
+        '<script src="https://example.org/a.js"></script>': "page.html loads https://example.org/a.js",
+        '<img src="//example.org/a.png">': "page.html loads //example.org/a.png",
+        '<link rel="stylesheet" href="a.css">': "page.html needs a.css: there is no such file",
+        '<a href="none.html">': "page.html links to none.html: there is no such file",
+        '<a href="#none">': "page.html links to #none: the page has no such place",
+        '<a href="../../etc">': "page.html links to ../../etc: that is outside of the site",
+    }
+    (tmp_path / "page.html").write_text("".join(wrong))
+    (tmp_path / "b.css").write_text('@import "https://example.org/b.css";')
+    command = [sys.executable, TOOLS / "check_site.py", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    assert done.returncode == 1
+    assert sorted(done.stderr.splitlines()) == sorted(
+        ['b.css loads from elsewhere: @import "https://', *wrong.values()],
+    )
+
+
+def test_the_search_needs_no_server(site: Path) -> None:
+    """Its index is a script, and the worker that reads it has a stand-in where a page is a file."""
+    assert "lateness" in (site / "search/search_index.js").read_text()
+    assert 'src="assets/iframe-worker.js"' in (site / "index.html").read_text()
+
+
+@pytest.mark.parametrize("tool", ["commands.py", "requests.py"])
+def test_the_pages_that_are_made_are_as_their_sources(tool: str) -> None:
+    run([sys.executable, TOOLS / tool, "--check"])
