@@ -4,7 +4,7 @@
     <!-- prints -->     the block behind that is what it prints; ... stands for anything
     ```python title="reminders.py"      is a file of this name
 
-All blocks of a page run one after the other, in one folder. What they leave running in the background is ended at the end.
+All blocks of a page run one after the other, in one folder. What they leave running is ended at the end.
 """
 
 import contextlib

@@ -1,6 +1,8 @@
 """The documents as a site: it builds without a warning, links lead somewhere, nothing is loaded from elsewhere."""
 
+import importlib
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -54,6 +56,19 @@ def test_the_search_needs_no_server(site: Path) -> None:
     """Its index is a script, and the worker that reads it has a stand-in where a page is a file."""
     assert "lateness" in (site / "search/search_index.js").read_text()
     assert 'src="assets/iframe-worker.js"' in (site / "index.html").read_text()
+
+
+@pytest.mark.parametrize(
+    "page", sorted(path.name for path in (ROOT / "docs/reference").glob("*.md") if path.stem != "index")
+)
+def test_the_reference_has_every_public_name_of_a_module(page: str, site: Path) -> None:
+    module = re.findall(r"^::: (\S+)$", (ROOT / "docs/reference" / page).read_text(), re.MULTILINE)[0]
+    if module == "tickwheel.spark":
+        pytest.importorskip("pyspark")
+    public = getattr(importlib.import_module(module), "__all__", ["Recording", "about", "read_recording", "replay"])
+    shown = (site / "reference" / page).with_suffix(".html").read_text()
+    told = {found.rpartition(".")[2] for found in re.findall(rf'id="{module}\.([\w.]+)"', shown)}
+    assert {name for name in public if name != "__version__"} <= told
 
 
 @pytest.mark.parametrize("tool", ["commands.py", "requests.py"])
