@@ -1,20 +1,19 @@
-"""A site of Django for tests, once in a process, with a database of its own."""
+"""Django in this process, with a database of its own."""
 
+import os
 import tempfile
 from functools import cache
-from pathlib import Path
 
 import django
-from django.conf import settings
+from django.core.management import call_command
 
 
 @cache
-def set_up() -> None:
-    """Configure Django for this process."""
+def set_up() -> "tempfile.TemporaryDirectory[str]":
+    """Set Django up, once. The folder is removed with the process."""
     folder = tempfile.TemporaryDirectory(prefix="tickwheel-django-")
-    set_up.folder = folder  # type: ignore[attr-defined]  # removed with the process
-    settings.configure(
-        DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": str(Path(folder.name) / "site.db")}},
-        USE_TZ=True,
-    )
+    os.environ["TICKWHEEL_SITE"] = f"{folder.name}/site.db"
+    os.environ["DJANGO_SETTINGS_MODULE"] = "django_site.settings"
     django.setup()
+    call_command("migrate", verbosity=0)
+    return folder

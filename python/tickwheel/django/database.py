@@ -1,0 +1,30 @@
+"""The outbox of tasks in the database of a site: its table, and its address for the worker."""
+
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+from django.core.exceptions import ImproperlyConfigured
+
+TABLE: Final = "tickwheel_task_outbox"
+
+VENDORS: Final = ("postgresql", "sqlite")
+
+_OF_LIBPQ: Final = {"NAME": "dbname", "USER": "user", "PASSWORD": "password", "HOST": "host", "PORT": "port"}
+
+
+def outbox_of(connection: Any) -> str:
+    """The address of the outbox, with the password, if the settings have one. Errors: `ImproperlyConfigured`."""
+    settings = connection.settings_dict
+    if connection.vendor == "sqlite":
+        name = str(settings["NAME"])
+        if connection.is_in_memory_db():
+            raise ImproperlyConfigured(f"the database {name} is in memory, where no worker can read: name a file")
+        return f"sqlite:{name}?table={TABLE}"
+    if connection.vendor != "postgresql":
+        raise ImproperlyConfigured(f"the database is {connection.vendor}: tasks may be in {' or '.join(VENDORS)}")
+    from psycopg.pq import Conninfo
+
+    known = {option.keyword.decode() for option in Conninfo.get_defaults()}
+    options = {name: value for name, value in settings.get("OPTIONS", {}).items() if name in known}
+    options |= {of_libpq: settings[name] for name, of_libpq in _OF_LIBPQ.items() if settings.get(name)}
+    return f"postgresql://?{urlencode({**options, 'table': TABLE}, quote_via=quote, safe='')}"

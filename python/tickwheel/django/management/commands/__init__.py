@@ -1,0 +1,1 @@
+"""Each command is a module."""

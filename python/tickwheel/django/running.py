@@ -1,0 +1,136 @@
+"""Runs a task whose time has come, and keeps what became of it.
+
+- A task that fails is tried again as the worker's `--max-attempts` says; its status is READY between two attempts, and
+  FAILED after the last one. Then it is a dead letter of the store too, and a requeue runs it again.
+- A task may run again after a crash, as long as its success is not in the database. One that is there as SUCCESSFUL is
+  not run again.
+- A database that is down costs no attempt: all tasks wait.
+"""
+
+import logging
+import os
+import socket
+from collections.abc import Callable
+from traceback import format_exception
+from typing import Any, Final, NoReturn
+
+import msgspec
+from django.db import DataError, IntegrityError, InterfaceError, OperationalError, close_old_connections
+from django.utils import timezone
+
+from tickwheel.delivery import Delivery, Letter, Unavailable
+from tickwheel.django.api import (
+    TaskContext,
+    TaskResult,
+    TaskResultStatus,
+    normalize_json,
+    task_finished,
+    task_started,
+)
+from tickwheel.django.models import TaskRecord
+from tickwheel.django.results import result_of
+
+logger: Final = logging.getLogger("tickwheel.django")
+
+
+class TaskFailed(Exception):
+    """An attempt has failed, as the result tells."""
+
+
+class Runner:
+    """Runs the tasks of a database, each at most `max_attempts` times. To be called from any thread."""
+
+    def __init__(self, database: str, max_attempts: int) -> None:
+        self._database = database
+        self._max_attempts = max_attempts
+        self._worker_id = f"{socket.gethostname()}-{os.getpid()}"
+
+    def run(self, delivery: Delivery) -> None:
+        """Run the task of a delivery. Errors: those of `run_task`."""
+        self.run_task(delivery.message.id, delivery.attempt)
+
+    def run_task(self, record_id: str, attempt: int) -> None:
+        """Run a task, the first time with `attempt` 1. Errors: `TaskFailed`; `Unavailable` if the database is down."""
+        self._with_database(lambda: self._run(record_id, attempt))
+
+    def give_up(self, letter: Letter) -> None:
+        """Note that a task failed: it may have been cut off, or its worker have crashed."""
+        if letter.source == "delivery":  # and not a row of the outbox that holds no task
+            self._with_database(lambda: self._give_up(letter))
+
+    def _with_database(self, work: Callable[[], None]) -> None:
+        close_old_connections()
+        try:
+            work()
+        except (OperationalError, InterfaceError) as error:
+            raise Unavailable(f"the database of tasks: {error}") from error
+        finally:
+            close_old_connections()
+
+    def _run(self, record_id: str, attempt: int) -> None:
+        record = self._records.filter(id=record_id).first()
+        if record is None:
+            logger.warning("the task %s is not in the database any more, and is not run", record_id)
+            return
+        if record.status == TaskResultStatus.SUCCESSFUL:  # before a crash
+            return
+        now = timezone.now()
+        record.status, record.last_attempted_at, record.finished_at = TaskResultStatus.RUNNING, now, None
+        record.started_at = record.started_at or now
+        record.worker_ids = [*record.worker_ids, self._worker_id]
+        record.save(using=self._database)
+        result = None
+        try:
+            result = result_of(record)
+            task_started.send(type(result.task.get_backend()), task_result=result)
+            record.return_value = _call(result)
+        except BaseException as error:
+            self._fail(record, result, error, is_last=attempt >= self._max_attempts)
+        else:
+            self._succeed(record)
+
+    def _succeed(self, record: TaskRecord) -> None:
+        record.status, record.finished_at = TaskResultStatus.SUCCESSFUL, timezone.now()
+        try:
+            record.save(using=self._database)
+        except (DataError, IntegrityError, ValueError) as error:  # the database can't hold what it returned
+            record.return_value = None
+            self._fail(record, result_of(record), error, is_last=True)
+        else:
+            _tell_finished(result_of(record))
+
+    def _fail(self, record: TaskRecord, result: TaskResult | None, error: BaseException, *, is_last: bool) -> NoReturn:
+        """In the handler of the error, which Django's log shows."""
+        text = "".join(format_exception(error)).replace("\0", "\\0")  # PostgreSQL's text can't hold it
+        kind = type(error)
+        failure = {"exception_class_path": f"{kind.__module__}.{kind.__qualname__}", "traceback": text}
+        record.errors = [*record.errors, failure]
+        record.status = TaskResultStatus.FAILED if is_last else TaskResultStatus.READY
+        record.finished_at = timezone.now() if is_last else None
+        record.save(using=self._database)
+        if is_last and result is not None:
+            _tell_finished(result_of(record))
+        raise TaskFailed(f"{kind.__name__}: {error}") from error
+
+    def _give_up(self, letter: Letter) -> None:
+        record_id = msgspec.json.decode(letter.record)["id"]
+        record = self._records.filter(id=record_id).first()
+        if record is None or record.status in (TaskResultStatus.SUCCESSFUL, TaskResultStatus.FAILED):
+            return
+        path = f"{TaskFailed.__module__}.{TaskFailed.__qualname__}"
+        record.errors = [*record.errors, {"exception_class_path": path, "traceback": letter.reason}]
+        record.status, record.finished_at = TaskResultStatus.FAILED, timezone.now()
+        record.save(using=self._database)
+
+    @property
+    def _records(self) -> Any:
+        return TaskRecord.objects.using(self._database)
+
+
+def _call(result: TaskResult) -> Any:
+    context = [TaskContext(task_result=result)] if result.task.takes_context else []
+    return normalize_json(result.task.call(*context, *result.args, **result.kwargs))
+
+
+def _tell_finished(result: TaskResult) -> None:
+    task_finished.send(type(result.task.get_backend()), task_result=result)

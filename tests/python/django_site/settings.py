@@ -1,0 +1,27 @@
+"""The settings of a site for tests. `TICKWHEEL_SITE`: its database, a path or the address of PostgreSQL."""
+
+import os
+
+from psycopg.conninfo import conninfo_to_dict
+
+_PLACE = os.environ["TICKWHEEL_SITE"]
+if _PLACE.startswith("postgresql:"):
+    _GIVEN = conninfo_to_dict(_PLACE)
+    _DATABASE = {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": _GIVEN["dbname"],
+        "USER": _GIVEN["user"],
+        "PASSWORD": _GIVEN["password"],
+        "HOST": _GIVEN["host"],
+        "OPTIONS": {"connect_timeout": 10},
+    }
+else:
+    _DATABASE = {"ENGINE": "django.db.backends.sqlite3", "NAME": _PLACE, "OPTIONS": {"timeout": 20}}
+
+DATABASES = {"default": _DATABASE}
+INSTALLED_APPS = ["tickwheel.django"]
+SECRET_KEY = "for tests"
+USE_TZ = True
+TASKS = {
+    "default": {"BACKEND": "tickwheel.django.backend.TickwheelBackend", "QUEUES": ["default", "mail"]},
+}

@@ -1,0 +1,56 @@
+"""Tasks of the site."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+try:
+    from django.tasks import task
+except ImportError:
+    from django_tasks import task
+
+
+@task
+def add(one: int, other: int) -> int:
+    return one + other
+
+
+@task
+async def add_later(one: int, other: int) -> int:
+    return one + other
+
+
+@task(takes_context=True)
+def attempt(context: Any, until: int = 1) -> int:
+    if context.attempt < until:
+        raise RuntimeError(f"attempt {context.attempt}")
+    return int(context.attempt)
+
+
+@task
+def note(path: str, text: str) -> None:
+    with Path(path).open("a") as file:
+        file.write(f"{text} {time.time()}\n")
+
+
+@task
+def note_slowly(path: str, text: str) -> None:
+    note.func(path, text)
+    time.sleep(0.05)
+
+
+@task
+def unwritable(what: str) -> Any:
+    return {"object": object(), "nul": "\0", "nan": float("nan")}[what]
+
+
+@task
+def leave() -> None:
+    raise SystemExit(3)
+
+
+def plain(one: int) -> int:
+    return one
+
+
+renamed = task(plain)

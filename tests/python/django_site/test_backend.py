@@ -1,0 +1,199 @@
+"""The backend of Django's tasks: transactions, results, and how a task is run."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from django_site.setting_up import set_up
+
+set_up()
+
+from django.core import checks  # noqa: E402, Django must be set up
+from django.core.exceptions import ImproperlyConfigured  # noqa: E402
+from django.core.management import call_command  # noqa: E402
+from django.db import connection, transaction  # noqa: E402
+from django.db.utils import ConnectionHandler  # noqa: E402
+from django.test import override_settings  # noqa: E402
+from django.utils import timezone  # noqa: E402
+
+from django_site import tasks  # noqa: E402
+from tickwheel.delivery import Letter, Unavailable  # noqa: E402
+from tickwheel.django import running  # noqa: E402
+from tickwheel.django.api import TaskResultDoesNotExist, TaskResultStatus, task_backends, task_finished  # noqa: E402
+from tickwheel.django.database import TABLE, outbox_of  # noqa: E402
+from tickwheel.django.models import TaskRecord  # noqa: E402
+from tickwheel.django.running import Runner, TaskFailed  # noqa: E402
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.fixture(autouse=True)
+def _empty() -> Iterator[None]:
+    yield
+    TaskRecord.objects.all().delete()
+    with connection.cursor() as cursor:
+        cursor.execute(f"DELETE FROM {TABLE}")
+
+
+def outbox() -> list[dict[str, Any]]:
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT record FROM {TABLE} ORDER BY n")
+        return [msgspec.json.decode(record) for (record,) in cursor.fetchall()]
+
+
+def run(result: Any, *, attempt: int = 1, max_attempts: int = 1) -> Any:
+    """As the worker does it; the result afterwards."""
+    assert result.id in [row["id"] for row in outbox()]
+    with suppress(TaskFailed):
+        Runner("default", max_attempts).run_task(result.id, attempt)
+    result.refresh()
+    return result
+
+
+def test_a_task_is_there_exactly_if_the_transaction_commits() -> None:
+    with transaction.atomic():
+        kept = tasks.add.enqueue(1, 2)
+    with transaction.atomic():
+        lost = tasks.add.enqueue(1, 2)
+        transaction.set_rollback(True)
+    assert [row["id"] for row in outbox()] == [kept.id]
+    assert tasks.add.get_result(kept.id).status == TaskResultStatus.READY
+    with pytest.raises(TaskResultDoesNotExist):
+        tasks.add.get_result(lost.id)
+
+
+def test_run_after_is_the_due_time() -> None:
+    at = datetime(2100, 1, 1, 12, tzinfo=UTC)
+    result = tasks.add.using(run_after=at).enqueue(1, 2)
+    assert [row["due"] for row in outbox()] == ["2100-01-01T12:00:00+00:00"]
+    assert tasks.add.get_result(result.id).task.run_after == at
+
+
+def test_a_task_runs_and_its_result_is_kept() -> None:
+    done = run(tasks.add.enqueue(1, other=2))
+    assert (done.status, done.return_value, done.attempts) == (TaskResultStatus.SUCCESSFUL, 3, 1)
+    assert done.enqueued_at <= done.started_at <= done.finished_at <= timezone.now()
+
+
+def test_a_coroutine_function_and_one_under_another_name_run_too() -> None:
+    assert run(tasks.add_later.enqueue(1, 2)).return_value == 3
+    assert run(tasks.renamed.enqueue(7)).return_value == 7
+
+
+def test_from_asyncio_a_task_is_enqueued_and_its_result_is_read() -> None:
+    async def enqueue() -> Any:
+        result = await tasks.add.aenqueue(1, 2)
+        return result, await tasks.add.aget_result(result.id)
+
+    result, found = asyncio.run(enqueue())
+    assert result == found
+
+
+def test_a_failed_attempt_is_kept_and_the_last_one_makes_the_task_failed() -> None:
+    result = tasks.attempt.enqueue(until=3)
+    run(result, attempt=1, max_attempts=2)
+    assert (result.status, result.finished_at) == (TaskResultStatus.READY, None)
+    run(result, attempt=2, max_attempts=2)
+    assert (result.status, result.attempts) == (TaskResultStatus.FAILED, 2)
+    assert [error.exception_class for error in result.errors] == [RuntimeError, RuntimeError]
+    assert "RuntimeError: attempt 2" in result.errors[1].traceback
+    run(result, attempt=1, max_attempts=2)  # after a requeue
+    assert (result.status, result.return_value) == (TaskResultStatus.SUCCESSFUL, 3)
+
+
+def test_a_task_that_was_successful_is_not_run_again() -> None:
+    result = run(tasks.attempt.enqueue())
+    assert run(result).attempts == 1
+
+
+@pytest.mark.parametrize(("what", "error"), [("object", "TypeError"), ("nan", "IntegrityError")])
+def test_a_value_that_can_t_be_kept_is_a_failure(what: str, error: str) -> None:
+    done = run(tasks.unwritable.enqueue(what), max_attempts=3)
+    assert error in done.errors[0].exception_class_path
+
+
+def test_a_task_that_ends_the_interpreter_only_fails() -> None:
+    assert run(tasks.leave.enqueue()).errors[0].exception_class is SystemExit
+
+
+def test_a_function_that_is_gone_makes_the_task_failed() -> None:
+    result = tasks.add.enqueue(1, 2)
+    TaskRecord.objects.update(path="django_site.tasks.gone")
+    with pytest.raises(ImportError):
+        run(result)
+    record = TaskRecord.objects.get()
+    assert (record.status, record.errors[0]["exception_class_path"]) == ("FAILED", "builtins.ImportError")
+
+
+def test_a_dead_letter_of_a_task_that_was_cut_off_makes_it_failed() -> None:
+    result = tasks.add.enqueue(1, 2)
+    record = msgspec.json.encode({"id": result.id})
+    Runner("default", 1).give_up(Letter("delivery", 1, "no answer within 5 s", "", record))
+    result.refresh()
+    assert (result.status, result.errors[0].traceback) == (TaskResultStatus.FAILED, "no answer within 5 s")
+    done = run(tasks.add.enqueue(1, 2))
+    Runner("default", 1).give_up(Letter("delivery", 1, "late", "", msgspec.json.encode({"id": done.id})))
+    Runner("default", 1).give_up(Letter("sqlite:site.db", 1, "not a JSON object", "", b"x"))
+    done.refresh()
+    assert done.status == TaskResultStatus.SUCCESSFUL
+
+
+def test_a_database_that_is_down_costs_no_attempt__D6(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise running.OperationalError("the server is gone")
+
+    runner = Runner("default", 1)
+    with pytest.raises(Unavailable, match="the server is gone"):
+        runner._with_database(fail)
+
+
+def test_the_signals_of_django_are_sent() -> None:
+    told: list[Any] = []
+
+    def tell(sender: object, task_result: Any, **_: object) -> None:
+        told.append((task_result.id, task_result.status))
+
+    task_finished.connect(tell)
+    try:
+        results = [run(tasks.add.enqueue(1, 2)), run(tasks.leave.enqueue())]
+    finally:
+        task_finished.disconnect(tell)
+    assert told == [(result.id, result.status) for result in results]
+
+
+def test_the_migration_is_as_the_model_and_the_checks_find_what_is_missing() -> None:
+    call_command("makemigrations", "tickwheel", check=True, dry_run=True, verbosity=0)
+    backend = task_backends["default"]
+    assert backend.check() == []
+    with override_settings(INSTALLED_APPS=[]):
+        assert [found.id for found in backend.check()] == ["tickwheel.E001"]
+    backend.database = "other"
+    try:
+        assert [found.id for found in backend.check() if found.level == checks.ERROR] == ["tickwheel.E002"]
+    finally:
+        backend.database = "default"
+
+
+def test_old_results_are_pruned_and_what_waits_is_kept() -> None:
+    old, new, waiting = run(tasks.add.enqueue(1, 2)), run(tasks.add.enqueue(1, 2)), tasks.add.enqueue(1, 2)
+    TaskRecord.objects.filter(id=old.id).update(finished_at=timezone.now() - timedelta(days=15))
+    call_command("tickwheel_prune", verbosity=0)
+    assert {record.id for record in TaskRecord.objects.all()} == {new.id, waiting.id}
+
+
+def test_the_address_of_the_outbox_has_the_options_of_libpq_and_no_others() -> None:
+    options = {"sslmode": "require", "isolation_level": 3, "pool": True}
+    given = {"NAME": "app", "USER": "me@x", "PASSWORD": "p&/#@", "HOST": "/run", "PORT": "5433", "OPTIONS": options}
+    handler = ConnectionHandler({"default": {"ENGINE": "django.db.backends.postgresql", **given}})
+    assert outbox_of(handler["default"]) == (
+        "postgresql://?sslmode=require&dbname=app&user=me%40x&password=p%26%2F%23%40&host=%2Frun&port=5433"
+        "&table=tickwheel_task_outbox"
+    )
+    in_memory = ConnectionHandler({"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}})
+    with pytest.raises(ImproperlyConfigured, match="is in memory"):
+        outbox_of(in_memory["default"])

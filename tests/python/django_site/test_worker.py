@@ -1,0 +1,127 @@
+"""`manage.py tickwheel_worker` as a process, on SQLite and PostgreSQL."""
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from delivery.postgres_server import postgres_server, postgres_url  # noqa: F401, fixtures
+from django_site.setting_up import set_up
+
+pytestmark = pytest.mark.timeout(120)
+TESTS = Path(__file__).parents[1]
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A new database."""
+    if request.param == "sqlite":
+        yield str(tmp_path / "site.db")
+        return
+    url = request.getfixturevalue("postgres_url")
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("DROP SCHEMA public CASCADE")
+        connection.execute("CREATE SCHEMA public")
+        yield url
+
+
+@pytest.fixture
+def start(site: str) -> Iterator[Start]:
+    """Starts processes of the site, which are ended after the test."""
+    environment = {**os.environ, "TICKWHEEL_SITE": site, "DJANGO_SETTINGS_MODULE": "django_site.settings"}
+    environment["PYTHONPATH"] = str(TESTS)
+    with contextlib.ExitStack() as processes:
+
+        def start(*command: object) -> "subprocess.Popen[str]":
+            pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+            process = subprocess.Popen([sys.executable, *map(str, command)], env=environment, **pipes)  # type: ignore[call-overload]
+            processes.enter_context(process)
+            processes.callback(process.kill)
+            return process
+
+        yield start
+
+
+def produce(start: Start, what: str, path: Path) -> "subprocess.Popen[str]":
+    process = start(TESTS / "django_site/producer.py", what, path)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "enqueued\n", process.stderr and process.stderr.read()
+    return process
+
+
+def work(start: Start, folder: Path, *options: str) -> "subprocess.Popen[str]":
+    return start("-m", "django", "tickwheel_worker", "--store", folder / "tasks.db", *options)
+
+
+def results(producer: "subprocess.Popen[str]") -> Any:
+    out, err = producer.communicate(timeout=90)
+    assert producer.returncode == 0, err
+    return json.loads(out)
+
+
+def end(worker: "subprocess.Popen[str]") -> str:
+    worker.send_signal(signal.SIGTERM)
+    _, err = worker.communicate(timeout=40)
+    assert worker.returncode == 0, err
+    return err
+
+
+def test_tasks_run_at_their_time_and_those_that_were_rolled_back_do_not(start: Start, tmp_path: Path) -> None:
+    worker = work(start, tmp_path)
+    producer = produce(start, "each", tmp_path / "noted")
+    assert results(producer) == [["SUCCESSFUL", 1]] * 3
+    said = end(worker)
+    assert "running tasks" in said
+    assert "not-for-eyes" not in said
+    [(due, at)] = [line.split() for line in (tmp_path / "noted").read_text().splitlines()]
+    assert float(at) >= float(due), "never early"
+
+
+def test_a_task_that_fails_is_tried_again_as_often_as_is_said(start: Start, tmp_path: Path) -> None:
+    worker = work(start, tmp_path, "--max-attempts", "2")
+    assert results(produce(start, "failing", tmp_path)) == [["SUCCESSFUL", 2], ["FAILED", 2]]
+    end(worker)
+
+
+def test_no_task_is_lost_when_the_worker_is_killed__D5(start: Start, tmp_path: Path) -> None:
+    noted = tmp_path / "noted"
+    producer = produce(start, "many", noted)
+    random_ = random.Random(7)
+    for _ in range(4):
+        before = noted.stat().st_size if noted.exists() else 0
+        worker = work(start, tmp_path, "--max-attempts", "9")
+        until_s = time.monotonic() + 30
+        while (noted.stat().st_size if noted.exists() else 0) == before:
+            assert time.monotonic() < until_s
+            time.sleep(0.005)
+        time.sleep(random_.uniform(0, 0.1))
+        worker.kill()
+        worker.communicate()
+    worker = work(start, tmp_path, "--max-attempts", "9")
+    found = results(producer)
+    end(worker)
+    assert {status for status, _ in found} == {"SUCCESSFUL"}
+    counts = Counter(line.split()[0] for line in noted.read_text().splitlines())
+    assert set(counts) == {str(number) for number in range(300)}
+    assert counts.total() <= 300 + 4 * 8, "only what ran at a kill runs again"
+
+
+def test_a_wrong_option_is_told_in_a_line(start: Start, tmp_path: Path, site: str) -> None:
+    set_up()
+    worker = work(start, tmp_path, "--concurrency", "0")
+    _, err = worker.communicate(timeout=40)
+    assert worker.returncode == 1
+    assert "concurrency is 0: it may be 1 to 1,000,000" in err
+    assert "Traceback" not in err
