@@ -14,7 +14,7 @@ MODEL := RUSTFLAGS="--cfg tickwheel_model" CARGO_TARGET_DIR=target/model
 PARKING_LOT := ../../target/peers-parking-lot
 LOOM := RUSTFLAGS="--cfg tickwheel_loom --cfg crossbeam_loom" CARGO_TARGET_DIR=target/loom
 
-.PHONY: help demo demo-spark quick test packages check-tools rust-tests model python-tests loop-tests soak lint docs bench bench-more clean
+.PHONY: help demo demo-spark quick test packages check-tools rust-tests model python-tests loop-tests django-tests soak lint docs bench bench-more clean
 
 help:
 	@echo "make demo        set up, then deliver a day of real flights to the millisecond (needs Python 3.11+, Rust)"
@@ -88,6 +88,10 @@ python-tests: $(VENV)/dev $(SPARK)
 # The tests of uvloop, anyio and aiohttp, on loops with a wheel; needs the network, and a quarter of an hour.
 loop-tests: $(VENV)/dev
 	$(BIN)/python tests/python/aio/others.py
+
+# Django's own tests of tasks, on the backend here; needs the network, and a minute.
+django-tests: $(VENV)/dev
+	$(BIN)/python tests/python/django_site/others.py
 
 # Builds the archives for users, installs them into an empty environment, and uses them. Two release builds.
 packages: $(VENV)/packages
