@@ -19,7 +19,7 @@ matplotlib and jinja2 are loaded only for a page, so import `templates` and `plo
 from tickwheel.pages.live.playback import playback
 from tickwheel.pages.live.watching import Watch, watch
 
-__all__ = ["Watch", "need_report", "playback", "watch"]
+__all__ = ["Watch", "playback", "watch"]
 
 
 def need_report(what: str) -> None:

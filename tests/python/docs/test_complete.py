@@ -16,6 +16,7 @@ from tickwheel.delivery import putting
 from tickwheel.delivery.message import MAX_PAYLOAD
 from tickwheel.delivery.serve.bodies import Bodies
 from tickwheel.delivery.serve.http import app
+from tickwheel.delivery.serve.live import Live
 
 ROOT = Path(__file__).parents[3]
 PAGES = [
@@ -62,7 +63,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 @pytest.fixture(scope="module")
 def routes(served: Served) -> set[str]:
     """As `GET /messages/{id}`."""
-    inner: Any = app(served.running, MAX_PAYLOAD, Bodies())
+    inner: Any = app(served.running, MAX_PAYLOAD, Bodies(), Live(served.running, served.access))
     return {
         f"{method} {re.sub(':[a-z]+', '', route.path)}"
         for route in inner.routes

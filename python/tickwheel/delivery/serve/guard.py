@@ -46,9 +46,12 @@ class Guard:
         if self._access.is_web_page(every(b"host"), every(b"origin")):
             allowed = "programs on this machine; or serve with a token"
             return json_response(403, fault("the sender is a web page", allowed))
-        if scope["path"] in HEALTH or (scope["path"] == "/" and right_of(scope["method"], "/") is Right.READ):
+        if scope["path"] in HEALTH:
             return self._inner
-        if refusal := self._access.why_not(every(b"authorization"), right_of(scope["method"], scope["path"])):
+        is_page = scope["path"] == "/" and scope["method"] in ("GET", "HEAD")
+        if not is_page and (
+            refusal := self._access.why_not(every(b"authorization"), right_of(scope["method"], scope["path"]))
+        ):
             more = {} if refusal.is_known else {"www-authenticate": "Bearer"}
             return json_response(403 if refusal.is_known else 401, fault(refusal.reason, refusal.allowed), more)
         if self._left < 0:

@@ -34,6 +34,8 @@ MOST: Final = 32
 """Pages at a time."""
 FRAME_S: Final = 0.2
 _FIGURES_EVERY: Final = 5  # frames
+_HEADERS: Final = {"cache-control": "no-store"}
+_STREAM: Final = "text/event-stream"
 _COUNTED: Final = 250_000  # of what waits in the store, at most
 _WITHIN_MS: Final = {"now": 0, "1m": 60_000, "1h": 3_600_000, "1d": 86_400_000}
 _COUNTS: Final = ("accepted", "delivered", "cancelled", "expired", "dead_letters")
@@ -61,12 +63,14 @@ class Live:
 
     async def _events(self, request: Request) -> Response:
         refuse_query(request)
+        if request.method == "HEAD":
+            return Response(headers=_HEADERS, media_type=_STREAM)
         if self._frames.pages >= MOST:
-            raise problem(503, f"{MOST} pages are open already", AGAIN, {"retry-after": "10"})
+            raise problem(503, f"{MOST} pages are open already", AGAIN, {"retry-after": "1"})
         rights = self._access.rights_of(request.headers.getlist("authorization"))
         hello = {"version": __version__, "rights": [str(right.name).lower() for right in rights]}
         events = self._frames.events(_event("hello", hello))
-        return StreamingResponse(events, headers={"cache-control": "no-store"}, media_type="text/event-stream")
+        return StreamingResponse(events, headers=_HEADERS, media_type=_STREAM)
 
 
 class Frames:
