@@ -95,13 +95,21 @@ def test_only_browsers_on_this_machine_and_its_own_page_get_an_answer():
         assert status("/secret") == 404
 
 
-def test_a_name_that_is_markup_is_text(open_page: Open):
-    name = "</script><script>document.title = 'taken'</script>{{style}}<img src=x onerror=alert(1)>"
+MARKUP = "</script><script>document.title = 'taken'</script>{{style}}<img src=x onerror=alert(1)>"
+
+
+def test_a_name_that_is_markup_is_text_also_in_a_recording(open_page: Open, tmp_path: Path):
+    name = MARKUP
     with SystemTimer(name) as timer, watch(timer) as watched:
         page = open_page(watched.url)
         expect(page.locator("h1")).to_have_text(f"Timer {name}")
         expect(page.locator("#status")).to_contain_text(name)
         assert page.title() == f"Timer {name}"
+        with Recording(timer, tmp_path / "events.parquet"):
+            timer.after(0, int)
+    playback(tmp_path / "events.parquet", tmp_path / "page.html")
+    page = open_page((tmp_path / "page.html").as_uri())
+    expect(page.locator("#status")).to_contain_text(name)
 
 
 def test_what_is_no_timer_is_refused():

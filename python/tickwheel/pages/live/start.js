@@ -55,6 +55,8 @@ function follow() {
       if (about.kind === "timer") status(`Watching the timer ${data.name}.`, "well");
     } else if (event === "gone") {
       status("The timer is shut down.", "ill");
+    } else if (event === "failed") {
+      status(`The store can't be read: ${data.reason}.`, "ill");
     } else {
       if (data.lateness_us) lateness.add(data.lateness_us);
       show_frame(data);

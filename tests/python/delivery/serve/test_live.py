@@ -1,0 +1,132 @@
+"""What an open page is told, and what that costs (D14)."""
+
+import asyncio
+import http.client
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tickwheel.delivery.errors import StoreFailed
+from tickwheel.delivery.serve import live
+from tickwheel.delivery.serve.live import Frames
+
+from .conftest import Served, ask
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    opened = Served(tmp_path)
+    yield opened
+    opened.close()
+
+
+def opened_page(served: Served, stack: ExitStack) -> http.client.HTTPResponse:
+    connection = stack.enter_context(closing(http.client.HTTPConnection("127.0.0.1", served.port, timeout=20)))
+    connection.request("GET", "/events")
+    return connection.getresponse()
+
+
+def event(page: http.client.HTTPResponse) -> tuple[str, Any]:
+    name, data, end = (page.readline().decode() for _ in range(3))
+    assert end == "\n"
+    return name.removeprefix("event: ").strip(), json.loads(data.removeprefix("data: "))
+
+
+def test_a_page_is_greeted_and_gets_the_wheel_and_the_figures__D14(served: Served) -> None:
+    served.ask("POST", "/messages", {"id": "a", "delay_ms": 5_000})
+    with ExitStack() as stack:
+        page = opened_page(served, stack)
+        assert event(page) == ("hello", {"version": live.__version__, "rights": ["produce", "control", "read"]})
+        (first, wheel), (second, figures) = event(page), event(page)
+    assert (first, second) == ("wheel", "figures")
+    assert sum(sum(level["tasks"]) for level in wheel["wheel"]["levels"]) >= 1
+    assert (figures["due"]["now"], figures["due"]["1m"], figures["states"]["near"]) == (0, 1, 1)
+
+
+def test_there_are_at_most_so_many_pages__D12(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "MOST", 3)
+    with ExitStack() as stack:
+        for page in [opened_page(served, stack) for _ in range(3)]:
+            assert event(page)[0] == "hello"
+        refused = ask(served.port, "GET", "/events")
+        assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+        assert served.ask("POST", "/messages", {"id": "a", "delay_ms": 0}).status == 201
+
+
+class Counting:
+    """As much of a running store as `Frames` asks, with a count."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.failure: Exception | None = None
+
+    def occupancy(self) -> dict[str, Any]:
+        self.asked += 1
+        if self.failure:
+            raise self.failure
+        return {"levels": [], "front": 0, "size": self.asked}
+
+
+@pytest.fixture
+def counting(monkeypatch: pytest.MonkeyPatch) -> Counting:
+    monkeypatch.setattr(live, "FRAME_S", 0)
+    monkeypatch.setattr(live, "figures", lambda running, now_ms: {})
+    return Counting()
+
+
+def test_all_pages_get_the_same_frames_and_nothing_is_asked_without_one__D14(counting: Counting) -> None:
+    async def main() -> None:
+        frames = Frames(counting)  # type: ignore[arg-type]
+        pages = [frames.events(b"hello") for _ in range(2)]
+        assert [await anext(page) for page in pages] == [b"hello", b"hello"]
+        told = [[await anext(page) for _ in range(8)] for page in pages]
+        assert told[0] == told[1]
+        assert b'"size":1' in told[0][0]
+        for page in pages:
+            await page.aclose()
+        assert frames.pages == 0
+        asked = counting.asked
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert counting.asked <= asked + 1, "the look that had begun"
+
+    asyncio.run(main())
+
+
+def test_a_page_that_does_not_read_costs_a_bounded_memory_and_the_others_nothing__D12(counting: Counting) -> None:
+    async def main() -> None:
+        frames = Frames(counting)  # type: ignore[arg-type]
+        slow, fast = frames.events(b"hello"), frames.events(b"hello")
+        await anext(slow)
+        for _ in range(200):
+            await anext(fast)
+        assert counting.asked > 150
+        told = [await anext(slow) for _ in range(10)]
+        assert b'"size":1' in told[0]
+        assert b'"size":%d' % counting.asked not in told[-1], "it gets the first ones, and then the newest"
+        frames.end()
+        assert [frame async for frame in slow] == []
+        await fast.aclose()
+
+    asyncio.run(main())
+
+
+def test_a_store_that_can_not_be_read_is_said_and_tried_again__D14(counting: Counting) -> None:
+    async def main() -> None:
+        frames = Frames(counting)  # type: ignore[arg-type]
+        counting.failure = StoreFailed("the disk is gone")
+        page = frames.events(b"hello")
+        told = [await anext(page) for _ in range(2)]
+        assert told[1] == b'event: failed\ndata: {"reason":"the disk is gone"}\n\n'
+        counting.failure = None
+        while b"event: wheel" not in await anext(page):
+            pass
+        await page.aclose()
+
+    asyncio.run(main())
