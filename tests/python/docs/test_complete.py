@@ -1,6 +1,7 @@
 """The code and the documents, both ways: what a user can name is described, and what is described exists (rule D11)."""
 
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,15 +20,15 @@ from tickwheel.delivery.serve.http import app
 from tickwheel.delivery.serve.live import Live
 
 ROOT = Path(__file__).parents[3]
-PAGES = [
-    path for path in sorted((ROOT / "docs").rglob("*.md")) if path.name != "concurrency.md"
-]  # names flags of builds
+# But for the page of the models, which names flags of builds.
+PAGES = [path for path in sorted((ROOT / "docs").rglob("*.md")) if path.name != "concurrency.md"]
 METHODS = "GET|POST|PUT|PATCH|DELETE"
 # Options of other programs that the documents name: cargo, curl, docker, Spark, systemd, and our own benchmarks.
 OF_OTHERS = {
-    *("--archives", "--bench", "--build-arg", "--cacert", "--cert", "--conf", "--cores", "--host", "--hot"),
-    *("--idle", "--kill", "--master", "--memory", "--messages", "--no-block", "--now", "--packages"),
-    *("--parking-lot", "--port", "--seconds", "--small", "--span-s", "--stop-timeout", "--work-dir"),
+    *("--archives", "--bench", "--build-arg", "--cacert", "--cert", "--conf", "--cores", "--host", "--hot", "--idle"),
+    *("--kill", "--master", "--memory", "--messages", "--no-block", "--now", "--packages", "--parking-lot", "--port"),
+    *("--retry", "--retry-connrefused", "--retry-delay", "--seconds", "--silent", "--small", "--span-s"),
+    *("--stop-timeout", "--work-dir"),
 }
 OF_PYTHON = ("replace", "debounce_ms", "at_latest_ms")
 
@@ -110,6 +111,27 @@ def test_every_option_and_variable_that_is_named_exists__D11() -> None:
     serve: Any = COMMANDS["tickwheel serve"]
     variables = {f"TICKWHEEL_SERVE_{str(option.name).upper()}" for option in serve.options.values()}
     assert set(re.findall(r"\bTICKWHEEL_SERVE_\w+", text())) == variables | {"TICKWHEEL_SERVE_CONFIG"}
+
+
+def test_every_command_line_that_is_shown_can_be_parsed__D11() -> None:
+    lines = re.findall(r"^(?:\$ )?tickwheel (.*)$", _shell().replace("\\\n", " "), re.MULTILINE)
+    assert len(lines) > 30
+    for line in lines:
+        words = shlex.split(re.split(r" (?:\d?>|<|&|\|)", line, maxsplit=1)[0], comments=True)
+        command: click.Command = tickwheel
+        while isinstance(command, click.Group) and words[0] in command.commands:
+            command = command.commands[words.pop(0)]
+        if command is tickwheel or "[OPTIONS" in line:
+            continue  # how it is used, in general
+        if command is spark_submit:
+            command, words = program, words[words.index("--") + 1 :] if "--" in words else []
+        context = click.Context(command)
+        parser = command.make_parser(context)
+        try:
+            _, left, _ = parser.parse_args(words)
+        except click.UsageError as error:
+            raise AssertionError(f"tickwheel {line}: {error.format_message()}") from error
+        assert left == [], f"tickwheel {line}: {left} is too much"
 
 
 def test_every_metric_is_described_and_every_one_that_is_named_exists__D15(served: Served) -> None:

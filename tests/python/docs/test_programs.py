@@ -4,7 +4,8 @@
     <!-- prints -->     the block behind that is what it prints; ... stands for anything
     ```python title="reminders.py"      is a file of this name
 
-All blocks of a page run one after the other, in one folder. What they leave running is ended at the end.
+All blocks of a page run one after the other, in one folder, which has the files of the pages beside it too. What they
+leave running is ended at the end. The ports of `tickwheel serve` are exchanged for free ones.
 """
 
 import contextlib
@@ -12,8 +13,10 @@ import doctest
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,16 +46,20 @@ def pages() -> list[str]:
 @pytest.mark.timeout(100)
 @pytest.mark.parametrize("name", pages())
 def test_what_a_page_tells_to_type_runs_and_prints_what_it_says(name: str, tmp_path: Path) -> None:
-    printed = None
+    for page in (DOCS / name).parent.glob("*.md") if Path(name).parent.name in ALL_RUN else ():
+        for block in blocks(page):
+            if block.title:
+                (tmp_path / block.title).write_text(block.text)
+    printed, ports = None, free_ports()
     with contextlib.ExitStack() as started:
         for block in blocks(DOCS / name):
             if block.title:
                 (tmp_path / block.title).write_text(block.text)
             elif block.mark == "run":
-                printed = run(block.text, tmp_path, started)
+                printed = run(with_ports(block.text, ports), tmp_path, started)
             elif block.mark == "prints":
                 assert printed is not None, f"{name} says what is printed, and nothing has been run"
-                same = doctest.OutputChecker().check_output(block.text, printed, doctest.ELLIPSIS)
+                same = doctest.OutputChecker().check_output(block.text, f"{printed.rstrip()}\n", doctest.ELLIPSIS)
                 assert same, f"{name} says:\n{block.text}\nand it prints:\n{printed}"
 
 
@@ -63,22 +70,38 @@ def test_each_block_of_shell_that_a_beginner_reads_is_run(folder: str) -> None:
         assert left == [], f"{page.name} has commands that no test runs"
 
 
+def free_ports() -> dict[str, int]:
+    """Free ones in the place of the usual ones."""
+    with socket.create_server(("127.0.0.1", 0)) as http, socket.create_server(("127.0.0.1", 0)) as flight:
+        return {"7400": http.getsockname()[1], "7401": flight.getsockname()[1]}
+
+
+def with_ports(text: str, ports: Mapping[str, int]) -> str:
+    for usual, free in ports.items():
+        text = text.replace(f"127.0.0.1:{usual}", f"127.0.0.1:{free}")
+    listen, flight = (f"127.0.0.1:{free}" for free in ports.values())
+    return f"export TICKWHEEL_SERVE_LISTEN={listen} TICKWHEEL_SERVE_FLIGHT={flight}\n{text}"
+
+
 def run(text: str, folder: Path, started: contextlib.ExitStack) -> str:
     """What a shell prints that runs this, its errors too."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    shell = subprocess.Popen(
-        ["bash", "-euo", "pipefail", "-c", text],
-        cwd=folder,
-        env=os.environ | {"PATH": path, "PYTHONWARNINGS": "error", "COLUMNS": "120"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-    started.callback(end, shell.pid)
-    printed, _ = shell.communicate(timeout=60)
-    assert shell.returncode == 0, f"{text}\nends with {shell.returncode}:\n{printed}"
-    return printed
+    with (folder / "printed").open("w+") as printed:  # no pipe: what goes on in the background would hold it open
+        shell = subprocess.Popen(
+            ["bash", "-euo", "pipefail", "-c", text],
+            cwd=folder,
+            env=os.environ | {"PATH": path, "COLUMNS": "120"},
+            stdout=printed,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        started.callback(end, shell.pid)
+        shell.wait(60)
+        printed.seek(0)
+        told = printed.read()
+    assert shell.returncode == 0, f"{text}\nends with {shell.returncode}:\n{told}"
+    return told
 
 
 def end(group: int) -> None:
