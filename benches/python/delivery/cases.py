@@ -5,6 +5,7 @@
 It prints its `Row` as JSON. The generator is another process; what it wrote is handed in by the block, as bytes.
 """
 
+import asyncio
 import json
 import resource
 import subprocess
@@ -185,6 +186,23 @@ def to_function(case: Case, seconds: float, folder: Path) -> Row:
     return deliver(case, seconds, take, folder / "store.db", lambda: late_ms)
 
 
+def to_coroutine(wait_s: float) -> Callable[[Case, float, Path], Row]:
+    """To a coroutine function of Python, which reads the id, and waits so long."""
+
+    def run(case: Case, seconds: float, folder: Path) -> Row:
+        late_ms: list[float] = []
+
+        async def take(delivery: Delivery) -> None:
+            if wait_s:
+                await asyncio.sleep(wait_s)
+            if delivery.message.id:
+                late_ms.append(delivery.lateness_ms)
+
+        return deliver(case, seconds, take, folder / "store.db", lambda: late_ms)
+
+    return run
+
+
 def to_webhook(case: Case, seconds: float, folder: Path) -> Row:
     """To a receiver of webhooks in another process, which reads the lateness in each body."""
     command = [sys.executable, "-m", "benches.python.delivery.receiver"]
@@ -253,12 +271,16 @@ def poll(every_ms: int) -> Callable[[Case, float, Path], Row]:
 
 
 CASES: Final = {
+    "5,000 function": Case(5_000, to_function),
+    "5,000 coroutine": Case(5_000, to_coroutine(0)),
+    "5,000 coroutine waits 20 ms": Case(5_000, to_coroutine(0.02)),
     "8,000 file": Case(8_000, to_file, aims=(2, 5)),
     "8,000 polling 100 ms": Case(8_000, poll(100)),
     "8,000 polling 1 ms": Case(8_000, poll(1)),
     "8,000 webhooks": Case(8_000, to_webhook, aims=(10, float("inf"))),
     "20,000 file": Case(20_000, to_file, aims=(3, 6)),
     "20,000 function": Case(20_000, to_function, aims=(5, 10)),
+    "20,000 coroutine": Case(20_000, to_coroutine(0)),
     "50,000 file": Case(50_000, to_file, least_s=60, aims=(5, 10)),
     "50,000 busy thread": Case(50_000, beside_a_busy_thread),
     "50,000 with 10M known": Case(50_000, with_many_known, aims=(10, 25)),

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import wraps
-from inspect import signature
+from inspect import getdoc, signature
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
@@ -31,6 +31,7 @@ from tickwheel.delivery.summary import Summary
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
+_F = TypeVar("_F", bound=Callable[..., object])
 
 
 class _Answers:
@@ -116,12 +117,23 @@ class _QueueOnLoop(DeliveryQueue):
         return Outcomes(self._running.follow(), self._running.check)
 
 
+def _told_as(method: Callable[..., object]) -> Callable[[_F], _F]:
+    """Name, arguments and text of the method that blocks, for `help`."""
+
+    def told(own: _F) -> _F:
+        wraps(method)(own)
+        own.__doc__ = f"`{method.__qualname__}`, to be awaited.\n\n{getdoc(method)}"
+        return own
+
+    return told
+
+
 def _awaited(
     method: Callable[Concatenate[DeliveryQueue, _P], _T],
 ) -> "Callable[Concatenate[AsyncDeliveryQueue, _P], Coroutine[object, object, _T]]":
     """The method of `DeliveryQueue` as one of `AsyncDeliveryQueue`."""
 
-    @wraps(method)
+    @_told_as(method)
     async def ask(queue: "AsyncDeliveryQueue", /, *args: _P.args, **options: _P.kwargs) -> _T:
         asked: Any = method(queue._opened(), *args, **options)
         answer: _T = await asked
@@ -135,7 +147,7 @@ def _read_in_thread(
 ) -> "Callable[Concatenate[AsyncDeliveryQueue, _P], Coroutine[object, object, _T]]":
     """As `_awaited`, for a method that may have much to read before it asks."""
 
-    @wraps(method)
+    @_told_as(method)
     async def ask(queue: "AsyncDeliveryQueue", /, *args: _P.args, **options: _P.kwargs) -> _T:
         asked: Any = await asyncio.to_thread(method, queue._opened(), *args, **options)
         answer: _T = await asked
@@ -149,7 +161,7 @@ def _in_thread(
 ) -> "Callable[Concatenate[AsyncStoreView, _P], Coroutine[object, object, _T]]":
     """The method of `StoreView` as one of `AsyncStoreView`."""
 
-    @wraps(method)
+    @_told_as(method)
     async def look(view: "AsyncStoreView", /, *args: _P.args, **options: _P.kwargs) -> _T:
         return await asyncio.to_thread(method, view._view, *args, **options)
 

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from datetime import datetime
+from inspect import iscoroutinefunction
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
@@ -80,6 +81,11 @@ class DeliveryQueue:
         if on_dead_letter is not None and not callable(on_dead_letter):
             raise WrongUsage(
                 f"on_dead_letter is {on_dead_letter!r:.200}: give a function that takes one Letter, or None"
+            )
+        if iscoroutinefunction(on_dead_letter):
+            raise WrongUsage(
+                "on_dead_letter is a coroutine function, and is called in a thread: give an ordinary one, or read"
+                " AsyncDeliveryQueue.outcomes()"
             )
         opener = open_sink(to) if isinstance(to, str) else sink_of(to)
         retry = Retry.of_seconds(max_attempts, backoff_s)

@@ -70,6 +70,10 @@ impl CoroutineSink {
 }
 
 impl Sink for CoroutineSink {
+    fn max_bytes(&self) -> usize {
+        16 << 20
+    }
+
     fn send(&mut self, _: &[Delivery]) -> Result<Verdicts, DeliveryError> {
         Ok(Verdicts::Each(Vec::new())) // `start` does
     }

@@ -306,6 +306,16 @@ def test_a_put_that_is_cancelled_may_have_been_accepted_and_a_cancel_is_certain_
     run(main())
 
 
+def test_a_coroutine_function_for_dead_letters_is_refused__D15(tmp_path: Path) -> None:
+    async def tell(_: object) -> None: ...
+
+    async def main() -> None:
+        with pytest.raises(WrongUsage, match="on_dead_letter is a coroutine function"):
+            await AsyncDeliveryQueue(tmp_path / "store.db", to=ignore, on_dead_letter=tell).__aenter__()
+
+    run(main())
+
+
 def test_a_queue_that_is_not_open_or_was_opened_before_says_so(tmp_path: Path) -> None:
     queue = AsyncDeliveryQueue(tmp_path / "store.db", to=ignore)
 

@@ -1,5 +1,6 @@
 """Traces by OpenTelemetry (rule D15): the producer's span goes with its message, and its delivery is linked to it."""
 
+import asyncio
 import subprocess
 import sys
 import threading
@@ -14,8 +15,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from tickwheel._native import Destination
-from tickwheel.delivery import Delivery, DeliveryQueue, Letter, Message
+from tickwheel.delivery import AsyncDeliveryQueue, Delivery, DeliveryQueue, Letter, Message
 
+from .loops import run, until
 from .serve.conftest import Served
 from .webhook_receiver import Receiver
 
@@ -78,6 +80,33 @@ def test_a_delivery_is_a_span_that_is_linked_to_the_one_of_the_put__D15(
         "tickwheel.attempt": 1,
         "tickwheel.redelivered": False,
     }
+
+
+def test_a_coroutine_function_runs_inside_its_span_and_an_awaited_put_is_linked__D15(
+    tmp_path: Path, spans: InMemorySpanExporter
+) -> None:
+    inside: dict[str, int] = {}
+
+    async def send(delivery: Delivery) -> None:
+        await asyncio.sleep(0.001)
+        inside[delivery.message.id] = trace.get_current_span().get_span_context().span_id
+        if delivery.message.id == "c":
+            raise ValueError("no")
+
+    async def main() -> trace.Span:
+        options = {"max_attempts": 1, "on_dead_letter": lambda _: None}
+        async with AsyncDeliveryQueue(tmp_path / "s.db", to=send, **options) as queue:  # type: ignore[arg-type]
+            with trace.get_tracer("shop").start_as_current_span("order") as order:
+                await asyncio.gather(queue.put("a", delay_ms=0), queue.put_many([("b", 1_700_000_000_005, "x")]))
+            await queue.put("c", delay_ms=0)
+            await until(lambda: len(queue) == 0)
+        return order
+
+    producer = run(main()).get_span_context()
+    a, b, c = delivered(spans, 3)
+    assert linked(a) == linked(b) == [(producer.trace_id, producer.span_id)]
+    assert (linked(c), c.status.status_code) == ([], StatusCode.ERROR)
+    assert inside == {name: span.context.span_id for name, span in zip("abc", (a, b, c), strict=True)}
 
 
 def test_each_attempt_is_a_span_and_one_that_fails_says_why__D15(tmp_path: Path, spans: InMemorySpanExporter) -> None:
