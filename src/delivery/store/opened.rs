@@ -61,7 +61,8 @@ impl FileId {
 
     /// The device as its two parts.
     pub(super) fn device_numbers(self) -> (u64, u64) {
-        (rustix::fs::major(self.device).into(), rustix::fs::minor(self.device).into())
+        let device = self.device as rustix::fs::Dev; // it is narrower on macOS, where `dev` widens it
+        (rustix::fs::major(device).into(), rustix::fs::minor(device).into())
     }
 
     /// Of what is at this path now, if anything is.
