@@ -4,13 +4,14 @@
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyContext;
+use pyo3::types::PyType;
 
 use crate::python::core::timer_core::{Driver, TimerCore};
 use crate::python::tools::describe;
 use crate::python::tools::made_once::MadeOnce;
 use crate::python::values::coroutine_functions;
 
+static CONTEXT: MadeOnce<Py<PyType>> = MadeOnce::new();
 static COPY_CONTEXT: MadeOnce<Py<PyAny>> = MadeOnce::new();
 
 /// The context in which a callback will run: the one that is given, else a copy of the current one. `None` if the
@@ -29,7 +30,8 @@ fn loop_context(core: &TimerCore, given: Option<&Bound<'_, PyAny>>, py: Python<'
     let Some(given) = given else {
         return Ok(COPY_CONTEXT.import(py, "contextvars", "copy_context")?.call0()?.unbind());
     };
-    if !given.is_instance_of::<PyContext>() {
+    // A class without subclasses; pyo3 does not name it in a build for the limited API.
+    if !given.get_type().is(CONTEXT.import(py, "contextvars", "Context")?) {
         let given = describe::type_and_value(given)?;
         return Err(PyTypeError::new_err(format!(
             "context must be a contextvars.Context, got {given}: pass contextvars.copy_context(), or leave it out"

@@ -2,20 +2,16 @@
 //! loop (T8).
 //!
 //! Cost: most callbacks are plain functions, and an add checks one static cache of code objects of plain functions. The
-//! cache keeps the code objects alive; they refer to constants only. Unsafe code: reading a function's code by
-//! attribute takes twenty nanoseconds and raises an audit event; the C API takes one.
-#![expect(unsafe_code, reason = "the C API gives a function's code without an attribute look-up")]
+//! cache keeps the code objects alive; they refer to constants only.
 
 use pyo3::exceptions::{PyException, PyTypeError};
-use pyo3::ffi;
 use pyo3::prelude::*;
-#[cfg(Py_3_12)]
-use pyo3::types::PyDict;
 use pyo3::types::{PyCFunction, PyFunction, PyString, PyType, PyWeakrefReference};
 
 use crate::python::tools::args;
 use crate::python::tools::gil_cell::GilCell;
 use crate::python::tools::made_once::{MadeOnce, intern};
+use crate::python::values::function_parts::{code_of, dict_of, function_of_method};
 
 /// The flag of a code object that is an `async def` (the `inspect` module's `CO_COROUTINE`).
 const CO_COROUTINE: u32 = 0x80;
@@ -32,59 +28,39 @@ static METHOD: MadeOnce<Py<PyType>> = MadeOnce::new();
 static PARTIAL: MadeOnce<Py<PyType>> = MadeOnce::new();
 static IS_COROUTINE_FUNCTION: MadeOnce<Py<PyAny>> = MadeOnce::new();
 
-unsafe extern "C" {
-    /// `PyMethod_Function` of the C API, which pyo3 does not declare. Returns a borrowed reference.
-    fn PyMethod_Function(method: *mut ffi::PyObject) -> *mut ffi::PyObject;
-
-    /// Also of the C API: where an object keeps its dictionary, which it may not have yet.
-    #[cfg(Py_3_12)]
-    fn _PyObject_GetDictPtr(object: *mut ffi::PyObject) -> *mut *mut ffi::PyObject;
-}
-
 /// Whether it is a plain function that was seen before, or a C function. Most callbacks are.
 #[inline]
 pub(crate) fn is_known_plain(callback: &Bound<'_, PyAny>) -> bool {
-    if callback.is_exact_instance_of::<PyFunction>() {
-        // SAFETY: it is a function, and alive.
-        let code = unsafe { ffi::PyFunction_GetCode(callback.as_ptr()) };
-        // SAFETY: as above.
-        return holds(entry_of(code), code, callback.py())
-            && !unsafe { may_be_marked(callback.py(), callback.as_ptr()) };
+    if let Ok(function) = callback.cast_exact::<PyFunction>() {
+        return code_of(function).is_some_and(|code| holds(entry_of(&code), &code)) && !may_be_marked(function);
     }
     callback.is_exact_instance_of::<PyCFunction>()
 }
 
-fn entry_of(code: *mut ffi::PyObject) -> &'static GilCell<Option<Py<PyAny>>> {
-    let address = code as usize;
+fn entry_of(code: &Bound<'_, PyAny>) -> &'static GilCell<Option<Py<PyAny>>> {
+    let address = code.as_ptr() as usize;
     &PLAIN[(address >> 5 ^ address >> 11) % PLAIN.len()]
 }
 
-fn holds(entry: &GilCell<Option<Py<PyAny>>>, code: *mut ffi::PyObject, py: Python<'_>) -> bool {
-    entry.with(py, |plain| plain.as_ref().is_some_and(|plain| plain.as_ptr() == code))
+fn holds(entry: &GilCell<Option<Py<PyAny>>>, code: &Bound<'_, PyAny>) -> bool {
+    entry.with(code.py(), |plain| plain.as_ref().is_some_and(|plain| plain.is(code)))
 }
 
 /// As `inspect.iscoroutinefunction`, which is called if the type is not one of those checked here.
 pub(crate) fn is_coroutine_function(callback: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = callback.py();
-    if callback.is_exact_instance_of::<PyFunction>() {
-        // SAFETY: it is a function, and alive.
-        if !unsafe { may_be_marked(py, callback.as_ptr()) } {
-            // SAFETY: as above.
-            return Ok(unsafe { is_async(py, callback.as_ptr()) });
-        }
-        return inspects(callback);
+    if let Ok(function) = callback.cast_exact::<PyFunction>() {
+        return if may_be_marked(function) { inspects(callback) } else { is_async(function) };
     }
     if callback.is_exact_instance_of::<PyCFunction>() {
         return Ok(false);
     }
     let class = callback.get_type();
     if class.is(METHOD.import(py, "types", "MethodType")?) {
-        // SAFETY: it is a method, alive, and keeps its function alive.
-        let function = unsafe { PyMethod_Function(callback.as_ptr()) };
-        // SAFETY: as above.
-        if unsafe { ffi::PyFunction_Check(function) != 0 && !may_be_marked(py, function) } {
-            // SAFETY: it is a function, and alive.
-            return Ok(unsafe { is_async(py, function) });
+        if let Some(function) = function_of_method(callback)
+            && !may_be_marked(&function)
+        {
+            return is_async(&function);
         }
         let function = unwrap_partials(callback)?;
         if is_wrapped(&function)? {
@@ -131,32 +107,14 @@ pub(crate) fn unwrap_partials<'py>(callback: &Bound<'py, PyAny>) -> PyResult<Bou
 
 /// Whether `inspect.markcoroutinefunction` may have marked it: it writes a private name to the function's dictionary.
 /// Most functions have none, and most others one from `functools.wraps` with a single entry.
-///
-/// # Safety
-/// `function` is an object of the type `function`.
-#[cfg(Py_3_12)]
 #[inline]
-unsafe fn may_be_marked(py: Python<'_>, function: *mut ffi::PyObject) -> bool {
-    // SAFETY: it is a function (the caller's promise), and alive. The result is a field of it, or null.
-    let dict = unsafe { _PyObject_GetDictPtr(function).as_ref() }.copied().unwrap_or_default();
-    // SAFETY: this takes a reference of its own to what the field holds.
-    let dict = unsafe { Bound::from_borrowed_ptr_or_opt(py, dict) };
-    let Some(dict) = dict.and_then(|dict| dict.cast_into::<PyDict>().ok()) else { return false };
+fn may_be_marked(function: &Bound<'_, PyFunction>) -> bool {
+    let Some(dict) = dict_of(function) else { return false };
     match dict.len() {
         0 => false,
-        1 => !dict.contains(intern!(py, "__wrapped__")).unwrap_or(false),
+        1 => !dict.contains(intern!(function.py(), "__wrapped__")).unwrap_or(false),
         _ => true,
     }
-}
-
-/// Python before 3.12 has no such mark.
-///
-/// # Safety
-/// None is needed.
-#[cfg(not(Py_3_12))]
-#[inline]
-unsafe fn may_be_marked(_py: Python<'_>, _function: *mut ffi::PyObject) -> bool {
-    false
 }
 
 /// Whether [`unwrap_partials`] stopped before the end.
@@ -166,19 +124,11 @@ fn is_wrapped(function: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(is_method || function.is_instance(PARTIAL.import(py, "functools", "partial")?)?)
 }
 
-/// # Safety
-/// `function` is an object of the type `function`.
 #[inline]
-unsafe fn is_async(py: Python<'_>, function: *mut ffi::PyObject) -> bool {
-    // SAFETY: borrowed, of a function (the caller's promise) that is alive.
-    let code = unsafe { ffi::PyFunction_GetCode(function) };
-    let entry = entry_of(code);
-    if holds(entry, code, py) {
-        return false;
-    }
-    // SAFETY: as above; this takes a reference of its own.
-    let code = unsafe { Bound::from_borrowed_ptr(py, code) };
-    is_async_code(entry, &code)
+fn is_async(function: &Bound<'_, PyFunction>) -> PyResult<bool> {
+    let Some(code) = code_of(function) else { return inspects(function) };
+    let entry = entry_of(&code);
+    Ok(!holds(entry, &code) && is_async_code(entry, &code))
 }
 
 #[cold]

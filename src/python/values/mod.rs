@@ -5,6 +5,7 @@ pub(crate) mod callback_target;
 pub(crate) mod coroutine_functions;
 pub(crate) mod coroutines;
 pub(crate) mod due_line;
+pub(crate) mod function_parts;
 pub(crate) mod key_collection;
 pub(crate) mod keys;
 pub(crate) mod on_error;
