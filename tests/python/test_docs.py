@@ -40,11 +40,19 @@ def test_the_examples_of_a_module_hold(path):
 
 
 def test_every_link_of_a_document_leads_somewhere():
-    for document in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+    for document in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
         for target in document.read_text().split("](")[1:]:
             path = target.split(")")[0].split("#")[0]
             if path and "://" not in path:
                 assert (document.parent / path).exists(), f"{document.name} links to {path}"
+
+
+@pytest.mark.parametrize("document", ["CONTRIBUTING.md", "RELEASING.md"])
+def test_every_path_that_a_contributor_is_told_leads_somewhere(document):
+    told = re.findall(r"`([\w./*-]+/[\w./*-]*|[\w-]+\.(?:toml|txt|md))`", (ROOT / document).read_text())
+    made = ("build/",)  # by the commands that name it
+    assert len(told) > 3
+    assert [path for path in told if not path.startswith(made) and not list(ROOT.glob(path.rstrip("/")))] == []
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,7 @@ def test_a_partial_that_holds_itself_may_be_added__T13() -> None:
     ring.__setstate__((print, (), {}, {}))
 
 
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="to call such a ring crashes CPython 3.12 and 3.13 themselves")
 @pytest.mark.parametrize("is_method", [False, True])
 def test_a_partial_of_a_subclass_that_holds_itself_may_be_added_and_fails_in_its_call__T13(is_method: bool) -> None:
     """The `inspect` module goes through such a ring for ever."""
