@@ -14,7 +14,7 @@ MODEL := RUSTFLAGS="--cfg tickwheel_model" CARGO_TARGET_DIR=target/model
 PARKING_LOT := ../../target/peers-parking-lot
 LOOM := RUSTFLAGS="--cfg tickwheel_loom --cfg crossbeam_loom" CARGO_TARGET_DIR=target/loom
 
-.PHONY: help demo demo-spark quick test packages check-tools rust-tests model python-tests loop-tests django-tests soak lint docs bench bench-more clean
+.PHONY: help demo demo-spark quick test packages wheels check-tools rust-tests model python-tests loop-tests django-tests soak lint docs bench bench-more clean
 
 help:
 	@echo "make demo        set up, then deliver a day of real flights to the millisecond (needs Python 3.11+, Rust)"
@@ -22,6 +22,7 @@ help:
 	@echo "make quick       the daily checks: format, lints, types, the timer's own tests (under two minutes)"
 	@echo "make test        set up, then run every check; lists the slowest twenty tests at the end"
 	@echo "make packages    build the crate, the sdist and the wheel, install each in an empty environment, run a program"
+	@echo "make wheels      build the wheels of a release, for each CPython of this machine, and try each (20 minutes)"
 	@echo "make soak        the long runs, three hours: random graphs, 100,000 seeds, hundreds of kills, gigabytes, ..."
 	@echo "make docs        the documentation as pages, in build/docs: open build/docs/index.html"
 	@echo "make bench       compare the timer with others, in Rust and from Python; writes docs/benchmarks.md"
@@ -60,6 +61,7 @@ lint: $(VENV)/packages
 	cargo clippy --locked --all-targets --features parking_lot -- -D warnings
 	cargo clippy --locked --all-targets --features delivery-http -- -D warnings
 	PYO3_PYTHON=$(BIN)/python cargo clippy --locked --lib --features python,delivery-http -- -D warnings
+	PYO3_PYTHON=$(BIN)/python cargo clippy --locked --lib --features abi3,delivery-http -- -D warnings
 	for crate in peers instructions; do \
 		(cd benches/$$crate && cargo fmt --check && CARGO_TARGET_DIR=$(CURDIR)/target/benches cargo clippy --locked -- -D warnings) \
 		|| exit 1; done
@@ -96,6 +98,11 @@ django-tests: $(VENV)/dev
 # Builds the archives for users, installs them into an empty environment, and uses them. Two release builds.
 packages: $(VENV)/packages
 	$(BIN)/python -m pytest -m packages tests/python/packages
+
+# What a release publishes for Python, in build/wheels; each wheel is installed and tried on each interpreter that it is for.
+wheels: $(VENV)/wheels
+	PYTHONPATH=tests/python $(BIN)/python -m packages
+	$(BIN)/python -m pytest -m wheels tests/python/packages/test_wheels.py
 
 # The long form of tests that `test` runs in a short form: some three hours. The graphs take one, and one or less take 100,000
 # seeds of the simulation and, beside them, 350 kills and 400 losses of power, which need strace.
@@ -144,6 +151,11 @@ $(VENV)/packages: constraints.txt requirements-dev.txt | check-tools
 # The timers of the comparison.
 $(VENV)/bench: $(VENV)/packages requirements-bench.txt constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r requirements-bench.txt
+	touch $@
+
+# The linker for wheels, and the checks of what they need of a system.
+$(VENV)/wheels: $(VENV)/packages requirements-wheels.txt constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r requirements-wheels.txt
 	touch $@
 
 $(VENV)/spark: $(VENV)/packages constraints.txt

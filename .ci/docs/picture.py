@@ -1,4 +1,6 @@
-"""Takes the picture of a service's page for README and `docs/pages.md`: `python .ci/docs/picture.py`, after `make .venv/release`.
+"""Takes the picture of a service's page for README and `docs/pages.md`.
+
+    make .venv/release && .venv/bin/python .ci/docs/picture.py
 
 It starts `tickwheel serve`, gives it messages that are due in the next hours and some hundred that are due in each
 second, and takes the picture after two minutes.
@@ -28,7 +30,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "tickwheel", "serve", "--store", f"{folder}/reminders.db"]
         command += ["--to", f"file:{folder}/out", "--listen", "127.0.0.1:0", "--flight", "127.0.0.1:0"]
-        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server, sync_playwright() as playwright:
+        with (
+            subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server,  # noqa: S603, its own command
+            sync_playwright() as playwright,
+        ):
             try:
                 port = int(re.findall(r"http://127\.0\.0\.1:(\d+)", server.stderr.readline())[0])
                 load(port)
@@ -44,7 +49,7 @@ def main() -> None:
 
 def load(port: int) -> None:
     """Messages for the time in which the page is open, and for the hours after it."""
-    chance = random.Random(1)
+    chance = random.Random(1)  # noqa: S311, nothing is secret here
     now_ms = time.time_ns() // 1_000_000
     spans_ms = [*[SECONDS * 2_000] * (2 * SECONDS * PER_S), *[6 * 3_600_000] * 40_000]
     lines = (

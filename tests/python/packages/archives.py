@@ -1,8 +1,4 @@
-"""Makes the archives for users, in a folder of the test: the crate, the source distribution, the wheels.
-
-Nothing here downloads a package: pip gets `--no-index`, and cargo has the crates of `Cargo.lock` from the build of the
-extension.
-"""
+"""Makes the archives for users: the crate, the source distribution, the wheels."""
 
 import os
 import subprocess
@@ -14,15 +10,15 @@ BIN = Path(sys.executable).parent
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
 
 
-def run(*command: object, cwd: Path = ROOT) -> str:
+def run(*command: object, cwd: Path = ROOT, **variables: str) -> str:
     """The command's output. A failure shows its errors."""
     environment = os.environ | {
         "CARGO_TARGET_DIR": str(ROOT / "target/packages"),
         "MATURIN_PEP517_ARGS": "--locked",
-        "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",  # pip's build finds maturin there
+        "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",  # pip's build finds maturin there, and maturin finds zig
         "PYO3_PYTHON": sys.executable,
     }
-    done = subprocess.run([*map(str, command)], cwd=cwd, env=environment, capture_output=True, text=True)
+    done = subprocess.run([*map(str, command)], cwd=cwd, env=environment | variables, capture_output=True, text=True)
     assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
     return done.stdout
 
@@ -34,10 +30,14 @@ def sdist(folder: Path) -> Path:
     return archive
 
 
-def wheel(folder: Path) -> Path:
-    """The wheel, built from the checkout."""
-    run(BIN / "maturin", "build", "--release", "--locked", "--interpreter", sys.executable, "--out", folder)
-    (archive,) = folder.glob("*.whl")
+def wheel(
+    folder: Path, interpreter: object = sys.executable, *more: object, source: Path = ROOT, **variables: str
+) -> Path:
+    """The wheel of an interpreter, built from the sources in this folder."""
+    before = {*folder.glob("*.whl")}
+    arguments = ["--release", "--locked", "--interpreter", interpreter, "--out", folder, *more]
+    run(BIN / "maturin", "build", *arguments, cwd=source, **variables)
+    (archive,) = {*folder.glob("*.whl")} - before
     return archive
 
 

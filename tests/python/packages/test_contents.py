@@ -13,8 +13,10 @@ WORKSHOP = (
     "tests/python",
     "tests/spark",
     ".ci",
+    ".github",
     "Makefile",
     "requirements-dev.txt",
+    "requirements-wheels.txt",
 )
 
 
