@@ -69,6 +69,7 @@ lint: $(VENV)/packages
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/mypy --strict examples && $(BIN)/mypy --strict --explicit-package-bases benches
+	$(BIN)/mypy --strict .ci/docs/*.py
 
 rust-tests: check-tools
 	cargo test --locked

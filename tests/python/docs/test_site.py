@@ -1,32 +1,16 @@
 """The documents as a site: it builds without a warning, links lead somewhere, nothing is loaded from elsewhere."""
 
 import importlib
-import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+from docs.conftest import ROOT, run
+
 TOOLS = ROOT / ".ci/docs"
-
-
-def run(command: Sequence[str | Path]) -> str:
-    """Its output, if it succeeds; warnings of Python's own are errors in no other program than the test."""
-    env = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, env=env)
-    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
-    return done.stdout + done.stderr
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("site")
-    run([sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", folder])
-    return folder
 
 
 def test_every_link_leads_somewhere_and_nothing_is_loaded_from_elsewhere(site: Path) -> None:
