@@ -19,7 +19,7 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-PICTURE = Path(__file__).parents[2] / "docs/assets/page.png"
+PICTURE = Path(__file__).parents[2] / "docs/page.png"
 SECONDS = 120
 PER_S = 300
 

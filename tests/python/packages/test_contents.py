@@ -15,6 +15,7 @@ WORKSHOP = (
     ".ci",
     ".github",
     "Makefile",
+    "mkdocs.yml",
     "requirements-dev.txt",
     "requirements-wheels.txt",
 )
