@@ -44,7 +44,7 @@ class AtOnce(TickwheelBackend):
 
         result = super().enqueue(task, args, kwargs)
         try:
-            Runner(self.database, 1).run_task(result.id, 1)
+            Runner(self.database, 1).run_task(result.id)
         except TaskFailed:
             pass
         result.refresh()

@@ -46,11 +46,11 @@ def outbox() -> list[dict[str, Any]]:
         return [msgspec.json.decode(record) for (record,) in cursor.fetchall()]
 
 
-def run(result: Any, *, attempt: int = 1, max_attempts: int = 1) -> Any:
+def run(result: Any, *, max_attempts: int = 1) -> Any:
     """As the worker does it; the result afterwards."""
     assert result.id in [row["id"] for row in outbox()]
     with suppress(TaskFailed):
-        Runner("default", max_attempts).run_task(result.id, attempt)
+        Runner("default", max_attempts).run_task(result.id)
     result.refresh()
     return result
 
@@ -96,14 +96,13 @@ def test_from_asyncio_a_task_is_enqueued_and_its_result_is_read() -> None:
 
 def test_a_failed_attempt_is_kept_and_the_last_one_makes_the_task_failed() -> None:
     result = tasks.attempt.enqueue(until=3)
-    run(result, attempt=1, max_attempts=2)
+    run(result, max_attempts=2)
     assert (result.status, result.finished_at) == (TaskResultStatus.READY, None)
-    run(result, attempt=2, max_attempts=2)
+    run(result, max_attempts=2)
     assert (result.status, result.attempts) == (TaskResultStatus.FAILED, 2)
     assert [error.exception_class for error in result.errors] == [RuntimeError, RuntimeError]
     assert "RuntimeError: attempt 2" in result.errors[1].traceback
-    run(result, attempt=1, max_attempts=2)  # after a requeue
-    assert (result.status, result.return_value) == (TaskResultStatus.SUCCESSFUL, 3)
+    assert run(result, max_attempts=2).attempts == 2, "it has finished, and is not run again"
 
 
 def test_a_task_that_was_successful_is_not_run_again() -> None:
@@ -111,9 +110,31 @@ def test_a_task_that_was_successful_is_not_run_again() -> None:
     assert run(result).attempts == 1
 
 
+def test_a_crash_in_the_middle_is_no_failure() -> None:
+    result = tasks.attempt.enqueue()
+    TaskRecord.objects.update(status=TaskResultStatus.RUNNING, worker_ids=["another worker, which was killed"])
+    run(result)
+    assert (result.status, result.return_value, result.errors) == (TaskResultStatus.SUCCESSFUL, 2, [])
+
+
+def test_a_task_that_was_cut_off_has_failed() -> None:
+    result = tasks.add.enqueue(1, 2)
+    runner = Runner("default", 2)
+    runner._note_start(TaskRecord.objects.get())  # and its thread hangs
+    runner.run_task(result.id)
+    result.refresh()
+    assert (result.status, [error.exception_class for error in result.errors]) == ("SUCCESSFUL", [TimeoutError])
+    result = tasks.add.enqueue(1, 2)
+    runner = Runner("default", 1)
+    runner._note_start(TaskRecord.objects.get(id=result.id))
+    runner.run_task(result.id)
+    result.refresh()
+    assert (result.status, result.attempts) == (TaskResultStatus.FAILED, 1)
+
+
 @pytest.mark.parametrize(("what", "error"), [("object", "TypeError"), ("nan", "IntegrityError")])
 def test_a_value_that_can_t_be_kept_is_a_failure(what: str, error: str) -> None:
-    done = run(tasks.unwritable.enqueue(what), max_attempts=3)
+    done = run(tasks.unwritable.enqueue(what))
     assert error in done.errors[0].exception_class_path
 
 
@@ -124,18 +145,17 @@ def test_a_task_that_ends_the_interpreter_only_fails() -> None:
 def test_a_function_that_is_gone_makes_the_task_failed() -> None:
     result = tasks.add.enqueue(1, 2)
     TaskRecord.objects.update(path="django_site.tasks.gone")
-    with pytest.raises(ImportError):
-        run(result)
+    Runner("default", 1).run_task(result.id)
     record = TaskRecord.objects.get()
     assert (record.status, record.errors[0]["exception_class_path"]) == ("FAILED", "builtins.ImportError")
 
 
-def test_a_dead_letter_of_a_task_that_was_cut_off_makes_it_failed() -> None:
+def test_a_dead_letter_of_a_task_makes_it_failed() -> None:
     result = tasks.add.enqueue(1, 2)
     record = msgspec.json.encode({"id": result.id})
-    Runner("default", 1).give_up(Letter("delivery", 1, "no answer within 5 s", "", record))
+    Runner("default", 1).give_up(Letter("delivery", 1, "the process ended", "", record))
     result.refresh()
-    assert (result.status, result.errors[0].traceback) == (TaskResultStatus.FAILED, "no answer within 5 s")
+    assert (result.status, result.errors[0].traceback) == (TaskResultStatus.FAILED, "the process ended")
     done = run(tasks.add.enqueue(1, 2))
     Runner("default", 1).give_up(Letter("delivery", 1, "late", "", msgspec.json.encode({"id": done.id})))
     Runner("default", 1).give_up(Letter("sqlite:site.db", 1, "not a JSON object", "", b"x"))

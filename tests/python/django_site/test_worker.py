@@ -101,7 +101,7 @@ def test_no_task_is_lost_when_the_worker_is_killed__D5(start: Start, tmp_path: P
     random_ = random.Random(7)
     for _ in range(4):
         before = noted.stat().st_size if noted.exists() else 0
-        worker = work(start, tmp_path, "--max-attempts", "9")
+        worker = work(start, tmp_path)
         until_s = time.monotonic() + 30
         while (noted.stat().st_size if noted.exists() else 0) == before:
             assert time.monotonic() < until_s
@@ -109,7 +109,7 @@ def test_no_task_is_lost_when_the_worker_is_killed__D5(start: Start, tmp_path: P
         time.sleep(random_.uniform(0, 0.1))
         worker.kill()
         worker.communicate()
-    worker = work(start, tmp_path, "--max-attempts", "9")
+    worker = work(start, tmp_path)
     found = results(producer)
     end(worker)
     assert {status for status, _ in found} == {"SUCCESSFUL"}

@@ -54,7 +54,18 @@ class EngineCollector(Collector):
         yield from _sending(measures)
         yield from self._destination(measures)
         yield from self._waiting(measures)
+        yield from self._outboxes()
         yield from self._store(measures)
+
+    def _outboxes(self) -> Iterator[Metric]:
+        outboxes = self._running.outboxes
+        yield _counter("outbox_rows", "Rows of outboxes that were accepted.", sum(each.rows for each in outboxes))
+        down = sum(not each.is_up for each in outboxes)
+        yield _gauge("outboxes_down", "Outboxes whose database does not answer.", down)
+        now_ms = self._wall_ns() // 1_000_000
+        ages_ms = [now_ms - each.oldest_ms for each in outboxes if each.oldest_ms is not None]
+        age = "How long ago the oldest row was written that the last look into an outbox has found; 0 if none."
+        yield _gauge("outbox_oldest_row_seconds", age, max(ages_ms, default=0) / 1000)
 
     def _destination(self, measures: EngineMeasures) -> Iterator[Metric]:
         running = self._running

@@ -19,6 +19,7 @@ from tickwheel.delivery.outbox import cancel, create_table, enqueue, enqueue_man
 from tickwheel.delivery.outbox import reader as reader_module
 from tickwheel.delivery.outbox.source import Source, source_of
 from tickwheel.delivery.outbox.tables import BATCH_ROWS
+from tickwheel.delivery.serve.metrics import renderer
 
 pytestmark = pytest.mark.timeout(60)
 Read = Callable[..., Reading]
@@ -264,3 +265,18 @@ def test_no_thread_is_left_after_the_end(each_database: Program, reading: Read) 
     assert any(thread.name == "outbox-reader" for thread in threading.enumerate())
     read.queue.close()
     assert not any(thread.name == "outbox-reader" for thread in threading.enumerate())
+
+
+def test_the_metrics_tell_rows_and_outages__D15(each_database: Program, reading: Read) -> None:
+    read = reading(each_database.address)
+    figures = renderer(read.queue._running)
+    assert b"tickwheel_outbox_rows_total 0.0" in figures()
+    enqueue_many(each_database.connection, [(str(n), 4 * 10**11, 1) for n in range(7)], table=each_database.table)
+    each_database.commit()
+    assert len(read.ids(7)) == 7
+    wait_until(lambda: b"tickwheel_outbox_rows_total 7.0" in figures())
+    wait_until(lambda: b"tickwheel_outbox_oldest_row_seconds 0.0" in figures())
+    assert b"tickwheel_outboxes_down 0.0" in figures()
+    each_database.connection.execute(f"DROP TABLE {each_database.table}")
+    each_database.commit()
+    wait_until(lambda: b"tickwheel_outboxes_down 1.0" in figures())

@@ -78,6 +78,8 @@ def test_everything_is_counted_once__D15(tmp_path: Path) -> None:
             "tickwheel_accepted_messages_total": 11,
             "tickwheel_delivered_messages_total": 3,
             "tickwheel_redelivered_messages_total": 0,
+            "tickwheel_outbox_rows_total": 0,
+            "tickwheel_outboxes_down": 0,
             "tickwheel_cancelled_messages_total": 1,
             "tickwheel_late_cancels_total": 1,
             "tickwheel_rescheduled_messages_total": 1,

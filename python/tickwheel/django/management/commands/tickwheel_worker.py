@@ -11,7 +11,7 @@ from django.db import connections
 
 from tickwheel.delivery import DeliveryFailed, DeliveryQueue, WrongUsage
 from tickwheel.django.database import outbox_of
-from tickwheel.django.running import Runner
+from tickwheel.django.running import CRASHES, Runner
 
 _LOOK_EVERY_S: Final = 1.0
 
@@ -36,6 +36,8 @@ class Command(BaseCommand):
         stop = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stop.set())
+        if options["max_attempts"] < 1:
+            raise CommandError(f"--max-attempts is {options['max_attempts']}: give 1 or more")
         runner = Runner(options["database"], options["max_attempts"])
         try:
             queue = DeliveryQueue(
@@ -43,7 +45,7 @@ class Command(BaseCommand):
                 to=runner.run,
                 outbox=outbox_of(connections[options["database"]]),
                 concurrency=options["concurrency"],
-                max_attempts=options["max_attempts"],
+                max_attempts=options["max_attempts"] + CRASHES,
                 sink_timeout_s=options["task_timeout"],
                 on_dead_letter=runner.give_up,
             )
