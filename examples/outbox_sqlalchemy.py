@@ -50,9 +50,10 @@ def main() -> None:
                 try:
                     with Session(engine) as session, session.begin():
                         place(session, customer, cents)
-                        print(f"stored: the order of {customer}")
                 except ValueError as error:
                     print(f"rolled back: {error}")
+                else:
+                    print(f"stored: the order of {customer}")
             for _ in range(2):
                 delivery = arrived.get(timeout=10)
                 payload = bytes(delivery.message.payload).decode()

@@ -1,5 +1,6 @@
 """Django in this process, with a database of its own."""
 
+import atexit
 import os
 import tempfile
 from functools import cache
@@ -9,11 +10,11 @@ from django.core.management import call_command
 
 
 @cache
-def set_up() -> "tempfile.TemporaryDirectory[str]":
-    """Set Django up, once. The folder is removed with the process."""
+def set_up() -> None:
+    """Set Django up, once. The database is removed at the end of the process."""
     folder = tempfile.TemporaryDirectory(prefix="tickwheel-django-")
+    atexit.register(folder.cleanup)
     os.environ["TICKWHEEL_SITE"] = f"{folder.name}/site.db"
     os.environ["DJANGO_SETTINGS_MODULE"] = "django_site.settings"
     django.setup()
     call_command("migrate", verbosity=0)
-    return folder

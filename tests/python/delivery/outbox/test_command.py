@@ -15,6 +15,7 @@ from tickwheel.commands import tickwheel
 from tickwheel.delivery.outbox import enqueue
 
 pytestmark = pytest.mark.timeout(60)
+EXAMPLE = Path(__file__).parents[4] / "examples/outbox_sqlalchemy.py"
 
 
 def test_the_statement_for_a_migration_makes_a_table_that_can_be_written(tmp_path: Path) -> None:
@@ -80,3 +81,12 @@ def test_serve_refuses_its_own_store_as_an_outbox__D9(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
     assert done.returncode == 2
     assert "is the store of a queue in this process: name another file" in done.stderr
+
+
+def test_the_example_reminds_of_what_was_stored_and_of_nothing_else() -> None:
+    done = subprocess.run([sys.executable, "-W", "error", str(EXAMPLE)], capture_output=True, text=True, timeout=50)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[1] == "rolled back: Bob has not so much money"
+    assert sorted(lines[3:5]) == ['reminder 1 of Ada: {"pay":1500}', 'reminder 2 of Cem: {"pay":700}']
+    assert lines[5] == "orders: Ada, Cem"

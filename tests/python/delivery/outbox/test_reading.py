@@ -100,6 +100,17 @@ def test_a_bad_row_becomes_a_dead_letter_and_blocks_nothing__D2(each_database: P
     wait_until(lambda: rows_left(each_database) == 0)
 
 
+def test_a_known_id_with_other_content_becomes_a_dead_letter__D5(each_database: Program, reading: Read) -> None:
+    for payload in (1, 2):
+        enqueue(each_database.connection, ("a", 4 * 10**11, payload), table=each_database.table)
+    each_database.commit()
+    read = reading(each_database.address)
+    assert read.ids(1) == ["a"]
+    letter = read.letters.get(timeout=20)
+    assert "accepted before with other content" in letter.reason
+    assert letter.record == b'{"id":"a","due":400000000000,"payload":2}'
+
+
 def test_what_was_read_before_a_crash_is_a_duplicate_the_second_time__D5(each_database: Program, reading: Read) -> None:
     enqueue(each_database.connection, {"id": "a", "delay_ms": 0}, table=each_database.table)
     [row] = each_database.connection.execute(f"SELECT n, record, written_ms FROM {each_database.table}").fetchall()
