@@ -46,7 +46,8 @@ def test_the_search_needs_no_server(site: Path) -> None:
     "page", sorted(path.name for path in (ROOT / "docs/reference").glob("*.md") if path.stem != "index")
 )
 def test_the_reference_has_every_public_name_of_a_module(page: str, site: Path) -> None:
-    module = re.findall(r"^::: (\S+)$", (ROOT / "docs/reference" / page).read_text(), re.MULTILINE)[0]
+    named = re.findall(r"^::: (\S+)$", (ROOT / "docs/reference" / page).read_text(), re.MULTILINE)
+    module = min(named, key=len)  # the others are parts of it, or beside it
     if module == "tickwheel.spark":
         pytest.importorskip("pyspark")
     public = getattr(importlib.import_module(module), "__all__", ["Recording", "about", "read_recording", "replay"])
