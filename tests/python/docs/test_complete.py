@@ -8,17 +8,23 @@ from typing import Any
 
 import click
 import pytest
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from delivery.serve.conftest import Served
+from tickwheel._native import MAX_DUE_MS
 from tickwheel.commands import tickwheel
 from tickwheel.commands.spark_submit import program, spark_submit
 from tickwheel.delivery import putting
 from tickwheel.delivery.message import MAX_PAYLOAD
 from tickwheel.delivery.outbox.tables import TABLE
+from tickwheel.delivery.serve import actions, bodies, flight, http, http_connection, ports, replacing
+from tickwheel.delivery.serve.application import REQUESTS
 from tickwheel.delivery.serve.bodies import Bodies
+from tickwheel.delivery.serve.connections import HEAD_WITHIN_S
 from tickwheel.delivery.serve.http import app
 from tickwheel.delivery.serve.live import Live
+from tickwheel.delivery.sight.messages import MOST
 
 ROOT = Path(__file__).parents[3]
 # But for the page of the models, which names flags of builds.
@@ -163,6 +169,53 @@ def test_every_field_of_a_record_is_described_and_no_other__D1() -> None:
     of_put = set(putting._FIELDS)
     assert of_put == fields - {"op", "payload_base64"} | set(OF_PYTHON)  # bytes are bytes there, and a cancel a method
     assert all(f"`{name}`" in page for name in OF_PYTHON)
+
+
+def test_every_bound_of_the_server_is_told_as_it_is__D12() -> None:
+    page = (ROOT / "docs/delivery/security.md").read_text()
+    table = re.search(r"^\| what \| bound \|\n(.*?)\n\n", page, re.MULTILINE | re.DOTALL)
+    assert table is not None
+    told = dict(re.findall(r"^\| (.*?) \| (.*) \|$", table[1], re.MULTILINE))
+    sources = "".join(path.read_text() for path in (ROOT / "python/tickwheel/delivery/serve").glob("*.py"))
+    threads = dict(re.findall(r'Threads\("(\w+)", \d+, (\d+)\)', sources))
+    known = {
+        "a payload": mib(MAX_PAYLOAD),
+        "a body": f"{http._OVERHEAD >> 10} KiB, of many messages at least {mib(http._MANY)}",
+        "a batch of Arrow Flight": f"{flight.MAX_ROWS:,} rows and {mib(flight.MAX_BYTES)}",
+        "bodies on their way, in all": mib(bodies._MOST),
+        "until the head of a request is there, TLS included": f"{HEAD_WITHIN_S} s",
+        "until a body is there": f"{bodies._WITHIN_S} s",
+        "until an answer is read": f"{http_connection._READ_WITHIN_S} s",
+        "connections that wait for their clients, of each port": str(ports._CONNECTIONS),
+        "requests at a time": str(REQUESTS),
+        "among them those for pages, single messages, metrics and `/status`": (
+            "{pages}, {messages}, {metrics} and {status}".format(**threads)
+        ),
+    }
+    assert known.keys() == told.keys() - {"---"}
+    assert [what for what, bound in known.items() if bound not in told[what]] == []
+
+
+def test_every_limit_of_a_request_is_told_as_it_is__D12() -> None:
+    told: Any = yaml.safe_load((ROOT / "docs/openapi.yaml").read_text())
+
+    def says(method: str, path: str, *texts: str) -> bool:
+        return all(text in " ".join(told["paths"][path][method]["description"].split()) for text in texts)
+
+    assert says("post", "/messages", f"{http._OVERHEAD >> 10} KiB", mib(http._MANY))
+    assert says("patch", "/messages/{id}", f"{http._OVERHEAD >> 10} KiB")
+    assert says("post", "/requeue", mib(2 * http._LONGEST_NAME))
+    assert says("post", "/actions", mib(actions._MOST))
+    slow = told["components"]["responses"]["Slow"]["description"]
+    assert f"within {bodies._WITHIN_S} s" in slow
+    assert told["components"]["parameters"]["limit"]["schema"]["maximum"] == MOST
+    latest = next(it for it in told["paths"]["/messages"]["post"]["parameters"] if it["name"] == "at_latest_ms")
+    assert latest["schema"]["maximum"] == 10**replacing._MOST_DIGITS - 1
+    assert told["components"]["schemas"]["Record"]["properties"]["every"]["maximum"] == MAX_DUE_MS
+
+
+def mib(size: int) -> str:
+    return f"{size >> 20} MiB"
 
 
 def _flags(cell: str) -> Iterator[str]:
