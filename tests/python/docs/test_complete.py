@@ -33,7 +33,18 @@ METHODS = "GET|POST|PUT|PATCH|DELETE"
 # Options of other programs that the documents name: cargo, curl, docker, Spark, systemd, and our own benchmarks.
 OF_OTHERS = {
     *("--archives", "--bench", "--build-arg", "--cacert", "--cert", "--conf", "--cores", "--host", "--hot", "--idle"),
-    *("--kill", "--master", "--memory", "--messages", "--no-block", "--now", "--packages", "--parking-lot", "--port"),
+    *(
+        "--kill",
+        "--master",
+        "--memory",
+        "--messages",
+        "--no-block",
+        "--now",
+        "--only",
+        "--packages",
+        "--parking-lot",
+        "--port",
+    ),
     *("--retry", "--retry-connrefused", "--retry-delay", "--seconds", "--silent", "--small", "--span-s"),
     *("--stop-timeout", "--work-dir"),
 }
