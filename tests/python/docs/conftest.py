@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[3]
 def run(command: Sequence[str | Path]) -> str:
     """Its output, if it succeeds."""
     env = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, env=env)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, env=env)
     assert done.returncode == 0, f"{done.stdout}{done.stderr}"
     return done.stdout + done.stderr
 

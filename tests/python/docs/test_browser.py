@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(400)  # the site is built first
 WIDE = 390
 # A page tells the frame around it how wide it is, and which of its parts stand out on the right.
 MEASURE = """<script>addEventListener("load", () => {

@@ -10,6 +10,7 @@ import pytest
 
 from docs.conftest import ROOT, run
 
+pytestmark = pytest.mark.timeout(400)  # the site is built first
 TOOLS = ROOT / ".ci/docs"
 
 
