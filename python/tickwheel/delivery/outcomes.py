@@ -73,8 +73,7 @@ class Outcomes:
             await readable.wait()
         finally:
             self._is_waiting = False
-            if not loop.is_closed():
-                loop.remove_reader(fd)
+            loop.remove_reader(fd)
 
 
 def _outcome_of(

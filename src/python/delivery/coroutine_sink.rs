@@ -149,13 +149,13 @@ impl CoroutineCalls {
         self.inbox.signal.fd()
     }
 
-    /// What came meanwhile: at most so many calls, the numbers of those to be cancelled, and whether the sink is closed. The last
-    /// too in a forked child, and at the end of the interpreter.
+    /// What came meanwhile: at most so many calls, the numbers of those to be cancelled, and whether the sink is closed. Nothing
+    /// in a forked child, which shares the descriptor and what watches it with its parent; nor at the end of the interpreter.
     fn take<'py>(&self, py: Python<'py>, most: usize) -> PyResult<(Vec<Bound<'py, CoroutineCall>>, Vec<u64>, bool)> {
-        if self.epoch != fork_epoch() {
-            return Ok((Vec::new(), Vec::new(), true));
+        let call = ForeignCall::try_enter_sink(py);
+        if self.epoch != fork_epoch() || call.is_none() {
+            return Ok((Vec::new(), Vec::new(), false));
         }
-        let Some(_call) = ForeignCall::try_enter_sink(py) else { return Ok((Vec::new(), Vec::new(), true)) };
         let (started, aborted, is_over) = py.detach(|| {
             self.inbox.signal.clear();
             let mut waiting = self.inbox.waiting.lock();

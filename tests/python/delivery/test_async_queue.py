@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from tickwheel.delivery import (
     StoreView,
     WrongUsage,
 )
+from tickwheel.delivery.aio import _Answers
 from tickwheel.delivery.running import Running
 
 pytestmark = pytest.mark.timeout(60)
@@ -140,12 +142,11 @@ def test_where_much_is_queued_tasks_wait_in_turn_and_the_loop_goes_on__D8(
 ) -> None:
     submit = Running.try_submit
     submitted: list[str] = []
-    refused = 0
+    refused: list[str] = []
 
     def full_at_the_second(running: Running, items: Any, answers: Any) -> bool:
-        nonlocal refused
-        if len(submitted) == 1 and refused < 3:
-            refused += 1
+        if items[0].id == "1" and not refused:
+            refused.append("1")
             return False
         submitted.append(items[0].id)
         return submit(running, items, answers)
@@ -154,15 +155,36 @@ def test_where_much_is_queued_tasks_wait_in_turn_and_the_loop_goes_on__D8(
 
     async def main() -> None:
         async with AsyncDeliveryQueue(tmp_path / "store.db", to=ignore) as queue:
-            assert queue._queue is not None
-            puts = [asyncio.create_task(queue.put(str(number), due=LATER_MS)) for number in range(4)]
-            for count in (1, 2, 3):
-                await until(lambda count=count: refused >= count)  # type: ignore[misc]
-                queue._queue._has_room.set()  # as each answer does
+            puts = [queue.put(str(number), due=LATER_MS) for number in range(4)]
             assert await asyncio.gather(*puts) == [Answer.ACCEPTED] * 4
 
     run(main())
-    assert submitted == ["0", "1", "2", "3"]
+    assert (refused, submitted) == (["1"], ["0", "1", "2", "3"])
+
+
+def test_many_messages_are_read_beside_the_loop__D11(tmp_path: Path) -> None:
+    threads: set[threading.Thread] = set()
+
+    def messages() -> Iterator[Message]:
+        for number in range(2_500):
+            threads.add(threading.current_thread())
+            yield Message(str(number), None, LATER_MS, b"1")
+
+    async def main() -> None:
+        async with AsyncDeliveryQueue(tmp_path / "store.db", to=ignore) as queue:
+            assert await queue.put_many(messages()) == [Answer.ACCEPTED] * 2_500
+
+    run(main())
+    assert threading.main_thread() not in threads
+
+
+def test_an_answer_for_a_loop_that_is_closed_is_dropped() -> None:
+    loop = asyncio.new_event_loop()
+    answers = _Answers(loop, asyncio.Event())
+    loop.close()
+    answers.set_result([Answer.ACCEPTED])
+    answers.set_exception(DeliveryFailed("the power is off"))
+    assert not answers.future.done()
 
 
 HOLDS = """if True:
@@ -292,7 +314,9 @@ def test_what_is_in_flight_ends_while_the_queue_closes__D6(tmp_path: Path, loop_
 # --- Cancelled, other loops, forks ---------------------------------------------
 
 
-def test_a_put_that_is_cancelled_may_have_been_accepted_and_a_cancel_is_certain__D7(tmp_path: Path) -> None:
+def test_a_put_that_is_cancelled_may_have_been_accepted_and_a_cancel_is_certain__D7(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def main() -> None:
         async with AsyncDeliveryQueue(tmp_path / "store.db", to=ignore) as queue:
             put = asyncio.create_task(queue.put("a", due=LATER_MS))
@@ -304,6 +328,7 @@ def test_a_put_that_is_cancelled_may_have_been_accepted_and_a_cancel_is_certain_
             assert await queue.cancel("a") is Answer.CANCELLED
 
     run(main())
+    assert caplog.records == []  # the answer that no task waits for is no error
 
 
 def test_a_coroutine_function_for_dead_letters_is_refused__D15(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@
   place until it ends. A task that is cancelled for another reason is a failed attempt.
 - Exceptions mean the same as of a function. In the thread of their own not even `SystemExit` ends anything; on the loop
   of a program `KeyboardInterrupt` and `SystemExit` are a failed attempt too, and then the program's, as of any task.
+- A child that it forks may not go on with the loop, which is the parent's: it ends where the coroutine ends.
 
 `src/python/delivery/coroutine_sink.rs` is the other half: how the engine reaches the loop.
 """
@@ -79,15 +80,12 @@ class _Tasks:
         over: asyncio.Event | None = None,
     ) -> None:
         self._loop, self._function, self._calls, self._over = loop, function, calls, over
-        self._process = os.getpid()
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
     def watch(self) -> None:
         self._loop.add_reader(self._calls.fileno(), self._take)
 
     def _take(self) -> None:
-        if os.getpid() != self._process:
-            return  # the descriptor and what watches it are shared with the parent, and are the parent's
         started, aborted, is_over = self._calls.take(_STARTED_AT_ONCE)
         for call in started:
             task = self._loop.create_task(_call(self._function, call, has_own_thread=self._over is not None))
@@ -119,8 +117,8 @@ async def _call(function: Function, call: CoroutineCall, *, has_own_thread: bool
         else:
             call.refused(problem)
     finally:
-        if has_own_thread and os.getpid() != process:
-            os._exit(0)  # it forked: the loop and its other tasks are the parent's
+        if os.getpid() != process:
+            os._exit(0)  # it forked: the loop, what it watches and its other tasks are the parent's
 
 
 def _forget(tasks: dict[int, asyncio.Task[None]], number: int, task: asyncio.Task[None]) -> None:

@@ -415,3 +415,35 @@ def test_a_call_that_does_not_end_keeps_no_process_alive__D13(tmp_path: Path, wh
     done = subprocess.run(command, capture_output=True, text=True, timeout=40, check=False)
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
     assert [it.id for it in StoreView(tmp_path / "store.db").list().messages] == ["a"]
+
+
+FORKS = """if True:
+    import asyncio, os, sys
+    from tickwheel.delivery import AsyncDeliveryQueue
+
+    async def main():
+        delivered = []
+
+        async def send(delivery):
+            if delivery.message.id == "0":
+                children.append(os.fork())
+            delivered.append(delivery.message.id)
+
+        children = []
+        async with AsyncDeliveryQueue(sys.argv[1], to=send) as queue:
+            for number in range(50):
+                await queue.put(str(number), delay_ms=0)
+                await asyncio.sleep(0.02)
+            while len(queue):
+                await asyncio.sleep(0.01)
+        _, status = await asyncio.to_thread(os.waitpid, children[0], 0)
+        print(status, sorted(map(int, delivered)) == [*range(50)], queue.summary.delivered)
+
+    asyncio.run(main())
+"""
+
+
+def test_a_child_that_is_forked_in_a_call_leaves_the_loop_to_its_parent__rule7(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", FORKS, str(tmp_path / "store.db")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=40, check=False)
+    assert (done.returncode, done.stdout) == (0, "0 True 50\n"), done.stderr
