@@ -23,6 +23,7 @@ from django.utils import timezone  # noqa: E402
 
 from django_site import tasks  # noqa: E402
 from tickwheel.delivery import Letter, Unavailable  # noqa: E402
+from tickwheel.django import backend as backend_module  # noqa: E402
 from tickwheel.django import running  # noqa: E402
 from tickwheel.django.api import TaskResultDoesNotExist, TaskResultStatus, task_backends, task_finished  # noqa: E402
 from tickwheel.django.database import TABLE, outbox_of  # noqa: E402
@@ -65,6 +66,16 @@ def test_a_task_is_there_exactly_if_the_transaction_commits() -> None:
     assert tasks.add.get_result(kept.id).status == TaskResultStatus.READY
     with pytest.raises(TaskResultDoesNotExist):
         tasks.add.get_result(lost.id)
+
+
+def test_without_a_transaction_both_rows_are_written_or_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("the disk is full")
+
+    monkeypatch.setattr(backend_module, "enqueue", fail)
+    with pytest.raises(RuntimeError, match="the disk is full"):
+        tasks.add.enqueue(1, 2)
+    assert not TaskRecord.objects.exists()
 
 
 def test_run_after_is_the_due_time() -> None:
