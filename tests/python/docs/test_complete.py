@@ -45,7 +45,7 @@ OF_OTHERS = {
         "--parking-lot",
         "--port",
     ),
-    *("--retry", "--retry-connrefused", "--retry-delay", "--seconds", "--silent", "--small", "--span-s"),
+    *("--port", "--retry", "--retry-connrefused", "--retry-delay", "--seconds", "--silent", "--small", "--span-s"),
     *("--stop-timeout", "--work-dir"),
 }
 OF_PYTHON = ("replace", "debounce_ms", "at_latest_ms")
