@@ -14,7 +14,8 @@ from jsonschema import Draft202012Validator
 from msgspec.structs import fields
 from openapi_spec_validator import validate
 
-from tickwheel.delivery import Delivery, DeliveryFailed
+from tickwheel.delivery import Answer, Delivery, DeliveryFailed
+from tickwheel.delivery.entries import ActionKind
 from tickwheel.delivery.serve import actions, bodies, listing
 from tickwheel.delivery.serve import http as served_http
 from tickwheel.delivery.serve.bodies import Bodies
@@ -22,7 +23,7 @@ from tickwheel.delivery.serve.guard import right_of
 from tickwheel.delivery.serve.live import Live
 from tickwheel.delivery.serve.replacing import Replacing
 from tickwheel.delivery.serve.tokens import Right, Tokens, names_of
-from tickwheel.delivery.sight import Action, Details, LetterSeen, Rule, Seen, StoreStatus
+from tickwheel.delivery.sight import Action, Details, LetterSeen, Rule, Seen, State, StoreStatus
 
 from .conftest import Reply, Served
 
@@ -165,11 +166,20 @@ def test_a_body_has_the_members_of_the_code_and_no_others__D14(schema: str, stru
     assert set(SCHEMAS[schema]["properties"]) == {field.encode_name for field in fields(struct)}
 
 
+def test_it_has_every_word_that_an_answer_may_have__D7_D14() -> None:
+    of_others = {Answer.CONFLICT, Answer.REFUSED, Answer.PAUSED, Answer.RESUMED}  # a `Problem`, and `Sending`
+    assert set(SCHEMAS["Answer"]["enum"]) == {str(answer) for answer in set(Answer) - of_others}
+    assert set(SCHEMAS["Sending"]["properties"]["state"]["enum"]) == {Answer.PAUSED, Answer.RESUMED}
+    assert set(SCHEMAS["State"]["enum"]) == set(State)
+    assert set(SCHEMAS["Action"]["properties"]["kind"]["enum"]) == set(ActionKind)
+
+
 def test_every_answer_that_it_describes_is_given_and_is_so__D11_D12(
     tmp_path: Path, seeing: Seeing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving(tmp_path / "usual") as served:
         go_through(served, seeing)
+        send_the_examples(served, seeing)
         read_from_a_page_of_its_own(served, seeing)
         send_too_much_and_too_slowly(served, seeing, monkeypatch)
         ask_for_too_much_at_a_time(served, seeing)
@@ -270,6 +280,17 @@ def go_through(served: Served, seeing: Seeing) -> None:
     ask("POST", "/requeue", 404, {"id": "none"})
     ask("POST", "/requeue", 409, {"id": "late"})
     ask("POST", "/requeue", 400, {"key": "k"})
+
+
+def send_the_examples(served: Served, seeing: Seeing) -> None:
+    """Each is one that the server takes."""
+    for operation, told in OPERATIONS.items():
+        if "requestBody" in told:
+            schema = resolved(told["requestBody"]["content"]["application/json"]["schema"])
+            for example in schema["examples"]:
+                Draft202012Validator({**schema, "components": SPEC["components"]}).validate(example)
+                reply = served.ask(operation[0], address(operation), example)
+                assert seeing.check(operation, reply).status != 400, (operation, example, reply)
 
 
 def read_from_a_page_of_its_own(served: Served, seeing: Seeing) -> None:
