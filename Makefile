@@ -86,7 +86,8 @@ model: check-tools
 	$(LOOM) cargo test --locked --lib loom
 
 python-tests: $(VENV)/dev $(SPARK)
-	$(BIN)/python -m pytest --durations=20
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --durations=20 tests/python
+	$(BIN)/python -m pytest --durations=20 tests/spark
 
 # The tests of uvloop, anyio and aiohttp, on loops with a wheel; needs the network, and a quarter of an hour.
 loop-tests: $(VENV)/dev
