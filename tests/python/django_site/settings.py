@@ -16,7 +16,8 @@ if _PLACE.startswith("postgresql:"):
         "OPTIONS": {"connect_timeout": 10},
     }
 else:
-    _DATABASE = {"ENGINE": "django.db.backends.sqlite3", "NAME": _PLACE, "OPTIONS": {"timeout": 20}}
+    _OPTIONS = {"timeout": 20, "transaction_mode": "IMMEDIATE", "init_command": "PRAGMA journal_mode=WAL"}
+    _DATABASE = {"ENGINE": "django.db.backends.sqlite3", "NAME": _PLACE, "OPTIONS": _OPTIONS}
 
 DATABASES = {"default": _DATABASE}
 INSTALLED_APPS = ["tickwheel.django"]

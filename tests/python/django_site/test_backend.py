@@ -210,6 +210,13 @@ def test_the_migration_is_as_the_model_and_the_checks_find_what_is_missing() -> 
         backend.database = "default"
 
 
+def test_the_migration_can_be_taken_back() -> None:
+    call_command("migrate", "tickwheel", "zero", verbosity=0)
+    assert TABLE not in connection.introspection.table_names()
+    call_command("migrate", "tickwheel", verbosity=0)
+    assert TABLE in connection.introspection.table_names()
+
+
 def test_old_results_are_pruned_and_what_waits_is_kept() -> None:
     old, new, waiting = run(tasks.add.enqueue(1, 2)), run(tasks.add.enqueue(1, 2)), tasks.add.enqueue(1, 2)
     TaskRecord.objects.filter(id=old.id).update(finished_at=timezone.now() - timedelta(days=15))

@@ -118,6 +118,23 @@ def test_no_task_is_lost_when_the_worker_is_killed__D5(start: Start, tmp_path: P
     assert counts.total() <= 300 + 4 * 8, "only what ran at a kill runs again"
 
 
+def wait_for(worker: "subprocess.Popen[str]", text: str) -> None:
+    assert worker.stderr is not None
+    assert any(text in line for line in iter(worker.stderr.readline, ""))
+
+
+def test_a_second_worker_waits_and_is_stopped_or_takes_over__D9(start: Start, tmp_path: Path) -> None:
+    first = work(start, tmp_path)
+    wait_for(first, "running tasks")
+    second, third = work(start, tmp_path), work(start, tmp_path)
+    for worker in (second, third):
+        wait_for(worker, "opening")
+    assert "stopped before it ran any task" in end(third)
+    first.kill()
+    assert results(produce(start, "failing", tmp_path)) == [["FAILED", 1], ["FAILED", 1]]
+    end(second)
+
+
 def test_a_wrong_option_is_told_in_a_line(start: Start, tmp_path: Path, site: str) -> None:
     set_up()
     worker = work(start, tmp_path, "--concurrency", "0")

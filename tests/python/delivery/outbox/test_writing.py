@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy
-from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from delivery.outbox.conftest import Reading
 from delivery.outbox.programs import Program
@@ -135,6 +135,21 @@ def test_an_asynchronous_connection_of_psycopg_is_refused(postgres_url: str) -> 
 
     with pytest.raises(WrongUsage, match="asynchronous connection of psycopg"):
         asyncio.run(connect())
+
+
+@pytest.mark.parametrize("each_database", ["psycopg"], indirect=True)
+def test_an_asynchronous_session_writes_by_run_sync(each_database: Program, postgres_url: str) -> None:
+    async def write() -> None:
+        engine = create_async_engine(postgres_url.replace("postgresql:", "postgresql+psycopg:"))
+        async with AsyncSession(engine) as session:
+            message = {"id": "a", "delay_ms": 0}
+            await session.run_sync(lambda session: enqueue(session, message, table=each_database.table))
+            await session.commit()
+        await engine.dispose()
+
+    asyncio.run(write())
+    count = f"SELECT count(*) FROM {each_database.table}"
+    assert each_database.connection.execute(count).fetchone() == (1,)
 
 
 def test_the_name_of_the_table_is_checked(database: sqlite3.Connection) -> None:

@@ -3,7 +3,8 @@
 import signal
 import threading
 from argparse import ArgumentParser
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, Self
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError
@@ -14,6 +15,7 @@ from tickwheel.django.database import outbox_of
 from tickwheel.django.running import CRASHES, Runner
 
 _LOOK_EVERY_S: Final = 1.0
+_STOPPING: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Command(BaseCommand):
@@ -32,30 +34,65 @@ class Command(BaseCommand):
         add("--task-timeout", type=float, default=3600.0, metavar="SECONDS", help=late)
 
     def handle(self, *_: Any, **options: Any) -> None:
-        """Run until a signal."""
-        stop = threading.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: stop.set())
+        """Run until a signal. A second one ends it immediately."""
         if options["max_attempts"] < 1:
             raise CommandError(f"--max-attempts is {options['max_attempts']}: give 1 or more")
+        with _Signals() as signals:
+            self.stderr.write(f"opening {options['store']}, and waiting if another worker has it")
+            try:
+                queue = self._open(options)
+            except (WrongUsage, ImproperlyConfigured, DeliveryFailed) as error:
+                raise CommandError(str(error)) from error
+            except KeyboardInterrupt:
+                self.stderr.write("stopped before it ran any task")
+                return
+            signals.only_note()
+            self.stderr.write(f"running tasks; {options['store']} keeps what waits")
+            try:
+                with queue:
+                    while not signals.came.wait(_LOOK_EVERY_S):
+                        queue.wait_until_empty(0)  # raises if delivery has failed
+                    self.stderr.write(
+                        "stopping: tasks that run may end within 30 s (a second signal ends it immediately)"
+                    )
+            except DeliveryFailed as error:
+                raise CommandError(str(error)) from error
+
+    def _open(self, options: Mapping[str, Any]) -> DeliveryQueue:
+        """Waits while another worker has the store."""
         runner = Runner(options["database"], options["max_attempts"])
-        try:
-            queue = DeliveryQueue(
-                options["store"],
-                to=runner.run,
-                outbox=outbox_of(connections[options["database"]]),
-                concurrency=options["concurrency"],
-                max_attempts=options["max_attempts"] + CRASHES,
-                sink_timeout_s=options["task_timeout"],
-                on_dead_letter=runner.give_up,
-            )
-        except (WrongUsage, ImproperlyConfigured, DeliveryFailed) as error:
-            raise CommandError(str(error)) from error
-        self.stderr.write(f"running tasks; {options['store']} keeps what waits")
-        try:
-            with queue:
-                while not stop.wait(_LOOK_EVERY_S):
-                    queue.wait_until_empty(0)  # raises if delivery has failed
-                self.stderr.write("stopping: tasks that run may end within 30 s")
-        except DeliveryFailed as error:
-            raise CommandError(str(error)) from error
+        return DeliveryQueue(
+            options["store"],
+            to=runner.run,
+            outbox=outbox_of(connections[options["database"]]),
+            concurrency=options["concurrency"],
+            max_attempts=options["max_attempts"] + CRASHES,
+            sink_timeout_s=options["task_timeout"],
+            on_dead_letter=runner.give_up,
+        )
+
+
+class _Signals:
+    """SIGTERM and Ctrl-C: first they interrupt what runs, and after `only_note` they set `came`."""
+
+    def __init__(self) -> None:
+        self.came = threading.Event()
+        self._interrupts = True
+
+    def only_note(self) -> None:
+        self._interrupts = False
+
+    def _note(self, *_: object) -> None:
+        for number in _STOPPING:
+            signal.signal(number, signal.SIG_DFL)
+        self.came.set()
+        if self._interrupts:
+            raise KeyboardInterrupt
+
+    def __enter__(self) -> Self:
+        self._before = [signal.signal(number, self._note) for number in _STOPPING]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, before in zip(_STOPPING, self._before, strict=True):
+            signal.signal(number, before)
