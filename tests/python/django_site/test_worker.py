@@ -19,7 +19,7 @@ import pytest
 from delivery.postgres_server import postgres_server, postgres_url  # noqa: F401, fixtures
 from django_site.setting_up import set_up
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(240)
 TESTS = Path(__file__).parents[1]
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -66,7 +66,7 @@ def work(start: Start, folder: Path, *options: str) -> "subprocess.Popen[str]":
 
 
 def results(producer: "subprocess.Popen[str]") -> Any:
-    out, err = producer.communicate(timeout=90)
+    out, err = producer.communicate(timeout=160)
     assert producer.returncode == 0, err
     return json.loads(out)
 

@@ -37,26 +37,22 @@ class Command(BaseCommand):
         """Run until a signal. A second one ends it immediately."""
         if options["max_attempts"] < 1:
             raise CommandError(f"--max-attempts is {options['max_attempts']}: give 1 or more")
-        with _Signals() as signals:
-            self.stderr.write(f"opening {options['store']}, and waiting if another worker has it")
-            try:
-                queue = self._open(options)
-            except (WrongUsage, ImproperlyConfigured, DeliveryFailed) as error:
-                raise CommandError(str(error)) from error
-            except KeyboardInterrupt:
-                self.stderr.write("stopped before it ran any task")
-                return
+        try:
+            with _Signals() as signals:
+                self._work(signals, options)
+        except (WrongUsage, ImproperlyConfigured, DeliveryFailed) as error:
+            raise CommandError(str(error)) from error
+        except KeyboardInterrupt:
+            self.stderr.write("stopped before it ran any task")
+
+    def _work(self, signals: "_Signals", options: Mapping[str, Any]) -> None:
+        self.stderr.write(f"opening {options['store']}, and waiting if another worker has it")
+        with self._open(options) as queue:
             signals.only_note()
             self.stderr.write(f"running tasks; {options['store']} keeps what waits")
-            try:
-                with queue:
-                    while not signals.came.wait(_LOOK_EVERY_S):
-                        queue.wait_until_empty(0)  # raises if delivery has failed
-                    self.stderr.write(
-                        "stopping: tasks that run may end within 30 s (a second signal ends it immediately)"
-                    )
-            except DeliveryFailed as error:
-                raise CommandError(str(error)) from error
+            while not signals.came.wait(_LOOK_EVERY_S):
+                queue.wait_until_empty(0)  # raises if delivery has failed
+            self.stderr.write("stopping: tasks that run may end within 30 s (a second signal ends it immediately)")
 
     def _open(self, options: Mapping[str, Any]) -> DeliveryQueue:
         """Waits while another worker has the store."""
