@@ -18,7 +18,6 @@ from typing import Any, Final
 import msgspec
 from django.db import DataError, IntegrityError, InterfaceError, OperationalError, close_old_connections
 from django.utils import timezone
-from django.utils.crypto import get_random_string
 
 from tickwheel.delivery import Delivery, Letter, Unavailable
 from tickwheel.django.api import (
@@ -36,7 +35,6 @@ _FINISHED: Final = (TaskResultStatus.SUCCESSFUL, TaskResultStatus.FAILED)
 
 logger: Final = logging.getLogger("tickwheel.django")
 
-
 CRASHES: Final = 4
 """How often a task runs again because the worker ended in the middle."""
 
@@ -51,7 +49,8 @@ class Runner:
     def __init__(self, database: str, max_attempts: int) -> None:
         self._database = database
         self._max_attempts = max_attempts
-        self._worker_id = f"{socket.gethostname()}-{os.getpid()}-{get_random_string(8)}"
+        self._worker_id = f"{socket.gethostname()}-{os.getpid()}"
+        self._in_progress: set[str] = set()  # also those that were cut off, as long as their threads go on
 
     def run(self, delivery: Delivery) -> None:
         """Run the task of a delivery. Errors: those of `run_task`."""
@@ -83,16 +82,23 @@ class Runner:
         if record.status in _FINISHED:
             logger.info("the task %s has finished before, and is not run again", record_id)
             return
-        if record.status == TaskResultStatus.RUNNING and record.worker_ids[-1] == self._worker_id:
+        if record_id in self._in_progress:
             self._note_failure(record, None, TimeoutError("it took too long, and its thread is left alone"))
             if record.status in _FINISHED:
                 return
-        self._note_start(record)
+        self._in_progress.add(record_id)
+        try:
+            self._note_start(record)
+            self._call(record)
+        finally:
+            self._in_progress.discard(record_id)
+
+    def _call(self, record: TaskRecord) -> None:
         result = None
         try:
             result = result_of(record)
             task_started.send(type(result.task.get_backend()), task_result=result)
-            record.return_value = _call(result)
+            record.return_value = _value_of(result)
         except BaseException as error:
             self._fail(record, result, error)
         else:
@@ -122,7 +128,8 @@ class Runner:
 
     def _note_failure(self, record: TaskRecord, result: TaskResult | None, error: BaseException) -> None:
         kind = type(error)
-        text = "".join(format_exception(error)).replace("\0", "\\0")  # PostgreSQL can't hold it
+        text = "".join(format_exception(error)).encode(errors="backslashreplace").decode()
+        text = text.replace("\0", "\\0")  # which PostgreSQL can't hold
         failure = {"exception_class_path": f"{kind.__module__}.{kind.__qualname__}", "traceback": text}
         record.errors = [*record.errors, failure]
         is_last = len(record.errors) >= self._max_attempts
@@ -146,7 +153,7 @@ class Runner:
         return TaskRecord.objects.using(self._database)
 
 
-def _call(result: TaskResult) -> Any:
+def _value_of(result: TaskResult) -> Any:
     context = [TaskContext(task_result=result)] if result.task.takes_context else []
     return normalize_json(result.task.call(*context, *result.args, **result.kwargs))
 

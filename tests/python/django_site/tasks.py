@@ -1,5 +1,6 @@
 """Tasks of the site."""
 
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,16 @@ def note_slowly(path: str, text: str) -> None:
     time.sleep(0.05)
 
 
+begun, may_end = threading.Event(), threading.Event()
+
+
+@task
+def hang() -> str:
+    begun.set()
+    assert may_end.wait(30)
+    return "after all"
+
+
 @task
 def unwritable(what: str) -> Any:
     return {"object": object(), "nul": "\0", "nan": float("nan")}[what]
@@ -47,6 +58,11 @@ def unwritable(what: str) -> Any:
 @task
 def leave() -> None:
     raise SystemExit(3)
+
+
+@task
+def fail_oddly() -> None:
+    raise RuntimeError("odd \ud800 and \0")
 
 
 def plain(one: int) -> int:

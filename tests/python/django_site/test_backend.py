@@ -1,6 +1,8 @@
 """The backend of Django's tasks: transactions, results, and how a task is run."""
 
 import asyncio
+import logging
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -128,19 +130,36 @@ def test_a_crash_in_the_middle_is_no_failure() -> None:
     assert (result.status, result.return_value, result.errors) == (TaskResultStatus.SUCCESSFUL, 2, [])
 
 
-def test_a_task_that_was_cut_off_has_failed() -> None:
-    result = tasks.add.enqueue(1, 2)
-    runner = Runner("default", 2)
-    runner._note_start(TaskRecord.objects.get())  # and its thread hangs
-    runner.run_task(result.id)
+def test_a_task_that_was_cut_off_has_failed_and_what_its_thread_ends_with_holds() -> None:
+    result = tasks.hang.enqueue()
+    runner = Runner("default", 1)
+    thread = threading.Thread(target=runner.run_task, args=[result.id])
+    thread.start()
+    assert tasks.begun.wait(20)
+    runner.run_task(result.id)  # as after a cut-off
     result.refresh()
-    assert (result.status, [error.exception_class for error in result.errors]) == ("SUCCESSFUL", [TimeoutError])
+    assert (result.status, [error.exception_class for error in result.errors]) == ("FAILED", [TimeoutError])
+    tasks.may_end.set()
+    thread.join(20)
+    result.refresh()
+    assert (result.status, result.return_value) == (TaskResultStatus.SUCCESSFUL, "after all")
+
+
+def test_a_task_whose_result_could_not_be_written_as_the_database_was_down_runs_again__D6(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise running.OperationalError("the server is gone")
+
     result = tasks.add.enqueue(1, 2)
     runner = Runner("default", 1)
-    runner._note_start(TaskRecord.objects.get(id=result.id))
+    monkeypatch.setattr(Runner, "_succeed", fail)
+    with pytest.raises(Unavailable):
+        runner.run_task(result.id)
+    monkeypatch.undo()
     runner.run_task(result.id)
     result.refresh()
-    assert (result.status, result.attempts) == (TaskResultStatus.FAILED, 1)
+    assert (result.status, result.attempts, result.errors) == (TaskResultStatus.SUCCESSFUL, 2, [])
 
 
 @pytest.mark.parametrize(("what", "error"), [("object", "TypeError"), ("nan", "IntegrityError")])
@@ -151,6 +170,15 @@ def test_a_value_that_can_t_be_kept_is_a_failure(what: str, error: str) -> None:
 
 def test_a_task_that_ends_the_interpreter_only_fails() -> None:
     assert run(tasks.leave.enqueue()).errors[0].exception_class is SystemExit
+
+
+def test_the_text_of_an_error_may_be_of_any_characters() -> None:
+    logging.disable()  # pytest-xdist can't pass such a line on
+    try:
+        failed = run(tasks.fail_oddly.enqueue())
+    finally:
+        logging.disable(logging.NOTSET)
+    assert r"odd \ud800 and \0" in failed.errors[0].traceback
 
 
 def test_a_function_that_is_gone_makes_the_task_failed() -> None:
