@@ -25,6 +25,8 @@ pub struct LevelOccupancy {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Occupancy {
+    /// The time of this moment. The levels of a timer with nothing to do stand still.
+    pub now_us: u64,
     /// The levels, the finest first.
     pub levels: Vec<LevelOccupancy>,
     /// Tasks that have left the wheel and wait for their exact instant.
@@ -48,11 +50,12 @@ impl<T> Timer<T> {
     /// ```
     #[must_use]
     pub fn occupancy(&self) -> Occupancy {
-        of(&self.lock_state().schedule)
+        let state = self.lock_state();
+        of(&state.schedule, self.clock().now_us())
     }
 }
 
-pub(crate) fn of<T>(schedule: &Schedule<T>) -> Occupancy {
+pub(crate) fn of<T>(schedule: &Schedule<T>, now_us: u64) -> Occupancy {
     let wheel = &schedule.wheel;
     let levels = wheel.levels().iter().enumerate().map(|(index, level)| LevelOccupancy {
         level: index + 1,
@@ -64,7 +67,7 @@ pub(crate) fn of<T>(schedule: &Schedule<T>) -> Occupancy {
     let levels: Vec<_> = levels.collect();
     let in_buckets: usize = levels.iter().flat_map(|level| &level.tasks).sum();
     // What is still in a bucket that is being flushed has left the wheel.
-    Occupancy { levels, front: schedule.len() - in_buckets, size: schedule.len() }
+    Occupancy { now_us, levels, front: schedule.len() - in_buckets, size: schedule.len() }
 }
 
 #[cfg(test)]
@@ -89,7 +92,7 @@ mod tests {
         let (mut out, mut progress) = (Vec::new(), Progress::default());
         let mut steps = 0;
         while schedule.step(5_000_000, STEP, &mut out, &mut progress) {
-            let (counted, listed) = (of(&schedule), snapshot::take(&schedule, |_, _, task| *task));
+            let (counted, listed) = (of(&schedule, 0), snapshot::take(&schedule, |_, _, task| *task));
             assert_eq!((counted.size, counted.front), (listed.size, listed.front.len()));
             for (counted, listed) in counted.levels.iter().zip(&listed.levels) {
                 assert_eq!(counted.tasks, listed.buckets.iter().map(|it| it.tasks.len()).collect::<Vec<_>>());

@@ -129,8 +129,9 @@ class LevelOccupancy(TypedDict):
 
 @type_check_only
 class Occupancy(TypedDict):
-    """How full a timer is. `front`: tasks that have left the wheel and wait for their exact instant."""
+    """How full a timer is at `now_ms`. `front`: tasks that have left the wheel and wait for their exact instant."""
 
+    now_ms: float
     levels: list[LevelOccupancy]
     front: int
     size: int

@@ -272,7 +272,7 @@ impl Timer {
         let counted = {
             let entered = self.enter(py)?;
             let state = entered.core().lock(py)?;
-            occupancy::of(&state.schedule)
+            occupancy::of(&state.schedule, entered.core().timer.clock().now_us())
         };
         inspect::occupancy(py, &counted)
     }

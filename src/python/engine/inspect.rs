@@ -89,6 +89,7 @@ pub(crate) fn occupancy<'py>(py: Python<'py>, occupancy: &Occupancy) -> PyResult
         levels.append(dict(py, all)?)?;
     }
     let all = [
+        ("now_ms", to_ms(occupancy.now_us).into_bound_py_any(py)?),
         ("levels", levels.into_any()),
         ("front", occupancy.front.into_bound_py_any(py)?),
         ("size", occupancy.size.into_bound_py_any(py)?),

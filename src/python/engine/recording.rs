@@ -101,7 +101,7 @@ impl Replay {
         let at_us = args::int_in(at_us, "at_us", 0, LIMIT_US - 1, "pass an instant of the recording, in microseconds")?;
         let native = self.native.as_mut().ok_or_else(finished)?;
         let counted = py.detach(|| native.occupancy(at_us));
-        inspect::occupancy(py, &counted.unwrap_or(Occupancy { levels: Vec::new(), front: 0, size: 0 }))
+        inspect::occupancy(py, &counted.unwrap_or(Occupancy { now_us: at_us, levels: Vec::new(), front: 0, size: 0 }))
     }
 
     /// Advance the time to the end of `until_us` and return the results. The replay takes no more events after that.

@@ -49,6 +49,16 @@ class Address(NamedTuple):
         return f"{scheme}://{f'[{self.ip}]' if ':' in self.ip else self.ip}:{port}"
 
 
+class Fetched(NamedTuple):
+    """The headers `sec-fetch-site` and `sec-fetch-dest` of a browser; empty without them."""
+
+    site: bytes
+    dest: bytes
+
+
+_BY_A_PROGRAM: Final = Fetched(b"", b"")
+
+
 class Refusal(NamedTuple):
     """Why a request is refused. `is_known`: its token is known, and has not the right."""
 
@@ -88,12 +98,15 @@ class Access:
             return ALL
         return self.tokens.rights_of(authorization[0].partition(" ")[2].strip().encode("latin-1")) or Right(0)
 
-    def is_web_page(self, host: list[bytes], origin: list[bytes]) -> bool:
+    def is_web_page(self, host: list[bytes], origin: list[bytes], fetched: Fetched = _BY_A_PROGRAM) -> bool:
         """Whether these are headers of a browser, from a page of another site. A page of this server names as its
-        origin the very host that it asks.
+        origin the very host that it asks. What another page loads in itself has no origin, but says so; a person who
+        follows a link loads a document.
         """
         if self.tokens is not None:
             return False
+        if fetched.site in (b"cross-site", b"same-site") and fetched.dest != b"document":
+            return True
         own = {b"%b://%b" % (scheme, each) for scheme in (b"http", b"https") for each in host}
         return not own.issuperset(origin) or any(not self._is_own_host(each) for each in host)
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from tickwheel.delivery.serve.access import Access
+from tickwheel.delivery.serve.access import Access, Fetched
 from tickwheel.delivery.serve.problems import AGAIN, fault, json_response
 from tickwheel.delivery.serve.tokens import Right
 
@@ -43,7 +43,8 @@ class Guard:
         def every(name: bytes) -> list[bytes]:
             return [value for each, value in headers if each == name]
 
-        if self._access.is_web_page(every(b"host"), every(b"origin")):
+        fetched = Fetched(*(b"".join(every(name)) for name in (b"sec-fetch-site", b"sec-fetch-dest")))
+        if self._access.is_web_page(every(b"host"), every(b"origin"), fetched):
             allowed = "programs on this machine; or serve with a token"
             return json_response(403, fault("the sender is a web page", allowed))
         if scope["path"] in HEALTH:

@@ -19,6 +19,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from tickwheel import __version__
 from tickwheel._native import StoreSnapshot
@@ -27,6 +28,7 @@ from tickwheel.delivery.running import Running
 from tickwheel.delivery.serve.access import Access
 from tickwheel.delivery.serve.problems import AGAIN, problem, refuse_query
 from tickwheel.delivery.serve.threads import Threads
+from tickwheel.delivery.serve.tokens import Right
 from tickwheel.delivery.sight.status import count_paused_keys, sizes_of
 from tickwheel.pages.live.assembly import live_page
 
@@ -48,6 +50,8 @@ class Live:
         self._frames = Frames(running)
         self._access = access
         self._page = live_page("service", "Delivery", {})
+        self._store = running.store.name
+        self._open = 0
         self.routes = [
             Route("/", self._show, methods=["GET"]),
             Route("/events", self._events, methods=["GET"]),
@@ -65,12 +69,36 @@ class Live:
         refuse_query(request)
         if request.method == "HEAD":
             return Response(headers=_HEADERS, media_type=_STREAM)
-        if self._frames.pages >= MOST:
+        if self._open >= MOST:
             raise problem(503, f"{MOST} pages are open already", AGAIN, {"retry-after": "1"})
-        rights = self._access.rights_of(request.headers.getlist("authorization"))
-        hello = {"version": __version__, "rights": [str(right.name).lower() for right in rights]}
-        events = self._frames.events(_event("hello", hello))
-        return StreamingResponse(events, headers=_HEADERS, media_type=_STREAM)
+        self._open += 1
+        return _Stream(self._told(request.headers.getlist("authorization")), self._closed)
+
+    async def _told(self, authorization: list[str]) -> AsyncIterator[bytes]:
+        """What the sender is told, as long as its token has the right."""
+        rights = self._access.rights_of(authorization)
+        hello = {"version": __version__, "store": self._store, "rights": [str(right.name).lower() for right in rights]}
+        async for frame in self._frames.events(_event("hello", hello)):
+            if Right.READ not in self._access.rights_of(authorization):
+                return
+            yield frame
+
+    def _closed(self) -> None:
+        self._open -= 1
+
+
+class _Stream(StreamingResponse):
+    """Ends by `closed`, however it ends."""
+
+    def __init__(self, events: AsyncIterator[bytes], closed: Callable[[], None]) -> None:
+        super().__init__(events, headers=_HEADERS, media_type=_STREAM)
+        self._closed = closed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._closed()
 
 
 class Frames:

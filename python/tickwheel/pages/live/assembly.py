@@ -46,7 +46,7 @@ def live_page(kind: Literal["service", "timer", "playback"], title: str, data: M
         "title": html.escape(title),
         "style": "\n".join(path.read_text("utf-8") for path in _STYLES),
         "version": html.escape(__version__),
-        "data": json.dumps({"kind": kind, **data}).replace("<", "\\u003c"),
+        "data": json.dumps({"kind": kind, "version": __version__, **data}).replace("<", "\\u003c"),
         "scripts": "\n".join(f"<script>{script}</script>" for script in scripts),
     }
     page = re.sub(r"{{(\w+)}}", lambda place: parts[place[1]], (_FOLDER / "page.html").read_text("utf-8"))

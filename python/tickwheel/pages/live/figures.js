@@ -64,9 +64,11 @@ function show_service(figures, rates) {
     ["being sent", count(states.in_flight)],
     ["wait for a retry", count(states.retrying)],
     ["recurring", count(states.recurring)],
-    ["in memory", `${count(figures.window.messages)}, ${size(figures.window.bytes)}`],
+    ["in memory", count(figures.window.messages)],
+    ["memory of these", size(figures.window.bytes)],
     ["last commit", `${duration(Math.max(0, figures.at_ms - figures.last_commit_ms))} ago`],
-    ["store and its log", `${size(figures.store_bytes)}, ${size(figures.store_log_bytes)}`],
+    ["store", size(figures.store_bytes)],
+    ["its log", size(figures.store_log_bytes)],
   ]);
   const { destination, paused, paused_keys } = figures;
   const since = (epoch_ms) => `since ${utc(epoch_ms).slice(0, 19)} UTC`;

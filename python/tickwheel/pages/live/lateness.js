@@ -6,14 +6,18 @@ const COLUMNS = 120;
 
 class Lateness {
   constructor(canvas, words) {
-    Object.assign(this, { canvas, words, columns: [], before: null, of: "calls" });
+    Object.assign(this, { canvas, words, columns: [], before: null, at_ms: 0, of: "calls" });
     Object.assign(this, { from: "2 min ago", to: "now", when: "in the last minute", recent: 60 });
     new ResizeObserver(() => this.draw()).observe(canvas);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
   }
 
   /* `classes`: pairs of an upper bound in microseconds, null for none, and a count since the beginning. */
-  add(classes) {
+  add(at_ms, classes) {
+    // For the seconds in which there was no connection.
+    const gap = this.at_ms ? Math.round((at_ms - this.at_ms) / 1000) - 1 : 0;
+    if (gap > 0) this.show([...this.columns, ...Array.from({ length: Math.min(gap, COLUMNS) }, () => new Map())].slice(-COLUMNS));
+    this.at_ms = at_ms;
     const total = new Map(classes.map(([bound_us, number]) => [bound_us ?? Infinity, number]));
     if (this.before) {
       const column = new Map();

@@ -1,17 +1,28 @@
 // Lists of messages and dead letters, one message, and what may be done with it.
 "use strict";
 
-const path_of = (id, key) => `/messages/${encodeURIComponent(id)}${key === null ? "" : `?key=${encodeURIComponent(key)}`}`;
+function path_of(id, key) {
+  if (id === "." || id === "..") throw new Error(`A browser can't ask for the message ${id}: use tickwheel show STORE ${id}`);
+  return `/messages/${encodeURIComponent(id)}${key === null ? "" : `?key=${encodeURIComponent(key)}`}`;
+}
+
+/* What a browser writes of a time in UTC leaves out the seconds where they are 0. */
+const due_text = (local) => `${local.length === "2026-01-01T00:00".length ? `${local}:00` : local}Z`;
+
+/* A payload over several lines: each as it can be told from others. */
+const lines = (text) => text.slice(0, 20_000).split("\n").map(shown).join("\n") + (text.length > 20_000 ? "…" : "");
 
 class Messages {
   constructor() {
     this.rows = find("rows");
     this.query = null; // the list that is shown
+    this.page_number = 0; // of the last list that was asked for: the answer of an earlier one is not shown
     this.shown = null; // the name of the message that is shown
+    this.cell = null; // its state in the list
     this.may_control = false;
     this.on("find", "submit", (form) => this.open(form.get("id"), form.get("key") || null));
     this.on("list", "submit", (form) => this.list(form));
-    this.on("reschedule", "submit", (form) => this.change("PATCH", { due: `${form.get("due")}Z` }, "rescheduled"));
+    this.on("reschedule", "submit", (form) => this.change("PATCH", { due: due_text(form.get("due")) }, "rescheduled"));
     this.on("more", "click", () => this.page());
     this.on("cancel", "click", () => this.change("DELETE", undefined, "cancelled"));
     this.on("requeue", "click", () => this.try_again());
@@ -27,11 +38,13 @@ class Messages {
   on(id, event, handle) {
     find(id).addEventListener(event, async (happened) => {
       happened.preventDefault();
-      const answer = find("message").open ? find("message-answer") : find("answer");
+      const answer = find(id === "pause" ? "pause-answer" : find("message").open ? "message-answer" : "answer");
+      this.say(answer, "");
       try {
         await handle(event === "submit" ? new FormData(happened.target) : null);
       } catch (error) {
-        this.say(answer, error.message, true);
+        if (error.status === 401) find("ask-token").hidden = find("ask-token").parentElement.hidden = false;
+        this.say(answer, error.name === "TimeoutError" ? "There is no answer: close other pages of this service." : error.message, true);
       }
     });
   }
@@ -46,7 +59,7 @@ class Messages {
     this.query = new URLSearchParams(state === "letters" ? { limit: 50 } : { state, limit: 50 });
     if (state !== "letters") {
       if (form.get("key")) this.query.set("key", form.get("key"));
-      for (const name of ["due_from", "due_before"]) if (form.get(name)) this.query.set(name, `${form.get(name)}Z`);
+      for (const name of ["due_from", "due_before"]) if (form.get(name)) this.query.set(name, due_text(form.get(name)));
     }
     this.state = state;
     this.rows.tBodies[0].replaceChildren();
@@ -61,7 +74,10 @@ class Messages {
   }
 
   async page() {
-    const found = await ask("GET", `${this.state === "letters" ? "/dead" : "/messages"}?${this.query}`);
+    const number = ++this.page_number;
+    find("more").disabled = true;
+    const found = await ask("GET", `${this.state === "letters" ? "/dead" : "/messages"}?${this.query}`).finally(() => (find("more").disabled = false));
+    if (number !== this.page_number) return;
     const rows = this.state === "letters" ? found.letters.map((it) => this.letter(it)) : found.messages.map((it) => this.message(it));
     this.rows.tBodies[0].append(...rows);
     const all = this.rows.tBodies[0].rows.length;
@@ -69,7 +85,8 @@ class Messages {
     find("more").hidden = found.next === null;
     if (found.next !== null) this.query.set("cursor", found.next);
     const what = this.state === "letters" ? "dead letters" : "messages";
-    this.say(find("answer"), all ? `${count(all)} ${what}${found.next === null ? "." : ", and there may be more."}` : `There are no such ${what}.`);
+    const none = found.next === null ? `There are no such ${what}.` : `None of the ${what} that were looked at so far. Show more looks at more.`;
+    this.say(find("answer"), all ? `${count(all)} ${what}${found.next === null ? "." : ", and there may be more."}` : none);
     find("requeue-all").hidden = !(this.may_control && this.state === "dead" && all);
   }
 
@@ -80,28 +97,30 @@ class Messages {
 
   message(seen) {
     const open = make("button", { type: "button" }, short(seen.id));
-    open.addEventListener("click", () => this.open(seen.id, seen.key).catch((error) => this.say(find("answer"), error.message, true)));
+    open.addEventListener("click", () => this.open(seen.id, seen.key, row.lastChild).catch((error) => this.say(find("answer"), error.message, true)));
     const more = [
       seen.rule && (seen.rule.cron ? `${seen.rule.cron} in ${seen.rule.tz}` : `every ${duration(seen.rule.every)}`),
       seen.attempts && `${count(seen.attempts)} ${seen.attempts === 1 ? "attempt" : "attempts"}`,
       seen.lateness_ms !== null && `${seen.lateness_ms} ms late`,
       seen.last_error,
     ].filter(Boolean);
-    return this.row(open, seen.key === null ? "none" : short(seen.key), seen.due ?? "no more", short([seen.state, ...more].join("; "), 300));
+    const row = this.row(open, seen.key === null ? "none" : short(seen.key), seen.due ?? "no more", short([seen.state, ...more].join("; "), 300));
+    return row;
   }
 
   letter(seen) {
     return this.row(seen.at, `${seen.source}, ${count(seen.line)}`, short(`${seen.reason} (allowed: ${seen.allowed})`, 400), short(seen.record, 300));
   }
 
-  async open(id, key) {
-    const found = await ask("GET", path_of(id, key));
+  async open(id, key, cell = null) {
+    const found = await ask("GET", path_of(id, key), undefined, exact);
     this.shown = { id, key };
+    this.cell = cell;
     find("message-title").textContent = short(id);
-    const values = Object.entries(found).filter(([name, value]) => value !== null && value !== false && name !== "id");
-    const text = (value) => (typeof value === "object" ? JSON.stringify(value, null, 1) : String(value));
+    const values = Object.entries(found).filter(([name, value]) => value !== null && name !== "id" && (name !== "redelivered" || value));
+    const text = (value) => (typeof value === "string" ? value : JSON.stringify(value, null, 1));
     find("details").replaceChildren(...values.map(([name, value]) => make("div", {},
-      make("dt", {}, name.replaceAll("_", " ")), make("dd", {}, name === "payload" ? make("pre", {}, short(text(value), 20_000)) : short(text(value), 2000)))));
+      make("dt", {}, name.replaceAll("_", " ")), make("dd", {}, name === "payload" ? make("pre", {}, lines(text(value))) : short(text(value), 2000)))));
     this.say(find("message-answer"), found.state === "unknown" ? "There is no such message. One with a key is found by its id and its key." : "");
     const waits = ["waiting", "recurring"].includes(found.state);
     find("cancel").hidden = !(this.may_control && waits);
@@ -125,13 +144,17 @@ class Messages {
 
   /* The answer, and the message as it is now. */
   async after(state, done) {
-    await this.open(this.shown.id, this.shown.key);
+    if (this.cell) this.cell.textContent = state;
+    await this.open(this.shown.id, this.shown.key, this.cell);
+    if (!find("message").contains(document.activeElement)) find("close").focus();
     this.say(find("message-answer"), state === done ? `It is ${state}.` : `Too late, or not possible: it is ${state}.`, state !== done);
   }
 
   async try_all_again() {
-    if (!(await this.is_sure("Try all messages again that were given up?"))) return;
-    const { id } = await ask("POST", "/actions", { kind: "requeue", all: true });
+    const which = Object.fromEntries([...this.query].filter(([name]) => ["key", "due_from", "due_before"].includes(name)));
+    const words = Object.entries(which).map(([name, value]) => `${name.replace("_", " ")} ${short(value)}`);
+    if (!(await this.is_sure(`Try all messages again that were given up${words.length ? `: ${words.join(", ")}` : ""}?`))) return;
+    const { id } = await ask("POST", "/actions", { kind: "requeue", ...(words.length ? which : { all: true }) });
     this.say(find("answer"), `The action ${id} has begun. It goes on beside delivery: show the list again to see what is left.`);
   }
 

@@ -6,7 +6,7 @@ const STEP_MS = 100;
 
 class Playback {
   constructor(frames, show) {
-    Object.assign(this, { frames, show, at: 0, timer: null });
+    Object.assign(this, { frames, show, at: 0, time_ms: 0, timer: null });
     const span_ms = frames.at(-1).at_ms - frames[0].at_ms;
     const speed = SPEEDS.find((each) => span_ms / each <= 60_000) ?? SPEEDS.at(-1); // by default it takes at most a minute
     find("speed").append(...SPEEDS.map((each) => make("option", { value: each, ...(each === speed ? { selected: "" } : {}) }, `${each} ×`)));
@@ -18,13 +18,12 @@ class Playback {
 
   play() {
     if (this.at === this.frames.length - 1) this.go_to(0);
-    let time_ms = this.frames[this.at].at_ms;
     find("play").textContent = "Stop";
     this.timer = setInterval(() => {
-      time_ms += STEP_MS * Number(find("speed").value);
+      this.time_ms += STEP_MS * Number(find("speed").value);
       let to = this.at;
-      while (to + 1 < this.frames.length && this.frames[to + 1].at_ms <= time_ms) to += 1;
-      if (to !== this.at) this.go_to(to);
+      while (to + 1 < this.frames.length && this.frames[to + 1].at_ms <= this.time_ms) to += 1;
+      if (to !== this.at) this.draw(to);
       if (this.at === this.frames.length - 1) this.stop();
     }, STEP_MS);
   }
@@ -36,6 +35,11 @@ class Playback {
   }
 
   go_to(at) {
+    this.time_ms = this.frames[at].at_ms;
+    this.draw(at);
+  }
+
+  draw(at) {
     this.at = at;
     const { at_ms } = this.frames[at];
     find("moment").value = at;

@@ -18,6 +18,7 @@ _KINDS: Final = {"added": "added", "moved": "moved", "cancelled": "cancelled", "
 _BOUNDS_US: Final = [
     bound * 10**power for power in range(1, 8) for bound in (1, 2, 5)
 ]  # of lateness, up to 50 s; what is later has no bound
+_MOST_BUCKETS: Final = 2_000_000  # some 5 MB
 
 
 def playback(
@@ -39,6 +40,8 @@ def playback(
     from tickwheel.recording import about
 
     known = about(recording)
+    if not Path(page).parent.is_dir():  # before all the work
+        raise FileNotFoundError(f"{Path(page).parent} is no folder: make it, or name another file")
     shown = live_page(
         "playback",
         f"Timer {known.timer}",
@@ -61,13 +64,20 @@ def _frames(recording: str | os.PathLike[str], wheel: Replay, frames: int) -> It
     ends_us = [known.at_us + span_us * frame // (frames - 1) for frame in range(frames)]
     counts: Counter[str] = Counter(dict.fromkeys(_KINDS.values(), 0))
     late: Counter[int | None] = Counter()
-    done = 0
+    done = buckets = 0
 
     def frame() -> dict[str, Any]:
+        nonlocal buckets
         end_us = ends_us[done]
+        occupancy = wheel.occupancy(end_us)
+        buckets += sum(len(level["tasks"]) for level in occupancy["levels"])
+        if buckets > _MOST_BUCKETS:
+            raise ValueError(
+                f"the page would have more than {_MOST_BUCKETS:,} buckets: ask for fewer frames, or a smaller wheel"
+            )
         made = {
             "at_ms": known.wall_ms + (end_us - known.at_us) / 1000,
-            "wheel": wheel.occupancy(end_us),
+            "wheel": occupancy,
             "counts": {name: counts[name] for name in COUNTS if name in counts},
             "lateness_us": sorted(late.items(), key=lambda each: (each[0] is None, each[0])),
         }

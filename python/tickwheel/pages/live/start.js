@@ -43,7 +43,10 @@ function follow() {
 
   const handle = (event, data) => {
     if (event === "hello") {
+      if (data.version && data.version !== about.version) return status("The service has another version now: load the page again.", "ill");
       ask_token.hidden = true;
+      document.body.classList.remove("stale");
+      if (data.store) set_title(`Delivery of ${shown(data.store)}`);
       rates.before = undefined;
       lateness.before = null;
       if (messages) {
@@ -58,11 +61,12 @@ function follow() {
     } else if (event === "failed") {
       status(`The store can't be read: ${data.reason}.`, "ill");
     } else {
-      if (data.lateness_us) lateness.add(data.lateness_us);
+      if (data.lateness_us) lateness.add(data.at_ms, data.lateness_us);
       show_frame(data);
     }
   };
   const lost = async (error, again_s) => {
+    document.body.classList.add("stale");
     if (error.status === 401 || error.status === 403) {
       status(`Not connected: ${error.message}.`, "ill");
       ask_token.hidden = false;
@@ -76,6 +80,10 @@ function follow() {
   stream("/events", handle, lost);
 }
 
+function set_title(text) {
+  document.title = document.querySelector("h1 bdi").textContent = text;
+}
+
 let has_token = () => {};
 
 /* Asks until there is one, or the reader does not want to. */
@@ -87,8 +95,10 @@ function ask_for_token(words) {
   dialog.returnValue = "no";
   dialog.showModal();
   return new Promise((done) => dialog.addEventListener("close", () => {
+    const given = dialog.querySelector("input").value.trim();
+    if (dialog.returnValue === "use" && !is_token(given)) return done(ask_for_token("A token has letters, digits and signs only: type it, or copy it again."));
     if (dialog.returnValue === "use") {
-      sessionStorage.setItem(TOKEN, dialog.querySelector("input").value.trim());
+      sessionStorage.setItem(TOKEN, given);
       has_token();
     }
     done();

@@ -1,11 +1,13 @@
 """Serves the page of a timer on loopback, from threads of its own, with the standard library alone."""
 
 import json
+import os
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from tickwheel import Timer
 from tickwheel.pages.live.assembly import live_page
@@ -21,6 +23,7 @@ class Watch:
     """The page of a timer, as long as this is open: `url` is its address. Used in a `with` block, or until `close`."""
 
     def __init__(self, timer: Timer, port: int) -> None:
+        self._process = os.getpid()
         self._server = _Server(timer, port)
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.1,), name=f"watch-{timer.name}", daemon=True
@@ -29,10 +32,11 @@ class Watch:
         self.url = f"http://127.0.0.1:{self._server.server_port}/"
 
     def close(self) -> None:
-        """Close the port; a second call does nothing. The timer goes on."""
-        self._server.ending.set()
-        self._server.shutdown()
-        self._thread.join()
+        """Close the port; a second call does nothing. The timer goes on. In a forked child it closes the child's."""
+        if self._process == os.getpid():
+            self._server.ending.set()
+            self._server.shutdown()
+            self._thread.join()
         self._server.server_close()
 
     def __enter__(self) -> Self:
@@ -51,8 +55,8 @@ def watch(timer: Timer, *, port: int = 0) -> Watch:
     """Show a timer at work on a page: its wheel turning, what is due, how late its calls are.
 
     Open `url` in a browser on this machine; others can't reach it. `port`: 0 takes any free one. Costs five looks at
-    the timer a second while a page is open, each O(buckets) and a step for each 1,024 tasks. Errors: `TypeError` for
-    what is no timer, `OSError` for a port that can't be opened.
+    the timer a second while pages are open, each O(buckets) and a step for each 1,024 tasks. Errors: `TypeError` for
+    what is no timer, `ValueError` for what is no port, `OSError` for one that can't be opened; `TimerForked`.
 
     >>> import urllib.request
     >>> from tickwheel import SystemTimer
@@ -62,7 +66,26 @@ def watch(timer: Timer, *, port: int = 0) -> Watch:
     """
     if not isinstance(timer, Timer):
         raise TypeError(f"timer must be a SystemTimer or a ManualTimer, got {type(timer).__name__}")
+    if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 65_535:
+        raise ValueError(f"port must be an int from 0 to 65535, got {port!r}: leave it out for any free one")
+    timer.occupancy()  # raises what a page could not tell
     return Watch(timer, port)
+
+
+class _Looks:
+    """What all pages are told: each look at the timer is for all that ask within its time."""
+
+    def __init__(self, look: Callable[[], object], lasts_s: float) -> None:
+        self._look, self._lasts_s = look, lasts_s
+        self._lock = threading.Lock()
+        self._at_s, self._seen = -lasts_s, b""
+
+    def last(self) -> bytes:
+        with self._lock:
+            if time.monotonic() - self._at_s >= self._lasts_s:
+                self._seen = json.dumps(self._look()).encode()
+                self._at_s = time.monotonic()
+            return self._seen
 
 
 class _Server(ThreadingHTTPServer):
@@ -75,19 +98,20 @@ class _Server(ThreadingHTTPServer):
         self.page = live_page("timer", f"Timer {timer.name}", {})
         self.ending = threading.Event()
         self.streams = threading.BoundedSemaphore(_MOST_STREAMS)
+        self._wheels = _Looks(lambda: wheel_frame(timer), 0.9 * _FRAME_S)
+        self._figures = _Looks(lambda: figures_frame(timer), 0.9 * _FRAME_S * _FIGURES_EVERY)
 
-    def events(self) -> Iterator[tuple[str, Any]]:
-        """What a page is sent, for ever; nothing more once the timer is shut down."""
-        yield "hello", {"rights": [], "name": self.timer.name}
+    def events(self) -> Iterator[tuple[str, bytes]]:
+        """What a page is sent, for ever; once the timer is shut down, only that, so that a page that left is found."""
+        yield "hello", json.dumps({"rights": [], "name": self.timer.name}).encode()
         frame = 0
         while not self.ending.wait(_FRAME_S if frame else 0):
-            yield "wheel", wheel_frame(self.timer)
+            yield "wheel", self._wheels.last()
             if frame % _FIGURES_EVERY == 0:
-                yield "figures", figures_frame(self.timer)
-            if self.timer.is_shut_down:
-                yield "gone", {}
-                self.ending.wait()
+                yield "figures", self._figures.last()
             frame += 1
+            while self.timer.is_shut_down and not self.ending.wait(_FRAME_S):
+                yield "gone", b"{}"
 
     def handle_error(self, request: object, client_address: object) -> None:
         """A client that went away is no error of the program."""
@@ -99,19 +123,24 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """`/` is the page, `/events` its stream."""
+        path = self.path.partition("?")[0]
         if not self._is_own():
-            self._answer(403, b"This page is for browsers on this machine.")
-        elif self.path == "/":
+            self._refuse(403, "the sender is a page of another site", "a browser on this machine")
+        elif path == "/":
             self._answer(200, self.server.page.body, **self.server.page.headers)
-        elif self.path != "/events":
-            self._answer(404, b"Here are / and /events.")
+        elif path != "/events":
+            self._refuse(404, f"there is no {path[:200]}", "/ and /events")
+        elif self.command == "HEAD":
+            self._answer(200, b"", **{"content-type": "text/event-stream"})
         elif not self.server.streams.acquire(blocking=False):
-            self._answer(503, b"Too many pages are open.")
+            self._refuse(503, f"{_MOST_STREAMS} pages are open already", "the same request again, later")
         else:
             try:
                 self._stream()
             finally:
                 self.server.streams.release()
+
+    do_HEAD = do_GET  # noqa: N815, as the base class has it
 
     def _stream(self) -> None:
         self.send_response(200)
@@ -119,20 +148,25 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("cache-control", "no-store")
         self.end_headers()
         for event, data in self.server.events():
-            self.wfile.write(f"event: {event}\ndata: {json.dumps(data)}\n\n".encode())
+            self.wfile.write(b"event: %b\ndata: %b\n\n" % (event.encode(), data))
+
+    def _refuse(self, status: int, reason: str, allowed: str) -> None:
+        self._answer(status, json.dumps({"reason": reason, "allowed": allowed}).encode())
 
     def _answer(self, status: int, body: bytes, **headers: str) -> None:
         self.send_response(status)
-        for name, value in {"content-type": "text/plain", **headers, "content-length": str(len(body))}.items():
+        given = {"content-type": "application/json", **headers, "content-length": str(len(body))}
+        for name, value in given.items():
             self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
     def _is_own(self) -> bool:
         """Whether the page itself asks, or a person: a page of another site could have a name that leads here."""
         host = self.headers.get("host", "")
         origin = self.headers.get("origin", f"http://{host}")
-        return host.partition(":")[0] in _NAMES and origin == f"http://{host}"
+        return host.partition(":")[0].lower() in _NAMES and origin == f"http://{host}"
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002, as the base class has it
         """Nothing: standard error is the program's."""

@@ -8,16 +8,18 @@ const OUTER = 196;
 
 class Wheel {
   constructor(svg, rows, front) {
-    Object.assign(this, { svg, rows, front, rings: [], was: [], shape: "", note: "" });
+    Object.assign(this, { svg, rows, front, rings: [], outlines: [], was: [], shape: "", note: "" });
+    svg.addEventListener("animationend", ({ target }) => target.classList.remove("flushed"));
   }
 
-  show({ levels, front, size }) {
+  show({ now_ms, levels, front, size }) {
     const shape = levels.map((level) => [level.tick_ms, level.tasks.length]).join();
     if (shape !== this.shape) this.build(levels, shape);
     const arcs = levels.map((level, index) => this.arcs(level, this.rings[index].length));
     const most = Math.log1p(Math.max(1, ...arcs.flat()));
-    levels.forEach((level, index) => this.paint(level, this.rings[index], arcs[index], this.was[index], most));
-    this.was = levels.map((level, index) => ({ arcs: arcs[index], current: this.current(level, arcs[index].length) }));
+    const current = levels.map((level, index) => current_bucket(level, now_ms, arcs[index].length));
+    levels.forEach((_, index) => this.paint(index, arcs[index], current[index], most));
+    this.was = levels.map((_, index) => ({ arcs: arcs[index], current: current[index] }));
     this.list(levels);
     this.front.textContent =
       `${count(size)} pending; ${count(front)} of them ${front === 1 ? "has" : "have"} left the wheel for the exact instant.${this.note}`;
@@ -33,6 +35,8 @@ class Wheel {
       const arcs = Math.min(level.tasks.length, MOST_ARCS);
       return Array.from({ length: arcs }, (_, arc) => this.svg.appendChild(this.arc(inner, inner + width * 0.9, arc, arcs)));
     });
+    this.outlines = this.rings.map(() => this.svg.appendChild(document.createElementNS(SVG, "path")));
+    for (const outline of this.outlines) outline.setAttribute("class", "current");
     this.rows.replaceChildren(...levels.map((level) =>
       make("tr", {}, make("th", { scope: "row" }, String(level.level)), ...Array.from({ length: 4 }, () => make("td", { class: "number" })))));
   }
@@ -58,19 +62,16 @@ class Wheel {
     return arcs;
   }
 
-  current(level, length) {
-    const bucket = Math.floor(level.current_time_ms / level.tick_ms) % level.tasks.length;
-    return Math.floor((bucket * length) / level.tasks.length);
-  }
-
-  paint(level, ring, arcs, was, most) {
-    const current = this.current(level, arcs.length);
+  paint(level, arcs, current, most) {
+    const [ring, was] = [this.rings[level], this.was[level]];
     ring.forEach((path, index) => {
       const tasks = arcs[index];
-      const isFlushed = was && tasks === 0 && was.arcs[index] > 0 && was.current !== current;
-      path.setAttribute("class", `${tasks ? "full" : "empty"}${index === current ? " current" : ""}${isFlushed ? " flushed" : ""}`);
+      path.classList.toggle("full", tasks > 0);
+      path.classList.toggle("empty", !tasks);
+      if (was && tasks === 0 && was.arcs[index] > 0 && was.current !== current) path.classList.add("flushed");
       path.setAttribute("fill-opacity", tasks ? (0.2 + (0.8 * Math.log1p(tasks)) / most).toFixed(2) : 1);
     });
+    this.outlines[level].setAttribute("d", ring[current].getAttribute("d"));
   }
 
   list(levels) {
@@ -83,13 +84,20 @@ class Wheel {
   }
 }
 
-/* How many tasks are due within a time, by whole buckets. */
-function due_within({ levels, front }, ms) {
+/* The bucket, or the arc, of the time that it is. A level of a timer that has nothing to do stands still, the time does not. */
+function current_bucket({ tick_ms, current_time_ms, tasks }, now_ms, arcs = tasks.length) {
+  const bucket = Math.floor(Math.max(now_ms, current_time_ms) / tick_ms) % tasks.length;
+  return Math.floor((bucket * arcs) / tasks.length);
+}
+
+/* How many tasks are in buckets that begin within a time, and in the front. */
+function due_within({ now_ms, levels, front }, ms) {
   let due = front;
   for (const { tick_ms, current_time_ms, tasks } of levels) {
-    const current = Math.floor(current_time_ms / tick_ms) % tasks.length;
-    const reach = Math.min(tasks.length, Math.ceil(ms / tick_ms));
-    for (let ahead = 0; ahead < reach; ahead++) due += tasks[(current + ahead) % tasks.length];
+    const first = Math.floor(current_time_ms / tick_ms);
+    tasks.forEach((_, ahead) => {
+      if ((first + ahead) * tick_ms < now_ms + ms) due += tasks[(first + ahead) % tasks.length];
+    });
   }
   return due;
 }

@@ -26,8 +26,15 @@ const size = (bytes) => {
 
 const utc = (epoch_ms) => new Date(epoch_ms).toISOString();
 
-/* The most characters of a name or a text in a table. */
-const short = (text, most = 200) => (text.length > most ? `${text.slice(0, most)}…` : text);
+/* A text as it can be told from others: control characters are pictures (␀), and those for writing from right to left escapes, as
+   `pages/text.py` has it. */
+const shown = (text) => text.replace(/[\u0000-\u001f\u007f\u202a-\u202e\u2066-\u2069]/gu, (sign) => {
+  const code = sign.charCodeAt(0);
+  return code < 32 ? String.fromCharCode(0x2400 + code) : code === 127 ? "\u2421" : `\\u${code.toString(16)}`;
+});
+
+/* At most so many characters of it, for a table. */
+const short = (text, most = 200) => (text.length > most ? `${shown(text.slice(0, most))}…` : shown(text));
 
 /* Fills a list of cards: pairs of a name and a value. The elements stay, so that a screen reader is not interrupted. */
 function cards(list, values) {
