@@ -12,20 +12,21 @@
 Each test has its own.
 """
 
-import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
+    import asyncio
+
     from tickwheel.testing import ManualTimer
 
 
 @pytest.fixture
 def manual_timer() -> "Iterator[ManualTimer]":
     """A `ManualTimer` with `strict=True`: what a callback raises fails the test."""
-    from tickwheel.testing import ManualTimer  # what no test asks for costs no import
+    from tickwheel.testing import ManualTimer
 
     timer = ManualTimer(strict=True)
     yield timer
@@ -33,8 +34,10 @@ def manual_timer() -> "Iterator[ManualTimer]":
 
 
 @pytest.fixture
-def virtual_runner() -> Iterator[asyncio.Runner]:
+def virtual_runner() -> "Iterator[asyncio.Runner]":
     """An `asyncio.Runner` on a `VirtualLoop`: what sleeps is done at once, and a deadlock is an error."""
+    import asyncio  # pytest loads this file everywhere: what no test asks for costs the import of tickwheel alone
+
     from tickwheel.testing import VirtualLoop
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:

@@ -11,7 +11,9 @@ a millisecond has passed
 
 from tickwheel._native import LoopTimers, TimerHandle
 from tickwheel.aio.beside import Timeout, sleep, sleep_until, timeout, timeout_at, timers
-from tickwheel.aio.helpers import RateLimiter, deadline, debounce, remaining, retry, throttle
+from tickwheel.aio.calling import debounce, retry, throttle
+from tickwheel.aio.deadlines import deadline, remaining
+from tickwheel.aio.limiting import RateLimiter
 from tickwheel.aio.loops import WheelTimers, new_event_loop
 from tickwheel.aio.periodic import every
 

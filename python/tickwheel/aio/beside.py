@@ -9,10 +9,10 @@ from contextvars import Context
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, TypeVarTuple, overload
+from weakref import ref
 
 from tickwheel._native import LoopTimers
 from tickwheel.aio.clocks import can_serve
-from tickwheel.aio.collecting import know
 
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
@@ -21,7 +21,7 @@ _ATTRIBUTE: Final = "_tickwheel_timers"
 
 
 class OwnTimers:
-    """The timers of a loop whose clock is its own, as in tests: the loop's, with the methods of `LoopTimers`."""
+    """The timers of a loop whose clock is its own, as in tests: the loop's, with `call_at`, `call_later` and `time`."""
 
     slack_us = 0
 
@@ -48,10 +48,11 @@ def timers(*, slack_us: int | None = None) -> LoopTimers | OwnTimers:
         if not can_serve(loop):
             return OwnTimers(loop)
         found = LoopTimers(loop, is_beside=True, slack_us=slack_us or 0)
-        loop.add_reader(found.fileno(), found._run_due)
+        # In an empty context: the loop keeps it, and its exception handler runs in it.
+        Context().run(loop.add_reader, found.fileno(), found._run_due)
         setattr(loop, _ATTRIBUTE, found)
-        know(found)
-        _end_with(loop, found)
+        found._prepare_collections()
+        loop.close = _Close(loop, found)  # type: ignore[method-assign]
     elif vars(loop).get("time", time.monotonic) is not time.monotonic:  # put there since, as tests do
         return OwnTimers(loop)
     elif slack_us is not None and slack_us != found.slack_us:
@@ -61,19 +62,29 @@ def timers(*, slack_us: int | None = None) -> LoopTimers | OwnTimers:
     return found
 
 
-def _end_with(loop: asyncio.AbstractEventLoop, found: LoopTimers) -> None:
-    """Let go of what is pending when the loop is closed, as a loop does with its own timers."""
-    # A strong reference, as the timers have one: a loop that is left unclosed is closed by its finalizer, when weak
-    # references to it are gone already.
-    close, process = loop.close, os.getpid()
+def clock_of_loop() -> object:
+    """What is equal for all loops with the same clock: `None` for the monotonic one."""
+    return ref(asyncio.get_running_loop()) if isinstance(timers(), OwnTimers) else None
 
-    def close_both() -> None:
-        if os.getpid() == process and not loop.is_running() and not loop.is_closed():
-            loop.remove_reader(found.fileno())
-        close()
-        found._close()
 
-    loop.close = close_both  # type: ignore[method-assign]
+class _Close:
+    """The `close` of a loop with timers beside it: it lets go of what is pending, as a loop does with its own timers.
+
+    It has strong references, as the timers have one to the loop: a loop that is left unclosed is closed by its
+    finalizer, when weak references to it are gone already.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, found: LoopTimers) -> None:
+        self.loop, self.found, self.close, self.process = loop, found, loop.close, os.getpid()
+
+    def __call__(self) -> None:
+        if os.getpid() != self.process:
+            # A child shares what its parent's loop waits with. uvloop takes out of that each descriptor that is open.
+            self.found._close()
+        self.close()
+        self.found._close()
+        if vars(self.loop).get("close") is self:
+            del vars(self.loop)["close"]  # so that the loop is freed without the collector
 
 
 @overload
@@ -225,7 +236,7 @@ def seconds_of(delay: float | timedelta) -> float:
         raise TypeError(f"a delay is a number of seconds or a timedelta, got {delay!r}: pass 0.5 for half a second")
     if delay != delay:
         raise ValueError("a delay is a number of seconds, got nan: check how it was computed")
-    return delay
+    return delay if isinstance(delay, (int, float)) else float(delay)
 
 
 def _set_result(future: "asyncio.Future[object]", result: object) -> None:

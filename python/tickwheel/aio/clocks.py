@@ -16,6 +16,15 @@ def can_serve(loop: object) -> bool:
         return False
     if not isinstance(loop, type):
         return "time" not in vars(loop) and can_serve(type(loop))
-    time = getattr(loop, "time", None)
-    uvloop = sys.modules.get("uvloop")
-    return time is asyncio.BaseEventLoop.time or (uvloop is not None and time is uvloop.Loop.time)
+    return _is_known(loop, "time")
+
+
+def has_own_timers(kind: type) -> bool:
+    """Whether a class of loops has a `call_at` or `call_later` of its own, which wants to be called."""
+    return not (_is_known(kind, "call_at") and _is_known(kind, "call_later"))
+
+
+def _is_known(kind: type, name: str) -> bool:
+    method, uvloop = getattr(kind, name, None), sys.modules.get("uvloop")
+    known = [asyncio.BaseEventLoop] if uvloop is None else [asyncio.BaseEventLoop, uvloop.Loop]
+    return any(method is getattr(it, name) for it in known)

@@ -1,18 +1,17 @@
 """Event loops all of whose timers are in a wheel: sleep, timeout, wait_for, and those of every library (T21)."""
 
 import asyncio
-import functools
 import os
 import sys
 import time
 from asyncio import format_helpers
 from collections.abc import Callable
 from contextvars import Context
-from typing import TYPE_CHECKING, Any, Final, TypeVarTuple
+from typing import TYPE_CHECKING, Any, TypeVarTuple
+from weakref import WeakValueDictionary
 
 from tickwheel._native import LoopTimers
-from tickwheel.aio.clocks import can_serve
-from tickwheel.aio.collecting import know
+from tickwheel.aio.clocks import can_serve, has_own_timers
 
 _Ts = TypeVarTuple("_Ts")
 
@@ -22,7 +21,7 @@ else:
     _Base = object  # a mixin
 
 _ASYNCIO: Any = asyncio.BaseEventLoop  # whose private check of a callback debug mode asks for
-_SHORTCUTS: Final = ("call_later", "call_at", "time")
+_classes: "WeakValueDictionary[type, type]" = WeakValueDictionary()
 
 
 def new_event_loop(
@@ -30,8 +29,8 @@ def new_event_loop(
 ) -> asyncio.AbstractEventLoop:
     """A new loop of the class `base`, whose timers are in a wheel: for `asyncio.Runner(loop_factory=new_event_loop)`.
 
-    `base`: asyncio's loop, `uvloop.Loop`, or a class of your own. A loop with a clock of its own, as those of tests,
-    keeps its own timers. `slack_us`: the shortest time between two wake-ups, by which a timer may be late.
+    `base`: asyncio's loop, `uvloop.Loop`, or a class of your own. One with a clock of its own, or its own `call_at` or
+    `call_later`, keeps its timers. `slack_us`: the shortest time between two wake-ups, by which a timer may be late.
     """
     if not isinstance(base, type):
         raise TypeError(f"base is a class of loops, got {base!r}: pass uvloop.Loop, say, and not what makes one")
@@ -52,17 +51,24 @@ class WheelTimers(_Base):
     """
 
     _tickwheel_timers: LoopTimers | None = None
+    _tickwheel_shortcuts: dict[str, Any]
 
     def __init__(self, *args: Any, slack_us: int = 0, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         own = type(self).time is not WheelTimers.time
         behind = type(self).__mro__[type(self).__mro__.index(WheelTimers) + 1]
-        if own or not can_serve(behind):
+        if own or not can_serve(behind) or has_own_timers(behind):
             return
-        self._tickwheel_timers = timers = LoopTimers(self, slack_us=slack_us)
-        self._tickwheel_process = os.getpid()
-        self.add_reader(timers.fileno(), timers._run_due)
-        know(timers)
+        try:
+            timers = LoopTimers(self, slack_us=slack_us)
+        except BaseException:
+            super().close()
+            raise
+        self._tickwheel_timers, self._tickwheel_process = timers, os.getpid()
+        # In an empty context: the loop keeps it, and its exception handler runs in it.
+        Context().run(self.add_reader, timers.fileno(), timers._run_due)
+        timers._prepare_collections()
+        self._tickwheel_shortcuts = self._own_shortcuts(timers)
         self._take_shortcuts()
 
     def time(self) -> float:
@@ -73,7 +79,7 @@ class WheelTimers(_Base):
         self, delay: float, callback: Callable[[*_Ts], object], *args: *_Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """As asyncio's."""
-        if self._tickwheel_timers is None:
+        if self._wheel() is None:
             return super().call_later(delay, callback, *args, context=context)
         if delay is None:
             raise TypeError("delay must not be None")
@@ -86,7 +92,7 @@ class WheelTimers(_Base):
         self, when: float, callback: Callable[[*_Ts], object], *args: *_Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """As asyncio's."""
-        timers = self._tickwheel_timers
+        timers = self._wheel()
         if timers is None:
             return super().call_at(when, callback, *args, context=context)
         if when is None:
@@ -106,36 +112,61 @@ class WheelTimers(_Base):
     def set_debug(self, enabled: bool) -> None:
         """As asyncio's."""
         super().set_debug(enabled)
-        if self._tickwheel_timers is not None:
-            self._take_shortcuts()
+        self._take_shortcuts()
 
     def close(self) -> None:
         """As asyncio's."""
         timers = self._tickwheel_timers
-        # A child's copy of a loop shares what it waits with: taken out there, it would be taken out of the parent's.
-        is_ours = timers is not None and self._tickwheel_process == os.getpid()
-        if timers is not None and is_ours and not self.is_closed() and not self.is_running():
-            self.remove_reader(timers.fileno())
+        if timers is not None and self._tickwheel_process != os.getpid():
+            # A child shares what its parent's loop waits with. uvloop takes out of that each descriptor that is open.
+            timers._close()
         super().close()
         if timers is not None:
-            for name in _SHORTCUTS:
-                vars(self).pop(name, None)
             timers._close()
+            self._take_shortcuts()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name in ("call_at", "call_later", "time"):  # as tests do
+            self._take_shortcuts()
+
+    def __delattr__(self, name: str) -> None:
+        super().__delattr__(name)
+        self._take_shortcuts()
+
+    def _wheel(self) -> LoopTimers | None:
+        """The wheel, unless the loop has a clock of its own, if only since a test put one there."""
+        is_moved = vars(self).get("time", time.monotonic) is not time.monotonic
+        return None if is_moved else self._tickwheel_timers
+
+    def _own_shortcuts(self, timers: LoopTimers) -> dict[str, Any]:
+        """Ways to the wheel without a frame of Python in between, but for the methods that a subclass has."""
+        found: dict[str, Any] = {"time": time.monotonic}
+        if type(self).call_at is WheelTimers.call_at:
+            found["call_at"] = timers.call_at
+            if type(self).call_later is WheelTimers.call_later:  # it goes through call_at
+                found["call_later"] = timers.call_later
+        return found
 
     def _take_shortcuts(self) -> None:
-        """Call the wheel without a frame of Python in between, where no subclass and no debug mode is in between."""
-        timers, own = self._tickwheel_timers, type(self)
-        is_own = {name: getattr(own, name) is getattr(WheelTimers, name) for name in _SHORTCUTS}
-        # call_later goes through call_at: a subclass with a call_at of its own gets both.
-        may = {"call_at": is_own["call_at"], "call_later": is_own["call_at"] and is_own["call_later"], "time": True}
-        for name in _SHORTCUTS:
-            vars(self).pop(name, None)
-            if may[name] and not self.get_debug():
-                vars(self)[name] = time.monotonic if name == "time" else getattr(timers, name)
+        """Take the shortcuts, but where the loop is in debug mode, closed, or one of these methods was replaced."""
+        if self._tickwheel_timers is None:
+            return
+        attributes = vars(self)
+        unchanged = {name: it for name, it in self._tickwheel_shortcuts.items() if attributes.get(name, it) is it}
+        may_take = len(unchanged) == len(self._tickwheel_shortcuts) and not (self.get_debug() or self.is_closed())
+        for name, it in unchanged.items():
+            if may_take:
+                attributes[name] = it
+            else:
+                attributes.pop(name, None)
 
 
-@functools.cache
 def _class_of(base: Any) -> Any:
     if issubclass(base, WheelTimers):
         return base
-    return type(f"Wheel{base.__name__}", (WheelTimers, base), {"__module__": __name__, "__doc__": base.__doc__})
+    made = _classes.get(base)
+    if made is None:
+        made = type(f"Wheel{base.__name__}", (WheelTimers, base), {"__module__": __name__, "__doc__": base.__doc__})
+        _classes[base] = made
+    return made

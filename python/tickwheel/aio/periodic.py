@@ -4,9 +4,11 @@ import math
 import random
 from collections.abc import AsyncIterator
 from datetime import timedelta
-from typing import Literal, Self
+from typing import Final, Literal, Self
 
 from tickwheel.aio.beside import seconds_of, sleep_until, timers
+
+_FARTHEST_S: Final = 2**52 / 1000  # as the timers' own limit
 
 
 def every(
@@ -28,7 +30,7 @@ def every(
         raise ValueError(f"the period must be a microsecond or more, got {period_s} s: give seconds, as 0.25")
     if not 0 <= jitter_s < period_s:
         raise ValueError(f"the jitter must be shorter than the period of {period_s} s, got {jitter_s} s: take less")
-    if start is not None and not math.isfinite(start):
+    if start is not None and not abs(start) < _FARTHEST_S:
         raise ValueError(f"start is a time of the loop's clock, got {start}: leave it out to begin in one period")
     if missed not in ("skip", "all", "last"):
         raise ValueError(f'missed must be "skip", "all" or "last", got {missed!r}')

@@ -5,14 +5,17 @@ Time moves when nothing else can happen: to the next timer, in the order of the 
 
 import asyncio
 import contextlib
+import math
 import selectors
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context
-from typing import Any, Final, TypeVarTuple
+from typing import Any, Final, TypeVar, TypeVarTuple
 from weakref import WeakSet, ref
 
 from tickwheel._native import ManualTimer, TimerTask
 
+_T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
 
 _OWN_FILES: Final = 1  # by which other threads wake the loop
@@ -27,7 +30,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     """A loop whose timers are in a `ManualTimer`, its `timer`; time begins at 0, or where that is.
 
     `grace_s`: for how many real seconds a thread, or a socket or process that the loop watches, may do something before
-    time moves on. Errors: `run_until_complete` raises `Deadlock` where nothing can happen any more.
+    time moves on. Errors: `run_until_complete` raises `Deadlock` where nothing can happen any more; `run_forever` waits
+    for what other threads bring.
 
     >>> import asyncio
     >>> with asyncio.Runner(loop_factory=VirtualLoop) as runner:
@@ -37,8 +41,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     3600.0
     """
 
+    _closed = True  # until it is made, or its finalizer fails where an argument is refused
+
     def __init__(self, timer: ManualTimer | None = None, *, grace_s: float = 0.05) -> None:
-        self.timer = timer or ManualTimer("virtual time")
+        if not (timer is None or isinstance(timer, ManualTimer)):
+            raise TypeError(f"timer is a ManualTimer, got {timer!r}: leave it out for one that begins at 0")
+        if not 0 <= grace_s < math.inf:
+            raise ValueError(f"grace_s must be real seconds, 0 or more, got {grace_s}: leave it out for 0.05")
+        self.timer = ManualTimer("virtual time") if timer is None else timer
+        self._is_until_complete = False
         self._pending: dict[int, TimerTask] = {}
         self._in_threads: set[object] = set()
         self._processes: WeakSet[asyncio.SubprocessTransport] = WeakSet()
@@ -57,6 +68,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             raise TypeError("when cannot be None")
         if self.is_closed():
             raise RuntimeError("Event loop is closed")
+        if self.get_debug():
+            checks: Any = self
+            checks._check_thread()
+            checks._check_callback(callback, "call_at")
         handle: Any = asyncio.TimerHandle(when, callback, args, self, context)
         if handle._source_traceback:
             del handle._source_traceback[-1]
@@ -66,8 +81,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return handle  # type: ignore[no-any-return]  # of asyncio's private attributes
 
     def run_in_executor(self, executor: Any, func: Callable[[*_Ts], Any], *args: *_Ts) -> "asyncio.Future[Any]":
-        """As asyncio's; time stands still until a thread is done, for `grace_s` at least."""
+        """As asyncio's; time stands still until a thread or process is done, for `grace_s` at least."""
         call, steps = object(), []
+        if not (executor is None or isinstance(executor, ThreadPoolExecutor)):
+            return self._elsewhere(call, super().run_in_executor(executor, func, *args))
 
         def counted() -> Any:
             steps.append("begun")
@@ -84,10 +101,24 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             if future.done() and len(steps) != 1:
                 self._in_threads.discard(call)
 
-        self._in_threads.add(call)
         future = super().run_in_executor(executor, counted)
+        self._in_threads.add(call)
         future.add_done_callback(look)
         return future
+
+    def _elsewhere(self, call: object, future: "asyncio.Future[_T]") -> "asyncio.Future[_T]":
+        """Another process gets the function alone, so only its future says when it is done."""
+        self._in_threads.add(call)
+        future.add_done_callback(lambda _: self._in_threads.discard(call))
+        return future
+
+    def run_until_complete(self, future: Generator[Any, None, _T] | Awaitable[_T]) -> _T:
+        """As asyncio's. Errors: `Deadlock`."""
+        self._is_until_complete = True
+        try:
+            return super().run_until_complete(future)
+        finally:
+            self._is_until_complete = False
 
     async def shutdown_default_executor(self, *timeout: float | None) -> None:
         """As asyncio's, however long the threads take: a time-out of virtual time would pass at once."""
@@ -168,8 +199,9 @@ class _Selector(selectors.DefaultSelector):
             return found
         if loop._move_on():
             return []
-        found = super().select(None if is_watching else self._grace_s)
-        if not found and not is_watching:
+        may_come = is_watching or not loop._is_until_complete
+        found = super().select(None if may_come else self._grace_s)
+        if not found and not may_come:
             raise loop._deadlock()
         return found
 

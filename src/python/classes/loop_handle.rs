@@ -80,18 +80,19 @@ impl LoopHandle {
 impl LoopHandle {
     /// It will not run. Once it has run, this does nothing more than say so. O(1).
     fn cancel(&self, py: Python<'_>) -> PyResult<()> {
-        let is_debugged = self.content.with(py, |content| content.debug.is_some() && !content.is_cancelled);
-        let shown = if is_debugged { Some(self.describe(py, true, &self.call(py))?) } else { None };
-        let (timers, handle, rest) = self.content.with(py, |content| {
-            if let (Some(debug), Some(shown)) = (&mut content.debug, shown) {
-                debug.shown = Some(shown);
-            }
+        let (timers, handle, call, context, is_debugged) = self.content.with(py, |content| {
+            let is_debugged = content.debug.is_some() && !content.is_cancelled;
             content.is_cancelled = true;
-            let rest = (content.callback.take(), content.args.take(), content.context.take());
-            (content.timers.take(), Handle::from_bits(content.handle), rest)
+            let call = (content.callback.take(), content.args.take());
+            (content.timers.take(), Handle::from_bits(content.handle), call, content.context.take(), is_debugged)
         });
         let removed = timers.as_ref().and_then(|timers| timers.get().remove(py, handle));
-        finalizing::drop_or_leak((removed, timers, rest));
+        // Only now, as what shows the callback may raise.
+        let shown = if is_debugged { self.describe(py, true, &call).map(Some) } else { Ok(None) };
+        finalizing::drop_or_leak((removed, timers, call, context));
+        if let Some(shown) = shown? {
+            self.content.with(py, |content| content.debug.get_or_insert_default().shown = Some(shown));
+        }
         Ok(())
     }
 

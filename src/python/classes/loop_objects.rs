@@ -136,13 +136,22 @@ impl LoopTimers {
         self.inner.visit(visit, |inner| inner.as_ref().map(|inner| f(inner)))
     }
 
-    /// Errors: `TimerForked` in the child of a fork: the loop, and what it waits for, belong to the parent.
+    /// Whether this is the child of a fork: the loop, and what it waits for, belong to the parent.
+    #[inline]
+    pub(super) fn is_forked(&self) -> bool {
+        self.epoch != fork_epoch()
+    }
+
+    /// Errors: `TimerForked`.
     #[inline]
     pub(super) fn check_process(&self, py: Python<'_>) -> PyResult<()> {
-        if self.epoch != fork_epoch() {
-            return Err(errors::timer_forked(py, "of an event loop"));
-        }
-        Ok(())
+        if self.is_forked() { Err(errors::timer_forked(py, "of an event loop")) } else { Ok(()) }
+    }
+
+    /// `TimerForked`, once: the loop of the child goes on to find the descriptor readable, which it shares with the parent.
+    pub(super) fn tell_child(&self, py: Python<'_>) -> PyResult<()> {
+        let has_told = self.with(py, |inner| std::mem::replace(&mut inner.has_told_child, true));
+        if has_told { Ok(()) } else { self.check_process(py) }
     }
 
     /// Whether the loop is in debug mode, which one with timers of its own does not say otherwise. Errors: `RuntimeError`
@@ -224,6 +233,7 @@ impl Inner {
     #[inline]
     pub(super) fn add(&mut self, now_us: u64, due_us: u64, handle: Py<LoopHandle>) -> Handle {
         let (handle, wake_us) = self.schedule.add(now_us, due_us, handle, 0);
+        let wake_us = wake_us.max(self.may_wake_us());
         if wake_us < self.armed_us {
             self.arm(wake_us);
         }
@@ -236,11 +246,17 @@ impl Inner {
     }
 
     /// The next one that is due by then; its reference is the caller's. Without one, a short step towards it.
+    ///
+    /// None is returned before all that are due stand in line. So callbacks that add others at a past time, however many,
+    /// keep none waiting that was due before.
     pub(super) fn next_due(&mut self, now_us: u64) -> NextDue {
-        while let Some(handle) = self.line.pop_front() {
-            if let Some(claimed) = self.schedule.claim(handle) {
-                return NextDue::Call(claimed.task);
+        if !self.has_more {
+            while let Some(handle) = self.line.pop_front() {
+                if let Some(claimed) = self.schedule.claim(handle) {
+                    return NextDue::Call(claimed.task);
+                }
             }
+            self.line.shrink_to(STEP);
         }
         let mut progress = Progress::default();
         self.has_more = self.schedule.step(now_us, STEP, &mut self.released, &mut progress);
@@ -255,8 +271,14 @@ impl Inner {
         self.arm(match next_us {
             None => NEVER,
             Some(0) => 0,
-            Some(next_us) => next_us.max(self.woke_us.saturating_add(self.slack_us)),
+            Some(next_us) => next_us.max(self.may_wake_us()),
         });
+    }
+
+    /// From when on the slack allows the next wake-up; it is past where there is no slack.
+    #[inline]
+    fn may_wake_us(&self) -> u64 {
+        self.woke_us.saturating_add(self.slack_us)
     }
 
     pub(super) fn close(&mut self) -> Leftover {

@@ -3,13 +3,14 @@
 //! **Garbage.** A pending handle is off the collector's lists: with a million of them a full collection would stop the loop
 //! for a quarter of a second. The timers show the collector what those handles refer to that nobody else holds. One that
 //! somebody else holds too has to be on the lists for a full collection, or a loop that was left unclosed would never be
-//! freed: `_show_held` puts those there, and `tickwheel.aio` calls it before a full collection begins.
+//! freed: `loop_collecting.rs` puts those there before one begins.
 
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDelta, PyInt, PyTuple};
 
+use crate::python::classes::loop_collecting;
 use crate::python::classes::loop_objects::{self as object, Inner, LoopHandle, LoopTime, LoopTimers, NextDue};
 use crate::python::tools::args;
 use crate::python::tools::describe;
@@ -101,10 +102,8 @@ impl LoopTimers {
     /// Runs what is due, in order, for about a millisecond; the loop calls it when the descriptor is readable.
     fn _run_due(&self, py: Python<'_>) -> PyResult<()> {
         let Some(_call) = ForeignCall::try_enter(py) else { return Ok(()) };
-        if let Err(forked) = self.check_process(py) {
-            // Once: the loop of the child goes on to find the descriptor readable, which it shares with the parent.
-            let has_told = self.with(py, |inner| std::mem::replace(&mut inner.has_told_child, true));
-            return if has_told { Ok(()) } else { Err(forked) };
+        if self.is_forked() {
+            return self.tell_child(py);
         }
         let Some(event_loop) = self.event_loop(py) else { return Ok(()) };
         let event_loop = event_loop.into_bound(py);
@@ -120,6 +119,9 @@ impl LoopTimers {
                 (NextDue::Call(handle), None) => LoopHandle::run(handle.bind(py), &event_loop),
                 (NextDue::Call(handle), Some(slow_s)) => run_watched(handle.bind(py), &event_loop, slow_s),
             };
+            if self.is_forked() {
+                return ran.and_then(|()| self.tell_child(py)); // the callback has forked, and what is left is the parent's
+            }
             if ran.is_err() || monotonic_ns() >= until_ns {
                 break ran;
             }
@@ -142,16 +144,9 @@ impl LoopTimers {
         finalizing::drop_or_leak((taken, leftover));
     }
 
-    /// Puts what others hold on the collector's lists, before a full collection.
-    fn _show_held(&self, py: Python<'_>) {
-        self.with(py, |inner| {
-            for page in 0.. {
-                let Some(entries) = inner.schedule.page(page) else { break };
-                for (_, _, handle) in entries {
-                    gil_cell::track_if_shared(handle.bind(py));
-                }
-            }
-        });
+    /// From now on each full collection begins with `loop_collecting::show_held`.
+    fn _prepare_collections(slf: &Bound<'_, Self>) -> PyResult<()> {
+        loop_collecting::know(slf)
     }
 
     fn __reduce__(&self) -> PyResult<()> {

@@ -1,5 +1,6 @@
 //! The other classes that Python sees: two timers, the purgatory, and the timers of an event loop.
 
+mod loop_collecting;
 pub(crate) mod loop_handle;
 pub(crate) mod loop_objects;
 pub(crate) mod loop_timers;

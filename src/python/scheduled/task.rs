@@ -64,7 +64,7 @@ impl TimerTask {
         let function = callback.map(|callback| callback.clone().unbind());
         let mut fields = TaskFields::new(Some(delay), function, args, name.map(args::task_name).transpose()?);
         fields.kind = if overrides_run { TaskKind::Method } else { TaskKind::Callback };
-        fields.is_plain = slf.get_type().is(&base);
+        fields.set_plain(slf.get_type().is(&base));
         let is_coroutine = match callback {
             _ if overrides_run => coroutine_functions::is_coroutine_function(&slf.get_type().getattr("run")?)?,
             Some(callback) => coroutine_functions::is_coroutine_function(callback)?,
@@ -160,7 +160,7 @@ impl TimerTask {
     /// Wait from a loop until its call has ended: `True`; `False` if there is none, as after a cancel or a shutdown.
     ///
     /// At once if it is on no timer. What the callback raises goes to `on_error` alone. Of a task that goes on, as one
-    /// of `every`, the next call counts. Errors: `RuntimeError` without a running loop.
+    /// of `every`, the next call counts. Errors: `RuntimeError` without a running loop; `TimerForked`.
     fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         let _call = ForeignCall::enter(py)?;
@@ -174,7 +174,11 @@ impl TimerTask {
     }
 
     fn _watch(&self, waiter: &Bound<'_, PyAny>) -> PyResult<Option<bool>> {
-        let _call = ForeignCall::enter(waiter.py())?;
+        let py = waiter.py();
+        let _call = ForeignCall::enter(py)?;
+        if let Some((core, _)) = self.timer_and_handle(py) {
+            core.check_process(py)?;
+        }
         Ok(awaiting::watch(self, waiter))
     }
 

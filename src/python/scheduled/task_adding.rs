@@ -72,7 +72,8 @@ fn one_shot<'py>(
     args::callable(callback, "callback")?;
     let args = (!args.is_empty()).then(|| args.clone().unbind());
     let mut fields = TaskFields::new(delay, Some(callback.clone().unbind()), args, name);
-    (fields.kind, fields.is_plain) = (TaskKind::Once, true);
+    fields.kind = TaskKind::Once;
+    fields.set_plain(true);
     Bound::new(py, TimerTask::new(fields))
 }
 
@@ -205,7 +206,7 @@ fn put_on(
     let timer_ref = timer_ref.clone_ref(task.py());
     let (old, is_plain) = task.get().fields.with(task.py(), |fields| {
         *context = context.take().and_then(|context| fields.set_context(context));
-        (fields.put_on(timer_ref, handle), fields.is_plain)
+        (fields.put_on(timer_ref, handle), fields.is_plain())
     });
     drop(state);
     // Before anything that may release the GIL: after that the task may have run already.

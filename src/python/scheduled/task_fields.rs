@@ -22,29 +22,29 @@ pub(crate) struct TaskFields {
     delay: u32,
     unit: DelayUnit,
     pub(crate) kind: TaskKind,
-    /// It refers only to the objects in these fields, so the garbage collector can skip it while it is pending.
-    pub(crate) is_plain: bool,
     marks: Marks,
 }
 
-/// Facts in one byte.
+/// Facts in two bytes.
 #[derive(Default, Clone, Copy)]
 struct Marks {
-    bits: u8,
+    bits: u16,
 }
 
 impl Marks {
     /// Its callback is a coroutine function.
-    const COROUTINE: u8 = 1;
+    const COROUTINE: u16 = 1;
     /// It was cancelled, and not added since.
-    const CANCELLED: u8 = 2;
+    const CANCELLED: u16 = 2;
     /// Its last add ended with a call.
-    const HAS_RUN: u8 = 4;
-    /// One of its calls, in a count of those that run: a task that was added again meanwhile may run twice at once. The
-    /// count ends at 31, which takes as many threads.
-    const ONE_CALL: u8 = 8;
+    const HAS_RUN: u16 = 4;
+    /// It refers only to the objects in its fields.
+    const PLAIN: u16 = 8;
+    /// One of its calls, in a count of those that run: a task that was added again meanwhile may run twice at once, a coroutine
+    /// on a loop very often. The count ends at 4,095.
+    const ONE_CALL: u16 = 16;
 
-    fn has(self, mark: u8) -> bool {
+    fn has(self, mark: u16) -> bool {
         self.bits & mark != 0
     }
 
@@ -63,7 +63,7 @@ impl Marks {
         self.bits >= Self::ONE_CALL
     }
 
-    fn set(&mut self, mark: u8, is_so: bool) {
+    fn set(&mut self, mark: u16, is_so: bool) {
         self.bits = if is_so { self.bits | mark } else { self.bits & !mark };
     }
 }
@@ -209,6 +209,15 @@ impl TaskFields {
     /// The timer that it is on, and its handle there.
     pub(crate) fn timer_and_handle(&self) -> Option<(&Arc<TimerCore>, Handle)> {
         self.timer.as_ref().map(|timer_ref| (timer_ref.get().core(), Handle::from_bits(self.handle)))
+    }
+
+    /// Whether it refers only to the objects in these fields, so that the garbage collector can skip it while it is pending.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.marks.has(Marks::PLAIN)
+    }
+
+    pub(crate) fn set_plain(&mut self, is_plain: bool) {
+        self.marks.set(Marks::PLAIN, is_plain);
     }
 
     /// Whether its callback is a coroutine function.

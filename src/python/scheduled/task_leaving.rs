@@ -55,7 +55,7 @@ pub(crate) fn take_off(task: &TimerTask, py: Python<'_>) -> PyResult<Option<Remo
             let task = state.cancel(core.timer.clock(), handle);
             core.timer.unlock_after_removal(state);
             // It may be added again, so the garbage collector must see it.
-            let is_tracked = task.is_some() && fields.is_plain && fields.callback.is_some();
+            let is_tracked = task.is_some() && fields.is_plain() && fields.callback.is_some();
             if task.is_some() && fields.kind != TaskKind::Expiry {
                 fields.note_cancelled(); // the deadline of an operation is taken off for other reasons too
             }
@@ -83,7 +83,7 @@ pub(crate) fn note_claimed(task: &Bound<'_, TimerTask>, handle: Handle) {
     let (timer_ref, may_be_added) = task.get().fields.with(task.py(), |fields| {
         let (is_this, timer_ref) = fields.take_off(handle);
         fields.note_claimed(is_this);
-        (timer_ref, is_this && fields.is_plain && !fields.is_one_shot())
+        (timer_ref, is_this && fields.is_plain() && !fields.is_one_shot())
     });
     // Before anything is dropped: a destructor may add it again.
     if may_be_added {
@@ -98,7 +98,7 @@ pub(crate) fn note_removed(task: &Bound<'_, TimerTask>, handle: Handle, removed:
     let ((timer_ref, context), may_be_added) = task.get().fields.with(task.py(), |fields| {
         let (is_this, timer_ref) = fields.take_off(handle);
         let context = if is_this { fields.take_context() } else { None };
-        ((timer_ref, context), is_this && fields.is_plain && !fields.is_one_shot())
+        ((timer_ref, context), is_this && fields.is_plain() && !fields.is_one_shot())
     });
     // As in `note_claimed`.
     if may_be_added {
@@ -124,7 +124,7 @@ pub(crate) fn note_cancelled(task: &Bound<'_, TimerTask>, handle: Handle) {
         if is_this {
             fields.note_cancelled();
         }
-        ((timer_ref, taken), fields.take_waiters_if_off(), is_this && fields.is_plain && !fields.is_one_shot())
+        ((timer_ref, taken), fields.take_waiters_if_off(), is_this && fields.is_plain() && !fields.is_one_shot())
     });
     if may_be_added {
         gil_cell::track(task);

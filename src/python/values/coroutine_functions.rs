@@ -25,6 +25,7 @@ const HEAP_TYPE: u64 = 1 << 9;
 static PLAIN: [GilCell<Option<Py<PyAny>>>; 64] = [const { GilCell::new(None) }; 64];
 
 static METHOD: MadeOnce<Py<PyType>> = MadeOnce::new();
+static WEAK_METHOD: MadeOnce<Py<PyType>> = MadeOnce::new();
 static PARTIAL: MadeOnce<Py<PyType>> = MadeOnce::new();
 static IS_COROUTINE_FUNCTION: MadeOnce<Py<PyAny>> = MadeOnce::new();
 
@@ -70,6 +71,9 @@ pub(crate) fn is_coroutine_function(callback: &Bound<'_, PyAny>) -> PyResult<boo
     } else if callback.is_instance(PARTIAL.import(py, "functools", "partial")?)? {
         let function = unwrap_partials(callback)?;
         return if is_wrapped(&function)? { Ok(false) } else { is_coroutine_function(&function) };
+    } else if class.is(WEAK_METHOD.import(py, "tickwheel.weak", "weak_method")?) {
+        let method = callback.getattr(intern!(py, "_method"))?.call0()?;
+        return if method.is_none() { Ok(false) } else { is_coroutine_function(&method) };
     } else if callback.is_instance_of::<PyType>() {
         return Ok(false);
     }

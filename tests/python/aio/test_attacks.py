@@ -224,7 +224,7 @@ def test_on_uvloop_a_limiter_does_not_spin__T21() -> None:
     async def main() -> int:
         limiter, serves = aio.RateLimiter(300), []
         serve = limiter._serve
-        limiter._serve = lambda: (serves.append(1), serve())[1]  # type: ignore[method-assign]
+        limiter._serve = lambda when: (serves.append(1), serve(when))[1]  # type: ignore[method-assign]
         await asyncio.gather(*(limiter.acquire() for _ in range(30)))
         return len(serves)
 
@@ -348,8 +348,11 @@ async def _enter_deadline(delay: Any) -> None:
         pytest.param(lambda: aio.RateLimiter(5, burst=math.nan), "burst", id="burst nan"),  # type: ignore[arg-type]
         pytest.param(lambda: run(_iterate(start=math.nan)), "start", id="start nan"),
         pytest.param(lambda: run(_iterate(start=-math.inf)), "start", id="start -inf"),
+        pytest.param(lambda: run(_iterate(start=-1e303)), "start", id="start far away"),
         pytest.param(lambda: run(aio.sleep(None)), "delay", id="sleep None"),  # type: ignore[arg-type]
         pytest.param(lambda: run(_enter_deadline("5")), "delay", id="deadline text"),
+        pytest.param(lambda: VirtualLoop(grace_s=-1), "grace_s", id="grace_s"),
+        pytest.param(lambda: VirtualLoop(5), "timer", id="timer"),  # type: ignore[arg-type]
         pytest.param(lambda: aio.new_event_loop(VirtualLoop.__call__), "base", id="base"),  # type: ignore[arg-type]
     ],
 )

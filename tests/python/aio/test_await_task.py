@@ -288,3 +288,79 @@ def test_a_task_says_on_which_timer_it_is__T22() -> None:
     kept = ManualTimer().after(5, print)
     gc.collect()
     assert kept.timer is None
+
+
+def test_the_answer_comes_after_the_last_of_very_many_calls__T22() -> None:
+    async def main() -> None:
+        loop, events = asyncio.get_running_loop(), []
+
+        async def call() -> None:
+            event = asyncio.Event()
+            events.append(event)
+            await event.wait()
+
+        with SystemTimer("x", executor=loop) as timer:
+            task = TimerTask(0, call)
+            for number in range(40):
+                timer.add(task)
+                while len(events) <= number:
+                    await asyncio.sleep(0.001)
+            wait = asyncio.ensure_future(task)
+            await begun(wait)
+            for event in events[:-1]:
+                event.set()
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert not wait.done()
+            events[-1].set()
+            assert await wait
+
+    run(main)
+
+
+@pytest.mark.filterwarnings("ignore:unclosed")
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_a_loop_that_ends_with_a_wait_is_freed__T22(*, is_closed: bool) -> None:
+    async def wait() -> None:
+        await task
+
+    async def main() -> None:
+        kept.append(asyncio.ensure_future(wait()))
+        await begun(kept[0])
+
+    kept: list[asyncio.Task[None]] = []
+    timer = ManualTimer()
+    task = timer.after(60_000, int)
+    loop = asyncio.SelectorEventLoop()
+    loop.set_exception_handler(lambda *_: None)
+    gone = weakref.ref(loop)
+    loop.run_until_complete(main())
+    if is_closed:
+        loop.close()
+    del loop
+    kept.clear()
+    for _ in range(2):  # the first one calls its finalizer
+        gc.collect()
+    assert gone() is None
+    timer.advance(60_000)
+
+
+def test_a_wait_that_nothing_else_refers_to_ends__T22() -> None:
+    async def main() -> None:
+        ended = []
+
+        async def wait() -> None:
+            ended.append(await task)
+
+        timer = ManualTimer()
+        task = timer.after(5, int)
+        waits = asyncio.ensure_future(wait())
+        await begun(waits)  # type: ignore[arg-type]
+        del waits  # loops keep no task alive
+        gc.collect()
+        timer.advance(5)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert ended == [True]
+
+    run(main)

@@ -1,9 +1,11 @@
 """An event loop on a manual clock (T15, T21)."""
 
 import asyncio
+import multiprocessing
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -133,3 +135,66 @@ def test_a_closed_loop_takes_no_more__T11_T21() -> None:
     loop.close()
     with pytest.raises(RuntimeError, match="Event loop is closed"):
         loop.call_later(1, print)
+
+
+def test_an_executor_that_refuses_a_call_does_not_hide_a_deadlock__T15(runner: asyncio.Runner) -> None:
+    async def main() -> None:
+        pool = ThreadPoolExecutor(1)
+        pool.shutdown()
+        with pytest.raises(RuntimeError):
+            await asyncio.get_running_loop().run_in_executor(pool, int)
+        await asyncio.Event().wait()
+
+    with pytest.raises(Deadlock):
+        runner.run(main())
+
+
+def test_a_pool_of_processes_works_and_time_waits_for_it__T15(runner: asyncio.Runner) -> None:
+    async def main() -> None:
+        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+            loop = asyncio.get_running_loop()
+            assert await loop.run_in_executor(pool, abs, -1) == 1
+            assert now_s() == 0
+
+    runner.run(main())
+
+
+def test_a_loop_that_runs_for_ever_waits_for_other_threads__T15() -> None:
+    loop, ended = VirtualLoop(grace_s=0.001), []
+
+    def serve() -> None:
+        try:
+            loop.run_forever()
+        except BaseException as error:
+            ended.append(error)
+
+    async def work() -> float:
+        await asyncio.sleep(3600)
+        return now_s()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        assert asyncio.run_coroutine_threadsafe(work(), loop).result(20) == 3600
+        thread.join(0.05)  # idle for longer than its grace
+        assert asyncio.run_coroutine_threadsafe(work(), loop).result(20) == 7200
+    finally:
+        if thread.is_alive():
+            loop.call_soon_threadsafe(loop.stop)
+        thread.join(20)
+        loop.close()
+    assert not ended
+
+
+def test_in_debug_mode_it_refuses_what_asyncio_does__T21(runner: asyncio.Runner) -> None:
+    async def coroutine() -> None: ...
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_debug(True)
+        with pytest.raises(TypeError, match="coroutines cannot be used with call_at"):
+            loop.call_later(1, coroutine)
+        with pytest.raises(RuntimeError, match="Non-thread-safe operation"):
+            await asyncio.to_thread(loop.call_later, 1, int)
+
+    runner.run(main())

@@ -1,5 +1,6 @@
 """A callback that does not keep its object alive, and fixtures for tests (T8, T15)."""
 
+import functools
 import gc
 import weakref
 from pathlib import Path
@@ -44,6 +45,16 @@ def test_a_weak_method_keeps_nothing_alive_and_does_nothing_then__T8():
     assert timer.advance(5) == 1
     assert call() is None
     assert repr(call) == "<weak_method of an object that is gone>"
+
+
+def test_a_weak_coroutine_method_is_refused_where_the_method_is__T8():
+    class Page:
+        async def end(self): ...
+
+    timer, page = ManualTimer(), Page()
+    for callback in (page.end, weak_method(page.end), functools.partial(weak_method(page.end))):
+        with pytest.raises(TypeError, match="is a coroutine function"):
+            timer.after(5, callback)
 
 
 @pytest.mark.parametrize("no_method", [print, Session, Session.end, lambda: None, 5])

@@ -1,0 +1,119 @@
+"""debounce, throttle and retry: what they keep, in which context they call, and what they refuse (T13, T21)."""
+
+import asyncio
+import gc
+import math
+import weakref
+from typing import Any
+
+import pytest
+
+from tickwheel import aio
+from tickwheel.testing import VirtualLoop
+
+pytestmark = pytest.mark.timeout(30)
+both = pytest.mark.parametrize("quiet", [aio.debounce, aio.throttle])
+on_both = pytest.mark.parametrize("loop_factory", [asyncio.SelectorEventLoop, VirtualLoop])
+
+
+def run(coroutine: Any) -> Any:
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(coroutine)
+
+
+class Page:
+    """What a call has as an argument."""
+
+
+@both
+@on_both
+def test_a_closed_loop_and_what_it_was_called_with_is_freed__T21(quiet: Any, loop_factory: Any) -> None:
+    called = quiet(0.001)(lambda page: None)
+
+    async def main(page: Page) -> None:
+        for _ in range(3):
+            called(page)
+        await asyncio.sleep(0.01)
+        called(page)
+
+    loop, page = loop_factory(), Page()
+    gone = [weakref.ref(loop), weakref.ref(page)]
+    loop.run_until_complete(main(page))
+    loop.close()
+    del loop, page
+    gc.collect()
+    assert [it() for it in gone] == [None, None]
+
+
+@both
+@pytest.mark.filterwarnings("ignore:unclosed")
+def test_a_loop_that_is_left_with_a_call_pending_is_freed__T21(quiet: Any) -> None:
+    called = quiet(60)(lambda: None)
+
+    async def main() -> None:
+        called()
+        called()
+
+    loop = asyncio.SelectorEventLoop()
+    gone = weakref.ref(loop)
+    loop.run_until_complete(main())
+    del loop
+    for _ in range(2):  # the first one calls its finalizer
+        gc.collect()
+    assert gone() is None
+
+
+def test_a_loop_keeps_nothing_of_a_call_that_has_come__T21() -> None:
+    async def main() -> None:
+        called = aio.debounce(1)(Page)  # as one that is decorated for each object
+        gone = weakref.ref(called)
+        called()
+        await asyncio.sleep(2)
+        del called
+        gc.collect()
+        assert gone() is None
+
+    run(main())
+
+
+@both
+def test_a_later_call_is_not_under_the_deadline_of_its_caller__T21(quiet: Any) -> None:
+    saved: list[float | None] = []
+
+    async def save() -> None:
+        async with aio.deadline(60):
+            await asyncio.sleep(1)
+            saved.append(aio.remaining())
+
+    async def main() -> None:
+        called = quiet(5)(save)
+        async with aio.deadline(2):
+            called()
+            called()
+            await asyncio.sleep(1.5)
+        await asyncio.sleep(100)
+
+    run(main())
+    assert saved[-1] == pytest.approx(59)
+
+
+async def fail() -> None:
+    raise OSError
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        pytest.param(lambda: aio.debounce(print), "got <built-in function print>: pass 0.5", id="without parentheses"),  # type: ignore[arg-type]
+        pytest.param(lambda: aio.throttle(print), "got <built-in function print>: pass 0.5", id="throttle without"),  # type: ignore[arg-type]
+        pytest.param(lambda: aio.debounce("5"), "got '5'", id="text"),  # type: ignore[arg-type]
+        pytest.param(lambda: aio.throttle(None), "got None", id="None"),  # type: ignore[arg-type]
+        pytest.param(lambda: aio.throttle(math.nan), "got nan", id="nan"),
+        pytest.param(lambda: run(aio.retry(fail, first=-1)), "first and most must be 0 or more", id="first"),
+        pytest.param(lambda: run(aio.retry(fail, most=math.nan)), "got nan", id="most"),
+        pytest.param(lambda: run(aio.retry(fail, factor=-1)), "the factor more than 0", id="factor"),
+    ],
+)
+def test_bad_input_is_refused_at_once__T13(make: Any, says: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=says):
+        make()
