@@ -15,6 +15,7 @@ _deadline: Final[ContextVar[tuple[float, object] | None]] = ContextVar("deadline
 async def deadline(delay: float | timedelta) -> AsyncIterator[None]:
     """Cancel what is inside after `delay` seconds, or at an earlier deadline around it, with `TimeoutError`.
 
+    >>> import asyncio
     >>> async def ask():
     ...     async with deadline(3600):
     ...         print("an hour" if remaining() > 60 else "less than a minute")
