@@ -318,33 +318,6 @@ def test_the_answer_comes_after_the_last_of_very_many_calls__T22() -> None:
     run(main)
 
 
-@pytest.mark.filterwarnings("ignore:unclosed")
-@pytest.mark.parametrize("is_closed", [True, False])
-def test_a_loop_that_ends_with_a_wait_is_freed__T22(*, is_closed: bool) -> None:
-    async def wait() -> None:
-        await task
-
-    async def main() -> None:
-        kept.append(asyncio.ensure_future(wait()))
-        await begun(kept[0])
-
-    kept: list[asyncio.Task[None]] = []
-    timer = ManualTimer()
-    task = timer.after(60_000, int)
-    loop = asyncio.SelectorEventLoop()
-    loop.set_exception_handler(lambda *_: None)
-    gone = weakref.ref(loop)
-    loop.run_until_complete(main())
-    if is_closed:
-        loop.close()
-    del loop
-    kept.clear()
-    for _ in range(2):  # the first one calls its finalizer
-        gc.collect()
-    assert gone() is None
-    timer.advance(60_000)
-
-
 def test_a_wait_that_nothing_else_refers_to_ends__T22() -> None:
     async def main() -> None:
         ended = []
