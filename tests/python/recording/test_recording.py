@@ -416,7 +416,7 @@ def test_a_replay_says_how_full_the_wheel_is_at_each_moment(tmp_path: Path) -> N
             timer.after(delay_ms, int)
         timer.advance_to(600)
     wheel = Replay()
-    assert wheel.occupancy(0) == {"levels": [], "front": 0, "size": 0}
+    assert wheel.occupancy(0) == {"now_ms": 0.0, "levels": [], "front": 0, "size": 0}
     for batch in read_recording(tmp_path / "events.parquet"):
         feed(wheel, batch, tmp_path)
     sizes = [wheel.occupancy(at_ms * 1000)["size"] for at_ms in (0, 600, 8_999, 9_001)]
