@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from delivery.other_users import let_others_reach
 from tickwheel._native import StoreSnapshot
 from tickwheel.delivery import Answer, DeliveryQueue
 from tickwheel.delivery.errors import StoreFailed, WrongUsage
@@ -155,8 +156,7 @@ except DeliveryFailed as error:
 
 
 def look_without_rights(path: Path) -> "subprocess.Popen[str]":
-    for folder in (path.parent.parent, *path.parent.parent.parents[:2]):
-        folder.chmod(0o755)
+    let_others_reach(path.parent.parent)
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen([sys.executable, "-c", LOOK, str(path)], **pipes)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from delivery.other_users import let_others_reach
 from tickwheel.delivery import Answer, DeliveryQueue, StoreFailed, WrongUsage
 from tickwheel.delivery.running import Running
 from tickwheel.delivery.settings import Settings
@@ -113,8 +114,7 @@ except DeliveryFailed as error:
 @pytest.mark.skipif(os.geteuid() != 0, reason="root alone can become a user that may not write")
 @pytest.mark.parametrize("what", ["file", "folder"])
 def test_a_store_that_may_not_be_written_is_told__D2(tmp_path: Path, what: str) -> None:
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
+    let_others_reach(tmp_path)
     store = tmp_path / "store.db"
     if what == "file":
         make(store)
