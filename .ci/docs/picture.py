@@ -34,6 +34,7 @@ def main() -> None:
             subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server,  # noqa: S603, its own command
             sync_playwright() as playwright,
         ):
+            assert server.stderr is not None
             try:
                 port = int(re.findall(r"http://127\.0\.0\.1:(\d+)", server.stderr.readline())[0])
                 load(port)

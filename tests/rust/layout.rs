@@ -26,9 +26,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &["clock", "config", "error", "events", "executor", "schedule", "state", "stats", "sync", "wheel", "when"],
     ),
     ("snapshot.rs", &["schedule", "timer", "wheel"]),
+    ("occupancy.rs", &["schedule", "snapshot", "timer"]),
     ("worker.rs", &["executor", "panics", "sync", "timer"]),
     ("reaper.rs", &["executor", "panics", "state", "timer"]),
-    ("replay.rs", &["clock", "config", "error", "events", "executor", "state", "stats", "timer", "wheel", "when"]),
+    (
+        "replay.rs",
+        &["clock", "config", "error", "events", "executor", "occupancy", "state", "stats", "timer", "wheel", "when"],
+    ),
     (
         "system",
         &[
