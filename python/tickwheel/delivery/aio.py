@@ -1,7 +1,7 @@
 """`AsyncDeliveryQueue`: durable delayed delivery inside an asyncio program (rule D11).
 
 A method has the arguments, answers and errors of the method of `DeliveryQueue` that it is made of: `awaited` takes that
-one, with a queue whose `_ask` returns a coroutine. So no list of arguments is written twice.
+one, with a queue whose `_ask` returns a coroutine function. So no list of arguments is written twice.
 
 Nothing here blocks the loop. An answer comes by a future, which the engine's thread for answers completes. Opening,
 closing and looking at the store run in threads.
@@ -12,11 +12,11 @@ import threading
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import wraps
+from functools import partial, wraps
 from inspect import getdoc, signature
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
 from tickwheel.delivery.dead_letters import PutLetters
 from tickwheel.delivery.entries import Answer, Item
@@ -32,6 +32,8 @@ from tickwheel.delivery.summary import Summary
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _F = TypeVar("_F", bound=Callable[..., object])
+
+_LOOK_FOR_ROOM_EVERY_S: Final = 0.02
 
 
 class _Answers:
@@ -67,7 +69,7 @@ class _GivenUp(Exception):
 
 
 class _QueueOnLoop(DeliveryQueue):
-    """A queue that is asked from a loop: what its methods return there is a coroutine for the answer."""
+    """A queue that is asked from a loop: what its methods return there is a coroutine function for the answer."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, is_given_up: threading.Event, *args: Any, **options: Any
@@ -94,7 +96,8 @@ class _QueueOnLoop(DeliveryQueue):
             raise _GivenUp
 
     def _ask(self, parts: Sequence[Sequence[Item]], read: Callable[[list[Answer]], _T]) -> _T:
-        return self._asked(parts, read)  # type: ignore[return-value]  # `awaited` awaits it
+        # A coroutine that a cancelled task leaves would warn that no task has awaited it.
+        return partial(self._asked, parts, read)  # type: ignore[return-value]
 
     async def _asked(self, parts: Sequence[Sequence[Item]], read: Callable[[list[Answer]], _T]) -> _T:
         futures = [await self._submitted(part) for part in parts]
@@ -106,7 +109,9 @@ class _QueueOnLoop(DeliveryQueue):
         async with self._turn:
             while not self._running.try_submit(part, answers):
                 self._has_room.clear()
-                await self._has_room.wait()  # what is queued has no answer yet
+                with suppress(TimeoutError):  # what fills the queue may be an outbox's, whose answer sets nothing here
+                    async with asyncio.timeout(_LOOK_FOR_ROOM_EVERY_S):
+                        await self._has_room.wait()
         return answers.future
 
     def check_process(self) -> None:
@@ -136,7 +141,7 @@ def _awaited(
     @_told_as(method)
     async def ask(queue: "AsyncDeliveryQueue", /, *args: _P.args, **options: _P.kwargs) -> _T:
         asked: Any = method(queue._opened(), *args, **options)
-        answer: _T = await asked
+        answer: _T = await asked()
         return answer
 
     return ask
@@ -150,7 +155,7 @@ def _read_in_thread(
     @_told_as(method)
     async def ask(queue: "AsyncDeliveryQueue", /, *args: _P.args, **options: _P.kwargs) -> _T:
         asked: Any = await asyncio.to_thread(method, queue._opened(), *args, **options)
-        answer: _T = await asked
+        answer: _T = await asked()
         return answer
 
     return ask

@@ -1,6 +1,7 @@
 """`AsyncDeliveryQueue`: the methods of `DeliveryQueue`, awaited; opening, closing, other loops, and forks."""
 
 import asyncio
+import gc
 import inspect
 import os
 import signal
@@ -160,6 +161,19 @@ def test_where_much_is_queued_tasks_wait_in_turn_and_the_loop_goes_on__D8(
 
     run(main())
     assert (refused, submitted) == (["1"], ["0", "1", "2", "3"])
+
+
+def test_a_put_that_finds_the_queue_full_of_what_an_outbox_gave_goes_on_by_itself__D8(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit, has_room = Running.try_submit, iter([False, False])
+    monkeypatch.setattr(Running, "try_submit", lambda *given: next(has_room, True) and submit(*given))
+
+    async def main() -> None:
+        async with AsyncDeliveryQueue(tmp_path / "store.db", to=ignore) as queue:
+            assert await queue.put("a", due=LATER_MS) is Answer.ACCEPTED  # no answer of another put wakes it
+
+    run(main())
 
 
 def test_many_messages_are_read_beside_the_loop__D11(tmp_path: Path) -> None:
@@ -329,6 +343,30 @@ def test_a_put_that_is_cancelled_may_have_been_accepted_and_a_cancel_is_certain_
 
     run(main())
     assert caplog.records == []  # the answer that no task waits for is no error
+
+
+def test_many_messages_that_are_still_read_when_their_task_is_cancelled_leave_no_warning__D11(tmp_path: Path) -> None:
+    reads, goes_on, was_read = threading.Event(), threading.Event(), threading.Event()
+
+    def messages() -> Iterator[Message]:
+        reads.set()
+        assert goes_on.wait(LONG_S)
+        yield Message("a", None, LATER_MS, b"1")
+        was_read.set()
+
+    async def main() -> None:
+        async with AsyncDeliveryQueue(tmp_path / "store.db", to=ignore) as queue:
+            putting = asyncio.create_task(queue.put_many(messages()))
+            await asyncio.to_thread(reads.wait, LONG_S)
+            putting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await putting
+            goes_on.set()
+            assert await asyncio.to_thread(was_read.wait, LONG_S)
+            assert await queue.state("a") is Answer.UNKNOWN
+
+    run(main())
+    gc.collect()  # a coroutine that was not awaited is an error of this test
 
 
 def test_a_coroutine_function_for_dead_letters_is_refused__D15(tmp_path: Path) -> None:
