@@ -10,7 +10,7 @@ closing and looking at the store run in threads.
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial, wraps
 from inspect import getdoc, signature
@@ -65,7 +65,7 @@ class _Answers:
 
 
 class _GivenUp(Exception):
-    """The task that opens the queue was cancelled."""
+    """The task that opens the queue was cancelled, or the process ends."""
 
 
 class _QueueOnLoop(DeliveryQueue):
@@ -92,7 +92,7 @@ class _QueueOnLoop(DeliveryQueue):
         return Running(store, opener, settings, put_letters, check=check, loop=self.loop, outboxes=outboxes)
 
     def _check_wanted(self) -> None:
-        if self._is_given_up.is_set():
+        if self._is_given_up.is_set() or not threading.main_thread().is_alive():  # the process ends
             raise _GivenUp
 
     def _ask(self, parts: Sequence[Sequence[Item]], read: Callable[[list[Answer]], _T]) -> _T:
@@ -291,24 +291,20 @@ class AsyncDeliveryQueue:
         waits for.
         """
         if self._queue is not None:
-            await _in_own_thread(self._queue.close)
+            await asyncio.wrap_future(_in_own_thread(self._queue.close, "closes-delivery"))
 
     async def __aenter__(self) -> Self:
         if self._was_opened:
             raise RuntimeError("this queue was opened before: make another one")
         self._was_opened = True
         loop, is_given_up = asyncio.get_running_loop(), threading.Event()
-        made: list[_QueueOnLoop] = []
-        with_thread = ThreadPoolExecutor(1, "opens-delivery")
+        opening = _in_own_thread(lambda: self._open(loop, is_given_up), "opens-delivery")
         try:
-            await loop.run_in_executor(with_thread, lambda: made.append(self._open(loop, is_given_up)))
+            self._queue = await asyncio.wrap_future(opening)
         except asyncio.CancelledError:
             is_given_up.set()
-            with_thread.submit(_close_all, made)
+            _in_own_thread(lambda: _close_opened(opening), "opens-delivery-cancelled")
             raise
-        finally:
-            with_thread.shutdown(wait=False)
-        [self._queue] = made
         return self
 
     async def __aexit__(
@@ -328,15 +324,21 @@ class AsyncDeliveryQueue:
         return self._queue
 
 
-def _close_all(queues: Sequence[DeliveryQueue]) -> None:
-    for queue in queues:
-        queue.close()
+def _close_opened(opening: "Future[_QueueOnLoop]") -> None:
+    with suppress(Exception):  # an opening that was given up or has failed left nothing
+        opening.result().close()
 
 
-async def _in_own_thread(function: Callable[[], _T]) -> _T:
-    """What takes long would keep a thread of the loop's from others."""
-    with_thread = ThreadPoolExecutor(1, "closes-delivery")
-    try:
-        return await asyncio.get_running_loop().run_in_executor(with_thread, function)
-    finally:
-        with_thread.shutdown(wait=False)
+def _in_own_thread(function: Callable[[], _T], name: str) -> "Future[_T]":
+    """Call it in a thread that takes none of the loop's. The interpreter waits for it at its end."""
+    future: Future[_T] = Future()
+    future.set_running_or_notify_cancel()
+
+    def call() -> None:
+        try:
+            future.set_result(function())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=call, name=name).start()
+    return future

@@ -58,7 +58,9 @@ class Outcomes:
             if not read and is_over:
                 self._check()
                 raise StopAsyncIteration
-            if not read:
+            if read:
+                await asyncio.sleep(0)  # a reader that is always behind blocks no other task
+            else:
                 await self._until_readable()
         return self._read.popleft()
 

@@ -482,6 +482,29 @@ def test_a_ctrl_c_closes_the_queue_and_what_waits_is_kept__D13(tmp_path: Path) -
     assert [it.id for it in StoreView(tmp_path / "store.db").list().messages] == ["b"]
 
 
+def test_a_loop_that_ends_while_the_queue_waits_for_its_store_keeps_no_process_alive__D9_D13(tmp_path: Path) -> None:
+    program = """if True:
+        import asyncio, sys
+        from tickwheel.delivery import AsyncDeliveryQueue
+
+        async def send(delivery): ...
+
+        async def opens():
+            async with AsyncDeliveryQueue(sys.argv[1], to=send):
+                pass
+
+        async def main():
+            opening = asyncio.ensure_future(opens())
+            await asyncio.sleep(0.2)
+            raise SystemExit(3)
+
+        asyncio.new_event_loop().run_until_complete(main())
+    """
+    with Holder(tmp_path / "store.db"):
+        command = [sys.executable, "-c", program, str(tmp_path / "store.db")]
+        assert subprocess.run(command, stderr=subprocess.DEVNULL, timeout=LONG_S, check=False).returncode == 3
+
+
 FORGOTTEN = """if True:
     import asyncio, sys
     from tickwheel.delivery import AsyncDeliveryQueue

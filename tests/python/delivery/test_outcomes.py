@@ -10,6 +10,8 @@ import pytest
 
 from delivery.loops import loop_kind, run, until  # noqa: F401, a fixture
 from tickwheel.delivery import Answer, AsyncDeliveryQueue, Delivery, DeliveryFailed, MessageOutcome
+from tickwheel.delivery.entries import Outcome
+from tickwheel.delivery.outcomes import Outcomes
 
 pytestmark = pytest.mark.timeout(60)
 OVERDUE_MS = 1_700_000_000_000
@@ -99,6 +101,28 @@ def test_a_reader_that_does_not_read_stops_nothing_and_is_told_how_many_it_lost_
         told = [outcome async for outcome in slow]
         assert (len(told), told[0].missed_before) == (10_000, count - 10_000)
         assert {outcome.missed_before for outcome in told[1:]} == {0}
+
+    run(main())
+
+
+class AlwaysMore:
+    """Stands for a reader that is behind: each call gives as many outcomes as it is asked for."""
+
+    def read(self, most: int) -> tuple[int, list[tuple[object, ...]], bool]:
+        return 0, [("a", None, 0, Outcome.DELIVERED, 0, 0, 1, False, None)] * most, False
+
+
+def test_a_reader_that_is_always_behind_lets_other_tasks_run__D11() -> None:
+    async def main() -> None:
+        stopped = asyncio.Event()
+        other = asyncio.create_task(asyncio.sleep(0))
+        other.add_done_callback(lambda _: stopped.set())
+        seen = 0
+        async for _ in Outcomes(AlwaysMore(), lambda: None):  # type: ignore[arg-type]
+            seen += 1
+            if stopped.is_set():
+                break
+            assert seen < 10_000, "no other task had its turn"
 
     run(main())
 
