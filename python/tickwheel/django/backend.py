@@ -1,6 +1,7 @@
 """The backend, for the setting `TASKS`: a task is there exactly if the transaction commits in which it was enqueued."""
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from django.apps import apps
@@ -60,14 +61,14 @@ class TickwheelBackend(BaseTaskBackend):
             status=TaskResultStatus.READY,
             enqueued_at=timezone.now(),
         )
-        run_after = task.run_after
-        if run_after is not None and timezone.is_naive(run_after):  # without USE_TZ
-            run_after = timezone.make_aware(run_after)
+        due = task.run_after or datetime.now(UTC)
+        if timezone.is_naive(due):  # without USE_TZ
+            due = timezone.make_aware(due)
         with transaction.atomic(using=self.database):
             record.save(using=self.database, force_insert=True)
             enqueue(
                 connections[self.database],
-                {"id": record.id, "due": run_after or record.enqueued_at},
+                {"id": record.id, "due": due},
                 table=TABLE,
             )
         result = result_of(record)

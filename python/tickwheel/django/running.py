@@ -4,22 +4,25 @@
   FAILED after the last one. What counts are the errors in its record.
 - A task that was running when the worker was killed runs again, and that is no failure; `CRASHES` times at most, as it
   may be what kills the worker. One that has finished is not run again.
-- A task that was cut off, as it took too long, has failed. Its thread may still end, and then its outcome holds.
+- A task that was cut off, as it took too long, has failed, and is not tried again beside its own thread. That may still
+  end, and then its outcome holds.
 - A database that is down costs no attempt: all tasks wait.
+- The record decides all this, so it holds over restarts. The queue may deliver a task as often as that takes.
 """
 
 import logging
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from traceback import format_exception
 from typing import Any, Final
 
-import msgspec
-from django.db import DataError, IntegrityError, InterfaceError, OperationalError, close_old_connections
+from django.db import DataError, IntegrityError, InterfaceError, OperationalError, close_old_connections, connections
 from django.utils import timezone
+from django.utils.crypto import get_random_string
 
-from tickwheel.delivery import Delivery, Letter, Unavailable
+from tickwheel.delivery import Delivery, Unavailable
 from tickwheel.django.api import (
     TaskContext,
     TaskResult,
@@ -43,14 +46,19 @@ class TaskFailed(Exception):
     """An attempt has failed, as the result tells, and there is another one."""
 
 
+class WorkerCrashed(Exception):
+    """The worker ended in the middle of a task, too often."""
+
+
 class Runner:
     """Runs the tasks of a database, each until it has failed `max_attempts` times. To be called from any thread."""
 
     def __init__(self, database: str, max_attempts: int) -> None:
         self._database = database
         self._max_attempts = max_attempts
-        self._worker_id = f"{socket.gethostname()}-{os.getpid()}"
-        self._in_progress: set[str] = set()  # also those that were cut off, as long as their threads go on
+        self._worker_id = f"{socket.gethostname()}-{os.getpid()}-{get_random_string(8)}"  # of this process alone
+        self._in_progress: set[str] = set()
+        self._cut_off: set[str] = set()  # of those in progress
 
     def run(self, delivery: Delivery) -> None:
         """Run the task of a delivery. Errors: those of `run_task`."""
@@ -59,11 +67,6 @@ class Runner:
     def run_task(self, record_id: str) -> None:
         """Run a task. Errors: `TaskFailed`; `Unavailable` if the database is down."""
         self._with_database(lambda: self._run(record_id))
-
-    def give_up(self, letter: Letter) -> None:
-        """Note that a task failed: its workers have crashed too often."""
-        if letter.source == "delivery":  # and not a row of the outbox that holds no task
-            self._with_database(lambda: self._give_up(letter))
 
     def _with_database(self, work: Callable[[], None]) -> None:
         close_old_connections()
@@ -83,26 +86,44 @@ class Runner:
             logger.info("the task %s has finished before, and is not run again", record_id)
             return
         if record_id in self._in_progress:
-            self._note_failure(record, None, TimeoutError("it took too long, and its thread is left alone"))
-            if record.status in _FINISHED:
-                return
+            self._cut_off.add(record_id)
+            self._note_end(record, TimeoutError("it took too long, and its thread is left alone"))
+            return
+        if len({*record.worker_ids} - {self._worker_id}) - len(record.errors) > CRASHES:  # a worker crashes once
+            self._note_end(record, WorkerCrashed(f"its worker ended in the middle of it, {CRASHES + 1} times"))
+            return
         self._in_progress.add(record_id)
         try:
             self._note_start(record)
             self._call(record)
         finally:
             self._in_progress.discard(record_id)
+            self._cut_off.discard(record_id)
 
     def _call(self, record: TaskRecord) -> None:
-        result = None
         try:
             result = result_of(record)
             task_started.send(type(result.task.get_backend()), task_result=result)
-            record.return_value = _value_of(result)
+            with self._own_connection():
+                record.return_value = _value_of(result)
         except BaseException as error:
-            self._fail(record, result, error)
+            self._fail(record, error)
         else:
-            self._succeed(record, result)
+            self._succeed(record)
+
+    @contextmanager
+    def _own_connection(self) -> Iterator[None]:
+        """What a task leaves open, or what becomes of an idle connection meanwhile, does not touch its result."""
+        connection = connections[self._database]
+        if connection.in_atomic_block:  # only in a test, which runs the task in its transaction
+            yield
+            return
+        connection.close()
+        try:
+            yield
+        finally:
+            connections[self._database].close()
+            del connections[self._database]  # it may think that it is in a transaction
 
     def _note_start(self, record: TaskRecord) -> None:
         record.status, record.last_attempted_at = TaskResultStatus.RUNNING, timezone.now()
@@ -110,43 +131,38 @@ class Runner:
         record.worker_ids = [*record.worker_ids, self._worker_id]
         record.save(using=self._database)
 
-    def _succeed(self, record: TaskRecord, result: TaskResult) -> None:
+    def _succeed(self, record: TaskRecord) -> None:
         record.status, record.finished_at = TaskResultStatus.SUCCESSFUL, timezone.now()
         try:
             record.save(using=self._database)
         except (DataError, IntegrityError, ValueError) as error:  # the database can't hold what it returned
             record.return_value = None
-            self._fail(record, result, error)
+            self._fail(record, error)
         else:
-            _tell_finished(result_of(record))
+            _tell_finished(record)
 
-    def _fail(self, record: TaskRecord, result: TaskResult | None, error: BaseException) -> None:
+    def _fail(self, record: TaskRecord, error: BaseException) -> None:
         """In the handler of the error, which Django's log shows."""
-        self._note_failure(record, result, error)
-        if record.status not in _FINISHED:
+        record.errors = [*record.errors, _failure_of(error)]
+        if len(record.errors) >= self._max_attempts or record.id in self._cut_off:
+            record.status, record.finished_at = TaskResultStatus.FAILED, timezone.now()
+            record.save(using=self._database)
+            _tell_finished(record)
+        else:
+            record.status, record.finished_at = TaskResultStatus.READY, None
+            record.save(using=self._database)
             raise TaskFailed(f"{type(error).__name__}: {error}") from error
 
-    def _note_failure(self, record: TaskRecord, result: TaskResult | None, error: BaseException) -> None:
-        kind = type(error)
-        text = "".join(format_exception(error)).encode(errors="backslashreplace").decode()
-        text = text.replace("\0", "\\0")  # which PostgreSQL can't hold
-        failure = {"exception_class_path": f"{kind.__module__}.{kind.__qualname__}", "traceback": text}
-        record.errors = [*record.errors, failure]
-        is_last = len(record.errors) >= self._max_attempts
-        record.status = TaskResultStatus.FAILED if is_last else TaskResultStatus.READY
-        record.finished_at = timezone.now() if is_last else None
-        record.save(using=self._database)
-        if is_last and result is not None:
-            _tell_finished(result_of(record))
-
-    def _give_up(self, letter: Letter) -> None:
-        record = self._records.filter(id=msgspec.json.decode(letter.record)["id"]).first()
-        if record is None or record.status in _FINISHED:
-            return
-        path = f"{TaskFailed.__module__}.{TaskFailed.__qualname__}"
-        record.errors = [*record.errors, {"exception_class_path": path, "traceback": letter.reason}]
+    def _note_end(self, record: TaskRecord, error: Exception) -> None:
+        """The task has failed for good, unless its own thread has written how it ended."""
+        record.errors = [*record.errors, _failure_of(error)]
         record.status, record.finished_at = TaskResultStatus.FAILED, timezone.now()
-        record.save(using=self._database)
+        fields = {"errors": record.errors, "status": record.status, "finished_at": record.finished_at}
+        if self._records.filter(id=record.id).exclude(status__in=_FINISHED).update(**fields):
+            try:
+                raise error  # Django's log shows what is handled
+            except type(error):
+                _tell_finished(record)
 
     @property
     def _records(self) -> Any:
@@ -158,5 +174,16 @@ def _value_of(result: TaskResult) -> Any:
     return normalize_json(result.task.call(*context, *result.args, **result.kwargs))
 
 
-def _tell_finished(result: TaskResult) -> None:
+def _failure_of(error: BaseException) -> dict[str, str]:
+    kind = type(error)
+    text = "".join(format_exception(error)).encode(errors="backslashreplace").decode()
+    text = text.replace("\0", "\\0")  # which PostgreSQL can't hold
+    return {"exception_class_path": f"{kind.__module__}.{kind.__qualname__}", "traceback": text}
+
+
+def _tell_finished(record: TaskRecord) -> None:
+    try:
+        result = result_of(record)
+    except ImportError:  # the function is gone, and there is no task to tell of
+        return
     task_finished.send(type(result.task.get_backend()), task_result=result)

@@ -5,6 +5,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from django.db import connection, transaction
+
 try:
     from django.tasks import task
 except ImportError:
@@ -48,6 +50,17 @@ def hang() -> str:
     begun.set()
     assert may_end.wait(30)
     return "after all"
+
+
+@task
+def leave_open() -> None:
+    transaction.set_autocommit(False)
+    transaction.atomic().__enter__()
+
+
+@task
+def look_at_connection() -> bool:
+    return connection.connection is not None
 
 
 @task

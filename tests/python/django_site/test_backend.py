@@ -4,7 +4,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -24,7 +24,7 @@ from django.test import override_settings  # noqa: E402
 from django.utils import timezone  # noqa: E402
 
 from django_site import tasks  # noqa: E402
-from tickwheel.delivery import Letter, Unavailable  # noqa: E402
+from tickwheel.delivery import Unavailable  # noqa: E402
 from tickwheel.django import backend as backend_module  # noqa: E402
 from tickwheel.django import running  # noqa: E402
 from tickwheel.django.api import TaskResultDoesNotExist, TaskResultStatus, task_backends, task_finished  # noqa: E402
@@ -87,6 +87,16 @@ def test_run_after_is_the_due_time() -> None:
     assert tasks.add.get_result(result.id).task.run_after == at
 
 
+@override_settings(USE_TZ=False)
+def test_without_time_zones_a_task_is_enqueued_too() -> None:
+    before = datetime.now(UTC)
+    tasks.add.enqueue(1, 2)
+    tasks.add.using(run_after=datetime(2100, 1, 1, 12)).enqueue(1, 2)  # noqa: DTZ001, as without USE_TZ
+    now, later = (datetime.fromisoformat(row["due"]) for row in outbox())
+    assert before - timedelta(milliseconds=1) <= now <= datetime.now(UTC)
+    assert later == datetime(2100, 1, 1, 12, tzinfo=timezone.get_default_timezone())
+
+
 def test_a_task_runs_and_its_result_is_kept() -> None:
     done = run(tasks.add.enqueue(1, other=2))
     assert (done.status, done.return_value, done.attempts) == (TaskResultStatus.SUCCESSFUL, 3, 1)
@@ -130,19 +140,77 @@ def test_a_crash_in_the_middle_is_no_failure() -> None:
     assert (result.status, result.return_value, result.errors) == (TaskResultStatus.SUCCESSFUL, 2, [])
 
 
-def test_a_task_that_was_cut_off_has_failed_and_what_its_thread_ends_with_holds() -> None:
+def test_a_task_that_kills_its_worker_runs_five_times_and_then_has_failed() -> None:
+    result = tasks.attempt.enqueue()
+    TaskRecord.objects.update(status=TaskResultStatus.RUNNING, worker_ids=["one", "two", "three", "four"])
+    assert run(result).status == TaskResultStatus.SUCCESSFUL
+    result = tasks.attempt.enqueue()
+    killed = TaskRecord.objects.filter(id=result.id)
+    killed.update(status=TaskResultStatus.RUNNING, worker_ids=["one", "two", "three", "four", "five"])
+    with finished() as told:
+        run(result)
+    assert (result.status, result.attempts) == (TaskResultStatus.FAILED, 5)
+    assert [error.exception_class for error in result.errors] == [running.WorkerCrashed]
+    assert told == [(result.id, "FAILED")]
+
+
+def test_a_database_that_is_down_when_the_crashes_are_too_many_is_waited_for__D6(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise running.OperationalError("the server is gone")
+
+    result = tasks.attempt.enqueue()
+    TaskRecord.objects.update(status=TaskResultStatus.RUNNING, worker_ids=[*"abcde"])
+    monkeypatch.setattr(Runner, "_note_end", fail)
+    with pytest.raises(Unavailable):
+        run(result)
+    monkeypatch.undo()
+    assert run(result).status == TaskResultStatus.FAILED
+
+
+def test_attempts_that_failed_in_other_workers_are_no_crashes() -> None:
+    result = tasks.attempt.enqueue()
+    TaskRecord.objects.update(worker_ids=[*"abcdef"], errors=[running._failure_of(OSError())] * 6)
+    assert run(result, max_attempts=9).status == TaskResultStatus.SUCCESSFUL
+
+
+@contextmanager
+def hanging(runner: Runner) -> Iterator[Any]:
+    """The result of a task that hangs, and was cut off; its thread ends with the block."""
+    tasks.begun.clear()
+    tasks.may_end.clear()
     result = tasks.hang.enqueue()
-    runner = Runner("default", 1)
     thread = threading.Thread(target=runner.run_task, args=[result.id])
     thread.start()
-    assert tasks.begun.wait(20)
-    runner.run_task(result.id)  # as after a cut-off
-    result.refresh()
-    assert (result.status, [error.exception_class for error in result.errors]) == ("FAILED", [TimeoutError])
-    tasks.may_end.set()
-    thread.join(20)
-    result.refresh()
+    try:
+        assert tasks.begun.wait(20)
+        runner.run_task(result.id)  # as after a cut-off
+        result.refresh()
+        yield result
+    finally:
+        tasks.may_end.set()
+        thread.join(20)
+        result.refresh()
+
+
+@pytest.mark.parametrize("max_attempts", [1, 2])
+def test_a_task_that_was_cut_off_has_failed_and_what_its_thread_ends_with_holds(max_attempts: int) -> None:
+    with finished() as told, hanging(Runner("default", max_attempts)) as result:
+        assert (result.status, [error.exception_class for error in result.errors]) == ("FAILED", [TimeoutError])
+        assert result.attempts == 1, "it is not tried again beside its thread"
     assert (result.status, result.return_value) == (TaskResultStatus.SUCCESSFUL, "after all")
+    assert told == [(result.id, "FAILED"), (result.id, "SUCCESSFUL")]
+
+
+def test_a_task_that_was_cut_off_and_then_raises_stays_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: Runner, record: TaskRecord) -> None:
+        self._fail(record, RuntimeError("after all"))
+
+    monkeypatch.setattr(Runner, "_succeed", fail)
+    with hanging(Runner("default", 2)) as result:
+        pass
+    assert (result.status, [error.exception_class for error in result.errors]) == ("FAILED", [RuntimeError])
 
 
 def test_a_task_whose_result_could_not_be_written_as_the_database_was_down_runs_again__D6(
@@ -160,6 +228,14 @@ def test_a_task_whose_result_could_not_be_written_as_the_database_was_down_runs_
     runner.run_task(result.id)
     result.refresh()
     assert (result.status, result.attempts, result.errors) == (TaskResultStatus.SUCCESSFUL, 2, [])
+
+
+def test_a_task_finds_no_connection_open_that_would_be_idle_while_it_runs() -> None:
+    assert run(tasks.look_at_connection.enqueue()).return_value is False
+
+
+def test_what_a_task_leaves_open_does_not_touch_its_result() -> None:
+    assert run(tasks.leave_open.enqueue()).status == TaskResultStatus.SUCCESSFUL
 
 
 @pytest.mark.parametrize(("what", "error"), [("object", "TypeError"), ("nan", "IntegrityError")])
@@ -189,19 +265,6 @@ def test_a_function_that_is_gone_makes_the_task_failed() -> None:
     assert (record.status, record.errors[0]["exception_class_path"]) == ("FAILED", "builtins.ImportError")
 
 
-def test_a_dead_letter_of_a_task_makes_it_failed() -> None:
-    result = tasks.add.enqueue(1, 2)
-    record = msgspec.json.encode({"id": result.id})
-    Runner("default", 1).give_up(Letter("delivery", 1, "the process ended", "", record))
-    result.refresh()
-    assert (result.status, result.errors[0].traceback) == (TaskResultStatus.FAILED, "the process ended")
-    done = run(tasks.add.enqueue(1, 2))
-    Runner("default", 1).give_up(Letter("delivery", 1, "late", "", msgspec.json.encode({"id": done.id})))
-    Runner("default", 1).give_up(Letter("sqlite:site.db", 1, "not a JSON object", "", b"x"))
-    done.refresh()
-    assert done.status == TaskResultStatus.SUCCESSFUL
-
-
 def test_a_database_that_is_down_costs_no_attempt__D6(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise running.OperationalError("the server is gone")
@@ -211,17 +274,24 @@ def test_a_database_that_is_down_costs_no_attempt__D6(monkeypatch: pytest.Monkey
         runner._with_database(fail)
 
 
-def test_the_signals_of_django_are_sent() -> None:
-    told: list[Any] = []
+@contextmanager
+def finished() -> Iterator[list[tuple[str, str]]]:
+    """What `task_finished` tells within the block: ids and statuses."""
+    told: list[tuple[str, str]] = []
 
     def tell(sender: object, task_result: Any, **_: object) -> None:
         told.append((task_result.id, task_result.status))
 
     task_finished.connect(tell)
     try:
-        results = [run(tasks.add.enqueue(1, 2)), run(tasks.leave.enqueue())]
+        yield told
     finally:
         task_finished.disconnect(tell)
+
+
+def test_the_signals_of_django_are_sent() -> None:
+    with finished() as told:
+        results = [run(tasks.add.enqueue(1, 2)), run(tasks.leave.enqueue())]
     assert told == [(result.id, result.status) for result in results]
 
 

@@ -18,6 +18,7 @@ import pytest
 
 from delivery.postgres_server import postgres_server, postgres_url  # noqa: F401, fixtures
 from django_site.setting_up import set_up
+from tickwheel.django.database import TABLE
 
 pytestmark = pytest.mark.timeout(240)
 TESTS = Path(__file__).parents[1]
@@ -133,6 +134,16 @@ def test_a_second_worker_waits_and_is_stopped_or_takes_over__D9(start: Start, tm
     first.kill()
     assert results(produce(start, "failing", tmp_path)) == [["FAILED", 1], ["FAILED", 1]]
     end(second)
+
+
+def test_a_row_that_holds_no_task_is_logged__D2(start: Start, tmp_path: Path) -> None:
+    assert start("-m", "django", "migrate", "--verbosity", "0").wait(40) == 0
+    worker = work(start, tmp_path)
+    insert = f"INSERT INTO {TABLE} (written_ms, record) VALUES (0, 'no task')"
+    code = f"import django; django.setup(); django.db.connection.cursor().execute({insert!r})"
+    assert start("-c", code).wait(40) == 0
+    wait_for(worker, "dead letter of")
+    end(worker)
 
 
 def test_a_wrong_option_is_told_in_a_line(start: Start, tmp_path: Path, site: str) -> None:

@@ -12,9 +12,10 @@ from django.db import connections
 
 from tickwheel.delivery import DeliveryFailed, DeliveryQueue, WrongUsage
 from tickwheel.django.database import outbox_of
-from tickwheel.django.running import CRASHES, Runner
+from tickwheel.django.running import Runner
 
 _LOOK_EVERY_S: Final = 1.0
+_DELIVERIES: Final = 1_000_000  # the most there may be: the runner decides when a task has failed
 _STOPPING: Final = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -62,9 +63,8 @@ class Command(BaseCommand):
             to=runner.run,
             outbox=outbox_of(connections[options["database"]]),
             concurrency=options["concurrency"],
-            max_attempts=options["max_attempts"] + CRASHES,
+            max_attempts=_DELIVERIES,
             sink_timeout_s=options["task_timeout"],
-            on_dead_letter=runner.give_up,
         )
 
 
