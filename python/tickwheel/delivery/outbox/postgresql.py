@@ -2,11 +2,12 @@
 
 - `enqueue` notifies the channel `tickwheel_outbox` in its transaction, so rows are read as soon as they are committed.
   What was inserted by hand is found by a look every `_LOOK_EVERY_S`.
-- The reader's connection has an advisory lock of the table. So only one process reads, and a pooler in transaction mode
-  can't be between.
+- The reader's connection has an advisory lock of the table's name. So only one process reads, also if the table is made
+  anew meanwhile, and a pooler in transaction mode can't be between.
 - Reading and deleting are statements of their own. No transaction is open while the engine commits.
 """
 
+import os
 import threading
 import time
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ import psycopg
 from psycopg import sql
 
 from tickwheel.delivery.outbox.source import Row, Source, SourceOpener
-from tickwheel.delivery.outbox.tables import BATCH, BATCH_BYTES, BATCH_ROWS, CHANNEL
+from tickwheel.delivery.outbox.tables import BATCH_BYTES, BATCH_ROWS, CHANNEL
 from tickwheel.delivery.sinks.addresses import secrets_of, without, without_user
 from tickwheel.delivery.sinks.postgresql import read_address
 
@@ -40,7 +41,28 @@ _SETTINGS: Final = """
     set_config('synchronous_commit', CASE s WHEN 'off' THEN 'on' ELSE s END, false)
     FROM current_setting('synchronous_commit') AS s
 """  # the server notices a reader that vanished, and gives its lock to the next
-_LOCK: Final = "SELECT pg_try_advisory_lock(hashtext('tickwheel outbox'), CAST(CAST(%s AS regclass) AS oid)::integer)"
+_LOCK: Final = """
+    SELECT pg_try_advisory_lock(
+        hashtextextended('tickwheel outbox ' || quote_ident(nspname) || '.' || quote_ident(relname), 0)
+    )
+    FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+    WHERE pg_class.oid = CAST(%s AS regclass)
+"""
+_BATCH: Final = """
+    SELECT n, written_ms, CASE WHEN size <= {max_record} THEN record END, size
+    FROM (
+        SELECT n, written_ms, record, size, sum(read_size) OVER (ORDER BY n) - read_size AS size_before
+        FROM (
+            SELECT n, written_ms, record, size, CASE WHEN size <= {max_record} THEN size ELSE 0 END AS read_size
+            FROM (
+                SELECT n, written_ms, record, octet_length(record) AS size
+                FROM {table} ORDER BY n LIMIT {rows}
+            ) AS first_rows
+        ) AS sized_rows
+    ) AS summed_rows
+    WHERE size_before < {bytes} ORDER BY n
+"""
+"""The first rows that are together at most so many, and so many bytes. A record that is too long is left out."""
 
 
 class PostgresqlSource(Source):
@@ -51,12 +73,8 @@ class PostgresqlSource(Source):
         self._options = options
         self._table = sql.Identifier(*names)
         fields = {"max_record": 2 * max_payload, "rows": BATCH_ROWS, "bytes": BATCH_BYTES}
-        self._batch = sql.SQL(BATCH).format(
-            table=self._table,
-            written_ms=sql.SQL("written_ms"),
-            record=sql.SQL("record"),
-            size=sql.SQL("octet_length(record)"),
-            **{name: sql.Literal(value) for name, value in fields.items()},
+        self._batch = sql.SQL(_BATCH).format(
+            table=self._table, **{name: sql.Literal(value) for name, value in fields.items()}
         )
         self._delete = sql.SQL("DELETE FROM {} WHERE n = ANY(%s)").format(self._table)
         self._connection: psycopg.Connection | None = None
@@ -72,6 +90,8 @@ class PostgresqlSource(Source):
         except psycopg.Error as error:  # its text may quote the password
             raise psycopg.OperationalError(without(secrets_of(self._options), str(error))) from None
         self._connection.execute(_SETTINGS, {"timeout_ms": str(1_000 * _WITHIN_S)})
+        if self._connection.info.parameter_status("server_encoding") == "SQL_ASCII":
+            self._connection.execute("SET client_encoding = 'SQL_ASCII'")  # else a byte that is no UTF-8 fails the look
         if self._connection.execute(_LOCK, (self._table.as_string(self._connection),)).fetchone() != (True,):
             self.close()
             return False
@@ -80,12 +100,16 @@ class PostgresqlSource(Source):
 
     def read(self) -> Sequence[Row]:
         """One statement."""
+        for _ in self._opened.notifies(timeout=0):
+            pass  # what was notified is read now; psycopg would keep it for the next `wait`, without a bound
         rows = self._opened.execute(self._batch).fetchall()
-        return [Row(n, ms, None if record is None else record.encode(), size) for n, ms, record, size in rows]
+        return [
+            Row(n, ms, record.encode() if isinstance(record, str) else record, size) for n, ms, record, size in rows
+        ]
 
-    def delete(self, numbers: Sequence[int]) -> None:
+    def delete(self, numbers: Sequence[int]) -> int:
         """One statement, which is a transaction."""
-        self._opened.execute(self._delete, ([*numbers],))
+        return self._opened.execute(self._delete, ([*numbers],)).rowcount
 
     def wait(self, stopping: threading.Event) -> None:
         """Wait until something was notified."""
@@ -99,6 +123,11 @@ class PostgresqlSource(Source):
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
+
+    def leave_to_parent(self) -> None:
+        """Close the descriptor: the connection, which has the lock, is the parent's."""
+        if self._connection is not None and not self._connection.closed:
+            os.close(self._connection.fileno())
 
     @property
     def _opened(self) -> psycopg.Connection:

@@ -37,7 +37,7 @@ class OutboxReader(threading.Thread):
         self._source = source
         self._submit = submit
         self._lines = NdjsonLines("", Columns().names, source.max_payload)
-        self._accepted: Sequence[int] = ()  # on disk in the store, and not deleted yet
+        self._accepted: Sequence[Row] = ()  # on disk in the store, and not deleted yet
         self._stopping = threading.Event()
         self._down_since_s: float | None = None
         self._is_waiting = False
@@ -86,30 +86,37 @@ class OutboxReader(threading.Thread):
             self._stopping.wait(_LOOK_FOR_LOCK_EVERY_S)
             return
         self._note_waiting(is_waiting=False)
-        if self._accepted:
-            self._delete_accepted()
         rows = self._source.read()
-        self._note_up()
         self.oldest_ms = rows[0].written_ms if rows else None
         if rows:
             self._accept(rows)
-            self._delete_accepted()
+            self._delete_accepted(rows)
+            self._note_up()
         else:
+            self._note_up()
             self._source.wait(self._stopping)
 
     def _accept(self, rows: Sequence[Row]) -> None:
-        """Submit the rows, and return once they are on disk."""
-        records = self._records_of(rows)
-        try:
-            self._submit(records, self._source.max_payload).result()
-        except (DeliveryFailed, RuntimeError) as error:
-            raise _EngineEnded from error
-        self._accepted = [row.n for row in rows]
+        """Submit the rows, and return once they are on disk. Those that were accepted before are known by all that is
+        in them: in a database that was restored another row may have their number.
+        """
+        known = frozenset(self._accepted)
+        new = [row for row in rows if row not in known] if known else rows
+        if new:
+            records = self._records_of(new)
+            try:
+                self._submit(records, self._source.max_payload).result()
+            except (DeliveryFailed, RuntimeError) as error:
+                raise _EngineEnded from error
+        self._accepted = rows
 
-    def _delete_accepted(self) -> None:
-        self._source.delete(self._accepted)
-        self.rows += len(self._accepted)
-        self._accepted = ()
+    def _delete_accepted(self, rows: Sequence[Row]) -> None:
+        deleted = self._source.delete([row.n for row in rows])
+        self.rows += deleted
+        if not deleted:
+            raise OSError("the database deletes none of the rows that were read: a trigger or a policy may keep them")
+        if deleted == len(rows):
+            self._accepted = ()
 
     def _records_of(self, rows: Sequence[Row]) -> list[Records]:
         """A row that holds no record becomes a dead letter."""

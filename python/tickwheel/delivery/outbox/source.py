@@ -5,7 +5,9 @@ that commits later than a higher one is read later.
 """
 
 import importlib
+import os
 import threading
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
@@ -38,6 +40,7 @@ class Source(ABC):
         self.name = name
         """The address without user and password."""
         self.max_payload = max_payload
+        _sources.add(self)
 
     @abstractmethod
     def open(self) -> bool:
@@ -48,8 +51,8 @@ class Source(ABC):
         """The first rows, at most `BATCH_ROWS` and `BATCH_BYTES`."""
 
     @abstractmethod
-    def delete(self, numbers: Sequence[int]) -> None:
-        """Delete rows, and return once that is committed."""
+    def delete(self, numbers: Sequence[int]) -> int:
+        """Delete rows, and return how many once that is committed."""
 
     @abstractmethod
     def wait(self, stopping: threading.Event) -> None:
@@ -58,6 +61,21 @@ class Source(ABC):
     @abstractmethod
     def close(self) -> None:
         """Close the connection, if there is one, and let another reader have the outbox."""
+
+    @abstractmethod
+    def leave_to_parent(self) -> None:
+        """In a forked child: close what would keep the outbox from others after the parent's end."""
+
+
+_sources: "weakref.WeakSet[Source]" = weakref.WeakSet()
+
+
+def _leave_to_parent() -> None:
+    for source in list(_sources):
+        source.leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 SourceOpener: TypeAlias = Callable[[], Source]

@@ -5,6 +5,8 @@
 - A look whether something was committed is `PRAGMA data_version`, every `_LOOK_EVERY_S`. It reads no table.
 - SQLite has no lock that outlives a transaction. So the reader locks a file beside it, `PATH-T.reader`, by `flock`; the
   system frees it when the process ends.
+- Both files must still be the ones at their paths whenever rows are read or deleted. If one was replaced or removed,
+  the outbox is opened again.
 - The engine's own store is no outbox: Python's SQLite is another library, and would drop the locks of the engine's.
 """
 
@@ -14,19 +16,28 @@ import os
 import sqlite3
 import threading
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
 from tickwheel._native import refuse_open_store
 from tickwheel.delivery.errors import WrongUsage
 from tickwheel.delivery.outbox.source import Row, Source, SourceOpener
-from tickwheel.delivery.outbox.tables import BATCH, BATCH_BYTES, BATCH_ROWS
+from tickwheel.delivery.outbox.tables import BATCH_BYTES, BATCH_ROWS
 from tickwheel.delivery.sinks.tables import table_of
 
 FORM: Final = "sqlite:PATH?table=T"
 
 _LOOK_EVERY_S: Final = 0.05
 _LOCKED_WITHIN_S: Final = 5.0  # how long a lock of another connection is waited for
+
+# By hand any type may be written. A record becomes bytes, so no text is decoded before it is read as JSON.
+_SELECT: Final = """
+    SELECT n, CAST(written_ms AS INTEGER),
+    CASE WHEN length(CAST(record AS BLOB)) <= {max_record} THEN CAST(record AS BLOB) END,
+    length(CAST(record AS BLOB))
+    FROM {table} ORDER BY n LIMIT {rows}
+"""
 
 
 class SqliteSource(Source):
@@ -37,18 +48,10 @@ class SqliteSource(Source):
         refuse_open_store(path)
         self._path = path
         self._lock_path = Path(f"{path.resolve()}-{table.lower()}.reader")
-        # By hand any type may be written. A record becomes bytes, so no text is decoded before it is read as JSON.
-        self._batch = BATCH.format(
-            table=f'"{table}"',
-            written_ms="CAST(written_ms AS INTEGER)",
-            record="CAST(record AS BLOB)",
-            size="length(CAST(record AS BLOB))",
-            max_record=2 * max_payload,
-            rows=BATCH_ROWS,
-            bytes=BATCH_BYTES,
-        )
+        self._select = _SELECT.format(table=f'"{table}"', max_record=2 * max_payload, rows=BATCH_ROWS)
         self._delete = f'DELETE FROM "{table}" WHERE n IN (SELECT value FROM json_each(?))'  # noqa: S608
         self._database: sqlite3.Connection | None = None
+        self._file: os.stat_result | None = None
         self._lock: int | None = None
         self._version = -1
 
@@ -57,6 +60,7 @@ class SqliteSource(Source):
         if self._database is not None:
             return True
         refuse_open_store(self._path)
+        self._file = self._path.stat()
         self._database = sqlite3.connect(
             f"{self._path.as_uri()}?mode=rw", uri=True, timeout=_LOCKED_WITHIN_S, isolation_level=None
         )
@@ -70,18 +74,29 @@ class SqliteSource(Source):
         return True
 
     def read(self) -> Sequence[Row]:
-        """One statement."""
+        """One statement, whose rows are read one after another until they are a batch."""
+        self._check_files()
         database = self._opened
         self._version = database.execute("PRAGMA data_version").fetchone()[0]
-        return [Row(n, ms or 0, record, size or 0) for n, ms, record, size in database.execute(self._batch)]
+        batch: list[Row] = []
+        left = BATCH_BYTES
+        with closing(database.execute(self._select)) as rows:
+            for n, ms, record, size in rows:
+                batch.append(Row(n, ms or 0, record, size or 0))
+                left -= len(record or b"")
+                if left <= 0:
+                    break
+        return batch
 
-    def delete(self, numbers: Sequence[int]) -> None:
+    def delete(self, numbers: Sequence[int]) -> int:
         """One statement, which is a transaction."""
-        self._opened.execute(self._delete, (json.dumps(numbers),))
+        self._check_files()
+        return self._opened.execute(self._delete, (json.dumps(numbers),)).rowcount
 
     def wait(self, stopping: threading.Event) -> None:
         """Wait until something was committed."""
         while not stopping.wait(_LOOK_EVERY_S):
+            self._check_files()
             if self._opened.execute("PRAGMA data_version").fetchone()[0] != self._version:
                 return
 
@@ -92,7 +107,22 @@ class SqliteSource(Source):
         if database is not None:
             database.close()
         if lock is not None:
+            fcntl.flock(lock, fcntl.LOCK_UN)  # closing it frees nothing while a child that C code forked has it too
             os.close(lock)
+
+    def leave_to_parent(self) -> None:
+        """Close the lock, which the parent keeps."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            os.close(lock)
+
+    def _check_files(self) -> None:
+        """Errors: `OSError` if the database or the lock is not the file at its path any more."""
+        assert self._file is not None, "it is open"
+        assert self._lock is not None, "it is locked"
+        for path, opened in ((self._path, self._file), (self._lock_path, os.fstat(self._lock))):
+            if not os.path.samestat(path.stat(), opened):
+                raise OSError(f"{path} is another file than the one that was opened: it was replaced")
 
     @property
     def _opened(self) -> sqlite3.Connection:

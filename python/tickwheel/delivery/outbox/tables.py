@@ -53,22 +53,6 @@ BATCH_ROWS: Final = 4_096
 BATCH_BYTES: Final = 4 << 20
 """Bytes of records that are read together; one row at least."""
 
-BATCH: Final = """
-    SELECT n, written_ms, CASE WHEN size <= {max_record} THEN record END, size
-    FROM (
-        SELECT n, written_ms, record, size, sum(read_size) OVER (ORDER BY n) - read_size AS size_before
-        FROM (
-            SELECT n, written_ms, record, size, CASE WHEN size <= {max_record} THEN size ELSE 0 END AS read_size
-            FROM (
-                SELECT n, {written_ms} AS written_ms, {record} AS record, {size} AS size
-                FROM {table} ORDER BY n LIMIT {rows}
-            ) AS first_rows
-        ) AS sized_rows
-    ) AS summed_rows
-    WHERE size_before < {bytes} ORDER BY n
-"""
-"""The first rows that are together at most so many, and so many bytes. A record that is too long is left out."""
-
 
 def create_statement(dialect: str, table: str = TABLE) -> str:
     """The statement that makes the table, for a migration: "postgresql" or "sqlite". Errors: `WrongUsage`.

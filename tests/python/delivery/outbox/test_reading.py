@@ -17,7 +17,9 @@ from delivery.postgres_server import PostgresServer
 from tickwheel.delivery import DeliveryQueue, StoreView, WrongUsage
 from tickwheel.delivery.outbox import cancel, create_table, enqueue, enqueue_many, postgresql, reschedule
 from tickwheel.delivery.outbox import reader as reader_module
+from tickwheel.delivery.outbox.postgresql import PostgresqlSource
 from tickwheel.delivery.outbox.source import Source, source_of
+from tickwheel.delivery.outbox.sqlite import SqliteSource
 from tickwheel.delivery.outbox.tables import BATCH_ROWS
 from tickwheel.delivery.serve.metrics import renderer
 
@@ -184,6 +186,7 @@ def test_a_table_that_is_not_there_is_told_once_and_read_when_it_is__D6(
         connection.commit()
         connection.close()
         assert read.ids(1) == ["a"]
+        wait_until(lambda: "can be read again" in caplog.text)
     told = [record.getMessage() for record in caplog.records if "outbox" in record.getMessage()]
     assert len(told) == 2
     assert "can be read again" in told[1]
@@ -210,21 +213,22 @@ def test_a_database_that_stops_holds_up_only_its_outbox_and_no_password_is_told_
         with psycopg.connect(postgres_url) as connection:
             enqueue(connection, {"id": "b", "delay_ms": 0}, table=before.table)
         assert read.ids(1) == ["b"]
+        wait_until(lambda: "can be read again" in caplog.text)
     told = [record.getMessage() for record in caplog.records if "outbox" in record.getMessage()]
     assert len(told) == 2, told
     assert "not-for-eyes" not in caplog.text
 
 
-def test_rows_that_were_accepted_but_not_deleted_are_deleted_before_more_is_read__D5(
+def test_rows_that_were_accepted_but_not_deleted_are_deleted_and_not_submitted_again__D5(
     each_database: Program, reading: Read, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source_type = type(source_of(each_database.address)())
     delete, fails = source_type.delete, iter([True, True])
 
-    def delete_or_fail(self: Source, numbers: Sequence[int]) -> None:
+    def delete_or_fail(self: Source, numbers: Sequence[int]) -> int:
         if next(fails, False):
             raise OSError("the connection is lost")
-        delete(self, numbers)
+        return delete(self, numbers)
 
     monkeypatch.setattr(source_type, "delete", delete_or_fail)
     monkeypatch.setattr(reader_module, "_FIRST_WAIT_S", 0.01)
@@ -292,3 +296,53 @@ def test_the_metrics_tell_rows_and_outages__D15(each_database: Program, reading:
     each_database.connection.execute(f"DROP TABLE {each_database.table}")
     each_database.commit()
     wait_until(lambda: b"tickwheel_outboxes_down 1.0" in figures())
+
+
+def test_a_look_reads_no_row_that_is_not_in_its_batch__D8(tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "app.db")
+    create_table(connection)
+    names = {"payload": "x" * 1_000_000, "delay_ms": 0}
+    enqueue_many(connection, ({"id": str(n), **names} for n in range(12)))
+    connection.commit()
+    connection.close()
+    source = source_of(f"sqlite:{tmp_path / 'app.db'}")()
+    assert isinstance(source, SqliteSource)
+    assert source.open()
+    seen: set[str] = set()
+    source._opened.create_function("seen", 1, lambda record: seen.add(record) or record)
+    source._opened.execute("""CREATE TEMP VIEW tickwheel_outbox AS
+        SELECT n, written_ms, seen(record) AS record FROM main.tickwheel_outbox""")
+    assert len(source.read()) == 5
+    assert len(seen) <= 6  # the sqlite3 of some versions of Python looks one row ahead
+    source.close()
+
+
+def test_what_was_notified_is_not_kept_while_rows_keep_coming__D8(tmp_path: Path, postgres_url: str) -> None:
+    program_of = program("psycopg", tmp_path, postgres_url)
+    program_of.make_table()
+    source = source_of(program_of.address)()
+    assert isinstance(source, PostgresqlSource)
+    assert source.open()
+    for n in range(50):
+        enqueue(program_of.connection, {"id": str(n), "delay_ms": 0}, table=program_of.table)
+        program_of.commit()
+        assert len(source.read()) == n + 1
+    assert len(source._opened._notifies_backlog or ()) <= 2
+    source.close()
+    program_of.close()
+
+
+def test_bytes_that_are_no_text_are_a_bad_row_of_a_database_without_an_encoding__D2(
+    postgres_url: str, reading: Read
+) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE no_encoding ENCODING 'SQL_ASCII' TEMPLATE template0 LOCALE 'C'")
+    url = postgres_url.replace("/postgres?", "/no_encoding?")
+    with psycopg.connect(url, autocommit=True) as connection:
+        create_table(connection)
+        record = r"""'{"id": "caf' || E'\xe9' || '"}'"""
+        connection.execute(f"INSERT INTO tickwheel_outbox (written_ms, record) VALUES (0, {record})")
+        enqueue(connection, {"id": "café", "delay_ms": 0})
+    read = reading(url)
+    assert read.ids(1) == ["café"]
+    assert "UTF-8" in read.letters.get(timeout=20).reason
