@@ -265,8 +265,7 @@ class Running:
         sent again next time. A call that a signal interrupts is repeated, perhaps with less time. Errors:
         `DeliveryFailed`, the first one there was.
         """
-        for outbox in self.outboxes:
-            outbox.stop()
+        OutboxReader.stop_all(self.outboxes)
         try:
             self._engine.close(timeout_s)
         except DeliveryFailed:

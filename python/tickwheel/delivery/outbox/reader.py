@@ -30,7 +30,7 @@ _LOOK_FOR_LOCK_EVERY_S: Final = 1.0
 
 
 class OutboxReader(threading.Thread):
-    """Reads one outbox between `start` and `stop`."""
+    """Reads one outbox between `start` and `stop_all`."""
 
     def __init__(self, source: Source, submit: Submit) -> None:
         super().__init__(name="outbox-reader", daemon=True)
@@ -56,11 +56,15 @@ class OutboxReader(threading.Thread):
         """Whether its database answers, as far as is known; also while another process reads it."""
         return self._down_since_s is None
 
-    def stop(self) -> None:
-        """Submit nothing from now on. A batch that is being committed is waited for, some seconds at most."""
-        self._stopping.set()
-        if self.is_alive():
-            self.join(_STOP_WITHIN_S)
+    @staticmethod
+    def stop_all(readers: "Sequence[OutboxReader]") -> None:
+        """They submit nothing from now on. Batches that are being committed are waited for, 5 s at most in all."""
+        for reader in readers:
+            reader._stopping.set()
+        until_s = time.monotonic() + _STOP_WITHIN_S
+        for reader in readers:
+            if reader.is_alive():
+                reader.join(max(0.0, until_s - time.monotonic()))
 
     def run(self) -> None:
         """In the thread."""

@@ -103,6 +103,9 @@ def source_of(address: str, max_payload: int = MAX_PAYLOAD) -> SourceOpener:
 def sources_of(addresses: str | Iterable[str] | None, max_payload: int = MAX_PAYLOAD) -> Sequence[SourceOpener]:
     """Those of one address, of several, or of none. Errors: `WrongUsage`."""
     given = [addresses] if isinstance(addresses, str) else [*(addresses or ())]
+    for address in given:
+        if given.count(address) > 1:
+            raise WrongUsage(f"the outbox {_shown(address)} is given {given.count(address)} times: name it once")
     return [source_of(address, max_payload) for address in given]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from urllib.parse import unquote
 
 _USER = re.compile(r"^([^:]*:/*)(.*)@", flags=re.DOTALL)  # up to the last @, because a password may contain one
-_PASSWORD = re.compile(r"(password=)([^&]*)", flags=re.IGNORECASE)
+_PASSWORD = re.compile(r"((?:password|_secret|_key)=)([^&]*)", flags=re.IGNORECASE)  # also keys, as of OAuth and SCRAM
 
 
 def shown(address: str) -> str:
@@ -17,6 +17,8 @@ def shown(address: str) -> str:
 
     >>> shown("postgresql://me:secret@db/shop?table=T&sslpassword=more")
     "'postgresql://...@db/shop?table=T&sslpassword=...'"
+    >>> shown("postgresql://db/shop?oauth_client_secret=secret&scram_client_key=a%3D&table=T")
+    "'postgresql://db/shop?oauth_client_secret=...&scram_client_key=...&table=T'"
     """
     return repr(without_user(address)[:200])
 
@@ -38,8 +40,8 @@ def secrets_in(address: str) -> list[str]:
 
 
 def secrets_of(options: Mapping[str, object]) -> list[str]:
-    """The values of the options that hold a password."""
-    return [str(value) for name, value in options.items() if name.endswith("password") and value]
+    """The values of the options that hold a password or another secret."""
+    return [str(value) for name, value in options.items() if name.endswith(("password", "_secret", "_key")) and value]
 
 
 def without(secrets: Iterable[str], text: str) -> str:

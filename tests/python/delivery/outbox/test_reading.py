@@ -5,6 +5,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -346,3 +347,43 @@ def test_bytes_that_are_no_text_are_a_bad_row_of_a_database_without_an_encoding_
     read = reading(url)
     assert read.ids(1) == ["café"]
     assert "UTF-8" in read.letters.get(timeout=20).reason
+
+
+def test_all_outboxes_are_told_to_stop_before_one_is_waited_for__D13(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(sqlite3.connect(tmp_path / "app.db")) as connection:
+        for name in ("a", "b", "c"):
+            create_table(connection, name)
+        connection.commit()
+    all_stop = threading.Barrier(3)
+    passed: list[int] = []
+
+    def wait(_: SqliteSource, stopping: threading.Event) -> None:
+        assert stopping.wait(20)
+        with suppress(threading.BrokenBarrierError):
+            passed.append(all_stop.wait(4))
+
+    monkeypatch.setattr(SqliteSource, "wait", wait)
+    outboxes = [f"sqlite:{tmp_path / 'app.db'}?table={name}" for name in ("a", "b", "c")]
+    with DeliveryQueue(tmp_path / "store.db", to=lambda _: None, outbox=outboxes):
+        pass
+    assert sorted(passed) == [0, 1, 2]
+
+
+def test_an_outbox_that_is_given_twice_is_refused_without_its_password__D9(tmp_path: Path) -> None:
+    address = "postgresql://u:not-for-eyes@h/d?table=t"
+    with pytest.raises(WrongUsage, match=r"postgresql://\.\.\.@h/d\?table=t' is given 2 times: name it once"):
+        DeliveryQueue(tmp_path / "s.db", to=lambda it: None, outbox=[address, "sqlite:a.db?table=t", address])
+    assert not (tmp_path / "s.db").exists()
+
+
+def test_no_secret_of_an_address_is_in_the_log__D12(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    secrets = "sslpassword=secret1&oauth_client_secret=secret2&scram_client_key=secret3&scram_server_key=secret4"
+    address = f"postgresql://u:secret5@127.0.0.1:1/d?{secrets}&table=t"
+    with (
+        caplog.at_level(logging.WARNING, "tickwheel.delivery"),
+        DeliveryQueue(tmp_path / "s.db", to=lambda it: None, outbox=address),
+    ):
+        wait_until(lambda: "can't be read" in caplog.text)
+    assert "secret" not in caplog.text.replace("oauth_client_secret", "")
