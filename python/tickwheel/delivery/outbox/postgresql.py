@@ -68,6 +68,8 @@ _BATCH: Final = """
 class PostgresqlSource(Source):
     """The table `names`, its name with or without a schema. `options` are those of libpq, with the password."""
 
+    _connection: psycopg.Connection | None = None  # a fork may come before `__init__` has ended
+
     def __init__(self, name: str, options: dict[str, Any], names: Sequence[str], max_payload: int) -> None:
         super().__init__(name, max_payload)
         self._options = options
@@ -77,7 +79,6 @@ class PostgresqlSource(Source):
             table=self._table, **{name: sql.Literal(value) for name, value in fields.items()}
         )
         self._delete = sql.SQL("DELETE FROM {} WHERE n = ANY(%s)").format(self._table)
-        self._connection: psycopg.Connection | None = None
 
     def open(self) -> bool:
         """Connect, and lock the outbox."""

@@ -4,7 +4,7 @@
 
 Rows are deleted only after the accept is on disk. After a crash in between they are read again, and are duplicates by
 key and id (D5). A database that is down holds up nothing but its outbox: it is tried again by back-off, and the log
-says so once, and once when it is up again (as D6). Memory: one batch.
+says so once, and once when it is up again (as D6). Memory: one batch, and after a failed delete another one.
 """
 
 import threading
@@ -118,7 +118,9 @@ class OutboxReader(threading.Thread):
         deleted = self._source.delete([row.n for row in rows])
         self.rows += deleted
         if not deleted:
-            raise OSError("the database deletes none of the rows that were read: a trigger or a policy may keep them")
+            raise OSError(
+                "the database deletes none of the rows that were read: a trigger keeps them, or they are gone"
+            )
         if deleted == len(rows):
             self._accepted = ()
 

@@ -43,6 +43,8 @@ _SELECT: Final = """
 class SqliteSource(Source):
     """The table `table` in the file `path`."""
 
+    _lock: int | None = None  # a fork may come before `__init__` has ended
+
     def __init__(self, path: Path, table: str, max_payload: int) -> None:
         super().__init__(f"sqlite:{path}?table={table}", max_payload)
         refuse_open_store(path)
@@ -52,7 +54,6 @@ class SqliteSource(Source):
         self._delete = f'DELETE FROM "{table}" WHERE n IN (SELECT value FROM json_each(?))'  # noqa: S608
         self._database: sqlite3.Connection | None = None
         self._file: os.stat_result | None = None
-        self._lock: int | None = None
         self._version = -1
 
     def open(self) -> bool:
