@@ -2,7 +2,7 @@
 
 Words before.                Words before.
 
->>> 1 + 1            ->      ```python
+>>> 1 + 1            ->      ```pycon
 2                            >>> 1 + 1
 2
 ```
@@ -27,4 +27,4 @@ class Doctests(Extension):
 
 
 def _block(example: re.Match[str]) -> str:
-    return f"\n```python\n{example[0].rstrip()}\n```\n"
+    return f"\n```pycon\n{example[0].rstrip()}\n```\n"

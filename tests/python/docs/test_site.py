@@ -60,3 +60,11 @@ def test_the_reference_has_every_public_name_of_a_module(page: str, site: Path) 
 @pytest.mark.parametrize("tool", ["commands.py", "requests.py"])
 def test_the_pages_that_are_made_are_as_their_sources(tool: str) -> None:
     run([sys.executable, TOOLS / tool, "--check"])
+
+
+def test_a_session_of_python_is_copied_without_prompts_and_output(site: Path) -> None:
+    """The theme marks what it copies with an attribute, and copies what is visible then."""
+    assert '<span class="gp">&gt;&gt;&gt; </span>' in (site / "index.html").read_text()
+    assert '<span class="gp">&gt;&gt;&gt; </span>' in (site / "reference/tickwheel.html").read_text()
+    assert "[data-md-copying] :is(.gp, .go) { display: none; }" in (site / "assets/site.css").read_text()
+    assert any("data-md-copying" in path.read_text() for path in (site / "assets/javascripts").glob("bundle.*.js"))
