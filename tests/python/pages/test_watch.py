@@ -7,7 +7,7 @@ from array import array
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
 from tickwheel import SystemTimer
 from tickwheel.pages import playback, watch
@@ -52,6 +52,27 @@ def test_buckets_fill_and_cascade_as_the_time_moves(open_page: Open):
         expect(page.locator("#levels tr").nth(0)).to_contain_text("1 of 20")
         timer.advance_to(410)
         expect(page.locator("#front")).to_contain_text("0 pending")
+
+
+def test_a_flushed_bucket_flashes_but_not_on_a_ring_that_turns_fast(browser: Browser):
+    timer = ManualTimer("flash")
+    for delay_ms in (30, 410):
+        timer.after(delay_ms, int)
+    context = browser.new_context()
+    with watch(timer) as watched:
+        page = context.new_page()
+        page.goto(watched.url)
+        expect(page.locator("#levels tr").nth(1)).to_contain_text("1 of 20")
+        page.evaluate("""() => { window.ended = []; for (const name of ["animationend", "animationcancel"])
+            document.addEventListener(name, (it) => ended.push([name, it.elapsedTime])) }""")
+        timer.advance_to(45)
+        expect(page.locator("#levels tr").nth(1)).to_contain_text("0 of 20")
+        assert page.locator(".flushed").count() == 0
+        timer.advance_to(405)
+        expect(page.locator("#levels tr").nth(2)).to_contain_text("0 of 20")
+        expect(page.locator(".flushed")).to_have_count(0)
+        assert page.evaluate("ended") == [["animationend", 0.7]], "it was not cut off by the next frame"
+    context.close()
 
 
 def test_calls_and_their_lateness_are_told_as_they_happen(open_page: Open):

@@ -3,6 +3,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 const MOST_ARCS = 256; // of a ring: of a larger level some buckets share an arc
+const FLASHES_FROM_MS = 350; // a tick that is shorter would flash more than three times a second
 const INNER = 34;
 const OUTER = 196;
 
@@ -18,7 +19,7 @@ class Wheel {
     const arcs = levels.map((level, index) => this.arcs(level, this.rings[index].length));
     const most = Math.log1p(Math.max(1, ...arcs.flat()));
     const current = levels.map((level, index) => current_bucket(level, now_ms, arcs[index].length));
-    levels.forEach((_, index) => this.paint(index, arcs[index], current[index], most));
+    levels.forEach(({ tick_ms }, index) => this.paint(index, arcs[index], current[index], most, tick_ms >= FLASHES_FROM_MS));
     this.was = levels.map((_, index) => ({ arcs: arcs[index], current: current[index] }));
     this.list(levels);
     this.front.textContent =
@@ -62,13 +63,13 @@ class Wheel {
     return arcs;
   }
 
-  paint(level, arcs, current, most) {
+  paint(level, arcs, current, most, mayFlash) {
     const [ring, was] = [this.rings[level], this.was[level]];
     ring.forEach((path, index) => {
       const tasks = arcs[index];
       path.classList.toggle("full", tasks > 0);
       path.classList.toggle("empty", !tasks);
-      if (was && tasks === 0 && was.arcs[index] > 0 && was.current !== current) path.classList.add("flushed");
+      if (mayFlash && was && tasks === 0 && was.arcs[index] > 0 && was.current !== current) path.classList.add("flushed");
       path.setAttribute("fill-opacity", tasks ? (0.2 + (0.8 * Math.log1p(tasks)) / most).toFixed(2) : 1);
     });
     this.outlines[level].setAttribute("d", ring[current].getAttribute("d"));
