@@ -10,7 +10,7 @@ from tickwheel.aio.beside import clock_of_loop, timers
 
 
 class RateLimiter:
-    """A token bucket: at most `rate` a second, and `burst` at once; who comes first is served first.
+    """A token bucket: at most `rate` a second, and `burst` at once, in the order of the calls.
 
     >>> limiter = RateLimiter(1_000, burst=2)
     >>> async def main():

@@ -1,12 +1,15 @@
-"""A browser: the Chromium of the machine, driven by Playwright."""
+"""A browser, which is the Chromium of the machine, driven by Playwright; and a service to look at."""
 
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from delivery.serve.conftest import Served
 
 Open = Callable[..., Page]
 expect.set_options(timeout=20_000)
@@ -55,3 +58,14 @@ def open_page(browser: Browser) -> Iterator[Open]:
     for context in contexts:
         context.close()
     assert problems == []
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    opened = Served(tmp_path)
+    yield opened
+    opened.close()
+
+
+def url(served: Served) -> str:
+    return f"http://127.0.0.1:{served.port}/"

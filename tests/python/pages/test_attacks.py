@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +21,10 @@ from tickwheel.pages.live import watching
 from tickwheel.recording import Recording
 from tickwheel.testing import ManualTimer
 
-from .conftest import Open
+from .conftest import Open, url
 
 pytestmark = pytest.mark.timeout(120)
 FAR = "2090-01-01T00:00:00Z"
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
-    opened = Served(tmp_path)
-    yield opened
-    opened.close()
-
-
-def url(served: Served) -> str:
-    return f"http://127.0.0.1:{served.port}/"
 
 
 def put(served: Served, id_: str, **more: object) -> None:

@@ -1,6 +1,5 @@
 """The page of `tickwheel serve` in a real browser (D14): what it shows, and what an operator does with it."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,22 +9,11 @@ from delivery.serve.conftest import TOKEN, Served
 from tickwheel.delivery import Unavailable
 from tickwheel.delivery.serve.tokens import ALL, Right, Tokens
 
-from .conftest import Open
+from .conftest import Open, url
 
 pytestmark = pytest.mark.timeout(120)
 READER = b"only-for-looking-at"
 MARKUP = "<img src=x onerror=alert(1)>"
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
-    opened = Served(tmp_path)
-    yield opened
-    opened.close()
-
-
-def url(served: Served) -> str:
-    return f"http://127.0.0.1:{served.port}/"
 
 
 def put(served: Served, id_: str, delay_ms: float = 3_600_000, **more: object) -> None:

@@ -100,8 +100,8 @@ class Access:
 
     def is_web_page(self, host: list[bytes], origin: list[bytes], fetched: Fetched = _BY_A_PROGRAM) -> bool:
         """Whether these are headers of a browser, from a page of another site. A page of this server names as its
-        origin the very host that it asks. What another page loads in itself has no origin, but says so; a person who
-        follows a link loads a document.
+        origin the very host that it asks. What another page loads in itself has no origin, but says so; a link that is
+        followed loads a document.
         """
         if self.tokens is not None:
             return False
