@@ -4,6 +4,7 @@
 
 use crate::schedule::Schedule;
 use crate::timer::Timer;
+use crate::wheel::BucketPage;
 
 /// One level; level 1 has the finest tick.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,7 +37,7 @@ pub struct Occupancy {
 }
 
 impl<T> Timer<T> {
-    /// How many tasks each bucket has. Holds the lock all the while: O(buckets), and one step for each 1,024 tasks.
+    /// How many tasks each bucket has. O(pending), in steps: a task that moves meanwhile may count twice, or not at all.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -51,23 +52,48 @@ impl<T> Timer<T> {
     #[must_use]
     pub fn occupancy(&self) -> Occupancy {
         let state = self.lock_state();
-        of(&state.schedule, self.clock().now_us())
+        let mut occupancy = without_tasks(&state.schedule, self.clock().now_us());
+        let pages: Vec<_> = state.schedule.wheel.pages().collect();
+        self.unlock_fair(state);
+        for pages in pages.chunks(PAGES_AT_A_TIME) {
+            let state = self.lock_state();
+            pages.iter().for_each(|page| occupancy.count(&state.schedule, *page));
+            self.unlock_fair(state);
+        }
+        occupancy
     }
 }
 
-pub(crate) fn of<T>(schedule: &Schedule<T>, now_us: u64) -> Occupancy {
-    let wheel = &schedule.wheel;
-    let levels = wheel.levels().iter().enumerate().map(|(index, level)| LevelOccupancy {
+/// How many pages of a bucket are counted before the lock is let go.
+const PAGES_AT_A_TIME: usize = 8;
+
+#[cfg(test)]
+fn of<T>(schedule: &Schedule<T>, now_us: u64) -> Occupancy {
+    let mut occupancy = without_tasks(schedule, now_us);
+    schedule.wheel.pages().for_each(|page| occupancy.count(schedule, page));
+    occupancy
+}
+
+/// The levels, with no task in any bucket.
+fn without_tasks<T>(schedule: &Schedule<T>, now_us: u64) -> Occupancy {
+    let levels = schedule.wheel.levels().iter().enumerate().map(|(index, level)| LevelOccupancy {
         level: index + 1,
         tick_ms: level.tick_ms,
         interval_ms: level.interval_ms,
         current_time_ms: level.current_ms,
-        tasks: level.buckets.iter().map(|bucket| wheel.bucket_len(bucket)).collect(),
+        tasks: vec![0; level.buckets.len()],
     });
-    let levels: Vec<_> = levels.collect();
-    let in_buckets: usize = levels.iter().flat_map(|level| &level.tasks).sum();
-    // What is still in a bucket that is being flushed has left the wheel.
-    Occupancy { now_us, levels, front: schedule.len() - in_buckets, size: schedule.len() }
+    Occupancy { now_us, levels: levels.collect(), front: schedule.len(), size: schedule.len() }
+}
+
+impl Occupancy {
+    /// Counts the tasks of one page in its bucket. What is in no bucket is in the front, also what is in a bucket that is being
+    /// flushed.
+    fn count<T>(&mut self, schedule: &Schedule<T>, page: BucketPage) {
+        let count = schedule.wheel.count_on(&schedule.slab, page);
+        self.levels[page.level].tasks[page.bucket] += count;
+        self.front = self.front.saturating_sub(count);
+    }
 }
 
 #[cfg(test)]
@@ -92,7 +118,7 @@ mod tests {
         let (mut out, mut progress) = (Vec::new(), Progress::default());
         let mut steps = 0;
         while schedule.step(5_000_000, STEP, &mut out, &mut progress) {
-            let (counted, listed) = (of(&schedule, 0), snapshot::take(&schedule, |_, _, task| *task));
+            let (counted, listed) = (of(&schedule, 0), snapshot::take(&mut schedule, |_, _, task| *task));
             assert_eq!((counted.size, counted.front), (listed.size, listed.front.len()));
             for (counted, listed) in counted.levels.iter().zip(&listed.levels) {
                 assert_eq!(counted.tasks, listed.buckets.iter().map(|it| it.tasks.len()).collect::<Vec<_>>());

@@ -13,7 +13,7 @@ mod advance;
 
 use crate::front::Front;
 use crate::queue::BucketQueue;
-use crate::wheel::{BucketRef, Entry, Handle, Place, Placed, ReleaseKey, Slab, Wheel};
+use crate::wheel::{BucketRef, Entry, Handle, Place, Placed, ReleaseKey, Removed, Slab, Wheel};
 
 /// How many entries a long operation moves before it releases the lock for a moment.
 pub(crate) const STEP: usize = 1000;
@@ -117,42 +117,51 @@ impl<T> Schedule<T> {
         self.catch_up(now_us);
         self.next_number += 1;
         let number = self.next_number;
-        let handle = self.slab.insert(due_us, number, task, tag);
-        (handle, self.place(ReleaseKey { due_us, number, handle }))
+        let (handle, reminder_ms) = self.slab.insert(due_us, number, task, tag);
+        (handle, self.place(ReleaseKey { due_us, number, handle }, reminder_ms))
     }
 
     /// Moves a task that was not claimed to another instant, with a new number (T6). Returns its new handle, and the instant
-    /// at which the reaper must be awake for it. `None` for a stale handle. O(levels).
+    /// at which the reaper must be awake for it. `None` for a stale handle. O(levels), O(1) to a later instant.
     #[inline]
     pub(crate) fn reschedule(&mut self, now_us: u64, handle: Handle, due_us: u64) -> Option<(Handle, u64)> {
         let number = self.next_number + 1;
         self.catch_up(now_us);
-        let Some((handle, place)) = self.slab.reschedule(handle, due_us, number) else {
+        let Some((handle, place, reminder_ms)) = self.slab.reschedule(handle, due_us, number) else {
             // Stale, or its slot has no generation left: then the task is removed and added again, which is rare.
-            let tag = self.slab.get(handle)?.tag;
+            self.slab.get(handle)?;
+            let tag = self.slab.tag(handle.slot());
             let task = self.remove(handle)?;
             return Some(self.add(now_us, due_us, task, tag));
         };
         self.next_number = number;
         self.remove_from_place(place);
-        Some((handle, self.place(ReleaseKey { due_us, number, handle })))
+        Some((handle, self.place(ReleaseKey { due_us, number, handle }, reminder_ms)))
     }
 
-    /// Places an entry. Returns the instant at which the reaper must be awake for it.
+    /// Places an entry, whose slot may have a reminder that comes at `reminder_ms` at the latest. Returns the instant at which
+    /// the reaper must be awake for it.
     #[expect(clippy::inline_always, reason = "a call that takes its arguments through memory is a tenth of an add")]
     #[inline(always)]
-    fn place(&mut self, key: ReleaseKey) -> u64 {
-        match self.wheel.place(&mut self.slab, key.handle.slot(), key.due_us) {
-            Placed::ForFront => {
-                self.front.push(key, &mut self.slab);
-                ready_us(self.precision, key.due_us)
-            }
-            Placed::NewlyArmed(armed) => {
-                self.queue.push(armed);
-                self.wake_us_for(armed, key.due_us)
-            }
-            Placed::AlreadyArmed(armed) => self.wake_us_for(armed, key.due_us),
+    fn place(&mut self, key: ReleaseKey, reminder_ms: Option<u64>) -> u64 {
+        if self.wheel.is_before_tick_end(key.due_us) {
+            self.front.push(key, &mut self.slab);
+            return ready_us(self.precision, key.due_us);
         }
+        if reminder_ms.is_some_and(|reminder_ms| reminder_ms <= key.due_us / 1000) {
+            self.slab.keep_in_bucket(key.handle.slot());
+            return key.due_us;
+        }
+        let (armed, wake_us) = match self.wheel.place(&mut self.slab, key.handle.slot(), key.due_us) {
+            Placed::ForFront => (None, 0),
+            Placed::NewlyArmed(armed) => (Some(armed), self.wake_us_for(armed, key.due_us)),
+            Placed::AlreadyArmed(armed) => (None, self.wake_us_for(armed, key.due_us)),
+        };
+        if let Some(armed) = armed {
+            self.queue.push(armed);
+        }
+        self.wheel.sweep_if_needed(&mut self.slab);
+        wake_us
     }
 
     /// An entry that was not claimed is not at this place any more.
@@ -160,10 +169,10 @@ impl<T> Schedule<T> {
     #[inline(always)]
     fn remove_from_place(&mut self, place: Place) {
         match place {
-            Place::Bucket(position) => self.wheel.remove(position),
+            Place::Bucket => self.wheel.sweep_if_needed(&mut self.slab),
             Place::Front(position) => self.front.remove(position, |key| self.slab.get(key.handle).is_some()),
             Place::Released => self.released -= 1,
-            Place::Free(_) | Place::Unplaced => {}
+            Place::Nowhere => {}
         }
     }
 
@@ -171,9 +180,9 @@ impl<T> Schedule<T> {
     #[expect(clippy::inline_always, reason = "a call that answers through memory is a tenth of a cancel")]
     #[inline(always)]
     pub(crate) fn remove(&mut self, handle: Handle) -> Option<T> {
-        let Entry { task, place, .. } = self.slab.remove(handle)?;
+        let Removed { task, place, .. } = self.slab.remove(handle)?;
         self.remove_from_place(place);
-        task
+        Some(task)
     }
 
     /// Whether the task was neither claimed nor taken out.
@@ -184,20 +193,21 @@ impl<T> Schedule<T> {
 
     /// Whether the task waits on the executor's queue.
     pub(crate) fn is_released(&self, handle: Handle) -> bool {
-        self.slab.get(handle).is_some_and(|entry| entry.place == Place::Released)
+        self.slab.get(handle).is_some_and(|entry| entry.place() == Place::Released)
     }
 
     /// Takes out a released task, to run it; `None` for one that is not released.
     pub(crate) fn claim(&mut self, handle: Handle) -> Option<Claimed<T>> {
-        let Entry { task, tag, due_us, number, .. } = self.slab.remove_if(handle, |place| place == Place::Released)?;
+        let Removed { task, tag, due_us, number, .. } =
+            self.slab.remove_if(handle, |place| place == Place::Released)?;
         self.released -= 1;
-        Some(Claimed { task: task?, tag, due_us, number })
+        Some(Claimed { task, tag, due_us, number })
     }
 
     /// The task and the tag of a handle.
     #[cfg(feature = "python")]
     pub(crate) fn peek(&self, handle: Handle) -> Option<(&T, u32)> {
-        self.slab.get(handle).and_then(|entry| Some((entry.task.as_ref()?, entry.tag)))
+        self.slab.get(handle).and_then(|entry| Some((entry.task.as_ref()?, self.slab.tag(handle.slot()))))
     }
 
     /// The entries of one page of the slab; `None` past the last page.

@@ -91,22 +91,24 @@ impl<T> Timer<T> {
     /// ```
     #[must_use]
     pub fn snapshot(&self) -> Snapshot<Seen> {
-        take(&self.lock_state().schedule, |handle, tag, _| Seen { handle, tag })
+        take(&mut self.lock_state().schedule, |handle, tag, _| Seen { handle, tag })
     }
 }
 
 /// The caller holds the lock, so `see` may run no foreign code.
-pub(crate) fn take<T, X>(schedule: &Schedule<T>, mut see: impl FnMut(Handle, u32, &T) -> X) -> Snapshot<X> {
+pub(crate) fn take<T, X>(schedule: &mut Schedule<T>, mut see: impl FnMut(Handle, u32, &T) -> X) -> Snapshot<X> {
+    schedule.settle();
     let slab = &schedule.slab;
     let mut task = |slot: u32| {
         let entry = slab.entry_in(slot);
         let handle = Handle::new(slot, entry.generation);
-        see(handle, entry.tag, entry.task.as_ref().expect("a bucket holds only slots in use"))
+        see(handle, slab.tag(slot), entry.task.as_ref().expect("a bucket holds only slots in use"))
     };
     // A bucket has its entries in the order in which they came, by an add or by a cascade.
     let in_order = |bucket| {
         let mut slots: Vec<_> = schedule.wheel.bucket_slots(slab, bucket).collect();
-        slots.sort_unstable_by_key(|slot| slab.entry_in(*slot).number);
+        slots.sort_unstable_by_key(|slot| slab.entry_in(*slot).number());
+        slots.dedup();
         slots
     };
     let levels = schedule.wheel.levels().iter().enumerate().map(|(index, level)| LevelSnapshot {
@@ -157,7 +159,7 @@ mod tests {
         let (mut out, mut progress) = (Vec::new(), Progress::default());
         let mut steps = 0;
         while schedule.step(5_000_000, STEP, &mut out, &mut progress) {
-            let snapshot = take(&schedule, |_, _, task| *task);
+            let snapshot = take(&mut schedule, |_, _, task| *task);
             let shown = snapshot.levels.iter().flat_map(|level| &level.buckets).map(|bucket| bucket.tasks.len());
             assert_eq!(shown.sum::<usize>() + snapshot.front.len(), snapshot.size);
             assert!(snapshot.front.is_sorted());

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::events::{Event, EventKind, Recorded, Recorder};
 use crate::schedule::{Claimed, Progress, Schedule};
 use crate::stats::{Histogram, Stats};
-use crate::wheel::Handle;
+use crate::wheel::{Entry, Handle};
 use crate::when::When;
 
 /// Whether `max_pending` can refuse an add (T17).
@@ -195,7 +195,7 @@ impl<T> State<T> {
 
     pub(crate) fn reschedule(&mut self, handle: Handle, due: Due) -> Option<(Handle, bool)> {
         let recorded = self.recorder.as_ref().and_then(|_| self.schedule.slab.get(handle));
-        let number = recorded.map_or(0, |entry| entry.number);
+        let number = recorded.map_or(0, Entry::number);
         let (handle, wake_us) = self.schedule.reschedule(due.now_us, handle, due.due_us)?;
         self.stats.moved += 1;
         self.record_placed(EventKind::Moved, due.now_us, handle, number);
@@ -215,7 +215,7 @@ impl<T> State<T> {
     /// Takes a task out of its slot, for [`Pending`].
     pub(crate) fn take(&mut self, handle: Handle) -> Option<Pending<T>> {
         let entry = self.schedule.slab.get(handle)?;
-        let (due_us, number, tag) = (entry.due_us, entry.number, entry.tag);
+        let (due_us, number, tag) = (entry.due_us, entry.number(), self.schedule.slab.tag(handle.slot()));
         let task = self.schedule.remove(handle)?;
         Some(Pending { due_us, number, tag, handle, task })
     }
@@ -348,13 +348,13 @@ impl<T> State<T> {
         let Some(recorder) = &mut self.recorder else { return };
         if let Some(entry) = self.schedule.slab.get(handle) {
             let level = self.schedule.wheel.level_of(entry);
-            recorder.push(Event { at_us, number: entry.number, due_us: entry.due_us, other, kind, level });
+            recorder.push(Event { at_us, number: entry.number(), due_us: entry.due_us, other, kind, level });
         }
     }
 
     fn record_cancelled(&mut self, at_us: u64, handle: Handle) {
         if let (Some(recorder), Some(entry)) = (&mut self.recorder, self.schedule.slab.get(handle)) {
-            let (number, due_us) = (entry.number, entry.due_us);
+            let (number, due_us) = (entry.number(), entry.due_us);
             recorder.push(Event { at_us, number, due_us, other: 0, kind: EventKind::Cancelled, level: 0 });
         }
     }

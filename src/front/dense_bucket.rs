@@ -3,8 +3,9 @@
 use std::cmp::Reverse;
 
 use super::partitions::Partitions;
+use super::lists::{List, Positions};
 use super::{Front, OverlappingRun};
-use crate::wheel::{List, Positions, ReleaseKey};
+use crate::wheel::ReleaseKey;
 
 impl Front {
     /// The next keys are those of a bucket of about `entries` entries, all due in one tick. If it is dense, they are

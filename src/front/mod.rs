@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod dense_bucket;
+mod lists;
 mod partitions;
 mod release;
 
@@ -24,9 +25,10 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 use std::ops::Bound;
 
+use lists::{List, ListPool, NO_POSITION, Positions};
 use partitions::Partitions;
 
-use crate::wheel::{List, ListPool, NO_POSITION, Positions, ReleaseKey};
+use crate::wheel::{ReleaseKey, Slab};
 
 /// How many keys of the tree are checked for each one that is cancelled: at most about a third of them are cancelled ones.
 const CHECKED_PER_CANCEL: usize = 4;
@@ -59,6 +61,18 @@ pub(crate) struct Front {
 struct OverlappingRun {
     first: ReleaseKey,
     list: List,
+}
+
+/// A key names its entry by itself.
+impl<T> Positions<ReleaseKey> for Slab<T> {
+    fn is_at_position(&self, key: ReleaseKey, _position: u32) -> bool {
+        self.get(key.handle).is_some()
+    }
+
+    #[inline]
+    fn set_position(&mut self, key: ReleaseKey, position: u32) {
+        self.set_in_front(key.handle.slot(), position);
+    }
 }
 
 impl Front {

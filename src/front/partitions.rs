@@ -10,7 +10,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::wheel::List;
+use super::lists::List;
 
 /// A bucket with fewer entries is not dense.
 const MIN_DENSE_ENTRIES: usize = 2048;

@@ -2,8 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use super::{Progress, STEP, Schedule, ready_us};
-use crate::wheel::{BucketRef, Handle, Place, ReleaseKey};
+use super::{Precision, Progress, STEP, Schedule, ready_us};
+use crate::wheel::{BucketRef, Handle, ReleaseKey};
 
 impl<T> Schedule<T> {
     /// One step of an advance to `now_us`: about `limit` entries are moved or released. Appends the handles of the released
@@ -40,14 +40,36 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// Drops at most `limit` empty buckets at the head of the bucket queue (T9). Returns whether there may be more of them.
+    /// Drops empty buckets at the head of the bucket queue (T9), in at most `limit` steps. Returns whether there may be more of
+    /// them.
     pub(crate) fn drop_empty_buckets(&mut self, limit: usize) -> bool {
-        for _ in 0..limit {
-            let Some(head) = self.queue.peek().filter(|head| self.wheel.is_bucket_empty(*head)) else { return false };
-            self.queue.pop();
-            self.wheel.disarm(head);
+        let mut left = limit;
+        while left > 0 {
+            let Some(head) = self.queue.peek() else { return false };
+            let is_empty = self.wheel.trim(&mut self.slab, head, &mut left, &mut self.newly_armed);
+            if is_empty {
+                self.queue.pop();
+                self.wheel.disarm(head);
+                left = left.saturating_sub(1);
+            }
+            self.arm_new();
+            if !is_empty {
+                return left == 0;
+            }
         }
         true
+    }
+
+    /// See [`crate::wheel::Wheel::settle`].
+    pub(crate) fn settle(&mut self) {
+        self.wheel.settle(&mut self.slab, &mut self.newly_armed);
+        self.arm_new();
+    }
+
+    fn arm_new(&mut self) {
+        for armed in self.newly_armed.drain(..) {
+            self.queue.push(armed);
+        }
     }
 
     /// When there is something to do next; `Some(0)` while a bucket is being flushed. Empty buckets at the head of the queue
@@ -57,7 +79,10 @@ impl<T> Schedule<T> {
             return Some(0);
         }
         let front = self.first_ready_us();
-        let bucket = self.first_armed().map(|head| self.wake_us_for(head, self.wheel.earliest_us(head)));
+        let bucket = self.first_armed().map(|head| match (head.level, self.precision) {
+            (1, Precision::Exact) => self.wheel.earliest_us(&self.slab, head),
+            _ => head.expiration_ms * 1000,
+        });
         front.into_iter().chain(bucket).min()
     }
 
@@ -88,9 +113,7 @@ impl<T> Schedule<T> {
     #[inline(never)] // the sort and the loop that calls it need the registers
     fn flush_step(&mut self, limit: usize) -> usize {
         let read = self.wheel.flush_step(&mut self.slab, limit, &mut self.newly_armed, &mut self.for_front);
-        for armed in self.newly_armed.drain(..) {
-            self.queue.push(armed);
-        }
+        self.arm_new();
         if self.front.has_partitions() {
             return read + self.flush_dense_step(limit - read);
         }
@@ -120,7 +143,7 @@ impl<T> Schedule<T> {
             |key| ready_us(precision, key.due_us) <= now_us,
             |key| {
                 let Some(entry) = slab.get_mut(key.handle) else { return false };
-                entry.place = Place::Released;
+                entry.set_released();
                 out.push(key.handle);
                 true
             },

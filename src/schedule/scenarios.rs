@@ -144,7 +144,7 @@ impl Scenario {
     /// to entries in a bucket.
     fn use_up_generations(&mut self, handle: Handle) -> Handle {
         let slab = &mut self.schedule.slab;
-        let is_in_bucket = matches!(slab.get(handle).unwrap().place, Place::Bucket(_));
+        let is_in_bucket = slab.get(handle).unwrap().place() == Place::Bucket;
         if is_in_bucket && handle.generation() < u32::MAX - 100 && self.random.is_one_in(50) {
             return slab.set_generation(handle, u32::MAX - 2 - self.random.below(2) as u32);
         }
@@ -202,7 +202,7 @@ impl Scenario {
             assert!(self.schedule.next_wake_us().unwrap() <= (*due_us).max(self.now_us));
         }
         if self.random.is_one_in(10) {
-            let shown = crate::snapshot::take(&self.schedule, |handle, _, task| (handle, *task));
+            let shown = crate::snapshot::take(&mut self.schedule, |handle, _, task| (handle, *task));
             let in_buckets = shown.levels.iter().flat_map(|level| &level.buckets).map(|bucket| bucket.tasks.len());
             assert_eq!(shown.front.len() + in_buckets.sum::<usize>(), self.pending.len());
         }

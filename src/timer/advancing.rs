@@ -87,7 +87,7 @@ impl<T> Timer<T> {
             let mut handles = Vec::new();
             let mut state = self.lock_state();
             let more = state.step(now_us, STEP, &mut handles, progress);
-            self.state.unlock_fair(state);
+            self.unlock_fair(state);
             // If the last batch announced more and none came, an empty batch with `more: false` ends it.
             if !handles.is_empty() || (is_announced && !more) {
                 is_announced = more;

@@ -52,7 +52,7 @@ impl<T> Timer<T> {
                 handles.push(handle);
                 must_wake_now |= must_wake;
             }
-            self.state.unlock_fair(state);
+            self.unlock_fair(state);
             self.wake_thread_if(must_wake_now);
             must_wake |= must_wake_now;
         }
@@ -131,7 +131,7 @@ impl<T> Timer<T> {
                 })),
             }
             self.notify_if_idle(&state);
-            self.state.unlock_fair(state);
+            self.unlock_fair(state);
             self.wake_thread_if(must_wake);
             any_must_wake |= must_wake;
             if renewed.is_none() && moved.len() < before + handles.len() {
@@ -162,7 +162,7 @@ impl<T> Timer<T> {
             state.schedule.slab.prefetch(handles);
             cancelled.extend(handles.iter().map(|handle| state.cancel(&self.clock, *handle)));
             let must_wake = self.notify_after_removal(&state);
-            self.state.unlock_fair(state);
+            self.unlock_fair(state);
             self.wake_driver_if(must_wake);
         }
         cancelled

@@ -406,6 +406,11 @@ impl<T> Timer<T> {
         self.lock_state().stop_recording()
     }
 
+    /// Unlocks; a thread that waits gets the lock next.
+    pub(crate) fn unlock_fair(&self, state: MutexGuard<'_, State<T>>) {
+        self.state.unlock_fair(state);
+    }
+
     pub(crate) fn lock_state(&self) -> MutexGuard<'_, State<T>> {
         self.state.lock()
     }

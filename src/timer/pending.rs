@@ -58,10 +58,10 @@ impl<T> Timer<T> {
         for page in 0.. {
             let mut state = self.lock_state();
             let Some(entries) = state.schedule.page(page) else { break };
-            let found: Vec<_> = entries.filter(|(_, entry, _)| goes(entry.place)).map(|(handle, ..)| handle).collect();
+            let found: Vec<_> = entries.filter(|(_, entry, _)| goes(entry.place())).map(|(handle, ..)| handle).collect();
             drained.extend(found.into_iter().filter_map(|handle| state.take(handle)));
             let must_wake = self.notify_after_removal(&state);
-            self.state.unlock_fair(state);
+            self.unlock_fair(state);
             self.wake_driver_if(must_wake);
         }
         drained.append(&mut self.take_rejected());
@@ -87,15 +87,15 @@ impl<T> Timer<T> {
         for page in 0.. {
             let state = self.lock_state();
             let Some(entries) = state.schedule.page(page) else { break };
-            let waiting = entries.filter(|(_, entry, _)| entry.place != Place::Released && entry.due_us < before_us);
+            let waiting = entries.filter(|(_, entry, _)| entry.place() != Place::Released && entry.due_us < before_us);
             found.extend(waiting.map(|(handle, entry, _)| Pending {
                 due_us: entry.due_us,
-                number: entry.number,
-                tag: entry.tag,
+                number: entry.number(),
+                tag: state.schedule.slab.tag(handle.slot()),
                 handle,
                 task: (),
             }));
-            self.state.unlock_fair(state);
+            self.unlock_fair(state);
         }
         let mut found = in_order(found);
         found.truncate(limit);

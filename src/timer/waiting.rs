@@ -167,7 +167,7 @@ impl<T> Timer<T> {
     /// Drops all empty buckets at the head of the bucket queue, in steps (T9).
     fn drop_empty_buckets<'a>(&'a self, mut state: MutexGuard<'a, State<T>>) -> MutexGuard<'a, State<T>> {
         while state.schedule.drop_empty_buckets(STEP) {
-            self.state.unlock_fair(state);
+            self.unlock_fair(state);
             state = self.lock_state();
         }
         state

@@ -1,13 +1,16 @@
 //! Flushing a due bucket: its entries go to lower levels or to the front, in steps of bounded size.
 //!
-//! The wheel takes the whole list out of the bucket in O(1), then reads it from the beginning. Between the steps a cancel
-//! still finds its entry, in the list or in its new place.
+//! The wheel takes the whole list out of the bucket in O(1), then reads it from the beginning. The reminders of a large bucket
+//! above level 1 go down as they are: they tell their times, and nobody looks at the entries, which lie anywhere in memory. At
+//! level 1 the entries are looked at: only they tell what is due, and in what order. So are those of a small bucket, where it
+//! costs nothing, and what was cancelled is dropped earlier.
 
 use super::flush_state::{Flushed, Flushing};
+use super::reminder::{Mark, Reminder};
 use super::{BucketRef, Placed, ReleaseKey, Slab, Wheel, bucket};
 
-/// How many entries of a bucket are read before the first of them is placed.
-const CASCADE_BATCH: usize = 64;
+/// How many reminders are read at a time.
+const BATCH: usize = 64;
 
 impl Wheel {
     /// Takes the list of a due bucket out of it; [`Wheel::flush_step`] moves its entries. Returns about how many there are,
@@ -16,8 +19,12 @@ impl Wheel {
         debug_assert!(self.flushing.is_none(), "one bucket at a time");
         let bucket = std::mem::replace(self.bucket_mut(due), bucket::NEW);
         let (list, level_index) = (bucket::list(&bucket), usize::from(due.level) - 1);
-        self.flushing = Some(Flushing { list, level_index, expiration_ms: due.expiration_ms, entries: 0 });
-        self.lists.len_if_long(list)
+        let looks_at_entries = level_index == 0
+            || self.levels[level_index].tick_ms > Mark::MAX_TICK_MS
+            || self.reminders.is_at_most(list, BATCH);
+        let expiration_ms = due.expiration_ms;
+        self.flushing = Some(Flushing { list, level_index, expiration_ms, looks_at_entries, entries: 0 });
+        self.reminders.len_if_long(list)
     }
 
     pub(crate) fn is_flushing(&self) -> bool {
@@ -26,7 +33,7 @@ impl Wheel {
 
     /// Moves up to `limit` entries of the bucket. Appends the buckets that must be armed to `newly_armed`, and the keys of
     /// the entries that are for the front to `for_front`; the caller puts them there, which sets their places. Returns how
-    /// many slots it read. If they are fewer than `limit`, the flush is complete.
+    /// many reminders it read. If they are fewer than `limit`, the flush is complete.
     pub(crate) fn flush_step<T>(
         &mut self,
         slab: &mut Slab<T>,
@@ -35,82 +42,105 @@ impl Wheel {
         for_front: &mut Vec<ReleaseKey>,
     ) -> usize {
         let Some(mut flushing) = self.flushing.take() else { return 0 };
+        let mut batch = [Reminder::default(); BATCH];
         let mut read = 0;
         while read < limit {
-            let (position, slots) = self.lists.unread_items(flushing.list);
-            let slots = &slots[..slots.len().min(limit - read).min(CASCADE_BATCH)];
-            let count = slots.len();
+            let count = self.reminders.read(flushing.list, &mut batch[..BATCH.min(limit - read)]);
             if count == 0 {
-                self.lists.free_list(flushing.list);
+                self.reminders.free_list(flushing.list);
                 if let Some(flushed) = &mut self.flushed {
                     let Flushing { level_index, expiration_ms, entries, .. } = flushing;
                     flushed.push(Flushed { expiration_ms, level: level_index as u8 + 1, entries });
                 }
                 return read;
             }
-            let live_count = if flushing.level_index == 0 {
-                let before = for_front.len();
-                for_front.extend(slab.keys_in_bucket(slots, position));
-                self.lists.mark_read(position, count);
-                for_front.len() - before
-            } else {
-                self.cascade(slab, (flushing.level_index, position), count, newly_armed, for_front)
-            };
-            self.lists.remove_from_page(position, live_count);
             read += count;
-            flushing.entries += live_count as u64;
-            self.cascaded[flushing.level_index] += live_count as u64;
+            let moved = if flushing.looks_at_entries {
+                self.move_entries(slab, &flushing, &batch[..count], newly_armed, for_front)
+            } else {
+                self.cascade(slab, &flushing, &batch[..count], newly_armed, for_front);
+                count
+            };
+            flushing.entries += moved as u64;
+            self.cascaded[flushing.level_index] += moved as u64;
         }
         self.flushing = Some(flushing);
         limit
     }
 
-    /// Places the next `count` slots of a bucket above level 1 again; returns how many entries are live. It reads all of
-    /// them before it places the first, so that the processor fetches them side by side.
+    /// Moves entries by their instants; returns how many were due in this bucket.
     #[inline(never)] // the loops need the registers
-    fn cascade<T>(
+    fn move_entries<T>(
         &mut self,
         slab: &mut Slab<T>,
-        (from_level, position): (usize, u32),
-        count: usize,
+        flushing: &Flushing,
+        batch: &[Reminder],
         newly_armed: &mut Vec<BucketRef>,
         for_front: &mut Vec<ReleaseKey>,
     ) -> usize {
-        let (mut live, mut live_count) = ([(0, 0); CASCADE_BATCH], 0);
-        let slots = &self.lists.items_at(position)[..count];
-        for key in slab.keys_in_bucket(slots, position) {
-            live[live_count] = (key.handle.slot(), key.due_us);
-            live_count += 1;
+        let (begin, tick_end_us) = (for_front.len(), self.tick_end_us);
+        // The keys of all of them first, so that the processor fetches the entries side by side.
+        for_front.extend(batch.iter().filter_map(|reminder| slab.take_reminded(*reminder)));
+        if for_front[begin..].iter().all(|key| key.due_us < tick_end_us) {
+            return for_front.len() - begin;
         }
-        // Before the first entry is placed: a page of which items were read is not merged.
-        self.lists.mark_read(position, count);
-        // The level below covers the bucket. It takes all entries but those of its own first tick, which go further down.
-        let level_index = from_level - 1;
-        let begin_us = level_index.checked_sub(1).map_or(self.tick_end_us, |index| self.levels[index].end_us);
-        let mut lower_count = 0;
-        let Self { lists, levels, .. } = self;
-        let level = &mut levels[level_index];
-        for index in 0..live_count {
-            let (slot, due_us) = live[index];
-            if due_us < begin_us {
-                live[lower_count] = (slot, due_us);
-                lower_count += 1;
-            } else if let Placed::NewlyArmed(armed) = level.place(lists, slab, slot, due_us) {
-                newly_armed.push(armed);
-            }
-        }
-        for (slot, due_us) in &live[..lower_count] {
-            match self.place(slab, *slot, *due_us) {
-                Placed::ForFront => for_front.push(slab.entry_in(*slot).key(*slot)),
+        let level = &self.levels[flushing.level_index];
+        let end_us = flushing.expiration_ms.saturating_add(level.tick_ms).saturating_mul(1000);
+        let mut in_bucket = 0;
+        let mut kept = begin;
+        for index in begin..for_front.len() {
+            let key = for_front[index];
+            in_bucket += usize::from(key.due_us < end_us);
+            match self.place(slab, key.handle.slot(), key.due_us) {
+                Placed::ForFront => {
+                    for_front[kept] = key;
+                    kept += 1;
+                }
                 Placed::NewlyArmed(armed) => newly_armed.push(armed),
                 Placed::AlreadyArmed(_) => {}
             }
         }
-        live_count
+        for_front.truncate(kept);
+        in_bucket
     }
 
-    /// The slots of the bucket that is being flushed, as far as they were not read.
-    pub(crate) fn unread_slots<T>(&self, slab: &Slab<T>) -> impl Iterator<Item = u32> {
-        self.flushing.iter().flat_map(|flushing| self.lists.live_items(flushing.list, slab))
+    /// Moves the reminders of a bucket above level 1 down, without a look at the entries.
+    #[inline(never)] // the loops need the registers
+    fn cascade<T>(
+        &mut self,
+        slab: &mut Slab<T>,
+        flushing: &Flushing,
+        batch: &[Reminder],
+        newly_armed: &mut Vec<BucketRef>,
+        for_front: &mut Vec<ReleaseKey>,
+    ) {
+        // The level below covers the bucket. It takes all entries but those of its own first tick, which go further down.
+        let level_index = flushing.level_index - 1;
+        let begin_us = level_index.checked_sub(1).map_or(self.tick_end_us, |index| self.levels[index].end_us);
+        let (mut lower, mut lower_count) = ([Reminder::default(); BATCH], 0);
+        let level = &mut self.levels[level_index];
+        for reminder in batch {
+            let due_us = reminder.mark().time_from_ms(flushing.expiration_ms) * 1000;
+            if due_us < begin_us {
+                lower[lower_count] = *reminder;
+                lower_count += 1;
+            } else if let Placed::NewlyArmed(armed) = level.place(&mut self.reminders, *reminder, due_us) {
+                newly_armed.push(armed);
+            }
+        }
+        let mut due_count = 0;
+        for index in 0..lower_count {
+            let reminder = lower[index];
+            let due_us = reminder.mark().time_from_ms(flushing.expiration_ms) * 1000;
+            if due_us < self.tick_end_us {
+                lower[due_count] = reminder;
+                due_count += 1;
+            } else if let Placed::NewlyArmed(armed) = self.place_reminder(reminder, due_us) {
+                newly_armed.push(armed);
+            }
+        }
+        if due_count > 0 {
+            self.move_entries(slab, flushing, &lower[..due_count], newly_armed, for_front);
+        }
     }
 }

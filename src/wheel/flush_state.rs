@@ -1,6 +1,6 @@
 //! What is known of a bucket while it is flushed, and after it.
 
-use super::lists::List;
+use super::reminders::List;
 
 /// A bucket that was flushed, and how many entries it had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,12 +11,14 @@ pub(crate) struct Flushed {
 }
 
 /// The bucket that is being flushed, and the list that was in it.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Flushing {
     pub(super) list: List,
     /// From 0.
     pub(super) level_index: usize,
     pub(super) expiration_ms: u64,
-    /// How many entries have left it.
+    /// Whether its entries are looked at, or only their reminders.
+    pub(super) looks_at_entries: bool,
+    /// How many were moved so far.
     pub(super) entries: u64,
 }

@@ -7,9 +7,9 @@
 //! Example: tick 20, size 20 at 123 covers `[120, 520)`; 350 belongs to bucket 17, which expires at 340.
 
 use super::bucket::{self, Bucket};
-use super::lists::ListPool;
 use super::placed::{BucketRef, Placed};
-use super::slab::Slab;
+use super::reminder::Reminder;
+use super::reminders::Reminders;
 
 #[derive(Debug)]
 pub(crate) struct Level {
@@ -81,14 +81,13 @@ impl Level {
         self.current_ms.saturating_add(self.interval_ms)
     }
 
-    /// Places an entry in its bucket. The level covers its instant.
+    /// Puts a reminder into the bucket of this instant, which the level covers.
     #[expect(clippy::inline_always, reason = "see `Wheel::place`")]
     #[inline(always)]
-    pub(super) fn place<T>(&mut self, lists: &mut ListPool<u32>, slab: &mut Slab<T>, slot: u32, due_us: u64) -> Placed {
+    pub(super) fn place(&mut self, reminders: &mut Reminders, reminder: Reminder, due_us: u64) -> Placed {
         let (index, ticks) = self.bucket_of(due_us);
         let bucket = &mut self.buckets[index as usize];
-        bucket::lower_earliest_us(bucket, due_us);
-        bucket::set_list(bucket, lists.push(bucket::list(bucket), slot, slab));
+        bucket::set_list(bucket, reminders.push(bucket::list(bucket), reminder));
         let armed_ms = bucket::expiration_ms(bucket);
         let expiration_ms = self.expiration_ms(ticks);
         let bucket_ref = BucketRef { expiration_ms, level: self.number, bucket: index };
@@ -102,7 +101,7 @@ impl Level {
 
     /// The bucket of an instant that the level covers, and its distance from the current bucket in ticks.
     #[inline]
-    fn bucket_of(&self, due_us: u64) -> (u32, u64) {
+    pub(super) fn bucket_of(&self, due_us: u64) -> (u32, u64) {
         let ticks = self.tick_divider.full_ticks(due_us - self.current_us);
         let (bucket, size) = (self.current_bucket + ticks as u32, self.buckets.len() as u32);
         (if bucket < size { bucket } else { bucket - size }, ticks)

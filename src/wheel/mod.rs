@@ -1,8 +1,8 @@
 //! The wheel: the levels and their buckets. The data structure alone: no lock, no clock, no thread.
 //!
-//! A bucket has the slots of its entries; the entries are in the [`Slab`], which the caller passes. The wheel calls nothing
-//! above it: [`Wheel::place`] and [`Wheel::flush_step`] return which buckets must be armed and which entries are for the
-//! front. The caller has the bucket queue and the front, and says what time it is.
+//! A bucket has a [reminder](reminder) of each of its entries; the entries are in the [`Slab`], which the caller passes. The
+//! wheel calls nothing above it: [`Wheel::place`] and [`Wheel::flush_step`] return which buckets must be armed and which entries
+//! are for the front. The caller has the bucket queue and the front, and says what time it is.
 //!
 //! Example (Kafka's own; unit 1, size 3, start 0): level 1 covers `[0, 3)`, level 2 `[0, 9)`, level 3 `[0, 27)`. A task
 //! that expires at 4 goes to level 2, bucket 1, `[3, 6)`. When that bucket expires at 3, level 1 covers `[3, 6)`, and the
@@ -13,25 +13,33 @@
 mod bucket;
 mod flush;
 mod flush_state;
+mod garbage;
 mod level;
-mod lists;
+mod looking;
 mod page_numbering;
 mod placed;
+mod reminder;
+mod reminders;
 mod slab;
 
-pub(crate) use bucket::{Bucket, expiration_ms};
+pub(crate) use bucket::expiration_ms;
 pub(crate) use flush_state::Flushed;
 use flush_state::Flushing;
 use level::Level;
-pub(crate) use lists::{List, ListPool, NO_POSITION, Positions};
+pub(crate) use looking::BucketPage;
+pub(crate) use page_numbering::PageNumbering;
 pub(crate) use placed::{BucketRef, Placed};
+use reminder::Reminder;
+use reminders::Reminders;
 pub use slab::Handle;
-pub(crate) use slab::{Entry, Place, ReleaseKey, Slab};
+#[cfg(test)]
+pub(crate) use slab::MAX_NUMBER;
+pub(crate) use slab::{Entry, Place, ReleaseKey, Removed, Slab};
 
 #[derive(Debug)]
 pub(crate) struct Wheel {
-    /// The lists of all buckets.
-    lists: ListPool<u32>,
+    /// Those of all buckets.
+    reminders: Reminders,
     /// The finest first.
     levels: Vec<Level>,
     /// When the current tick of level 1 ends, in microseconds. An entry that is due before is for the front.
@@ -39,7 +47,7 @@ pub(crate) struct Wheel {
     /// The size of each level; the last one is repeated.
     sizes: Vec<u32>,
     flushing: Option<Flushing>,
-    /// How many entries left each level for a lower one or for the front.
+    /// How many entries left each level for a lower one or for the front. Of a large bucket, cancelled ones count too.
     pub(crate) cascaded: Vec<u64>,
     /// The buckets that were flushed, while a recording runs.
     pub(crate) flushed: Option<Vec<Flushed>>,
@@ -49,7 +57,7 @@ impl Wheel {
     pub(crate) fn new(tick_ms: u64, sizes: &[u32], start_ms: u64) -> Self {
         let level = Level::new(1, tick_ms, sizes[0], start_ms);
         Self {
-            lists: ListPool::default(),
+            reminders: Reminders::default(),
             tick_end_us: level.tick_end_ms().saturating_mul(1000),
             levels: vec![level],
             sizes: sizes.to_vec(),
@@ -59,22 +67,25 @@ impl Wheel {
         }
     }
 
-    /// Places an entry on the lowest level that covers it (T3), unless it is for the front. O(levels).
+    /// Places an entry: gives it a reminder on the lowest level that covers its instant (T3), unless it is for the front.
+    /// O(levels).
     #[expect(clippy::inline_always, reason = "a call that answers through memory is a third of a cascade")]
     #[inline(always)]
     pub(crate) fn place<T>(&mut self, slab: &mut Slab<T>, slot: u32, due_us: u64) -> Placed {
         if self.is_before_tick_end(due_us) {
             return Placed::ForFront;
         }
-        let index = self.levels.iter().position(|level| due_us < level.end_us);
-        let index = index.unwrap_or_else(|| self.add_levels(due_us));
-        self.levels[index].place(&mut self.lists, slab, slot, due_us)
+        let reminder = Reminder::new(slot, slab.set_in_bucket(slot, due_us / 1000));
+        self.place_reminder(reminder, due_us)
     }
 
-    /// The entry at this position of a bucket is not there any more. O(1).
-    #[inline]
-    pub(crate) fn remove(&mut self, position: u32) {
-        self.lists.remove(position);
+    /// Puts a reminder on the lowest level that covers its instant, which is not before the end of the current tick.
+    #[expect(clippy::inline_always, reason = "see `Wheel::place`")]
+    #[inline(always)]
+    fn place_reminder(&mut self, reminder: Reminder, due_us: u64) -> Placed {
+        let index = self.levels.iter().position(|level| due_us < level.end_us);
+        let index = index.unwrap_or_else(|| self.add_levels(due_us));
+        self.levels[index].place(&mut self.reminders, reminder, due_us)
     }
 
     /// Whether an instant is before the end of the current tick of level 1. If now is, no level has to advance.
@@ -103,48 +114,20 @@ impl Wheel {
         self.tick_end_us
     }
 
-    /// Whether an armed bucket has no entries any more.
-    pub(crate) fn is_bucket_empty(&self, armed: BucketRef) -> bool {
-        self.lists.is_empty(bucket::list(self.bucket(armed)))
-    }
-
     /// Disarms an empty bucket, which the caller has removed from the bucket queue.
     pub(crate) fn disarm(&mut self, armed: BucketRef) {
         bucket::disarm(self.bucket_mut(armed));
     }
 
-    /// No entry of an armed bucket is due before this instant.
-    pub(crate) fn earliest_us(&self, armed: BucketRef) -> u64 {
-        bucket::earliest_us(self.bucket(armed))
-    }
-
-    /// The level of an entry that was just placed, from 1; 0 for the front.
-    pub(crate) fn level_of<T>(&self, entry: &Entry<T>) -> u8 {
-        if !matches!(entry.place, Place::Bucket(_)) {
-            return 0;
-        }
-        self.levels.iter().take_while(|level| entry.due_us >= level.end_us).count() as u8 + 1
-    }
-
     /// Its memory in bytes. O(pages and levels).
     pub(crate) fn bytes(&self) -> usize {
         let buckets: usize = self.levels.iter().map(|level| level.buckets.len()).sum();
-        self.lists.bytes() + buckets * size_of::<Bucket>()
+        self.reminders.bytes() + buckets * size_of::<bucket::Bucket>()
     }
 
     /// The levels, the finest first.
     pub(crate) fn levels(&self) -> &[Level] {
         &self.levels
-    }
-
-    /// The slots of a bucket, in the order in which the entries joined it.
-    pub(crate) fn bucket_slots<T>(&self, slab: &Slab<T>, bucket: &Bucket) -> impl Iterator<Item = u32> {
-        self.lists.live_items(bucket::list(bucket), slab)
-    }
-
-    /// How many entries a bucket has. O(pages).
-    pub(crate) fn bucket_len(&self, bucket: &Bucket) -> usize {
-        self.lists.exact_len(bucket::list(bucket))
     }
 
     /// Adds levels until the last one covers an instant; returns its index.
@@ -163,11 +146,11 @@ impl Wheel {
         }
     }
 
-    fn bucket(&self, armed: BucketRef) -> &Bucket {
+    fn bucket(&self, armed: BucketRef) -> &bucket::Bucket {
         &self.levels[usize::from(armed.level) - 1].buckets[armed.bucket as usize]
     }
 
-    fn bucket_mut(&mut self, armed: BucketRef) -> &mut Bucket {
+    fn bucket_mut(&mut self, armed: BucketRef) -> &mut bucket::Bucket {
         &mut self.levels[usize::from(armed.level) - 1].buckets[armed.bucket as usize]
     }
 }

@@ -6,25 +6,25 @@
 //! Example: with 10 bits a page has 1024 items, and number 1026 is page 1, offset 2.
 
 /// Pages of 2^`BITS` items.
-pub(super) struct PageNumbering<const BITS: u32>;
+pub(crate) struct PageNumbering<const BITS: u32>;
 
 impl<const BITS: u32> PageNumbering<BITS> {
-    pub(super) const PAGE_SIZE: usize = 1 << BITS;
+    pub(crate) const PAGE_SIZE: usize = 1 << BITS;
     /// How many pages a number of 32 bits can name.
-    pub(super) const MAX_PAGES: usize = 1 << (32 - BITS);
+    pub(crate) const MAX_PAGES: usize = 1 << (32 - BITS);
 
     #[inline]
-    pub(super) const fn page(number: u32) -> u32 {
+    pub(crate) const fn page(number: u32) -> u32 {
         number >> BITS
     }
 
     #[inline]
-    pub(super) const fn offset(number: u32) -> usize {
+    pub(crate) const fn offset(number: u32) -> usize {
         number as usize % Self::PAGE_SIZE
     }
 
     #[inline]
-    pub(super) const fn number(page: u32, offset: usize) -> u32 {
+    pub(crate) const fn number(page: u32, offset: usize) -> u32 {
         page << BITS | offset as u32
     }
 }

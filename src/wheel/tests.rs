@@ -1,29 +1,59 @@
 use super::*;
 
+const DUE_US: u64 = 390_000; // the last bucket of level 2
+
+fn add(wheel: &mut Wheel, slab: &mut Slab<u64>, due_us: u64, number: u64) -> Handle {
+    let (handle, reminder_ms) = slab.insert(due_us, number, number, 0);
+    if reminder_ms.is_none_or(|reminder_ms| reminder_ms > due_us / 1000) {
+        wheel.place(slab, handle.slot(), due_us);
+    } else {
+        slab.keep_in_bucket(handle.slot());
+    }
+    handle
+}
+
 #[test]
-fn reschedules_within_one_bucket_leave_the_counts_of_its_pages_right() {
+fn an_entry_that_takes_a_slot_with_a_reminder_needs_no_other() {
     let (mut wheel, mut slab) = (Wheel::new(1, &[20], 0), Slab::new());
-    let due_us = 390_000; // the last bucket of level 2
-    let mut handles = Vec::new();
-    for number in 0..3000 {
-        let handle = slab.insert(due_us, number, number, 0);
-        wheel.place(&mut slab, handle.slot(), due_us);
-        handles.push(handle);
+    for number in 0..1000 {
+        let handle = add(&mut wheel, &mut slab, DUE_US + number * 1000, number);
+        assert!(slab.remove(handle).is_some());
     }
-    let remove_from_bucket = |wheel: &mut Wheel, place| {
-        let Place::Bucket(position) = place else { panic!("it is in a bucket, not in {place:?}") };
-        wheel.remove(position);
-    };
-    // This fills some thirty pages. Most of their entries have moved on, and the pages are merged.
-    for number in 3000..33_000_u64 {
-        let handle = &mut handles[(number * 7 % 3000) as usize];
-        let (moved, place) = slab.reschedule(*handle, due_us, number).unwrap();
-        remove_from_bucket(&mut wheel, place);
-        wheel.place(&mut slab, moved.slot(), due_us);
-        *handle = moved;
+    assert_eq!(wheel.reminders.len(), 1);
+    let earlier = add(&mut wheel, &mut slab, DUE_US - 1000, 1000);
+    assert_eq!((wheel.reminders.len(), slab.remove(earlier).is_some()), (2, true));
+}
+
+#[test]
+fn reminders_of_one_slot_for_one_millisecond_do_not_pile_up() {
+    let (mut wheel, mut slab) = (Wheel::new(1, &[20], 0), Slab::new());
+    for number in 0..100_000 {
+        // The slot is used for an earlier time, and then for the same one again.
+        let handle = add(&mut wheel, &mut slab, DUE_US - 1000 * (number % 2), number);
+        slab.remove(handle);
+        wheel.sweep_if_needed(&mut slab);
+        if number % 2 == 1 {
+            wheel.reminders.read(bucket::list(&wheel.levels[1].buckets[19]), &mut [Reminder::default()]);
+        }
     }
-    for handle in handles {
-        remove_from_bucket(&mut wheel, slab.remove(handle).unwrap().place);
+    assert!(wheel.reminders.len() < 10_000, "{} reminders", wheel.reminders.len());
+}
+
+#[test]
+fn memory_follows_the_entries_while_most_are_cancelled() {
+    let (mut wheel, mut slab) = (Wheel::new(1, &[20], 0), Slab::new());
+    let handles: Vec<_> = (0..100_000).map(|number| add(&mut wheel, &mut slab, DUE_US + number, number)).collect();
+    let before = wheel.bytes();
+    for (number, handle) in handles.iter().enumerate() {
+        if number % 50 > 0 {
+            slab.remove(*handle);
+            wheel.sweep_if_needed(&mut slab);
+        }
     }
-    assert!(wheel.lists.bytes() < 10_000, "{} bytes of an empty wheel", wheel.lists.bytes());
+    assert!(wheel.reminders.len() <= 3 * slab.len() + 4096 && wheel.bytes() < before / 4, "{} bytes", wheel.bytes());
+    for handle in handles.iter().step_by(50) {
+        slab.remove(*handle);
+    }
+    wheel.settle(&mut slab, &mut Vec::new());
+    assert_eq!(wheel.reminders.len(), 0);
 }

@@ -20,8 +20,20 @@ use crate::state::State;
 use crate::sync::{JoinHandle, MutexGuard, PlainMutex, Sender};
 use crate::timer::Timer as NativeTimer;
 
-/// The tag of an entry that is a task of its own. Any other tag is an index in a batch.
-pub(crate) const NO_INDEX: u32 = u32::MAX;
+/// The tag of an entry that is a task of its own: the timer keeps no memory for it. See [`tag_of`].
+pub(crate) const NO_INDEX: u32 = 0;
+/// How many timers a batch holds at most.
+pub(crate) const MAX_BATCH: usize = u32::MAX as usize - 1;
+
+/// The tag of the timer with this index in its batch.
+pub(crate) fn tag_of(index: usize) -> u32 {
+    index as u32 + 1
+}
+
+/// The index of a timer in its batch, by its tag.
+pub(crate) fn index_of(tag: u32) -> u32 {
+    tag - 1
+}
 
 /// A `TimerTask` or a `TaskBatch`, as the native timer holds it.
 pub(crate) type TaskRef = Py<PyAny>;

@@ -7,7 +7,6 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
-use crate::occupancy;
 use crate::python::core::loop_only;
 use crate::python::driving::timer_object::Timer;
 use crate::python::engine::inspect;
@@ -267,12 +266,13 @@ impl Timer {
         inspect::snapshot(py, self.enter(py)?.core())
     }
 
-    /// How many tasks each bucket has. Holds the timer's lock: O(buckets), and a step for each 1,024 tasks.
+    /// How many tasks each bucket has. O(pending), in steps, without the GIL.
     fn occupancy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let counted = {
             let entered = self.enter(py)?;
-            let state = entered.core().lock(py)?;
-            occupancy::of(&state.schedule, entered.core().timer.clock().now_us())
+            let core = entered.core();
+            core.check_process(py)?;
+            core.detach(py, || core.timer.occupancy())
         };
         inspect::occupancy(py, &counted)
     }

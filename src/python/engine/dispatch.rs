@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMemoryView, PyTuple};
 
 use crate::executor::Released;
-use crate::python::core::timer_core::{NO_INDEX, TaskRef, TimerCore};
+use crate::python::core::timer_core::{NO_INDEX, TaskRef, TimerCore, index_of};
 use crate::python::engine::coroutine_tasks;
 use crate::python::engine::failure_details;
 use crate::python::operations::operation;
@@ -131,9 +131,9 @@ fn claim_first(
         if let Some(claimed) = state.claim(handle, claimed_us) {
             let tasks = match claimed.tag {
                 NO_INDEX => ClaimedTasks::One(claimed.task, handle),
-                index => ClaimedTasks::Group(BatchGroup {
+                tag => ClaimedTasks::Group(BatchGroup {
                     tasks: vec![claimed.task],
-                    indices: vec![i64::from(index)],
+                    indices: vec![i64::from(index_of(tag))],
                     callback: None,
                     context: None,
                 }),
@@ -168,7 +168,7 @@ fn extend_group(state: &mut State<TaskRef>, core: &TimerCore, line: &mut DueLine
         };
         if let Some(claimed) = state.claim(handle, now_us) {
             group.tasks.push(claimed.task);
-            group.indices.push(i64::from(claimed.tag));
+            group.indices.push(i64::from(index_of(claimed.tag)));
         }
     }
     true

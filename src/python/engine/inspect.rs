@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use crate::occupancy::Occupancy;
-use crate::python::core::timer_core::{NO_INDEX, TaskRef, TimerCore};
+use crate::python::core::timer_core::{NO_INDEX, TaskRef, TimerCore, index_of};
 use crate::python::scheduled::task_object::TimerTask;
 use crate::python::tools::made_once::MadeOnce;
 use crate::snapshot;
@@ -18,8 +18,8 @@ static HISTOGRAM: MadeOnce<Py<PyAny>> = MadeOnce::new();
 
 pub(crate) fn snapshot<'py>(py: Python<'py>, core: &TimerCore) -> PyResult<Bound<'py, PyAny>> {
     let snapshot = {
-        let state = core.lock(py)?;
-        snapshot::take(&state.schedule, |_, tag, task| (task.clone_ref(py), tag))
+        let mut state = core.lock(py)?;
+        snapshot::take(&mut state.schedule, |_, tag, task| (task.clone_ref(py), tag))
     };
     let shown_name = |(task, tag): &(TaskRef, u32)| -> PyResult<Bound<'py, PyAny>> {
         match task.bind(py).cast::<TimerTask>() {
@@ -134,7 +134,7 @@ pub(crate) fn as_listed<'py>(py: Python<'py>, task: &TaskRef, tag: u32) -> PyRes
     if tag == NO_INDEX {
         return Ok(task.bind(py).clone());
     }
-    Ok((task, tag).into_pyobject(py)?.into_any())
+    Ok((task, index_of(tag)).into_pyobject(py)?.into_any())
 }
 
 pub(crate) fn stats<'py>(py: Python<'py>, core: &TimerCore) -> PyResult<Bound<'py, PyAny>> {

@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 
-use crate::python::core::timer_core::{Driver, NO_INDEX, TaskRef, TimerCore};
+use crate::python::core::timer_core::{Driver, NO_INDEX, TaskRef, TimerCore, index_of};
 use crate::python::engine::failure_details;
 use crate::python::operations::later_check;
 use crate::python::operations::operation;
@@ -42,9 +42,9 @@ pub(crate) fn reject(py: Python<'_>, core: &TimerCore, handles: &[Handle], why: 
         forget(py, &task, *handle);
         operation::sync_deadline(py, task.bind(py));
         if let Some(last) = refused.last_mut().filter(|last| tag != NO_INDEX && last.task.is(&task)) {
-            last.indices.push(tag);
+            last.indices.push(index_of(tag));
         } else {
-            let indices = if tag == NO_INDEX { Vec::new() } else { vec![tag] };
+            let indices = if tag == NO_INDEX { Vec::new() } else { vec![index_of(tag)] };
             refused.push(Refused { task, callback, indices });
         }
     }

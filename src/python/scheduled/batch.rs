@@ -1,6 +1,6 @@
 //! `TaskBatch`: many deadlines with one callback and no Python object each (T18).
 //!
-//! Every entry is a reference to the batch; its tag is the index. The batch knows the handle of each entry, and drops
+//! Every entry is a reference to the batch; its tag tells the index. The batch knows the handle of each entry, and drops
 //! its callback with the last one.
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 
 use crate::error::Error;
 use crate::python::core::loop_only;
-use crate::python::core::timer_core::{NO_INDEX, TimerCore};
+use crate::python::core::timer_core::{MAX_BATCH, TimerCore, tag_of};
 use crate::python::tools::args;
 use crate::python::tools::errors;
 use crate::python::tools::finalizing::{self, ForeignCall};
@@ -122,7 +122,7 @@ impl TaskBatch {
         args::callable(callback, "callback")?;
         loop_only::check_callback(core, callback)?;
         let context = loop_only::context_of_add(core, context, py)?;
-        if delays_ms.len() >= NO_INDEX as usize {
+        if delays_ms.len() > MAX_BATCH {
             let count = delays_ms.len();
             return Err(PyTypeError::new_err(format!("a batch holds at most 2^32 - 2 timers, got {count}: split it")));
         }
@@ -154,7 +154,7 @@ impl TaskBatch {
                 .enumerate()
                 .filter_map(|(offset, delay_us)| {
                     let due = Due { now_us: start.now_us, due_us: start.due_us + delay_us };
-                    let (handle, must_wake_now) = state.add(due, tasks.pop()?, (step * STEP + offset) as u32);
+                    let (handle, must_wake_now) = state.add(due, tasks.pop()?, tag_of(step * STEP + offset));
                     must_wake |= must_wake_now;
                     Some(handle)
                 })

@@ -20,6 +20,7 @@ impl<T> Slab<T> {
             live_count: 0,
             first_generation: 0,
             has_room: true,
+            tags: None,
         });
         self.pages_with_room.push(number);
         number
@@ -51,6 +52,7 @@ impl<T> Slab<T> {
         let highest = page.entries.iter().map(|entry| entry.generation).max().unwrap_or(0);
         page.first_generation = page.first_generation.max(highest);
         page.first_free = NO_SLOT;
+        page.tags = None;
         let entries = std::mem::take(&mut page.entries);
         if page.first_generation == u32::MAX && page.has_room {
             page.has_room = false;

@@ -14,12 +14,24 @@ mod page;
 
 use std::hint::black_box;
 
-use entry::NO_SLOT;
+use entry::{NO_SLOT, Stage};
+#[cfg(test)]
+pub(crate) use entry::MAX_NUMBER;
 pub(crate) use entry::{Entry, Place, ReleaseKey};
 pub use handle::Handle;
 use page::{Numbering, PAGE_SIZE, Page};
 
-use super::lists::Positions;
+use super::reminder::{Mark, Reminder};
+
+/// What a slot had.
+#[derive(Debug)]
+pub(crate) struct Removed<T> {
+    pub(crate) task: T,
+    pub(crate) tag: u32,
+    pub(crate) due_us: u64,
+    pub(crate) number: u64,
+    pub(crate) place: Place,
+}
 
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
@@ -40,30 +52,35 @@ impl<T> Slab<T> {
         self.len
     }
 
-    /// Puts a task into a free slot. The caller places the entry.
+    /// Puts a task into a free slot. Returns also the latest time that the slot's reminder may have, if it has one. The caller
+    /// places the entry.
     #[expect(clippy::inline_always, reason = "a call that answers through memory is a tenth of an add")]
     #[inline(always)]
-    pub(crate) fn insert(&mut self, due_us: u64, number: u64, task: T, tag: u32) -> Handle {
-        let entry = |generation| Entry { due_us, number, task: Some(task), generation, place: Place::Unplaced, tag };
+    pub(crate) fn insert(&mut self, due_us: u64, number: u64, task: T, tag: u32) -> (Handle, Option<u64>) {
         let page_number = self.pages_with_room.last().copied().unwrap_or_else(|| self.add_page());
         let mut page = &mut self.pages[page_number as usize];
-        let (offset, generation) = if page.first_free == NO_SLOT {
+        let (offset, entry) = if page.first_free == NO_SLOT {
             if page.entries.capacity() == 0 {
                 self.allocate(page_number);
                 page = &mut self.pages[page_number as usize];
             }
-            let offset = page.entries.len() as u32;
-            let generation = page.first_generation;
-            page.entries.push(entry(generation));
-            (offset, generation)
+            let offset = page.entries.len();
+            page.entries.push(Entry::new(page.first_generation));
+            (offset, &mut page.entries[offset])
         } else {
-            let offset = page.first_free;
-            let slot = &mut page.entries[offset as usize];
-            page.first_free = slot.next_free();
-            let generation = slot.generation;
-            *slot = entry(generation);
-            (offset, generation)
+            let offset = page.first_free as usize;
+            let entry = &mut page.entries[offset];
+            page.first_free = entry.number() as u32;
+            (offset, entry)
         };
+        let reminder_ms = entry.reminder_ms();
+        entry.due_us = due_us;
+        entry.set_number_and_stage(number, Stage::Unplaced);
+        entry.task = Some(task);
+        let generation = entry.generation;
+        if tag > 0 || page.tags.is_some() {
+            page.set_tag(offset, tag);
+        }
         page.live_count += 1;
         if page.first_free == NO_SLOT && page.entries.len() == PAGE_SIZE {
             page.has_room = false;
@@ -73,37 +90,35 @@ impl<T> Slab<T> {
             self.spare_page = None;
         }
         self.len += 1;
-        Handle::new(Numbering::number(page_number, offset as usize), generation)
+        (Handle::new(Numbering::number(page_number, offset), generation), reminder_ms)
     }
 
-    /// Frees the slot and moves its entry out; `None` for a stale handle. The entry's place says where the caller must
-    /// remove it too.
-    ///
-    /// A caller that does not use a field does not read it either, because this is inlined: a cancel does not fetch the
-    /// cache line of the due instant.
+    /// Frees the slot and moves its task out; `None` for a stale handle. The place says where the caller must remove it too.
     #[expect(clippy::inline_always, reason = "a call that answers through memory is a tenth of a cancel")]
     #[inline(always)]
-    pub(crate) fn remove(&mut self, handle: Handle) -> Option<Entry<T>> {
+    pub(crate) fn remove(&mut self, handle: Handle) -> Option<Removed<T>> {
         self.remove_if(handle, |_| true)
     }
 
     /// As [`Slab::remove`], but only from a place for which `may_remove` is true.
     #[expect(clippy::inline_always, reason = "see `Slab::remove`")]
     #[inline(always)]
-    pub(crate) fn remove_if(&mut self, handle: Handle, may_remove: impl FnOnce(Place) -> bool) -> Option<Entry<T>> {
+    pub(crate) fn remove_if(&mut self, handle: Handle, may_remove: impl FnOnce(Place) -> bool) -> Option<Removed<T>> {
         let page_number = Numbering::page(handle.slot());
         let offset = Numbering::offset(handle.slot());
         let page = self.pages.get_mut(page_number as usize)?;
         let entry = page.entries.get_mut(offset)?;
-        if entry.generation != handle.generation() || !may_remove(entry.place) {
+        if entry.generation != handle.generation() || !may_remove(entry.place()) {
             return None;
         }
-        let task = Some(entry.task.take()?);
-        let Entry { due_us, number, place, tag, generation, .. } = *entry;
+        let task = entry.task.take()?;
+        let (due_us, number, place) = (entry.due_us, entry.number(), entry.place());
         // The last generation is never issued, so a first generation of u32::MAX marks a page with none left.
         entry.generation += 1;
-        entry.place = Place::Free(page.first_free);
-        if entry.generation < u32::MAX {
+        let stage = if place == Place::Bucket { Stage::Dormant } else { Stage::Free };
+        entry.set_number_and_stage(page.first_free.into(), stage);
+        let tag = page.tag(offset);
+        if page.entries[offset].generation < u32::MAX {
             page.first_free = offset as u32;
             if !page.has_room {
                 page.has_room = true;
@@ -115,23 +130,101 @@ impl<T> Slab<T> {
         if page.live_count == 0 {
             self.page_emptied(page_number);
         }
-        Some(Entry { due_us, number, place, generation, tag, task })
+        Some(Removed { task, tag, due_us, number, place })
     }
 
     /// Gives a task another due instant and number, and its slot the next generation, as a remove and an insert would.
-    /// Returns the new handle and the old place; the caller removes the entry from there and places it. `None` for a stale
-    /// handle, and for a slot without generations left.
+    /// Returns the new handle, the old place, and the latest time that its reminder may have; the caller removes the entry from
+    /// there and places it. `None` for a stale handle, and for a slot without generations left.
     #[inline]
-    pub(crate) fn reschedule(&mut self, handle: Handle, due_us: u64, number: u64) -> Option<(Handle, Place)> {
+    pub(crate) fn reschedule(
+        &mut self,
+        handle: Handle,
+        due_us: u64,
+        number: u64,
+    ) -> Option<(Handle, Place, Option<u64>)> {
         let entry = self.get_mut(handle)?;
         if entry.generation + 1 == u32::MAX {
             return None;
         }
-        // Not its old place any more: a merge of pages must not find it there.
-        let place = std::mem::replace(&mut entry.place, Place::Unplaced);
-        (entry.due_us, entry.number) = (due_us, number);
+        let (place, reminder_ms) = (entry.place(), entry.reminder_ms());
+        // Not its old place any more: a merge of the front's pages must not find it there.
+        entry.set_number_and_stage(number, Stage::Unplaced);
+        entry.due_us = due_us;
         entry.generation += 1;
-        Some((Handle::new(handle.slot(), entry.generation), place))
+        Some((Handle::new(handle.slot(), entry.generation), place, reminder_ms))
+    }
+
+    /// The entry waits for the reminder that its slot has.
+    #[inline]
+    pub(crate) fn keep_in_bucket(&mut self, slot: u32) {
+        self.entry_in_mut(slot).set_stage(Stage::Bucket);
+    }
+
+    /// The entry waits for a new reminder; returns its mark.
+    #[inline]
+    pub(super) fn set_in_bucket(&mut self, slot: u32, due_ms: u64) -> Mark {
+        let entry = self.entry_in_mut(slot);
+        let mark = entry.mark().next(due_ms);
+        entry.set_in_bucket(mark);
+        mark
+    }
+
+    /// The entry is in the front, at this position.
+    #[inline]
+    pub(crate) fn set_in_front(&mut self, slot: u32, position: u32) {
+        self.entry_in_mut(slot).set_in_front(position);
+    }
+
+    /// The entry that waits for this reminder; `None` if there is none.
+    #[inline]
+    pub(super) fn reminded(&self, reminder: Reminder) -> Option<&Entry<T>> {
+        let entry = self.with_mark(reminder)?;
+        entry.is_in(Stage::Bucket).then_some(entry)
+    }
+
+    /// Takes the entry out of the wheel that waits for this reminder; the caller places it again. The reminder is gone in any
+    /// case.
+    #[inline]
+    pub(super) fn take_reminded(&mut self, reminder: Reminder) -> Option<ReleaseKey> {
+        let entry = self.with_mark_mut(reminder)?;
+        if entry.is_in(Stage::Bucket) {
+            entry.set_stage(Stage::Unplaced); // a second reminder that looks the same finds nothing
+            return Some(entry.key(reminder.slot()));
+        }
+        if entry.is_in(Stage::Dormant) {
+            entry.set_stage(Stage::Free);
+        }
+        None
+    }
+
+    /// Whether an entry waits for this reminder. If none does, the caller drops the reminder.
+    #[inline]
+    pub(super) fn keep_reminder(&mut self, reminder: Reminder) -> bool {
+        let Some(entry) = self.with_mark_mut(reminder) else { return false };
+        if entry.is_in(Stage::Dormant) {
+            entry.set_stage(Stage::Free);
+        }
+        entry.is_in(Stage::Bucket)
+    }
+
+    #[inline]
+    fn with_mark(&self, reminder: Reminder) -> Option<&Entry<T>> {
+        let page = self.pages.get(Numbering::page(reminder.slot()) as usize)?;
+        let entry = page.entries.get(Numbering::offset(reminder.slot()))?;
+        (entry.mark() == reminder.mark()).then_some(entry)
+    }
+
+    #[inline]
+    fn with_mark_mut(&mut self, reminder: Reminder) -> Option<&mut Entry<T>> {
+        let page = self.pages.get_mut(Numbering::page(reminder.slot()) as usize)?;
+        let entry = page.entries.get_mut(Numbering::offset(reminder.slot()))?;
+        (entry.mark() == reminder.mark()).then_some(entry)
+    }
+
+    /// The number that the caller gave with the task of this slot.
+    pub(crate) fn tag(&self, slot: u32) -> u32 {
+        self.pages[Numbering::page(slot) as usize].tag(Numbering::offset(slot))
     }
 
     /// The entry, unless the handle is stale.
@@ -164,23 +257,8 @@ impl<T> Slab<T> {
     /// Reads what a cancel or a reschedule of these handles will read, so that the processor fetches all of it side by side.
     /// The only effect is that the next calls are faster.
     pub(crate) fn prefetch(&self, handles: &[Handle]) {
-        let tags = handles.iter().map(|handle| self.get(*handle).map_or(0, |entry| entry.tag));
-        black_box(tags.fold(0, |all, tag| all | tag));
-    }
-
-    /// The keys of the entries that are still in a bucket, for consecutive slots of its list. The first is at `position`.
-    #[inline]
-    pub(crate) fn keys_in_bucket(&self, slots: &[u32], position: u32) -> impl Iterator<Item = ReleaseKey> {
-        let slots = slots.iter().zip(position..);
-        slots.filter_map(move |(slot, position)| Some(self.entry_at_position(*slot, position)?.key(*slot)))
-    }
-
-    /// The entry in a slot, if it is at this position of a bucket.
-    #[inline]
-    fn entry_at_position(&self, slot: u32, position: u32) -> Option<&Entry<T>> {
-        let page = self.pages.get(Numbering::page(slot) as usize)?;
-        let entry = page.entries.get(Numbering::offset(slot))?;
-        (entry.place == Place::Bucket(position)).then_some(entry)
+        let all = handles.iter().map(|handle| self.get(*handle).map_or(0, |entry| entry.due_us));
+        black_box(all.fold(0, |all, due_us| all | due_us));
     }
 
     /// The entries of one page, with their handles; `None` past the last page. A long walk takes a page as a step.
@@ -196,7 +274,8 @@ impl<T> Slab<T> {
     /// Its memory in bytes, with 8 bytes for a task, the size of a pointer. O(pages).
     pub(crate) fn bytes(&self) -> usize {
         let entries: usize = self.pages.iter().map(|page| page.entries.capacity()).sum();
-        entries * size_of::<Entry<Box<()>>>() + self.pages.capacity() * size_of::<Page<T>>()
+        let tags: usize = self.pages.iter().map(Page::bytes_of_tags).sum();
+        entries * size_of::<Entry<Box<()>>>() + tags + self.pages.capacity() * size_of::<Page<T>>()
     }
 
     /// Sets the generation of a slot that is in use; returns its new handle.
@@ -204,31 +283,6 @@ impl<T> Slab<T> {
     pub(crate) fn set_generation(&mut self, handle: Handle, generation: u32) -> Handle {
         self.entry_in_mut(handle.slot()).generation = generation;
         Handle::new(handle.slot(), generation)
-    }
-}
-
-/// The items of a bucket's list are slots. A position is unique in all lists, so it identifies the entry.
-impl<T> Positions<u32> for Slab<T> {
-    #[inline]
-    fn is_at_position(&self, slot: u32, position: u32) -> bool {
-        self.entry_at_position(slot, position).is_some()
-    }
-
-    #[inline]
-    fn set_position(&mut self, slot: u32, position: u32) {
-        self.entry_in_mut(slot).place = Place::Bucket(position);
-    }
-}
-
-/// The items of the front's lists are keys, which identify the entry by themselves.
-impl<T> Positions<ReleaseKey> for Slab<T> {
-    fn is_at_position(&self, key: ReleaseKey, _position: u32) -> bool {
-        self.get(key.handle).is_some()
-    }
-
-    #[inline]
-    fn set_position(&mut self, key: ReleaseKey, position: u32) {
-        self.entry_in_mut(key.handle.slot()).place = Place::Front(position);
     }
 }
 

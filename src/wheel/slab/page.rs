@@ -18,4 +18,21 @@ pub(super) struct Page<T> {
     pub(super) first_generation: u32,
     /// Whether `pages_with_room` names the page.
     pub(super) has_room: bool,
+    /// The number that the caller gave with each task; missing as long as all are 0.
+    pub(super) tags: Option<Box<[u32; PAGE_SIZE]>>,
+}
+
+impl<T> Page<T> {
+    #[inline]
+    pub(super) fn tag(&self, offset: usize) -> u32 {
+        self.tags.as_ref().map_or(0, |tags| tags[offset])
+    }
+
+    pub(super) fn set_tag(&mut self, offset: usize, tag: u32) {
+        self.tags.get_or_insert_with(|| Box::new([0; PAGE_SIZE]))[offset] = tag;
+    }
+
+    pub(super) fn bytes_of_tags(&self) -> usize {
+        self.tags.as_ref().map_or(0, |tags| size_of_val(&**tags))
+    }
 }

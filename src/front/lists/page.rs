@@ -1,6 +1,6 @@
 //! A page of a list: a fixed number of items, and its neighbours in the ring of the list.
 
-use super::super::page_numbering::PageNumbering;
+use crate::wheel::PageNumbering;
 
 /// A position is a page and an offset.
 pub(super) type Numbering = PageNumbering<10>;

@@ -4,7 +4,7 @@ use super::{List, ListPool};
 
 impl<I: Copy> ListPool<I> {
     /// Splits off the first page. Returns it as a list, and the rest.
-    pub(crate) fn split_first_page(&mut self, list: List) -> (List, List) {
+    pub(in crate::front) fn split_first_page(&mut self, list: List) -> (List, List) {
         let first = self.pages[list.0 as usize].next;
         if first == list.0 {
             return (list, List::default());
@@ -18,7 +18,7 @@ impl<I: Copy> ListPool<I> {
 
     /// Sorts the items of a list of one page, removed ones among them. Their entries keep the page of their position, and
     /// need no offset after that.
-    pub(crate) fn sort_page(&mut self, list: List) -> &[I]
+    pub(in crate::front) fn sort_page(&mut self, list: List) -> &[I]
     where
         I: Ord,
     {
@@ -29,7 +29,7 @@ impl<I: Copy> ListPool<I> {
     }
 
     /// Appends a list that is not empty. O(1).
-    pub(crate) fn append(&mut self, list: List, other: List) -> List {
+    pub(in crate::front) fn append(&mut self, list: List, other: List) -> List {
         let mut last = list.0;
         if self.pages[last as usize].live_count == 0 {
             // Only the last page of a list may be empty.

@@ -21,9 +21,7 @@ mod splice;
 use page::{NO_PAGE, Numbering, Page};
 
 /// The position of no item: one page fewer than there could be is used.
-pub(crate) const NO_POSITION: u32 = u32::MAX;
-/// How many pages of a list [`ListPool::len_if_long`] counts at most.
-const MAX_COUNTED_PAGES: usize = 1024;
+pub(super) const NO_POSITION: u32 = u32::MAX;
 
 /// Where the entries of a list keep their positions.
 pub(crate) trait Positions<I> {
@@ -36,11 +34,11 @@ pub(crate) trait Positions<I> {
 
 /// A list of a pool, named by the number of its last page. Zero is an empty list.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct List(pub(super) u32);
+pub(super) struct List(pub(super) u32);
 
 /// Lists that share their pages.
 #[derive(Debug)]
-pub(crate) struct ListPool<I> {
+pub(super) struct ListPool<I> {
     /// By number. The first one, [`NO_PAGE`], is never used.
     pages: Vec<Page<I>>,
     free_pages: Vec<u32>,
@@ -60,7 +58,7 @@ impl<I: Copy> ListPool<I> {
     /// Appends an item, and sets its position. Returns the list, which may have a new last page.
     #[expect(clippy::inline_always, reason = "a call that answers through memory is a tenth of an add")]
     #[inline(always)]
-    pub(crate) fn push(&mut self, mut list: List, item: I, positions: &mut impl Positions<I>) -> List {
+    pub(super) fn push(&mut self, mut list: List, item: I, positions: &mut impl Positions<I>) -> List {
         let mut page = &mut self.pages[list.0 as usize];
         if page.items.len() == page.items.capacity() {
             list = self.grow(list, 1, positions);
@@ -74,7 +72,7 @@ impl<I: Copy> ListPool<I> {
     }
 
     /// As [`ListPool::push`] for many items.
-    pub(crate) fn extend(&mut self, mut list: List, mut items: &[I], positions: &mut impl Positions<I>) -> List {
+    pub(super) fn extend(&mut self, mut list: List, mut items: &[I], positions: &mut impl Positions<I>) -> List {
         while !items.is_empty() {
             let page = &self.pages[list.0 as usize];
             if page.items.len() == page.items.capacity() {
@@ -94,13 +92,13 @@ impl<I: Copy> ListPool<I> {
 
     /// The item at this position is not there any more.
     #[inline]
-    pub(crate) fn remove(&mut self, position: u32) {
+    pub(super) fn remove(&mut self, position: u32) {
         self.remove_from_page(position, 1);
     }
 
     /// As [`ListPool::remove`] for `count` items on the page of this position.
     #[inline]
-    pub(crate) fn remove_from_page(&mut self, position: u32, count: usize) {
+    pub(super) fn remove_from_page(&mut self, position: u32, count: usize) {
         let number = Numbering::page(position);
         let page = &mut self.pages[number as usize];
         page.live_count -= count as u32;
@@ -110,57 +108,28 @@ impl<I: Copy> ListPool<I> {
     }
 
     /// Whether the list has no live item.
-    pub(crate) fn is_empty(&self, list: List) -> bool {
+    pub(super) fn is_empty(&self, list: List) -> bool {
         let last = &self.pages[list.0 as usize];
         last.live_count == 0 && last.next == list.0
-    }
-
-    /// How many live items a list of more than two pages has. Of a very long list only the first pages are counted.
-    /// O(pages).
-    #[inline]
-    pub(crate) fn len_if_long(&self, list: List) -> Option<usize> {
-        let Page { next, previous, .. } = self.pages[list.0 as usize];
-        (next != previous).then(|| self.len(list)) // they are the same in a list of one page or two
-    }
-
-    #[cold]
-    fn len(&self, list: List) -> usize {
-        self.live_counts(list).take(MAX_COUNTED_PAGES).sum()
-    }
-
-    /// How many live items a list has. O(pages).
-    pub(crate) fn exact_len(&self, list: List) -> usize {
-        self.live_counts(list).sum()
-    }
-
-    /// The live items of each page.
-    fn live_counts(&self, list: List) -> impl Iterator<Item = usize> {
-        self.page_numbers(list).map(|number| self.pages[number as usize].live_count as usize)
     }
 
     /// The next items to read, removed ones among them, and the position of the first. At least one of them is live; empty
     /// only if the list is.
     #[inline]
-    pub(crate) fn unread_items(&self, list: List) -> (u32, &[I]) {
+    pub(super) fn unread_items(&self, list: List) -> (u32, &[I]) {
         let first = self.pages[list.0 as usize].next;
         let page = &self.pages[first as usize];
         (Numbering::number(first, page.read_count as usize), &page.items[page.read_count as usize..])
     }
 
-    /// The items of a page from this position on.
-    #[inline]
-    pub(crate) fn items_at(&self, position: u32) -> &[I] {
-        &self.pages[Numbering::page(position) as usize].items[Numbering::offset(position)..]
-    }
-
     /// The `count` items from this position on have been read. The caller removes the live ones next.
     #[inline]
-    pub(crate) fn mark_read(&mut self, position: u32, count: usize) {
+    pub(super) fn mark_read(&mut self, position: u32, count: usize) {
         self.pages[Numbering::page(position) as usize].read_count += count as u32;
     }
 
     /// Frees the last page of an empty list.
-    pub(crate) fn free_list(&mut self, list: List) {
+    pub(super) fn free_list(&mut self, list: List) {
         debug_assert!(self.is_empty(list), "only an empty list is freed");
         if list.0 != NO_PAGE {
             self.free_page(list.0);
@@ -168,18 +137,12 @@ impl<I: Copy> ListPool<I> {
     }
 
     /// The items that were not read, removed ones among them, with their positions.
-    pub(crate) fn iter_unread(&self, list: List) -> impl Iterator<Item = (u32, &I)> {
+    pub(super) fn iter_unread(&self, list: List) -> impl Iterator<Item = (u32, &I)> {
         self.page_numbers(list).flat_map(|number| {
             let page = &self.pages[number as usize];
             let items = page.items.iter().enumerate().skip(page.read_count as usize);
             items.map(move |(offset, item)| (Numbering::number(number, offset), item))
         })
-    }
-
-    /// The live items that were not read, in order.
-    pub(crate) fn live_items(&self, list: List, positions: &impl Positions<I>) -> impl Iterator<Item = I> {
-        let items = self.iter_unread(list).map(|(position, item)| (position, *item));
-        items.filter(|(position, item)| positions.is_at_position(*item, *position)).map(|(_, item)| item)
     }
 
     /// The pages of a list, from the first to the last.
@@ -189,7 +152,7 @@ impl<I: Copy> ListPool<I> {
     }
 
     /// Its memory in bytes. O(pages).
-    pub(crate) fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         let items: usize = self.pages.iter().map(|page| page.items.capacity()).sum();
         (items + self.spare_memory.capacity()) * size_of::<I>()
             + self.pages.capacity() * size_of::<Page<I>>()

@@ -1,0 +1,76 @@
+//! What becomes of reminders that mean nothing any more: of entries that were cancelled, or moved.
+
+use super::reminder::Reminder;
+use super::{BucketRef, Placed, Slab, Wheel, bucket};
+
+/// A sweep begins if there are more reminders than this, and this many times as many as entries.
+const MIN_GARBAGE: usize = 4096;
+const MAX_REMINDERS_PER_ENTRY: usize = 3;
+
+impl Wheel {
+    /// Drops useless reminders of one page if there are too many of them. Call it when there is one more. O(1): at most the
+    /// work of two pages, and amortized less than two steps.
+    #[inline]
+    pub(crate) fn sweep_if_needed<T>(&mut self, slab: &mut Slab<T>) {
+        if self.reminders.len() > MAX_REMINDERS_PER_ENTRY * slab.len() + MIN_GARBAGE {
+            self.sweep(slab);
+        }
+    }
+
+    #[cold]
+    fn sweep<T>(&mut self, slab: &mut Slab<T>) {
+        self.reminders.sweep(|reminder| slab.keep_reminder(reminder));
+    }
+
+    /// Drops what is useless at the head of an armed bucket, and places entries again that were moved out of it: at most
+    /// `limit`, from which their number is subtracted. Appends the buckets that must be armed for those. Returns whether the
+    /// bucket is empty now.
+    pub(crate) fn trim<T>(
+        &mut self,
+        slab: &mut Slab<T>,
+        armed: BucketRef,
+        limit: &mut usize,
+        newly_armed: &mut Vec<BucketRef>,
+    ) -> bool {
+        let tick_ms = self.levels[usize::from(armed.level) - 1].tick_ms;
+        let end_us = armed.expiration_ms.saturating_add(tick_ms).saturating_mul(1000);
+        let list = bucket::list(self.bucket(armed));
+        while let Some(reminder) = self.reminders.peek(list) {
+            if *limit == 0 || slab.reminded(reminder).is_some_and(|entry| entry.due_us < end_us) {
+                return false;
+            }
+            *limit -= 1;
+            self.reminders.read(list, &mut [Reminder::default()]);
+            if let Some(key) = slab.take_reminded(reminder)
+                && let Placed::NewlyArmed(armed) = self.place(slab, reminder.slot(), key.due_us)
+            {
+                newly_armed.push(armed);
+            }
+        }
+        true
+    }
+
+    /// Makes the buckets what they would be if every cancel and every move had changed them at once: only then does a picture
+    /// of them tell the truth. Appends the buckets that must be armed. O(entries).
+    pub(crate) fn settle<T>(&mut self, slab: &mut Slab<T>, newly_armed: &mut Vec<BucketRef>) {
+        let mut moved = Vec::new();
+        for level in &self.levels {
+            for bucket in &level.buckets {
+                let Some(expiration_ms) = bucket::expiration_ms(bucket) else { continue };
+                let end_us = expiration_ms.saturating_add(level.tick_ms).saturating_mul(1000);
+                self.reminders.retain(bucket::list(bucket), |reminder| {
+                    let is_moved = slab.reminded(reminder).is_some_and(|entry| entry.due_us >= end_us);
+                    if is_moved {
+                        moved.extend(slab.take_reminded(reminder));
+                    }
+                    !is_moved && slab.keep_reminder(reminder)
+                });
+            }
+        }
+        for key in moved {
+            if let Placed::NewlyArmed(armed) = self.place(slab, key.handle.slot(), key.due_us) {
+                newly_armed.push(armed);
+            }
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Looking at the buckets: what they have, and when the first of it is due.
+
+use super::level::Level;
+use super::reminder::Reminder;
+use super::{BucketRef, Entry, Place, Slab, Wheel, bucket};
+
+/// How many entries of a bucket are looked at for the earliest of them.
+const MAX_LOOKED_AT: usize = 64;
+
+/// A page of reminders, and the bucket that it belongs to: indexes from 0.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BucketPage {
+    pub(crate) level: usize,
+    pub(crate) bucket: usize,
+    page: u32,
+}
+
+impl Wheel {
+    /// The earliest instant in an armed bucket of level 1, or when the bucket expires if it has many entries: at that density a
+    /// wake-up too early is one for many of them.
+    pub(crate) fn earliest_us<T>(&self, slab: &Slab<T>, armed: BucketRef) -> u64 {
+        let list = bucket::list(self.bucket(armed));
+        let begin_us = armed.expiration_ms * 1000;
+        if !self.reminders.is_at_most(list, MAX_LOOKED_AT) {
+            return begin_us;
+        }
+        let entries = self.reminders.iter(list).filter_map(|reminder| slab.reminded(reminder));
+        entries.map(|entry| entry.due_us).min().unwrap_or(begin_us)
+    }
+
+    /// The level of an entry that was just placed, from 1; 0 for the front.
+    pub(crate) fn level_of<T>(&self, entry: &Entry<T>) -> u8 {
+        if entry.place() != Place::Bucket {
+            return 0;
+        }
+        self.levels.iter().take_while(|level| entry.due_us >= level.end_us).count() as u8 + 1
+    }
+
+    /// The slots of the entries in a bucket.
+    pub(crate) fn bucket_slots<T>(&self, slab: &Slab<T>, bucket: &bucket::Bucket) -> impl Iterator<Item = u32> {
+        Self::slots(slab, self.reminders.iter(bucket::list(bucket)))
+    }
+
+    /// The slots of the bucket that is being flushed, as far as they were not read.
+    pub(crate) fn unread_slots<T>(&self, slab: &Slab<T>) -> impl Iterator<Item = u32> {
+        self.flushing.iter().flat_map(|flushing| Self::slots(slab, self.reminders.iter(flushing.list)))
+    }
+
+    fn slots<T>(slab: &Slab<T>, reminders: impl Iterator<Item = Reminder>) -> impl Iterator<Item = u32> {
+        reminders.filter(|reminder| slab.reminded(*reminder).is_some()).map(Reminder::slot)
+    }
+
+    /// The pages of all buckets: [`Wheel::count_on`] counts the entries of each, also after other calls. O(buckets and pages).
+    pub(crate) fn pages(&self) -> impl Iterator<Item = BucketPage> {
+        self.levels.iter().enumerate().flat_map(move |(level, Level { buckets, .. })| {
+            buckets.iter().enumerate().flat_map(move |(bucket, it)| {
+                self.reminders.pages_of(bucket::list(it)).map(move |page| BucketPage { level, bucket, page })
+            })
+        })
+    }
+
+    /// How many entries a page has now.
+    pub(crate) fn count_on<T>(&self, slab: &Slab<T>, page: BucketPage) -> usize {
+        self.reminders.on_page(page.page).iter().filter(|reminder| slab.reminded(**reminder).is_some()).count()
+    }
+}

@@ -1,0 +1,104 @@
+//! `Reminder`: what a bucket has of an entry, eight bytes: its slot, and a mark.
+//!
+//! A reminder says: look at this slot at that time. What is true is in the slot. So a cancel and a move to a later time write
+//! to the slot alone, and a reminder that means nothing any more does no harm:
+//!
+//! - An entry in the wheel has one reminder, which comes no later than the entry is due. The entry keeps its mark.
+//! - If the entry is not due yet when its reminder comes, because it was moved, it gets another one.
+//! - If the slot is free by then, or has another mark, the reminder is dropped.
+//! - A free slot keeps its reminder, and the next entry in that slot may use it.
+//!
+//! The mark is the lower 24 bits of the time in milliseconds, and a number that is another one for the next reminder of the slot.
+//! A reminder is in a bucket, and the time of the bucket gives the upper bits. The number tells the reminders of a slot for one
+//! millisecond from each other, or they would all look good and none would be dropped. After 256 of them it begins again: one
+//! that looks good by accident costs one look at the slot, no more.
+//!
+//! Example: slot 7 is added for 30 s, cancelled, and used again for 31 s. Its reminder for 30 s stays where it is. When it comes,
+//! the slot gets one for 31 s.
+
+/// The lower bits of the time that a mark has.
+const TIME_BITS: u32 = 24;
+const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
+
+/// Names one reminder among those of its slot.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Mark(pub(super) u32);
+
+impl Mark {
+    /// The longest tick of a bucket whose reminders tell their time.
+    pub(super) const MAX_TICK_MS: u64 = 1 << TIME_BITS;
+
+    /// The mark of the slot's next reminder, for this time.
+    #[inline]
+    pub(super) fn next(self, due_ms: u64) -> Self {
+        Self((due_ms as u32) << (32 - TIME_BITS) | u32::from((self.0 as u8).wrapping_add(1)))
+    }
+
+    #[inline]
+    fn time_bits(self) -> u64 {
+        u64::from(self.0 >> (32 - TIME_BITS))
+    }
+
+    /// Its time, which is not before `begin_ms`, and less than [`Mark::MAX_TICK_MS`] after it.
+    #[inline]
+    pub(super) fn time_from_ms(self, begin_ms: u64) -> u64 {
+        begin_ms + (self.time_bits().wrapping_sub(begin_ms) & TIME_MASK)
+    }
+
+    /// The latest time up to `end_ms` that it may have.
+    #[inline]
+    pub(super) fn latest_ms(self, end_ms: u64) -> u64 {
+        end_ms.wrapping_sub(end_ms.wrapping_sub(self.time_bits()) & TIME_MASK)
+    }
+}
+
+/// The slot in the upper half, the mark in the lower one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Reminder(u64);
+
+impl Reminder {
+    #[inline]
+    pub(super) fn new(slot: u32, mark: Mark) -> Self {
+        Self(u64::from(slot) << 32 | u64::from(mark.0))
+    }
+
+    #[inline]
+    pub(super) fn slot(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    #[inline]
+    pub(super) fn mark(self) -> Mark {
+        Mark(self.0 as u32)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_tells_its_time_from_the_bucket() {
+        for (due_ms, begin_ms) in [(0, 0), (350, 340), ((1 << 24) + 5, 1 << 24), ((1 << 24) + 5, 6), (1 << 51, (1 << 51) - 9)] {
+            assert_eq!(Mark::default().next(due_ms).time_from_ms(begin_ms), due_ms);
+        }
+    }
+
+    #[test]
+    fn the_latest_time_is_never_before_the_real_one() {
+        for (due_ms, end_ms) in [(0, 0), (350, 350), (350, 5000), (350, (1 << 30) + 17), (1 << 51, 1 << 51)] {
+            let latest_ms = Mark::default().next(due_ms).latest_ms(end_ms);
+            assert!((due_ms..=end_ms).contains(&latest_ms), "{due_ms} {end_ms}");
+            assert_eq!((latest_ms - due_ms) % (1 << 24), 0);
+        }
+    }
+
+    #[test]
+    fn two_reminders_of_a_slot_for_one_millisecond_differ() {
+        let first = Mark::default().next(350);
+        assert_ne!(first.next(350), first);
+        let mut again = first;
+        (0..256).for_each(|_| again = again.next(350));
+        assert_eq!(again, first);
+    }
+}
