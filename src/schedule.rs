@@ -13,7 +13,7 @@ mod advance;
 
 use crate::front::Front;
 use crate::queue::BucketQueue;
-use crate::wheel::{BucketRef, Entry, Handle, Place, Placed, ReleaseKey, Removed, Slab, Wheel};
+use crate::wheel::{BucketRef, Entry, Handle, Place, Placed, ReleaseKey, Removed, Slab, Waits, Wheel};
 
 /// How many entries a long operation moves before it releases the lock for a moment.
 pub(crate) const STEP: usize = 1000;
@@ -117,8 +117,8 @@ impl<T> Schedule<T> {
         self.catch_up(now_us);
         self.next_number += 1;
         let number = self.next_number;
-        let (handle, reminder_ms) = self.slab.insert(due_us, number, task, tag);
-        (handle, self.place(ReleaseKey { due_us, number, handle }, reminder_ms))
+        let (handle, waits) = self.slab.insert((due_us, number), self.wheel.tick_end_us(), task, tag);
+        (handle, self.place(ReleaseKey { due_us, number, handle }, waits))
     }
 
     /// Moves a task that was not claimed to another instant, with a new number (T6). Returns its new handle, and the instant
@@ -127,7 +127,8 @@ impl<T> Schedule<T> {
     pub(crate) fn reschedule(&mut self, now_us: u64, handle: Handle, due_us: u64) -> Option<(Handle, u64)> {
         let number = self.next_number + 1;
         self.catch_up(now_us);
-        let Some((handle, place, reminder_ms)) = self.slab.reschedule(handle, due_us, number) else {
+        let moved = self.slab.reschedule(handle, (due_us, number), self.wheel.tick_end_us());
+        let Some((handle, place, waits)) = moved else {
             // Stale, or its slot has no generation left: then the task is removed and added again, which is rare.
             self.slab.get(handle)?;
             let tag = self.slab.tag(handle.slot());
@@ -136,32 +137,33 @@ impl<T> Schedule<T> {
         };
         self.next_number = number;
         self.remove_from_place(place);
-        Some((handle, self.place(ReleaseKey { due_us, number, handle }, reminder_ms)))
+        Some((handle, self.place(ReleaseKey { due_us, number, handle }, waits)))
     }
 
-    /// Places an entry, whose slot may have a reminder that comes at `reminder_ms` at the latest. Returns the instant at which
-    /// the reaper must be awake for it.
+    /// Gives an entry what it needs in order to wait. Returns the instant at which the reaper must be awake for it.
     #[expect(clippy::inline_always, reason = "a call that takes its arguments through memory is a tenth of an add")]
     #[inline(always)]
-    fn place(&mut self, key: ReleaseKey, reminder_ms: Option<u64>) -> u64 {
-        if self.wheel.is_before_tick_end(key.due_us) {
-            self.front.push(key, &mut self.slab);
-            return ready_us(self.precision, key.due_us);
+    fn place(&mut self, key: ReleaseKey, waits: Waits) -> u64 {
+        match waits {
+            // Its bucket wakes the reaper before. Only one that is being waited for to the microsecond may have to wake it earlier.
+            Waits::HasReminder => key.due_us,
+            Waits::ForFront => {
+                self.front.push(key, &mut self.slab);
+                ready_us(self.precision, key.due_us)
+            }
+            Waits::NeedsReminder(mark) => {
+                let placed = self.wheel.remind(key.handle.slot(), mark, key.due_us);
+                self.wheel.sweep_if_needed(&mut self.slab);
+                match placed {
+                    Placed::NewlyArmed(armed) => {
+                        self.queue.push(armed);
+                        self.wake_us_for(armed, key.due_us)
+                    }
+                    Placed::AlreadyArmed(armed) => self.wake_us_for(armed, key.due_us),
+                    Placed::ForFront => 0,
+                }
+            }
         }
-        if reminder_ms.is_some_and(|reminder_ms| reminder_ms <= key.due_us / 1000) {
-            self.slab.keep_in_bucket(key.handle.slot());
-            return key.due_us;
-        }
-        let (armed, wake_us) = match self.wheel.place(&mut self.slab, key.handle.slot(), key.due_us) {
-            Placed::ForFront => (None, 0),
-            Placed::NewlyArmed(armed) => (Some(armed), self.wake_us_for(armed, key.due_us)),
-            Placed::AlreadyArmed(armed) => (None, self.wake_us_for(armed, key.due_us)),
-        };
-        if let Some(armed) = armed {
-            self.queue.push(armed);
-        }
-        self.wheel.sweep_if_needed(&mut self.slab);
-        wake_us
     }
 
     /// An entry that was not claimed is not at this place any more.

@@ -2,6 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+use std::collections::HashSet;
+
 use crate::schedule::Schedule;
 use crate::timer::Timer;
 use crate::wheel::{BucketRef, Handle, expiration_ms};
@@ -104,11 +106,12 @@ pub(crate) fn take<T, X>(schedule: &mut Schedule<T>, mut see: impl FnMut(Handle,
         let handle = Handle::new(slot, entry.generation);
         see(handle, slab.tag(slot), entry.task.as_ref().expect("a bucket holds only slots in use"))
     };
+    // A slot may have a second reminder that looks like the first.
+    let mut seen = HashSet::new();
     // A bucket has its entries in the order in which they came, by an add or by a cascade.
-    let in_order = |bucket| {
-        let mut slots: Vec<_> = schedule.wheel.bucket_slots(slab, bucket).collect();
+    let mut in_order = |bucket| {
+        let mut slots: Vec<_> = schedule.wheel.bucket_slots(slab, bucket).filter(|slot| seen.insert(*slot)).collect();
         slots.sort_unstable_by_key(|slot| slab.entry_in(*slot).number());
-        slots.dedup();
         slots
     };
     let levels = schedule.wheel.levels().iter().enumerate().map(|(index, level)| LevelSnapshot {
@@ -128,9 +131,10 @@ pub(crate) fn take<T, X>(schedule: &mut Schedule<T>, mut see: impl FnMut(Handle,
             .collect(),
     });
     let levels = levels.collect();
+    let unread = schedule.wheel.unread_slots(slab).filter(|slot| seen.insert(*slot));
     let waiting = schedule.front.sorted().into_iter().filter(|key| slab.get(key.handle).is_some());
     // What is still in a bucket that is being flushed has left the wheel.
-    let unread = schedule.wheel.unread_slots(slab).map(|slot| slab.entry_in(slot).key(slot));
+    let unread = unread.map(|slot| slab.entry_in(slot).key(slot));
     let mut keys: Vec<_> = waiting.chain(unread).collect();
     keys.sort_unstable();
     let front = keys.into_iter().map(|key| (key.due_us, task(key.handle.slot()))).collect();

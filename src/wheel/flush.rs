@@ -79,7 +79,7 @@ impl Wheel {
         for_front: &mut Vec<ReleaseKey>,
     ) -> usize {
         let (begin, tick_end_us) = (for_front.len(), self.tick_end_us);
-        // The keys of all of them first, so that the processor fetches the entries side by side.
+        slab.prefetch_reminded(batch);
         for_front.extend(batch.iter().filter_map(|reminder| slab.take_reminded(*reminder)));
         if for_front[begin..].iter().all(|key| key.due_us < tick_end_us) {
             return for_front.len() - begin;
@@ -91,7 +91,7 @@ impl Wheel {
         for index in begin..for_front.len() {
             let key = for_front[index];
             in_bucket += usize::from(key.due_us < end_us);
-            match self.place(slab, key.handle.slot(), key.due_us) {
+            match self.place(slab, &key) {
                 Placed::ForFront => {
                     for_front[kept] = key;
                     kept += 1;

@@ -3,23 +3,30 @@
 use super::reminder::Reminder;
 use super::{BucketRef, Placed, Slab, Wheel, bucket};
 
-/// A sweep begins if there are more reminders than this, and this many times as many as entries.
+/// A sweep begins if there are more reminders than this, and this many times as many as slots. Slots keep their memory until a
+/// whole page of them is free, so with fewer reminders little would be won.
 const MIN_GARBAGE: usize = 4096;
-const MAX_REMINDERS_PER_ENTRY: usize = 3;
+const MAX_REMINDERS_PER_SLOT: usize = 2;
+/// How many pages one call sweeps if there are twice as many, because many pages of slots have gone at once.
+const PAGES_IF_FAR_ABOVE: usize = 8;
 
 impl Wheel {
     /// Drops useless reminders of one page if there are too many of them. Call it when there is one more. O(1): at most the
     /// work of two pages, and amortized less than two steps.
     #[inline]
     pub(crate) fn sweep_if_needed<T>(&mut self, slab: &mut Slab<T>) {
-        if self.reminders.len() > MAX_REMINDERS_PER_ENTRY * slab.len() + MIN_GARBAGE {
+        if self.reminders.len() > MAX_REMINDERS_PER_SLOT * slab.capacity() + MIN_GARBAGE {
             self.sweep(slab);
         }
     }
 
     #[cold]
     fn sweep<T>(&mut self, slab: &mut Slab<T>) {
-        self.reminders.sweep(|reminder| slab.keep_reminder(reminder));
+        // Where a whole page of slots has gone, so have their reminders, without a look at each slot.
+        let is_far_above = self.reminders.len() > 2 * (MAX_REMINDERS_PER_SLOT * slab.capacity() + MIN_GARBAGE);
+        for _ in 0..if is_far_above { PAGES_IF_FAR_ABOVE } else { 1 } {
+            self.reminders.sweep(|reminder| slab.keep_reminder(reminder));
+        }
     }
 
     /// Drops what is useless at the head of an armed bucket, and places entries again that were moved out of it: at most
@@ -42,7 +49,7 @@ impl Wheel {
             *limit -= 1;
             self.reminders.read(list, &mut [Reminder::default()]);
             if let Some(key) = slab.take_reminded(reminder)
-                && let Placed::NewlyArmed(armed) = self.place(slab, reminder.slot(), key.due_us)
+                && let Placed::NewlyArmed(armed) = self.place(slab, &key)
             {
                 newly_armed.push(armed);
             }
@@ -68,7 +75,7 @@ impl Wheel {
             }
         }
         for key in moved {
-            if let Placed::NewlyArmed(armed) = self.place(slab, key.handle.slot(), key.due_us) {
+            if let Placed::NewlyArmed(armed) = self.place(slab, &key) {
                 newly_armed.push(armed);
             }
         }

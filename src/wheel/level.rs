@@ -82,7 +82,7 @@ impl Level {
     }
 
     /// Puts a reminder into the bucket of this instant, which the level covers.
-    #[expect(clippy::inline_always, reason = "see `Wheel::place`")]
+    #[expect(clippy::inline_always, reason = "see `Wheel::remind`")]
     #[inline(always)]
     pub(super) fn place(&mut self, reminders: &mut Reminders, reminder: Reminder, due_us: u64) -> Placed {
         let (index, ticks) = self.bucket_of(due_us);

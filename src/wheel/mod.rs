@@ -29,12 +29,12 @@ use level::Level;
 pub(crate) use looking::BucketPage;
 pub(crate) use page_numbering::PageNumbering;
 pub(crate) use placed::{BucketRef, Placed};
-use reminder::Reminder;
+use reminder::{Mark, Reminder};
 use reminders::Reminders;
 pub use slab::Handle;
 #[cfg(test)]
 pub(crate) use slab::MAX_NUMBER;
-pub(crate) use slab::{Entry, Place, ReleaseKey, Removed, Slab};
+pub(crate) use slab::{Entry, Place, ReleaseKey, Removed, Slab, Waits};
 
 #[derive(Debug)]
 pub(crate) struct Wheel {
@@ -67,20 +67,23 @@ impl Wheel {
         }
     }
 
-    /// Places an entry: gives it a reminder on the lowest level that covers its instant (T3), unless it is for the front.
-    /// O(levels).
+    /// Places an entry again that was taken out: gives it a reminder, unless it is for the front.
+    fn place<T>(&mut self, slab: &mut Slab<T>, key: &ReleaseKey) -> Placed {
+        match slab.wait_again(key, self.tick_end_us) {
+            Waits::NeedsReminder(mark) => self.remind(key.handle.slot(), mark, key.due_us),
+            Waits::ForFront | Waits::HasReminder => Placed::ForFront,
+        }
+    }
+
+    /// Puts a reminder with this mark on the lowest level that covers the instant (T3). O(levels).
     #[expect(clippy::inline_always, reason = "a call that answers through memory is a third of a cascade")]
     #[inline(always)]
-    pub(crate) fn place<T>(&mut self, slab: &mut Slab<T>, slot: u32, due_us: u64) -> Placed {
-        if self.is_before_tick_end(due_us) {
-            return Placed::ForFront;
-        }
-        let reminder = Reminder::new(slot, slab.set_in_bucket(slot, due_us / 1000));
-        self.place_reminder(reminder, due_us)
+    pub(crate) fn remind(&mut self, slot: u32, mark: Mark, due_us: u64) -> Placed {
+        self.place_reminder(Reminder::new(slot, mark), due_us)
     }
 
     /// Puts a reminder on the lowest level that covers its instant, which is not before the end of the current tick.
-    #[expect(clippy::inline_always, reason = "see `Wheel::place`")]
+    #[expect(clippy::inline_always, reason = "see `Wheel::remind`")]
     #[inline(always)]
     fn place_reminder(&mut self, reminder: Reminder, due_us: u64) -> Placed {
         let index = self.levels.iter().position(|level| due_us < level.end_us);
@@ -110,6 +113,7 @@ impl Wheel {
     }
 
     /// When the current tick of level 1 ends.
+    #[inline]
     pub(crate) fn tick_end_us(&self) -> u64 {
         self.tick_end_us
     }

@@ -3,11 +3,9 @@ use super::*;
 const DUE_US: u64 = 390_000; // the last bucket of level 2
 
 fn add(wheel: &mut Wheel, slab: &mut Slab<u64>, due_us: u64, number: u64) -> Handle {
-    let (handle, reminder_ms) = slab.insert(due_us, number, number, 0);
-    if reminder_ms.is_none_or(|reminder_ms| reminder_ms > due_us / 1000) {
-        wheel.place(slab, handle.slot(), due_us);
-    } else {
-        slab.keep_in_bucket(handle.slot());
+    let (handle, waits) = slab.insert((due_us, number), wheel.tick_end_us(), number, 0);
+    if let Waits::NeedsReminder(mark) = waits {
+        wheel.remind(handle.slot(), mark, due_us);
     }
     handle
 }
@@ -50,10 +48,12 @@ fn memory_follows_the_entries_while_most_are_cancelled() {
             wheel.sweep_if_needed(&mut slab);
         }
     }
-    assert!(wheel.reminders.len() <= 3 * slab.len() + 4096 && wheel.bytes() < before / 4, "{} bytes", wheel.bytes());
+    assert!(wheel.reminders.len() <= 2 * slab.capacity() + 4096 && wheel.bytes() <= before, "{} bytes", wheel.bytes());
     for handle in handles.iter().step_by(50) {
         slab.remove(*handle);
+        wheel.sweep_if_needed(&mut slab);
     }
+    assert!(wheel.bytes() < before / 4, "{} of {before} bytes", wheel.bytes());
     wheel.settle(&mut slab, &mut Vec::new());
     assert_eq!(wheel.reminders.len(), 0);
 }

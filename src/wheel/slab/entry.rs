@@ -56,6 +56,17 @@ pub(crate) enum Place {
     Nowhere,
 }
 
+/// What an entry needs that is to wait for its instant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// It is due in the current tick.
+    ForFront,
+    /// Its slot has a reminder that comes in time.
+    HasReminder,
+    /// A reminder with this mark.
+    NeedsReminder(Mark),
+}
+
 /// What orders an entry among all others (T6): the due instant, then the add number, which is unique.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ReleaseKey {
@@ -97,10 +108,29 @@ impl<T> Entry<T> {
         Mark(self.link)
     }
 
+    /// The entry waits for this instant; of a free slot, it is in use from now on. `tick_end_us`: before this it is for the front.
     #[inline]
-    pub(super) fn set_in_bucket(&mut self, mark: Mark) {
-        self.link = mark.0;
-        self.set_stage(Stage::Bucket);
+    pub(super) fn wait(&mut self, due_us: u64, number: u64, tick_end_us: u64) -> Waits {
+        let due_ms = due_us / 1000;
+        let (stage, waits) = if due_us < tick_end_us {
+            (Stage::Unplaced, Waits::ForFront)
+        } else if self.has_reminder_by(due_ms) {
+            (Stage::Bucket, Waits::HasReminder)
+        } else {
+            let mark = self.mark().next(due_ms);
+            self.link = mark.0;
+            (Stage::Bucket, Waits::NeedsReminder(mark))
+        };
+        self.due_us = due_us;
+        self.set_number_and_stage(number, stage);
+        waits
+    }
+
+    /// Whether its reminder, if it has one, comes by this time for certain.
+    #[inline]
+    fn has_reminder_by(&self, due_ms: u64) -> bool {
+        let has_one = self.is_in(Stage::Bucket) || self.is_in(Stage::Dormant);
+        has_one && self.mark().latest_ms(self.due_us / 1000) <= due_ms
     }
 
     #[inline]
@@ -125,13 +155,6 @@ impl<T> Entry<T> {
         } else {
             Place::Nowhere
         }
-    }
-
-    /// The latest time that its reminder may have; `None` if it has none.
-    #[inline]
-    pub(super) fn reminder_ms(&self) -> Option<u64> {
-        let has_one = self.is_in(Stage::Bucket) || self.is_in(Stage::Dormant);
-        has_one.then(|| self.mark().latest_ms(self.due_us / 1000))
     }
 
     /// The key of the entry in this slot.

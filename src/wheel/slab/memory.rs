@@ -1,8 +1,8 @@
 //! The memory of a slab: which of its pages have room, and which memory is kept.
 //!
 //! The generations of a page are in its entries. When a page loses its memory, it keeps the highest of them, and starts
-//! above it when it gets memory again. So no handle is ever issued twice. To find the highest costs a look at the whole
-//! page, so an empty page keeps its memory until another page needs it.
+//! above it when it gets memory again. So no handle is ever issued twice. One page keeps its memory when it is empty, until
+//! another page needs it: a task that comes and goes again and again costs no allocation.
 
 use super::Slab;
 use super::entry::{Entry, NO_SLOT};
@@ -19,6 +19,7 @@ impl<T> Slab<T> {
             first_free: NO_SLOT,
             live_count: 0,
             first_generation: 0,
+            highest_generation: 0,
             has_room: true,
             tags: None,
         });
@@ -29,9 +30,12 @@ impl<T> Slab<T> {
     /// Gives a page memory: that of the spare page, or new memory.
     #[cold]
     pub(super) fn allocate(&mut self, number: u32) {
-        let mut entries = self.spare_page.take().map_or_else(Vec::new, |spare| self.take_memory(spare));
+        let pages = &self.pages;
+        let spare = self.spare_page.take_if(|spare| pages[*spare as usize].live_count == 0);
+        let mut entries = spare.map_or_else(Vec::new, |spare| self.take_memory(spare));
         entries.clear();
         entries.reserve_exact(PAGE_SIZE);
+        self.pages_with_memory += 1;
         self.pages[number as usize].entries = entries;
     }
 
@@ -39,7 +43,8 @@ impl<T> Slab<T> {
     /// a generation left.
     #[cold]
     pub(super) fn page_emptied(&mut self, number: u32) {
-        if self.spare_page.is_none() && self.pages[number as usize].has_room {
+        let has_spare = self.spare_page.is_some_and(|spare| self.pages[spare as usize].live_count == 0);
+        if !has_spare && self.pages[number as usize].has_room {
             self.spare_page = Some(number);
         } else {
             self.take_memory(number);
@@ -49,8 +54,8 @@ impl<T> Slab<T> {
     /// Takes the memory of an empty page.
     fn take_memory(&mut self, number: u32) -> Vec<Entry<T>> {
         let page = &mut self.pages[number as usize];
-        let highest = page.entries.iter().map(|entry| entry.generation).max().unwrap_or(0);
-        page.first_generation = page.first_generation.max(highest);
+        self.pages_with_memory -= 1;
+        page.first_generation = page.first_generation.max(page.highest_generation);
         page.first_free = NO_SLOT;
         page.tags = None;
         let entries = std::mem::take(&mut page.entries);

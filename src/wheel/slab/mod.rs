@@ -17,11 +17,11 @@ use std::hint::black_box;
 use entry::{NO_SLOT, Stage};
 #[cfg(test)]
 pub(crate) use entry::MAX_NUMBER;
-pub(crate) use entry::{Entry, Place, ReleaseKey};
+pub(crate) use entry::{Entry, Place, ReleaseKey, Waits};
 pub use handle::Handle;
 use page::{Numbering, PAGE_SIZE, Page};
 
-use super::reminder::{Mark, Reminder};
+use super::reminder::Reminder;
 
 /// What a slot had.
 #[derive(Debug)]
@@ -38,25 +38,37 @@ pub(crate) struct Slab<T> {
     pages: Vec<Page<T>>,
     /// The pages with free slots; the last one is used next.
     pages_with_room: Vec<u32>,
-    /// An empty page that has kept its memory.
+    /// The page that keeps its memory when it is empty; it may be in use.
     spare_page: Option<u32>,
+    pages_with_memory: usize,
     len: usize,
 }
 
 impl<T> Slab<T> {
     pub(crate) fn new() -> Self {
-        Self { pages: Vec::new(), pages_with_room: Vec::new(), spare_page: None, len: 0 }
+        Self { pages: Vec::new(), pages_with_room: Vec::new(), spare_page: None, pages_with_memory: 0, len: 0 }
     }
 
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Puts a task into a free slot. Returns also the latest time that the slot's reminder may have, if it has one. The caller
-    /// places the entry.
+    /// How many slots have memory.
+    #[inline]
+    pub(super) fn capacity(&self) -> usize {
+        self.pages_with_memory * PAGE_SIZE
+    }
+
+    /// Puts a task into a free slot. Returns also what it needs in order to wait; before `tick_end_us` it is for the front.
     #[expect(clippy::inline_always, reason = "a call that answers through memory is a tenth of an add")]
     #[inline(always)]
-    pub(crate) fn insert(&mut self, due_us: u64, number: u64, task: T, tag: u32) -> (Handle, Option<u64>) {
+    pub(crate) fn insert(
+        &mut self,
+        (due_us, number): (u64, u64),
+        tick_end_us: u64,
+        task: T,
+        tag: u32,
+    ) -> (Handle, Waits) {
         let page_number = self.pages_with_room.last().copied().unwrap_or_else(|| self.add_page());
         let mut page = &mut self.pages[page_number as usize];
         let (offset, entry) = if page.first_free == NO_SLOT {
@@ -73,9 +85,7 @@ impl<T> Slab<T> {
             page.first_free = entry.number() as u32;
             (offset, entry)
         };
-        let reminder_ms = entry.reminder_ms();
-        entry.due_us = due_us;
-        entry.set_number_and_stage(number, Stage::Unplaced);
+        let waits = entry.wait(due_us, number, tick_end_us);
         entry.task = Some(task);
         let generation = entry.generation;
         if tag > 0 || page.tags.is_some() {
@@ -86,11 +96,8 @@ impl<T> Slab<T> {
             page.has_room = false;
             self.pages_with_room.pop();
         }
-        if self.spare_page == Some(page_number) {
-            self.spare_page = None;
-        }
         self.len += 1;
-        (Handle::new(Numbering::number(page_number, offset), generation), reminder_ms)
+        (Handle::new(Numbering::number(page_number, offset), generation), waits)
     }
 
     /// Frees the slot and moves its task out; `None` for a stale handle. The place says where the caller must remove it too.
@@ -117,8 +124,10 @@ impl<T> Slab<T> {
         entry.generation += 1;
         let stage = if place == Place::Bucket { Stage::Dormant } else { Stage::Free };
         entry.set_number_and_stage(page.first_free.into(), stage);
+        page.highest_generation = page.highest_generation.max(entry.generation);
+        let is_reusable = entry.generation < u32::MAX;
         let tag = page.tag(offset);
-        if page.entries[offset].generation < u32::MAX {
+        if is_reusable {
             page.first_free = offset as u32;
             if !page.has_room {
                 page.has_room = true;
@@ -127,47 +136,36 @@ impl<T> Slab<T> {
         }
         page.live_count -= 1;
         self.len -= 1;
-        if page.live_count == 0 {
+        if page.live_count == 0 && self.spare_page != Some(page_number) {
             self.page_emptied(page_number);
         }
         Some(Removed { task, tag, due_us, number, place })
     }
 
     /// Gives a task another due instant and number, and its slot the next generation, as a remove and an insert would.
-    /// Returns the new handle, the old place, and the latest time that its reminder may have; the caller removes the entry from
-    /// there and places it. `None` for a stale handle, and for a slot without generations left.
+    /// Returns the new handle, the old place, from where the caller removes the entry, and what it needs in order to wait. `None`
+    /// for a stale handle, and for a slot without generations left.
     #[inline]
     pub(crate) fn reschedule(
         &mut self,
         handle: Handle,
-        due_us: u64,
-        number: u64,
-    ) -> Option<(Handle, Place, Option<u64>)> {
+        (due_us, number): (u64, u64),
+        tick_end_us: u64,
+    ) -> Option<(Handle, Place, Waits)> {
         let entry = self.get_mut(handle)?;
         if entry.generation + 1 == u32::MAX {
             return None;
         }
-        let (place, reminder_ms) = (entry.place(), entry.reminder_ms());
-        // Not its old place any more: a merge of the front's pages must not find it there.
-        entry.set_number_and_stage(number, Stage::Unplaced);
-        entry.due_us = due_us;
+        let place = entry.place();
+        let waits = entry.wait(due_us, number, tick_end_us);
         entry.generation += 1;
-        Some((Handle::new(handle.slot(), entry.generation), place, reminder_ms))
+        Some((Handle::new(handle.slot(), entry.generation), place, waits))
     }
 
-    /// The entry waits for the reminder that its slot has.
+    /// An entry that was taken out of the wheel waits for the same instant again.
     #[inline]
-    pub(crate) fn keep_in_bucket(&mut self, slot: u32) {
-        self.entry_in_mut(slot).set_stage(Stage::Bucket);
-    }
-
-    /// The entry waits for a new reminder; returns its mark.
-    #[inline]
-    pub(super) fn set_in_bucket(&mut self, slot: u32, due_ms: u64) -> Mark {
-        let entry = self.entry_in_mut(slot);
-        let mark = entry.mark().next(due_ms);
-        entry.set_in_bucket(mark);
-        mark
+    pub(super) fn wait_again(&mut self, key: &ReleaseKey, tick_end_us: u64) -> Waits {
+        self.entry_in_mut(key.handle.slot()).wait(key.due_us, key.number, tick_end_us)
     }
 
     /// The entry is in the front, at this position.
@@ -259,6 +257,13 @@ impl<T> Slab<T> {
     pub(crate) fn prefetch(&self, handles: &[Handle]) {
         let all = handles.iter().map(|handle| self.get(*handle).map_or(0, |entry| entry.due_us));
         black_box(all.fold(0, |all, due_us| all | due_us));
+    }
+
+    /// Reads what a look at the entries of these reminders will read, as [`Slab::prefetch`].
+    #[inline]
+    pub(super) fn prefetch_reminded(&self, reminders: &[Reminder]) {
+        let all = reminders.iter().map(|reminder| self.with_mark(*reminder).is_some());
+        black_box(all.fold(false, |all, is_good| all | is_good));
     }
 
     /// The entries of one page, with their handles; `None` past the last page. A long walk takes a page as a step.

@@ -16,6 +16,8 @@ pub(super) struct Page<T> {
     pub(super) live_count: u32,
     /// The generation of a slot that is used for the first time since the page got its memory.
     pub(super) first_generation: u32,
+    /// The highest generation that a slot was given when it became free.
+    pub(super) highest_generation: u32,
     /// Whether `pages_with_room` names the page.
     pub(super) has_room: bool,
     /// The number that the caller gave with each task; missing as long as all are 0.

@@ -1,7 +1,7 @@
 use super::*;
 
 fn add<T>(slab: &mut Slab<T>, task: T) -> Handle {
-    slab.insert(1, 1, task, 0).0
+    slab.insert((1, 1), 0, task, 0).0
 }
 
 fn take<T>(slab: &mut Slab<T>, handle: Handle) -> Option<T> {
