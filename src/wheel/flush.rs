@@ -114,33 +114,31 @@ impl Wheel {
         newly_armed: &mut Vec<BucketRef>,
         for_front: &mut Vec<ReleaseKey>,
     ) {
-        // The level below covers the bucket. It takes all entries but those of its own first tick, which go further down.
-        let level_index = flushing.level_index - 1;
-        let begin_us = level_index.checked_sub(1).map_or(self.tick_end_us, |index| self.levels[index].end_us);
-        let (mut lower, mut lower_count) = ([Reminder::default(); BATCH], 0);
-        let level = &mut self.levels[level_index];
-        for reminder in batch {
-            let due_us = reminder.mark().time_from_ms(flushing.expiration_ms) * 1000;
-            if due_us < begin_us {
-                lower[lower_count] = *reminder;
-                lower_count += 1;
-            } else if let Placed::NewlyArmed(armed) = level.place(&mut self.reminders, *reminder, due_us) {
-                newly_armed.push(armed);
+        let begin_ms = flushing.expiration_ms;
+        let (mut lower, mut count) = ([Reminder::default(); BATCH], batch.len());
+        lower[..count].copy_from_slice(batch);
+        self.reminders.count_again(count);
+        // The level below covers the bucket. It takes all but those of its own first tick, which go further down.
+        for level in self.levels[..flushing.level_index].iter_mut().rev() {
+            debug_assert_eq!(level.current_ms, begin_ms, "no level moves before the flush is complete");
+            let mut left = 0;
+            for index in 0..count {
+                let reminder = lower[index];
+                match level.cascade(&mut self.reminders, reminder, reminder.mark().offset_ms(begin_ms)) {
+                    Ok(newly) => newly_armed.extend(newly),
+                    Err(reminder) => {
+                        lower[left] = reminder;
+                        left += 1;
+                    }
+                }
+            }
+            count = left;
+            if count == 0 {
+                return;
             }
         }
-        let mut due_count = 0;
-        for index in 0..lower_count {
-            let reminder = lower[index];
-            let due_us = reminder.mark().time_from_ms(flushing.expiration_ms) * 1000;
-            if due_us < self.tick_end_us {
-                lower[due_count] = reminder;
-                due_count += 1;
-            } else if let Placed::NewlyArmed(armed) = self.place_reminder(reminder, due_us) {
-                newly_armed.push(armed);
-            }
-        }
-        if due_count > 0 {
-            self.move_entries(slab, flushing, &lower[..due_count], newly_armed, for_front);
-        }
+        // Those of the first tick of level 1 are due.
+        self.reminders.uncount(count);
+        self.move_entries(slab, flushing, &lower[..count], newly_armed, for_front);
     }
 }

@@ -26,6 +26,8 @@ pub(crate) struct Level {
     /// The bucket of the current tick.
     current_bucket: u32,
     tick_divider: TickDivider,
+    /// The same for milliseconds.
+    ms_divider: TickDivider,
     pub(crate) buckets: Vec<Bucket>,
 }
 
@@ -33,22 +35,22 @@ pub(crate) struct Level {
 /// rest of an add.
 #[derive(Debug, Clone, Copy)]
 struct TickDivider {
-    /// 2^`(64 + shift)` / tick, rounded up.
+    /// 2^`(64 + shift)` / (2 * tick), rounded up.
     inverse: u64,
     shift: u32,
 }
 
 impl TickDivider {
-    fn new(tick_us: u64) -> Self {
-        let shift = tick_us.ilog2() - 1;
-        Self { inverse: ((1_u128 << (64 + shift)) / u128::from(tick_us)) as u64 + 1, shift }
+    fn new(tick: u64) -> Self {
+        let shift = tick.ilog2();
+        Self { inverse: ((1_u128 << (63 + shift)) / u128::from(tick)) as u64 + 1, shift }
     }
 
-    /// How many full ticks are in `offset_us`, which is below 2^62. The product is too large by at most
-    /// offset / 2^`(64 + shift)`. That is less than 1 / tick, not enough to reach the next tick.
+    /// How many full ticks are in `offset`, which is below 2^62, in the same unit. The product is too large by at most
+    /// 2 * offset / 2^`(64 + shift)`. That is less than 1 / tick, not enough to reach the next tick.
     #[inline]
-    fn full_ticks(self, offset_us: u64) -> u64 {
-        ((u128::from(offset_us) * u128::from(self.inverse)) >> 64) as u64 >> self.shift
+    fn full_ticks(self, offset: u64) -> u64 {
+        ((u128::from(2 * offset) * u128::from(self.inverse)) >> 64) as u64 >> self.shift
     }
 }
 
@@ -65,6 +67,7 @@ impl Level {
             end_us: 0,
             current_bucket: 0,
             tick_divider: TickDivider::new(tick_ms.saturating_mul(1000)),
+            ms_divider: TickDivider::new(tick_ms),
             buckets: vec![bucket::NEW; size as usize],
         };
         level.move_to(start_ms);
@@ -88,23 +91,57 @@ impl Level {
         let (index, ticks) = self.bucket_of(due_us);
         let bucket = &mut self.buckets[index as usize];
         bucket::set_list(bucket, reminders.push(bucket::list(bucket), reminder));
-        let armed_ms = bucket::expiration_ms(bucket);
-        let expiration_ms = self.expiration_ms(ticks);
-        let bucket_ref = BucketRef { expiration_ms, level: self.number, bucket: index };
-        if let Some(armed_ms) = armed_ms {
-            debug_assert_eq!(armed_ms, expiration_ms, "an armed bucket is in the range of its level");
+        let is_armed = bucket::expiration_ms(bucket).is_some();
+        let bucket_ref = self.bucket_ref(index, ticks);
+        if is_armed {
+            debug_assert_eq!(bucket::expiration_ms(&self.buckets[index as usize]), Some(bucket_ref.expiration_ms));
             return Placed::AlreadyArmed(bucket_ref);
         }
-        bucket::arm(&mut self.buckets[index as usize], expiration_ms);
+        bucket::arm(&mut self.buckets[index as usize], bucket_ref.expiration_ms);
         Placed::NewlyArmed(bucket_ref)
+    }
+
+    /// As [`Level::place`] while the bucket above is flushed that begins where this level stands: the reminder is for
+    /// `offset_ms` after that. Returns the bucket if it must be armed; an error if it is for the first tick, and goes further down.
+    #[expect(clippy::inline_always, reason = "see `Wheel::remind`")]
+    #[inline(always)]
+    pub(super) fn cascade(
+        &mut self,
+        reminders: &mut Reminders,
+        reminder: Reminder,
+        offset_ms: u64,
+    ) -> Result<Option<BucketRef>, Reminder> {
+        let ticks = self.ms_divider.full_ticks(offset_ms);
+        if ticks == 0 {
+            return Err(reminder);
+        }
+        let index = self.wrapped(self.current_bucket + ticks as u32);
+        let bucket = &mut self.buckets[index as usize];
+        bucket::set_list(bucket, reminders.push_uncounted(bucket::list(bucket), reminder));
+        if bucket::expiration_ms(bucket).is_some() {
+            return Ok(None);
+        }
+        let newly_armed = self.bucket_ref(index, ticks);
+        bucket::arm(&mut self.buckets[index as usize], newly_armed.expiration_ms);
+        Ok(Some(newly_armed))
+    }
+
+    #[inline]
+    fn bucket_ref(&self, bucket: u32, ticks: u64) -> BucketRef {
+        BucketRef { expiration_ms: self.expiration_ms(ticks), level: self.number, bucket }
     }
 
     /// The bucket of an instant that the level covers, and its distance from the current bucket in ticks.
     #[inline]
-    pub(super) fn bucket_of(&self, due_us: u64) -> (u32, u64) {
+    fn bucket_of(&self, due_us: u64) -> (u32, u64) {
         let ticks = self.tick_divider.full_ticks(due_us - self.current_us);
-        let (bucket, size) = (self.current_bucket + ticks as u32, self.buckets.len() as u32);
-        (if bucket < size { bucket } else { bucket - size }, ticks)
+        (self.wrapped(self.current_bucket + ticks as u32), ticks)
+    }
+
+    #[inline]
+    fn wrapped(&self, bucket: u32) -> u32 {
+        let size = self.buckets.len() as u32;
+        if bucket < size { bucket } else { bucket - size }
     }
 
     /// When the bucket expires that is this many ticks after the current one.

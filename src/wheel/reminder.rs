@@ -39,10 +39,10 @@ impl Mark {
         u64::from(self.0 >> (32 - TIME_BITS))
     }
 
-    /// Its time, which is not before `begin_ms`, and less than [`Mark::MAX_TICK_MS`] after it.
+    /// How long after `begin_ms` its time is: less than [`Mark::MAX_TICK_MS`].
     #[inline]
-    pub(super) fn time_from_ms(self, begin_ms: u64) -> u64 {
-        begin_ms + (self.time_bits().wrapping_sub(begin_ms) & TIME_MASK)
+    pub(super) fn offset_ms(self, begin_ms: u64) -> u64 {
+        self.time_bits().wrapping_sub(begin_ms) & TIME_MASK
     }
 
     /// The latest time up to `end_ms` that it may have.
@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn a_mark_tells_its_time_from_the_bucket() {
         for (due_ms, begin_ms) in [(0, 0), (350, 340), ((1 << 24) + 5, 1 << 24), ((1 << 24) + 5, 6), (1 << 51, (1 << 51) - 9)] {
-            assert_eq!(Mark::default().next(due_ms).time_from_ms(begin_ms), due_ms);
+            assert_eq!(begin_ms + Mark::default().next(due_ms).offset_ms(begin_ms), due_ms);
         }
     }
 

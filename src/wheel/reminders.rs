@@ -11,9 +11,10 @@ use super::reminder::Reminder;
 
 /// Reminders in a page.
 pub(super) const PAGE_SIZE: usize = 512;
-/// An empty page keeps memory for this many: one that comes and goes again and again costs no allocation.
+/// A page begins small, and has memory for all of them once it has more than this. An empty one keeps memory for this many: a
+/// reminder that comes and goes again and again costs no allocation.
 const SMALL_PAGE: usize = 64;
-/// How many free pages keep it.
+/// How many free pages keep their memory, whatever they have: as many as the buckets of a few levels need.
 const MAX_FREE_PAGES_WITH_MEMORY: usize = 64;
 /// How many pages of a list [`Reminders::len_if_long`] counts at most.
 const MAX_COUNTED_PAGES: usize = 1024;
@@ -51,8 +52,6 @@ pub(super) struct Reminders {
     /// By number. The first one, [`NO_PAGE`], is never used.
     pages: Vec<Page>,
     free_pages: Vec<u32>,
-    /// The memory of an empty page, for the next page that needs some.
-    spare_memory: Vec<Reminder>,
     /// How many were not read, in all lists.
     len: usize,
     /// The page that was swept last.
@@ -61,7 +60,7 @@ pub(super) struct Reminders {
 
 impl Default for Reminders {
     fn default() -> Self {
-        Self { pages: vec![Page::NEW], free_pages: Vec::new(), spare_memory: Vec::new(), len: 0, last_swept: 0 }
+        Self { pages: vec![Page::NEW], free_pages: Vec::new(), len: 0, last_swept: 0 }
     }
 }
 
@@ -74,15 +73,30 @@ impl Reminders {
     /// Appends one. Returns the list, which may have a new last page.
     #[expect(clippy::inline_always, reason = "a call that answers through memory is a tenth of an add")]
     #[inline(always)]
-    pub(super) fn push(&mut self, mut list: List, item: Reminder) -> List {
+    pub(super) fn push(&mut self, list: List, item: Reminder) -> List {
+        self.len += 1;
+        self.push_uncounted(list, item)
+    }
+
+    /// As [`Reminders::push`] for one of those that were just read: [`Reminders::count_again`] comes next.
+    #[expect(clippy::inline_always, reason = "see `Reminders::push`")]
+    #[inline(always)]
+    pub(super) fn push_uncounted(&mut self, mut list: List, item: Reminder) -> List {
         let mut page = &mut self.pages[list.0 as usize];
         if page.items.len() == page.items.capacity() {
             list = self.grow(list);
             page = &mut self.pages[list.0 as usize];
         }
         page.items.push(item); // directly after the check above, so that it does not check again
-        self.len += 1;
         list
+    }
+
+    pub(super) fn count_again(&mut self, count: usize) {
+        self.len += count;
+    }
+
+    pub(super) fn uncount(&mut self, count: usize) {
+        self.len -= count;
     }
 
     /// Moves the next reminders to `batch`, as many as it has room for, but of one page. Returns how many; 0 only if the list is
@@ -117,9 +131,7 @@ impl Reminders {
             if first == list.0 {
                 page.items.clear();
                 page.read_count = 0;
-                if page.items.capacity() > SMALL_PAGE {
-                    self.take_memory(first);
-                }
+                page.items.shrink_to(SMALL_PAGE);
                 return None;
             }
             let next = page.next;
@@ -236,7 +248,7 @@ impl Reminders {
     /// Its memory in bytes. O(pages).
     pub(super) fn bytes(&self) -> usize {
         let capacity: usize = self.pages.iter().map(|page| page.items.capacity()).sum();
-        (capacity + self.spare_memory.capacity()) * size_of::<Reminder>()
+        capacity * size_of::<Reminder>()
             + self.pages.capacity() * size_of::<Page>()
             + self.free_pages.capacity() * size_of::<u32>()
     }
@@ -266,14 +278,8 @@ impl Reminders {
     /// Makes room for this many in a page: for a full page if they are more than [`SMALL_PAGE`].
     fn reserve(&mut self, number: u32, count: usize) {
         let items = &mut self.pages[number as usize].items;
-        if count <= SMALL_PAGE {
-            items.reserve_exact(count.saturating_sub(items.len()));
-        } else if items.capacity() < PAGE_SIZE {
-            let mut memory = std::mem::take(&mut self.spare_memory);
-            memory.reserve_exact(PAGE_SIZE);
-            memory.append(items);
-            *items = memory;
-        }
+        let count = if count > SMALL_PAGE { PAGE_SIZE } else { count };
+        items.reserve_exact(count - items.len());
     }
 
     fn take_free_page(&mut self) -> u32 {
@@ -287,18 +293,10 @@ impl Reminders {
         let page = &mut self.pages[number as usize];
         page.items.clear();
         (page.read_count, page.is_last) = (0, true);
-        if page.items.capacity() > SMALL_PAGE || self.free_pages.len() >= MAX_FREE_PAGES_WITH_MEMORY {
-            self.take_memory(number);
+        if self.free_pages.len() >= MAX_FREE_PAGES_WITH_MEMORY {
+            page.items = Vec::new();
         }
         self.free_pages.push(number);
-    }
-
-    /// Takes the memory of an empty page. It becomes the spare memory if it is larger than that.
-    fn take_memory(&mut self, number: u32) {
-        let memory = std::mem::take(&mut self.pages[number as usize].items);
-        if memory.capacity() > self.spare_memory.capacity() {
-            self.spare_memory = memory;
-        }
     }
 }
 

@@ -36,7 +36,7 @@ fn what_was_pushed_is_read_once_and_the_memory_goes() {
         assert_eq!((reminders.len(), reminders.len_if_long(list)), (MANY as usize + 1, Some(MANY as usize)));
         assert_eq!(read_all(&mut reminders, list, at_a_time), (0..MANY).collect::<Vec<_>>());
         assert_eq!((reminders.len(), reminders.peek(other)), (1, Some(reminder(MANY))));
-        assert!(reminders.bytes() < 16_000, "{} bytes", reminders.bytes());
+        assert!(reminders.bytes() < 45_000, "{} bytes", reminders.bytes()); // the free pages keep theirs
     }
 }
 
