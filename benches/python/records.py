@@ -11,6 +11,9 @@ from typing import Literal
 
 from rich.table import Table
 
+Conditions = dict[str, object]
+"""What `conditions.Conditions.noted` returns."""
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -56,12 +59,24 @@ class Results:
         """The records that have a figure."""
         return [record for record in self._records.values() if record.values]
 
-    def write(self, path: Path, suite: str, command: str, packages: Iterable[str], repeats: int) -> None:
+    def spread(self, work: str, side: str) -> str:
+        """The last figure of a record, and what its repeats were so far: lowest, median, highest."""
+        record = self._records[work, side]
+        lowest, highest = min(record.values), max(record.values)
+        median = statistics.median(record.values)
+        percent = 100 * (highest - lowest) / abs(median) if median else 0
+        of_all = f"{lowest:,.5g} / {median:,.5g} / {highest:,.5g}, spread {percent:.0f} %"
+        return f"{work}: {side} {record.values[-1]:,.5g} {record.unit}; {of_all}"
+
+    def write(
+        self, path: Path, suite: str, command: str, packages: Iterable[str], conditions: Conditions, repeats: int
+    ) -> None:
         """Write one JSON file."""
         content = {
             "suite": suite,
             "command": command,
             "versions": versions(packages),
+            "conditions": conditions,
             "repeats": repeats,
             "records": [asdict(record) for record in self.records],
         }

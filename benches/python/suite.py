@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from benches.python.conditions import Conditions
 from benches.python.records import Figure, Results
 from rich.console import Console
 
@@ -46,23 +47,28 @@ def main(package: str, suite: str, works: Sequence[Work], sides: Sequence[str], 
                 results.expect(figure, side, work.count_for(side, options.count))
 
     failed = []
+    conditions = Conditions()
     for repeat in range(options.repeats):
         for work, among in plan:
             # Each repeat begins with another side.
             start = repeat * len(among) // options.repeats
             for side in among[start:] + among[:start]:
                 print(f"{repeat + 1}/{options.repeats} {work.figures[0].name}: {side}", file=sys.stderr, flush=True)
+                conditions.calibrate()
                 measured = measure(package, work, side, work.count_for(side, options.count), options.pace)
                 if measured is None:
                     failed.append(f"{work.figures[0].name}: {side}, repeat {repeat + 1}")
                     continue
                 for name, value in measured["figures"].items():
                     results.put(name, side, value, measured["note"])
+                    print(f"    {results.spread(name, side)}", file=sys.stderr, flush=True)
 
     Console(width=None if sys.stdout.isatty() else FALLBACK_COLUMNS).print(results.table())
+    noted = conditions.noted()
+    print(", ".join(f"{name}: {value}" for name, value in noted.items() if name != "calibration_ms"))
     if options.output:
         command = shlex.join(["python", "-m", package, *sys.argv[1:]])
-        results.write(options.output, suite, command, packages, options.repeats)
+        results.write(options.output, suite, command, packages, noted, options.repeats)
     for failure in failed:
         print(f"FAILED {failure}", file=sys.stderr)
     return 1 if failed else 0

@@ -1,7 +1,7 @@
 """Write the report: `python -m benches.report`, from the repository's folder, on the machine that measured.
 
-The part of a suite without a result file stays as it is. Exit code 1 if nothing could be written. A missed target is
-not an error: the page marks it.
+The part of a suite without a result file stays as it is. Exit code 1 if nothing could be written. A target that is
+missed or not judged is no error: the page marks it.
 """
 
 import argparse

@@ -2,12 +2,14 @@
 
 A file in the results' folder:
 
-    {"suite": "python", "command": "...", "versions": {"python": "3.11.7"}, "repeats": 3, "records": [
+    {"suite": "python", "command": "...", "versions": {"python": "3.11.7"}, "repeats": 3, "conditions": {
+      "huge_pages": "madvise", "governor": "none seen", "others_percent": 1.5, "stolen_percent": 0.1,
+      "calibration_ms": [4.1, 4.0]}, "records": [
       {"work": "add", "side": "tickwheel", "unit": "ns", "better": "lower", "count": 1000000,
        "values": [70.1, 69.8, 71.0], "note": ""}]}
 
-`values` has one figure for each repeat, and the page has their median. Sides whose name begins with "tickwheel" are
-ours: the others are compared with "tickwheel" itself, and "tickwheel, no lock" is a variant of it.
+`values` has one figure for each repeat that did not fail, and the page has their median. Sides whose name begins with
+"tickwheel" are ours: the others are compared with "tickwheel" itself, and "tickwheel, no lock" is a variant of it.
 """
 
 import statistics
@@ -52,12 +54,25 @@ class Record(msgspec.Struct, frozen=True):
         return self.median > other.median if self.better == "higher" else self.median < other.median
 
 
+class Conditions(msgspec.Struct, frozen=True):
+    """The machine during the run. `benches/python/conditions.py` and `benches/peers/src/conditions.rs` note them."""
+
+    huge_pages: str
+    governor: str
+    others_percent: float
+    """What other processes used of the time of all processors; `stolen_percent` is what the host took."""
+    stolen_percent: float
+    calibration_ms: Annotated[list[float], msgspec.Meta(min_length=1)]
+    """Times of a fixed loop, one before each measurement."""
+
+
 class File(msgspec.Struct, frozen=True):
     """The content of a result file."""
 
     suite: Literal["rust", "python", "asyncio"]
     command: str
     versions: dict[str, str]
+    conditions: Conditions
     repeats: int
     records: list[Record]
 
@@ -69,6 +84,7 @@ class Suite:
     name: str
     command: str
     versions: dict[str, str]
+    conditions: Conditions
     repeats: int
     measured_on: date
     works: dict[str, dict[str, Record]]
@@ -103,8 +119,9 @@ def read(folder: Path) -> dict[str, Suite]:
             raise ReportError(f"{path} is not a result file: {error}: measure again with make bench") from error
         if file.suite in suites:
             raise ReportError(f"{folder} has more than one file of suite {file.suite!r}: remove all but one")
+        works = _by_work(path, file.records)
         suites[file.suite] = Suite(
-            file.suite, file.command, file.versions, file.repeats, _day(path), _by_work(path, file.records)
+            file.suite, file.command, file.versions, file.conditions, file.repeats, _day(path), works
         )
     if not suites:
         raise ReportError(f"no results in {folder}: measure first, with make bench")

@@ -1,18 +1,23 @@
 """The figures of a suite in Markdown: medians, targets, and the range of the repeats."""
 
+import statistics
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from .figures import figure
+from .figures import figure, percent, spread_percent
 from .machine import describe, versions
-from .results import OURS, Record, Suite, is_ours
-from .targets import judge
+from .results import OURS, Conditions, Record, Suite, is_ours
+from .targets import Answer, judge
 
 
 def run(suite: Suite) -> str:
-    """Machine, date, versions and command of the run."""
+    """Machine, settings, noise, date, versions and command of the run."""
+    settings = suite.conditions
     return "\n".join(
         [
             f"- Machine: {describe()}",
+            f"- Settings: transparent huge pages: {settings.huge_pages}, CPU governor: {settings.governor}",
+            f"- Noise: {_noise(suite.conditions)}",
             f"- Measured on {suite.measured_on}, {suite.repeats} repeats, medians",
             f"- Versions: {versions(suite)}",
             f"- Command: `{suite.command}`",
@@ -36,19 +41,16 @@ def medians(suite: Suite) -> str:
 def targets(suite: Suite) -> str:
     """A sentence with the number of targets that are met, then each target."""
     verdicts = judge(suite)
-    words = {True: "met", False: "**MISSED**", None: "no figure"}
-    count = {answer: sum(verdict.is_met is answer for verdict in verdicts) for answer in words}
-    summary = f"{count[True]} of {len(verdicts)} targets are met, {count[False]} missed"
-    summary += f", {count[None]} without a figure." if count[None] else "."
-    rows = [
-        [verdict.target.work, verdict.against, verdict.asked, verdict.found, words[verdict.is_met]]
-        for verdict in verdicts
-    ]
+    count = Counter(verdict.answer for verdict in verdicts)
+    summary = f"{count[Answer.MET]} of {len(verdicts)} targets are met, {count[Answer.MISSED]} missed"
+    summary += f", {count[Answer.NOT_JUDGED]} not judged"
+    summary += f", {count[Answer.NO_FIGURE]} without a figure." if count[Answer.NO_FIGURE] else "."
+    rows = [[verdict.target.work, verdict.against, verdict.asked, verdict.found, verdict.text] for verdict in verdicts]
     return f"{summary}\n\n" + _table(["work", "against", "target", "measured", ""], rows, numbers=(2, 3))
 
 
 def spread(suite: Suite) -> str:
-    """All records: count, lowest repeat, median, highest repeat."""
+    """All records: count, lowest repeat, median, highest repeat, and how far they lie apart."""
     records = [sides[side] for sides in suite.works.values() for side in suite.sides if side in sides]
     rows = [
         [
@@ -56,11 +58,12 @@ def spread(suite: Suite) -> str:
             record.side,
             f"{record.count:,}",
             *map(figure, (min(record.values), record.median, max(record.values))),
+            percent(spread_percent(record.values)),
             record.unit,
         ]
         for record in records
     ]
-    return _table(["work", "side", "count", "lowest", "median", "highest", "unit"], rows, numbers=range(2, 6))
+    return _table(["work", "side", "count", "lowest", "median", "highest", "spread", "unit"], rows, numbers=range(2, 7))
 
 
 def notes(suite: Suite) -> str:
@@ -71,6 +74,19 @@ def notes(suite: Suite) -> str:
             if record.note:
                 about.setdefault((record.side, record.note), []).append(work)
     return "\n".join(f"- {side}, {'; '.join(works)}: {note}" for (side, note), works in about.items())
+
+
+def _noise(conditions: Conditions) -> str:
+    """What disturbed the run: other processes, the host, and how far the times of a fixed loop lie apart."""
+    loop_ms = sorted(conditions.calibration_ms)
+    lowest, median, highest = map(figure, (loop_ms[0], statistics.median(loop_ms), loop_ms[-1]))
+    middle = loop_ms[len(loop_ms) // 4 : -(-3 * len(loop_ms) // 4)]
+    spread, of_middle = percent(spread_percent(loop_ms)), percent(spread_percent(middle))
+    return (
+        f"other processes used {percent(conditions.others_percent)} of the processors' time, the host took "
+        f"{percent(conditions.stolen_percent)}; a fixed loop before each measurement took "
+        f"{lowest} / {median} / {highest} ms: it spreads by {spread}, the middle half by {of_middle}"
+    )
 
 
 def _cell(records: dict[str, Record], side: str) -> str:

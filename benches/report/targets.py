@@ -1,15 +1,18 @@
-"""The targets, and whether the medians meet them. Each target is a line of data.
+"""The targets, and whether the repeats meet them. Each target is a line of data.
 
 A target is a limit for the ratio ours / theirs within one run, or for our figure itself. A missed target stays in the
-list.
+list. The page shows the median, but each repeat is held against the target: only if all of them meet it, or none does,
+it is judged. The median then says the same.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from fractions import Fraction
 from typing import Final, Literal
 
 from .errors import ReportError
-from .figures import figure
+from .figures import figure, percent, spread_percent
 from .results import OURS, Suite
 
 
@@ -28,6 +31,11 @@ class Target:
     """The work of the other side, if it is a different one."""
     unit: str = ""
     bound: Literal["≤", "≥"] = "≤"
+
+    @property
+    def limit_value(self) -> Fraction:
+        """The limit as a number."""
+        return Fraction(self.limit)
 
 
 TARGETS: Final = (
@@ -90,20 +98,54 @@ TARGETS: Final = (
 )
 
 
+AT_LEAST: Final = 3
+"""Fewer repeats do not show how far they spread."""
+
+
+class Answer(Enum):
+    """The answers to a target. Those that are not *met* are bold where something is to be done."""
+
+    MET = "met"
+    MISSED = "**MISSED**"
+    NOT_JUDGED = "not judged"
+    NO_FIGURE = "no figure"
+
+
 @dataclass(frozen=True)
 class Verdict:
-    """A target and the measured value. Without a figure on both sides the target is neither met nor missed."""
+    """A target, the measured value, and that of each repeat. Without a figure on both sides there is no answer."""
 
     target: Target
     measured: float | None
+    each: Sequence[float] = ()
+    """The value of each repeat by itself: the sides take turns within a repeat, so their ratio in it counts."""
+    repeats: int = 0
+    """Of the run. A repeat in which a side failed has no value."""
 
     @property
-    def is_met(self) -> bool | None:
-        """None without a measured value."""
+    def answer(self) -> Answer:
+        """*Met* if each repeat meets the target, *missed* if none does, else the repeats are too far apart to say."""
         if self.measured is None:
-            return None
-        limit = Fraction(self.target.limit)
-        return self.measured >= limit if self.target.bound == "≥" else self.measured <= limit
+            return Answer.NO_FIGURE
+        met = [self._is_met_by(value) for value in self.each]
+        if self._is_a_promise and not all(met):
+            return Answer.MISSED
+        if len(met) < max(self.repeats, AT_LEAST) or (any(met) and not all(met)):
+            return Answer.NOT_JUDGED
+        return Answer.MET if all(met) else Answer.MISSED
+
+    @property
+    def text(self) -> str:
+        """The answer, and why a target isn't judged."""
+        if self.answer is not Answer.NOT_JUDGED or self.measured is None:
+            return self.answer.value
+        if len(self.each) < self.repeats:
+            return f"{self.answer.value}: {len(self.each)} of {self.repeats} repeats can be compared"
+        if self.repeats < AT_LEAST:
+            return f"{self.answer.value}: {AT_LEAST} repeats are needed"
+        limit = float(self.target.limit_value)
+        spread, gap = spread_percent(self.each), 100 * abs(self.measured - limit) / limit
+        return f"{self.answer.value}: the repeats spread by {percent(spread)}, the gap to the target is {percent(gap)}"
 
     @property
     def against(self) -> str:
@@ -125,27 +167,40 @@ class Verdict:
             return f"1/{figure(1 / self.measured)}"
         return f"{figure(self.measured)} {self.target.unit}".strip()
 
+    @property
+    def _is_a_promise(self) -> bool:
+        """A target of 0 counts what must never happen: one repeat in which it does breaks it."""
+        return not self.target.side and self.target.limit_value == 0
+
+    def _is_met_by(self, value: float) -> bool:
+        return value >= self.target.limit_value if self.target.bound == "≥" else value <= self.target.limit_value
+
 
 def judge(suite: Suite) -> list[Verdict]:
     """The verdicts on the suite's targets, in order."""
-    return [Verdict(target, _measured(target, suite)) for target in TARGETS if target.suite == suite.name]
+    return [_verdict(target, suite) for target in TARGETS if target.suite == suite.name]
 
 
-def _measured(target: Target, suite: Suite) -> float | None:
+def _verdict(target: Target, suite: Suite) -> Verdict:
     ours = suite.find(target.work)
     if ours is None:
-        return None
+        return Verdict(target, None)
     if not target.side:
         if target.unit and ours.unit.split("/")[0] != target.unit:  # bytes/timer are bytes
             raise ReportError(
                 f"{target.work!r} is measured in {ours.unit!r}, its target is in {target.unit!r}: make them the same"
             )
-        return ours.median
+        measured = max(ours.values) if target.limit_value == 0 else ours.median
+        return Verdict(target, measured, ours.values, suite.repeats)
     if ours.unit.startswith("%"):  # a percentage of the other figure is a ratio already
-        return ours.median / 100
+        return Verdict(target, ours.median / 100, [value / 100 for value in ours.values], suite.repeats)
     theirs = suite.find(target.at or target.work, target.side)
     if theirs is None or theirs.median <= 0:
-        return None
+        return Verdict(target, None)
     if ours.unit != theirs.unit:
         raise ReportError(f"{ours.work!r} is in {ours.unit!r}, {theirs.work!r} in {theirs.unit!r}: make them the same")
-    return ours.median / theirs.median
+    # A repeat that failed is not in the list, so only full lists are in step.
+    in_step = len(ours.values) == len(theirs.values) == suite.repeats
+    pairs = zip(ours.values, theirs.values, strict=True) if in_step else ()
+    ratios = [one / other for one, other in pairs if other > 0]
+    return Verdict(target, ours.median / theirs.median, ratios, suite.repeats)

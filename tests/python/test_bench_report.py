@@ -30,6 +30,15 @@ def record(work, side, values, unit="ns", better="lower", note=""):
     }  # fmt: skip
 
 
+CONDITIONS = {
+    "huge_pages": "never",
+    "governor": "powersave",
+    "others_percent": 12.3,
+    "stolen_percent": 0.5,
+    "calibration_ms": [4, 5, 5, 6],
+}
+
+
 class Desk:
     """A folder of results, a folder of documents, and the report made from them."""
 
@@ -40,8 +49,9 @@ class Desk:
         self.page = self.docs / "benchmarks.md"
         self.page.write_text(PAGE)
 
-    def measured(self, *records, suite="python", name=None):
-        file = {"suite": suite, "command": "made up", "versions": {"rustc": "1.0"}, "repeats": 3, "records": records}
+    def measured(self, *records, suite="python", name=None, repeats=3):
+        file = {"suite": suite, "command": "made up", "versions": {"rustc": "1.0"}, "conditions": CONDITIONS}
+        file |= {"repeats": repeats, "records": records}
         (self.results / f"{name or suite}.json").write_text(json.dumps(file))
 
     def report(self):
@@ -69,7 +79,7 @@ def test_a_part_is_replaced_in_place_and_the_rest_stays(desk):
     assert "\n<!-- end -->\n\nBetween, by hand.\n\n<!-- generated: python -->\n" in first
     assert first.endswith("\n<!-- end -->\n\nThe end, by hand.\n")
     assert desk.row("add (ns)") == ["add (ns)", "**10**", "150", ""]
-    assert desk.row("add", "tickwheel") == ["add", "tickwheel", "1,000", "9", "10", "11", "ns"]
+    assert desk.row("add", "tickwheel") == ["add", "tickwheel", "1,000", "9", "10", "11", "20 %", "ns"]
     pictures = {path.name: path.read_bytes() for path in desk.docs.glob("*.svg")}
     assert sorted(pictures) == ["benchmarks-python.svg", "benchmarks-rust.svg"]
     assert all(f"]({name})" in first for name in pictures)
@@ -86,13 +96,29 @@ def test_a_suite_without_results_keeps_its_part(desk, capsys):
     assert "rust: no result file" in capsys.readouterr().err
 
 
+def test_the_part_says_how_the_machine_was(desk):
+    desk.measured(record("add", "tickwheel", [10]))
+    assert desk.report() == 0
+    page = desk.page.read_text()
+    assert "- Settings: transparent huge pages: never, CPU governor: powersave\n" in page
+    assert "- Noise: other processes used 12 % of the processors' time, the host took 0.50 %; a fixed loop" in page
+    assert "took 4 / 5 / 6 ms: it spreads by 40 %, the middle half by 0 %\n" in page
+
+
+def test_a_run_that_does_not_say_how_the_machine_was_is_no_result(desk, capsys, monkeypatch):
+    monkeypatch.setattr(f"{__name__}.CONDITIONS", {})
+    desk.measured(record("add", "tickwheel", [10]))
+    assert desk.report() == 1
+    assert "measure again with make bench" in capsys.readouterr().err
+
+
 def test_a_missed_target_is_shown_as_missed(desk, capsys):
     desk.measured(
-        record("add", "tickwheel", [10, 10, 99]),
+        record("add", "tickwheel", [10, 10, 11]),
         record("add", "asyncio", [139, 139, 139]),
-        record("add", "rloop", [40, 40, 40]),
+        record("add", "rloop", [40, 40, 44]),
         record("early", "tickwheel", [0, 0, 0], unit=""),
-        record("bytes per timer", "tickwheel", [126], unit="bytes"),
+        record("bytes per timer", "tickwheel", [126, 126, 126], unit="bytes"),
     )
     assert desk.report() == 0
     assert desk.row("add", "asyncio", "≤ 1/14") == ["add", "asyncio", "≤ 1/14", "1/13.9", "**MISSED**"]
@@ -100,15 +126,64 @@ def test_a_missed_target_is_shown_as_missed(desk, capsys):
     assert desk.row("bytes per timer", "—")[2:] == ["≤ 125 bytes", "126 bytes", "**MISSED**"]
     assert desk.row("early", "—")[3:] == ["0", "met"]
     assert desk.row("cancel", "uvloop")[3:] == ["—", "no figure"]
-    assert "2 of 19 targets are met, 2 missed, 15 without a figure." in desk.page.read_text()
+    assert "2 of 19 targets are met, 2 missed, 0 not judged, 15 without a figure." in desk.page.read_text()
     assert "MISSED" in capsys.readouterr().out
+
+
+def test_a_target_is_not_judged_where_the_repeats_are_on_both_sides_of_it(desk):
+    desk.measured(
+        record("add", "tickwheel", [10, 10, 10]),
+        record("add", "asyncio", [200, 160, 120]),  # ratios of 1/20, 1/16 and 1/12; 1/14 lies between
+        record("add", "rloop", [39, 38, 30]),
+        record("bytes per timer", "tickwheel", [120, 126, 126], unit="bytes"),
+    )
+    assert desk.report() == 0
+    why = "not judged: the repeats spread by 53 %, the gap to the target is 12 %"
+    assert desk.row("add", "asyncio", "≤ 1/14")[3:] == ["1/16", why]
+    assert desk.row("add", "rloop", "≤ 1/4")[3:] == ["1/3.80", "**MISSED**"]
+    why = "not judged: the repeats spread by 4.8 %, the gap to the target is 0.80 %"
+    assert desk.row("bytes per timer", "—")[3:] == ["126 bytes", why]
+    assert "0 of 19 targets are met, 1 missed, 2 not judged, 16 without a figure." in desk.page.read_text()
+
+
+def test_repeats_are_compared_one_by_one_as_the_machine_may_change_between_them(desk):
+    desk.measured(record("add", "tickwheel", [10, 20, 40]), record("add", "asyncio", [150, 300, 600]))
+    assert desk.report() == 0
+    assert desk.row("add", "asyncio", "≤ 1/14")[3:] == ["1/15", "met"]
+
+
+@pytest.mark.parametrize(
+    ("values", "repeats", "why"),
+    [
+        ([10, 10], 2, "not judged: 3 repeats are needed"),
+        ([10, 10], 3, "not judged: 0 of 3 repeats can be compared"),  # which of them failed is not known
+    ],
+)
+def test_a_target_is_not_judged_without_three_whole_repeats(desk, values, repeats, why):
+    theirs = record("add", "asyncio", [1000] * repeats)
+    desk.measured(record("add", "tickwheel", values), theirs, repeats=repeats)
+    assert desk.report() == 0
+    assert desk.row("add", "asyncio", "≤ 1/14")[3:] == ["1/100", why]
+
+
+def test_a_repeat_that_failed_leaves_a_bound_without_a_verdict(desk):
+    desk.measured(record("bytes per timer", "tickwheel", [100] * 4, unit="bytes"), repeats=5)
+    assert desk.report() == 0
+    why = "not judged: 4 of 5 repeats can be compared"
+    assert desk.row("bytes per timer", "—")[3:] == ["100 bytes", why]
+
+
+def test_what_must_never_happen_is_missed_if_it_happens_in_one_repeat(desk):
+    desk.measured(record("early", "tickwheel", [0, 0, 3], unit=""))
+    assert desk.report() == 0
+    assert desk.row("early", "—")[3:] == ["3", "**MISSED**"]
 
 
 def test_where_more_is_better_the_ratios_turn_round(desk):
     desk.measured(
-        record("burst fire", "tickwheel", [900], unit="fires/s", better="higher"),
-        record("burst fire", "asyncio", [100], unit="fires/s", better="higher"),
-        record("burst fire", "rloop", [1800], unit="fires/s", better="higher"),
+        record("burst fire", "tickwheel", [900] * 3, unit="fires/s", better="higher"),
+        record("burst fire", "asyncio", [100] * 3, unit="fires/s", better="higher"),
+        record("burst fire", "rloop", [1800] * 3, unit="fires/s", better="higher"),
     )
     assert desk.report() == 0
     assert desk.row("burst fire", "asyncio")[2:] == ["≥ 8", "9", "met"]
@@ -137,10 +212,10 @@ def test_the_chart_shows_how_many_times_tickwheels_figure_a_peer_takes(desk):
 
 def test_a_target_may_be_held_against_another_work_of_ours(desk):
     desk.measured(
-        record("memory at peak", "tickwheel", [40], unit="bytes/timer"),
-        record("memory after all have gone", "tickwheel", [5], unit="% of peak"),
-        record("pair, 1 thread", "tickwheel", [10]),
-        record("pair, 2 threads", "tickwheel", [14]),
+        record("memory at peak", "tickwheel", [40] * 3, unit="bytes/timer"),
+        record("memory after all have gone", "tickwheel", [5] * 3, unit="% of peak"),
+        record("pair, 1 thread", "tickwheel", [10] * 3),
+        record("pair, 2 threads", "tickwheel", [14] * 3),
         suite="rust",
     )
     assert desk.report() == 0
@@ -210,7 +285,7 @@ def test_two_runs_of_a_suite_are_not_mixed(desk, capsys):
 
 
 def test_figures_are_written_as_their_example_says(desk):
-    assert doctest.testmod(importlib.import_module("benches.report.figures")) == (0, 1)
+    assert doctest.testmod(importlib.import_module("benches.report.figures")) == (0, 3)
 
 
 def test_the_page_of_this_repository_has_the_markers(desk):

@@ -1,11 +1,15 @@
 """The comparison with other timers: all workloads run on the sides that need no package; a failing side is reported."""
 
+import importlib
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,6 +33,11 @@ ONLY_TICKWHEEL = ["add, TimerTask", "add_many, per timer", "bytes per TimerTask"
 MAY_BE_ZERO = {"early", "bytes per timer", "bytes per TimerTask"}  # a few may fit into memory already allocated
 
 
+@pytest.fixture(autouse=True)
+def benches_can_be_imported(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT)
+
+
 def timers(*arguments, suite="timers", **environment):
     command = [sys.executable, "-m", f"benches.python.{suite}", "--pace", "0.05", *arguments]
     return subprocess.run(command, cwd=ROOT, env=os.environ | environment, capture_output=True, text=True, timeout=100)
@@ -43,6 +52,7 @@ def test_every_work_has_a_figure_for_every_side(tmp_path):
     run = json.loads(output.read_text())
     assert (run["suite"], run["repeats"]) == ("python", 1)
     assert {"python", "tickwheel"} <= run["versions"].keys()
+    check_conditions(run["conditions"])
     records = {(record["work"], record["side"]): record for record in run["records"]}
     expected = {(work, side) for work in EVERY_SIDE for side in ("tickwheel", "asyncio")}
     expected |= {(work, "tickwheel") for work in ONLY_TICKWHEEL} | {("spread fire", "tickwheel, slack_us=1000")}
@@ -55,6 +65,58 @@ def test_every_work_has_a_figure_for_every_side(tmp_path):
         assert record["better"] == ("higher" if work == "burst fire" else "lower")
         assert record["count"] == 1000
     assert records["early", "tickwheel"]["values"] == [0]
+
+
+def check_conditions(conditions):
+    assert conditions["huge_pages"] in ("always", "madvise", "never", "none seen")
+    assert conditions["governor"]
+    assert 0 <= conditions["others_percent"] <= 100
+    assert 0 <= conditions["stolen_percent"] <= 100
+    assert min(conditions["calibration_ms"]) > 0
+
+
+def test_a_process_beside_the_run_is_seen_and_one_of_the_run_is_not(monkeypatch):
+    conditions = importlib.import_module("benches.python.conditions")
+    at = iter([(1000, 300, 10, 200), (2000, 900, 60, 500)])
+    monkeypatch.setattr(conditions, "ticks", lambda: next(at))
+    noted = conditions.Conditions().noted()
+    assert (noted["others_percent"], noted["stolen_percent"]) == (30, 5)
+
+
+def test_the_ticks_of_this_process_and_its_children_are_its_own():
+    ticks = importlib.import_module("benches.python.conditions").ticks
+    before, times = ticks(), os.times()
+    busy = "import time; end = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
+    subprocess.run([sys.executable, "-c", busy], check=True)
+    after, spent_s = ticks(), sum(os.times()[:4]) - sum(times[:4])
+    total, busy_ticks, stolen, own = (new - old for new, old in zip(after, before, strict=True))
+    assert own / os.sysconf("SC_CLK_TCK") == pytest.approx(spent_s, abs=0.05)
+    assert own >= 25
+    assert total >= busy_ticks >= 25
+    assert stolen >= 0
+
+
+def test_settings_are_read_from_the_kernels_files(tmp_path, monkeypatch):
+    conditions = importlib.import_module("benches.python.conditions")
+    monkeypatch.setattr(conditions, "HUGE_PAGES", tmp_path / "enabled")
+    monkeypatch.setattr(conditions, "PROCESSORS", tmp_path)
+    assert (conditions.huge_pages(), conditions.governor()) == ("none seen", "none seen")
+    (tmp_path / "enabled").write_text("always [madvise] never\n")
+    for number, governor in enumerate(("powersave", "performance", "powersave")):
+        folder = tmp_path / f"cpu{number}/cpufreq"
+        folder.mkdir(parents=True)
+        (folder / "scaling_governor").write_text(f"{governor}\n")
+    assert (conditions.huge_pages(), conditions.governor()) == ("madvise", "performance, powersave")
+
+
+def test_the_spread_of_each_row_is_told_while_it_runs(tmp_path):
+    only = ["--only-work", "add", "--only-side", "asyncio"]
+    done = timers("--count", "100", "--repeats", "3", *only, "--output", str(tmp_path / "python.json"))
+    assert done.returncode == 0, done.stderr
+    number = r"[\d.,]+"
+    line = rf"    add: asyncio {number} ns; {number} / {number} / {number}, spread \d+ %"
+    assert len(re.findall(line, done.stderr)) == 3
+    assert "huge_pages: " in done.stdout
 
 
 def test_a_side_that_fails_is_told_and_the_others_are_kept(tmp_path):

@@ -4,9 +4,10 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use crate::conditions::Watch;
 use crate::measured::Measured;
 use crate::plan::{Row, WORKS};
-use crate::results::{Results, median};
+use crate::results::{Results, spread};
 
 pub struct Options {
     pub repeats: usize,
@@ -41,13 +42,16 @@ pub fn measure_all(options: &Options, rows: &[Row], command: String) -> Result<b
     let rows = rows.iter().filter(is_wanted).map(|row| (row, Vec::new())).collect();
     let mut results = Results { rows, count: options.count, repeats: options.repeats };
     let mut failed = Vec::new();
+    let mut watch = Watch::start();
     for repeat in 1..=options.repeats {
         for (row, measured) in &mut results.rows {
+            watch.calibrate();
             eprint!("{repeat}/{} {}: {}", options.repeats, row.work.name, row.side);
             match in_a_process(row, options) {
                 Ok(one) => {
-                    eprintln!(" {:.1} {}", one.value, row.work.unit);
+                    eprint!(" {:.1} {}", one.value, row.work.unit);
                     measured.push(one);
+                    eprintln!("; {}", spread(measured).trim_start());
                 }
                 Err(reason) => {
                     eprintln!(" FAILED");
@@ -60,9 +64,11 @@ pub fn measure_all(options: &Options, rows: &[Row], command: String) -> Result<b
     if options.repeats % 2 == 1 {
         results.rows.reverse();
     }
-    print_medians(&results);
+    print_spreads(&results);
+    let conditions = watch.noted();
+    println!("{conditions}");
     if let Some(path) = &options.output {
-        results.write(path, command).map_err(|error| format!("{}: {error}", path.display()))?;
+        results.write(path, command, conditions).map_err(|error| format!("{}: {error}", path.display()))?;
     }
     for failure in &failed {
         eprintln!("FAILED {failure}");
@@ -84,11 +90,11 @@ fn in_a_process(row: &Row, options: &Options) -> Result<Measured, String> {
     Measured::read(&String::from_utf8_lossy(&done.stdout))
 }
 
-fn print_medians(results: &Results) {
+fn print_spreads(results: &Results) {
     for work in &WORKS {
         for (row, measured) in &results.rows {
             if row.work == work && !measured.is_empty() {
-                println!("{:28} {:30} {:10.1} {}", work.name, row.side, median(measured).value, work.unit);
+                println!("{:38} {:30} {} ({})", work.name, row.side, spread(measured), work.unit);
             }
         }
     }

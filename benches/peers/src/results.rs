@@ -7,6 +7,7 @@ use std::process::Command;
 
 use serde::Serialize;
 
+use crate::conditions::Conditions;
 use crate::measured::Measured;
 use crate::plan::{Row, WORKS};
 
@@ -15,6 +16,7 @@ struct File {
     suite: &'static str,
     command: String,
     versions: BTreeMap<&'static str, String>,
+    conditions: Conditions,
     repeats: usize,
     records: Vec<Record>,
 }
@@ -39,9 +41,9 @@ pub struct Results<'a> {
 }
 
 impl Results<'_> {
-    pub fn write(&self, path: &Path, command: String) -> std::io::Result<()> {
+    pub fn write(&self, path: &Path, command: String, conditions: Conditions) -> std::io::Result<()> {
         let records = WORKS.iter().flat_map(|work| self.records_of(work.name)).collect();
-        let file = File { suite: "rust", command, versions: versions(), repeats: self.repeats, records };
+        let file = File { suite: "rust", command, versions: versions(), conditions, repeats: self.repeats, records };
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
         }
@@ -67,6 +69,15 @@ pub fn median(measured: &[Measured]) -> &Measured {
     let mut sorted: Vec<_> = measured.iter().collect();
     sorted.sort_by(|one, other| one.value.total_cmp(&other.value));
     sorted[sorted.len() / 2]
+}
+
+/// Lowest, median and highest of the repeats, and how far they lie apart.
+pub fn spread(measured: &[Measured]) -> String {
+    let mut sorted: Vec<_> = measured.iter().map(|measured| measured.value).collect();
+    sorted.sort_by(f64::total_cmp);
+    let (lowest, median, highest) = (sorted[0], sorted[sorted.len() / 2], sorted[sorted.len() - 1]);
+    let percent = if median > 0.0 { 100.0 * (highest - lowest) / median } else { 0.0 };
+    format!("{lowest:10.1} / {median:.1} / {highest:.1}, spread {percent:.0} %")
 }
 
 /// The versions of the compiler, and of each timer that is a package.
