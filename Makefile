@@ -26,7 +26,7 @@ help:
 	@echo "make soak        the long runs, three hours: random graphs, 100,000 seeds, hundreds of kills, gigabytes, ..."
 	@echo "make docs        the documentation as pages, in build/docs: open build/docs/index.html"
 	@echo "make bench       compare the timer with others, in Rust and from Python; writes docs/benchmarks.md"
-	@echo "make bench-more  time the parts built on the timer: the purgatory, delivery compared with polling, Spark"
+	@echo "make bench-more  time the parts built on the timer: the purgatory, delivery, Spark; and Kafka's own timer, with Java"
 	@echo "make clean       remove everything that the other commands made"
 
 demo: $(VENV)/release
@@ -133,12 +133,15 @@ bench: $(VENV)/release $(VENV)/bench
 	$(BIN)/python -m benches.python.loops
 	$(BIN)/python -m benches.report
 
-# The parts built on the timer: the purgatory, delivery, Spark; and lateness compared with a bare thread.
+# The parts built on the timer: the purgatory, delivery, Spark; lateness compared with a bare thread; and, where Java 17 and
+# Maven are, the timer beside Kafka's own, which is written to docs/benchmarks.md too.
 bench-more: $(VENV)/release $(SPARK)
 	cargo bench --locked
 	$(BIN)/python benches/python/lateness.py
 	$(BIN)/python benches/python/idle.py
 	$(BIN)/python benches/python/purgatory.py
+	$(BIN)/python -m benches.kafka
+	test ! -e build/bench/kafka.json || $(BIN)/python -m benches.report
 	$(BIN)/python -m benches.python.delivery
 	$(if $(SPARK),$(BIN)/python benches/python/spark_hold.py)
 	$(if $(SPARK),$(BIN)/python benches/python/spark_delivery.py && $(BIN)/python benches/python/spark_delivery.py --kill)

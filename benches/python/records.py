@@ -69,13 +69,13 @@ class Results:
         return f"{work}: {side} {record.values[-1]:,.5g} {record.unit}; {of_all}"
 
     def write(
-        self, path: Path, suite: str, command: str, packages: Iterable[str], conditions: Conditions, repeats: int
+        self, path: Path, suite: str, command: str, versions: dict[str, str], conditions: Conditions, repeats: int
     ) -> None:
         """Write one JSON file."""
         content = {
             "suite": suite,
             "command": command,
-            "versions": versions(packages),
+            "versions": versions,
             "conditions": conditions,
             "repeats": repeats,
             "records": [asdict(record) for record in self.records],

@@ -5,12 +5,12 @@ import json
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from benches.python.conditions import Conditions
-from benches.python.records import Figure, Results
+from benches.python.records import Figure, Results, versions
 from rich.console import Console
 
 ROOT: Final = Path(__file__).parents[2]
@@ -35,8 +35,18 @@ class Work(Protocol):
         """How many timers it takes on this side: `count`, or fewer."""
 
 
-def main(package: str, suite: str, works: Sequence[Work], sides: Sequence[str], packages: Iterable[str]) -> int:
-    """Measure, print a table, and write `build/bench/SUITE.json`. Exit code 1 if any side failed at any work."""
+def main(
+    package: str,
+    suite: str,
+    works: Sequence[Work],
+    sides: Sequence[str],
+    packages: Iterable[str],
+    other_versions: Mapping[str, str] | None = None,
+) -> int:
+    """Measure, print a table, and write `build/bench/SUITE.json`. Exit code 1 if any side failed at any work.
+
+    `other_versions` are of what is no Python package.
+    """
     options = parse(package, suite, works, sides)
     names = options.only_side or sides
     plan = [(work, [name for name in names if name in work.sides]) for work in options.works]
@@ -68,7 +78,8 @@ def main(package: str, suite: str, works: Sequence[Work], sides: Sequence[str], 
     print(", ".join(f"{name}: {value}" for name, value in noted.items() if name != "calibration_ms"))
     if options.output:
         command = shlex.join(["python", "-m", package, *sys.argv[1:]])
-        results.write(options.output, suite, command, packages, noted, options.repeats)
+        found = versions(packages) | dict(other_versions or {})
+        results.write(options.output, suite, command, found, noted, options.repeats)
     for failure in failed:
         print(f"FAILED {failure}", file=sys.stderr)
     return 1 if failed else 0

@@ -71,7 +71,7 @@ def part(suite: Suite, picture: str) -> str:
             "Medians. **Bold** is the best of a row, ▼ a peer that beats tickwheel, — a work that a side cannot do.",
             tables.medians(suite),
             tables.notes(suite),
-            "### Targets",
+            "### Targets" if tables.targets(suite) else "",
             tables.targets(suite),
             "<details><summary>Counts, and the range of the repeats</summary>",
             tables.spread(suite),

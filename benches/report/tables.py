@@ -39,8 +39,10 @@ def medians(suite: Suite) -> str:
 
 
 def targets(suite: Suite) -> str:
-    """A sentence with the number of targets that are met, then each target."""
+    """A sentence with the number of targets that are met, then each target. Empty for a suite without targets."""
     verdicts = judge(suite)
+    if not verdicts:
+        return ""
     count = Counter(verdict.answer for verdict in verdicts)
     summary = f"{count[Answer.MET]} of {len(verdicts)} targets are met, {count[Answer.MISSED]} missed"
     summary += f", {count[Answer.NOT_JUDGED]} not judged"

@@ -224,6 +224,15 @@ def test_a_target_may_be_held_against_another_work_of_ours(desk):
     assert desk.row("pair, 2 threads", "tickwheel: pair, 1 thread")[2:] == ["≤ 1.3", "1.40", "**MISSED**"]
 
 
+def test_a_suite_without_targets_has_no_table_of_them(desk):
+    desk.page.write_text(PAGE + "\n<!-- generated: kafka -->\n<!-- end -->\n")
+    desk.measured(record("insert", "tickwheel", [10]), record("insert", "Kafka's SystemTimer", [50]), suite="kafka")
+    assert desk.report() == 0
+    assert desk.row("insert (ns)") == ["insert (ns)", "**10**", "50", ""]
+    assert "argets" not in desk.page.read_text()
+    assert (desk.docs / "benchmarks-kafka.svg").exists()
+
+
 def test_a_remark_of_the_suite_stands_once_and_cannot_break_a_table(desk):
     note = "cancel leaves a mark | the heap keeps it"
     desk.measured(record("a|b", "heapq thread", [1], note=note), record("cancel", "heapq thread", [1], note=note))
@@ -290,6 +299,6 @@ def test_figures_are_written_as_their_example_says(desk):
 
 def test_the_page_of_this_repository_has_the_markers(desk):
     desk.page.write_text((ROOT / "docs/benchmarks.md").read_text())
-    for suite in ("rust", "python"):
+    for suite in importlib.import_module("benches.report.results").SUITES:
         desk.measured(record("add", "tickwheel", [10]), suite=suite)
     assert desk.report() == 0

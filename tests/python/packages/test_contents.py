@@ -8,6 +8,7 @@ import pytest
 from packages.archives import ROOT, run, sdist
 
 WORKSHOP = (
+    "benches/kafka",
     "benches/python",
     "benches/report",
     "tests/python",

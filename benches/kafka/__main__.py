@@ -1,0 +1,26 @@
+"""Measure tickwheel and Kafka's timer in turns: `python -m benches.kafka`, from the repository's folder.
+
+Writes `build/bench/kafka.json` for the report, and prints a table; see `benches/python/suite.py` for the options. Needs
+Java 17 with javac, and Maven the first time. Without them it says what is missing, measures nothing, and is no failure.
+"""
+
+import sys
+
+from benches.python import suite
+
+from . import build
+from .works import SIDES, WORKS
+
+
+def main() -> int:
+    try:
+        build.driver()
+    except build.MissingError as missing:
+        print(f"Kafka's timer is not measured: {missing}", file=sys.stderr)
+        return 0
+    build.peers()
+    return suite.main(__package__ or "", "kafka", WORKS, SIDES, ["tickwheel"], build.versions())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
