@@ -69,13 +69,17 @@ def spread(suite: Suite) -> str:
 
 
 def notes(suite: Suite) -> str:
-    """The notes of the suite, each once, with the works that it is about."""
+    """The notes of the suite, each once, with the works that it is about if they are not all of that side."""
     about: dict[tuple[str, str], list[str]] = {}
+    works_of = Counter(side for records in suite.works.values() for side in records)
     for work, records in suite.works.items():
         for record in records.values():
             if record.note:
                 about.setdefault((record.side, record.note), []).append(work)
-    return "\n".join(f"- {side}, {'; '.join(works)}: {note}" for (side, note), works in about.items())
+    return "\n".join(
+        f"- {side}: {note}" if len(works) == works_of[side] else f"- {side}, {'; '.join(works)}: {note}"
+        for (side, note), works in about.items()
+    )
 
 
 def _noise(conditions: Conditions) -> str:

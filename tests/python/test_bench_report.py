@@ -235,10 +235,15 @@ def test_a_suite_without_targets_has_no_table_of_them(desk):
 
 def test_a_remark_of_the_suite_stands_once_and_cannot_break_a_table(desk):
     note = "cancel leaves a mark | the heap keeps it"
-    desk.measured(record("a|b", "heapq thread", [1], note=note), record("cancel", "heapq thread", [1], note=note))
+    ours = record("add", "tickwheel", [1], note="of all")
+    add = record("add", "heapq thread", [1])
+    desk.measured(
+        ours, add, record("a|b", "heapq thread", [1], note=note), record("cancel", "heapq thread", [1], note=note)
+    )
     assert desk.report() == 0
-    assert desk.page.read_text().count(f"- heapq thread, a|b; cancel: {note}") == 1
-    assert "| a\\|b (ns) | 1 |" in desk.page.read_text()
+    assert desk.page.read_text().count(f"- heapq thread, a|b; cancel: {note}\n") == 1
+    assert desk.page.read_text().count("- tickwheel: of all\n") == 1
+    assert "| a\\|b (ns) | — | 1 |" in desk.page.read_text()
 
 
 @pytest.mark.parametrize(
