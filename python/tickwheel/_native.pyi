@@ -364,7 +364,7 @@ class Timer:
         """Levels, buckets, queue, size and front at one moment, for debugging. Holds the timer's lock; O(pending)."""
 
     def occupancy(self) -> Occupancy:
-        """How many tasks each bucket has. Holds the timer's lock: O(buckets), and a step for each 1,024 tasks."""
+        """How many tasks each bucket has. O(pending), in steps, without the GIL."""
 
     def stats(self) -> Stats:
         """Counters, and a histogram of the lateness."""

@@ -57,8 +57,9 @@ impl Scenario {
         let mut random = Random(seed);
         let tick_ms = random.pick(&[1, 1, 1, 5, 100]);
         let size = random.pick(&[2, 3, 4, 20, 60]) as u32;
-        let start_ms = random.pick(&[0, 19, 399, 7999, (1 << 52) - 200_000]);
-        let spread_us = random.pick(&[50, 2000, 50_000, 3_000_000]);
+        let start_ms = random.pick(&[0, 19, 399, 7999, (1 << 24) - 30, (1 << 52) - 200_000]);
+        // The longest ones are more than the lower bits of a time that a reminder has, and fill levels with longer ticks.
+        let spread_us = random.pick(&[50, 2000, 50_000, 3_000_000, 30_000_000_000, 900_000_000_000_000]);
         let mut schedule = Schedule::new(tick_ms, &[size], start_ms, Precision::Exact);
         schedule.wheel.flushed = random.is_one_in(4).then(Vec::new);
         Self {

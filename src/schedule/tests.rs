@@ -156,3 +156,95 @@ fn keys_of_cancelled_tasks_go_with_their_time_though_nothing_is_left_to_release(
     while schedule.step(60_000_000, STEP, &mut out, &mut progress) {}
     assert_eq!(schedule.front.sorted().len(), 0);
 }
+
+fn released(schedule: &mut Schedule<u64>, now_us: u64) -> Vec<u64> {
+    let (mut out, mut progress) = (Vec::new(), Progress::default());
+    while schedule.step(now_us, STEP, &mut out, &mut progress) {}
+    out.into_iter().filter_map(|handle| schedule.claim(handle)).map(|claimed| claimed.task).collect()
+}
+
+#[test]
+fn a_move_to_a_later_instant_is_seen_and_released_there__t6_t7_t14() {
+    let mut schedule = schedule(&[20]);
+    let (handle, _) = schedule.add(0, 9_500, 1, 0);
+    schedule.add(0, 353_000, 2, 0);
+    let (moved, _) = schedule.reschedule(0, handle, 353_000).unwrap();
+    assert!(schedule.remove(handle).is_none() && !schedule.is_released(moved));
+    let snapshot = crate::snapshot::take(&mut schedule, |_, _, task| *task);
+    assert_eq!(snapshot.levels[1].buckets[17].tasks, [2, 1]);
+    assert!(snapshot.levels[0].buckets.iter().all(|bucket| bucket.tasks.is_empty()));
+    assert_eq!(released(&mut schedule, 352_999), []);
+    assert_eq!(released(&mut schedule, 353_000), [2, 1], "the move came after the add");
+}
+
+#[test]
+fn no_wake_up_is_left_where_a_task_was_moved_or_cancelled__t5_t9() {
+    let mut schedule = schedule(&[20]);
+    let (moved, _) = schedule.add(0, 5_000, 1, 0);
+    let (cancelled, _) = schedule.add(0, 6_000, 2, 0);
+    schedule.reschedule(0, moved, 70_000_000).unwrap();
+    schedule.remove(cancelled).unwrap();
+    assert_eq!(schedule.next_wake_us(), Some(64_000_000), "the cascade of level 4");
+    // The slot of the cancelled one has no reminder any more.
+    let (_, wake_us) = schedule.add(0, 7_300, 3, 0);
+    assert_eq!((wake_us, schedule.next_wake_us()), (7_300, Some(7_300)));
+    assert_eq!((released(&mut schedule, 7_299), released(&mut schedule, 7_300)), (vec![], vec![3]));
+}
+
+/// The reaper sleeps until the live one; the slot of the other one still has its reminder in the same bucket.
+#[test]
+fn an_add_that_uses_an_old_reminder_wakes_the_reaper_if_it_is_the_earliest__t5() {
+    let mut schedule = Schedule::new(1000, &[20], 0, Precision::Exact);
+    schedule.add(0, 5_900_000, 1, 0);
+    let (handle, _) = schedule.add(0, 5_100_000, 2, 0);
+    schedule.remove(handle).unwrap();
+    assert_eq!(schedule.next_wake_us(), Some(5_900_000));
+    let (_, wake_us) = schedule.add(0, 5_500_000, 3, 0);
+    assert_eq!((wake_us, schedule.next_wake_us()), (5_500_000, Some(5_500_000)));
+    assert_eq!(released(&mut schedule, 5_999_999), [3, 1]);
+}
+
+/// The lower bits of both times are the same, and so is what a reminder has of them.
+#[test]
+fn a_move_by_a_multiple_of_what_a_reminder_tells_is_not_early__t5() {
+    for times in [1, 2, 1000] {
+        let mut schedule = schedule(&[20]);
+        let (handle, _) = schedule.add(0, 5_000, 1, 0);
+        let due_us = 5_000 + times * (1 << 24) * 1000;
+        schedule.reschedule(0, handle, due_us).unwrap();
+        assert_eq!(released(&mut schedule, due_us - 1), []);
+        assert_eq!(released(&mut schedule, due_us), [1]);
+    }
+}
+
+/// Each turn leaves a reminder for the same millisecond; every 256th of them looks like the first.
+#[test]
+fn reminders_that_look_alike_release_a_task_once__t7() {
+    let mut schedule = schedule(&[20]);
+    let (mut handle, _) = schedule.add(0, 15_000, 1, 0);
+    for turn in 0..2000 {
+        let due_us = if turn % 2 == 0 { 7_000 } else { 15_000 };
+        handle = schedule.reschedule(0, handle, due_us).unwrap().0;
+        if turn % 2 == 0 {
+            // What the flush of its bucket would do: the earlier reminder is gone.
+            schedule.settle();
+        }
+    }
+    assert_eq!(crate::snapshot::take(&mut schedule, |_, _, task| *task).levels[0].buckets[15].tasks, [1]);
+    assert_eq!((released(&mut schedule, 14_999), released(&mut schedule, 15_000)), (vec![], vec![1]));
+    assert_eq!((schedule.len(), released(&mut schedule, 60_000)), (0, vec![]));
+}
+
+#[test]
+fn keep_alive_time_outs_do_not_touch_the_buckets() {
+    let mut schedule = schedule(&[20]);
+    let mut handles: Vec<_> = (0..1000).map(|task| schedule.add(0, 30_000_000, task, 0).0).collect();
+    let bytes = schedule.bytes();
+    for now_ms in 1..20_000_u64 {
+        let handle = &mut handles[(now_ms % 1000) as usize];
+        *handle = schedule.reschedule(now_ms * 1000, *handle, (now_ms + 30_000) * 1000).unwrap().0;
+    }
+    assert_eq!(schedule.bytes(), bytes);
+    assert_eq!(released(&mut schedule, 48_999_999), []);
+    assert_eq!(released(&mut schedule, 50_000_000).len(), 1000);
+}

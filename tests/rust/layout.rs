@@ -26,7 +26,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &["clock", "config", "error", "events", "executor", "schedule", "state", "stats", "sync", "wheel", "when"],
     ),
     ("snapshot.rs", &["schedule", "timer", "wheel"]),
-    ("occupancy.rs", &["schedule", "snapshot", "timer"]),
+    ("occupancy.rs", &["schedule", "snapshot", "timer", "wheel"]),
     ("worker.rs", &["executor", "panics", "sync", "timer"]),
     ("reaper.rs", &["executor", "panics", "state", "timer"]),
     (

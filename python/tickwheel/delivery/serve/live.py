@@ -11,7 +11,7 @@ however many pages are open, and never while none is. A page that does not take 
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any, Final
 
@@ -31,6 +31,7 @@ from tickwheel.delivery.serve.threads import Threads
 from tickwheel.delivery.serve.tokens import Right
 from tickwheel.delivery.sight.status import count_paused_keys, sizes_of
 from tickwheel.pages.live.assembly import live_page
+from tickwheel.pages.live.frames import REST
 
 MOST: Final = 32
 """Pages at a time."""
@@ -140,14 +141,15 @@ class Frames:
                 place.put_nowait(None)
 
     async def _tell(self) -> None:
-        number = 0
+        number, next_wheel_s = 0, 0.0
         while not self._is_over:
             try:
-                looks: list[Callable[[], bytes]] = [self._wheel]
+                begins_s = time.monotonic()
+                if begins_s >= next_wheel_s:
+                    self._put(await self._threads.run(self._wheel))
+                    next_wheel_s = begins_s + (time.monotonic() - begins_s) * REST
                 if number % _FIGURES_EVERY == 0:
-                    looks.append(self._figures)
-                for look in looks:
-                    self._put(await self._threads.run(look))
+                    self._put(await self._threads.run(self._figures))
             except (StoreFailed, WrongUsage) as error:  # the second: its file was moved
                 self._put(_event("failed", {"reason": str(error)}))
             number += 1

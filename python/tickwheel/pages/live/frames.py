@@ -5,11 +5,13 @@ from typing import Any, Final
 
 from tickwheel import Timer
 
+# The time from one look at a full wheel to the next, in times what the look takes: no page costs much of a processor.
+REST: Final = 20
 COUNTS: Final = ("added", "moved", "cancelled", "expired", "wake_ups", "executor_depth", "running")
 
 
 def wheel_frame(timer: Timer) -> dict[str, Any]:
-    """How full the wheel is. O(buckets), and a step for each 1,024 tasks."""
+    """How full the wheel is. O(pending), in steps."""
     return {"wheel": timer.occupancy()}
 
 

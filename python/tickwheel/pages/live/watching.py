@@ -11,7 +11,7 @@ from typing import Final, Self
 
 from tickwheel import Timer
 from tickwheel.pages.live.assembly import live_page
-from tickwheel.pages.live.frames import figures_frame, wheel_frame
+from tickwheel.pages.live.frames import REST, figures_frame, wheel_frame
 
 _FRAME_S: Final = 0.2
 _FIGURES_EVERY: Final = 5  # frames
@@ -55,8 +55,9 @@ def watch(timer: Timer, *, port: int = 0) -> Watch:
     """Show a timer at work on a page: its wheel turning, what is due, how late its calls are.
 
     Open `url` in a browser on this machine; others can't reach it. `port`: 0 takes any free one. Costs five looks at
-    the timer a second while pages are open, each O(buckets) and a step for each 1,024 tasks. Errors: `TypeError` for
-    what is no timer, `ValueError` for what is no port, `OSError` for one that can't be opened; `TimerForked`.
+    the timer a second while pages are open, each O(pending), in steps; fewer where they would take more than a
+    twentieth of a processor. Errors: `TypeError` for what is no timer, `ValueError` for what is no port, `OSError` for
+    one that can't be opened; `TimerForked`.
 
     >>> import urllib.request
     >>> from tickwheel import SystemTimer
@@ -78,13 +79,14 @@ class _Looks:
     def __init__(self, look: Callable[[], object], lasts_s: float) -> None:
         self._look, self._lasts_s = look, lasts_s
         self._lock = threading.Lock()
-        self._at_s, self._seen = -lasts_s, b""
+        self._next_s, self._seen = 0.0, b""
 
     def last(self) -> bytes:
         with self._lock:
-            if time.monotonic() - self._at_s >= self._lasts_s:
+            begins_s = time.monotonic()
+            if begins_s >= self._next_s:
                 self._seen = json.dumps(self._look()).encode()
-                self._at_s = time.monotonic()
+                self._next_s = begins_s + max(self._lasts_s, (time.monotonic() - begins_s) * REST)
             return self._seen
 
 
