@@ -65,8 +65,8 @@ class Results:
         lowest, highest = min(record.values), max(record.values)
         median = statistics.median(record.values)
         percent = 100 * (highest - lowest) / abs(median) if median else 0
-        of_all = f"{lowest:,.5g} / {median:,.5g} / {highest:,.5g}, spread {percent:.0f} %"
-        return f"{work}: {side} {record.values[-1]:,.5g} {record.unit}; {of_all}"
+        of_all = f"{_shown(lowest)} / {_shown(median)} / {_shown(highest)}, spread {percent:.0f} %"
+        return f"{work}: {side} {_shown(record.values[-1])} {record.unit}; {of_all}"
 
     def write(
         self, path: Path, suite: str, command: str, versions: dict[str, str], conditions: Conditions, repeats: int
@@ -86,7 +86,7 @@ class Results:
     def table(self) -> Table:
         """The medians: a row for each work, a column for each side, a dash if a side cannot do it or failed."""
         sides = list(dict.fromkeys(record.side for record in self.records))
-        cells = {(record.work, record.side): f"{statistics.median(record.values):,.5g}" for record in self.records}
+        cells = {(record.work, record.side): _shown(statistics.median(record.values)) for record in self.records}
         units = {record.work: record.unit for record in self.records}
         table = Table(title="Medians")
         table.add_column("work")
@@ -107,3 +107,8 @@ def versions(packages: Iterable[str]) -> dict[str, str]:
         except PackageNotFoundError:
             continue
     return found
+
+
+def _shown(figure: float) -> str:
+    """With five digits, and never as a power of ten."""
+    return f"{figure:,.0f}" if abs(figure) >= 10_000 else f"{figure:,.5g}"

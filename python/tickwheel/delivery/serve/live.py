@@ -11,7 +11,7 @@ however many pages are open, and never while none is. A page that does not take 
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any, Final
 

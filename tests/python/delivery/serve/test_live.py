@@ -77,6 +77,7 @@ class Counting:
 @pytest.fixture
 def counting(monkeypatch: pytest.MonkeyPatch) -> Counting:
     monkeypatch.setattr(live, "FRAME_S", 0)
+    monkeypatch.setattr(live, "REST", 0)
     monkeypatch.setattr(live, "figures", lambda running, now_ms: {})
     return Counting()
 
