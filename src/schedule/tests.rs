@@ -248,3 +248,19 @@ fn keep_alive_time_outs_do_not_touch_the_buckets() {
     assert_eq!(released(&mut schedule, 48_999_999), []);
     assert_eq!(released(&mut schedule, 50_000_000).len(), 1000);
 }
+
+/// In a bucket of level 7, whose tick of 64,000 s is more than what a reminder tells.
+#[test]
+fn the_entries_of_a_bucket_with_a_very_long_tick_go_down_once_a_level__t4() {
+    let (mut schedule, tick_us, count) = (schedule(&[20]), 64_000_000_000, 200);
+    for task in 0..count {
+        schedule.add(0, 3 * tick_us + task * tick_us / count, task, 0);
+    }
+    assert_eq!(schedule.wheel.levels().len(), 7);
+    let mut order = Vec::new();
+    while let Some(event_us) = schedule.next_event_us() {
+        order.extend(released(&mut schedule, event_us));
+    }
+    assert_eq!(order, (0..count).collect::<Vec<_>>());
+    assert!(schedule.wheel.cascaded.iter().all(|cascaded| *cascaded <= count), "{:?}", schedule.wheel.cascaded);
+}
