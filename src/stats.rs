@@ -18,7 +18,7 @@ pub struct Stats {
     pub cancelled: u64,
     /// Tasks that were claimed, to be run.
     pub expired: u64,
-    /// How many entries left each level for a lower one or for the front.
+    /// How many entries left each level for a lower one or for the front; of large buckets, cancelled ones too.
     pub cascaded: Vec<u64>,
     /// How often the thread that drives the timer woke up.
     pub wake_ups: u64,

@@ -140,8 +140,9 @@ class Occupancy(TypedDict):
 class Stats(TypedDict):
     """Counts since the timer was made.
 
-    `cascaded[k]` counts entries that left level `k + 1` for a lower one or for the front. `lateness_us` is a histogram:
-    pairs of (upper bound in microseconds, calls); empty classes are omitted.
+    `cascaded[k]` counts entries that left level `k + 1` for a lower one or for the front; of buckets with more than 64,
+    cancelled ones too. `lateness_us` is a histogram: pairs of (upper bound in microseconds, calls); empty classes are
+    omitted.
     """
 
     added: int

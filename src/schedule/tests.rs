@@ -263,4 +263,5 @@ fn the_entries_of_a_bucket_with_a_very_long_tick_go_down_once_a_level__t4() {
     }
     assert_eq!(order, (0..count).collect::<Vec<_>>());
     assert!(schedule.wheel.cascaded.iter().all(|cascaded| *cascaded <= count), "{:?}", schedule.wheel.cascaded);
+    assert_eq!(schedule.wheel.reminder_count(), 0);
 }

@@ -59,6 +59,12 @@ impl Wheel {
         })
     }
 
+    /// How many reminders there are.
+    #[cfg(test)]
+    pub(crate) fn reminder_count(&self) -> usize {
+        self.reminders.len()
+    }
+
     /// How many entries a page has now.
     pub(crate) fn count_on<T>(&self, slab: &Slab<T>, page: BucketPage) -> usize {
         self.reminders.on_page(page.page).iter().filter(|reminder| slab.reminded(**reminder).is_some()).count()
