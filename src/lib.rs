@@ -20,6 +20,7 @@
 //! | closures that run on a thread of the timer's | [`SystemTimer`]: `after`, `at`, `every`, `add_many` |
 //! | values that come back when they are due, on the program's own threads | [`Timer`]: [`wait`](Timer::wait) or [`drive`](Timer::drive) |
 //! | an event loop that sleeps by itself | [`Timer::arm_waker`] |
+//! | one thread, or a lock of the program's own: the fastest | [`Wheel`] |
 //! | many calls at once | [`Timer::add_many`], [`Timer::cancel_many`], [`Timer::lock`] |
 //! | operations that wait for an event or their deadline | [`DelayedOperationPurgatory`] |
 //! | tests without waiting | [`Timer`] on [`Clock::manual`] |
@@ -55,6 +56,7 @@ mod queue;
 mod reaper;
 mod replay;
 mod schedule;
+mod single_threaded;
 mod snapshot;
 mod state;
 mod stats;
@@ -83,6 +85,7 @@ pub use occupancy::{LevelOccupancy, Occupancy};
 pub use purgatory::{DelayedOperation, DelayedOperationPurgatory, Operation, PurgatoryStats};
 pub use replay::{Replay, Replayed};
 pub use schedule::{Claimed, Precision, Progress};
+pub use single_threaded::Wheel;
 pub use snapshot::{ArmedBucket, BucketSnapshot, LevelSnapshot, Seen, Snapshot};
 pub use state::{Pending, Wait};
 pub use stats::Stats;

@@ -21,6 +21,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("config.rs", &["clock", "error", "schedule"]),
     ("events.rs", &["wheel"]),
     ("state.rs", &["clock", "config", "error", "events", "schedule", "stats", "wheel", "when"]),
+    ("single_threaded.rs", &["config", "error", "schedule", "state", "wheel", "when"]),
     (
         "timer",
         &["clock", "config", "error", "events", "executor", "schedule", "state", "stats", "sync", "wheel", "when"],

@@ -14,5 +14,6 @@ mod periodic;
 mod purgatory;
 mod recording;
 mod scenarios;
+mod single_threaded;
 mod support;
 mod system;
