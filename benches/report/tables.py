@@ -47,7 +47,7 @@ def targets(suite: Suite) -> str:
     summary = f"{count[Answer.MET]} of {len(verdicts)} targets are met, {count[Answer.MISSED]} missed"
     summary += f", {count[Answer.NOT_JUDGED]} not judged"
     summary += f", {count[Answer.NO_FIGURE]} without a figure." if count[Answer.NO_FIGURE] else "."
-    rows = [[verdict.target.work, verdict.against, verdict.asked, verdict.found, verdict.text] for verdict in verdicts]
+    rows = [[verdict.target.name, verdict.against, verdict.asked, verdict.found, verdict.text] for verdict in verdicts]
     return f"{summary}\n\n" + _table(["work", "against", "target", "measured", ""], rows, numbers=(2, 3))
 
 

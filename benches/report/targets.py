@@ -31,6 +31,13 @@ class Target:
     """The work of the other side, if it is a different one."""
     unit: str = ""
     bound: Literal["≤", "≥"] = "≤"
+    ours: str = OURS
+    """Which of our sides."""
+
+    @property
+    def name(self) -> str:
+        """The work, and our side if it is a variant: "rolling time-outs, guard"."""
+        return self.work + self.ours.removeprefix(OURS)
 
     @property
     def limit_value(self) -> Fraction:
@@ -51,7 +58,10 @@ TARGETS: Final = (
     Target("rust", "reset, one by one", "1", "tokio sleep"),
     Target("rust", "reset, 64 at a time", "0.1", "DelayQueue", at="reset, one by one"),
     Target("rust", "rolling time-outs", "0.3", "DelayQueue"),
+    Target("rust", "rolling time-outs", "1", "nexus-timer", ours="tickwheel, guard"),
+    Target("rust", "rolling time-outs", "1", "nexus-timer", ours="tickwheel, Wheel"),
     Target("rust", "pair, 1 thread", "0.3", "DelayQueue"),
+    Target("rust", "pair, 1 thread, no lock", "1", "nexus-timer", ours="tickwheel, Wheel"),
     Target("rust", "pair, 2 threads", "0.15", "DelayQueue"),
     Target("rust", "pair, 2 threads", "1.3", OURS, at="pair, 1 thread"),
     Target("rust", "pair after a burst", "1.2", OURS, at="pair, 1 thread"),
@@ -186,7 +196,7 @@ def judge(suite: Suite) -> list[Verdict]:
 
 
 def _verdict(target: Target, suite: Suite) -> Verdict:
-    ours = suite.find(target.work)
+    ours = suite.find(target.work, target.ours)
     if ours is None:
         return Verdict(target, None)
     if not target.side:

@@ -69,6 +69,17 @@ def desk(tmp_path, monkeypatch):
     return Desk(tmp_path, importlib.import_module("benches.report.__main__").main)
 
 
+def test_a_target_may_be_for_a_variant_of_ours(desk):
+    work = "rolling time-outs"
+    desk.measured(
+        *(record(work, side, [ns]) for side, ns in [("tickwheel", 30), ("tickwheel, Wheel", 15), ("nexus-timer", 20)]),
+        suite="rust",
+    )
+    assert desk.report() == 0
+    assert desk.row(f"{work}, Wheel") == [f"{work}, Wheel", "nexus-timer", "≤ 1", "0.750", "met"]
+    assert desk.row(f"{work}, guard")[-1] == "no figure"
+
+
 def test_a_part_is_replaced_in_place_and_the_rest_stays(desk):
     desk.measured(record("add", "tickwheel", [9, 11, 10]), record("add", "asyncio", [150, 150, 150]))
     desk.measured(record("insert", "tickwheel", [10]), record("insert", "DelayQueue", [50]), suite="rust")

@@ -16,7 +16,7 @@ pub const DELAY_MS: u64 = 30_000;
 /// More threads than most machines have processors, so that some always wait for the lock.
 pub const SEVEN: usize = 7;
 
-/// One thread, for timers that any thread may call, by a lock of their own or by other means.
+/// One thread, for timers that any thread may call, by a lock of their own or by other means; without a lock for the others.
 pub fn alone<S: Side>(count: usize) -> f64 {
     let mut side = S::new();
     let started = Instant::now();

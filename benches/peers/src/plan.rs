@@ -6,8 +6,10 @@ use crate::side::Side;
 use crate::sides::binary_heap::Heap;
 use crate::sides::btree_map::Map;
 use crate::sides::delay_queue::Queue;
+use crate::sides::guarded::Guarded;
 use crate::sides::hash_wheel::HashWheel;
 use crate::sides::nexus::Nexus;
+use crate::sides::single_threaded::SingleThreaded;
 use crate::sides::tickwheel::Tickwheel;
 use crate::sides::tokio_sleep::{self, Sleeps};
 use crate::{dense, driven, hold, memory, ours, pairs, works};
@@ -28,7 +30,7 @@ const fn ns(name: &'static str) -> Work {
 }
 
 /// In the order of the report.
-pub static WORKS: [Work; 21] = [
+pub static WORKS: [Work; 22] = [
     ns("insert"),
     ns("cancel, one by one"),
     ns("cancel, 64 at a time"),
@@ -41,6 +43,7 @@ pub static WORKS: [Work; 21] = [
     ns("reset, 64 at a time"),
     Work { times: 4, ..ns("rolling time-outs") },
     Work { times: 4, ..ns("pair, 1 thread") },
+    Work { times: 4, ..ns("pair, 1 thread, no lock") },
     Work { times: 4, ..ns("pair after a burst") },
     Work { times: 4, ..ns("pair, 2 threads") },
     Work { times: 4, ..ns("pair, 7 threads") },
@@ -114,6 +117,10 @@ pub fn rows() -> Vec<Row> {
         .and("pair, 2 threads", ours::pairs::<2>)
         .and("pair, 7 threads", ours::pairs::<SEVEN>)
         .and("pair, 7 threads, longest wait", ours::longest_wait_of_pairs);
+    let single_threaded = SideRows::of_one_thread::<SingleThreaded>("tickwheel, Wheel");
+    let guarded = SideRows { side: "tickwheel, guard", rows: Vec::new() }
+        .and("rolling time-outs", works::rolling::<Guarded>)
+        .and("pair, 1 thread, no lock", pairs::alone::<Guarded>);
     let queue = SideRows::of_any::<Queue>("DelayQueue")
         .and_fire("fire all", driven::fire::<Queue>)
         .and("memory after all have gone", memory::after_all_have_gone::<Queue>)
@@ -133,10 +140,11 @@ pub fn rows() -> Vec<Row> {
     let map = SideRows::of_one_thread::<Map>("BTreeMap").and("pair, 2 threads", pairs::locked::<Map, 2>);
     let heap = SideRows::of_one_thread::<Heap>("BinaryHeap").and("pair, 2 threads", pairs::locked::<Heap, 2>);
 
-    let mut rows: Vec<_> = [ours, in_mutex, parking_lot, queue, sleeps, nexus, hash, map, heap]
-        .into_iter()
-        .flat_map(|side| side.rows)
-        .collect();
+    let mut rows: Vec<_> =
+        [ours, single_threaded, guarded, in_mutex, parking_lot, queue, sleeps, nexus, hash, map, heap]
+            .into_iter()
+            .flat_map(|side| side.rows)
+            .collect();
     rows.sort_by_key(|row| WORKS.iter().position(|work| work == row.work)); // the sides of a work stay in order
     rows
 }
@@ -164,6 +172,7 @@ impl SideRows {
             .and("rolling time-outs", works::rolling::<S>)
             .and("memory after all have gone", memory::after_all_have_gone::<S>)
             .and("pair, 1 thread", pairs::alone_locked::<S>)
+            .and("pair, 1 thread, no lock", pairs::alone::<S>)
     }
 
     /// In a standard mutex, as [`pairs::locked`] does.
