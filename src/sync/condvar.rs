@@ -27,7 +27,7 @@ impl Condvar {
         let mutex = guard.mutex;
         let mut notified = self.notified.lock().unwrap_or_else(PoisonError::into_inner);
         let before = *notified;
-        drop(guard);
+        guard.unlock_before_sleep();
         while *notified == before {
             notified = match deadline {
                 None => self.wake.wait(notified).unwrap_or_else(PoisonError::into_inner),

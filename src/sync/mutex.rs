@@ -10,12 +10,19 @@
 //! another thread still sleeps. So while a thread is being woken, an unlock makes no system call.
 //!
 //! A waiting thread spins first, so no thread sleeps for a lock that is held as briefly as for an add or a cancel.
+//!
+//! A thread that has slept for the lock in vain for [`STARVING_AFTER`] is starving. As long as there is one, `needs_wake_up`
+//! stays set, and each thread that unlocks wakes the starving thread and steps aside, within bounds. The unlock in the usual
+//! case has no step more.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-use super::primitives::{self, AtomicBool, AtomicU32, Flag, FlagGuard, MAX_SPIN_TIME, Ordering, spin_loop};
+use super::primitives::{
+    self, AtomicBool, AtomicU32, Flag, FlagGuard, MAX_SPIN_TIME, Ordering, STARVING_AFTER, spin_loop,
+};
+use super::unlock_fair::yield_while;
 
 /// The first round of spinning, in pauses of the processor; each later round is twice as long, up to the maximum. The first
 /// round is long, some fifty times as long as an add holds the lock: two threads that add all the time then take turns of
@@ -33,11 +40,15 @@ pub(crate) struct Mutex<T> {
     needs_wake_up: AtomicBool,
     /// Changed under `sleep_lock`.
     sleeping_threads: AtomicU32,
+    /// Those of them that are starving. Changed under `sleep_lock`.
+    starving_threads: AtomicU32,
     /// The threads in their second or a later round of spinning.
     spinning_threads: AtomicU32,
     /// A thread holds it from its last try of the lock until it sleeps.
     sleep_lock: primitives::Mutex<()>,
     wake: primitives::Condvar,
+    /// The starving threads sleep here.
+    wake_starving: primitives::Condvar,
     /// The number of wake-ups sent.
     #[cfg(test)]
     wake_ups: std::sync::atomic::AtomicU64,
@@ -57,9 +68,11 @@ impl<T> Mutex<T> {
             flag: Flag::new(value),
             needs_wake_up: AtomicBool::new(false),
             sleeping_threads: AtomicU32::new(0),
+            starving_threads: AtomicU32::new(0),
             spinning_threads: AtomicU32::new(0),
             sleep_lock: primitives::Mutex::default(),
             wake: primitives::Condvar::default(),
+            wake_starving: primitives::Condvar::default(),
             #[cfg(test)]
             wake_ups: std::sync::atomic::AtomicU64::default(),
         }
@@ -108,15 +121,24 @@ impl<T> Mutex<T> {
     fn sleep(&self) -> MutexGuard<'_, T> {
         let mut sleep_lock = self.sleep_lock.lock().unwrap_or_else(PoisonError::into_inner);
         self.sleeping_threads.fetch_add(1, Ordering::Relaxed);
+        let (started, mut is_starving) = (Instant::now(), false);
         let guard = loop {
             // Also after a wake-up: if this thread gets the lock now, another thread may need the next wake-up.
             self.needs_wake_up.store(true, Ordering::SeqCst);
             if let Some(guard) = self.try_lock() {
                 break guard;
             }
-            let slept = self.wake.wait_timeout(sleep_lock, MAX_SLEEP);
+            let wake = if is_starving { &self.wake_starving } else { &self.wake };
+            let slept = wake.wait_timeout(sleep_lock, MAX_SLEEP);
             sleep_lock = slept.unwrap_or_else(PoisonError::into_inner).0;
+            if !is_starving && started.elapsed() >= STARVING_AFTER {
+                is_starving = true;
+                self.starving_threads.fetch_add(1, Ordering::Relaxed);
+            }
         };
+        if is_starving {
+            self.starving_threads.fetch_sub(1, Ordering::Relaxed);
+        }
         if self.sleeping_threads.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.needs_wake_up.store(false, Ordering::Relaxed);
         }
@@ -127,20 +149,44 @@ impl<T> Mutex<T> {
     #[cfg(all(test, tickwheel_loom))]
     pub(super) fn end_sleeps(&self) {
         self.wake.notify_all();
+        self.wake_starving.notify_all();
     }
 
+    /// Wakes a thread, a starving one first. Returns how many are starving.
     #[cold]
-    fn wake_one(&self) {
+    fn wake_one(&self) -> u32 {
         // Taken after a thread between its last try and its sleep has gone to sleep.
         let sleep_lock = self.sleep_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let wakes = self.needs_wake_up.load(Ordering::Relaxed);
-        self.needs_wake_up.store(false, Ordering::Relaxed);
+        let starving = self.starving_threads.load(Ordering::Relaxed);
+        // While a thread is starving, the next thread that unlocks must step aside too.
+        self.needs_wake_up.store(starving > 0, Ordering::Relaxed);
         drop(sleep_lock);
         if wakes {
             #[cfg(test)]
             self.wake_ups.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            self.wake.notify_one();
+            if starving > 0 { &self.wake_starving } else { &self.wake }.notify_one();
         }
+        starving
+    }
+
+    #[cold]
+    fn wake_one_and_step_aside(&self) {
+        let starving = self.wake_one();
+        if starving > 0 {
+            yield_while(|| self.starving_threads.load(Ordering::Relaxed) >= starving);
+        }
+    }
+}
+
+impl<T> MutexGuard<'_, T> {
+    /// Unlocks, for a thread that is about to sleep: it needs not step aside.
+    pub(super) fn unlock_before_sleep(mut self) {
+        self.held = None;
+        if self.mutex.needs_wake_up.load(Ordering::Relaxed) {
+            self.mutex.wake_one();
+        }
+        std::mem::forget(self); // its `drop` would step aside
     }
 }
 
@@ -165,7 +211,7 @@ impl<T> Drop for MutexGuard<'_, T> {
     fn drop(&mut self) {
         self.held = None;
         if self.mutex.needs_wake_up.load(Ordering::Relaxed) {
-            self.mutex.wake_one();
+            self.mutex.wake_one_and_step_aside();
         }
     }
 }
@@ -219,6 +265,31 @@ mod tests {
         mutex.needs_wake_up.store(true, Ordering::Relaxed);
         (0..1000).for_each(|_| drop(mutex.lock()));
         assert_eq!(mutex.wake_ups.load(Ordering::Relaxed), 1);
+    }
+
+    /// Counted in turns, as the time depends on the machine. A few rounds may be disturbed by other work.
+    #[test]
+    fn a_starving_thread_gets_the_lock_though_another_one_takes_it_again_and_again() {
+        let mut turns: Vec<_> = (0..21).map(|_| turns_before_a_starving_thread()).collect();
+        turns.sort_unstable();
+        assert!(turns[17] <= 10, "{turns:?}");
+    }
+
+    fn turns_before_a_starving_thread() -> u32 {
+        let (mutex, mut turns) = (Mutex::new(false), 0);
+        scope(|scope| {
+            let guard = mutex.lock();
+            scope.spawn(|| *mutex.lock() = true);
+            while mutex.starving_threads.load(Ordering::Relaxed) == 0 {
+                yield_now();
+            }
+            drop(guard);
+            while !*mutex.lock() {
+                turns += 1;
+            }
+        });
+        assert_eq!((mutex.starving_threads.load(Ordering::Relaxed), mutex.has_waiters()), (0, false));
+        turns
     }
 
     #[test]

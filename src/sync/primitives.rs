@@ -14,6 +14,8 @@ mod imp {
     /// The longest that a thread spins before it sleeps: about as long as a step of an advance holds the lock. A time and not a
     /// number of pauses: the length of a pause differs by ten times between processors.
     pub(crate) const MAX_SPIN_TIME: Duration = Duration::from_micros(50);
+    /// How long a thread sleeps for the lock in vain before the others step aside: as long as a few steps of an advance.
+    pub(crate) const STARVING_AFTER: Duration = Duration::from_millis(1);
 }
 
 #[cfg(tickwheel_loom)]
@@ -28,6 +30,8 @@ mod imp {
 
     /// A model has no time: a waiting thread sleeps at once.
     pub(crate) const MAX_SPIN_TIME: Duration = Duration::ZERO;
+    /// In a model a thread is starving after its first sleep.
+    pub(crate) const STARVING_AFTER: Duration = Duration::ZERO;
 
     /// Loom would switch threads here. Before a read of the flag that brings no new interleaving.
     pub(crate) fn spin_loop() {}
