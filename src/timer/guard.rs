@@ -18,6 +18,9 @@ impl<T> Timer<T> {
     /// includes the destructor of a task: if it calls the timer, keep what [`cancel`](TimerGuard::cancel) returns, and the error
     /// of a refused [`add`](TimerGuard::add), until the guard is dropped.
     ///
+    /// Each add and each move reads the clock, so that its delay counts from this very call. A [`Wheel`](crate::Wheel) under a
+    /// lock of the program's own reads no clock.
+    ///
     /// ```
     /// # use std::time::Duration;
     /// # use tickwheel::{Clock, Config, Timer};
