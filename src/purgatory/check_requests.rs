@@ -10,8 +10,6 @@
 use std::collections::HashMap;
 use std::mem::ManuallyDrop;
 
-use smallvec::SmallVec;
-
 use super::key_list::ListId;
 
 /// The address of a purgatory and one of its lists: identifies the list on this thread.
@@ -55,41 +53,42 @@ impl<C> CheckRequests<C> {
     }
 }
 
+/// The requests of one outermost call. Most calls have none, so they are behind a pointer.
+pub(super) type Requests<C> = Option<Box<CheckRequests<C>>>;
+
 /// The requests made on this thread. It has no destructor, so a thread-local one exists until the thread has ended; and it
 /// holds no memory outside of a call.
 pub(crate) struct RequestedChecks<C> {
-    /// One for each outermost call under way: the ending of an operation may make the next call inside of one.
-    calls: ManuallyDrop<SmallVec<[CheckRequests<C>; 1]>>,
+    /// Those of the innermost outermost call: the ending of an operation may make the next call inside of one.
+    current: ManuallyDrop<Requests<C>>,
 }
 
 impl<C> RequestedChecks<C> {
     pub(crate) const fn new() -> Self {
-        Self { calls: ManuallyDrop::new(SmallVec::new_const()) }
+        Self { current: ManuallyDrop::new(None) }
     }
 
-    pub(super) fn begin_call(&mut self) {
-        self.calls.push(CheckRequests::new());
+    /// Returns the requests of the call around this one, which [`Self::end_call`] gets back.
+    #[must_use]
+    pub(super) fn begin_call(&mut self) -> Requests<C> {
+        self.current.take()
     }
 
     /// Returns the requests for which no check was made. The caller leaves them to the timer.
     #[must_use]
-    pub(super) fn end_call(&mut self) -> Vec<CheckRequest<C>> {
-        let call = self.calls.pop();
-        if self.calls.is_empty() {
-            self.calls.shrink_to_fit();
-        }
-        call.map_or_else(Vec::new, |call| call.requests)
+    pub(super) fn end_call(&mut self, outer: Requests<C>) -> Vec<CheckRequest<C>> {
+        let ended = std::mem::replace(&mut *self.current, outer);
+        ended.map_or_else(Vec::new, |ended| ended.requests)
     }
 
     /// Requests a check from the outermost call.
     pub(super) fn request(&mut self, list: ListAddress, requested_by: Option<usize>, check: impl FnOnce() -> C) {
-        if let Some(call) = self.calls.last_mut() {
-            call.request(list, requested_by, check);
-        }
+        let requests = self.current.get_or_insert_with(|| Box::new(CheckRequests::new()));
+        requests.request(list, requested_by, check);
     }
 
     /// The requests for the next round, in order.
     pub(super) fn take(&mut self) -> Vec<CheckRequest<C>> {
-        self.calls.last_mut().map_or_else(Vec::new, CheckRequests::take)
+        self.current.take().map_or_else(Vec::new, |requests| requests.requests)
     }
 }

@@ -1,10 +1,10 @@
 //! Checking: operations are tried, one thread at a time, and no event is lost (P3, P6).
 
-use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::vec;
 
-use super::check_requests::{CheckRequest, ListAddress, RequestedChecks};
+use super::check_requests::{CheckRequest, ListAddress, RequestedChecks, Requests};
 use super::host::{Host, TryResult};
 use super::in_progress::{self, FinishedTry, TryScope};
 use super::key_list::{ListId, Step, Walk};
@@ -191,7 +191,9 @@ impl<K: OperationKind> Purgatory<K> {
 pub(super) struct OutermostCall<'a, K: OperationKind, H: Host<K>> {
     host: &'a H,
     /// The checks of this round that are not made yet.
-    round: VecDeque<CheckRequest<H::Check>>,
+    round: vec::IntoIter<CheckRequest<H::Check>>,
+    /// What was requested in the call around this one.
+    outer: Requests<H::Check>,
     /// The number of entries of the timer in a row that completed nothing, this call included.
     fruitless_runs: u32,
     kind: PhantomData<fn(K)>,
@@ -199,8 +201,8 @@ pub(super) struct OutermostCall<'a, K: OperationKind, H: Host<K>> {
 
 impl<'a, K: OperationKind, H: Host<K>> OutermostCall<'a, K, H> {
     pub(super) fn begin(host: &'a H) -> Self {
-        host.requested_checks(RequestedChecks::begin_call);
-        Self { host, round: VecDeque::new(), fruitless_runs: 0, kind: PhantomData }
+        let outer = host.requested_checks(RequestedChecks::begin_call);
+        Self { host, round: Vec::new().into_iter(), outer, fruitless_runs: 0, kind: PhantomData }
     }
 
     /// Makes the requested checks, and those that they request, in rounds. Returns how many operations were completed on
@@ -214,8 +216,8 @@ impl<'a, K: OperationKind, H: Host<K>> OutermostCall<'a, K, H> {
         loop {
             // First its own list: an operation that is on other lists too is counted there.
             requests.sort_by_key(|request| Some(request.list) != own_list);
-            self.round = requests.into();
-            if self.round.is_empty() || !rounds.should_continue() || !self.host.is_same_process() {
+            self.round = requests.into_iter();
+            if self.round.as_slice().is_empty() || !rounds.should_continue() || !self.host.is_same_process() {
                 return count;
             }
             count += self.make_round(&mut rounds, own_list).1;
@@ -224,8 +226,8 @@ impl<'a, K: OperationKind, H: Host<K>> OutermostCall<'a, K, H> {
     }
 
     /// Makes these checks, and leaves to the timer what they request.
-    pub(super) fn make_one_round(mut self, checks: VecDeque<CheckRequest<H::Check>>, fruitless_runs: u32) {
-        (self.round, self.fruitless_runs) = (checks, fruitless_runs);
+    pub(super) fn make_one_round(mut self, checks: Vec<CheckRequest<H::Check>>, fruitless_runs: u32) {
+        (self.round, self.fruitless_runs) = (checks.into_iter(), fruitless_runs);
         if self.make_round(&mut Rounds::default(), None).0 > 0 {
             self.fruitless_runs = 0;
         }
@@ -234,7 +236,7 @@ impl<'a, K: OperationKind, H: Host<K>> OutermostCall<'a, K, H> {
     /// Returns how many operations were completed, and how many of them on `own_list`.
     fn make_round(&mut self, rounds: &mut Rounds, own_list: Option<ListAddress>) -> (usize, usize) {
         let (mut completed, mut count) = (0, 0);
-        while let Some(request) = self.round.pop_front() {
+        for request in self.round.by_ref() {
             rounds.begin_pass(request.requested_by);
             let more = self.host.run_check(&request.check, rounds);
             completed += more;
@@ -249,9 +251,13 @@ impl<'a, K: OperationKind, H: Host<K>> OutermostCall<'a, K, H> {
 /// belong to the parent.
 impl<K: OperationKind, H: Host<K>> Drop for OutermostCall<'_, K, H> {
     fn drop(&mut self) {
-        let rest = self.host.requested_checks(RequestedChecks::end_call);
+        let outer = self.outer.take();
+        let rest = self.host.requested_checks(|requested| requested.end_call(outer));
+        if self.round.as_slice().is_empty() && rest.is_empty() {
+            return;
+        }
         // Outside of `requested_checks`: a check may hold the last reference to a purgatory.
-        for request in self.round.drain(..).chain(rest) {
+        for request in self.round.by_ref().chain(rest) {
             if self.host.is_same_process() {
                 self.host.leave_to_timer(&request.check, request.requested_by, self.fruitless_runs);
             }

@@ -241,5 +241,11 @@ fn remove<K: OperationKind, H: Host<K>>(
     purgatory: &Purgatory<K>,
     places: ShortList<Place>,
 ) -> ShortList<Removed<K>> {
-    places.into_iter().filter_map(|place| purgatory.watchers.remove(host, place)).collect()
+    let mut removed = ShortList::new();
+    for place in places {
+        if let Some(one) = purgatory.watchers.remove(host, place) {
+            removed.push(one);
+        }
+    }
+    removed
 }

@@ -114,8 +114,11 @@ impl<K: OperationKind> Purgatory<K> {
         watch.purgatory = Some(Arc::clone(self));
         watch.number = self.counters.arrived.fetch_add(1, Ordering::Relaxed);
         watch.since_us = u64::MAX; // the wait begins after the second try
-        // A recheck in another purgatory may have been lost with the timer of that one.
-        state.is_recheck_scheduled.swap(false, Ordering::AcqRel);
+        // A recheck in another purgatory may have been lost with the timer of that one. Its thread took the watch's lock after
+        // it set the flag, so the flag is seen here; one that takes the lock later puts its recheck on this purgatory's timer.
+        if state.is_recheck_scheduled.load(Ordering::Relaxed) {
+            state.is_recheck_scheduled.swap(false, Ordering::AcqRel);
+        }
         // If the operation is on a timer already, that deadline belongs to this purgatory from now on.
         let deadline = host.current_deadline(op);
         watch.set_deadline(deadline);

@@ -7,8 +7,8 @@ use std::sync::{Arc, Weak, mpsc};
 use tickwheel::{Config, DelayedOperation, DelayedOperationPurgatory, Operation, SystemTimer};
 
 use super::{
-    HOUR, Op, OwnLock, PATIENCE, Purgatory, Wait, assert_empty, purgatory, tries_here, until, until_empty, wait,
-    wait_with, watch, within,
+    Call, CallOnOp, HOUR, Op, OwnLock, PATIENCE, Purgatory, Wait, assert_empty, purgatory, tries_here, until,
+    until_empty, wait, wait_with, watch, within,
 };
 
 #[test]
@@ -65,6 +65,26 @@ fn a_completion_inside_a_try_runs_also_if_the_outer_operation_does_not_complete_
     watch(&purgatory, &outer, [1]);
     assert_eq!((inner.ended(), outer.ended()), ((1, 0), (0, 0)));
     assert!(outer.cancel());
+    assert_empty(&timer, &purgatory);
+}
+
+#[test]
+fn a_check_inside_an_ending_leaves_what_the_tries_before_it_requested__p6() {
+    let (timer, purgatory) = purgatory();
+    let (requested, other) = (wait(), wait());
+    watch(&purgatory, &requested, [2]);
+    watch(&purgatory, &other, [3]);
+    let (in_try, in_ending) = (Arc::downgrade(&purgatory), Arc::downgrade(&purgatory));
+    let on_try = move |_: &Op| _ = in_try.upgrade().unwrap().check_and_complete(&2);
+    let on_complete = move |()| assert_eq!(in_ending.upgrade().unwrap().check_and_complete(&3), 1);
+    let (on_try, on_complete): (CallOnOp, Call<()>) = (Some(Box::new(on_try)), Some(Box::new(on_complete)));
+    let outer = wait_with(Wait { on_try, on_complete, ..Wait::default() });
+    watch(&purgatory, &outer, [1]);
+    for op in [&requested, &other, &outer] {
+        op.ready();
+    }
+    assert_eq!(purgatory.check_and_complete(&1), 1);
+    assert_eq!((other.ended(), requested.ended()), ((1, 0), (1, 0)), "both before the outermost call returned");
     assert_empty(&timer, &purgatory);
 }
 
