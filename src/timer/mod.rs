@@ -40,7 +40,7 @@ use crate::when::When;
 pub use guard::TimerGuard;
 
 /// As [`STEP`], where the entries lie anywhere in memory.
-const SCATTERED_STEP: usize = 256;
+const SCATTERED_STEP: usize = 64;
 
 /// Very many deadlines under one lock, without threads of its own: the program advances it, and runs what is released.
 ///

@@ -1,18 +1,19 @@
 //! What becomes of reminders that mean nothing any more: of entries that were cancelled, or moved.
 
 use super::reminder::Reminder;
+use super::reminders::PAGE_SIZE;
 use super::{BucketRef, Placed, Slab, Wheel, bucket};
 
 /// A sweep begins if there are more reminders than this, and this many times as many as slots. Slots keep their memory until a
 /// whole page of them is free, so with fewer reminders little would be won.
 const MIN_GARBAGE: usize = 4096;
 const MAX_REMINDERS_PER_SLOT: usize = 2;
-/// How many pages one call sweeps if there are twice as many, because many pages of slots have gone at once.
-const PAGES_IF_FAR_ABOVE: usize = 8;
+/// How many reminders a call looks at, on average: every sixteenth call goes through a page. So a batch of 256 cancels, which
+/// holds the lock, goes through sixteen.
+const SWEPT_PER_CALL: usize = PAGE_SIZE / 16;
 
 impl Wheel {
-    /// Drops useless reminders of one page if there are too many of them. Call it when there is one more. O(1): at most the
-    /// work of two pages, and amortized less than two steps.
+    /// Drops useless reminders if there are too many of them. Call it when there is one more. O(1): at most the work of two pages.
     #[inline]
     pub(crate) fn sweep_if_needed<T>(&mut self, slab: &mut Slab<T>) {
         if self.reminders.len() > MAX_REMINDERS_PER_SLOT * slab.capacity() + MIN_GARBAGE {
@@ -22,9 +23,11 @@ impl Wheel {
 
     #[cold]
     fn sweep<T>(&mut self, slab: &mut Slab<T>) {
-        // Where a whole page of slots has gone, so have their reminders, without a look at each slot.
+        // Where a whole page of slots has gone, so have their reminders, without a look at each slot: that is cheap.
         let is_far_above = self.reminders.len() > 2 * (MAX_REMINDERS_PER_SLOT * slab.capacity() + MIN_GARBAGE);
-        for _ in 0..if is_far_above { PAGES_IF_FAR_ABOVE } else { 1 } {
+        self.sweep_credit += if is_far_above { 3 * PAGE_SIZE } else { SWEPT_PER_CALL };
+        while self.sweep_credit >= PAGE_SIZE {
+            self.sweep_credit -= PAGE_SIZE;
             self.reminders.sweep(|reminder| slab.keep_reminder(reminder));
         }
     }

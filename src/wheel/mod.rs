@@ -47,6 +47,8 @@ pub(crate) struct Wheel {
     /// The size of each level; the last one is repeated.
     sizes: Vec<u32>,
     flushing: Option<Flushing>,
+    /// How many reminders a sweep may look at.
+    sweep_credit: usize,
     /// How many entries left each level for a lower one or for the front. Of a large bucket, cancelled ones count too.
     pub(crate) cascaded: Vec<u64>,
     /// The buckets that were flushed, while a recording runs.
@@ -62,6 +64,7 @@ impl Wheel {
             levels: vec![level],
             sizes: sizes.to_vec(),
             flushing: None,
+            sweep_credit: 0,
             cascaded: vec![0],
             flushed: None,
         }
