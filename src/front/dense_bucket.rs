@@ -2,8 +2,8 @@
 
 use std::cmp::Reverse;
 
-use super::partitions::Partitions;
 use super::lists::{List, Positions};
+use super::partitions::Partitions;
 use super::{Front, OverlappingRun};
 use crate::wheel::ReleaseKey;
 

@@ -58,7 +58,8 @@ impl<T> Timer<T> {
         for page in 0.. {
             let mut state = self.lock_state();
             let Some(entries) = state.schedule.page(page) else { break };
-            let found: Vec<_> = entries.filter(|(_, entry, _)| goes(entry.place())).map(|(handle, ..)| handle).collect();
+            let found: Vec<_> =
+                entries.filter(|(_, entry, _)| goes(entry.place())).map(|(handle, ..)| handle).collect();
             drained.extend(found.into_iter().filter_map(|handle| state.take(handle)));
             let must_wake = self.notify_after_removal(&state);
             self.unlock_fair(state);

@@ -79,7 +79,9 @@ mod tests {
 
     #[test]
     fn a_mark_tells_its_time_from_the_bucket() {
-        for (due_ms, begin_ms) in [(0, 0), (350, 340), ((1 << 24) + 5, 1 << 24), ((1 << 24) + 5, 6), (1 << 51, (1 << 51) - 9)] {
+        for (due_ms, begin_ms) in
+            [(0, 0), (350, 340), ((1 << 24) + 5, 1 << 24), ((1 << 24) + 5, 6), (1 << 51, (1 << 51) - 9)]
+        {
             assert_eq!(begin_ms + Mark::default().next(due_ms).offset_ms(begin_ms), due_ms);
         }
     }

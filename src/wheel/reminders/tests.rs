@@ -42,10 +42,15 @@ fn what_was_pushed_is_read_once_and_the_memory_goes() {
 
 #[test]
 fn a_list_is_counted_from_its_third_page_on() {
-    for (count, expected) in [(0, None), (1, None), (PAGE_SIZE, None), (2 * PAGE_SIZE, None), (2 * PAGE_SIZE + 1, Some(1025))] {
+    for (count, expected) in
+        [(0, None), (1, None), (PAGE_SIZE, None), (2 * PAGE_SIZE, None), (2 * PAGE_SIZE + 1, Some(1025))]
+    {
         let (reminders, list) = filled(count as u32);
         assert_eq!(reminders.len_if_long(list), expected);
-        assert_eq!((reminders.is_at_most(list, 64), reminders.is_at_most(list, PAGE_SIZE)), (count <= 64, count <= PAGE_SIZE));
+        assert_eq!(
+            (reminders.is_at_most(list, 64), reminders.is_at_most(list, PAGE_SIZE)),
+            (count <= 64, count <= PAGE_SIZE)
+        );
     }
 }
 

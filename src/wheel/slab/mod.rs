@@ -14,10 +14,10 @@ mod page;
 
 use std::hint::black_box;
 
-use entry::{NO_SLOT, Stage};
 #[cfg(test)]
 pub(crate) use entry::MAX_NUMBER;
 pub(crate) use entry::{Entry, Place, ReleaseKey, Waits};
+use entry::{NO_SLOT, Stage};
 pub use handle::Handle;
 use page::{Numbering, PAGE_SIZE, Page};
 
