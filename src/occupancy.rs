@@ -57,7 +57,9 @@ impl<T> Timer<T> {
         self.unlock_fair(state);
         for pages in pages.chunks(PAGES_AT_A_TIME) {
             let state = self.lock_state();
-            pages.iter().for_each(|page| occupancy.count(&state.schedule, *page));
+            for page in pages {
+                occupancy.count(&state.schedule, *page);
+            }
             self.unlock_fair(state);
         }
         occupancy

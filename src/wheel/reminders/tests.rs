@@ -63,7 +63,7 @@ fn sweeps_drop_what_is_not_wanted_and_give_the_memory_back() {
     }
     let before = reminders.bytes();
     reminders.read(list, &mut [Reminder::default(); 100]); // a page that was read in part is swept like any other
-    let stays = |slot: u32| slot % 50 == 0;
+    let stays = |slot: u32| slot.is_multiple_of(50);
     for _ in 0..50 {
         reminders.sweep(|reminder| stays(reminder.slot()));
     }
