@@ -160,7 +160,6 @@ impl<T> Schedule<T> {
                         self.wake_us_for(armed, key.due_us)
                     }
                     Placed::AlreadyArmed(armed) => self.wake_us_for(armed, key.due_us),
-                    Placed::ForFront => 0,
                 }
             }
         }

@@ -265,3 +265,94 @@ fn the_entries_of_a_bucket_with_a_very_long_tick_go_down_once_a_level__t4() {
     assert!(schedule.wheel.cascaded.iter().all(|cascaded| *cascaded <= count), "{:?}", schedule.wheel.cascaded);
     assert_eq!(schedule.wheel.reminder_count(), 0);
 }
+
+/// Adds tasks for one far instant, again and again, and uses up the reminder of each by another use of its slot.
+fn bytes_after(rounds: u64, count: u64, mut turn: impl FnMut(&mut Schedule<u64>, u64, Handle) -> Handle) -> usize {
+    let mut schedule = Schedule::new(1, &[20], 0, Precision::Exact);
+    let mut handles: Vec<_> = (0..count).map(|task| schedule.add(0, 86_400_000_000, task, 0).0).collect();
+    for round in 0..rounds {
+        for handle in &mut handles {
+            *handle = turn(&mut schedule, round, *handle);
+        }
+    }
+    schedule.bytes()
+}
+
+#[test]
+fn tasks_that_pass_through_the_front_leave_no_reminders_that_look_good() {
+    let bytes = |rounds| {
+        bytes_after(rounds, 3000, |schedule, _, handle| {
+            let soon = schedule.reschedule(0, handle, 500).unwrap().0;
+            schedule.reschedule(0, soon, 86_400_000_000).unwrap().0
+        })
+    };
+    assert!(bytes(60) < bytes(10) + 100_000, "{} {}", bytes(10), bytes(60));
+}
+
+#[test]
+fn long_timers_that_are_cancelled_beside_short_ones_that_fire_leave_no_empty_pages() {
+    let bytes = |rounds| {
+        let (mut out, mut progress) = (Vec::new(), Progress::default());
+        let mut now_us = 0;
+        bytes_after(rounds, 1, |schedule, _, handle| {
+            schedule.remove(handle);
+            let short = schedule.add(now_us, now_us + 1000, 0, 0).0;
+            now_us += 1000;
+            while schedule.step(now_us, 1000, &mut out, &mut progress) {}
+            out.clear();
+            schedule.claim(short).unwrap();
+            schedule.add(now_us, 86_400_000_000, 0, 0).0
+        })
+    };
+    assert!(bytes(400_000) < bytes(20_000) + 100_000, "{} {}", bytes(20_000), bytes(400_000));
+}
+
+/// Its list has more pages than are counted.
+#[test]
+fn the_entries_of_a_very_dense_tick_are_one_run_too__t6() {
+    let mut schedule = Schedule::new(1000, &[20], 0, Precision::Exact);
+    for number in 0..1_200_000 {
+        schedule.add(0, 15_000_001 + number * 7919 % 999_983, number, 0);
+    }
+    let (mut out, mut progress) = (Vec::new(), Progress::default());
+    while schedule.step(15_000_000, STEP, &mut out, &mut progress) {}
+    assert!(out.is_empty() && schedule.front.is_one_run());
+}
+
+#[test]
+fn a_recording_says_on_which_level_a_moved_task_would_be__t3() {
+    let mut schedule = schedule(&[20]);
+    let (handle, _) = schedule.add(0, 30_000_000, 1, 0);
+    for (due_us, level) in [(31_000_000, 4), (160_000_000, 5), (8_640_000_000_000, 8)] {
+        let (moved, _) = schedule.reschedule(0, handle, due_us).unwrap();
+        assert_eq!(schedule.wheel.level_of(schedule.slab.get(moved).unwrap()), level);
+        assert_eq!(schedule.wheel.levels().len(), 4);
+        schedule.remove(moved);
+        assert_eq!(schedule.add(0, 30_000_000, 1, 0).0.slot(), handle.slot());
+        schedule.slab.set_generation(Handle::new(handle.slot(), 0), handle.generation());
+    }
+}
+
+#[test]
+fn a_task_that_was_moved_out_of_a_bucket_that_is_being_flushed_is_not_in_the_front__t14() {
+    let mut schedule = Schedule::new(1000, &[20], 0, Precision::Exact);
+    let handles: Vec<_> = (0..3000).map(|task| schedule.add(0, 5_000_000 + task, task, 0).0).collect();
+    let (mut out, mut progress) = (Vec::new(), Progress::default());
+    assert!(schedule.step(5_000_000, 1500, &mut out, &mut progress));
+    schedule.reschedule(5_000_000, handles[2999], 3_600_000_000).unwrap();
+    let snapshot = crate::snapshot::take(&mut schedule, |_, _, task| *task);
+    let in_buckets: Vec<_> = snapshot.levels.iter().flat_map(|level| &level.buckets).flat_map(|it| &it.tasks).collect();
+    assert_eq!((in_buckets, snapshot.front.len()), (vec![&2999], 2999 - out.len()));
+}
+
+#[test]
+fn the_memory_of_emptied_buckets_goes() {
+    let mut schedule = schedule(&[65_536]);
+    let handles: Vec<_> = (0..200_000).map(|task| schedule.add(0, (1 + task % 20_000) * 1000, task, 0).0).collect();
+    let full = schedule.bytes();
+    for handle in handles {
+        schedule.remove(handle).unwrap();
+    }
+    while schedule.drop_empty_buckets(STEP) {}
+    assert!(schedule.bytes() < full / 3, "{} of {full}", schedule.bytes());
+}

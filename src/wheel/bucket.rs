@@ -30,11 +30,6 @@ pub(super) fn arm(bucket: &mut Bucket, expiration_ms: u64) {
     bucket[EXPIRATION] = expiration_ms + 1;
 }
 
-/// Its list stays, which may have memory.
-pub(super) fn disarm(bucket: &mut Bucket) {
-    bucket[EXPIRATION] = 0;
-}
-
 #[inline]
 pub(super) fn list(bucket: &Bucket) -> List {
     List(bucket[LIST] as u32)
@@ -55,7 +50,5 @@ mod tests {
         assert_eq!((expiration_ms(&bucket), list(&bucket)), (None, List::default()));
         arm(&mut bucket, 0);
         assert_eq!(expiration_ms(&bucket), Some(0));
-        disarm(&mut bucket);
-        assert_eq!(bucket, NEW);
     }
 }

@@ -92,12 +92,12 @@ impl Wheel {
             let key = for_front[index];
             in_bucket += usize::from(key.due_us < end_us);
             match self.place(slab, &key) {
-                Placed::ForFront => {
+                None => {
                     for_front[kept] = key;
                     kept += 1;
                 }
-                Placed::NewlyArmed(armed) => newly_armed.push(armed),
-                Placed::AlreadyArmed(_) => {}
+                Some(Placed::NewlyArmed(armed)) => newly_armed.push(armed),
+                Some(Placed::AlreadyArmed(_)) => {}
             }
         }
         for_front.truncate(kept);

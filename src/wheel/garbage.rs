@@ -13,7 +13,7 @@ const MAX_REMINDERS_PER_SLOT: usize = 2;
 const SWEPT_PER_CALL: usize = PAGE_SIZE / 16;
 
 impl Wheel {
-    /// Drops useless reminders if there are too many of them. Call it when there is one more. O(1): at most the work of two pages.
+    /// Drops useless reminders if there are too many of them. Call it when there is one more. O(1): at most the work of some pages.
     #[inline]
     pub(crate) fn sweep_if_needed<T>(&mut self, slab: &mut Slab<T>) {
         if self.reminders.len() > MAX_REMINDERS_PER_SLOT * slab.capacity() + MIN_GARBAGE {
@@ -52,7 +52,7 @@ impl Wheel {
             *limit -= 1;
             self.reminders.read(list, &mut [Reminder::default()]);
             if let Some(key) = slab.take_reminded(reminder)
-                && let Placed::NewlyArmed(armed) = self.place(slab, &key)
+                && let Some(Placed::NewlyArmed(armed)) = self.place(slab, &key)
             {
                 newly_armed.push(armed);
             }
@@ -63,22 +63,27 @@ impl Wheel {
     /// Makes the buckets what they would be if every cancel and every move had changed them at once: only then does a picture
     /// of them tell the truth. Appends the buckets that must be armed. O(entries).
     pub(crate) fn settle<T>(&mut self, slab: &mut Slab<T>, newly_armed: &mut Vec<BucketRef>) {
+        let armed = self.levels.iter().flat_map(|level| {
+            let of_bucket = move |bucket| Some((bucket::list(bucket), bucket::expiration_ms(bucket)?, level.tick_ms));
+            level.buckets.iter().filter_map(of_bucket)
+        });
+        let flushing = self.flushing.iter();
+        let flushing = flushing.map(|it| (it.list, it.expiration_ms, self.levels[it.level_index].tick_ms));
         let mut moved = Vec::new();
-        for level in &self.levels {
-            for bucket in &level.buckets {
-                let Some(expiration_ms) = bucket::expiration_ms(bucket) else { continue };
-                let end_us = expiration_ms.saturating_add(level.tick_ms).saturating_mul(1000);
-                self.reminders.retain(bucket::list(bucket), |reminder| {
-                    let is_moved = slab.reminded(reminder).is_some_and(|entry| entry.due_us >= end_us);
-                    if is_moved {
-                        moved.extend(slab.take_reminded(reminder));
-                    }
-                    !is_moved && slab.keep_reminder(reminder)
-                });
-            }
+        for (list, begin_ms, tick_ms) in armed.chain(flushing) {
+            let end_us = begin_ms.saturating_add(tick_ms).saturating_mul(1000);
+            self.reminders.retain(list, |reminder| match slab.reminded(reminder).map(|entry| entry.due_us) {
+                Some(due_us) if due_us >= end_us => {
+                    moved.extend(slab.take_reminded(reminder));
+                    false
+                }
+                // One that only looks like the entry's own, which comes earlier.
+                Some(due_us) if due_us < begin_ms * 1000 => false,
+                _ => slab.keep_reminder(reminder),
+            });
         }
         for key in moved {
-            if let Placed::NewlyArmed(armed) = self.place(slab, &key) {
+            if let Some(Placed::NewlyArmed(armed)) = self.place(slab, &key) {
                 newly_armed.push(armed);
             }
         }

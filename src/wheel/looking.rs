@@ -33,7 +33,24 @@ impl Wheel {
         if entry.place() != Place::Bucket {
             return 0;
         }
-        self.levels.iter().take_while(|level| entry.due_us >= level.end_us).count() as u8 + 1
+        let number = self.levels.iter().take_while(|level| entry.due_us >= level.end_us).count() + 1;
+        let mut above = self.levels.len() + 1;
+        if number == above {
+            // It uses a reminder that comes earlier, so its own level may not be there yet.
+            let top = &self.levels[self.levels.len() - 1];
+            let mut tick_ms = top.interval_ms;
+            while entry.due_us / 1000 / tick_ms >= top.current_ms / tick_ms + self.size_of_level(above) {
+                tick_ms = tick_ms.saturating_mul(self.size_of_level(above));
+                above += 1;
+            }
+            return above as u8;
+        }
+        number as u8
+    }
+
+    /// How many buckets a level has, counted from 1.
+    fn size_of_level(&self, number: usize) -> u64 {
+        self.sizes[(number - 1).min(self.sizes.len() - 1)].into()
     }
 
     /// The slots of the entries in a bucket.

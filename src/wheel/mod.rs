@@ -1,7 +1,7 @@
 //! The wheel: the levels and their buckets. The data structure alone: no lock, no clock, no thread.
 //!
 //! A bucket has a [reminder](reminder) of each of its entries; the entries are in the [`Slab`], which the caller passes. The
-//! wheel calls nothing above it: [`Wheel::place`] and [`Wheel::flush_step`] return which buckets must be armed and which entries
+//! wheel calls nothing above it: [`Wheel::remind`] and [`Wheel::flush_step`] return which buckets must be armed and which entries
 //! are for the front. The caller has the bucket queue and the front, and says what time it is.
 //!
 //! Example (Kafka's own; unit 1, size 3, start 0): level 1 covers `[0, 3)`, level 2 `[0, 9)`, level 3 `[0, 27)`. A task
@@ -70,11 +70,11 @@ impl Wheel {
         }
     }
 
-    /// Places an entry again that was taken out: gives it a reminder, unless it is for the front.
-    fn place<T>(&mut self, slab: &mut Slab<T>, key: &ReleaseKey) -> Placed {
+    /// Gives an entry a reminder that was taken out of the wheel, unless it is for the front: `None`.
+    fn place<T>(&mut self, slab: &mut Slab<T>, key: &ReleaseKey) -> Option<Placed> {
         match slab.wait_again(key, self.tick_end_us) {
-            Waits::NeedsReminder(mark) => self.remind(key.handle.slot(), mark, key.due_us),
-            Waits::ForFront | Waits::HasReminder => Placed::ForFront,
+            Waits::NeedsReminder(mark) => Some(self.remind(key.handle.slot(), mark, key.due_us)),
+            Waits::ForFront | Waits::HasReminder => None,
         }
     }
 
@@ -82,16 +82,9 @@ impl Wheel {
     #[expect(clippy::inline_always, reason = "a call that answers through memory is a third of a cascade")]
     #[inline(always)]
     pub(crate) fn remind(&mut self, slot: u32, mark: Mark, due_us: u64) -> Placed {
-        self.place_reminder(Reminder::new(slot, mark), due_us)
-    }
-
-    /// Puts a reminder on the lowest level that covers its instant, which is not before the end of the current tick.
-    #[expect(clippy::inline_always, reason = "see `Wheel::remind`")]
-    #[inline(always)]
-    fn place_reminder(&mut self, reminder: Reminder, due_us: u64) -> Placed {
         let index = self.levels.iter().position(|level| due_us < level.end_us);
         let index = index.unwrap_or_else(|| self.add_levels(due_us));
-        self.levels[index].place(&mut self.reminders, reminder, due_us)
+        self.levels[index].place(&mut self.reminders, Reminder::new(slot, mark), due_us)
     }
 
     /// Whether an instant is before the end of the current tick of level 1. If now is, no level has to advance.
@@ -123,7 +116,8 @@ impl Wheel {
 
     /// Disarms an empty bucket, which the caller has removed from the bucket queue.
     pub(crate) fn disarm(&mut self, armed: BucketRef) {
-        bucket::disarm(self.bucket_mut(armed));
+        let bucket = std::mem::replace(self.bucket_mut(armed), bucket::NEW);
+        self.reminders.free_list(bucket::list(&bucket));
     }
 
     /// Its memory in bytes. O(pages and levels).

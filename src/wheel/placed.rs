@@ -1,4 +1,4 @@
-//! What the wheel answers: which bucket an entry is in now, and whether that bucket must be armed.
+//! What the wheel answers: which bucket a reminder is in now, and whether that bucket must be armed.
 
 /// Names a bucket in the bucket queue, or one that must enter it. Levels count from 1, buckets from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -8,11 +8,9 @@ pub(crate) struct BucketRef {
     pub(crate) bucket: u32,
 }
 
-/// Where [`crate::wheel::Wheel::place`] placed an entry.
+/// Where [`crate::wheel::Wheel::remind`] put a reminder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Placed {
-    /// In no bucket: it is due in the current tick, and the caller puts it into the front.
-    ForFront,
     /// In a bucket that is in the bucket queue already.
     AlreadyArmed(BucketRef),
     /// In a bucket that the caller puts into the bucket queue.

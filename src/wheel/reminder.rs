@@ -3,15 +3,14 @@
 //! A reminder says: look at this slot at that time. What is true is in the slot. So a cancel and a move to a later time write
 //! to the slot alone, and a reminder that means nothing any more does no harm:
 //!
-//! - An entry in the wheel has one reminder, which comes no later than the entry is due. The entry keeps its mark.
+//! - An entry in the wheel keeps the mark of one reminder, which comes no later than the entry is due.
 //! - If the entry is not due yet when its reminder comes, because it was moved, it gets another one.
 //! - If the slot is free by then, or has another mark, the reminder is dropped.
 //! - A free slot keeps its reminder, and the next entry in that slot may use it.
 //!
-//! The mark is the lower 24 bits of the time in milliseconds, and a number that is another one for the next reminder of the slot.
-//! A reminder is in a bucket, and the time of the bucket gives the upper bits. The number tells the reminders of a slot for one
-//! millisecond from each other, or they would all look good and none would be dropped. After 256 of them it begins again: one
-//! that looks good by accident costs one look at the slot, no more.
+//! The mark is the lower 24 bits of the time in milliseconds, and the lower 8 of the slot's generation. A reminder is in a bucket,
+//! and the time of the bucket gives the upper bits. The generation tells the reminders of a slot for one millisecond from each
+//! other, or they would all look good and none would be dropped. Every 256th looks like the first: it is dropped when it comes.
 //!
 //! Example: slot 7 is added for 30 s, cancelled, and used again for 31 s. Its reminder for 30 s stays where it is. When it comes,
 //! the slot gets one for 31 s.
@@ -28,10 +27,10 @@ impl Mark {
     /// The longest tick of a bucket whose reminders tell their time.
     pub(super) const MAX_TICK_MS: u64 = 1 << TIME_BITS;
 
-    /// The mark of the slot's next reminder, for this time.
+    /// For this time, by an entry of this generation.
     #[inline]
-    pub(super) fn next(self, due_ms: u64) -> Self {
-        Self((due_ms as u32) << (32 - TIME_BITS) | u32::from((self.0 as u8).wrapping_add(1)))
+    pub(super) fn new(due_ms: u64, generation: u32) -> Self {
+        Self((due_ms as u32) << (32 - TIME_BITS) | u32::from(generation as u8))
     }
 
     #[inline]
@@ -82,14 +81,14 @@ mod tests {
         for (due_ms, begin_ms) in
             [(0, 0), (350, 340), ((1 << 24) + 5, 1 << 24), ((1 << 24) + 5, 6), (1 << 51, (1 << 51) - 9)]
         {
-            assert_eq!(begin_ms + Mark::default().next(due_ms).offset_ms(begin_ms), due_ms);
+            assert_eq!(begin_ms + Mark::new(due_ms, 7).offset_ms(begin_ms), due_ms);
         }
     }
 
     #[test]
     fn the_latest_time_is_never_before_the_real_one() {
         for (due_ms, end_ms) in [(0, 0), (350, 350), (350, 5000), (350, (1 << 30) + 17), (1 << 51, 1 << 51)] {
-            let latest_ms = Mark::default().next(due_ms).latest_ms(end_ms);
+            let latest_ms = Mark::new(due_ms, 7).latest_ms(end_ms);
             assert!((due_ms..=end_ms).contains(&latest_ms), "{due_ms} {end_ms}");
             assert_eq!((latest_ms - due_ms) % (1 << 24), 0);
         }
@@ -97,10 +96,7 @@ mod tests {
 
     #[test]
     fn two_reminders_of_a_slot_for_one_millisecond_differ() {
-        let first = Mark::default().next(350);
-        assert_ne!(first.next(350), first);
-        let mut again = first;
-        (0..256).for_each(|_| again = again.next(350));
-        assert_eq!(again, first);
+        assert_ne!(Mark::new(350, 7), Mark::new(350, 8));
+        assert_eq!(Mark::new(350, 7), Mark::new(350, 7 + 256));
     }
 }

@@ -4,8 +4,7 @@
 //! from the beginning, a page that was read is free again. The order within a list means nothing: the front sorts what is due.
 //!
 //! A reminder whose entry has gone stays until it is read. If there are too many of them, [`Reminders::sweep`] goes through the
-//! pages, one at a call, drops them, and merges sparse neighbours. So memory follows the number of entries, and no call does
-//! more work than two pages take.
+//! pages, one at a time, drops them, and merges sparse neighbours. So memory follows the number of slots.
 
 use super::reminder::Reminder;
 
@@ -17,7 +16,7 @@ const SMALL_PAGE: usize = 64;
 /// How many free pages keep their memory, whatever they have: as many as the buckets of a few levels need.
 const MAX_FREE_PAGES_WITH_MEMORY: usize = 64;
 /// How many pages of a list [`Reminders::len_if_long`] counts at most.
-const MAX_COUNTED_PAGES: usize = 1024;
+const MAX_COUNTED_PAGES: usize = 2048;
 /// How many pages a sweep passes over in search of one that has reminders.
 const MAX_SEARCHED_PAGES: usize = 64;
 /// Two pages are merged if they fill no more than this of one: the merge must be worth its cost.
@@ -148,7 +147,7 @@ impl Reminders {
         }
     }
 
-    /// How many a list of more than two pages has. Of a very long list only the first pages are counted. O(pages).
+    /// How many a list of more than two pages has; for a very long one, how many all lists have. O(pages).
     #[inline]
     pub(super) fn len_if_long(&self, list: List) -> Option<usize> {
         let first = self.pages[list.0 as usize].next;
@@ -157,7 +156,10 @@ impl Reminders {
 
     #[cold]
     fn long_len(&self, list: List) -> usize {
-        self.pages_of(list).take(MAX_COUNTED_PAGES).map(|number| self.pages[number as usize].unread().len()).sum()
+        let mut pages = self.pages_of(list);
+        let counted = pages.by_ref().take(MAX_COUNTED_PAGES);
+        let count = counted.map(|number| self.pages[number as usize].unread().len()).sum();
+        if pages.next().is_some() { self.len } else { count }
     }
 
     /// Whether a list has at most this many, at most a page.
@@ -190,7 +192,8 @@ impl Reminders {
     pub(super) fn sweep(&mut self, mut keep: impl FnMut(Reminder) -> bool) {
         for _ in 0..MAX_SEARCHED_PAGES.min(self.pages.len()) {
             self.last_swept = (self.last_swept + 1) % self.pages.len();
-            if !self.pages[self.last_swept].items.is_empty() {
+            let page = &self.pages[self.last_swept];
+            if !page.items.is_empty() || !page.is_last {
                 let number = self.last_swept as u32;
                 self.retain_on_page(number, &mut keep);
                 self.merge_with_next(number);
@@ -202,14 +205,20 @@ impl Reminders {
 
     /// As [`Reminders::sweep`] for the pages of one list.
     pub(super) fn retain(&mut self, list: List, mut keep: impl FnMut(Reminder) -> bool) {
-        let mut number = list.0;
+        let mut previous = list.0;
         loop {
-            number = self.pages[number as usize].next;
+            let number = self.pages[previous as usize].next;
             self.retain_on_page(number, &mut keep);
+            if number != list.0 && self.pages[number as usize].items.is_empty() {
+                self.pages[previous as usize].next = self.pages[number as usize].next;
+                self.free_page(number);
+                continue;
+            }
             self.shrink(number);
             if number == list.0 {
                 return;
             }
+            previous = number;
         }
     }
 
@@ -229,19 +238,26 @@ impl Reminders {
         }
     }
 
-    /// Moves what is on the next page to this one, if both do not grow, and it fits well.
+    /// Moves what is on the next page to this one, if both do not grow, and it fits well. An empty page takes all of it, or it
+    /// would not be free before its bucket expires.
     fn merge_with_next(&mut self, number: u32) {
         let page = &self.pages[number as usize];
         let next = &self.pages[page.next as usize];
-        if page.is_last || next.is_last || page.items.len() + next.unread().len() > MAX_MERGED {
+        let fits = page.items.is_empty() || page.items.len() + next.unread().len() <= MAX_MERGED;
+        if page.is_last || next.is_last || !fits {
             return;
         }
         let (next_number, after_next) = (page.next, next.next);
         let items = std::mem::take(&mut self.pages[next_number as usize].items);
         let read_count = self.pages[next_number as usize].read_count as usize;
         let page = &mut self.pages[number as usize];
-        page.items.extend_from_slice(&items[read_count..]);
         page.next = after_next;
+        if page.items.is_empty() {
+            (page.items, page.read_count) = (items, read_count as u32);
+            self.last_swept = number as usize - 1; // it was not swept yet
+        } else {
+            page.items.extend_from_slice(&items[read_count..]);
+        }
         self.free_page(next_number);
     }
 

@@ -117,7 +117,7 @@ impl<T> Entry<T> {
         } else if self.has_reminder_by(due_ms) {
             (Stage::Bucket, Waits::HasReminder)
         } else {
-            let mark = self.mark().next(due_ms);
+            let mark = Mark::new(due_ms, self.generation);
             self.link = mark.0;
             (Stage::Bucket, Waits::NeedsReminder(mark))
         };

@@ -157,8 +157,8 @@ impl<T> Slab<T> {
             return None;
         }
         let place = entry.place();
-        let waits = entry.wait(due_us, number, tick_end_us);
         entry.generation += 1;
+        let waits = entry.wait(due_us, number, tick_end_us);
         Some((Handle::new(handle.slot(), entry.generation), place, waits))
     }
 
