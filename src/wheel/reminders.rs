@@ -16,7 +16,7 @@ const SMALL_PAGE: usize = 64;
 /// How many free pages keep their memory, whatever they have: as many as the buckets of a few levels need.
 const MAX_FREE_PAGES_WITH_MEMORY: usize = 64;
 /// How many pages of a list [`Reminders::len_if_long`] counts at most.
-const MAX_COUNTED_PAGES: usize = 2048;
+const MAX_COUNTED_PAGES: usize = 1024;
 /// How many pages a sweep passes over in search of one that has reminders.
 const MAX_SEARCHED_PAGES: usize = 64;
 /// Two pages are merged if they fill no more than this of one: the merge must be worth its cost.
