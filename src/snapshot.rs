@@ -78,7 +78,8 @@ pub struct Snapshot<X> {
 impl<T> Timer<T> {
     /// Levels, bucket queue and front at one moment; a task by its handle and its tag.
     ///
-    /// For debugging: it holds the lock all the while, O(pending log pending).
+    /// For debugging: it holds the lock all the while, O(pending log pending). Tasks that were moved are put into their buckets
+    /// first, so a snapshot may add a level.
     ///
     /// ```
     /// # use std::time::Duration;
