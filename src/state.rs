@@ -344,7 +344,15 @@ impl<T> State<T> {
     }
 
     /// Records where an entry was placed; for a move, also the number that it had before.
+    #[inline]
     fn record_placed(&mut self, kind: EventKind, at_us: u64, handle: Handle, other: u64) {
+        if self.recorder.is_some() {
+            self.record_place(kind, at_us, handle, other);
+        }
+    }
+
+    #[cold]
+    fn record_place(&mut self, kind: EventKind, at_us: u64, handle: Handle, other: u64) {
         let Some(recorder) = &mut self.recorder else { return };
         if let Some(entry) = self.schedule.slab.get(handle) {
             let level = self.schedule.wheel.level_of(entry);
@@ -352,6 +360,7 @@ impl<T> State<T> {
         }
     }
 
+    #[cold]
     fn record_cancelled(&mut self, at_us: u64, handle: Handle) {
         if let (Some(recorder), Some(entry)) = (&mut self.recorder, self.schedule.slab.get(handle)) {
             let (number, due_us) = (entry.number(), entry.due_us);
