@@ -8,8 +8,8 @@ use super::{BucketRef, Placed, Slab, Wheel, bucket};
 /// whole page of them is free, so with fewer reminders little would be won.
 const MIN_GARBAGE: usize = 4096;
 const MAX_REMINDERS_PER_SLOT: usize = 2;
-/// How many reminders a call looks at, on average: every sixteenth call goes through a page. So a batch of 256 cancels, which
-/// holds the lock, goes through sixteen.
+/// How many reminders a call looks at, on average: every sixteenth call goes through a page. So a batch of 64 cancels, which
+/// holds the lock, goes through four.
 const SWEPT_PER_CALL: usize = PAGE_SIZE / 16;
 
 impl Wheel {
