@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyString, PyType};
+use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
 
 use crate::python::tools::made_once::{MadeOnce, intern};
 
@@ -14,13 +14,24 @@ static COROUTINE_LIKE: MadeOnce<Py<PyAny>> = MadeOnce::new();
 /// Whether it is a coroutine, or an object that asyncio accepts as one.
 pub(crate) fn is_coroutine(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = object.py();
-    if object.is_none() || object.is_exact_instance_of::<PyBool>() {
-        return Ok(false); // most are
+    if object.is_none() || is_plain_value(object) {
+        return Ok(false); // most are, and the question to the abstract class costs more than a callback
     }
     if object.get_type().is(COROUTINE.import(py, "types", "CoroutineType")?) {
         return Ok(true);
     }
     object.is_instance(COROUTINE_LIKE.import(py, "collections.abc", "Coroutine")?)
+}
+
+fn is_plain_value(object: &Bound<'_, PyAny>) -> bool {
+    object.is_exact_instance_of::<PyBool>()
+        || object.is_exact_instance_of::<PyInt>()
+        || object.is_exact_instance_of::<PyFloat>()
+        || object.is_exact_instance_of::<PyString>()
+        || object.is_exact_instance_of::<PyBytes>()
+        || object.is_exact_instance_of::<PyTuple>()
+        || object.is_exact_instance_of::<PyList>()
+        || object.is_exact_instance_of::<PyDict>()
 }
 
 /// If `on_error` returned a coroutine, closes it and returns an error.
