@@ -17,6 +17,15 @@ pub struct Released {
     pub more: bool,
 }
 
+/// What an executor was given last.
+#[derive(Debug, Default)]
+pub(crate) struct Given {
+    /// It has not answered for these.
+    pub(crate) handles: Vec<Handle>,
+    /// It was told that the same advance gives more.
+    pub(crate) is_announced: bool,
+}
+
 /// Takes what is released. The thread that advances the timer calls it, without any lock; it must not wait.
 ///
 /// A closure that takes a [`Released`] is an executor that refuses nothing.

@@ -8,8 +8,8 @@
 #![forbid(unsafe_code)]
 
 use crate::executor::{Executor, Released};
+use crate::lead::Wait;
 use crate::panics;
-use crate::state::Wait;
 use crate::timer::Timer;
 
 impl<T> Timer<T> {
@@ -69,7 +69,7 @@ impl<E: Executor + ?Sized> Executor for ExecutorCall<'_, E> {
 }
 
 /// Linux rounds a sleep up by 50 µs unless told otherwise; without this the median lateness doubles.
-fn minimise_timer_slack() {
+pub(crate) fn minimise_timer_slack() {
     #[cfg(all(target_os = "linux", not(tickwheel_model)))]
     {
         // Refused only by a sandbox; the timer is then as late as any other thread.

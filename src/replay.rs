@@ -17,8 +17,9 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::events::{Event, EventKind};
 use crate::executor::Released;
+use crate::lead::Wait;
 use crate::occupancy::Occupancy;
-use crate::state::{Due, Room, Wait};
+use crate::state::{Due, Room};
 use crate::stats::{Histogram, Stats};
 use crate::timer::Timer;
 use crate::wheel::Handle;
@@ -309,7 +310,7 @@ impl Run {
             // Drops emptied buckets, as a caller that steps a timer does at every step; the reaper's thread does when it
             // wakes.
             state.schedule.next_wake_us();
-            state.is_woken()
+            state.lead.is_woken()
         };
         if is_woken {
             self.wake();

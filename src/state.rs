@@ -8,6 +8,7 @@ use crate::clock::{Clock, LIMIT_MS, LIMIT_US};
 use crate::config::Config;
 use crate::error::Error;
 use crate::events::{Event, EventKind, Recorded, Recorder};
+use crate::lead::{Lead, Wait};
 use crate::schedule::{Claimed, Progress, Schedule};
 use crate::stats::{Histogram, Stats};
 use crate::wheel::{Entry, Handle};
@@ -20,33 +21,6 @@ pub(crate) enum Room {
     IfAny,
     /// It never refuses what the library adds for a task that it has accepted.
     Always,
-}
-
-/// Why a [wait](crate::Timer::wait) ended.
-///
-/// ```
-/// # use tickwheel::{Clock, Config, Timer, Wait};
-/// let timer: Timer<()> = Timer::new(&Config::default(), Clock::monotonic(0))?;
-/// timer.close();
-/// assert_eq!(timer.wait(None), Wait::Closed);
-/// # Ok::<(), tickwheel::Error>(())
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wait {
-    /// Something is due: advance the timer.
-    Due,
-    /// The time-out has passed.
-    TimedOut,
-    /// The timer is closed: there is nothing to wait for any more.
-    Closed,
-}
-
-/// Until when the thread that drives the timer sleeps. An add that is due before that wakes it, unless the thread may not wake
-/// before `floor_us` anyway.
-#[derive(Debug, Clone, Copy)]
-struct Sleep {
-    until_us: u64,
-    floor_us: u64,
 }
 
 /// A task that has not run: what [`crate::Timer::pending`] lists, and what `drain` and `take_rejected` take out.
@@ -85,7 +59,7 @@ pub(crate) struct State<T> {
     pub(crate) is_closed: bool,
     /// Whether the timer closes once nothing is pending.
     pub(crate) closes_when_empty: bool,
-    sleep: Option<Sleep>,
+    pub(crate) lead: Lead,
     /// Callbacks that were claimed and have not finished.
     running: usize,
     /// Threads in `Timer::wait_idle`.
@@ -127,7 +101,7 @@ impl<T> State<T> {
             reserved: 0,
             is_closed: false,
             closes_when_empty: false,
-            sleep: None,
+            lead: Lead::default(),
             running: 0,
             waits_for_idle: 0,
             rejected: Vec::new(),
@@ -190,7 +164,7 @@ impl<T> State<T> {
         self.stats.added += 1;
         let (handle, wake_us) = self.schedule.add(due.now_us, due.due_us, task, tag);
         self.record_placed(EventKind::Added, due.now_us, handle, 0);
-        (handle, self.must_wake(wake_us))
+        (handle, self.lead.must_wake(wake_us))
     }
 
     pub(crate) fn reschedule(&mut self, handle: Handle, due: Due) -> Option<(Handle, bool)> {
@@ -199,7 +173,7 @@ impl<T> State<T> {
         let (handle, wake_us) = self.schedule.reschedule(due.now_us, handle, due.due_us)?;
         self.stats.moved += 1;
         self.record_placed(EventKind::Moved, due.now_us, handle, number);
-        Some((handle, self.must_wake(wake_us)))
+        Some((handle, self.lead.must_wake(wake_us)))
     }
 
     #[inline]
@@ -312,30 +286,51 @@ impl<T> State<T> {
     /// Notes that the driving thread sleeps, and returns until when: `limit_us` at the latest, `floor_us` at the earliest. Or
     /// returns why the thread must not sleep.
     pub(crate) fn start_sleep(&mut self, now_us: u64, floor_us: u64, limit_us: u64) -> ControlFlow<Wait, u64> {
+        if self.lead.take_rest() {
+            return ControlFlow::Break(Wait::Due);
+        }
         if self.has_ended() {
             self.is_closed = true; // no thread would drive what is added from now on
             return ControlFlow::Break(Wait::Closed);
         }
-        let next_us = self.schedule.next_wake_us().map(|next_us| next_us.max(floor_us));
-        if next_us.is_some_and(|next_us| next_us <= now_us) {
-            return ControlFlow::Break(Wait::Due);
-        }
-        if limit_us <= now_us {
-            return ControlFlow::Break(Wait::TimedOut);
-        }
-        let until_us = next_us.unwrap_or(u64::MAX).min(limit_us);
-        self.sleep = Some(Sleep { until_us, floor_us });
-        ControlFlow::Continue(until_us)
+        let next_us = self.schedule.next_wake_us();
+        self.lead.start_sleep(next_us, now_us, floor_us, limit_us)
     }
 
-    /// Whether the sleep was ended, by an add or a wake-up.
-    pub(crate) fn is_woken(&self) -> bool {
-        self.sleep.is_none()
+    /// As [`State::start_sleep`], for the worker. `Break(Closed)` if it must wait at its queue: then the reaper drives, the
+    /// timer is closed, or something was released elsewhere and is or will be on the queue.
+    pub(crate) fn start_worker_sleep(&mut self, now_us: u64, floor_us: u64) -> ControlFlow<Wait, u64> {
+        if self.has_ended() {
+            self.is_closed = true;
+            return ControlFlow::Break(Wait::Closed);
+        }
+        if self.schedule.released() > 0 {
+            return ControlFlow::Break(Wait::Closed);
+        }
+        let next_us = self.schedule.next_wake_us();
+        self.lead.start_worker_sleep(next_us, now_us, floor_us)
     }
 
-    /// Counts and records that the driving thread woke up.
+    /// A step of the worker is over. Returns whether the reaper must be woken.
+    pub(crate) fn worker_runs(&mut self, more: bool) -> bool {
+        let next_us = self.schedule.next_wake_us();
+        self.lead.worker_runs(more, next_us)
+    }
+
+    /// Counts and records that the thread woke up, if it drives the timer.
     pub(crate) fn note_wake_up(&mut self, clock: &Clock) {
-        self.sleep = None;
+        if self.lead.end_sleep() {
+            self.count_wake_up(clock);
+        }
+    }
+
+    /// As [`State::note_wake_up`], for the worker.
+    pub(crate) fn note_worker_wake_up(&mut self, clock: &Clock) {
+        self.lead.end_worker_sleep();
+        self.count_wake_up(clock);
+    }
+
+    fn count_wake_up(&mut self, clock: &Clock) {
         self.stats.wake_ups += 1;
         if let Some(recorder) = &mut self.recorder {
             let at_us = clock.now_us();
@@ -366,14 +361,5 @@ impl<T> State<T> {
             let (number, due_us) = (entry.number(), entry.due_us);
             recorder.push(Event { at_us, number, due_us, other: 0, kind: EventKind::Cancelled, level: 0 });
         }
-    }
-
-    /// Whether a task that needs the driving thread at `wake_us` must wake it. The answer is yes once for each sleep.
-    fn must_wake(&mut self, wake_us: u64) -> bool {
-        let must_wake = self.sleep.is_some_and(|sleep| wake_us.max(sleep.floor_us) < sleep.until_us);
-        if must_wake {
-            self.sleep = None;
-        }
-        must_wake
     }
 }

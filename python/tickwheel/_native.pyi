@@ -394,7 +394,7 @@ class SystemTimer(Timer):
 
     `tick_ms`: the tick of the finest level. `wheel_size`: buckets per level, or a sequence with one size per level; the
     last one repeats. `start_ms`: the first reading of the clock; by default that of the system's monotonic clock.
-    `reaper`: a native thread drives the clock; with `False` the program calls `advance_clock`. `executor`: where
+    `reaper`: threads of the timer drive the clock; with `False` the program calls `advance_clock`. `executor`: where
     callbacks run. By default that is one thread, `executor-<name>`. It may be a `concurrent.futures.Executor` of
     threads, or an asyncio loop, which also runs coroutine functions, as tasks of the loop (the timer counts one as
     running only during the call). `precision`: `"exact"` to the microsecond, or `"tick"`, as in Kafka: up to one tick

@@ -48,7 +48,8 @@ pub use periodic::PeriodicTask;
 /// ```
 pub struct SystemTimer {
     timer: Arc<Timer<Callback>>,
-    queue: PlainMutex<Option<Sender<Released>>>,
+    /// Shared with the worker, which takes it to lead.
+    queue: Arc<PlainMutex<Option<Sender<Released>>>>,
     reaper: PlainMutex<Option<JoinHandle<()>>>,
     worker: PlainMutex<Option<JoinHandle<()>>>,
     worker_id: ThreadId,
@@ -121,23 +122,29 @@ impl SystemTimer {
         let timer = Arc::new(Timer::new(config, clock)?);
         let (queue, mut released) = unbounded();
         let no_thread = |error| Error::invalid(format!("the system gave no thread for the timer: {error}"));
+        let sender = Arc::new(PlainMutex::new(Some(queue.clone())));
         let worker = {
-            let (timer, shown) = (Arc::clone(&timer), format!("exec-{name}"));
+            let (timer, sender, shown) = (Arc::clone(&timer), Arc::clone(&sender), format!("exec-{name}"));
             sync::spawn(&format!("executor-{name}"), move || {
                 sync::set_system_thread_name(&shown);
-                worker::run_released(&timer, &mut released, |callback: Callback| callback());
+                worker::run_released(&timer, &sender, &mut released, |callback: Callback| callback());
             })
         };
         let worker = worker.map_err(no_thread)?;
         let reaper = {
-            let (timer, mut queue) = (Arc::clone(&timer), queue.clone());
+            let (timer, mut queue) = (Arc::clone(&timer), queue);
             sync::spawn(&format!("reaper-{name}"), move || timer.drive(&mut queue))
         };
+        let reaper = reaper.map_err(|error| {
+            timer.close();
+            sender.lock().take(); // the worker ends
+            no_thread(error)
+        })?;
         Ok(Self {
             timer,
             worker_id: worker.thread().id(),
-            queue: PlainMutex::new(Some(queue)),
-            reaper: PlainMutex::new(Some(reaper.map_err(no_thread)?)),
+            queue: sender,
+            reaper: PlainMutex::new(Some(reaper)),
             worker: PlainMutex::new(Some(worker)),
         })
     }
@@ -366,6 +373,7 @@ impl fmt::Debug for Task {
 impl Drop for SystemTimer {
     fn drop(&mut self) {
         self.timer.close_when_empty();
+        self.queue.lock().take();
     }
 }
 

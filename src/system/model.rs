@@ -6,6 +6,7 @@
 mod claiming;
 mod dropping;
 mod ending;
+mod leading;
 mod order;
 mod periodic;
 mod waking;
@@ -58,12 +59,10 @@ fn system() -> Arc<SystemTimer> {
     Arc::new(timer.expect("the settings are allowed"))
 }
 
-/// Moves the clock, and ends each sleep that would have ended by then. A reaper that read the clock before the move holds the
-/// lock until it sleeps, so it gets the notification.
+/// Moves the clock, and ends each sleep that would have ended by then, and no other.
 fn pass_time<T>(timer: &Timer<T>, now_us: u64) {
     timer.clock().set_us(now_us);
-    drop(timer.lock_state());
-    timer.wake_driver_if(true);
+    timer.end_due_sleeps();
 }
 
 /// What happened to each task: exactly one of four.

@@ -4,7 +4,7 @@ use std::ptr;
 use std::sync::atomic::Ordering;
 
 use super::{SCATTERED_STEP, STEP, Timer};
-use crate::executor::{Executor, Released};
+use crate::executor::{Executor, Given, Released};
 use crate::schedule::Progress;
 use crate::sync::{PlainGuard, thread_local};
 use crate::wheel::Handle;
@@ -17,18 +17,32 @@ thread_local! {
 /// The advancer's turn, until it is dropped.
 struct Turn<'a, T> {
     timer: &'a Timer<T>,
-    /// What the executor was given and has not answered for.
-    given: PlainGuard<'a, Vec<Handle>>,
+    given: PlainGuard<'a, Given>,
 }
 
 impl<T> Drop for Turn<'_, T> {
     fn drop(&mut self) {
         // Not empty where the executor panicked.
-        if !self.given.is_empty() {
-            self.timer.reject(&self.given);
-            self.given.clear();
+        if !self.given.handles.is_empty() {
+            self.timer.reject(&self.given.handles);
+            *self.given = Given::default();
         }
         self.timer.advancer.store(0, Ordering::Relaxed);
+    }
+}
+
+impl<T> Turn<'_, T> {
+    /// Gives the executor what a step released. Returns whether there was anything to give, and how many were refused.
+    fn give(&mut self, handles: Vec<Handle>, more: bool, executor: &mut (impl Executor + ?Sized)) -> (bool, u64) {
+        // If the last batch announced more and none came, an empty batch with `more: false` ends it.
+        if handles.is_empty() && (more || !self.given.is_announced) {
+            return (false, 0);
+        }
+        self.given.is_announced = more;
+        self.given.handles.extend_from_slice(&handles);
+        let answer = executor.execute(Released { handles, more });
+        self.given.handles.clear();
+        (true, answer.map_or_else(|refused| self.timer.reject(&refused.handles), |()| 0))
     }
 }
 
@@ -82,26 +96,34 @@ impl<T> Timer<T> {
         executor: &mut (impl Executor + ?Sized),
         progress: &mut Progress,
     ) {
-        let mut is_announced = false;
         loop {
             let mut handles = Vec::new();
             let mut state = self.lock_state();
             let more = state.step(now_us, STEP, &mut handles, progress);
             self.unlock_fair(state);
-            // If the last batch announced more and none came, an empty batch with `more: false` ends it.
-            if !handles.is_empty() || (is_announced && !more) {
-                is_announced = more;
-                turn.given.extend_from_slice(&handles);
-                let answer = executor.execute(Released { handles, more });
-                turn.given.clear();
-                if let Err(refused) = answer {
-                    progress.rejected += self.reject(&refused.handles);
-                }
-            }
+            progress.rejected += turn.give(handles, more, executor).1;
             if !more {
                 return;
             }
         }
+    }
+
+    /// The first step of an advance, for the worker that [leads](Timer::lead); the reaper does the rest. Returns whether
+    /// the executor was given anything.
+    pub(crate) fn advance_one_step(&self, executor: &mut (impl Executor + ?Sized)) -> bool {
+        let Some(mut turn) = self.take_turn() else { return false };
+        let mut handles = Vec::new();
+        let mut state = self.lock_state();
+        // The thread that closed the timer advances it once more.
+        let more = !state.is_closed && state.step(self.clock.now_us(), STEP, &mut handles, &mut Progress::default());
+        let must_wake = state.worker_runs(more);
+        self.state.unlock_fair(state);
+        let (has_given, _) = turn.give(handles, more, executor);
+        drop(turn); // before the reaper wants it
+        if must_wake {
+            self.wake.notify_all();
+        }
+        has_given
     }
 
     /// Keeps these tasks as rejected, those that were neither claimed nor taken out; how many.

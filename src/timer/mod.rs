@@ -29,11 +29,12 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::error::{AddError, Error};
 use crate::events::Recorded;
+use crate::executor::Given;
 use crate::schedule::Claimed;
 pub(crate) use crate::schedule::STEP;
 use crate::state::{Room, State};
 use crate::stats::Stats;
-use crate::sync::{Condvar, Mutex, MutexGuard, PlainMutex};
+use crate::sync::{self, Condvar, Mutex, MutexGuard, PlainMutex};
 use crate::wheel::Handle;
 use crate::when::When;
 
@@ -79,6 +80,11 @@ pub struct Timer<T> {
     state: Mutex<State<T>>,
     /// The reaper, or the thread that waits in `advance_clock`, sleeps here.
     wake: Condvar,
+    /// The worker sleeps here while it leads.
+    worker_wake: Condvar,
+    /// Whether a wake-up is for the worker. It is written under `state`. A thread that must wake another one reads it after
+    /// the unlock: if it has changed since, the threads have looked at the schedule since, and need no wake-up.
+    worker_sleeps: sync::AtomicBool,
     /// Threads that wait for the callbacks to finish sleep here.
     idle: Condvar,
     /// Wakes a program that sleeps elsewhere; see `arm_waker`.
@@ -86,8 +92,8 @@ pub struct Timer<T> {
     /// Whether there ever was one. It is written before `state` is locked to note the sleep, and read by a thread that saw
     /// the sleep in `state`: that lock orders the two.
     has_waker: AtomicBool,
-    /// The token of the advancer. It guards a copy of the batch that the executor has been given.
-    advancing: PlainMutex<Vec<Handle>>,
+    /// The token of the advancer. It guards what the executor was given.
+    advancing: PlainMutex<Given>,
     /// The thread that has the token, by the address of its mark; 0 while none has it. A thread finds its own address here
     /// only if it stored it, so no order with other memory is needed.
     advancer: AtomicUsize,
@@ -118,10 +124,12 @@ impl<T> Timer<T> {
             slack_us: config.slack_us,
             state: Mutex::new(state),
             wake: Condvar::default(),
+            worker_wake: Condvar::default(),
+            worker_sleeps: sync::AtomicBool::new(false),
             idle: Condvar::default(),
             waker: PlainMutex::new(None),
             has_waker: AtomicBool::new(false),
-            advancing: PlainMutex::new(Vec::new()),
+            advancing: PlainMutex::new(Given::default()),
             advancer: AtomicUsize::new(0),
             must_advance_again: AtomicBool::new(false),
             bulk: PlainMutex::new(()),

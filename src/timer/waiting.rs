@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use super::{STEP, Timer};
 use crate::error::Error;
-use crate::state::{State, Wait};
+use crate::lead::Wait;
+use crate::state::State;
 use crate::sync::MutexGuard;
 use crate::when::rounded_up_us;
 
@@ -50,6 +51,39 @@ impl<T> Timer<T> {
             let deadline = (until_us < u64::MAX).then(|| self.clock.instant_of(until_us)).flatten();
             state = self.wake.wait(state, deadline);
             state.note_wake_up(&self.clock);
+        }
+    }
+
+    /// The worker waits until something is due, and not less than `floor_us`: then it calls [`Timer::advance_one_step`].
+    /// Returns `false` where it must wait at its queue instead, because the reaper drives the timer, or the timer is closed.
+    pub(crate) fn lead(&self, floor_us: u64) -> bool {
+        let mut state = self.lock_state();
+        loop {
+            state = self.drop_empty_buckets(state);
+            let flow = state.start_worker_sleep(self.clock.now_us(), floor_us);
+            self.worker_sleeps.store(flow.is_continue(), Ordering::Relaxed);
+            let until_us = match flow {
+                ControlFlow::Continue(until_us) => until_us,
+                ControlFlow::Break(wait) => {
+                    let is_closed = state.is_closed;
+                    drop(state);
+                    if is_closed {
+                        self.wake.notify_all(); // the reaper sleeps behind this thread, and no other thread wakes it
+                    }
+                    return wait == Wait::Due;
+                }
+            };
+            let deadline = (until_us < u64::MAX).then(|| self.clock.instant_of(until_us)).flatten();
+            state = self.worker_wake.wait(state, deadline);
+            state.note_worker_wake_up(&self.clock);
+        }
+    }
+
+    /// The worker can lead no more: the reaper drives the timer from now on.
+    pub(crate) fn leave_to_reaper(&self) {
+        let must_wake = self.lock_state().lead.leave_to_reaper();
+        if must_wake {
+            self.wake.notify_all();
         }
     }
 
@@ -115,7 +149,21 @@ impl<T> Timer<T> {
     /// The part of [`Timer::wake_driver_if`] that runs no foreign code.
     pub(super) fn wake_thread_if(&self, must_wake: bool) {
         if must_wake {
+            let sleeping = if self.worker_sleeps.load(Ordering::Relaxed) { &self.worker_wake } else { &self.wake };
+            sleeping.notify_all();
+        }
+    }
+
+    /// Ends the sleeps that would have ended by now, in a model, which has no time.
+    #[cfg(all(test, tickwheel_model))]
+    pub(crate) fn end_due_sleeps(&self) {
+        // A thread that read the clock before it was moved holds the lock until it sleeps.
+        let (reaper, worker) = self.lock_state().lead.due_sleeps(self.clock.now_us());
+        if reaper {
             self.wake.notify_all();
+        }
+        if worker {
+            self.worker_wake.notify_all();
         }
     }
 

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
 use crate::clock::Clock;
+use crate::lead::Wait;
 use crate::python::core::inside_callback::InsideCallback;
 use crate::python::core::settings::{self, Settings, WheelSettings};
 use crate::python::core::timer_core::{Driver, TimerCore};
@@ -21,14 +22,13 @@ use crate::python::tools::fork::ProcessOwned;
 use crate::python::tools::native_lock::{self, SIGNAL_CHECK_US};
 use crate::python::values::callback_target::CallbackTarget;
 use crate::python::values::turnstile::{Entry, Turnstile};
-use crate::state::Wait;
 use crate::sync::{self, unbounded};
 
 /// A timer for very many deadlines, on a hierarchical timing wheel; O(1) add and cancel.
 ///
 /// `tick_ms`: the tick of the finest level. `wheel_size`: buckets per level, or a sequence with one size per level; the
 /// last one repeats. `start_ms`: the first reading of the clock; by default that of the system's monotonic clock.
-/// `reaper`: a native thread drives the clock; with `False` the program calls `advance_clock`. `executor`: where
+/// `reaper`: threads of the timer drive the clock; with `False` the program calls `advance_clock`. `executor`: where
 /// callbacks run. By default that is one thread, `executor-<name>`. It may be a `concurrent.futures.Executor` of
 /// threads, or an asyncio loop, which also runs coroutine functions, as tasks of the loop (the timer counts one as
 /// running only during the call). `precision`: `"exact"` to the microsecond, or `"tick"`, as in Kafka: up to one tick

@@ -11,7 +11,7 @@ use pyo3::types::PyDict;
 
 use crate::executor::Released;
 use crate::python::core::inside_callback::InsideCallback;
-use crate::python::core::timer_core::TimerCore;
+use crate::python::core::timer_core::{Driver, TimerCore};
 use crate::python::driving::budget::ClaimBudget;
 use crate::python::driving::foreign_executor;
 use crate::python::engine::at_exit;
@@ -21,6 +21,7 @@ use crate::python::tools::gil_cell::GilCell;
 use crate::python::values::callback_target::CallbackTarget;
 use crate::python::values::due_line::DueLine;
 use crate::sync::{Receiver, TryRecvError, set_system_thread_name};
+use crate::worker::Waiting;
 
 /// The body of the thread, called by `threading.Thread`.
 #[pyclass(frozen, module = "tickwheel._native")]
@@ -90,21 +91,25 @@ pub(crate) fn stop_and_join(py: Python<'_>, core: &TimerCore) {
 }
 
 fn run_callbacks(py: Python<'_>, core: &Arc<TimerCore>, queue: &mut Receiver<Released>) {
+    let mut leading = (core.driver == Driver::Reaper).then(|| Waiting::new(&core.timer, &core.threads.queue));
     let mut line = DueLine::default();
     let mut finished = 0;
     let mut budget = ClaimBudget::default();
     loop {
         if line.handles.is_empty() {
             let released = match queue.try_recv() {
-                Ok(released) => Ok(released),
+                Ok(released) => Some(released),
                 Err(TryRecvError::Disconnected) => break,
                 Err(TryRecvError::Empty) => {
                     dispatch::finish_claims(py, core, std::mem::take(&mut finished));
                     budget = ClaimBudget::default();
-                    py.detach(|| queue.recv())
+                    py.detach(|| match &mut leading {
+                        Some(waiting) => waiting.next(queue),
+                        None => queue.recv().ok(),
+                    })
                 }
             };
-            let Ok(released) = released else { break };
+            let Some(released) = released else { break };
             line.append(released);
             continue;
         }

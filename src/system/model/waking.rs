@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{RUNS, SOON_US, count, every, join, sample, spawn, timer, with_reaper};
 use crate::error::Error;
-use crate::state::Wait;
+use crate::lead::Wait;
 use crate::timer::Timer;
 use crate::when::When;
 

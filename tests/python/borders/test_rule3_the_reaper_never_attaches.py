@@ -125,6 +125,28 @@ wait_until(lambda: native_threads() == before)
     )
 
 
+def test_a_fire_wakes_the_executor_and_not_the_reaper__rule3_T5():
+    """The reaper looks every 10 ms while timers fire. It slept and woke for each of them when it woke the executor."""
+    run_script(
+        """
+def sleeps():
+    with open(f"/proc/self/task/{tid_of('reaper-x')}/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("voluntary_ctxt_switches"))
+
+timer = SystemTimer("x")
+done = threading.Event()
+before = sleeps()
+start_ms = timer.now_ms() + 20
+for i in range(400):
+    timer.at(start_ms + i, nop)
+timer.at(start_ms + 401, done.set)
+assert done.wait(20)
+assert sleeps() - before < 150, sleeps() - before
+timer.shutdown()
+"""
+    )
+
+
 def test_profilers_and_tracers_see_callbacks_and_stay_as_they_were__rule3():
     run_script(
         """
