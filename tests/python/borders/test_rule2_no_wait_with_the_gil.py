@@ -7,9 +7,21 @@ def test_no_method_waits_with_the_gil_for_a_lock_that_a_sleeping_reaper_holds__r
     """The reaper sleeps for a second with the lock in its hand: every method waits for it, and all wait detached."""
     run_script(
         """
+entered, left, go = [], [], threading.Event()
+
+def run(number):
+    go.wait()
+    name, call = list(calls.items())[number]
+    entered.append(name)
+    with contextlib.suppress(TimerClosed, ValueError):
+        call()
+    left.append(name)
+
+COUNT = 19
+for number in range(COUNT):  # before the reaper sleeps: on a busy machine this takes as long
+    threading.Thread(target=run, args=(number,), daemon=True).start()
 timer, batch, tasks = freeze_reaper_with_lock()
 ticker = Ticker()
-entered, left = [], []
 end = time.monotonic() + 0.5
 calls = {
     "add": lambda: timer.add(TimerTask(60_000, nop)),
@@ -34,17 +46,12 @@ calls = {
 }
 other = SystemTimer("other")
 spare = tasks[3]
-for name, call in calls.items():
-    def run(name=name, call=call):
-        entered.append(name)
-        with contextlib.suppress(TimerClosed, ValueError):
-            call()
-        left.append(name)
-    threading.Thread(target=run, daemon=True).start()
+assert len(calls) == COUNT
+go.set()
 share, seconds = ticker.share(lambda: time.sleep(end - time.monotonic()))
 print(f"{share:.2f} in {seconds:.2f} s, entered {entered}, left {left}", flush=True)
 assert not left, "the reaper was not asleep"
-assert len(entered) == len(calls)
+assert len(entered) == COUNT
 assert seconds < 0.65 and share > 0.2, (seconds, share, entered[-1:])
 os._exit(0)
 """,
