@@ -129,7 +129,7 @@ impl Config {
     pub(crate) fn check_start(start_ms: u64) -> Result<(), Error> {
         if start_ms >= LIMIT_MS {
             return Err(Error::invalid(format!(
-                "start_ms must be below 2^52, got {start_ms}: leave it out for the system's monotonic clock"
+                "a clock must start before 2^52 ms, got {start_ms} ms: start it lower"
             )));
         }
         Ok(())

@@ -61,36 +61,41 @@ pub(crate) struct Lead {
     sleep: Option<Sleep>,
     /// Until when the reaper sleeps, as leader or not.
     reaper_until_us: Option<u64>,
+    /// No thread drives the timer again before this: `slack_us` after one did (T5).
+    floor_us: u64,
 }
 
 impl Default for Lead {
     fn default() -> Self {
-        Self { leader: Leader::Reaper, sleep: None, reaper_until_us: None }
+        Self { leader: Leader::Reaper, sleep: None, reaper_until_us: None, floor_us: 0 }
     }
 }
 
 impl Lead {
     /// The reaper, or another thread that is not the worker, wants to sleep. The next thing to do is at `next_us`.
     ///
-    /// Returns until when it may sleep, or why it must not.
+    /// Returns until when it may sleep, or why it must not: where something is due, it wakes up for the next thing
+    /// `slack_us` later.
     pub(crate) fn start_sleep(
         &mut self,
         next_us: Option<u64>,
         now_us: u64,
-        floor_us: u64,
+        slack_us: u64,
         limit_us: u64,
     ) -> ControlFlow<Wait, u64> {
         let floor_us = match self.leader {
             Leader::WorkerSleeps => {
                 // By then the worker has begun with it.
-                let until_us = next_us.map_or(u64::MAX, |next_us| next_us.max(now_us).saturating_add(TAKE_OVER_US));
+                let begins_us = next_us.map(|next_us| next_us.max(now_us).max(self.floor_us));
+                let until_us = begins_us.map_or(u64::MAX, |begins_us| begins_us.saturating_add(TAKE_OVER_US));
                 self.reaper_until_us = Some(until_us);
                 return ControlFlow::Continue(until_us);
             }
-            Leader::WorkerRuns { since_us } => floor_us.max(since_us.saturating_add(TAKE_OVER_US)),
-            _ => floor_us,
+            Leader::WorkerRuns { since_us } => self.floor_us.max(since_us.saturating_add(TAKE_OVER_US)),
+            _ => self.floor_us,
         };
         let flow = self.sleep_until(next_us, now_us, floor_us, limit_us);
+        self.note_due(flow, now_us, slack_us);
         self.reaper_until_us = flow.continue_value();
         self.leader = match (flow, self.leader) {
             (ControlFlow::Break(Wait::Due), _) => Leader::ReaperAdvances,
@@ -105,18 +110,19 @@ impl Lead {
         &mut self,
         next_us: Option<u64>,
         now_us: u64,
-        floor_us: u64,
+        slack_us: u64,
     ) -> ControlFlow<Wait, u64> {
         if matches!(self.leader, Leader::ReaperAdvances | Leader::ReaperMustAdvance) {
             return ControlFlow::Break(Wait::Closed);
         }
-        let flow = self.sleep_until(next_us, now_us, floor_us, u64::MAX);
+        let flow = self.sleep_until(next_us, now_us, self.floor_us, u64::MAX);
+        self.note_due(flow, now_us, slack_us);
         if flow.is_continue() {
             self.leader = Leader::WorkerSleeps;
         } else {
             self.leader = Leader::WorkerRuns { since_us: now_us };
             // From here on it is the reaper that an add wakes, if it must.
-            let floor_us = now_us.saturating_add(TAKE_OVER_US);
+            let floor_us = now_us.saturating_add(TAKE_OVER_US).max(self.floor_us);
             self.sleep = self.reaper_until_us.map(|until_us| Sleep { until_us, floor_us });
         }
         flow
@@ -125,11 +131,13 @@ impl Lead {
     /// The worker's step is over, and it runs what was released. Returns whether the reaper must be woken: to do the rest,
     /// if there is `more`, or because it sleeps for longer than the wheel may stand still.
     pub(crate) fn worker_runs(&mut self, more: bool, next_us: Option<u64>) -> bool {
-        let Leader::WorkerRuns { since_us } = self.leader else { return false };
         if more {
+            // Also of a worker that stood still for so long that the reaper took over, found nothing, and sleeps.
             self.leader = Leader::ReaperMustAdvance;
+            self.sleep = None;
             return true;
         }
+        let Leader::WorkerRuns { since_us } = self.leader else { return false };
         // A reaper that looked while the worker slept sleeps so long, and is not woken for each fire.
         next_us.is_some_and(|next_us| self.must_wake(next_us.max(since_us).saturating_add(TAKE_OVER_US)))
     }
@@ -187,6 +195,12 @@ impl Lead {
     pub(crate) fn due_sleeps(&self, now_us: u64) -> (bool, bool) {
         let worker = self.leader == Leader::WorkerSleeps && self.sleep.is_none_or(|sleep| sleep.until_us <= now_us);
         (self.reaper_until_us.is_some_and(|until_us| until_us <= now_us), worker)
+    }
+
+    fn note_due(&mut self, flow: ControlFlow<Wait, u64>, now_us: u64, slack_us: u64) {
+        if flow == ControlFlow::Break(Wait::Due) {
+            self.floor_us = now_us.saturating_add(slack_us);
+        }
     }
 
     /// `next_us` is when there is something to do.
@@ -253,6 +267,40 @@ mod tests {
         let mut lead = worker_runs_since_5(None);
         assert!(lead.worker_runs(false, Some(7)));
         assert!(!lead.must_wake(6));
+    }
+
+    #[test]
+    fn with_a_long_slack_the_reaper_sleeps_as_long_as_the_worker__t5() {
+        let slack_us = 3 * TAKE_OVER_US;
+        let mut lead = Lead::default();
+        assert_eq!(lead.start_worker_sleep(Some(5), 5, slack_us), DUE);
+        let floor_us = 5 + slack_us;
+        assert_eq!(lead.start_worker_sleep(Some(7), 6, slack_us), ControlFlow::Continue(floor_us));
+        assert_eq!(lead.start_sleep(Some(7), 6, slack_us, u64::MAX), ControlFlow::Continue(floor_us + TAKE_OVER_US));
+    }
+
+    #[test]
+    fn a_thread_that_takes_over_keeps_the_distance_of_the_other__t5() {
+        let slack_us = 3 * TAKE_OVER_US;
+        let mut lead = Lead::default();
+        assert_eq!(lead.start_worker_sleep(Some(5), 5, slack_us), DUE);
+        let floor_us = 5 + slack_us;
+        assert_eq!(lead.start_sleep(Some(7), 6, slack_us, u64::MAX), ControlFlow::Continue(floor_us));
+        assert!(!lead.must_wake(7), "the reaper does not wake before");
+        assert_eq!(lead.start_sleep(Some(7), floor_us, slack_us, u64::MAX), DUE);
+        lead.leader = Leader::Reaper; // its advance is over
+        let next_us = floor_us + slack_us;
+        assert_eq!(lead.start_worker_sleep(Some(8), floor_us, slack_us), ControlFlow::Continue(next_us));
+    }
+
+    #[test]
+    fn what_a_worker_leaves_that_stood_still_is_the_reapers_even_if_that_sleeps__t6() {
+        let mut lead = worker_runs_since_5(None);
+        let late_us = 5 + TAKE_OVER_US;
+        assert_eq!(lead.start_sleep(Some(6), late_us, 1_000_000, u64::MAX), DUE);
+        assert!(lead.start_sleep(Some(7), late_us, 1_000_000, u64::MAX).is_continue());
+        assert!(lead.worker_runs(true, Some(6)));
+        assert!(lead.take_rest());
     }
 
     #[test]

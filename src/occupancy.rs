@@ -4,7 +4,7 @@
 
 use crate::schedule::Schedule;
 use crate::timer::Timer;
-use crate::wheel::BucketPage;
+use crate::wheel::{BucketPage, Wheel, expiration_ms};
 
 /// One level; level 1 has the finest tick.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,7 +37,9 @@ pub struct Occupancy {
 }
 
 impl<T> Timer<T> {
-    /// How many tasks each bucket has. O(pending), in steps: a task that moves meanwhile may count twice, or not at all.
+    /// How many tasks each bucket has, or will have when it is this bucket's turn: a task that was moved to a later instant
+    /// counts where it is due. O(pending), in steps: a task that is moved meanwhile may count where it was, one that leaves or
+    /// comes may count or not.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -55,10 +57,11 @@ impl<T> Timer<T> {
         let mut occupancy = without_tasks(&state.schedule, self.clock().now_us());
         let pages: Vec<_> = state.schedule.wheel.pages().collect();
         self.unlock_fair(state);
+        let mut counted = Vec::new();
         for pages in pages.chunks(PAGES_AT_A_TIME) {
             let state = self.lock_state();
             for page in pages {
-                occupancy.count(&state.schedule, *page);
+                occupancy.count(&state.schedule, *page, &mut counted);
             }
             self.unlock_fair(state);
         }
@@ -72,7 +75,8 @@ const PAGES_AT_A_TIME: usize = 8;
 #[cfg(test)]
 fn of<T>(schedule: &Schedule<T>, now_us: u64) -> Occupancy {
     let mut occupancy = without_tasks(schedule, now_us);
-    schedule.wheel.pages().for_each(|page| occupancy.count(schedule, page));
+    let mut counted = Vec::new();
+    schedule.wheel.pages().for_each(|page| occupancy.count(schedule, page, &mut counted));
     occupancy
 }
 
@@ -89,12 +93,55 @@ fn without_tasks<T>(schedule: &Schedule<T>, now_us: u64) -> Occupancy {
 }
 
 impl Occupancy {
-    /// Counts the tasks of one page in its bucket. What is in no bucket is in the front, also what is in a bucket that is being
-    /// flushed.
-    fn count<T>(&mut self, schedule: &Schedule<T>, page: BucketPage) {
-        let count = schedule.wheel.count_on(&schedule.slab, page);
-        self.levels[page.level].tasks[page.bucket] += count;
-        self.front = self.front.saturating_sub(count);
+    /// Counts the tasks of one page where a [snapshot](crate::Snapshot) would list them, each slot once: those of the bucket there,
+    /// those that were moved in the bucket of their new instant. What is in no bucket is in the front, also what is in a
+    /// bucket that is being flushed.
+    fn count<T>(&mut self, schedule: &Schedule<T>, page: BucketPage, counted: &mut Vec<bool>) {
+        let wheel = &schedule.wheel;
+        let Some(begin_ms) = expiration_ms(&wheel.levels()[page.level].buckets[page.bucket]) else { return };
+        let end_us = begin_ms.saturating_add(self.levels[page.level].tick_ms).saturating_mul(1000);
+        for (slot, entry) in wheel.entries_on(&schedule.slab, page) {
+            let index = slot as usize;
+            if index >= counted.len() {
+                counted.resize(index + 1, false);
+            }
+            // If it is due before, this reminder only looks like its own, which comes earlier.
+            if counted[index] || entry.due_us < begin_ms * 1000 {
+                continue;
+            }
+            counted[index] = true;
+            self.front = self.front.saturating_sub(1); // of what came meanwhile there may be more
+            if entry.due_us < end_us {
+                self.levels[page.level].tasks[page.bucket] += 1;
+            } else {
+                self.count_moved(wheel, usize::from(wheel.level_of(entry)) - 1, entry.due_us);
+            }
+        }
+    }
+
+    fn count_moved(&mut self, wheel: &Wheel, level: usize, due_us: u64) {
+        while self.levels.len() <= level {
+            self.add_level(wheel);
+        }
+        let level = &mut self.levels[level];
+        let bucket = due_us / 1000 / level.tick_ms % level.tasks.len() as u64;
+        level.tasks[bucket as usize] += 1;
+    }
+
+    /// A level that the wheel gets when a moved task needs it.
+    fn add_level(&mut self, wheel: &Wheel) {
+        let below = self.levels.last().expect("a wheel has a level");
+        let (level, tick_ms) = (below.level + 1, below.interval_ms);
+        let size = wheel.size_of_level(level);
+        let current_time_ms = below.current_time_ms / tick_ms * tick_ms;
+        let tasks = vec![0; size as usize];
+        self.levels.push(LevelOccupancy {
+            level,
+            tick_ms,
+            interval_ms: tick_ms.saturating_mul(size),
+            current_time_ms,
+            tasks,
+        });
     }
 }
 
@@ -104,8 +151,94 @@ mod tests {
     use crate::schedule::{Precision, Progress, STEP};
     use crate::snapshot;
 
+    fn shown(occupancy: &Occupancy) -> (usize, Vec<Vec<usize>>) {
+        let mut levels: Vec<_> = occupancy.levels.iter().map(|level| level.tasks.clone()).collect();
+        let used = levels.iter().rposition(|tasks| tasks.iter().any(|count| *count > 0)).map_or(0, |last| last + 1);
+        levels.truncate(used);
+        (occupancy.front, levels)
+    }
+
     #[test]
-    fn it_counts_what_a_snapshot_lists_also_in_a_flush() {
+    fn a_task_counts_where_it_is_due_whatever_reminds_of_it_and_a_snapshot_agrees() {
+        let mut schedule = Schedule::new(1, &[20], 0, Precision::Exact);
+        let mut random = 7_u64;
+        let mut random_below = |below: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) % below
+        };
+        let mut tasks = Vec::new();
+        for round in 0..200 {
+            let now_ms = round * 7;
+            let mut out = Vec::new();
+            while schedule.step(now_ms * 1000, STEP, &mut out, &mut Progress::default()) {}
+            tasks.retain(|(handle, _)| !out.contains(handle));
+            for handle in out {
+                schedule.remove(handle);
+            }
+            for _ in 0..20 {
+                let span_ms = [30, 3_000, 300_000, 30_000_000, 20_000_000_000][random_below(5) as usize];
+                let due_us = now_ms * 1000 + 1000 + random_below(span_ms * 1000);
+                if tasks.is_empty() || random_below(3) == 0 {
+                    tasks.push((schedule.add(now_ms * 1000, due_us, 0_u64, 0).0, due_us));
+                } else {
+                    let of = random_below(tasks.len() as u64) as usize;
+                    let moved = schedule.reschedule(now_ms * 1000, tasks[of].0, due_us).expect("it waits");
+                    tasks[of] = (moved.0, due_us);
+                }
+            }
+            let counted = of(&schedule, 0);
+            assert_eq!(counted.size, tasks.len());
+            let before = shown(&counted);
+            assert_eq!(before.0 + before.1.iter().flatten().sum::<usize>(), tasks.len());
+            if round % 10 == 0 {
+                let listed = snapshot::take(&mut schedule, |_, _, _| ());
+                let levels = listed.levels.iter().map(|level| level.buckets.iter().map(|it| it.tasks.len()).collect());
+                let levels: Vec<Vec<usize>> = levels.collect();
+                assert_eq!((listed.front.len(), &levels[..before.1.len()]), (before.0, &before.1[..]), "round {round}");
+                assert_eq!(shown(&of(&schedule, 0)), before);
+            }
+        }
+        assert!(tasks.len() > 500);
+    }
+
+    #[test]
+    fn a_slot_with_many_reminders_that_look_the_same_counts_once() {
+        let mut schedule = Schedule::new(1, &[20], 0, Precision::Exact);
+        let far_us = 3_000_000_000;
+        let mut handle = schedule.add(0, far_us, 0_u64, 0).0;
+        for round in 0..20_u64 {
+            let now_us = round * 6000;
+            handle = schedule.reschedule(now_us, handle, now_us + 5000).expect("it waits").0;
+            for _ in 0..255 {
+                handle = schedule.reschedule(now_us, handle, far_us).expect("it waits").0;
+            }
+            let mut out = Vec::new();
+            while schedule.step(now_us + 6000, STEP, &mut out, &mut Progress::default()) {}
+            assert!(out.is_empty());
+            let counted = of(&schedule, 0);
+            assert_eq!(counted.levels.iter().flat_map(|level| &level.tasks).sum::<usize>(), 1, "round {round}");
+        }
+    }
+
+    #[test]
+    fn a_later_reminder_that_looks_like_the_tasks_own_does_not_say_where_it_is() {
+        let mut schedule = Schedule::new(1, &[20], 0, Precision::Exact);
+        let tick_ms = 3_200_000; // of level 6
+        let now_us = 10 * tick_ms * 1000;
+        schedule.step(now_us, STEP, &mut Vec::new(), &mut Progress::default());
+        let own_ms = 18 * tick_ms + 1000;
+        let later_us = (own_ms + (1 << 24)) * 1000; // in bucket 3 of the same level, which is read before bucket 18
+        let mut handle = schedule.add(now_us, later_us, 0_u64, 0).0;
+        for _ in 0..255 {
+            handle = schedule.reschedule(now_us, handle, later_us).expect("it waits").0;
+        }
+        schedule.reschedule(now_us, handle, own_ms * 1000).expect("it waits");
+        let level = &of(&schedule, 0).levels[5];
+        assert_eq!((level.tick_ms, level.tasks[3], level.tasks[18]), (tick_ms, 0, 1));
+    }
+
+    #[test]
+    fn the_sum_is_right_also_in_a_flush() {
         let mut schedule = Schedule::new(1000, &[20], 0, Precision::Exact);
         let mut handles = Vec::new();
         for task in 0..5 * STEP as u64 {
@@ -120,12 +253,9 @@ mod tests {
         let (mut out, mut progress) = (Vec::new(), Progress::default());
         let mut steps = 0;
         while schedule.step(5_000_000, STEP, &mut out, &mut progress) {
-            let (counted, listed) = (of(&schedule, 0), snapshot::take(&mut schedule, |_, _, task| *task));
-            assert_eq!((counted.size, counted.front), (listed.size, listed.front.len()));
-            for (counted, listed) in counted.levels.iter().zip(&listed.levels) {
-                assert_eq!(counted.tasks, listed.buckets.iter().map(|it| it.tasks.len()).collect::<Vec<_>>());
-                assert_eq!(counted.current_time_ms, listed.current_time_ms);
-            }
+            let counted = of(&schedule, 0);
+            let in_buckets: usize = counted.levels.iter().flat_map(|level| &level.tasks).sum();
+            assert_eq!((counted.front + in_buckets, counted.size), (schedule.len(), schedule.len()));
             steps += 1;
         }
         assert!(steps > 3);

@@ -10,6 +10,7 @@
 use crate::executor::{Executor, Released};
 use crate::lead::Wait;
 use crate::panics;
+use crate::sync::MinimalTimerSlack;
 use crate::timer::Timer;
 
 impl<T> Timer<T> {
@@ -38,10 +39,8 @@ impl<T> Timer<T> {
     /// # Ok::<(), tickwheel::Error>(())
     /// ```
     pub fn drive(&self, executor: &mut (impl Executor + ?Sized)) {
-        minimise_timer_slack();
-        let mut floor_us = 0;
-        while self.wait_for_work(floor_us, u64::MAX) == Wait::Due {
-            floor_us = self.clock().now_us().saturating_add(self.slack_us());
+        let _timer_slack = MinimalTimerSlack::set();
+        while self.wait_for_work(self.slack_us(), u64::MAX) == Wait::Due {
             let mut call = ExecutorCall { executor: &mut *executor, is_running: false };
             let returned = panics::contain(|| {
                 self.advance(&mut call);
@@ -65,14 +64,5 @@ impl<E: Executor + ?Sized> Executor for ExecutorCall<'_, E> {
         let answer = self.executor.execute(released);
         self.is_running = false;
         answer
-    }
-}
-
-/// Linux rounds a sleep up by 50 µs unless told otherwise; without this the median lateness doubles.
-pub(crate) fn minimise_timer_slack() {
-    #[cfg(all(target_os = "linux", not(tickwheel_model)))]
-    {
-        // Refused only by a sandbox; the timer is then as late as any other thread.
-        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
     }
 }

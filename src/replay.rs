@@ -73,7 +73,6 @@ pub struct Replayed {
 #[derive(Debug)]
 struct Run {
     timer: Timer<u64>,
-    floor_us: u64,
     /// Until when the reaper sleeps; `None` if only an event can wake it.
     until_us: Option<u64>,
     handles: HashMap<u64, Handle>,
@@ -229,7 +228,6 @@ impl Run {
         timer.lock_state().schedule.wheel.flushed = Some(Vec::new());
         let mut run = Self {
             timer,
-            floor_us: 0,
             until_us: None,
             handles: HashMap::new(),
             moved: 0,
@@ -333,7 +331,7 @@ impl Run {
     fn serve(&mut self) {
         loop {
             let now_us = self.timer.clock().now_us();
-            let next = self.timer.lock_state().start_sleep(now_us, self.floor_us, u64::MAX);
+            let next = self.timer.lock_state().start_sleep(now_us, self.timer.slack_us(), u64::MAX);
             match next {
                 ControlFlow::Break(Wait::Due) => {}
                 ControlFlow::Continue(until_us) => {
@@ -341,7 +339,6 @@ impl Run {
                 }
                 ControlFlow::Break(_) => return self.until_us = None,
             }
-            self.floor_us = now_us.saturating_add(self.timer.slack_us());
             let line = &mut self.line;
             self.timer.advance(&mut |released: Released| {
                 line.extend(released.handles.into_iter().map(|handle| (handle, now_us)));

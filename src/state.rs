@@ -283,9 +283,9 @@ impl<T> State<T> {
         self.closes_when_empty && self.schedule.len() == 0
     }
 
-    /// Notes that the driving thread sleeps, and returns until when: `limit_us` at the latest, `floor_us` at the earliest. Or
-    /// returns why the thread must not sleep.
-    pub(crate) fn start_sleep(&mut self, now_us: u64, floor_us: u64, limit_us: u64) -> ControlFlow<Wait, u64> {
+    /// Notes that the driving thread sleeps, and returns until when, `limit_us` at the latest. Or returns why the thread must not
+    /// sleep: if something is due, the next sleep ends `slack_us` later at the earliest.
+    pub(crate) fn start_sleep(&mut self, now_us: u64, slack_us: u64, limit_us: u64) -> ControlFlow<Wait, u64> {
         if self.lead.take_rest() {
             return ControlFlow::Break(Wait::Due);
         }
@@ -294,12 +294,12 @@ impl<T> State<T> {
             return ControlFlow::Break(Wait::Closed);
         }
         let next_us = self.schedule.next_wake_us();
-        self.lead.start_sleep(next_us, now_us, floor_us, limit_us)
+        self.lead.start_sleep(next_us, now_us, slack_us, limit_us)
     }
 
     /// As [`State::start_sleep`], for the worker. `Break(Closed)` if it must wait at its queue: then the reaper drives, the
     /// timer is closed, or something was released elsewhere and is or will be on the queue.
-    pub(crate) fn start_worker_sleep(&mut self, now_us: u64, floor_us: u64) -> ControlFlow<Wait, u64> {
+    pub(crate) fn start_worker_sleep(&mut self, now_us: u64, slack_us: u64) -> ControlFlow<Wait, u64> {
         if self.has_ended() {
             self.is_closed = true;
             return ControlFlow::Break(Wait::Closed);
@@ -308,7 +308,7 @@ impl<T> State<T> {
             return ControlFlow::Break(Wait::Closed);
         }
         let next_us = self.schedule.next_wake_us();
-        self.lead.start_worker_sleep(next_us, now_us, floor_us)
+        self.lead.start_worker_sleep(next_us, now_us, slack_us)
     }
 
     /// A step of the worker is over. Returns whether the reaper must be woken.

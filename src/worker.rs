@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use crate::executor::Released;
 use crate::panics;
-use crate::reaper;
 use crate::sync::{PlainMutex, Receiver, Sender};
 use crate::timer::Timer;
 
@@ -16,22 +15,19 @@ pub(crate) struct Waiting<'a, T> {
     /// The worker puts on its own queue what it releases, so the batches of all threads are in one order. It leads only
     /// while this is set, and holds a copy only while it leads: otherwise the queue would never end.
     sender: &'a PlainMutex<Option<Sender<Released>>>,
-    floor_us: u64,
 }
 
 impl<'a, T> Waiting<'a, T> {
     pub(crate) fn new(timer: &'a Timer<T>, sender: &'a PlainMutex<Option<Sender<Released>>>) -> Self {
-        reaper::minimise_timer_slack();
-        Self { timer, sender, floor_us: 0 }
+        Self { timer, sender }
     }
 
     /// Waits for the next batch; `None` when the timer has ended and all senders are dropped. The worker leads only
     /// if no task waits on its queue.
-    pub(crate) fn next(&mut self, queue: &mut Receiver<Released>) -> Option<Released> {
+    pub(crate) fn next(&self, queue: &mut Receiver<Released>) -> Option<Released> {
         let sender = self.sender.lock().clone();
         if let Some(mut sender) = sender {
-            while self.timer.lead(self.floor_us) {
-                self.floor_us = self.timer.clock().now_us().saturating_add(self.timer.slack_us());
+            while self.timer.lead(self.timer.slack_us()) {
                 let mut has_given = false;
                 let has_returned = panics::contain(|| has_given = self.timer.advance_one_step(&mut sender));
                 if !has_returned {
@@ -55,7 +51,7 @@ pub(crate) fn run_released<T>(
     queue: &mut Receiver<Released>,
     mut run: impl FnMut(T),
 ) {
-    let mut waiting = Waiting::new(timer, sender);
+    let waiting = Waiting::new(timer, sender);
     while let Some(released) = waiting.next(queue) {
         for handle in released.handles {
             if let Some(claimed) = timer.claim(handle) {

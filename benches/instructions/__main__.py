@@ -6,7 +6,7 @@ busy machine too. They depend on the compiler, so its version is written beside 
 
 iai-callgrind, now gungraun, does the same. But it needs a runner of exactly its own version, which is installed
 separately, and every build of the tests would build its library too. callgrind alone is enough here. For times see
-`benches/timer.rs` and `benches/peers`. That an entry takes 40 bytes is asserted in `src/wheel/slab/tests.rs`.
+`benches/timer.rs` and `benches/peers`. That an entry takes 32 bytes is asserted in `src/wheel/slab/tests.rs`.
 """
 
 import os

@@ -36,7 +36,9 @@ def driver() -> None:
 
 
 def peers() -> None:
-    """Build the Rust peers, as `make bench` does."""
+    """Build the Rust peers, as `make bench` does. Raises MissingError."""
+    if shutil.which("cargo") is None:
+        raise MissingError("cargo, which builds tickwheel's side, is missing: install Rust, or put cargo on PATH")
     command = ["cargo", "build", "--release", "--locked", "--quiet", "--manifest-path", "benches/peers/Cargo.toml"]
     subprocess.run(command, cwd=ROOT, env=os.environ | {"CARGO_TARGET_DIR": str(PEERS.parents[1])}, check=True)
 

@@ -21,7 +21,8 @@ NOTES: Final = {
     TICKWHEEL: "a new process for each figure; it takes its lock at every call",
     WHEEL: f"{WARM_UP_ROUNDS} warm-up rounds before the one that counts; {' '.join(JVM)}; the tasks are there before, "
     "except in rolling time-outs",
-    TIMER: f"{WARM_UP_ROUNDS} warm-up rounds, as above; its clock can't be moved by hand, so it does not fire",
+    TIMER: f"{WARM_UP_ROUNDS} warm-up rounds, as above; its clock can't be moved by hand, so it does not fire, "
+    "and each add reads it, for some 25 ns",
 }
 
 

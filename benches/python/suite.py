@@ -90,13 +90,18 @@ def parse(package: str, suite: str, works: Sequence[Work], sides: Sequence[str])
     output = ROOT / f"build/bench/{suite}.json"
     figures = [figure.name for work in works for figure in work.figures]
     parser = argparse.ArgumentParser(prog=f"python -m {package}", description="Measure tickwheel beside others.")
-    parser.add_argument("--repeats", type=int, default=3, help="how often each work runs on each side")
-    parser.add_argument("--count", type=int, default=1_000_000, help="how many timers, if the side is fast enough")
+    parser.add_argument("--repeats", type=at_least_one, default=3, help="how often each work runs on each side")
     parser.add_argument(
-        "--pace", type=float, default=1.0, help="length of the works in real time; 1 is the full length"
+        "--count", type=at_least_one, default=1_000_000, help="how many timers, if the side is fast enough"
     )
-    parser.add_argument("--only-work", action="append", choices=figures, help="may be given several times")
-    parser.add_argument("--only-side", action="append", choices=list(sides), help="may be given several times")
+    parser.add_argument(
+        "--pace", type=above_zero, default=1.0, help="length of the works in real time; 1 is the full length"
+    )
+    for option, names in (("--only-work", figures), ("--only-side", list(sides))):
+        listed = "; ".join(names)
+        parser.add_argument(
+            option, action="append", choices=names, metavar="NAME", help=f"may be given several times: {listed}"
+        )
     parser.add_argument("--output", type=Path, help=f"by default {output.relative_to(ROOT)}, if everything is measured")
     options = parser.parse_args()
     wanted = options.only_work or figures
@@ -104,6 +109,22 @@ def parse(package: str, suite: str, works: Sequence[Work], sides: Sequence[str])
     if options.output is None and not (options.only_work or options.only_side):
         options.output = output
     return options
+
+
+def at_least_one(text: str) -> int:
+    """A number of repeats or timers."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {text}")
+    return number
+
+
+def above_zero(text: str) -> float:
+    """A factor."""
+    number = float(text)
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"must be above 0, got {text}")
+    return number
 
 
 def measure(package: str, work: Work, side: str, count: int, pace: float) -> dict[str, Any] | None:

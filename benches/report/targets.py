@@ -209,12 +209,12 @@ def _verdict(target: Target, suite: Suite) -> Verdict:
     if ours.unit.startswith("%"):  # a percentage of the other figure is a ratio already
         return Verdict(target, ours.median / 100, [value / 100 for value in ours.values], suite.repeats)
     theirs = suite.find(target.at or target.work, target.side)
-    if theirs is None or theirs.median <= 0:
+    if theirs is None or min(ours.median, theirs.median) <= 0:
         return Verdict(target, None)
     if ours.unit != theirs.unit:
         raise ReportError(f"{ours.work!r} is in {ours.unit!r}, {theirs.work!r} in {theirs.unit!r}: make them the same")
     # A repeat that failed is not in the list, so only full lists are in step.
     in_step = len(ours.values) == len(theirs.values) == suite.repeats
     pairs = zip(ours.values, theirs.values, strict=True) if in_step else ()
-    ratios = [one / other for one, other in pairs if other > 0]
+    ratios = [one / other for one, other in pairs if min(one, other) > 0]
     return Verdict(target, ours.median / theirs.median, ratios, suite.repeats)

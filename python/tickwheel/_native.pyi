@@ -141,8 +141,8 @@ class Stats(TypedDict):
     """Counts since the timer was made.
 
     `cascaded[k]` counts entries that left level `k + 1` for a lower one or for the front; of buckets with more than 64,
-    cancelled ones too. `lateness_us` is a histogram: pairs of (upper bound in microseconds, calls); empty classes are
-    omitted.
+    cancelled ones too. A task that was moved leaves a level when its old instant comes. `lateness_us` is a histogram:
+    pairs of (upper bound in microseconds, calls); empty classes are omitted.
     """
 
     added: int
@@ -365,7 +365,11 @@ class Timer:
         """Levels, buckets, queue, size and front at one moment, for debugging. Holds the timer's lock; O(pending)."""
 
     def occupancy(self) -> Occupancy:
-        """How many tasks each bucket has. O(pending), in steps, without the GIL."""
+        """How many tasks each bucket has. O(pending), in steps, without the GIL.
+
+        A task that was moved counts where it is due, as in `snapshot`. One that comes, leaves or moves meanwhile may
+        count as before or as after.
+        """
 
     def stats(self) -> Stats:
         """Counters, and a histogram of the lateness."""

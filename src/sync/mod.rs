@@ -63,7 +63,7 @@ pub(crate) use imp::{
 pub(crate) use plain_mutex::PlainCondvar;
 #[cfg(feature = "python")]
 pub(crate) use queue::TryRecvError;
-pub(crate) use thread::{set_system_thread_name, spawn};
+pub(crate) use thread::{MinimalTimerSlack, set_system_thread_name, spawn};
 
 #[cfg(any(tickwheel_model, not(feature = "parking_lot")))]
 mod unlock_fair;

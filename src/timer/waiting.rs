@@ -9,7 +9,7 @@ use super::{STEP, Timer};
 use crate::error::Error;
 use crate::lead::Wait;
 use crate::state::State;
-use crate::sync::MutexGuard;
+use crate::sync::{MinimalTimerSlack, MutexGuard};
 use crate::when::rounded_up_us;
 
 impl<T> Timer<T> {
@@ -39,12 +39,12 @@ impl<T> Timer<T> {
         self.wait_for_work(0, limit_us)
     }
 
-    /// Waits until something is due, at the longest to `limit_us`, and not less than `floor_us`.
-    pub(crate) fn wait_for_work(&self, floor_us: u64, limit_us: u64) -> Wait {
+    /// Waits until something is due, at the longest to `limit_us`; the next wait ends `slack_us` later at the earliest.
+    pub(crate) fn wait_for_work(&self, slack_us: u64, limit_us: u64) -> Wait {
         let mut state = self.lock_state();
         loop {
             state = self.drop_empty_buckets(state);
-            let until_us = match state.start_sleep(self.clock.now_us(), floor_us, limit_us) {
+            let until_us = match state.start_sleep(self.clock.now_us(), slack_us, limit_us) {
                 ControlFlow::Continue(until_us) => until_us,
                 ControlFlow::Break(wait) => return wait,
             };
@@ -54,13 +54,15 @@ impl<T> Timer<T> {
         }
     }
 
-    /// The worker waits until something is due, and not less than `floor_us`: then it calls [`Timer::advance_one_step`].
-    /// Returns `false` where it must wait at its queue instead, because the reaper drives the timer, or the timer is closed.
-    pub(crate) fn lead(&self, floor_us: u64) -> bool {
+    /// The worker waits until something is due: then it calls [`Timer::advance_one_step`]. The next wait ends `slack_us` later at
+    /// the earliest. Returns `false` where it must wait at its queue instead, because the reaper drives the timer, or the
+    /// timer is closed.
+    pub(crate) fn lead(&self, slack_us: u64) -> bool {
+        let mut timer_slack = None;
         let mut state = self.lock_state();
         loop {
             state = self.drop_empty_buckets(state);
-            let flow = state.start_worker_sleep(self.clock.now_us(), floor_us);
+            let flow = state.start_worker_sleep(self.clock.now_us(), slack_us);
             self.worker_sleeps.store(flow.is_continue(), Ordering::Relaxed);
             let until_us = match flow {
                 ControlFlow::Continue(until_us) => until_us,
@@ -74,6 +76,7 @@ impl<T> Timer<T> {
                 }
             };
             let deadline = (until_us < u64::MAX).then(|| self.clock.instant_of(until_us)).flatten();
+            timer_slack.get_or_insert_with(MinimalTimerSlack::set);
             state = self.worker_wake.wait(state, deadline);
             state.note_worker_wake_up(&self.clock);
         }

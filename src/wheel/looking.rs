@@ -28,7 +28,7 @@ impl Wheel {
         entries.map(|entry| entry.due_us).min().unwrap_or(begin_us)
     }
 
-    /// The level of an entry that was just placed, from 1; 0 for the front.
+    /// The level of an entry by its instant, from 1; 0 for the front. So it is that of one that was just placed.
     pub(crate) fn level_of<T>(&self, entry: &Entry<T>) -> u8 {
         if entry.place() != Place::Bucket {
             return 0;
@@ -48,8 +48,8 @@ impl Wheel {
         number as u8
     }
 
-    /// How many buckets a level has, counted from 1.
-    fn size_of_level(&self, number: usize) -> u64 {
+    /// How many buckets a level has, counted from 1, whether it is there or not.
+    pub(crate) fn size_of_level(&self, number: usize) -> u64 {
         self.sizes[(number - 1).min(self.sizes.len() - 1)].into()
     }
 
@@ -67,7 +67,7 @@ impl Wheel {
         reminders.filter(|reminder| slab.reminded(*reminder).is_some()).map(Reminder::slot)
     }
 
-    /// The pages of all buckets: [`Wheel::count_on`] counts the entries of each, also after other calls. O(buckets and pages).
+    /// The pages of all buckets, for [`Wheel::entries_on`], also after other calls. O(buckets and pages).
     pub(crate) fn pages(&self) -> impl Iterator<Item = BucketPage> {
         self.levels.iter().enumerate().flat_map(move |(level, Level { buckets, .. })| {
             buckets.iter().enumerate().flat_map(move |(bucket, it)| {
@@ -82,8 +82,13 @@ impl Wheel {
         self.reminders.len()
     }
 
-    /// How many entries a page has now.
-    pub(crate) fn count_on<T>(&self, slab: &Slab<T>, page: BucketPage) -> usize {
-        self.reminders.on_page(page.page).iter().filter(|reminder| slab.reminded(**reminder).is_some()).count()
+    /// The slots and entries that a page reminds of now; a slot more than once if it has reminders that look the same.
+    pub(crate) fn entries_on<'a, T>(
+        &'a self,
+        slab: &'a Slab<T>,
+        page: BucketPage,
+    ) -> impl Iterator<Item = (u32, &'a Entry<T>)> {
+        let reminders = self.reminders.on_page(page.page).iter();
+        reminders.filter_map(|reminder| Some((reminder.slot(), slab.reminded(*reminder)?)))
     }
 }

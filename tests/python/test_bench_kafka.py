@@ -3,6 +3,7 @@
 import importlib
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def build(monkeypatch):
     monkeypatch.syspath_prepend(ROOT)
+    monkeypatch.setattr(sys, "argv", ["benches.kafka"])
     return importlib.import_module("benches.kafka.build")
 
 
@@ -41,6 +43,21 @@ def test_every_work_of_kafkas_timer_gives_a_figure(driver, monkeypatch, capsys):
 def test_a_work_that_kafkas_timer_cannot_do_is_an_error(driver, build):
     command = [build.tool("java"), "-cp", build.class_path(), driver.DRIVER, "fire", "timer", "10", "0"]
     assert subprocess.run(command, capture_output=True, check=False).returncode != 0
+
+
+def test_help_needs_no_java(build, monkeypatch, capsys):
+    monkeypatch.setattr(build, "driver", lambda: pytest.fail("nothing is built for help"))
+    monkeypatch.setattr(sys, "argv", ["benches.kafka", "--help"])
+    with pytest.raises(SystemExit, match=r"^0$"):
+        importlib.import_module("benches.kafka.__main__").main()
+    assert "fire all, claimed; " in " ".join(capsys.readouterr().out.split())
+
+
+def test_without_cargo_it_says_so_and_goes_on(build, monkeypatch, capsys):
+    monkeypatch.setattr(build, "driver", lambda: None)
+    monkeypatch.setattr(build.shutil, "which", lambda _: None)
+    assert importlib.import_module("benches.kafka.__main__").main() == 0
+    assert "Kafka's timer is not measured: cargo, which builds" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -180,6 +180,13 @@ def test_a_target_is_not_judged_without_three_whole_repeats(desk, values, repeat
     assert desk.row("add", "asyncio", "≤ 1/14")[3:] == ["1/100", why]
 
 
+@pytest.mark.parametrize("values", [[0, 0, 0], [-1, -2, -3]])
+def test_a_time_of_nothing_is_no_figure_to_compare(desk, values):
+    desk.measured(record("add", "tickwheel", values), record("add", "asyncio", [1000] * 3))
+    assert desk.report() == 0
+    assert desk.row("add", "asyncio", "≤ 1/14")[3:] == ["—", "no figure"]
+
+
 def test_a_repeat_that_failed_leaves_a_bound_without_a_verdict(desk):
     desk.measured(record("bytes per timer", "tickwheel", [100] * 4, unit="bytes"), repeats=5)
     assert desk.report() == 0

@@ -119,6 +119,17 @@ def test_the_spread_of_each_row_is_told_while_it_runs(tmp_path):
     assert "huge_pages: " in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("option", "given", "said"),
+    [("--repeats", "0", "must be at least 1, got 0"), ("--count", "-5", "must be at least 1, got -5")]
+    + [("--pace", given, f"must be above 0, got {given}") for given in ("0", "nan", "inf")],
+)
+def test_a_run_that_would_measure_nothing_is_refused(option, given, said):
+    done = timers(option, given)
+    assert done.returncode == 2
+    assert f"argument {option}: {said}" in done.stderr
+
+
 def test_a_side_that_fails_is_told_and_the_others_are_kept(tmp_path):
     (tmp_path / "uvloop.py").write_text("raise ImportError('no uvloop today')")
     output = tmp_path / "python.json"

@@ -32,8 +32,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("snapshot.rs", &["schedule", "timer", "wheel"]),
     ("occupancy.rs", &["schedule", "snapshot", "timer", "wheel"]),
-    ("reaper.rs", &["executor", "lead", "panics", "timer"]),
-    ("worker.rs", &["executor", "panics", "reaper", "sync", "timer"]),
+    ("reaper.rs", &["executor", "lead", "panics", "sync", "timer"]),
+    ("worker.rs", &["executor", "panics", "sync", "timer"]),
     (
         "replay.rs",
         &[

@@ -28,11 +28,20 @@ mod sides;
 mod watch;
 mod works;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use driver::Options;
 use lexopt::prelude::*;
 
+const USAGE: &str = "\
+Measure this timer beside the ones that a Rust program could use instead.
+
+    peers [--repeats 5] [--count 1000000] [--only-work WORK] [--only-side SIDE] [--output FILE] [--parking-lot PROGRAM]
+    peers one WORK SIDE [--count 1000000]
+
+The first form writes build/bench/rust.json; the second one prints a figure. src/main.rs says more, src/plan.rs has the names.
+";
 const OUTPUT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../build/bench/rust.json");
 
 fn main() -> ExitCode {
@@ -69,6 +78,13 @@ fn run() -> Result<bool, Box<dyn std::error::Error>> {
     Ok(true)
 }
 
+fn at_least_one(value: &OsString) -> Result<usize, lexopt::Error> {
+    match value.parse()? {
+        0 => Err("--repeats and --count must be at least 1, got 0".into()),
+        number => Ok(number),
+    }
+}
+
 /// The options, and the other words of the command line.
 fn parse() -> Result<(Options, Vec<String>), lexopt::Error> {
     let mut options = Options::default();
@@ -76,8 +92,12 @@ fn parse() -> Result<(Options, Vec<String>), lexopt::Error> {
     let mut arguments = lexopt::Parser::from_env();
     while let Some(argument) = arguments.next()? {
         match argument {
-            Long("repeats") => options.repeats = arguments.value()?.parse()?,
-            Long("count") => options.count = arguments.value()?.parse()?,
+            Short('h') | Long("help") => {
+                print!("{USAGE}");
+                std::process::exit(0);
+            }
+            Long("repeats") => options.repeats = at_least_one(&arguments.value()?)?,
+            Long("count") => options.count = at_least_one(&arguments.value()?)?,
             Long("only-work") => options.only_work.push(arguments.value()?.string()?),
             Long("only-side") => options.only_side.push(arguments.value()?.string()?),
             Long("output") => options.output = Some(arguments.value()?.into()),

@@ -267,6 +267,9 @@ impl Timer {
     }
 
     /// How many tasks each bucket has. O(pending), in steps, without the GIL.
+    ///
+    /// A task that was moved counts where it is due, as in `snapshot`. One that comes, leaves or moves meanwhile may
+    /// count as before or as after.
     fn occupancy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let counted = {
             let entered = self.enter(py)?;

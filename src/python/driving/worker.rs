@@ -91,7 +91,7 @@ pub(crate) fn stop_and_join(py: Python<'_>, core: &TimerCore) {
 }
 
 fn run_callbacks(py: Python<'_>, core: &Arc<TimerCore>, queue: &mut Receiver<Released>) {
-    let mut leading = (core.driver == Driver::Reaper).then(|| Waiting::new(&core.timer, &core.threads.queue));
+    let leading = (core.driver == Driver::Reaper).then(|| Waiting::new(&core.timer, &core.threads.queue));
     let mut line = DueLine::default();
     let mut finished = 0;
     let mut budget = ClaimBudget::default();
@@ -103,7 +103,7 @@ fn run_callbacks(py: Python<'_>, core: &Arc<TimerCore>, queue: &mut Receiver<Rel
                 Err(TryRecvError::Empty) => {
                     dispatch::finish_claims(py, core, std::mem::take(&mut finished));
                     budget = ClaimBudget::default();
-                    py.detach(|| match &mut leading {
+                    py.detach(|| match &leading {
                         Some(waiting) => waiting.next(queue),
                         None => queue.recv().ok(),
                     })

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::{RUNS, SOON_US, count, every, join, sample, spawn, timer, with_reaper};
 use crate::error::Error;
+use crate::executor::Released;
 use crate::lead::Wait;
 use crate::timer::Timer;
 use crate::when::When;
@@ -141,6 +142,9 @@ fn of_adds_in_the_future_only_one_that_becomes_the_earliest_wakes() {
 #[test]
 fn before_its_floor_a_sleeper_is_woken_once_at_the_most__t5() {
     let most = most_wake_ups(|timer| {
+        timer.add(When::AtUs(0), 0).unwrap();
+        assert_eq!(timer.wait_for_work(100, u64::MAX), Wait::Due); // from now on the floor is 100
+        timer.advance(&mut |_: Released| ());
         let sleeper = Arc::clone(&timer);
         let sleeper = spawn(move || assert_eq!(sleeper.wait_for_work(100, u64::MAX), Wait::Closed));
         // The first moves the end of the sleep to the floor; nothing can move it before that.

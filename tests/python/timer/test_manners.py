@@ -3,7 +3,10 @@
 import asyncio
 import contextlib
 import logging
+import subprocess
 import threading
+from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
@@ -175,3 +178,17 @@ def test_a_loop_as_executor_is_waited_for_from_another_thread__T8_T11():
 
     assert asyncio.run(main()) == []
     assert came == ["ran"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/timerslack_ns").exists(), reason="no timer slack to inherit here")
+def test_a_program_that_a_callback_starts_sleeps_as_any_other__T5() -> None:
+    """The thread sleeps to the nanosecond, and its children would inherit that."""
+
+    def slack_ns() -> bytes:
+        return subprocess.check_output(["cat", "/proc/self/timerslack_ns"], timeout=30)
+
+    of_callback: SimpleQueue[bytes] = SimpleQueue()
+    with SystemTimer("starts programs") as timer:
+        for delay_ms in (1, 20):  # at the second one it has slept
+            timer.after(delay_ms, lambda: of_callback.put(slack_ns()))
+        assert {of_callback.get(timeout=30), of_callback.get(timeout=30)} == {slack_ns()}

@@ -228,9 +228,14 @@ def test_the_occupancy_counts_what_the_snapshot_lists__T14(wheel_size: int | lis
     for number, moment_ms in enumerate((0, 7, 5_000, 5_001, 90_000)):
         timer.advance_to(moment_ms)
         assert timer.cancel_many(tasks[number::11]) > 0
-        seen, counted = timer.snapshot(), timer.occupancy()
+        for moved in tasks[number + 5 :: 13]:
+            moved.reschedule(1 + moved.delay_ms * 7 % 400_009)
+        counted, seen = timer.occupancy(), timer.snapshot()  # the snapshot puts what was moved in its place
+        shown, levels = counted["levels"], timer.occupancy()["levels"]
+        assert shown == levels[: len(shown)]
+        assert not any(any(level["tasks"]) for level in levels[len(shown) :])
         assert (counted["size"], counted["front"]) == (len(timer), len(seen["front"]))
-        for level, listed in zip(counted["levels"], seen["levels"], strict=True):
+        for level, listed in zip(timer.occupancy()["levels"], seen["levels"], strict=True):
             assert level == {
                 **{name: listed[name] for name in ("level", "tick_ms", "interval_ms", "current_time_ms")},
                 "tasks": [len(bucket["tasks"]) for bucket in listed["buckets"]],
