@@ -4,7 +4,8 @@
   is known only once they are read: in a small file every row may have the same large value.
 - A file that can't be opened, or whose columns can't be used, is one dead letter, at line 1, and the other files go on
   (D2). A broken row group is one dead letter at the row where reading stopped; it names the lost rows, and the next row
-  group goes on. An error of the operating system ends the run, as for other formats.
+  group goes on. One that claims a negative number of rows counts as one row. An error of the operating system ends the
+  run, as for other formats.
 
 pyarrow is loaded when the first Parquet file is named: `pip install 'tickwheel[parquet]'`.
 """
@@ -64,6 +65,11 @@ def read_parquet(
         return
     line = 0
     for number, group in enumerate(groups):
+        if group.num_rows < 0:
+            line += 1
+            if line > after:
+                yield bad(line, f"row group {number + 1} can't be read: it has {group.num_rows} rows", _WHOLE), line
+            continue
         end, reason = line + group.num_rows, "there are no more"
         for batch in _batches(file, number, group):
             if isinstance(batch, str):

@@ -15,6 +15,7 @@ from delivery.records import DUE_MS, Found, found_in, read_parquet, rows_of_parq
 from tickwheel.delivery.errors import WrongUsage
 from tickwheel.delivery.message import Columns, Message
 from tickwheel.delivery.parquet import need_pyarrow
+from tickwheel.delivery.parquet import read_parquet as parts_of_parquet
 from tickwheel.delivery.sources import OpenSource, Source, find_sources
 
 
@@ -96,6 +97,33 @@ def test_a_file_that_can_not_be_opened_is_one_dead_letter__D2(file: bytes) -> No
     assert record.bad is not None
     assert record.bad.reason.startswith("the file can't be read: ")
     assert record.bad.allowed
+
+
+def with_negative_rows(file: bytes, group: int) -> bytes:
+    """The file with the lowest bit flipped of the number of rows of one row group: in the footer 2 becomes -3."""
+    for at in range(len(file) - 8 - int.from_bytes(file[-8:-4], "little"), len(file) - 8):
+        changed = file[:at] + bytes([file[at] ^ 1]) + file[at + 1 :]
+        try:
+            metadata = pq.ParquetFile(io.BytesIO(changed)).metadata
+            if metadata.num_row_groups > group and metadata.row_group(group).num_rows < 0:
+                return changed
+        except (pa.ArrowException, OSError, ValueError):
+            continue
+    raise AssertionError("no byte of the footer is the number of rows")
+
+
+@pytest.mark.parametrize("group", [0, 1])
+@pytest.mark.parametrize("after", range(6))
+def test_a_row_group_with_a_negative_number_of_rows_is_one_dead_letter__D2(group: int, after: int) -> None:
+    columns = {"id": ["a", "b", "c", "d", "e", "f"], "due": [DUE_MS] * 6}
+    file = with_negative_rows(parquet(columns, row_group_size=2), group)
+    parts = list(parts_of_parquet("test", io.BytesIO(file), Columns(), lambda: 0, after))
+    records = list(found_in(records for records, _ in parts))
+    found = [(record.line, record.bad.reason if record.bad else record.id) for record in records]
+    bad = f"row group {group + 1} can't be read: it has -3 rows"
+    rows = [bad, "c", "d", "e", "f"] if group == 0 else ["a", "b", bad, "e", "f"]
+    assert found == [*enumerate(rows, 1)][after:]
+    assert [line for _, line in parts][-1:] == ([5] if after < 5 else [])
 
 
 @pytest.mark.parametrize("compression", ["zstd", "none"])

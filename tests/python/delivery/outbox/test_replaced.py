@@ -98,7 +98,7 @@ def test_rows_that_the_database_keeps_are_submitted_once_and_hold_up_no_others__
         wait_until(lambda: rows_left(each_database) == 1)
     assert read.queue.summary.duplicates == 0
     [outbox] = read.queue._running.outboxes
-    assert outbox.rows == 1
+    wait_until(lambda: outbox.rows == 1)  # it counts them after the commit that is seen above
 
 
 def test_a_reader_whose_lock_was_removed_reads_no_more_until_it_has_another__D9(tmp_path: Path) -> None:
