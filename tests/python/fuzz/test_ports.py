@@ -41,7 +41,8 @@ class Serving:
         ports = ["--listen", "127.0.0.1:0", "--flight", "127.0.0.1:0"]
         files = ["--store", str(folder / "s.db"), "--to", f"file:{folder / 'out'}", "--max-payload", "1000"]
         command = [sys.executable, "-m", "tickwheel", "serve", *ports, *files]
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        # gRPC logs bytes that it was sent as they are.
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, errors="backslashreplace")
         assert self.process.stderr is not None
         self.said = [self.process.stderr.readline()]
         self.http, self.flight = map(int, re.findall(r":(\d+)", self.said[0]))
