@@ -91,7 +91,7 @@ impl Clock {
 
     /// Now, rounded down and rounded up to a microsecond, for the price of one reading.
     #[inline]
-    pub(crate) fn now_down_and_up_us(&self) -> (u64, u64) {
+    pub fn now_down_and_up_us(&self) -> (u64, u64) {
         match &self.source {
             Source::Monotonic(origin) => {
                 let elapsed = origin.elapsed();

@@ -119,7 +119,7 @@ impl From<Duration> for Every {
 
 /// The instants of one series, in microseconds of its timer's clock.
 #[derive(Debug)]
-pub(crate) struct Occurrences {
+pub struct Occurrences {
     start_us: u64,
     period_us: u64,
     jitter_us: u64,
@@ -130,7 +130,10 @@ pub(crate) struct Occurrences {
 
 impl Occurrences {
     /// `now` is what the clock reads, rounded down and rounded up.
-    pub(crate) fn new(every: &Every, now: (u64, u64)) -> Result<Self, Error> {
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a period or a first instant that is out of range.
+    pub fn new(every: &Every, now: (u64, u64)) -> Result<Self, Error> {
         let (period_us, jitter_us) = (rounded_up_us(every.period), rounded_up_us(every.jitter));
         if period_us == 0 {
             return Err(Error::invalid("the period must be a microsecond or more, got 0: give a longer one"));
@@ -155,7 +158,8 @@ impl Occurrences {
     }
 
     /// When call `number`, from 0, is due.
-    pub(crate) fn due_us(&self, number: u64) -> u64 {
+    #[must_use]
+    pub fn due_us(&self, number: u64) -> u64 {
         let jitter_us = match self.jitter_us {
             0 => 0,
             most => self.random.hash_one(number) % most.saturating_add(1),
@@ -164,7 +168,8 @@ impl Occurrences {
     }
 
     /// Which call comes after call `number` ended at `now_us`.
-    pub(crate) fn after(&self, number: u64, now_us: u64) -> u64 {
+    #[must_use]
+    pub fn after(&self, number: u64, now_us: u64) -> u64 {
         let next = number.saturating_add(1);
         match self.missed {
             Missed::All => next,
@@ -175,7 +180,8 @@ impl Occurrences {
 
     /// The first call that is due at `now_us` or later. The jitter is shorter than a period, so it is the call of the last
     /// instant before that, or the one after it.
-    pub(crate) fn first_from(&self, now_us: u64) -> u64 {
+    #[must_use]
+    pub fn first_from(&self, now_us: u64) -> u64 {
         let last = now_us.saturating_sub(self.start_us) / self.period_us;
         if self.due_us(last) >= now_us { last } else { last + 1 }
     }

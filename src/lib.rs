@@ -34,13 +34,8 @@
 
 // The way of a task: `add` → wheel → bucket queue → front → executor → callback, driven by the reaper.
 
+#![cfg_attr(any(tickwheel_model, tickwheel_loom), allow(dead_code, unused_imports, reason = "a model has no bindings"))]
 #![cfg_attr(test, expect(non_snake_case, reason = "a test name ends with the rule it holds up, as in __t9"))]
-
-#[cfg(all(feature = "parking_lot", feature = "python"))]
-compile_error!(
-    "the features `parking_lot` and `python` exclude each other: parking_lot's table of sleeping threads is not repaired \
-     in a forked child; leave `parking_lot` out"
-);
 
 mod clock;
 mod config;
@@ -49,6 +44,9 @@ mod events;
 mod every;
 mod executor;
 mod front;
+#[cfg(not(any(tickwheel_model, tickwheel_loom)))]
+#[doc(hidden)]
+pub mod internal;
 mod lead;
 mod occupancy;
 mod panics;
@@ -67,11 +65,6 @@ mod timer;
 mod wheel;
 mod when;
 mod worker;
-
-#[cfg(feature = "delivery")]
-pub mod delivery;
-#[cfg(feature = "python")]
-mod python;
 
 #[cfg(all(test, tickwheel_model))]
 mod model;

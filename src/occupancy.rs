@@ -23,7 +23,7 @@ pub struct LevelOccupancy {
 }
 
 /// How full a timer is.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Occupancy {
     /// The time of this moment. The levels of a timer with nothing to do stand still.

@@ -16,7 +16,7 @@ use crate::queue::BucketQueue;
 use crate::wheel::{BucketRef, Entry, Handle, Place, Placed, ReleaseKey, Removed, Slab, Waits, Wheel};
 
 /// How many entries a long operation moves before it releases the lock for a moment.
-pub(crate) const STEP: usize = 1000;
+pub const STEP: usize = 1000;
 
 /// When a task is released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -52,10 +52,11 @@ impl Progress {
     }
 }
 
+/// The wheel, its queue of armed buckets and the front: what is pending, in order.
 #[derive(Debug)]
-pub(crate) struct Schedule<T> {
+pub struct Schedule<T> {
     /// All entries. Wheel and front have their slots and keys.
-    pub(crate) slab: Slab<T>,
+    pub slab: Slab<T>,
     pub(crate) wheel: Wheel,
     pub(crate) queue: BucketQueue,
     pub(crate) front: Front,
@@ -85,7 +86,9 @@ pub struct Claimed<T> {
 }
 
 impl<T> Schedule<T> {
-    pub(crate) fn new(tick_ms: u64, sizes: &[u32], start_ms: u64, precision: Precision) -> Self {
+    /// An empty schedule whose clock starts at `start_ms`.
+    #[must_use]
+    pub fn new(tick_ms: u64, sizes: &[u32], start_ms: u64, precision: Precision) -> Self {
         Self {
             slab: Slab::new(),
             wheel: Wheel::new(tick_ms, sizes, start_ms),
@@ -101,19 +104,22 @@ impl<T> Schedule<T> {
     }
 
     /// How many tasks are not yet released.
-    pub(crate) fn len(&self) -> usize {
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
+    pub fn len(&self) -> usize {
         self.slab.len() - self.released
     }
 
     /// How many tasks wait on the executor's queue.
-    pub(crate) fn released(&self) -> usize {
+    #[must_use]
+    pub fn released(&self) -> usize {
         self.released
     }
 
     /// Adds a task. Returns its handle, and the instant at which the reaper must be awake for it. O(levels).
     #[expect(clippy::inline_always, reason = "a call that answers through memory is a tenth of an add")]
     #[inline(always)]
-    pub(crate) fn add(&mut self, now_us: u64, due_us: u64, task: T, tag: u32) -> (Handle, u64) {
+    pub fn add(&mut self, now_us: u64, due_us: u64, task: T, tag: u32) -> (Handle, u64) {
         self.catch_up(now_us);
         self.next_number += 1;
         let number = self.next_number;
@@ -180,15 +186,15 @@ impl<T> Schedule<T> {
     /// Takes out a task that was not claimed; `None` for a stale handle. O(1), in the front amortized.
     #[expect(clippy::inline_always, reason = "a call that answers through memory is a tenth of a cancel")]
     #[inline(always)]
-    pub(crate) fn remove(&mut self, handle: Handle) -> Option<T> {
+    pub fn remove(&mut self, handle: Handle) -> Option<T> {
         let Removed { task, place, .. } = self.slab.remove(handle)?;
         self.remove_from_place(place);
         Some(task)
     }
 
     /// Whether the task was neither claimed nor taken out.
-    #[cfg(feature = "python")]
-    pub(crate) fn is_live(&self, handle: Handle) -> bool {
+    #[must_use]
+    pub fn is_live(&self, handle: Handle) -> bool {
         self.slab.get(handle).is_some()
     }
 
@@ -198,7 +204,7 @@ impl<T> Schedule<T> {
     }
 
     /// Takes out a released task, to run it; `None` for one that is not released.
-    pub(crate) fn claim(&mut self, handle: Handle) -> Option<Claimed<T>> {
+    pub fn claim(&mut self, handle: Handle) -> Option<Claimed<T>> {
         let Removed { task, tag, due_us, number, .. } =
             self.slab.remove_if(handle, |place| place == Place::Released)?;
         self.released -= 1;
@@ -206,13 +212,14 @@ impl<T> Schedule<T> {
     }
 
     /// The task and the tag of a handle.
-    #[cfg(feature = "python")]
-    pub(crate) fn peek(&self, handle: Handle) -> Option<(&T, u32)> {
+    #[must_use]
+    pub fn peek(&self, handle: Handle) -> Option<(&T, u32)> {
         self.slab.get(handle).and_then(|entry| Some((entry.task.as_ref()?, self.slab.tag(handle.slot()))))
     }
 
     /// The entries of one page of the slab; `None` past the last page.
-    pub(crate) fn page(&self, index: usize) -> Option<impl Iterator<Item = (Handle, &Entry<T>, &T)>> {
+    #[must_use]
+    pub fn page(&self, index: usize) -> Option<impl Iterator<Item = (Handle, &Entry<T>, &T)>> {
         self.slab.page(index)
     }
 

@@ -99,7 +99,7 @@ impl<T> Timer<T> {
 }
 
 /// The caller holds the lock, so `see` may run no foreign code.
-pub(crate) fn take<T, X>(schedule: &mut Schedule<T>, mut see: impl FnMut(Handle, u32, &T) -> X) -> Snapshot<X> {
+pub fn take<T, X>(schedule: &mut Schedule<T>, mut see: impl FnMut(Handle, u32, &T) -> X) -> Snapshot<X> {
     schedule.settle();
     let slab = &schedule.slab;
     let mut task = |slot: u32| {

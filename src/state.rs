@@ -16,7 +16,7 @@ use crate::when::When;
 
 /// Whether `max_pending` can refuse an add (T17).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Room {
+pub enum Room {
     /// It can refuse a user's add.
     IfAny,
     /// It never refuses what the library adds for a task that it has accepted.
@@ -51,12 +51,14 @@ pub(crate) fn due_too_late(due_us: u64) -> Error {
 
 /// All that the lock guards.
 #[derive(Debug)]
-pub(crate) struct State<T> {
-    pub(crate) schedule: Schedule<T>,
+pub struct State<T> {
+    /// What is pending.
+    pub schedule: Schedule<T>,
     max_pending: Option<usize>,
     /// Room that is kept for the rest of a batch that is being added.
     reserved: usize,
-    pub(crate) is_closed: bool,
+    /// Whether it takes no more tasks.
+    pub is_closed: bool,
     /// Whether the timer closes once nothing is pending.
     pub(crate) closes_when_empty: bool,
     pub(crate) lead: Lead,
@@ -74,9 +76,11 @@ pub(crate) struct State<T> {
 
 /// When a task is due, and what the clock read when that was decided.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Due {
-    pub(crate) now_us: u64,
-    pub(crate) due_us: u64,
+pub struct Due {
+    /// What the clock read.
+    pub now_us: u64,
+    /// When the task is due, by that clock.
+    pub due_us: u64,
 }
 
 impl Due {
@@ -112,7 +116,7 @@ impl<T> State<T> {
     }
 
     /// Begins to record; `false` if a recording runs already.
-    pub(crate) fn record(&mut self, bound: usize) -> bool {
+    pub fn record(&mut self, bound: usize) -> bool {
         let starts = self.recorder.is_none();
         if starts {
             self.recorder = Some(Box::new(Recorder::new(bound)));
@@ -132,8 +136,11 @@ impl<T> State<T> {
     }
 
     /// Checks that `count` more tasks may be added at this instant. It changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::Closed`], [`Error::Full`], or [`Error::Invalid`] for an instant out of range.
     #[inline]
-    pub(crate) fn admit(&self, clock: &Clock, when: When, count: usize) -> Result<Due, Error> {
+    pub fn admit(&self, clock: &Clock, when: When, count: usize) -> Result<Due, Error> {
         if self.is_closed {
             return Err(Error::Closed);
         }
@@ -160,14 +167,15 @@ impl<T> State<T> {
 
     /// Adds a task that was admitted. Returns also whether the driving thread must be woken after the unlock.
     #[inline]
-    pub(crate) fn add(&mut self, due: Due, task: T, tag: u32) -> (Handle, bool) {
+    pub fn add(&mut self, due: Due, task: T, tag: u32) -> (Handle, bool) {
         self.stats.added += 1;
         let (handle, wake_us) = self.schedule.add(due.now_us, due.due_us, task, tag);
         self.record_placed(EventKind::Added, due.now_us, handle, 0);
         (handle, self.lead.must_wake(wake_us))
     }
 
-    pub(crate) fn reschedule(&mut self, handle: Handle, due: Due) -> Option<(Handle, bool)> {
+    /// Moves a task that was not claimed; its new handle, and whether a sleeping thread must be woken.
+    pub fn reschedule(&mut self, handle: Handle, due: Due) -> Option<(Handle, bool)> {
         let recorded = self.recorder.as_ref().and_then(|_| self.schedule.slab.get(handle));
         let number = recorded.map_or(0, Entry::number);
         let (handle, wake_us) = self.schedule.reschedule(due.now_us, handle, due.due_us)?;
@@ -176,8 +184,9 @@ impl<T> State<T> {
         Some((handle, self.lead.must_wake(wake_us)))
     }
 
+    /// Takes a task out that was not claimed.
     #[inline]
-    pub(crate) fn cancel(&mut self, clock: &Clock, handle: Handle) -> Option<T> {
+    pub fn cancel(&mut self, clock: &Clock, handle: Handle) -> Option<T> {
         if self.recorder.is_some() {
             self.record_cancelled(clock.now_us(), handle);
         }
@@ -187,7 +196,7 @@ impl<T> State<T> {
     }
 
     /// Takes a task out of its slot, for [`Pending`].
-    pub(crate) fn take(&mut self, handle: Handle) -> Option<Pending<T>> {
+    pub fn take(&mut self, handle: Handle) -> Option<Pending<T>> {
         let entry = self.schedule.slab.get(handle)?;
         let (due_us, number, tag) = (entry.due_us, entry.number(), self.schedule.slab.tag(handle.slot()));
         let task = self.schedule.remove(handle)?;
@@ -211,17 +220,17 @@ impl<T> State<T> {
     }
 
     /// Takes out a task that the executor refused.
-    #[cfg(feature = "python")]
-    pub(crate) fn refuse(&mut self, handle: Handle) -> Option<T> {
+    pub fn refuse(&mut self, handle: Handle) -> Option<T> {
         self.schedule.remove(handle)
     }
 
     /// Keeps room for the rest of a batch that is added in steps; `admit` counts it as taken.
-    pub(crate) fn reserve(&mut self, count: usize) {
+    pub fn reserve(&mut self, count: usize) {
         self.reserved = count;
     }
 
-    pub(crate) fn claim(&mut self, handle: Handle, now_us: u64) -> Option<Claimed<T>> {
+    /// Takes a released task out, to run it.
+    pub fn claim(&mut self, handle: Handle, now_us: u64) -> Option<Claimed<T>> {
         let claimed = self.schedule.claim(handle)?;
         self.running += 1;
         self.stats.expired += 1;
@@ -242,7 +251,9 @@ impl<T> State<T> {
         more
     }
 
-    pub(crate) fn stats(&self) -> Stats {
+    /// The counts since the start.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
         Stats {
             cascaded: self.schedule.wheel.cascaded.clone(),
             pending: self.schedule.len(),
@@ -269,7 +280,8 @@ impl<T> State<T> {
     }
 
     /// Whether no task is released and none runs.
-    pub(crate) fn is_idle(&self) -> bool {
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
         self.schedule.released() == 0 && self.running == 0
     }
 

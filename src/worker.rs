@@ -10,7 +10,7 @@ use crate::sync::{PlainMutex, Receiver, Sender};
 use crate::timer::Timer;
 
 /// How the worker waits for the next batch: for the timer where it may, otherwise at its queue.
-pub(crate) struct Waiting<'a, T> {
+pub struct Waiting<'a, T> {
     timer: &'a Timer<T>,
     /// The worker puts on its own queue what it releases, so the batches of all threads are in one order. It leads only
     /// while this is set, and holds a copy only while it leads: otherwise the queue would never end.
@@ -18,13 +18,14 @@ pub(crate) struct Waiting<'a, T> {
 }
 
 impl<'a, T> Waiting<'a, T> {
-    pub(crate) fn new(timer: &'a Timer<T>, sender: &'a PlainMutex<Option<Sender<Released>>>) -> Self {
+    /// Waits on the timer itself; what another thread releases comes by the queue of `sender`.
+    pub fn new(timer: &'a Timer<T>, sender: &'a PlainMutex<Option<Sender<Released>>>) -> Self {
         Self { timer, sender }
     }
 
     /// Waits for the next batch; `None` when the timer has ended and all senders are dropped. The worker leads only
     /// if no task waits on its queue.
-    pub(crate) fn next(&self, queue: &mut Receiver<Released>) -> Option<Released> {
+    pub fn next(&self, queue: &mut Receiver<Released>) -> Option<Released> {
         let sender = self.sender.lock().clone();
         if let Some(mut sender) = sender {
             while self.timer.lead(self.timer.slack_us()) {

@@ -58,13 +58,21 @@ pub(super) type Requests<C> = Option<Box<CheckRequests<C>>>;
 
 /// The requests made on this thread. It has no destructor, so a thread-local one exists until the thread has ended; and it
 /// holds no memory outside of a call.
-pub(crate) struct RequestedChecks<C> {
+pub struct RequestedChecks<C> {
     /// Those of the innermost outermost call: the ending of an operation may make the next call inside of one.
     current: ManuallyDrop<Requests<C>>,
 }
 
+impl<C> Default for RequestedChecks<C> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<C> RequestedChecks<C> {
-    pub(crate) const fn new() -> Self {
+    /// No requests.
+    #[must_use]
+    pub const fn new() -> Self {
         Self { current: ManuallyDrop::new(None) }
     }
 

@@ -33,7 +33,7 @@ impl<K: OperationKind> Purgatory<K> {
     ///
     /// Inside a try it only requests the check, and returns 0. The outermost call makes the check when its own tries have
     /// returned. Completions by that check count in the result of the outermost call if both have the same list.
-    pub(crate) fn check_and_complete<H: Host<K>>(self: &Arc<Self>, host: &H, key: &K::Key) -> usize {
+    pub fn check_and_complete<H: Host<K>>(self: &Arc<Self>, host: &H, key: &K::Key) -> usize {
         if in_progress::is_inside_try(host.process()) {
             if let Some(list) = self.watchers.find(host, key) {
                 let (address, requested_by) = (self.list_address(list), in_progress::innermost_operation());
@@ -54,7 +54,7 @@ impl<K: OperationKind> Purgatory<K> {
     }
 
     /// Makes a requested check, in one pass along its list; returns how many operations it completed.
-    pub(crate) fn check_list<H: Host<K>>(self: &Arc<Self>, host: &H, list: ListId, rounds: &mut Rounds) -> usize {
+    pub fn check_list<H: Host<K>>(self: &Arc<Self>, host: &H, list: ListId, rounds: &mut Rounds) -> usize {
         let Some((walk, first)) = self.watchers.walk_again(host, list) else { return 0 };
         let mut count = 0;
         self.for_each_on_list(host, walk, first, |op| {

@@ -13,24 +13,29 @@ use super::rounds::Rounds;
 use super::timer_check::TimerCheck;
 
 /// The longest that a host lets other threads run first, in yields.
-pub(crate) const MAX_YIELDS: u32 = 100;
+pub const MAX_YIELDS: u32 = 100;
 
 /// What [`Host::arm`] has set.
-pub(crate) struct ArmedDeadline<K: OperationKind> {
+pub struct ArmedDeadline<K: OperationKind> {
     /// `None` if the operation waits until an event.
-    pub(crate) deadline: Option<K::Deadline>,
-    pub(crate) now_us: u64,
+    pub deadline: Option<K::Deadline>,
+    /// What the timer's clock read then.
+    pub now_us: u64,
 }
 
 /// What one call of `try_complete` came to.
-pub(crate) enum TryResult<E> {
+pub enum TryResult<E> {
+    /// The code returned, and did not complete the operation.
     Returned,
     /// Another thread holds the operation's own lock.
     Locked,
+    /// The code failed.
     Failed(E),
 }
 
-pub(crate) trait Host<K: OperationKind>: Locking<K> {
+/// What the protocol needs from the language whose operations wait here.
+pub trait Host<K: OperationKind>: Locking<K> {
+    /// The error of the host's own code.
     type Error;
 
     /// Calls `try_complete`, under the operation's own lock if it has one. Does not wait for that lock.
@@ -42,6 +47,9 @@ pub(crate) trait Host<K: OperationKind>: Locking<K> {
     /// Puts the operation on the timer, or moves it there, if this purgatory sets deadlines; returns the deadline that it has
     /// then, and the time. When it is refused, nothing has changed. Called with the operation's watch locked, so it runs no
     /// foreign code.
+    ///
+    /// # Errors
+    /// The timer refuses the deadline.
     fn arm(&self, environment: &K::Environment, op: &K::Op) -> Result<ArmedDeadline<K>, Self::Error>;
 
     /// Takes the operation off the timer that it is on; `None` if it is on none. Called with the operation's watch locked.
@@ -64,6 +72,9 @@ pub(crate) trait Host<K: OperationKind>: Locking<K> {
     fn notify_taken_out(&self, environment: &K::Environment, op: &K::Op, waiters: K::Waiters);
 
     /// Puts an entry on the timer, whose executor calls [`TimerCheck::run`]. No bound of the timer refuses it.
+    ///
+    /// # Errors
+    /// The timer refuses the entry.
     fn add_timer_check(&self, environment: &K::Environment, check: TimerCheck<K>) -> Result<(), Self::Error>;
 
     /// The number of the process that this call was made in.
@@ -88,6 +99,7 @@ pub(crate) trait Host<K: OperationKind>: Locking<K> {
     /// Makes a requested check, whatever the type of its purgatory.
     type Check;
 
+    /// The check of the operations of one key, to be made later.
     fn list_check(&self, purgatory: &Arc<Purgatory<K>>, list: ListId) -> Self::Check;
 
     /// Makes the check, by [`Purgatory::check_list`]; returns how many operations it completed.
@@ -102,5 +114,6 @@ pub(crate) trait Host<K: OperationKind>: Locking<K> {
     /// Reports an error that the caller does not get.
     fn report(&self, environment: &K::Environment, op: &K::Op, error: Self::Error);
 
+    /// What the timer's clock reads.
     fn now_us(&self, environment: &K::Environment) -> u64;
 }

@@ -8,7 +8,7 @@ use super::operation_types::{Locking, OperationTypes};
 use crate::timer::STEP;
 
 /// A list that most often has one item.
-pub(crate) type ShortList<T> = SmallVec<[T; 1]>;
+pub type ShortList<T> = SmallVec<[T; 1]>;
 
 /// One operation's entry on one list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub(crate) struct Place {
 
 /// Identifies a list: no other list of the purgatory, earlier or later, has the same one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct ListId {
+pub struct ListId {
     /// The hash of the key, which leads to the shard.
     pub(super) hash: u64,
     /// The number of the first place on the list.

@@ -23,7 +23,7 @@ struct TakenOut<K: OperationKind> {
 
 impl<K: OperationKind> Purgatory<K> {
     /// Takes out the key's operations that are not complete and are not being completed (P4), in order of arrival.
-    pub(crate) fn cancel_for_key<H: Host<K>>(&self, host: &H, key: &K::Key) -> Vec<K::Op> {
+    pub fn cancel_for_key<H: Host<K>>(&self, host: &H, key: &K::Key) -> Vec<K::Op> {
         let Some((mut walk, (mut step, mut more))) = self.watchers.walk(host, key) else { return Vec::new() };
         let mut taken_out = Vec::new();
         loop {
@@ -40,7 +40,7 @@ impl<K: OperationKind> Purgatory<K> {
     }
 
     /// Accepts no more operations, and takes out all that wait, in order of arrival.
-    pub(crate) fn close<H: Host<K>>(&self, host: &H) -> Vec<K::Op> {
+    pub fn close<H: Host<K>>(&self, host: &H) -> Vec<K::Op> {
         let waiting = self.watchers.close(host);
         let mut taken_out = Vec::new();
         for op in waiting {
@@ -75,7 +75,7 @@ impl<K: OperationKind> Purgatory<K> {
 
     /// No key can be checked any more, so the lists are emptied: an operation with a deadline is kept alive by the timer
     /// alone. An operation without a deadline is taken out, and so is one that loses its deadline later.
-    pub(crate) fn abandon<H: Host<K>>(&self, host: &H) {
+    pub fn abandon<H: Host<K>>(&self, host: &H) {
         self.is_abandoned.store(true, Ordering::Relaxed);
         for op in self.watchers.clear(host) {
             take_out_and_notify_if(host, &op, |watch| watch.is_in(self) && watch.deadline.is_none());
@@ -83,7 +83,7 @@ impl<K: OperationKind> Purgatory<K> {
     }
 
     /// Takes an operation out, if it still waits as this arrival.
-    pub(crate) fn cancel_arrival<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op, number: u64) -> bool {
+    pub fn cancel_arrival<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op, number: u64) -> bool {
         take_out_and_notify_if(host, op, |watch| watch.is(self, number))
     }
 
@@ -106,13 +106,13 @@ impl<K: OperationKind> Purgatory<K> {
 }
 
 /// Completes an operation, unless it is complete: `true` for one caller ever (P1).
-pub(crate) fn force_complete<K: OperationKind, H: Host<K>>(host: &H, op: &K::Op) -> bool {
+pub fn force_complete<K: OperationKind, H: Host<K>>(host: &H, op: &K::Op) -> bool {
     let is_in_own_try = in_progress::is_trying(K::state(op).address());
     complete(host, op, Cause::Event, if is_in_own_try { Completer::Try } else { Completer::Any })
 }
 
 /// The operation's deadline has passed.
-pub(crate) fn expire<K: OperationKind, H: Host<K>>(host: &H, op: &K::Op, completer: Completer) -> bool {
+pub fn expire<K: OperationKind, H: Host<K>>(host: &H, op: &K::Op, completer: Completer) -> bool {
     complete(host, op, Cause::Expiry, completer)
 }
 
@@ -150,7 +150,7 @@ fn complete<K: OperationKind, H: Host<K>>(host: &H, op: &K::Op, cause: Cause, co
 
 /// Takes an operation out of its purgatory, or, if it is in none, off the timer that it is on: `true` if from now on only
 /// the caller may complete it (P4).
-pub(crate) fn cancel<K: OperationKind, H: Host<K>>(host: &H, op: &K::Op) -> bool {
+pub fn cancel<K: OperationKind, H: Host<K>>(host: &H, op: &K::Op) -> bool {
     let state = K::state(op);
     let watch = host.lock(&state.watch);
     if watch.purgatory.is_some() || state.is_completed() {
@@ -207,16 +207,14 @@ fn take_out_if<K: OperationKind, H: Host<K>>(
 }
 
 /// Whether an operation is not complete and waits nowhere.
-#[cfg(feature = "python")]
-pub(crate) fn is_idle<K: OperationKind, H: Host<K>>(host: &H, op: &K::Op) -> bool {
+pub fn is_idle<K: OperationKind, H: Host<K>>(host: &H, op: &K::Op) -> bool {
     let state = K::state(op);
     let watch = host.lock(&state.watch);
     watch.purgatory.is_none() && !state.is_completed()
 }
 
 /// The operation was put on a timer, or taken off one, by other means than its purgatory.
-#[cfg(feature = "python")]
-pub(crate) fn sync_deadline<K: OperationKind, H: Host<K>>(host: &H, op: &K::Op) {
+pub fn sync_deadline<K: OperationKind, H: Host<K>>(host: &H, op: &K::Op) {
     let state = K::state(op);
     let mut watch = host.lock(&state.watch);
     if state.is_completed() {

@@ -34,8 +34,7 @@ mod watching;
 
 pub use rust::{DelayedOperation, DelayedOperationPurgatory, Operation, PurgatoryStats};
 
-#[cfg(feature = "python")]
-pub(crate) use {
+pub use {
     check_requests::RequestedChecks,
     host::{ArmedDeadline, Host, MAX_YIELDS, TryResult},
     key_list::{ListId, ShortList},

@@ -27,13 +27,14 @@ const MARKED: u8 = 2;
 const LAST: u8 = 3;
 
 /// A kind of operations: its types, and where each operation keeps its state.
-pub(crate) trait OperationKind: OperationTypes {
+pub trait OperationKind: OperationTypes {
+    /// The state of this operation.
     fn state(op: &Self::Op) -> &OperationState<Self>;
 }
 
 /// How an operation was completed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cause {
+pub enum Cause {
     /// By an event, in time.
     Event,
     /// By its deadline.
@@ -52,7 +53,7 @@ pub(super) enum Hold {
 
 /// What completes an operation, and therefore in which stages it may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Completer {
+pub enum Completer {
     /// A caller, or a timer to which the operation was added outside of any purgatory: also after a cancel.
     Any,
     /// A try for the purgatory: only while the operation waits.
@@ -63,10 +64,10 @@ pub(crate) enum Completer {
 
 /// The number of one wait of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct WaitNumber(u64);
+pub struct WaitNumber(u64);
 
 /// What the protocol keeps in each operation.
-pub(crate) struct OperationState<K: OperationKind> {
+pub struct OperationState<K: OperationKind> {
     /// The stage, and in the other 62 bits the number of the wait, which does not overflow.
     outcome: AtomicU64,
     trying: AtomicU8,
@@ -87,8 +88,16 @@ pub(super) struct Watch<K: OperationKind> {
     pub(super) since_us: u64,
 }
 
+impl<K: OperationKind> Default for OperationState<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl<K: OperationKind> OperationState<K> {
-    pub(crate) fn new() -> Self {
+    /// The state of an operation that waits nowhere yet.
+    #[must_use]
+    pub fn new() -> Self {
         let watch = Watch { purgatory: None, places: ShortList::new(), deadline: None, number: 0, since_us: 0 };
         Self {
             outcome: AtomicU64::new(OPEN),
@@ -102,11 +111,13 @@ impl<K: OperationKind> OperationState<K> {
         self.outcome.load(Ordering::Acquire) & STAGE
     }
 
-    pub(crate) fn is_completed(&self) -> bool {
+    /// Whether the operation is completed.
+    pub fn is_completed(&self) -> bool {
         matches!(self.stage(), COMPLETED | EXPIRED)
     }
 
-    pub(crate) fn is_expired(&self) -> bool {
+    /// Whether its deadline completed it.
+    pub fn is_expired(&self) -> bool {
         self.stage() == EXPIRED
     }
 
@@ -240,7 +251,7 @@ impl<K: OperationKind> Watch<K> {
     }
 
     /// Ends the wait. The caller removes what it returns from the lists, without the lock.
-    pub(super) fn take(&mut self) -> Option<EndedWait<K>> {
+    pub(crate) fn take(&mut self) -> Option<EndedWait<K>> {
         let deadline = self.set_deadline(None);
         let purgatory = self.purgatory.take()?;
         let places = std::mem::take(&mut self.places);

@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, Hash};
 use crate::sync::{Mutex, MutexGuard};
 
 /// The types of one host.
-pub(crate) trait OperationTypes: Sized + 'static {
+pub trait OperationTypes: Sized + 'static {
     /// What an operation waits for. The list of a key owns the key, so the key is dropped when no operation waits for it.
     type Key: Eq + Hash + Send + 'static;
     /// Hashes the keys.
@@ -32,8 +32,10 @@ pub(crate) trait OperationTypes: Sized + 'static {
 }
 
 /// How to take a lock, and how to copy a reference to an operation.
-pub(crate) trait Locking<K: OperationTypes> {
+pub trait Locking<K: OperationTypes> {
+    /// Locks this mutex in the way of the host: with the GIL held it may not wait.
     fn lock<'a, T: Send>(&self, mutex: &'a Mutex<T>) -> MutexGuard<'a, T>;
 
+    /// Another reference to the same operation.
     fn clone_ref(&self, op: &K::Op) -> K::Op;
 }

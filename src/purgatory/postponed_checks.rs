@@ -33,7 +33,7 @@ impl<K: OperationKind> Purgatory<K> {
 
     /// Leaves the check of a list to the timer. A timer that was shut down refuses it; then the next check of the key finds
     /// what this one would have found.
-    pub(crate) fn leave_to_timer<H: Host<K>>(
+    pub fn leave_to_timer<H: Host<K>>(
         self: &Arc<Self>,
         host: &H,
         list: ListId,

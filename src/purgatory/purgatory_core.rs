@@ -9,8 +9,10 @@ use super::operation_types::{Locking, OperationTypes};
 use super::remaining_checks::RemainingChecks;
 use super::watchers::Watchers;
 
-pub(crate) struct Purgatory<K: OperationTypes> {
-    pub(crate) environment: K::Environment,
+/// The lists of all keys, and what a purgatory's users share.
+pub struct Purgatory<K: OperationTypes> {
+    /// What the host keeps with it.
+    pub environment: K::Environment,
     pub(super) watchers: Watchers<K>,
     pub(super) remaining_checks: RemainingChecks,
     pub(super) counters: Counters,
@@ -44,19 +46,20 @@ fn load(counter: &AtomicU64) -> u64 {
 
 /// What a purgatory counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Counts {
-    pub(crate) waiting: u64,
-    pub(crate) delayed: usize,
-    pub(crate) keys: usize,
-    pub(crate) watched: usize,
-    pub(crate) completed: u64,
-    pub(crate) expired: u64,
-    pub(crate) cancelled: u64,
-    pub(crate) waited_us: u64,
+pub struct Counts {
+    pub waiting: u64,
+    pub delayed: usize,
+    pub keys: usize,
+    pub watched: usize,
+    pub completed: u64,
+    pub expired: u64,
+    pub cancelled: u64,
+    pub waited_us: u64,
 }
 
 impl<K: OperationTypes> Purgatory<K> {
-    pub(crate) fn new(environment: K::Environment) -> Self {
+    /// An empty purgatory.
+    pub fn new(environment: K::Environment) -> Self {
         Self {
             environment,
             watchers: Watchers::new(),
@@ -66,7 +69,8 @@ impl<K: OperationTypes> Purgatory<K> {
         }
     }
 
-    pub(crate) fn counts<H: Locking<K>>(&self, host: &H) -> Counts {
+    /// How many operations wait, and in how many places.
+    pub fn counts<H: Locking<K>>(&self, host: &H) -> Counts {
         let (keys, watched) = self.watchers.count(host);
         Counts {
             waiting: self.counters.waiting(),
@@ -82,27 +86,27 @@ impl<K: OperationTypes> Purgatory<K> {
 
     /// Whether only its owner and the waiting operations hold it: then no operation is ending, and no thread is about to read
     /// the lists. For the garbage collector: it takes no lock, and the answer changes only with the GIL held.
-    #[cfg(feature = "python")]
-    pub(crate) fn is_quiet(this: &Arc<Self>) -> bool {
+    pub fn is_quiet(this: &Arc<Self>) -> bool {
         let holders = 1 + this.counters.waiting();
         Arc::strong_count(this) as u64 == holders
     }
 
     /// Whether each waiting operation has a deadline. For the garbage collector, as [`Self::is_quiet`].
-    #[cfg(feature = "python")]
-    pub(crate) fn all_have_deadlines(&self) -> bool {
+    pub fn all_have_deadlines(&self) -> bool {
         self.delayed() as u64 == self.counters.waiting()
     }
 
     /// Calls `visit` with each reference to an operation on the lists, for the garbage collector; with none if a lock of the
     /// lists is taken.
-    #[cfg(feature = "python")]
-    pub(crate) fn try_visit<E>(&self, visit: impl FnMut(&K::Op) -> Result<(), E>) -> Result<(), E> {
+    ///
+    /// # Errors
+    /// The first one of `visit`.
+    pub fn try_visit<E>(&self, visit: impl FnMut(&K::Op) -> Result<(), E>) -> Result<(), E> {
         self.watchers.try_visit(visit)
     }
 
     /// The number of operations with a deadline.
-    pub(crate) fn delayed(&self) -> usize {
+    pub fn delayed(&self) -> usize {
         self.counters.delayed.load(Ordering::Relaxed)
     }
 

@@ -10,8 +10,9 @@
 
 use std::collections::HashSet;
 
+/// How many rounds of checks one call has made.
 #[derive(Default)]
-pub(crate) struct Rounds {
+pub struct Rounds {
     /// The operations tried since the last completion, by address.
     tried: HashSet<usize>,
     /// The operations tried in this round.

@@ -24,7 +24,8 @@ use crate::sync::{AtomicBool, Ordering};
 const LONGEST_RECHECK_DELAY_LOG2_MS: u32 = 4;
 const LONGEST_REMAINING_DELAY_LOG2_MS: u32 = 10;
 
-pub(crate) struct TimerCheck<K: OperationKind> {
+/// An entry on the timer that makes checks.
+pub struct TimerCheck<K: OperationKind> {
     pub(super) purgatory: Weak<Purgatory<K>>,
     pub(super) target: Target<K>,
     /// The number of such entries in a row that could not try the operation, or that completed none.
@@ -44,7 +45,7 @@ impl<K: OperationKind> TimerCheck<K> {
     }
 
     /// The delay with which it is added to the timer.
-    pub(crate) fn delay(&self) -> Duration {
+    pub fn delay(&self) -> Duration {
         let ms: u64 = match self.target {
             Target::Operation(_) => 1 << self.fruitless_runs.min(LONGEST_RECHECK_DELAY_LOG2_MS),
             Target::RemainingChecks => (1 << self.fruitless_runs.min(LONGEST_REMAINING_DELAY_LOG2_MS)).min(1000),
@@ -53,8 +54,7 @@ impl<K: OperationKind> TimerCheck<K> {
     }
 
     /// The operation that it checks again.
-    #[cfg(feature = "python")]
-    pub(crate) fn operation(&self) -> Option<&K::Op> {
+    pub fn operation(&self) -> Option<&K::Op> {
         match &self.target {
             Target::Operation(op) => Some(op),
             Target::RemainingChecks => None,

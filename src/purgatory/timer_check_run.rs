@@ -13,7 +13,7 @@ use crate::sync::Ordering;
 
 impl<K: OperationKind> TimerCheck<K> {
     /// The entry is due.
-    pub(crate) fn run<H: Host<K>>(&self, host: &H) {
+    pub fn run<H: Host<K>>(&self, host: &H) {
         let Some(purgatory) = self.purgatory.upgrade() else { return };
         self.has_run.store(true, Ordering::Relaxed);
         let next = self.fruitless_runs.saturating_add(1);
@@ -33,8 +33,7 @@ impl<K: OperationKind> TimerCheck<K> {
     }
 
     /// The entry is due, but the timer's executor refused it: as when the timer refuses it.
-    #[cfg(feature = "python")]
-    pub(crate) fn refuse<H: Host<K>>(&self, host: &H, error: H::Error) {
+    pub fn refuse<H: Host<K>>(&self, host: &H, error: H::Error) {
         let Some(purgatory) = self.purgatory.upgrade() else { return };
         self.has_run.store(true, Ordering::Relaxed);
         match &self.target {

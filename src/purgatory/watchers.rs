@@ -152,7 +152,6 @@ impl<K: OperationTypes> Watchers<K> {
     }
 
     /// Calls `visit` with the operation of each place; with none if a lock is taken.
-    #[cfg(feature = "python")]
     pub(crate) fn try_visit<E>(&self, mut visit: impl FnMut(&K::Op) -> Result<(), E>) -> Result<(), E> {
         let shards: Option<Vec<_>> = self.shards.iter().map(|shard| shard.try_lock()).collect();
         for list in shards.iter().flatten().flat_map(|shard| &shard.lists) {
@@ -216,7 +215,7 @@ pub(super) fn drop_removed<K: OperationTypes>(removed: impl IntoIterator<Item = 
 }
 
 /// Returns memory after a removal, so that the memory follows the number of items. The removals before it pay for each shrink.
-pub(crate) fn shrink<T>(table: &mut HashTable<T>, hash: impl Fn(&T) -> u64) {
+pub fn shrink<T>(table: &mut HashTable<T>, hash: impl Fn(&T) -> u64) {
     let capacity = table.capacity();
     if capacity > SMALL && table.len() < capacity / 8 {
         table.shrink_to(capacity / 4, hash);

@@ -12,7 +12,7 @@ use crate::panics;
 
 /// Why an operation cannot be watched.
 #[derive(Debug)]
-pub(crate) enum WatchError<E> {
+pub enum WatchError<E> {
     /// It waits already, in this purgatory or in another one.
     Waiting,
     /// The purgatory was shut down.
@@ -24,12 +24,11 @@ pub(crate) enum WatchError<E> {
 }
 
 /// The result of a watching call.
-pub(crate) struct WatchResult {
+pub struct WatchResult {
     /// This call completed the operation.
-    pub(crate) is_completed_by_call: bool,
+    pub is_completed_by_call: bool,
     /// The number of the arrival in the purgatory; `None` if the operation was complete before.
-    #[cfg_attr(not(feature = "python"), expect(dead_code, reason = "a wait from Python is cancelled by it"))]
-    pub(crate) number: Option<u64>,
+    pub number: Option<u64>,
 }
 
 impl WatchResult {
@@ -38,7 +37,10 @@ impl WatchResult {
 
 impl<K: OperationKind> Purgatory<K> {
     /// Tries the operation, watches it under each key, tries it again, and puts it on the timer (P2).
-    pub(crate) fn try_complete_else_watch<H: Host<K>>(
+    ///
+    /// # Errors
+    /// The purgatory is closed, the timer refuses the deadline, or the operation's own code failed.
+    pub fn try_complete_else_watch<H: Host<K>>(
         self: &Arc<Self>,
         host: &H,
         op: &K::Op,

@@ -8,7 +8,7 @@ use crate::wheel::{BucketRef, Handle, ReleaseKey};
 impl<T> Schedule<T> {
     /// One step of an advance to `now_us`: about `limit` entries are moved or released. Appends the handles of the released
     /// tasks to `out`, in order. Returns whether there is more to do.
-    pub(crate) fn step(&mut self, now_us: u64, limit: usize, out: &mut Vec<Handle>, progress: &mut Progress) -> bool {
+    pub fn step(&mut self, now_us: u64, limit: usize, out: &mut Vec<Handle>, progress: &mut Progress) -> bool {
         let mut left = limit;
         loop {
             if self.is_flushing() {
@@ -74,7 +74,7 @@ impl<T> Schedule<T> {
 
     /// When there is something to do next; `Some(0)` while a bucket is being flushed. Empty buckets at the head of the queue
     /// are dropped. If there are very many, this is the time of an empty one: that is too early, and does no harm.
-    pub(crate) fn next_wake_us(&mut self) -> Option<u64> {
+    pub fn next_wake_us(&mut self) -> Option<u64> {
         if self.is_flushing() {
             return Some(0);
         }

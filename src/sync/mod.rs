@@ -25,17 +25,19 @@ mod primitives;
 mod queue;
 #[cfg(not(tickwheel_model))]
 mod imp {
-    #[cfg(feature = "parking_lot")]
-    pub(crate) use super::parking_lot_mutex::{Condvar, Mutex, MutexGuard};
-    pub(crate) use super::plain_mutex::{PlainGuard, PlainMutex};
-    pub(crate) use super::queue::{Receiver, Sender, unbounded};
     #[cfg(not(feature = "parking_lot"))]
-    pub(crate) use super::{
-        condvar::Condvar,
-        mutex::{Mutex, MutexGuard},
-    };
+    pub(crate) use super::condvar::Condvar;
+    #[cfg(not(feature = "parking_lot"))]
+    pub use super::mutex::{Mutex, MutexGuard};
+    #[cfg(feature = "parking_lot")]
+    pub(crate) use super::parking_lot_mutex::Condvar;
+    #[cfg(feature = "parking_lot")]
+    pub use super::parking_lot_mutex::{Mutex, MutexGuard};
+    pub use super::plain_mutex::{PlainGuard, PlainMutex};
+    pub use super::queue::{Receiver, Sender, unbounded};
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-    pub(crate) use std::thread::{Builder, JoinHandle, ThreadId, current as current_thread, yield_now};
+    pub(crate) use std::thread::{Builder, ThreadId, current as current_thread};
+    pub use std::thread::{JoinHandle, yield_now};
     pub(crate) use std::thread_local;
 }
 
@@ -43,11 +45,13 @@ mod imp {
 mod shuttle_mutex;
 #[cfg(tickwheel_model)]
 mod imp {
-    pub(crate) use super::shuttle_mutex::{Condvar, Mutex, Mutex as PlainMutex};
+    pub(crate) use super::shuttle_mutex::Condvar;
+    pub use super::shuttle_mutex::{Mutex, Mutex as PlainMutex};
     pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-    pub(crate) use shuttle::sync::mpsc::{Receiver, Sender, channel as unbounded};
-    pub(crate) use shuttle::sync::{MutexGuard, MutexGuard as PlainGuard};
-    pub(crate) use shuttle::thread::{Builder, JoinHandle, ThreadId, current as current_thread, yield_now};
+    pub use shuttle::sync::mpsc::{Receiver, Sender, channel as unbounded};
+    pub use shuttle::sync::{MutexGuard, MutexGuard as PlainGuard};
+    pub(crate) use shuttle::thread::{Builder, ThreadId, current as current_thread};
+    pub use shuttle::thread::{JoinHandle, yield_now};
     pub(crate) use shuttle::thread_local;
 }
 
@@ -55,15 +59,14 @@ mod imp {
 mod loom_tests;
 mod thread;
 
-pub(crate) use imp::{
-    AtomicBool, AtomicU8, AtomicU64, Condvar, JoinHandle, Mutex, MutexGuard, Ordering, PlainGuard, PlainMutex,
-    Receiver, Sender, ThreadId, current_thread, thread_local, unbounded, yield_now,
-};
-#[cfg(any(feature = "python", feature = "delivery"))]
-pub(crate) use plain_mutex::PlainCondvar;
-#[cfg(feature = "python")]
-pub(crate) use queue::TryRecvError;
-pub(crate) use thread::{MinimalTimerSlack, set_system_thread_name, spawn};
+pub(crate) use imp::{AtomicBool, AtomicU8, AtomicU64, Condvar, Ordering, ThreadId, current_thread, thread_local};
+pub use imp::{JoinHandle, Mutex, MutexGuard, PlainGuard, PlainMutex, Receiver, Sender, unbounded, yield_now};
+#[cfg(not(tickwheel_model))]
+pub use plain_mutex::PlainCondvar;
+#[cfg(not(tickwheel_model))]
+pub use queue::TryRecvError;
+pub(crate) use thread::MinimalTimerSlack;
+pub use thread::{set_system_thread_name, spawn};
 
 #[cfg(any(tickwheel_model, not(feature = "parking_lot")))]
 mod unlock_fair;

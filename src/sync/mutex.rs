@@ -32,8 +32,9 @@ const MAX_SPIN_PAUSES: u32 = 256;
 /// The longest that a waiting thread sleeps before it looks again.
 const MAX_SLEEP: Duration = Duration::from_micros(200);
 
+/// The lock of the timer.
 #[derive(Debug, Default)]
-pub(crate) struct Mutex<T> {
+pub struct Mutex<T> {
     flag: Flag<T>,
     /// A thread sleeps, and no wake-up is under way. Written under `sleep_lock`. The unlocking thread reads it without that lock,
     /// after it cleared the flag; the sleeping thread writes it before its last try.
@@ -56,7 +57,7 @@ pub(crate) struct Mutex<T> {
 
 /// Unlocks when it is dropped.
 #[derive(Debug)]
-pub(crate) struct MutexGuard<'a, T> {
+pub struct MutexGuard<'a, T> {
     /// `None` only inside of `drop`.
     held: Option<FlagGuard<'a, T>>,
     pub(super) mutex: &'a Mutex<T>,
@@ -78,13 +79,15 @@ impl<T> Mutex<T> {
         }
     }
 
+    /// Waits until the lock is free, and takes it.
     #[inline]
-    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+    pub fn lock(&self) -> MutexGuard<'_, T> {
         self.try_lock().unwrap_or_else(|| self.wait())
     }
 
+    /// Takes the lock if it is free.
     #[inline]
-    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         self.flag.try_lock().map(|held| MutexGuard { held: Some(held), mutex: self })
     }
 

@@ -5,10 +5,10 @@
 
 use std::time::Instant;
 
-pub(crate) use parking_lot::MutexGuard;
+pub use parking_lot::MutexGuard;
 
 #[derive(Debug, Default)]
-pub(crate) struct Mutex<T>(parking_lot::Mutex<T>);
+pub struct Mutex<T>(parking_lot::Mutex<T>);
 
 impl<T> Mutex<T> {
     pub(crate) fn new(value: T) -> Self {
@@ -33,7 +33,7 @@ impl<T> Mutex<T> {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Condvar(parking_lot::Condvar);
+pub struct Condvar(parking_lot::Condvar);
 
 impl Condvar {
     pub(crate) fn notify_all(&self) {

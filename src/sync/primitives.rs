@@ -26,7 +26,7 @@ mod imp {
     use loom::sync::MutexGuard;
     use loom::sync::atomic::fence;
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-    pub(crate) use loom::sync::{Condvar, Mutex};
+    pub use loom::sync::{Condvar, Mutex};
 
     /// A model has no time: a waiting thread sleeps at once.
     pub(crate) const MAX_SPIN_TIME: Duration = Duration::ZERO;

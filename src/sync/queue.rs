@@ -28,31 +28,37 @@ struct State<T> {
 
 /// There are no senders and no items any more.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Disconnected;
+pub struct Disconnected;
 
 /// There is no receiver any more; returns the item.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct SendError<T>(pub(crate) T);
+pub struct SendError<T>(pub T);
 
+/// There is no item.
 #[derive(Debug, PartialEq, Eq)]
-#[cfg(any(feature = "python", all(test, not(tickwheel_loom))))]
-pub(crate) enum TryRecvError {
+pub enum TryRecvError {
+    /// None now.
     Empty,
+    /// None, and there are no senders any more.
     Disconnected,
 }
 
+/// The end where items go in.
 #[derive(Debug)]
-pub(crate) struct Sender<T>(Arc<Shared<T>>);
+pub struct Sender<T>(Arc<Shared<T>>);
 
+/// The end where items come out.
 #[derive(Debug)]
-pub(crate) struct Receiver<T> {
+pub struct Receiver<T> {
     shared: Arc<Shared<T>>,
     /// The parker has a mutex and a condition variable of its own, so a forked child inherits no table of sleeping threads
     /// (T12).
     parker: Parker,
 }
 
-pub(crate) fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
+/// An empty queue.
+#[must_use]
+pub fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
     let state = State { items: VecDeque::new(), senders: 1, has_receiver: true, receiver_sleeps: false };
     let parker = Parker::new();
     let shared = Arc::new(Shared { state: Mutex::new(state), unparker: parker.unparker().clone() });
@@ -60,7 +66,11 @@ pub(crate) fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
 }
 
 impl<T> Sender<T> {
-    pub(crate) fn send(&self, item: T) -> Result<(), SendError<T>> {
+    /// Appends an item, and wakes the receiver.
+    ///
+    /// # Errors
+    /// There is no receiver any more; the error gives the item back.
+    pub fn send(&self, item: T) -> Result<(), SendError<T>> {
         let mut state = self.0.state.lock();
         if !state.has_receiver {
             return Err(SendError(item));
@@ -97,8 +107,10 @@ impl<T> Drop for Sender<T> {
 impl<T> Receiver<T> {
     /// For a thread that has other work. It does not wait for the lock either (border rule 2): while a sender holds the lock,
     /// the queue counts as empty.
-    #[cfg(any(feature = "python", all(test, not(tickwheel_loom))))]
-    pub(crate) fn try_recv(&self) -> Result<T, TryRecvError> {
+    ///
+    /// # Errors
+    /// There is no item.
+    pub fn try_recv(&self) -> Result<T, TryRecvError> {
         let Some(mut state) = self.shared.state.try_lock() else { return Err(TryRecvError::Empty) };
         match state.items.pop_front() {
             Some(item) => Ok(item),
@@ -108,7 +120,10 @@ impl<T> Receiver<T> {
     }
 
     /// Waits for the next item; an error when there are no senders and no items any more.
-    pub(crate) fn recv(&mut self) -> Result<T, Disconnected> {
+    ///
+    /// # Errors
+    /// There are no senders and no items any more.
+    pub fn recv(&mut self) -> Result<T, Disconnected> {
         loop {
             let mut state = self.shared.state.lock();
             if let Some(item) = state.items.pop_front() {

@@ -7,7 +7,7 @@ use shuttle::sync::MutexGuard;
 use shuttle::sync::atomic::{AtomicUsize, Ordering};
 
 #[derive(Debug, Default)]
-pub(crate) struct Mutex<T> {
+pub struct Mutex<T> {
     inner: shuttle::sync::Mutex<T>,
     waiting: AtomicUsize,
 }
@@ -41,7 +41,7 @@ impl<T> Mutex<T> {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Condvar(shuttle::sync::Condvar);
+pub struct Condvar(shuttle::sync::Condvar);
 
 impl Condvar {
     pub(crate) fn notify_all(&self) {

@@ -9,12 +9,15 @@ use super::imp::{Builder, JoinHandle};
 const MAX_SYSTEM_NAME_BYTES: usize = 15;
 
 /// Starts a thread with this name. A NUL in it, which would end the system's name, becomes a space.
-pub(crate) fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+///
+/// # Errors
+/// The system gives no thread.
+pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     Builder::new().name(name.replace('\0', " ")).spawn(body)
 }
 
 /// Sets the name of the calling thread that Linux shows: the beginning of `name`, in whole characters.
-pub(crate) fn set_system_thread_name(name: &str) {
+pub fn set_system_thread_name(name: &str) {
     #[cfg(all(target_os = "linux", not(tickwheel_model)))]
     {
         let mut name = name.replace('\0', " ");

@@ -100,7 +100,7 @@ pub struct Timer<T> {
     /// The advancer's thread asked to advance while it did. Only that thread touches it, so no order is needed.
     must_advance_again: AtomicBool,
     /// Held by an `add_many` or a `reschedule_many` in steps, and by `close`: a batch goes in whole or not at all.
-    pub(crate) bulk: PlainMutex<()>,
+    pub bulk: PlainMutex<()>,
 }
 
 impl<T> Timer<T> {
@@ -289,7 +289,7 @@ impl<T> Timer<T> {
 
     /// Unlocks after tasks were taken out, and wakes the threads that may have waited for that: in `wait_idle` for the last
     /// released task, the driving thread of a timer that closes when it is empty for the last task of all.
-    pub(crate) fn unlock_after_removal(&self, state: MutexGuard<'_, State<T>>) {
+    pub fn unlock_after_removal(&self, state: MutexGuard<'_, State<T>>) {
         let must_wake = self.notify_after_removal(&state);
         drop(state);
         self.wake_driver_if(must_wake);
@@ -303,7 +303,7 @@ impl<T> Timer<T> {
 
     /// Wakes the threads in `wait_idle` if the timer is idle now. Each call that lowers the number of released or running tasks
     /// ends with this.
-    pub(crate) fn notify_if_idle(&self, state: &State<T>) {
+    pub fn notify_if_idle(&self, state: &State<T>) {
         if state.must_notify_idle() {
             self.idle.notify_all();
         }
@@ -347,7 +347,7 @@ impl<T> Timer<T> {
     }
 
     /// As [`Timer::finish`], for a caller that holds the lock.
-    pub(crate) fn finish_locked(&self, state: &mut State<T>, count: usize) {
+    pub fn finish_locked(&self, state: &mut State<T>, count: usize) {
         state.finish(count);
         self.notify_if_idle(state);
     }
@@ -424,8 +424,7 @@ impl<T> Timer<T> {
     }
 
     /// The lock, for callers that must not wait for it as others do.
-    #[cfg(feature = "python")]
-    pub(crate) fn state(&self) -> &Mutex<State<T>> {
+    pub fn state(&self) -> &Mutex<State<T>> {
         &self.state
     }
 }

@@ -40,7 +40,7 @@ impl<T> Timer<T> {
     }
 
     /// Waits until something is due, at the longest to `limit_us`; the next wait ends `slack_us` later at the earliest.
-    pub(crate) fn wait_for_work(&self, slack_us: u64, limit_us: u64) -> Wait {
+    pub fn wait_for_work(&self, slack_us: u64, limit_us: u64) -> Wait {
         let mut state = self.lock_state();
         loop {
             state = self.drop_empty_buckets(state);
@@ -142,7 +142,7 @@ impl<T> Timer<T> {
 
     /// Wakes the thread that drives the timer, if the caller found under the lock that it must.
     #[inline]
-    pub(crate) fn wake_driver_if(&self, must_wake: bool) {
+    pub fn wake_driver_if(&self, must_wake: bool) {
         if must_wake {
             self.wake_thread_if(true);
             self.call_waker_if(true);
@@ -278,7 +278,7 @@ impl<T> Timer<T> {
     }
 
     /// Whether [`Timer::close_when_empty`] was called.
-    pub(crate) fn closes_when_empty(&self) -> bool {
+    pub fn closes_when_empty(&self) -> bool {
         self.lock_state().closes_when_empty
     }
 
@@ -300,8 +300,7 @@ impl<T> Timer<T> {
     }
 
     /// As [`Timer::wait_idle`], until nothing is pending either, or the timer is closed.
-    #[cfg(feature = "python")]
-    pub(crate) fn wait_empty(&self, timeout: Option<Duration>) -> bool {
+    pub fn wait_empty(&self, timeout: Option<Duration>) -> bool {
         self.wait_while(timeout, |state| !(state.is_closed || (state.schedule.len() == 0 && state.is_idle())))
     }
 

@@ -11,9 +11,9 @@ pub(super) const NO_SLOT: u32 = u32::MAX;
 /// One scheduled occurrence of a task: 32 bytes if `T` is one pointer that is never null.
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct Entry<T> {
+pub struct Entry<T> {
     /// When it is due, in microseconds of the timer's clock. In a free slot that still has a reminder: not before that.
-    pub(crate) due_us: u64,
+    pub due_us: u64,
     /// The add number, and in the lowest bits the [`Stage`]. In a free slot the number is the offset of the next free slot.
     number_and_stage: u64,
     /// `None` in a free slot.

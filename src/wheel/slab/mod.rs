@@ -34,7 +34,7 @@ pub(crate) struct Removed<T> {
 }
 
 #[derive(Debug)]
-pub(crate) struct Slab<T> {
+pub struct Slab<T> {
     pages: Vec<Page<T>>,
     /// The pages with free slots; the last one is used next.
     pages_with_room: Vec<u32>,
@@ -49,7 +49,7 @@ impl<T> Slab<T> {
         Self { pages: Vec::new(), pages_with_room: Vec::new(), spare_page: None, pages_with_memory: 0, len: 0 }
     }
 
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.len
     }
 
@@ -227,7 +227,7 @@ impl<T> Slab<T> {
 
     /// The entry, unless the handle is stale.
     #[inline]
-    pub(crate) fn get(&self, handle: Handle) -> Option<&Entry<T>> {
+    pub fn get(&self, handle: Handle) -> Option<&Entry<T>> {
         let page = self.pages.get(Numbering::page(handle.slot()) as usize)?;
         let entry = page.entries.get(Numbering::offset(handle.slot()))?;
         (entry.generation == handle.generation() && entry.task.is_some()).then_some(entry)
@@ -254,7 +254,7 @@ impl<T> Slab<T> {
 
     /// Reads what a cancel or a reschedule of these handles will read, so that the processor fetches all of it side by side.
     /// The only effect is that the next calls are faster.
-    pub(crate) fn prefetch(&self, handles: &[Handle]) {
+    pub fn prefetch(&self, handles: &[Handle]) {
         let all = handles.iter().map(|handle| self.get(*handle).map_or(0, |entry| entry.due_us));
         black_box(all.fold(0, |all, due_us| all | due_us));
     }

@@ -1,6 +1,0 @@
-//! Says what interpreter the bindings are built for, so that `src/python/tools/gil_cell.rs` can refuse one without a GIL.
-
-fn main() {
-    #[cfg(feature = "python")]
-    pyo3_build_config::use_pyo3_cfgs();
-}

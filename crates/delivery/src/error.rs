@@ -1,0 +1,129 @@
+//! The errors of delivery, by where the correction belongs: in the record, in the call, in the store, or at the destination.
+//!
+//! Each message says what was given, what is allowed, and what to do.
+
+#![forbid(unsafe_code)]
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// A message or a record can't be used, and only this one: all others are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadRecord {
+    /// What is wrong.
+    pub reason: String,
+    /// What would be right.
+    pub allowed: String,
+}
+
+impl BadRecord {
+    pub(crate) fn new(reason: impl Into<String>, allowed: impl Into<String>) -> Self {
+        Self { reason: reason.into(), allowed: allowed.into() }
+    }
+}
+
+impl fmt::Display for BadRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (allowed: {})", self.reason, self.allowed)
+    }
+}
+
+impl std::error::Error for BadRecord {}
+
+/// The store cannot be read or written. It still has everything that was accepted before.
+#[derive(Clone, Debug)]
+pub struct StoreError {
+    path: PathBuf,
+    what: String,
+    advice: &'static str,
+}
+
+const DAMAGED: &str = "it is not a store, or damaged: name another file, or restore it from a copy";
+
+impl StoreError {
+    /// Whether SQLite could not make sense of the file.
+    pub(crate) fn is_damage(&self) -> bool {
+        self.advice == DAMAGED
+    }
+
+    pub(crate) fn new(path: &Path, what: impl Into<String>, advice: &'static str) -> Self {
+        Self { path: path.to_owned(), what: what.into(), advice }
+    }
+
+    /// With the words of SQLite, and what to do.
+    pub(crate) fn because(path: &Path, error: &rusqlite::Error) -> Self {
+        use rusqlite::ErrorCode::{
+            CannotOpen, DatabaseBusy, DatabaseCorrupt, DatabaseLocked, DiskFull, NotADatabase, PermissionDenied,
+            ReadOnly, SystemIoFailure,
+        };
+        let advice = match error.sqlite_error_code() {
+            Some(DiskFull) => "make room on the disk and run again: nothing that was accepted is lost",
+            Some(ReadOnly | CannotOpen | PermissionDenied) => "make it and its folder writable",
+            Some(NotADatabase | DatabaseCorrupt) => DAMAGED,
+            Some(DatabaseBusy | DatabaseLocked) => {
+                "another program has it open: end that one, and run again: nothing that was accepted is lost"
+            }
+            Some(SystemIoFailure) => {
+                "check the disk, and how large a file may be (ulimit -f), and run again: nothing that was accepted is lost"
+            }
+            _ => "run again: nothing that was accepted is lost; if it comes again, report it",
+        };
+        Self::new(path, error.to_string(), advice)
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the store {} can't be used: {}; {}", self.path.display(), self.what, self.advice)
+    }
+}
+
+impl std::error::Error for StoreError {}
+
+/// Why a call failed, or what ended the run.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum DeliveryError {
+    /// The arguments are wrong; nothing was read or delivered.
+    Usage(String),
+    /// The store failed.
+    Store(StoreError),
+    /// The destination failed for good, and the run with it. What is not delivered waits in the store.
+    Failed(String),
+    /// It is closed, and takes nothing more.
+    Closed,
+}
+
+impl fmt::Display for DeliveryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usage(text) | Self::Failed(text) => f.write_str(text),
+            Self::Store(error) => error.fmt(f),
+            Self::Closed => f.write_str("the queue is closed: it takes no more messages"),
+        }
+    }
+}
+
+impl std::error::Error for DeliveryError {}
+
+impl From<StoreError> for DeliveryError {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_error_of_sqlite_says_what_to_do() {
+        for code in 1..30 {
+            let error = rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None);
+            let text = StoreError::because(Path::new("x.db"), &error).to_string();
+            assert!(text.starts_with("the store x.db can't be used: "), "{text}");
+            let advice = ["run again", "name another file", "writable"];
+            assert!(advice.iter().any(|it| text.contains(it)), "{text}");
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! What changes a message that is known: a cancel, another due time, another one in its place, a second life (D7, D16).
+//!
+//! Each is one answer, exact in the very moment of sending: what was taken back does not go out, and what is being sent stays so.
+
+#![forbid(unsafe_code)]
+
+use super::{DAY_MS, Group, answer_of, held_of};
+use crate::columns::Columns;
+use crate::dispatcher::TakenBack;
+use crate::error::StoreError;
+use crate::fields::{Request, Schema, Value};
+use crate::incoming::{Incoming, lane_of};
+use crate::items::Answer;
+use crate::message::{Cancel, Extras, Message, Reschedule};
+use crate::ndjson::fields_of;
+use crate::partition::partition_of_name;
+use crate::recurrence::NEVER_MS;
+use crate::store::{Attempts, Filter, Held, Known, Outcome, PAUSED, Waiting};
+use crate::window::State;
+
+impl Group<'_> {
+    pub(crate) fn cancel(&mut self, cancel: &Cancel) -> Result<Answer, StoreError> {
+        let key = cancel.key.as_deref();
+        let known = self.store.find(key, &cancel.id)?;
+        let Some(known) = known.filter(|known| known.outcome != Some(Outcome::Withdrawn)) else {
+            let until_ms = self.now_ms.saturating_add(i64::from(cancel.keep_days) * DAY_MS);
+            self.store.remember_cancel(key, &cancel.id, self.now_ms, Some(until_ms))?;
+            return Ok(Answer::Unknown);
+        };
+        match self.take_back(&known, Outcome::Cancelled)? {
+            Ok(_) => {
+                self.taken_back.push((known.seq, None));
+                self.finish(&[self.done(known.seq, known.due_ms, Outcome::Cancelled)])?;
+                self.counts.cancelled += 1;
+                Ok(Answer::Cancelled)
+            }
+            Err(answer) => {
+                if answer == Answer::Cancelled {
+                    self.counts.duplicates += 1;
+                } else {
+                    self.counts.cancels_too_late += 1;
+                }
+                Ok(answer)
+            }
+        }
+    }
+
+    /// A pause holds at once, so that nothing is sent after its answer.
+    pub(crate) fn pause(&mut self, is_paused: bool) -> Result<Answer, StoreError> {
+        self.store.put_meta(PAUSED, is_paused.then_some(self.now_ms))?;
+        self.resumes = !is_paused;
+        if is_paused {
+            self.dispatcher.lock().pause(true);
+        }
+        Ok(if is_paused { Answer::Paused } else { Answer::Resumed })
+    }
+
+    /// The same for one key. In one order of all messages those of a key can't be left out: what comes after them would overtake.
+    pub(super) fn pause_key(&mut self, key: &str, is_paused: bool) -> Result<Answer, StoreError> {
+        let lane = lane_of(Some(key)).expect("a key has a lane");
+        self.resumed_lanes.retain(|other| *other != lane);
+        if !is_paused {
+            self.store.resume_lane(lane)?;
+            self.resumed_lanes.push(lane);
+            return Ok(Answer::Resumed);
+        }
+        let is_global = self.dispatcher.lock().window.is_global();
+        if is_global || !self.store.pause_key(lane, key, self.now_ms)? {
+            return Ok(Answer::Refused);
+        }
+        let gone = self.dispatcher.lock().pause_lanes(&[lane]);
+        let held: Vec<Held> = gone.iter().filter(|gone| gone.was_near).map(held_of).collect();
+        self.store.hold(&held)?;
+        Ok(Answer::Paused)
+    }
+
+    /// It goes on as a new message of the same name: among those that are due in the same millisecond it is the last.
+    pub(super) fn reschedule(&mut self, to: &Reschedule) -> Result<Answer, StoreError> {
+        let Some(known) = self.store.find(to.key.as_deref(), &to.id)? else {
+            self.counts.reschedules_too_late += 1;
+            return Ok(Answer::Unknown);
+        };
+        if self.was_asked(&known, to.asked_ms)? {
+            self.counts.duplicates += 1;
+            return Ok(Answer::Rescheduled);
+        }
+        let known = self.open_one(known)?;
+        let left = match self.take_back(&known, Outcome::Moved)? {
+            Ok(left) => left,
+            Err(answer) => {
+                self.counts.reschedules_too_late += 1;
+                return Ok(answer);
+            }
+        };
+        let tried = left.tried.as_ref();
+        let (seq, message) = self.store.move_to(&known, to.due_ms, tried)?;
+        self.store.move_occurrence(known.seq, seq)?;
+        self.taken_back.push((known.seq, Some(seq)));
+        self.finish(&[self.done(known.seq, known.due_ms, Outcome::Moved)])?;
+        self.counts.rescheduled += 1;
+        self.admit_again(seq, message, left.redelivered, tried.map_or(0, |it| it.attempts))?;
+        Ok(Answer::Rescheduled)
+    }
+
+    /// It takes the place of the message of its name that waits. After an outcome it is a message of its own. In both cases a
+    /// destination knows it by another digest than what was sent before.
+    pub(super) fn replace(&mut self, put: Incoming, at_latest_ms: Option<i64>) -> Result<Answer, StoreError> {
+        let known = self.store.find(put.message.key(), put.message.id())?;
+        let recurs = put.message.body.recurrence().is_some();
+        if recurs && known.as_ref().is_some_and(|known| known.due_ms == NEVER_MS) {
+            return self.recur_again(put, true);
+        }
+        let Incoming { mut message, content, .. } = put;
+        let at_latest_ms = at_latest_ms.filter(|_| !recurs);
+        let taken_back = match &known {
+            None => Err(Answer::Unknown),
+            Some(known) => self.take_back(known, Outcome::Moved)?,
+        };
+        if let (Some(known), Err(_)) = (&known, &taken_back)
+            && self.store.is_open(known)?
+        {
+            return Ok(Answer::Delivering); // it is being sent, or its outcome is not on disk
+        }
+        let waited = known.as_ref().filter(|_| taken_back.is_ok());
+        let latest_ms = match (waited, at_latest_ms) {
+            (_, None) => None, // this one has no bound
+            (None, Some(after_ms)) => Some(self.now_ms.saturating_add(after_ms)),
+            (Some(known), Some(after_ms)) => {
+                let first = self.store.open_message(known.seq)?.body.extras().and_then(|extras| extras.latest_ms);
+                first.or(Some(self.now_ms.saturating_add(after_ms)))
+            }
+        };
+        message.due_ms = message.due_ms.min(latest_ms.unwrap_or(i64::MAX));
+        let again = known.is_some().then(|| self.store.last_seq() + 1);
+        let extras = Extras { latest_ms, again, ..message.body.extras().cloned().unwrap_or_default() };
+        message.body = message.body.with_extras(extras);
+        let Some(known) = known else {
+            let (digest, lane) = (put.digest, put.lane);
+            let mut answers = Vec::new();
+            self.accept(
+                vec![Incoming { message, digest, content, lane, origin: None, redelivered: false, moved_to_ms: None }],
+                &mut answers,
+            )?;
+            return Ok(answers[0]);
+        };
+        let seq = self.store.write_again(&message, content)?;
+        let answer = if taken_back.is_ok() {
+            self.store.move_occurrence(known.seq, seq)?;
+            self.taken_back.push((known.seq, None));
+            self.finish(&[self.done(known.seq, known.due_ms, Outcome::Moved)])?;
+            self.counts.rescheduled += 1;
+            Answer::Replaced
+        } else {
+            self.counts.accepted += 1;
+            Answer::Accepted
+        };
+        self.admit_again(seq, message.clone(), false, 0)?;
+        if recurs {
+            self.begin_recurring(seq, &message.body)?;
+        }
+        Ok(answer)
+    }
+
+    /// A dead letter is a message again: with all attempts, and without the time past which it was not to be sent.
+    pub(super) fn requeue(&mut self, key: Option<&str>, id: &str) -> Result<Answer, StoreError> {
+        let Some(known) = self.store.find(key, id)? else { return Ok(Answer::Unknown) };
+        let Some(outcome) = known.outcome.filter(|outcome| outcome.is_dead()) else { return self.look(key, id) };
+        Ok(if self.requeue_letter(known.seq, None)? { Answer::Requeued } else { answer_of(outcome) })
+    }
+
+    /// Whether it is a message again: one whose letter is there, that the filter takes, and that was not given again since.
+    pub(super) fn requeue_letter(&mut self, seq: i64, filter: Option<&Filter>) -> Result<bool, StoreError> {
+        let Some(record) = self.store.letter(seq)? else { return Ok(false) };
+        let Some(mut message) = read_again(&record, self.now_ms) else { return Ok(false) };
+        let takes = |it: &Filter| it.takes_due(message.due_ms) && it.takes_key(message.key());
+        let Some(known) = self.store.find(message.key(), message.id())?.filter(|known| known.seq == seq) else {
+            return Ok(false);
+        };
+        if !(known.outcome.is_some_and(Outcome::is_dead) && filter.is_none_or(takes)) {
+            return Ok(false);
+        }
+        self.store.drop_letter(seq)?;
+        let again = self.store.again_of(seq)?;
+        let extras = Extras { again, ..message.body.extras().cloned().unwrap_or_default() };
+        message.body = message.body.with_extras(extras);
+        let seq = self.store.write_again(&message, known.content)?;
+        self.counts.accepted += 1;
+        self.counts.requeued += 1;
+        if message.body.recurrence().is_some() {
+            self.admit_again(seq, message.clone(), false, 0)?;
+            self.begin_recurring(seq, &message.body)?;
+            return Ok(true);
+        }
+        self.admit_again(seq, message, true, 0)?; // it may have been tried, and then it may have arrived
+        Ok(true)
+    }
+
+    pub(super) fn admit_again(
+        &mut self,
+        seq: i64,
+        message: Message,
+        redelivered: bool,
+        attempts: u32,
+    ) -> Result<(), StoreError> {
+        let (due_ms, size) = (message.due_ms, message.size_in_memory() as u32);
+        let lane = lane_of(message.key());
+        let row = Waiting { due_ms, seq, lane, size, redelivered, attempts, next_ms: None };
+        self.admit(&[(row, partition_of_name(message.key(), message.id()), message.body)])
+    }
+
+    /// Keeps a message from going out, or says why it is too late. What is left of it is to be finished.
+    pub(super) fn take_back(&mut self, known: &Known, outcome: Outcome) -> Result<Result<Left, Answer>, StoreError> {
+        if let Some(outcome) = known.outcome {
+            return Ok(Err(answer_of(outcome)));
+        }
+        let found = self.dispatcher.lock().take_back(known.seq, outcome);
+        Ok(match found {
+            TakenBack::Taken { attempts, redelivered } => {
+                let noted = self.store.attempts(known.seq)?;
+                let error = noted.and_then(|it| it.error);
+                let tried = (attempts > 0).then_some(Attempts { seq: known.seq, attempts, next_ms: None, error });
+                Ok(Left { redelivered, tried })
+            }
+            TakenBack::Absent if self.store.is_open(known)? => {
+                let position = (known.due_ms, known.seq);
+                let (redelivered, tried) = self.store.left(position)?;
+                // Its mark may come with this group only.
+                let was_sent = self.dispatcher.lock().window.sent_and_left().contains(&position);
+                Ok(Left { redelivered: redelivered || was_sent, tried })
+            }
+            TakenBack::Absent => Err(Answer::Delivered),
+            TakenBack::Over(outcome) => Err(answer_of(outcome)),
+            TakenBack::Sending => Err(Answer::Delivering),
+        })
+    }
+
+    pub(super) fn look(&mut self, key: Option<&str>, id: &str) -> Result<Answer, StoreError> {
+        let Some(known) = self.store.find(key, id)? else { return Ok(Answer::Unknown) };
+        let state = self.dispatcher.lock().state_of(known.seq); // not held while the store is read
+        Ok(match known.outcome {
+            Some(outcome) => answer_of(outcome),
+            None => match state {
+                Some((State::Over, outcome, _)) => answer_of(outcome.unwrap_or(Outcome::Delivered)),
+                Some((State::Sending, ..)) => Answer::Delivering,
+                None if !self.store.is_open(&known)? => Answer::Delivered,
+                None if known.due_ms == NEVER_MS => Answer::Recurring,
+                Some(_) | None => Answer::Waiting,
+            },
+        })
+    }
+}
+
+/// What goes on with a message that was taken back.
+pub(super) struct Left {
+    /// It may have arrived.
+    redelivered: bool,
+    /// Its attempts, if any was made.
+    tried: Option<Attempts>,
+}
+
+/// The message of a letter. It does not expire: it may have been put off past that time.
+fn read_again(record: &[u8], now_ms: i64) -> Option<Message> {
+    let schema = Schema::new(Columns::default(), usize::MAX);
+    let mut fields = fields_of(std::str::from_utf8(record).ok()?, &schema).ok()?;
+    fields.expires = Value::Absent;
+    match schema.check(&fields, now_ms.checked_mul(1_000_000)).ok()? {
+        Request::Message(message) => Some(message),
+        _ => None,
+    }
+}

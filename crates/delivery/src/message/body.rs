@@ -1,0 +1,122 @@
+//! Key, id and payload of a message, in one piece, and what few messages have beside.
+
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use super::extras::Extras;
+use crate::recurrence::Recurrence;
+
+const NO_KEY: u32 = u32::MAX;
+
+/// Key, id and payload of a message, in one allocation that its copies share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Body {
+    bytes: Arc<[u8]>,
+    key_len: u32,
+    id_len: u32,
+    pub(super) is_json: bool,
+    /// Shared by its copies too.
+    extras: Option<Arc<Extras>>,
+}
+
+impl Body {
+    /// Copies the parts. `is_json`: the payload is JSON on one line, else any bytes.
+    #[must_use]
+    pub fn new(key: Option<&str>, id: &str, payload: &[u8], is_json: bool) -> Self {
+        let key_bytes = key.unwrap_or("").as_bytes();
+        let mut bytes = Vec::with_capacity(key_bytes.len() + id.len() + payload.len());
+        bytes.extend_from_slice(key_bytes);
+        bytes.extend_from_slice(id.as_bytes());
+        bytes.extend_from_slice(payload);
+        let key_len = if key.is_some() { key_bytes.len() as u32 } else { NO_KEY };
+        Self { bytes: bytes.into(), key_len, id_len: id.len() as u32, is_json, extras: None }
+    }
+
+    /// With these instead of those it has.
+    #[must_use]
+    pub fn with_extras(self, extras: Extras) -> Self {
+        let extras = (extras != Extras::default()).then(|| Arc::new(extras));
+        Self { extras, ..self }
+    }
+
+    /// Of a message whose name had its outcome before it came, by its number.
+    #[must_use]
+    pub(crate) fn again(self, number: i64) -> Self {
+        let extras = Extras { again: Some(number), ..self.extras().cloned().unwrap_or_default() };
+        self.with_extras(extras)
+    }
+
+    /// Of a message that comes again and again.
+    #[must_use]
+    pub(crate) fn recurring(self, recurrence: Recurrence) -> Self {
+        let extras = Extras { recurrence: Some(Box::new(recurrence)), ..self.extras().cloned().unwrap_or_default() };
+        self.with_extras(extras)
+    }
+
+    /// What few have.
+    #[must_use]
+    pub(crate) fn extras(&self) -> Option<&Extras> {
+        self.extras.as_deref()
+    }
+
+    /// Past this it is not delivered, in milliseconds since 1970.
+    #[must_use]
+    pub(crate) fn expires_ms(&self) -> Option<i64> {
+        self.extras()?.expires_ms
+    }
+
+    /// The trace and span in which it was made.
+    #[must_use]
+    pub fn traceparent(&self) -> Option<&str> {
+        self.extras()?.traceparent.as_deref()
+    }
+
+    /// When its occurrences are due, if it comes again and again.
+    #[must_use]
+    pub fn recurrence(&self) -> Option<&Recurrence> {
+        self.extras()?.recurrence.as_deref()
+    }
+
+    fn id_start(&self) -> usize {
+        if self.key_len == NO_KEY { 0 } else { self.key_len as usize }
+    }
+
+    fn id_end(&self) -> usize {
+        self.id_start() + self.id_len as usize
+    }
+
+    /// The key; messages of one key are delivered in order.
+    #[must_use]
+    pub fn key(&self) -> Option<&str> {
+        (self.key_len != NO_KEY).then(|| text(&self.bytes[..self.id_start()]))
+    }
+
+    /// The id; `(key, id)` is the name of the message.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        text(&self.bytes[self.id_start()..self.id_end()])
+    }
+
+    /// The payload's bytes.
+    #[must_use]
+    pub fn payload(&self) -> &[u8] {
+        &self.bytes[self.id_end()..]
+    }
+
+    /// Whether the payload is JSON.
+    #[must_use]
+    pub fn is_json(&self) -> bool {
+        self.is_json
+    }
+
+    /// Bytes of all parts.
+    #[must_use]
+    pub(crate) fn size(&self) -> usize {
+        self.bytes.len() + self.extras().map_or(0, Extras::size)
+    }
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("the parts were text")
+}

@@ -1,0 +1,100 @@
+//! Messages that come again and again, as a program makes them (rule D19).
+
+#![forbid(unsafe_code)]
+
+use std::time::{Duration, SystemTime};
+
+use super::{Body, Message, ms_of};
+use crate::clock::{SystemWallTime, WallTime as _};
+use crate::recurrence::{Missed, NEVER_MS, Recurrence, Rule};
+
+impl Message {
+    /// A message that comes every so many milliseconds, for the first time so long after this call. Each time it is a message of its own,
+    /// with the id `ID@DUE`, made when the one before has its outcome.
+    ///
+    /// Submitted again with other content it takes the place of the one of its name; a cancel ends it.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel_delivery::Message;
+    /// let message = Message::every("beat", Duration::from_secs(60), "tick");
+    /// assert_eq!((message.id(), message.recurs()), ("beat", true));
+    /// ```
+    #[must_use]
+    pub fn every(id: &str, interval: Duration, payload: impl AsRef<[u8]>) -> Self {
+        let every = i64::try_from(interval.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX);
+        let from_ms = now_ms().saturating_add(every);
+        Self::recurring(id, Rule::Every { every }, from_ms, payload.as_ref())
+    }
+
+    /// A message that comes as a cron pattern says in a time zone of the IANA database: five fields, or six with the seconds first. It
+    /// is checked when it is submitted. Otherwise as [`Message::every`].
+    ///
+    /// ```
+    /// # use tickwheel_delivery::Message;
+    /// let message = Message::cron("report", "30 9 * * MON-FRI", "Europe/Berlin", "write it");
+    /// assert!(message.recurs());
+    /// ```
+    #[must_use]
+    pub fn cron(id: &str, pattern: &str, tz: &str, payload: impl AsRef<[u8]>) -> Self {
+        Self::recurring(id, Rule::Cron { cron: pattern.into(), tz: tz.into() }, now_ms(), payload.as_ref())
+    }
+
+    /// The same, for the first time at `first`, or at the first time of its pattern from then on. It is made however late it is. Nothing for
+    /// a message that comes once.
+    ///
+    /// ```
+    /// # use std::time::{Duration, UNIX_EPOCH};
+    /// # use tickwheel_delivery::Message;
+    /// let first = UNIX_EPOCH + Duration::from_secs(1_900_000_000);
+    /// assert!(Message::every("beat", Duration::from_secs(60), "tick").starting_at(first).recurs());
+    /// ```
+    #[must_use]
+    pub fn starting_at(self, first: SystemTime) -> Self {
+        let from_ms = ms_of(first);
+        self.with_recurrence(|it| Recurrence { from_ms, given_ms: Some(from_ms), ..it })
+    }
+
+    /// What happens to times that pass before the message of the time before has its outcome, or while nothing runs. Nothing for a
+    /// message that comes once.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel_delivery::{Message, Missed};
+    /// assert!(Message::every("beat", Duration::from_secs(60), "tick").when_missed(Missed::Last).recurs());
+    /// ```
+    #[must_use]
+    pub fn when_missed(self, missed: Missed) -> Self {
+        self.with_recurrence(|it| Recurrence { missed, ..it })
+    }
+
+    /// Whether it comes again and again.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel_delivery::Message;
+    /// assert!(!Message::after("tea", Duration::ZERO, "ready").recurs());
+    /// ```
+    #[must_use]
+    pub fn recurs(&self) -> bool {
+        self.body.recurrence().is_some()
+    }
+
+    fn recurring(id: &str, rule: Rule, from_ms: i64, payload: &[u8]) -> Self {
+        let recurrence =
+            Recurrence { rule, missed: Missed::default(), from_ms, given_ms: None, before: None, asked_ms: None };
+        Self { body: Body::new(None, id, payload, false).recurring(recurrence), due_ms: NEVER_MS, delay_ms: None }
+    }
+
+    fn with_recurrence(self, change: impl FnOnce(Recurrence) -> Recurrence) -> Self {
+        match self.body.recurrence().cloned() {
+            None => self,
+            Some(recurrence) => Self { body: self.body.recurring(change(recurrence)), ..self },
+        }
+    }
+}
+
+fn now_ms() -> i64 {
+    let now_us = SystemWallTime.now_us();
+    now_us.div_euclid(1_000) + i64::from(now_us.rem_euclid(1_000) > 0)
+}

@@ -1,0 +1,182 @@
+//! What the destination answers, and what follows for each message.
+
+#![forbid(unsafe_code)]
+
+use super::World;
+use super::types::{Flight, Key, Life, MAX_ATTEMPTS};
+use crate::sinks::{Turns, Verdict, Verdicts};
+use crate::store::Outcome;
+
+impl World {
+    pub(super) fn settle(&mut self) {
+        if self.flights.is_empty() {
+            return;
+        }
+        let place = self.random.below(self.flights.len() as u64) as usize;
+        let flight = self.flights.remove(place).unwrap();
+        if let Some(turns) = flight.turns.clone() {
+            return self.turn(flight, &turns);
+        }
+        if !self.engine.is_in_flight(flight.number) {
+            self.engine.settle(flight.number, Verdicts::Delivered, None); // the answer of a send that was cut off
+            return;
+        }
+        let kind = if self.is_healed { 0 } else { self.random.below(8) };
+        let verdicts: Vec<Verdict> = flight.messages.iter().map(|_| self.verdict(kind)).collect();
+        show!(self, "settle {}: {verdicts:?}", flight.number);
+        for (key, verdict) in flight.messages.iter().zip(&verdicts) {
+            self.note(*key, verdict);
+        }
+        let before = self.outcomes();
+        if let Some(log) = &mut self.log {
+            let arrived = flight.seqs.iter().zip(&verdicts).filter(|(_, verdict)| **verdict == Verdict::Delivered);
+            log.extend(arrived.map(|(seq, _)| *seq));
+        }
+        let position = self.log.as_ref().map(|log| log.len().to_string());
+        let is_short = self.random.below(4) == 0 && verdicts.iter().all(|it| *it == Verdict::Delivered);
+        let verdicts = if is_short { Verdicts::Delivered } else { Verdicts::Each(verdicts) };
+        self.engine.settle(flight.number, verdicts, position);
+        self.hear_the_dead(before);
+    }
+
+    /// A sink that sends one after another begins the next, or has an answer to the one in hand.
+    pub(super) fn turn(&mut self, mut flight: Flight, turns: &Turns) {
+        let is_heard = self.engine.is_in_flight(flight.number);
+        if !flight.has_begun && turns.begin().is_some() {
+            assert!(is_heard, "it was cut off");
+            flight.has_begun = true;
+            self.flights.push_back(flight);
+            return;
+        }
+        let mut last = None;
+        if flight.has_begun && is_heard {
+            let kind = if self.is_healed { 0 } else { self.random.below(8) };
+            let verdict = self.verdict(kind);
+            if verdict == Verdict::Delivered {
+                turns.ended();
+                flight.has_begun = false;
+                self.flights.push_back(flight);
+                return;
+            }
+            last = Some(verdict);
+        }
+        show!(self, "turns of {} end: {} arrived, {last:?}", flight.number, turns.arrived());
+        if is_heard {
+            self.note_turns(&flight, turns, last.clone());
+        }
+        let before = self.outcomes();
+        self.engine.settle_turns(flight.number, last);
+        self.hear_the_dead(before);
+    }
+
+    /// Of the messages that are left to this send.
+    pub(super) fn note_turns(&mut self, flight: &Flight, turns: &Turns, last: Option<Verdict>) {
+        let arrived = turns.arrived() - flight.first;
+        let verdicts = std::iter::repeat_n(Verdict::Delivered, arrived).chain(last);
+        for (key, verdict) in flight.messages.iter().zip(verdicts.chain(std::iter::repeat(Verdict::NotTried))) {
+            self.note(*key, &verdict);
+        }
+    }
+
+    /// Where the engine took away what had not begun, those before have arrived, and the one in hand is left.
+    pub(super) fn hear_divisions(&mut self) {
+        for mut flight in std::mem::take(&mut self.flights) {
+            let left = self.engine.lock_dispatcher().left_of(flight.number);
+            if let (Some(turns), Some(left)) = (flight.turns.clone(), left)
+                && left < flight.messages.len()
+            {
+                let arrived = turns.arrived() - flight.first;
+                assert!(left <= 1 && (left == 1) == flight.has_begun, "{left} are left");
+                let keys = flight.messages.clone();
+                flight.messages.drain(..arrived);
+                flight.messages.truncate(left);
+                flight.first += arrived;
+                for (place, key) in keys.iter().enumerate() {
+                    match place {
+                        _ if place < arrived => self.note(*key, &Verdict::Delivered),
+                        _ if place < arrived + left => {}
+                        _ => self.note(*key, &Verdict::NotTried),
+                    }
+                }
+            }
+            self.flights.push_back(flight);
+        }
+    }
+
+    pub(super) fn verdict(&mut self, kind: u64) -> Verdict {
+        let retry_after_ms = (self.random.below(4) == 0).then_some(300);
+        match kind {
+            0..4 => Verdict::Delivered,
+            4 => Verdict::Refused("no".into()),
+            5 => Verdict::Unanswered { reason: "503".into(), retry_after_ms },
+            6 => Verdict::Unreachable { reason: "refused".into(), retry_after_ms },
+            _ if self.random.below(4) == 0 => Verdict::NotTried,
+            _ => {
+                let kind = self.random.below(7);
+                self.verdict(kind)
+            }
+        }
+    }
+
+    pub(super) fn note(&mut self, key: Key, verdict: &Verdict) {
+        let life = self.lives.get_mut(&key).unwrap();
+        life.is_in_flight = false;
+        let (own, unanswered) = self.failures.entry(key).or_default();
+        match verdict {
+            Verdict::Delivered => life.end = Some(Outcome::Delivered),
+            Verdict::Refused(_) => {
+                *own += 1;
+                life.is_retrying = true;
+            }
+            Verdict::Unanswered { .. } => {
+                *unanswered += 1;
+                life.is_retrying = true;
+                self.unanswered.insert(key);
+            }
+            Verdict::Unreachable { .. } | Verdict::NotTried => life.is_retrying = true,
+        }
+    }
+
+    /// How many outcomes wait for the writer.
+    pub(super) fn outcomes(&self) -> usize {
+        self.engine.queue.outcomes().len()
+    }
+
+    /// Messages that were given up since there were so many outcomes.
+    pub(super) fn hear_the_dead(&mut self, before: usize) {
+        for done in self.engine.queue.outcomes().into_iter().skip(before) {
+            if done.outcome == Outcome::Expired {
+                let key = self.numbers[&done.seq];
+                let expires_ms = self.stored_mut(key).expires_ms;
+                assert!(expires_ms.is_some_and(|ms| self.wall_ms() > ms), "{key:?} expired too early");
+                *self.lives.entry(key).or_default() = Life { end: Some(done.outcome), ..Life::default() };
+            }
+            if done.outcome == Outcome::Dead {
+                let Some(key) = self.numbers.get(&done.seq).copied() else { continue };
+                let (own, unanswered) = self.failures.get(&key).copied().unwrap_or_default();
+                assert!(own + unanswered + self.crashes >= MAX_ATTEMPTS, "{key:?} was given up too early");
+                let life = self.lives.entry(key).or_default();
+                *life = Life { end: Some(Outcome::Dead), ..Life::default() };
+            }
+        }
+    }
+
+    pub(super) fn hear_cut_offs(&mut self, before: usize) {
+        for place in 0..self.flights.len() {
+            if self.engine.is_in_flight(self.flights[place].number) {
+                continue;
+            }
+            let arrived = self.flights[place].turns.as_ref().map(|turns| turns.arrived() - self.flights[place].first);
+            for (at, key) in std::mem::take(&mut self.flights[place].messages).into_iter().enumerate() {
+                let verdict = match arrived {
+                    Some(arrived) if at < arrived => Verdict::Delivered,
+                    Some(arrived) if at > arrived => Verdict::NotTried,
+                    _ => Verdict::Unanswered { reason: "no answer in time".into(), retry_after_ms: None },
+                };
+                self.note(key, &verdict);
+            }
+        }
+        self.hear_divisions();
+        self.hear_the_dead(before);
+    }
+}

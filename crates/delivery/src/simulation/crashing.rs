@@ -1,0 +1,164 @@
+//! The end of a process, with or without a crash, and what must hold in the end.
+
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+
+use super::types::{Asked, Name, Ticket, item, name_of, text};
+use super::{World, open};
+use crate::store::Outcome;
+
+impl World {
+    pub(super) fn reopen(&mut self) {
+        show!(self, "close and open");
+        self.write();
+        self.write();
+        if !self.flights.is_empty() {
+            if self.random.below(2) == 0 {
+                self.engine.close(false).unwrap(); // a sink hangs
+            }
+            return self.crash();
+        }
+        for (key, life) in &self.lives {
+            if life.end.is_none() && life.is_retrying {
+                self.must_be_again.insert(*key);
+                self.may_be_again.insert(*key);
+            }
+        }
+        self.engine.close(true).unwrap();
+        self.open_again();
+    }
+
+    pub(super) fn crash(&mut self) {
+        show!(self, "crash");
+        self.crashes += 1;
+        for (sure, maybe) in self.failures.values_mut() {
+            *maybe += std::mem::take(sure); // it may not have been on disk that it failed
+        }
+        self.note_suspects();
+        if let Some(log) = &mut self.log {
+            for flight in &self.flights {
+                if self.engine.is_in_flight(flight.number) {
+                    let has_arrived = flight.seqs.iter().filter(|_| self.random.below(2) == 0);
+                    log.extend(has_arrived);
+                }
+            }
+        }
+        for (key, life) in &self.lives {
+            if life.is_in_flight || life.is_retrying || life.end == Some(Outcome::Delivered) {
+                self.must_be_again.insert(*key);
+            }
+        }
+        self.open_again();
+    }
+
+    /// What is in memory may be marked after a crash.
+    pub(super) fn note_suspects(&mut self) {
+        let dispatcher = self.engine.lock_dispatcher();
+        for (_, entry) in dispatcher.window.slots() {
+            let body = entry.body.as_ref();
+            let key = self.numbers.get(&entry.seq).copied().or_else(|| {
+                let name = name_of(body?);
+                Some((name, self.stored.get(&name)?.last()?.order))
+            });
+            self.may_be_again.extend(key);
+        }
+    }
+
+    pub(super) fn open_again(&mut self) {
+        self.submitted.clear();
+        self.begun = None;
+        self.committed = None;
+        self.flights.clear();
+        self.lives.clear();
+        self.sent_us.clear();
+        self.unanswered.clear();
+        self.telling.in_hand = None;
+        self.telling.owed.extend(std::mem::take(&mut self.telling.answered));
+        self.telling.owed.extend(std::mem::take(&mut self.telling.in_group));
+        for all in self.stored.values_mut() {
+            for it in all {
+                it.placed = Some(0);
+            }
+        }
+        if self.random.below(2) == 0 {
+            let closed_us = self.random.below(5_000_000) as i64;
+            self.wall_us.fetch_add(closed_us, Ordering::Relaxed);
+            self.ahead_ms += closed_us / 1000 + 1;
+        }
+        self.age_ms += std::mem::take(&mut self.ahead_ms).min(86_400_000);
+        let start_us = self.random.below(1 << 40);
+        // The engine before it is closed first, as its process is gone.
+        let nothing = open(&self.store.with_extension("none"), &self.settings, &self.wall_us, 0);
+        drop(std::mem::replace(&mut self.engine, nothing));
+        self.engine = open(&self.store, &self.settings, &self.wall_us, start_us);
+        self.start();
+    }
+
+    /// The destination takes everything from now on: in the end all is delivered, and nothing is lost.
+    pub(super) fn heal(&mut self) {
+        show!(self, "heal");
+        self.is_healed = true;
+        self.resume_all();
+        for _ in 0..400 {
+            self.pump();
+            if self.is_paused || !self.paused_keys.is_empty() {
+                self.resume_all(); // a crash came before the commit
+            }
+            while !self.flights.is_empty() {
+                self.settle();
+            }
+            self.pump();
+            let now_us = self.engine.clock().now_us();
+            let next_us = self.engine.next_wake_us().unwrap_or(u64::MAX).clamp(now_us + 1_000, now_us + 300_000);
+            self.advance_by(next_us - now_us);
+            if self.submitted.is_empty() && self.flights.is_empty() && self.engine.is_empty() {
+                break;
+            }
+        }
+        for (name, all) in &self.stored {
+            for it in all {
+                assert!(it.end.is_some(), "{name:?} {it:?} was lost; at {}, {}", self.wall_ms(), self.state());
+            }
+        }
+        assert!(self.engine.is_empty(), "something is left over");
+        assert_eq!(self.engine.with_store(|store| store.tried_count()), 0, "attempts are left over");
+        assert_eq!(self.telling.owed, BTreeSet::new(), "letters were not told");
+        self.grow_old();
+    }
+
+    fn resume_all(&mut self) {
+        let mut asked = vec![Asked::Pause(false)];
+        asked.extend((0..3).map(|key| Asked::PauseKey(key, false)));
+        let receipt = self.engine.submit(asked.iter().map(item).collect()).unwrap();
+        self.submitted.push(Ticket { asked, receipt, expected: Vec::new(), accepted: Vec::new() });
+    }
+
+    /// In the end nothing is known any more (D5).
+    pub(super) fn grow_old(&mut self) {
+        let keep_ms = self.settings.keep_ids_ms;
+        if keep_ms > 60_000 {
+            return;
+        }
+        for _ in 0..12 {
+            self.advance_by((keep_ms / 4).max(2_000) * 1000);
+            self.pump();
+        }
+        let names: Vec<Name> = self.stored.keys().copied().collect();
+        self.engine.with_store(|store| {
+            store.begin().unwrap();
+            for _ in 0..500 {
+                if !store.upkeep(true).unwrap() {
+                    break;
+                }
+            }
+            store.commit().unwrap();
+            for name in names {
+                let (key, id) = text(name);
+                assert_eq!(store.find(key.as_deref(), &id).unwrap(), None, "it is known for ever");
+            }
+            assert_eq!(store.remembered_cancels(), 0, "cancels are remembered for ever");
+        });
+    }
+}

@@ -1,0 +1,255 @@
+//! Appends lines to a file or to standard output, without a buffer of its own.
+//!
+//! - What earlier runs wrote is never lost. If a crash cut the last line off, it gets a newline first, so that it can't
+//!   join a new one.
+//! - Once `write` has returned, other processes see the lines. They are on the disk after `sync`.
+//! - If the reader of a pipe is slow, a write waits: that is back-pressure, and a time-out would leave half a line.
+//! - A write that fails ends the run, because the next one would probably fail for every message.
+
+#![forbid(unsafe_code)]
+
+use std::fs::{File, OpenOptions};
+use std::io::{Error, Write as _};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use memchr::memchr_iter;
+use rustix::io::Errno;
+
+use crate::error::DeliveryError;
+use crate::sinks::line::LineWriter;
+use crate::sinks::{Delivery, Sink, SyncFn, Verdicts};
+use crate::store::opened::{is_open_here, store_is_open};
+
+/// Where lines are written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// The standard output of the process, which stays open at the end.
+    StandardOutput,
+    /// A file, which is created if it does not exist.
+    File(PathBuf),
+}
+
+/// Appends a line for each delivery; on the disk before it counts as delivered.
+#[derive(Debug)]
+pub(crate) struct LineSink {
+    file: FileSink,
+    syncer: Arc<FileSink>,
+    writer: LineWriter,
+    lines: Vec<u8>,
+}
+
+impl LineSink {
+    /// Opens the target.
+    ///
+    /// # Errors
+    /// [`DeliveryError::Usage`] if it can't be opened or written: another one is to be named.
+    pub(crate) fn open(target: &Target) -> Result<Self, DeliveryError> {
+        let file = FileSink::open(target)?;
+        let syncer = Arc::new(file.try_clone()?);
+        Ok(Self { file, syncer, writer: LineWriter::default(), lines: Vec::new() })
+    }
+}
+
+impl Sink for LineSink {
+    /// A write to a full pipe waits, and a time-out would leave half a line.
+    fn is_cut_off(&self) -> bool {
+        false
+    }
+
+    fn send(&mut self, deliveries: &[Delivery]) -> Result<Verdicts, DeliveryError> {
+        self.lines.clear();
+        for delivery in deliveries {
+            self.writer.write(&mut self.lines, delivery);
+        }
+        self.file.write(&self.lines)?;
+        Ok(Verdicts::Delivered)
+    }
+
+    fn sync(&self) -> Option<SyncFn> {
+        let syncer = self.syncer.clone();
+        Some(Arc::new(move || syncer.sync()))
+    }
+
+    fn close(&mut self) -> Result<(), DeliveryError> {
+        self.file.sync()
+    }
+}
+
+/// An open file to which whole lines are appended.
+#[derive(Debug)]
+pub(crate) struct FileSink {
+    file: File,
+}
+
+impl FileSink {
+    /// Opens the target.
+    ///
+    /// # Errors
+    /// [`DeliveryError::Usage`] if it can't be opened or written: another one is to be named.
+    pub(crate) fn open(target: &Target) -> Result<Self, DeliveryError> {
+        match target {
+            Target::StandardOutput => {
+                let file = std::io::stdout().as_fd().try_clone_to_owned().map_err(|error| {
+                    DeliveryError::Usage(format!("standard output can't be written: {}", reason(&error)))
+                })?;
+                Ok(Self { file: file.into() })
+            }
+            Target::File(path) if is_open_here(path) => Err(DeliveryError::Usage(store_is_open(path))),
+            Target::File(path) => open_to_append(path).map(|file| Self { file }).map_err(|error| {
+                let reason = reason(&error);
+                DeliveryError::Usage(format!("{} can't be written: {reason}: name a file that can", path.display()))
+            }),
+        }
+    }
+
+    /// Writes all of these whole lines.
+    ///
+    /// # Errors
+    /// [`DeliveryError::Failed`], and then a part of them may have been written.
+    pub(crate) fn write(&mut self, lines: &[u8]) -> Result<(), DeliveryError> {
+        self.file.write_all(lines).map_err(|error| {
+            let (reason, count) = (reason(&error), memchr_iter(b'\n', lines).count());
+            let part = format!("the last {count} may be written in part");
+            DeliveryError::Failed(format!("the destination can't be written: {reason}; {part}"))
+        })
+    }
+
+    /// Makes durable what was written, if it is on a disk. Another handle of the same file may write meanwhile.
+    ///
+    /// # Errors
+    /// [`DeliveryError::Failed`]: it is not known what is on the disk.
+    pub(crate) fn sync(&self) -> Result<(), DeliveryError> {
+        match self.file.sync_data() {
+            Err(error) if !has_no_disk(&error) => {
+                let reason = reason(&error);
+                Err(DeliveryError::Failed(format!("the destination can't be synced to disk: {reason}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A second handle, by which another thread syncs while this one writes.
+    ///
+    /// # Errors
+    /// [`DeliveryError::Failed`] if the process has too many files open.
+    pub(crate) fn try_clone(&self) -> Result<Self, DeliveryError> {
+        let failed =
+            |error: Error| DeliveryError::Failed(format!("the destination can't be opened: {}", reason(&error)));
+        self.file.try_clone().map(|file| Self { file }).map_err(failed)
+    }
+}
+
+fn open_to_append(path: &Path) -> Result<File, Error> {
+    let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
+    let size = file.metadata()?.len();
+    let mut last = [0];
+    if size > 0 && file.read_at(&mut last, size - 1)? == 1 && last != *b"\n" {
+        file.write_all(b"\n")?;
+    }
+    if size == 0 && file.metadata()?.is_file() {
+        sync_folder(path)?;
+    }
+    Ok(file)
+}
+
+/// A new file may lose its name when the power fails, though what is in it was synced.
+fn sync_folder(path: &Path) -> Result<(), Error> {
+    let path = path.canonicalize()?;
+    let Some(folder) = path.parent() else { return Ok(()) };
+    match File::open(folder).and_then(|folder| folder.sync_all()) {
+        // A folder in which files may be made and not listed can't be opened, and then not be synced either.
+        Err(error) if has_no_disk(&error) || error.kind() == std::io::ErrorKind::PermissionDenied => Ok(()),
+        synced => synced,
+    }
+}
+
+/// A pipe, a terminal and `/dev/null` have no disk.
+fn has_no_disk(error: &Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::INVAL | Errno::ROFS | Errno::OPNOTSUPP))
+}
+
+/// The words of the operating system, without the number.
+fn reason(error: &Error) -> String {
+    if Errno::from_io_error(error) == Some(Errno::FBIG) {
+        return "File too large for the file system, or for the limit that ulimit -f shows".to_owned();
+    }
+    let text = error.to_string();
+    text.split_once(" (os error").map_or(&*text, |(words, _)| words).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use super::*;
+
+    fn sink(path: &Path) -> FileSink {
+        FileSink::open(&Target::File(path.to_owned())).unwrap()
+    }
+
+    #[test]
+    fn lines_are_appended_and_seen_at_once__d10() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.ndjson");
+        let mut first = sink(&path);
+        first.write(b"one\ntwo\n").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"one\ntwo\n");
+        first.sync().unwrap();
+        sink(&path).write(b"three\n").unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"one\ntwo\nthree\n");
+    }
+
+    #[test]
+    fn a_last_line_that_a_crash_cut_off_can_not_join_a_new_one__d10() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.ndjson");
+        std::fs::write(&path, b"before\ncut o").unwrap();
+        sink(&path).write(b"a\n").unwrap();
+        drop(sink(&path));
+        assert_eq!(std::fs::read(&path).unwrap(), b"before\ncut o\na\n");
+    }
+
+    #[test]
+    fn a_file_that_can_not_be_opened_is_wrong_usage__d2() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("none").join("out.ndjson");
+        let DeliveryError::Usage(text) = FileSink::open(&Target::File(path.clone())).unwrap_err() else { panic!() };
+        assert_eq!(
+            text,
+            format!("{} can't be written: No such file or directory: name a file that can", path.display())
+        );
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_full_disk_says_so_and_what_may_be_half_written__d2() {
+        let mut full = sink(Path::new("/dev/full"));
+        let DeliveryError::Failed(text) = full.write(b"a\nb\n").unwrap_err() else { panic!() };
+        assert_eq!(
+            text,
+            "the destination can't be written: No space left on device; the last 2 may be written in part"
+        );
+    }
+
+    #[test]
+    fn what_has_no_disk_needs_no_sync_and_a_second_handle_syncs_too__d5() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = sink(&folder.path().join("out"));
+        let syncing = writer.try_clone().unwrap();
+        writer.write(b"a\n").unwrap();
+        syncing.sync().unwrap();
+        sink(Path::new("/dev/null")).sync().unwrap();
+        FileSink::open(&Target::StandardOutput).unwrap().sync().unwrap();
+        let (mut reading, writing) = std::io::pipe().unwrap();
+        let mut pipe = FileSink { file: File::from(std::os::fd::OwnedFd::from(writing)) };
+        pipe.write(b"a\n").unwrap();
+        pipe.sync().unwrap();
+        drop(pipe);
+        let mut read = String::new();
+        reading.read_to_string(&mut read).unwrap();
+        assert_eq!(read, "a\n");
+    }
+}

@@ -1,0 +1,281 @@
+//! Webhooks: each message is a POST to one address, many in flight at a time (rules D6, D10).
+//!
+//! - The body is the line of the file sink. `Idempotency-Key` is the same each time the message is sent, so that the
+//!   receiver can recognize a repeat: 128 bits of `BLAKE2b`, in hex, of the JSON array `[key,id]`.
+//! - A status of 200 to 299 means that the message has arrived; [`answers`] says what else counts as what. A redirect is not
+//!   followed, because the destination is a setting of the operator (D12). Proxies in the environment are ignored.
+//! - One thread has all connections. They are kept open between messages, and as many are opened as are needed, at most one
+//!   for each message in flight.
+//! - The engine cuts off what takes too long: the connection is closed then. At most [`LOOKUPS`] threads look up names.
+//! - Certificates are checked by those of the system, or those that `SSL_CERT_FILE` names.
+//! - What only the operator and the receiver may know is not in the text of an error, also where the receiver echoes it:
+//!   [`masking`].
+//! - [`Webhook`] says which further headers a request has, and by which secrets it is signed; [`SharedWebhook`] may change that.
+
+#![forbid(unsafe_code)]
+
+mod address;
+mod answers;
+mod certificates;
+mod connect;
+mod masking;
+mod shared_webhook;
+mod signature;
+mod webhook;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use blake2b_simd::Params;
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::Request;
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustc_hash::FxHashMap;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::{AbortHandle, LocalSet, spawn_local};
+
+use self::connect::Connect;
+use self::masking::Sent;
+pub use self::shared_webhook::SharedWebhook;
+use self::signature::signatures;
+pub use self::webhook::Webhook;
+use super::line::LineWriter;
+use super::{Delivery, Reply, Sink, Verdict, Verdicts};
+use crate::clock::{SystemWallTime, WallTime as _};
+use crate::error::DeliveryError;
+use crate::json::write_text;
+
+/// How many messages are in flight at most, where the system lets the process have so many connections.
+pub(crate) const IN_FLIGHT: usize = 2_048;
+/// How many threads wait for the system to look up a name.
+pub(crate) const LOOKUPS: usize = 8;
+
+/// Files that the rest of the process may have open.
+const OTHER_FILES: u64 = 256;
+/// Receivers close a connection without requests after some seconds to minutes; a request that they get just then is lost.
+const IDLE: Duration = Duration::from_secs(15);
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// The trace and the span in which the message was made, so that the receiver goes on with that trace.
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
+const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
+const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
+
+type Requests = Client<Connect, Full<Bytes>>;
+
+/// POSTs to one address.
+#[derive(Debug)]
+pub(crate) struct HttpSink {
+    webhook: SharedWebhook,
+    overlap: usize,
+    lines: LineWriter,
+    to_thread: Option<UnboundedSender<Command>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+enum Command {
+    Post(Box<(Request<Full<Bytes>>, Sent)>, Reply),
+    Abort(u64),
+}
+
+impl HttpSink {
+    /// Starts the thread for the connections. Nothing is connected yet.
+    ///
+    /// # Errors
+    /// [`DeliveryError::Usage`] for `https` if the system has no certificates to check the receiver's by;
+    /// [`DeliveryError::Failed`] if the system gives no thread.
+    pub(crate) fn open(webhook: SharedWebhook) -> Result<Self, DeliveryError> {
+        Self::with_overlap(webhook, most_in_flight())
+    }
+
+    /// With at most so many messages in flight, at least one.
+    ///
+    /// # Errors
+    /// As [`HttpSink::open`].
+    pub(crate) fn with_overlap(webhook: SharedWebhook, overlap: usize) -> Result<Self, DeliveryError> {
+        let failed = |error| DeliveryError::Failed(format!("the system gives no thread: {error}"));
+        let connect = Connect::new(webhook.current().address.is_https())?;
+        let runtime = Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .max_blocking_threads(LOOKUPS)
+            .thread_name("lookup-deliver")
+            .build()
+            .map_err(failed)?;
+        let (to_thread, commands) = unbounded_channel(); // bounded by what is in flight
+        let thread = thread::Builder::new()
+            .name("http-deliver".to_owned())
+            .spawn(move || run(runtime, connect, overlap, commands))
+            .map_err(failed)?;
+        Ok(Self {
+            webhook,
+            overlap: overlap.max(1),
+            lines: LineWriter::default(),
+            to_thread: Some(to_thread),
+            thread: Some(thread),
+        })
+    }
+
+    fn request(&mut self, delivery: &Delivery) -> (Request<Full<Bytes>>, Sent) {
+        let mut line = Vec::new();
+        self.lines.write(&mut line, delivery);
+        let again = delivery.body.extras().and_then(|extras| extras.again);
+        let id = idempotency_key(delivery.body.key(), delivery.body.id(), again);
+        let id_value = HeaderValue::from_str(&id).expect("hex");
+        let webhook = self.webhook.current();
+        let Webhook { address, headers: own, secrets } = &*webhook;
+        let mut headers = HeaderMap::with_capacity(own.len() + 6);
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(USER_AGENT, HeaderValue::from_static(concat!("tickwheel/", env!("CARGO_PKG_VERSION"))));
+        for name in own.keys() {
+            headers.remove(name);
+        }
+        headers.extend(own.iter().map(|(name, value)| (name.clone(), value.clone())));
+        // A header of the operator's own counts.
+        if let Some(traceparent) = delivery.traceparent().and_then(|text| HeaderValue::from_str(text).ok()) {
+            headers.entry(TRACEPARENT).or_insert(traceparent);
+        }
+        let mut signature = None;
+        if !secrets.is_empty() {
+            let timestamp_s = (SystemWallTime.now_us() / 1_000_000).to_string();
+            let made = signatures(secrets, &id, &timestamp_s, &line);
+            headers.insert(WEBHOOK_SIGNATURE, made.clone());
+            signature = Some(made);
+            headers.insert(WEBHOOK_TIMESTAMP, HeaderValue::from_str(&timestamp_s).expect("digits"));
+            headers.insert(WEBHOOK_ID, id_value.clone());
+        }
+        headers.insert(IDEMPOTENCY_KEY, id_value);
+        let mut request = Request::post(address.uri().clone()).body(Full::from(line)).expect("it has an address");
+        *request.headers_mut() = headers;
+        (request, Sent { webhook, signature })
+    }
+
+    fn command(&self, command: Command) -> Result<(), DeliveryError> {
+        let sent = self.to_thread.as_ref().is_some_and(|thread| thread.send(command).is_ok());
+        if sent { Ok(()) } else { Err(DeliveryError::Failed("the thread of the webhooks has ended".to_owned())) }
+    }
+}
+
+impl Sink for HttpSink {
+    fn max_bytes(&self) -> usize {
+        16 << 20
+    }
+
+    fn send(&mut self, _: &[Delivery]) -> Result<Verdicts, DeliveryError> {
+        Ok(Verdicts::Each(Vec::new())) // `start` does
+    }
+
+    /// At least two, so that it is used by `start` always.
+    fn overlap(&self) -> usize {
+        self.overlap.max(2)
+    }
+
+    fn start(&mut self, delivery: Delivery, reply: Reply) -> Result<(), DeliveryError> {
+        let request = self.request(&delivery);
+        let reply = match self.webhook.log() {
+            Some(log) => log.noting(&delivery, reply),
+            None => reply,
+        };
+        self.command(Command::Post(Box::new(request), reply))
+    }
+
+    fn abort(&mut self, number: u64) {
+        let _ = self.command(Command::Abort(number)); // if the thread has ended, so has the request
+    }
+
+    /// Closes all connections; what is in flight is aborted.
+    fn close(&mut self) -> Result<(), DeliveryError> {
+        self.to_thread = None;
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Err(_)) => Err(DeliveryError::Failed("the thread of the webhooks has panicked".to_owned())),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for HttpSink {
+    fn drop(&mut self) {
+        let _ = self.close();
+    }
+}
+
+/// The value of the header: equal for messages with the same `(key, id)`, which are the same message (D1); but where the name is used
+/// again after an outcome, which `again` tells.
+#[must_use]
+pub(crate) fn idempotency_key(key: Option<&str>, id: &str, again: Option<i64>) -> String {
+    let mut text = Vec::with_capacity(id.len() + 32);
+    text.push(b'[');
+    match key {
+        Some(key) => write_text(&mut text, key),
+        None => text.extend_from_slice(b"null"),
+    }
+    text.push(b',');
+    write_text(&mut text, id);
+    if let Some(again) = again {
+        text.push(b',');
+        text.extend_from_slice(itoa::Buffer::new().format(again).as_bytes());
+    }
+    text.push(b']');
+    Params::new().hash_length(16).hash(&text).to_hex().to_string()
+}
+
+fn most_in_flight() -> usize {
+    use rustix::process::{Resource, getrlimit};
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let free = files.saturating_sub(OTHER_FILES).max(files / 4);
+    IN_FLIGHT.min(usize::try_from(free).unwrap_or(usize::MAX))
+}
+
+/// The thread of the connections, until the sink is closed.
+fn run(runtime: Runtime, connect: Connect, overlap: usize, commands: UnboundedReceiver<Command>) {
+    let posts = LocalSet::new();
+    posts.block_on(&runtime, receive(connect, overlap, commands));
+    drop(posts); // what is in flight ends here
+    runtime.shutdown_background(); // a name may still be looked up
+}
+
+async fn receive(connect: Connect, overlap: usize, mut commands: UnboundedReceiver<Command>) {
+    let client: Requests = Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE)
+        .pool_max_idle_per_host(overlap)
+        .build(connect);
+    let posts: Rc<RefCell<FxHashMap<u64, AbortHandle>>> = Rc::default();
+    while let Some(command) = commands.recv().await {
+        match command {
+            Command::Post(request, reply) => {
+                let number = reply.number();
+                let (client, ended) = (client.clone(), posts.clone());
+                let post = spawn_local(async move {
+                    let (request, sent) = *request;
+                    let verdict = post(&client, request, &sent).await;
+                    ended.borrow_mut().remove(&number);
+                    reply.settle(verdict);
+                });
+                posts.borrow_mut().insert(number, post.abort_handle());
+            }
+            Command::Abort(number) => {
+                if let Some(post) = posts.borrow_mut().remove(&number) {
+                    post.abort();
+                }
+            }
+        }
+    }
+}
+
+async fn post(client: &Requests, request: Request<Full<Bytes>>, sent: &Sent) -> Verdict {
+    match client.request(request).await {
+        Ok(response) => answers::verdict_of(response, sent).await,
+        Err(error) => answers::verdict_without(&error),
+    }
+}
+
+#[cfg(test)]
+mod tests;

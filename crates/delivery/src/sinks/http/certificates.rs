@@ -1,0 +1,90 @@
+//! Checks the certificate of a receiver by those of the system, or those that `SSL_CERT_FILE` names.
+//!
+//! A receiver within a network often has a certificate that it signed itself, and that the operator has put among the trusted
+//! ones. Many such say that they may sign others too; the usual check takes them for an authority and refuses them as a
+//! receiver's. Here the very certificate that is trusted is accepted, for its names and its time.
+
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+
+use crate::error::DeliveryError;
+
+#[derive(Debug)]
+pub(super) struct Trusted {
+    usual: Arc<WebPkiServerVerifier>,
+    certificates: Vec<CertificateDer<'static>>,
+}
+
+impl Trusted {
+    /// Those of the system.
+    pub(super) fn read(provider: Arc<CryptoProvider>) -> Result<Self, DeliveryError> {
+        let found = rustls_native_certs::load_native_certs();
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(found.certs.iter().cloned());
+        let usual = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build().map_err(|_| {
+            let why = found.errors.first().map_or_else(String::new, |error| format!(" ({error})"));
+            DeliveryError::Usage(format!(
+                "the system has no certificates to check an https address by{why}: install them, or name a file of them \
+                 in SSL_CERT_FILE"
+            ))
+        })?;
+        Ok(Self { usual, certificates: found.certs })
+    }
+}
+
+impl ServerCertVerifier for Trusted {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let result = self.usual.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+        match result {
+            // Its time was checked before this was found.
+            Err(error) if is_of_an_authority(&error) && self.certificates.contains(end_entity) => {
+                verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
+                Ok(ServerCertVerified::assertion())
+            }
+            result => result,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.usual.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.usual.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.usual.supported_verify_schemes()
+    }
+}
+
+/// The check has no value of its own for this, so its name is read; if that changes, the certificate is refused.
+fn is_of_an_authority(error: &Error) -> bool {
+    matches!(error, Error::InvalidCertificate(CertificateError::Other(other))
+        if format!("{other:?}").contains("CaUsedAsEndEntity"))
+}

@@ -1,0 +1,72 @@
+//! Opens the connections of the webhooks, a bounded number at a time.
+//!
+//! Where thousands of messages are due at once, requests that end free their connections for those that wait. So few more
+//! connections are opened than the receiver's speed asks for, and its queue of new ones does not overflow.
+
+#![forbid(unsafe_code)]
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use hyper::Uri;
+use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioIo;
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tower_service::Service;
+
+use super::certificates::Trusted;
+use crate::error::DeliveryError;
+
+/// How many connections are being opened at a time.
+const OPENING: usize = 64;
+
+type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
+type Error = Box<dyn std::error::Error + Send + Sync>;
+
+/// Connects, with TLS for `https`.
+#[derive(Clone, Debug)]
+pub(super) struct Connect {
+    inner: HttpsConnector<HttpConnector>,
+    opening: Arc<Semaphore>,
+}
+
+impl Connect {
+    pub(super) fn new(is_https: bool) -> Result<Self, DeliveryError> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let tls = ClientConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .expect("the provider has the usual versions");
+        let tls = if is_https {
+            tls.dangerous().with_custom_certificate_verifier(Arc::new(Trusted::read(provider)?)).with_no_client_auth()
+        } else {
+            tls.with_root_certificates(RootCertStore::empty()).with_no_client_auth()
+        };
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_nodelay(true);
+        Ok(Self { inner: HttpsConnector::from((tcp, tls)), opening: Arc::new(Semaphore::new(OPENING)) })
+    }
+}
+
+impl Service<Uri> for Connect {
+    type Response = Stream;
+    type Error = Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Stream, Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let (mut inner, opening) = (self.inner.clone(), self.opening.clone());
+        Box::pin(async move {
+            let _permit = opening.acquire().await?;
+            inner.call(uri).await
+        })
+    }
+}

@@ -1,0 +1,81 @@
+//! A webhook whose headers and secrets change while messages are sent to it (rules D10, D12).
+
+#![forbid(unsafe_code)]
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::webhook::Webhook;
+use crate::error::DeliveryError;
+use crate::sinks::send_log::SendLog;
+use crate::sync::Mutex;
+
+/// A [`Webhook`] that can be replaced while messages are sent to it, as a secret that a receiver has changed.
+///
+/// Clones share it. A request has what holds when it is begun; a further attempt has what holds then.
+///
+/// ```
+/// use tickwheel_delivery::{Destination, SharedWebhook, Webhook};
+/// let with = |token| Webhook::to("https://example.org/reminders")?.with_header("authorization", token);
+/// let webhook = SharedWebhook::from(with("Bearer 17")?);
+/// let to = Destination::webhook(webhook.clone());
+/// webhook.replace(with("Bearer 18")?)?;
+/// # Ok::<(), tickwheel_delivery::DeliveryError>(())
+/// ```
+#[derive(Clone)]
+pub struct SharedWebhook {
+    current: Arc<Mutex<Arc<Webhook>>>,
+    /// Where each send is noted, if the program wants that.
+    log: Option<Arc<SendLog>>,
+}
+
+impl SharedWebhook {
+    /// From now on requests have the headers and secrets of this one.
+    ///
+    /// ```
+    /// use tickwheel_delivery::{SharedWebhook, Webhook};
+    /// let webhook = SharedWebhook::from(Webhook::to("https://example.org/a")?);
+    /// webhook.replace(Webhook::to("https://example.org/a")?.with_header("x-tenant", "17")?)?;
+    /// assert!(webhook.replace(Webhook::to("https://example.org/b")?).is_err(), "the address stays");
+    /// # Ok::<(), tickwheel_delivery::DeliveryError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`DeliveryError::Usage`] if it has another address.
+    pub fn replace(&self, webhook: Webhook) -> Result<(), DeliveryError> {
+        let mut current = self.current.lock();
+        if current.address != webhook.address {
+            return Err(DeliveryError::Usage(
+                "a webhook keeps its address: open another queue for another one".to_owned(),
+            ));
+        }
+        *current = Arc::new(webhook);
+        Ok(())
+    }
+
+    /// The same, and each send is noted there.
+    #[must_use]
+    pub fn noted_in(self, log: Arc<SendLog>) -> Self {
+        Self { log: Some(log), ..self }
+    }
+
+    pub(super) fn current(&self) -> Arc<Webhook> {
+        self.current.lock().clone()
+    }
+
+    pub(super) fn log(&self) -> Option<&Arc<SendLog>> {
+        self.log.as_ref()
+    }
+}
+
+impl From<Webhook> for SharedWebhook {
+    fn from(webhook: Webhook) -> Self {
+        Self { current: Arc::new(Mutex::new(Arc::new(webhook))), log: None }
+    }
+}
+
+impl fmt::Debug for SharedWebhook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.current().fmt(f)
+    }
+}

@@ -1,0 +1,184 @@
+//! What a webhook is sent to and with: the address, headers of the operator, and the secrets that sign it (rules D10, D12).
+
+#![forbid(unsafe_code)]
+
+use std::fmt;
+
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+
+use super::address::HttpAddress;
+use super::signature::Secret;
+use crate::error::DeliveryError;
+use crate::shown::quoted;
+
+/// The sink or HTTP itself sets these.
+const TAKEN: [&str; 12] = [
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "idempotency-key",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "webhook-id",
+    "webhook-signature",
+    "webhook-timestamp",
+];
+const MOST_HEADERS: usize = 64;
+const MOST_SECRETS: usize = 16;
+
+/// A webhook: each message is a POST to one address.
+///
+/// With secrets, requests are signed as [Standard Webhooks](https://www.standardwebhooks.com) says. `webhook-id` is the value of
+/// `Idempotency-Key`, `webhook-timestamp` the seconds since 1970 at the attempt, and `webhook-signature` has for each secret
+/// `v1,` and the base64 of the HMAC-SHA256 of `ID.TIMESTAMP.BODY`. Two secrets are for the time in which a receiver goes over from
+/// one to the other.
+///
+/// ```
+/// use tickwheel_delivery::{Destination, Webhook};
+/// let webhook = Webhook::to("https://example.org/reminders")?
+///     .with_header("x-tenant", "17")?
+///     .with_secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")?;
+/// let to = Destination::webhook(webhook);
+/// # Ok::<(), tickwheel_delivery::DeliveryError>(())
+/// ```
+#[derive(Clone)]
+pub struct Webhook {
+    pub(super) address: HttpAddress,
+    pub(super) headers: HeaderMap,
+    pub(super) secrets: Vec<Secret>,
+}
+
+impl Webhook {
+    /// A POST to this address, `http` or `https`.
+    ///
+    /// ```
+    /// # use tickwheel_delivery::{Destination, Webhook};
+    /// let webhook = Webhook::to("https://example.org/reminders?team=7")?;
+    /// assert!(Webhook::to("ftp://example.org").is_err());
+    /// # Ok::<(), tickwheel_delivery::DeliveryError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`DeliveryError::Usage`] if this is no address.
+    pub fn to(url: &str) -> Result<Self, DeliveryError> {
+        Ok(Self { address: HttpAddress::parse(url)?, headers: HeaderMap::new(), secrets: Vec::new() })
+    }
+
+    /// One more header of each request. A name may be used again. `Content-Type` and `User-Agent` replace those that would be sent.
+    ///
+    /// ```
+    /// # use tickwheel_delivery::{Destination, Webhook};
+    /// let webhook = Webhook::to("https://example.org/reminders")?.with_header("authorization", "Bearer 17")?;
+    /// assert!(webhook.with_header("host", "example.com").is_err(), "the request has that anyway");
+    /// # Ok::<(), tickwheel_delivery::DeliveryError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`DeliveryError::Usage`] for a name or a value that is none, and for a header that the request has anyway. A value is not
+    /// shown.
+    pub fn with_header(mut self, name: &str, value: &str) -> Result<Self, DeliveryError> {
+        let usage = |what: &str| DeliveryError::Usage(format!("the header {} {what}", quoted(name, 100)));
+        let header = HeaderName::from_bytes(name.as_bytes())
+            .map_err(|_| usage("has no usable name: write letters, digits and -, as in Authorization"))?;
+        if TAKEN.contains(&header.as_str()) {
+            return Err(usage("is set by tickwheel: leave it out"));
+        }
+        let mut value = HeaderValue::from_str(value)
+            .map_err(|_| usage("has a value with a line end or another character that no header can have"))?;
+        value.set_sensitive(true);
+        if self.headers.len() >= MOST_HEADERS {
+            return Err(usage(&format!("is one too many: there may be {MOST_HEADERS}")));
+        }
+        self.headers.append(header, value);
+        Ok(self)
+    }
+
+    /// Signs each request by this secret too: `whsec_`, and 24 to 64 bytes in base64.
+    ///
+    /// ```
+    /// # use tickwheel_delivery::{Destination, Webhook};
+    /// let webhook = Webhook::to("https://example.org/")?.with_secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")?;
+    /// assert!(webhook.with_secret("whsec_short").is_err());
+    /// # Ok::<(), tickwheel_delivery::DeliveryError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`DeliveryError::Usage`] if this is no secret. It is not shown.
+    pub fn with_secret(mut self, secret: &str) -> Result<Self, DeliveryError> {
+        if self.secrets.len() >= MOST_SECRETS {
+            return Err(DeliveryError::Usage(format!("there is one secret too many: there may be {MOST_SECRETS}")));
+        }
+        self.secrets.push(Secret::parse(secret)?);
+        Ok(self)
+    }
+}
+
+/// It shows the host and the names of the headers only.
+impl fmt::Debug for Webhook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&HeaderName> = self.headers.keys().collect();
+        f.debug_struct("Webhook")
+            .field("address", &self.address)
+            .field("headers", &names)
+            .field("secrets", &self.secrets.len())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn webhook() -> Webhook {
+        Webhook::to("https://example.org/s3cret").unwrap()
+    }
+
+    fn refused(result: Result<Webhook, DeliveryError>) -> String {
+        let Err(DeliveryError::Usage(error)) = result else { panic!("{result:?}") };
+        error
+    }
+
+    #[test]
+    fn a_header_that_is_none_is_refused_and_its_value_is_not_shown__d12() {
+        for name in ["", "a b", "a:b", "ü", "a\n"] {
+            let error = refused(webhook().with_header(name, "s3cret"));
+            assert!(error.contains("has no usable name") && !error.contains("s3cret"), "{error}");
+        }
+        for value in ["s3cret\r\nx: y", "s3cret\n", "s3cret\0"] {
+            let error = refused(webhook().with_header("x-a", value));
+            assert!(error.starts_with("the header 'x-a' has a value") && !error.contains("s3cret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_header_that_the_request_has_anyway_is_refused__d12() {
+        for name in ["Host", "content-length", "Webhook-Signature", "Idempotency-Key", "Transfer-Encoding"] {
+            let error = refused(webhook().with_header(name, "1"));
+            assert_eq!(error, format!("the header '{name}' is set by tickwheel: leave it out"));
+        }
+        assert!(webhook().with_header("Content-Type", "application/cloudevents+json").is_ok());
+    }
+
+    #[test]
+    fn there_may_be_only_so_many__d8() {
+        let mut full = webhook();
+        for number in 0..MOST_HEADERS {
+            full = full.with_header("x-a", &number.to_string()).unwrap();
+        }
+        assert!(refused(full.with_header("x-a", "")).contains("one too many: there may be 64"));
+        let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+        let full = (0..MOST_SECRETS).fold(webhook(), |webhook, _| webhook.with_secret(secret).unwrap());
+        assert!(refused(full.with_secret(secret)).contains("there may be 16"));
+    }
+
+    #[test]
+    fn no_secret_is_shown__d12() {
+        let webhook = webhook().with_header("authorization", "s3cret").unwrap();
+        let shown = format!("{:?}", webhook.with_secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap());
+        assert!(shown.contains("example.org") && shown.contains("authorization"), "{shown}");
+        assert!(!shown.contains("s3cret") && !shown.contains("MfKQ"), "{shown}");
+    }
+}

@@ -1,0 +1,111 @@
+//! The answer to one delivery that a sink gives later, from any thread (rules D4, D6).
+
+#![forbid(unsafe_code)]
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::delivery::Verdict;
+
+/// Takes the answers of a sink.
+pub(crate) trait Replies: Send + Sync {
+    /// The sink has nothing more to do with this delivery. `size`: bytes of its message.
+    fn settle(&self, number: u64, size: usize, verdict: Verdict);
+}
+
+/// What a sink answers by: once, from any thread, as late as it wants.
+///
+/// One that is dropped counts as unanswered: the task that had it may have failed at any point, and if each task does, the
+/// destination is down and not asked again and again.
+///
+/// ```
+/// use tickwheel_delivery::{Delivery, DeliveryError, Reply, Sink, Verdict, Verdicts};
+///
+/// /// Hands each delivery to a thread of the program.
+/// struct Pool(std::sync::mpsc::Sender<(Delivery, Reply)>);
+///
+/// impl Sink for Pool {
+///     fn overlap(&self) -> usize {
+///         100
+///     }
+///
+///     fn start(&mut self, delivery: Delivery, reply: Reply) -> Result<(), DeliveryError> {
+///         self.0.send((delivery, reply)).map_err(|_| DeliveryError::Failed("the pool has ended".to_owned()))
+///     }
+///
+///     fn send(&mut self, _: &[Delivery]) -> Result<Verdicts, DeliveryError> {
+///         unreachable!("with an overlap `start` is called")
+///     }
+/// }
+///
+/// # let (send, receive) = std::sync::mpsc::channel();
+/// # let folder = tempfile::tempdir()?;
+/// # let to = tickwheel_delivery::Destination::sink(move |_| Ok(Pool(send.clone())));
+/// # let deliverer = tickwheel_delivery::Deliverer::open(folder.path().join("reminders.db"), to)?;
+/// # deliverer.put(tickwheel_delivery::Message::after("tea", std::time::Duration::ZERO, "ready"))?;
+/// let (delivery, reply): (Delivery, Reply) = receive.recv()?;
+/// println!("{}", delivery.id());
+/// reply.settle(Verdict::Delivered);
+/// # assert_eq!(deliverer.close(None)?.delivered, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Reply {
+    number: u64,
+    size: usize,
+    to: Option<Arc<dyn Replies>>,
+}
+
+impl Reply {
+    /// An answer that goes to `to`.
+    pub(crate) fn new(number: u64, size: usize, to: Arc<dyn Replies>) -> Self {
+        Self { number, size, to: Some(to) }
+    }
+
+    /// What [`Sink::abort`](super::Sink::abort) names the delivery by; no two of one sink are equal.
+    ///
+    /// ```
+    /// # use std::collections::HashMap;
+    /// # use tickwheel_delivery::Reply;
+    /// fn remember(in_flight: &mut HashMap<u64, Reply>, reply: Reply) {
+    ///     in_flight.insert(reply.number(), reply);
+    /// }
+    /// ```
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Answers. After a cut-off it is not heard.
+    ///
+    /// ```
+    /// # use tickwheel_delivery::{Reply, Verdict};
+    /// fn answer(reply: Reply, status: u16) {
+    ///     reply.settle(match status {
+    ///         200..300 => Verdict::Delivered,
+    ///         503 => Verdict::Unanswered { reason: "503".to_owned(), retry_after_ms: Some(1_000) },
+    ///         _ => Verdict::Refused(status.to_string()),
+    ///     });
+    /// }
+    /// ```
+    pub fn settle(mut self, verdict: Verdict) {
+        self.answer(verdict);
+    }
+
+    fn answer(&mut self, verdict: Verdict) {
+        if let Some(to) = self.to.take() {
+            to.settle(self.number, self.size, verdict);
+        }
+    }
+}
+
+impl Drop for Reply {
+    fn drop(&mut self) {
+        self.answer(Verdict::Unanswered { reason: "the sink gave no answer".to_owned(), retry_after_ms: None });
+    }
+}
+
+impl fmt::Debug for Reply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reply").field("number", &self.number).finish_non_exhaustive()
+    }
+}

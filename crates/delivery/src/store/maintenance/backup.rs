@@ -1,0 +1,56 @@
+//! A backup: a copy of one moment in one file, while the store delivers or not (D20).
+//!
+//! It is marked as one (`backup_mark.rs`), so it must be restored before it delivers.
+
+#![forbid(unsafe_code)]
+
+use std::path::Path;
+
+use super::Stop;
+use super::check::Checked;
+use super::copying::copy_into;
+use crate::error::DeliveryError;
+use crate::store::backup_mark;
+use crate::store::new_file::{NewFile, sync_folder};
+use crate::store::snapshot::Snapshot;
+
+/// Writes the copy to `to`, where nothing is. It is checked: what is wrong in it was so in the store, or came by copying.
+///
+/// # Errors
+/// There is something at `to`, or no store of this version at `path`; one of both can't be read or written;
+/// [`DeliveryError::Closed`] after a stop. Then nothing is at `to`.
+pub fn backup(path: &Path, to: &Path, now_ms: i64, stop: &Stop) -> Result<Checked, DeliveryError> {
+    refuse_existing(to)?;
+    refuse_files_of(path, to)?;
+    let source = Snapshot::open(path)?;
+    let new = NewFile::begin(to, ".part")?;
+    new.permit_as(path)?;
+    let checked = copy_into(&new, source, stop, |db| backup_mark::put(db, now_ms))?;
+    refuse_existing(to)?;
+    new.rename_to(to)?;
+    let absolute = std::path::absolute(to).unwrap_or_else(|_| to.to_owned());
+    sync_folder(&absolute)?;
+    Ok(checked)
+}
+
+/// SQLite would take the copy for its own file.
+fn refuse_files_of(path: &Path, to: &Path) -> Result<(), DeliveryError> {
+    let place = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    for suffix in ["-wal", "-shm", "-journal"] {
+        let mut name = place(path).into_os_string();
+        name.push(suffix);
+        if place(to).as_os_str() == name {
+            let text = format!("{} is a file of the store itself: name another one for the backup", to.display());
+            return Err(DeliveryError::Usage(text));
+        }
+    }
+    Ok(())
+}
+
+fn refuse_existing(to: &Path) -> Result<(), DeliveryError> {
+    if to.symlink_metadata().is_ok() {
+        let text = format!("{} exists: name a new file, as a backup is never written over anything", to.display());
+        return Err(DeliveryError::Usage(text));
+    }
+    Ok(())
+}

@@ -1,0 +1,155 @@
+//! Is a store whole (D20)? SQLite's own check first, then what the tables say of each other.
+//!
+//! It reads one moment, also while the store delivers, and changes nothing. O(n log n) in the messages, with sorting on disk; in
+//! memory are SQLite's page cache, one filter of names at a time (10 MiB for the largest run), and 8 bytes for each message that a
+//! newer one of its name took the place of.
+
+#![forbid(unsafe_code)]
+
+use std::path::Path;
+
+use rusqlite::{Connection, ErrorCode};
+
+use super::problems::Problems;
+use super::{Stop, messages, names};
+use crate::error::DeliveryError;
+use crate::incoming::{Digest, lane_of};
+use crate::shown::quoted;
+use crate::store::meta;
+use crate::store::near::Floor;
+use crate::store::snapshot::Snapshot;
+use crate::store::sql::{Broken, Result as SqlResult};
+
+/// What was looked at, and what is wrong.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// Messages that are known.
+    pub messages: u64,
+    /// Those of them that have no outcome.
+    pub open: u64,
+    /// A line for each thing that is wrong.
+    pub problems: Vec<String>,
+}
+
+/// How far the parts of the store say that they are.
+pub(super) struct Ends {
+    pub(super) floor: Floor,
+    pub(super) forgotten_n: i64,
+    pub(super) collected_n: i64,
+}
+
+/// Errors: there is no store of this version, or it can't be read; [`DeliveryError::Closed`] after a stop.
+///
+/// # Errors
+/// `Usage` if there is no store of this version; the store can't be read.
+pub fn check(path: &Path, stop: &Stop) -> Result<Checked, DeliveryError> {
+    let snapshot = match Snapshot::open(path) {
+        Err(DeliveryError::Store(error)) if error.is_damage() => {
+            return Ok(Checked { problems: vec![error.to_string()], ..Checked::default() });
+        }
+        opened => opened?,
+    };
+    let checked = check_snapshot(&snapshot, stop)?;
+    snapshot.close()?;
+    Ok(checked)
+}
+
+pub(super) fn check_snapshot(snapshot: &Snapshot, stop: &Stop) -> Result<Checked, DeliveryError> {
+    stop.watch(snapshot.db())?;
+    look(snapshot.db(), Digest::number).map_err(|broken| stop.or(snapshot.failed(broken)))
+}
+
+/// `number`: of a name, as the store has it.
+pub(in crate::store) fn look(db: &Connection, number: fn(Digest) -> i64) -> SqlResult<Checked> {
+    let mut checked = Checked::default();
+    let mut problems = Problems::default();
+    match look_at_all(db, number, &mut checked, &mut problems) {
+        Err(Broken::Sql(error)) if is_damage(&error) => problems.tell(format!("a table can't be read: {error}")),
+        looked => looked?,
+    }
+    checked.problems = problems.lines();
+    Ok(checked)
+}
+
+fn look_at_all(
+    db: &Connection,
+    number: fn(Digest) -> i64,
+    checked: &mut Checked,
+    problems: &mut Problems,
+) -> SqlResult<()> {
+    look_at_pages(db, problems)?;
+    let ends = look_at_ends(db, problems)?;
+    look_at_paused_keys(db, problems)?;
+    (checked.messages, checked.open) = messages::look(db, &ends, number, problems)?;
+    names::look(db, number, problems)
+}
+
+fn is_damage(error: &rusqlite::Error) -> bool {
+    match error {
+        rusqlite::Error::SqliteFailure(of, _) => {
+            matches!(of.code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::Unknown)
+        }
+        // A value of another type than is ever written there.
+        _ => true,
+    }
+}
+
+fn look_at_pages(db: &Connection, problems: &mut Problems) -> SqlResult<()> {
+    let mut check = db.prepare("PRAGMA integrity_check(20)")?;
+    let mut rows = check.query([])?;
+    while let Some(row) = rows.next()? {
+        let found: String = row.get(0)?;
+        if found != "ok" {
+            problems.tell(format!("SQLite finds the file damaged: {}", found.replace('\n', "; ")));
+        }
+    }
+    Ok(())
+}
+
+fn look_at_ends(db: &Connection, problems: &mut Problems) -> SqlResult<Ends> {
+    let ask = |text: &str| -> rusqlite::Result<i64> { db.query_row(text, [], |row| row.get(0)) };
+    let last_seq = ask("SELECT ifnull(max(seq), 0) FROM messages")?.max(meta::get_int(db, "last_seq")?);
+    let last_n = ask("SELECT ifnull(max(n), 0) FROM ledger")?;
+    let floor = Floor { seq: meta::get_int(db, "near_floor_seq")?, n: meta::get_int(db, "near_floor_n")? };
+    let (forgotten_n, collected_n) = (meta::get_int(db, "forgotten_n")?, meta::get_int(db, "collected_n")?);
+    let id: Option<String> = meta::get(db, "store_id")?;
+    if !id.is_some_and(|id| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())) {
+        problems.tell("the store has no id");
+    }
+    for (name, value, most) in [
+        ("near_floor_seq", floor.seq, last_seq + 1),
+        ("near_floor_n", floor.n, last_n),
+        ("forgotten_n", forgotten_n, last_n),
+        ("collected_n", collected_n, last_n),
+    ] {
+        if value > most {
+            problems.tell(format!("{name} is {value}, and the last one there is {most}"));
+        }
+    }
+    Ok(Ends { floor, forgotten_n, collected_n })
+}
+
+fn look_at_paused_keys(db: &Connection, problems: &mut Problems) -> SqlResult<()> {
+    let mut select = db.prepare("SELECT lane, key FROM paused_keys")?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        let (lane, key): (i64, String) = (row.get(0)?, row.get(1)?);
+        if lane_of(Some(&key)) != Some(lane) {
+            problems.tell(format!("the key {} is paused with a lane that is not its own", quoted(&key, 200)));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// After a crash too.
+    pub(crate) fn assert_whole(path: &Path, number: fn(Digest) -> i64) {
+        let snapshot = Snapshot::open(path).unwrap();
+        let checked = look(snapshot.db(), number).map_err(|broken| broken.of(path)).unwrap();
+        assert_eq!(checked.problems, Vec::<String>::new(), "{}", path.display());
+        snapshot.close().unwrap();
+    }
+}

@@ -1,0 +1,143 @@
+//! Known names: the newest message of each name is found by it, in the run that has its number, and only one is known by a name.
+
+#![forbid(unsafe_code)]
+
+use rusqlite::{CachedStatement, Connection, OptionalExtension};
+
+use super::problems::Problems;
+use crate::incoming::Digest;
+use crate::store::runs::{self, Pair};
+use crate::store::sql::{Result, cached};
+
+struct Run {
+    n: i64,
+    first_seq: i64,
+    last_seq: i64,
+    names: i64,
+    left: i64,
+}
+
+pub(super) fn look(db: &Connection, number: fn(Digest) -> i64, problems: &mut Problems) -> Result<()> {
+    let replaced = look_for_twins(db, problems)?;
+    look_at_runs(db, &replaced, problems)?;
+    look_at_cancels(db, number, problems)
+}
+
+fn look_at_runs(db: &Connection, replaced: &[i64], problems: &mut Problems) -> Result<()> {
+    let mut select = db.prepare("SELECT n, first_seq, last_seq, names, left FROM runs ORDER BY first_seq")?;
+    let run = |row: &rusqlite::Row<'_>| {
+        let (n, first_seq, last_seq) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        Ok(Run { n, first_seq, last_seq, names: row.get(3)?, left: row.get(4)? })
+    };
+    let found: Vec<Run> = select.query_map([], run)?.collect::<rusqlite::Result<_>>()?;
+    for pair in found.windows(2) {
+        let is_shared = pair[1].first_seq <= pair[0].last_seq;
+        problems.add_if(is_shared, "runs of names that share messages with another one", pair[1].n);
+    }
+    found.iter().try_for_each(|run| look_at_run(db, run, replaced, problems))
+}
+
+/// A name in it that is of no message is of one that is forgotten. A message that a newer one of its name took the place of may
+/// be in it or not: `replaced`, in ascending order.
+fn look_at_run(db: &Connection, run: &Run, replaced: &[i64], problems: &mut Problems) -> Result<()> {
+    let count = "SELECT count(*) FROM messages WHERE seq >= ? AND seq <= ?";
+    let messages: i64 = cached(db, count)?.query_row([run.first_seq, run.last_seq], |row| row.get(0))?;
+    problems.add_if(messages != run.left, "runs of names that count their messages wrong", run.n);
+    let filter = runs::read_filter(db, run.n, u64::try_from(run.names).unwrap_or(0))?;
+    let mut name_of = cached(db, "SELECT name FROM messages WHERE seq = ?")?;
+    let first_replaced = replaced.partition_point(|seq| *seq < run.first_seq);
+    let replaced = &replaced[first_replaced..replaced.partition_point(|seq| *seq <= run.last_seq).max(first_replaced)];
+    let (mut names, mut newest, mut before): (i64, i64, Option<Pair>) = (0, 0, None);
+    let mut reader = runs::Reader::new(run.n);
+    let mut pairs = Vec::new();
+    loop {
+        pairs.clear();
+        reader.read(db, 16, &mut pairs)?;
+        if pairs.is_empty() {
+            break;
+        }
+        for pair in &pairs {
+            let is_outside = pair.1 < run.first_seq || pair.1 > run.last_seq;
+            problems.add_if(is_outside, "messages that are in the run of others", pair.1);
+            problems.add_if(before.is_some_and(|before| before >= *pair), "runs of names out of order", run.n);
+            let is_seen = filter.as_ref().is_none_or(|filter| filter.contains_hash(pair.0 as u64));
+            problems.add_if(!is_seen, "messages that the filter of their run does not find", pair.1);
+            if let Some(name) = name_of.query_row([pair.1], |row| row.get::<_, i64>(0)).optional()? {
+                newest += i64::from(replaced.binary_search(&pair.1).is_err());
+                problems.add_if(name != pair.0, "messages that are in a run under another name", pair.1);
+            }
+            before = Some(*pair);
+            names += 1;
+        }
+    }
+    problems.add_if(names != run.names, "runs that do not have as many names as they should", run.n);
+    problems.add_if(newest + replaced.len() as i64 != messages, "runs of names that lack a message", run.n);
+    Ok(())
+}
+
+/// A name, as far as its messages were read.
+struct Name {
+    parts: Parts,
+    newest: i64,
+    /// One of its messages was neither given up nor moved, and has not expired.
+    is_known: bool,
+}
+
+/// Of the messages with one key and id, all but the first say that they came again, or were given up, moved, or have expired.
+/// Returns those that a newer one took the place of, in ascending order: O(their number) in memory.
+fn look_for_twins(db: &Connection, problems: &mut Problems) -> Result<Vec<i64>> {
+    let text = "SELECT name, seq, again IS NOT NULL, outcome IS NULL OR outcome NOT IN (3, 4, 5, 6) FROM messages \
+                ORDER BY name, seq";
+    let mut select = db.prepare(text)?;
+    let mut name_of = cached(db, "SELECT key, id FROM messages WHERE seq = ?")?;
+    let mut rows = select.query([])?;
+    let mut replaced = Vec::new();
+    let mut of_number: Vec<Name> = Vec::new();
+    let mut before: Option<(i64, i64, bool)> = None;
+    while let Some(row) = rows.next()? {
+        let (number, seq): (i64, i64) = (row.get(0)?, row.get(1)?);
+        let (is_again, is_known): (bool, bool) = (row.get(2)?, row.get(3)?);
+        let Some((_, first, first_is_known)) = before.replace((number, seq, is_known)).filter(|it| it.0 == number)
+        else {
+            of_number.clear(); // nearly always there is no other, so its name is not read
+            continue;
+        };
+        if of_number.is_empty() {
+            of_number.push(Name { parts: parts(&mut name_of, first)?, newest: first, is_known: first_is_known });
+        }
+        let this = parts(&mut name_of, seq)?;
+        if let Some(name) = of_number.iter_mut().find(|name| name.parts == this) {
+            let is_twin = name.is_known && is_known && !is_again;
+            problems.add_if(is_twin, "messages that were accepted though their key and id were known", seq);
+            replaced.push(std::mem::replace(&mut name.newest, seq));
+            name.is_known |= is_known;
+        } else {
+            of_number.push(Name { parts: this, newest: seq, is_known });
+        }
+    }
+    replaced.sort_unstable();
+    Ok(replaced)
+}
+
+/// Key and id, as bytes.
+type Parts = (Option<Vec<u8>>, Vec<u8>);
+
+fn parts(select: &mut CachedStatement<'_>, seq: i64) -> Result<Parts> {
+    let row = |row: &rusqlite::Row<'_>| {
+        Ok((row.get_ref(0)?.as_bytes_or_null()?.map(<[u8]>::to_vec), row.get_ref(1)?.as_bytes()?.to_vec()))
+    };
+    Ok(select.query_row([seq], row)?)
+}
+
+fn look_at_cancels(db: &Connection, number: fn(Digest) -> i64, problems: &mut Problems) -> Result<()> {
+    let mut select = db.prepare("SELECT rowid, name, key, id FROM cancels")?;
+    let mut rows = select.query([])?;
+    while let Some(row) = rows.next()? {
+        let text = |bytes| String::from_utf8_lossy(bytes);
+        let key = row.get_ref(2)?.as_bytes_or_null().map_err(rusqlite::Error::from)?.map(text);
+        let id = text(row.get_ref(3)?.as_bytes().map_err(rusqlite::Error::from)?);
+        let is_right = row.get::<_, i64>(1)? == number(Digest::of(key.as_deref(), &id));
+        problems.add_if(!is_right, "cancels whose digest is not that of their key and id", row.get(0)?);
+    }
+    Ok(())
+}

@@ -1,0 +1,40 @@
+//! Sending from a store that nothing delivers from is paused, or goes on with the next deliverer (D16): of all, or of a key.
+
+#![forbid(unsafe_code)]
+
+use std::path::Path;
+
+use super::{close, open};
+use crate::error::DeliveryError;
+use crate::incoming::lane_of;
+use crate::message::check_name;
+use crate::shown;
+use crate::store::owner::Ownership;
+use crate::store::snapshot::Snapshot;
+use crate::store::sql::Result as SqlResult;
+use crate::store::{MOST_PAUSED_KEYS, PAUSED, meta, paused_keys};
+
+/// # Errors
+/// `Usage` if there is no store of this version, it is in use, no message can have this key, or too many keys are paused; the
+/// store can't be written.
+pub fn pause(path: &Path, key: Option<&str>, is_paused: bool, now_ms: i64) -> Result<(), DeliveryError> {
+    check_name(key, "any").map_err(|bad| DeliveryError::Usage(bad.to_string()))?;
+    Snapshot::open(path)?.close()?;
+    let ownership = Ownership::try_take(path)?;
+    let path = ownership.path();
+    let db = open(path)?;
+    let done = || -> SqlResult<bool> {
+        match key.zip(lane_of(key)) {
+            None => meta::put(&db, PAUSED, is_paused.then_some(now_ms)).map(|()| true),
+            Some((key, lane)) if is_paused => paused_keys::add(&db, lane, key, now_ms),
+            Some((_, lane)) => paused_keys::remove(&db, lane).map(|()| true),
+        }
+    };
+    let done = done().map_err(|broken| broken.of(path));
+    close(path, db)?;
+    if done? {
+        return Ok(());
+    }
+    let most = shown::with_commas(MOST_PAUSED_KEYS as usize);
+    Err(DeliveryError::Usage(format!("{most} keys are paused in {}: resume one first", path.display())))
+}

@@ -1,0 +1,73 @@
+//! How the parts of the store run their statements, and what may go wrong inside it.
+
+#![forbid(unsafe_code)]
+
+use std::path::Path;
+
+use rusqlite::{CachedStatement, Connection};
+
+use crate::error::StoreError;
+use crate::kill_point::kill_point;
+
+/// Why a step of the store failed.
+#[derive(Debug)]
+pub(super) enum Broken {
+    /// SQLite says so.
+    Sql(rusqlite::Error),
+    /// The file or the caller contradicts itself: what was found.
+    Contradiction(String),
+}
+
+impl Broken {
+    /// As the error of the store at this path.
+    pub(super) fn of(&self, path: &Path) -> StoreError {
+        match self {
+            Self::Sql(error) => StoreError::because(path, error),
+            Self::Contradiction(what) => StoreError::new(
+                path,
+                what,
+                "the file is damaged, or this is a mistake in tickwheel: report it, and restore the store from a copy",
+            ),
+        }
+    }
+}
+
+impl From<rusqlite::Error> for Broken {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sql(error)
+    }
+}
+
+pub(super) type Result<T> = std::result::Result<T, Broken>;
+
+/// The statement, prepared once for the connection.
+pub(super) fn cached<'a>(db: &'a Connection, text: &str) -> rusqlite::Result<CachedStatement<'a>> {
+    #[cfg(test)]
+    seen::note(text);
+    kill_point(text);
+    db.prepare_cached(text)
+}
+
+/// The statements that ran on this thread, for the tests of their plans.
+#[cfg(test)]
+pub(super) mod seen {
+    use std::cell::RefCell;
+    use std::collections::BTreeSet;
+
+    std::thread_local! {
+        static SEEN: RefCell<BTreeSet<String>> = const { RefCell::new(BTreeSet::new()) };
+    }
+
+    pub(super) fn note(text: &str) {
+        SEEN.with_borrow_mut(|seen| {
+            if !seen.contains(text) {
+                seen.insert(text.to_owned());
+            }
+        });
+    }
+
+    /// All since the last call.
+    pub(in super::super) fn take() -> BTreeSet<String> {
+        SEEN.take()
+    }
+}

@@ -1,0 +1,81 @@
+//! No statement that runs for every message looks at a whole table (D8), by the query plans of SQLite.
+
+#![forbid(unsafe_code)]
+
+use super::making::{Shelf, TINY, commit, done, held, incoming, incoming_with, tidy};
+use crate::store::{Attempts, Letter, Outcome, Progress, sql};
+
+/// What is small, or is read along its key up to a limit.
+const ALLOWED: [&str; 6] = [
+    "SCAN held_back",    // deleted whole, at a clean end
+    "SCAN days",         // nine rows at most
+    "SCAN inputs",       // once, at the start
+    "SCAN (subquery-1)", // of a step's length
+    "SCAN run_",         // the rest of a run, shorter than a step
+    "SCAN dead_letters", // once, at the start
+];
+
+#[test]
+fn nothing_that_a_group_does_looks_at_a_whole_table() {
+    let shelf = Shelf::new(TINY);
+    let mut store = shelf.open();
+    let items: Vec<_> = (0..70).map(|number| incoming_with(Some("k"), &number.to_string(), number, b"1")).collect();
+    let lane = items[0].lane;
+    for _ in 0..3 {
+        commit(&mut store, |store| {
+            store.remember_cancel(None, "a", 1, None).unwrap();
+            store.accept(&items, 0).unwrap();
+            store.accept(&[incoming("a", 5)], 0).unwrap();
+            let letter =
+                Letter { source: "s".into(), line: 1, reason: "r".into(), allowed: "a".into(), record: vec![] };
+            store.put_letters(&[letter], 0).unwrap();
+            let (_, through) = store.unwritten_letters().unwrap();
+            store.letters_written(through).unwrap();
+            store.put_input(&Progress { source: "s".into(), line: 1, size: 1, digest: [0; 16] }).unwrap();
+            if store.is_near(1) {
+                store.hold(&(1..=60).map(|seq| held(seq, seq - 1, lane)).collect::<Vec<_>>()).unwrap();
+                let dead: Vec<_> = (1..30).map(|seq| done(seq, seq - 1, Outcome::Dead, 5)).collect();
+                store.finish(&dead).unwrap();
+                let near: Vec<_> = (61..=68).map(|seq| done(seq, seq - 1, Outcome::Delivered, 5)).collect();
+                store.finish(&near).unwrap();
+            }
+            store.plan((5, 3), 60, 10).unwrap();
+            store.plan_lanes(&[lane.unwrap(), 5], (3, 3), (50, 2), 10).unwrap();
+            store.bodies(&[31, 32]).unwrap();
+            store.first_due_ms().unwrap();
+            store.mark(Some(9), Some((5, 5)), &[(1, Some((5, 5))), (2, None)]).unwrap();
+            let known = store.find(Some("k"), "40").unwrap().unwrap();
+            assert!(store.is_open(&known).unwrap());
+            store.note_attempts(&[Attempts { seq: 41, attempts: 1, next_ms: None, error: None }]).unwrap();
+            store.mark_redelivered(&[(40, 41)]).unwrap();
+            store.suspects().unwrap();
+            store.lateness_ms(0).unwrap();
+            store.upkeep(false).unwrap();
+        });
+        shelf.pass(shelf.keep_ids_ms);
+        tidy(&mut store);
+    }
+    let seen = sql::seen::take();
+    assert!(seen.len() > 40, "{}", seen.len());
+    let mut scans = Vec::new();
+    for text in seen.iter().filter(|text| !text.contains("PRAGMA") && !text.starts_with("BEGIN") && *text != "COMMIT") {
+        let Ok(mut explain) = store.db.prepare(&format!("EXPLAIN QUERY PLAN {text}")) else {
+            assert!(text.contains("run_"), "{text}"); // of a run that is gone
+            continue;
+        };
+        let unknown = vec![rusqlite::types::Null; explain.parameter_count()];
+        let details: Vec<String> = explain
+            .query_map(rusqlite::params_from_iter(unknown), |row| row.get(3))
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
+        for detail in details {
+            let is_bounded = text.contains("ORDER BY") && text.contains("LIMIT");
+            if detail.starts_with("SCAN") && !is_bounded && !ALLOWED.iter().any(|allowed| detail.starts_with(allowed)) {
+                scans.push(format!("{detail}: {text}"));
+            }
+            assert!(!detail.contains("TEMP B-TREE"), "{detail}: {text}");
+        }
+    }
+    assert_eq!(scans, [""; 0]);
+}

@@ -1,0 +1,275 @@
+//! The class `LoopTimers`: the timers of an event loop, as Python sees them (T21).
+//!
+//! **Garbage.** A pending handle is off the collector's lists: with a million of them a full collection would stop the loop
+//! for a quarter of a second. The timers show the collector what those handles refer to that nobody else holds. One that
+//! somebody else holds too has to be on the lists for a full collection, or a loop that was left unclosed would never be
+//! freed: `loop_collecting.rs` puts those there before one begins.
+
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+use pyo3::types::{PyDelta, PyInt, PyTuple};
+
+use crate::classes::loop_collecting;
+use crate::classes::loop_objects::{self as object, Inner, LoopHandle, LoopTime, LoopTimers, NextDue};
+use crate::tools::args;
+use crate::tools::describe;
+use crate::tools::errors;
+use crate::tools::finalizing::{self, ForeignCall};
+use crate::tools::gil_cell;
+use crate::tools::made_once::{MadeOnce, intern};
+use crate::tools::timerfd::monotonic_ns;
+
+/// How long due callbacks run before the loop has its turn.
+const TURN_NS: u64 = 1_000_000;
+
+static COPY_CONTEXT: MadeOnce<Py<PyAny>> = MadeOnce::new();
+static REPORT_SLOW: MadeOnce<Py<PyAny>> = MadeOnce::new();
+static EXTRACT_STACK: MadeOnce<Py<PyAny>> = MadeOnce::new();
+
+#[pymethods]
+impl LoopTimers {
+    #[new]
+    #[pyo3(signature = (event_loop, *, is_beside=false, slack_us=None))]
+    fn __new__(
+        py: Python<'_>,
+        event_loop: Py<PyAny>,
+        is_beside: bool,
+        slack_us: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let _call = ForeignCall::enter(py)?;
+        let hint = "leave it out to wake for each timer";
+        let slack_us = slack_us.map_or(Ok(0), |it| args::int_in(it, "slack_us", 0, 1 << 40, hint))?;
+        Self::make(event_loop, is_beside, slack_us)
+    }
+
+    /// Call `callback(*args)` on the loop in `delay` seconds, a number or a `timedelta`. Returns its handle.
+    ///
+    /// Never early; O(levels). `context`: by default a copy of the current one. What the callback raises goes to the
+    /// loop's exception handler. Errors: `ValueError`, `TypeError`; `RuntimeError` on a closed loop; `TimerForked`.
+    #[pyo3(signature = (delay, callback, *args, context=None))]
+    fn call_later<'py>(
+        slf: &Bound<'py, Self>,
+        delay: &Bound<'py, PyAny>,
+        callback: &Bound<'py, PyAny>,
+        args: &Bound<'py, PyTuple>,
+        context: Option<Py<PyAny>>,
+    ) -> PyResult<Bound<'py, LoopHandle>> {
+        let delay = seconds(delay, "delay")?;
+        let now_ns = monotonic_ns();
+        let when = LoopTime { seconds: now_ns as f64 * 1e-9 + delay, is_int: false };
+        Self::add(slf, when, now_ns, callback, args, context)
+    }
+
+    /// As `call_later`, at a time of the loop's clock.
+    #[pyo3(signature = (when, callback, *args, context=None))]
+    fn call_at<'py>(
+        slf: &Bound<'py, Self>,
+        when: &Bound<'py, PyAny>,
+        callback: &Bound<'py, PyAny>,
+        args: &Bound<'py, PyTuple>,
+        context: Option<Py<PyAny>>,
+    ) -> PyResult<Bound<'py, LoopHandle>> {
+        let when = LoopTime { seconds: seconds(when, "when")?, is_int: when.is_instance_of::<PyInt>() };
+        Self::add(slf, when, monotonic_ns(), callback, args, context)
+    }
+
+    /// The time in seconds: that of `time.monotonic`.
+    fn time(&self) -> f64 {
+        monotonic_ns() as f64 * 1e-9
+    }
+
+    /// How many callbacks are pending.
+    fn __len__(&self, py: Python<'_>) -> usize {
+        self.with(py, |inner| inner.len())
+    }
+
+    fn __bool__(&self) -> bool {
+        true
+    }
+
+    /// The descriptor that the loop watches for reading.
+    fn fileno(&self) -> i32 {
+        self.fd()
+    }
+
+    /// The shortest time between two wake-ups, in microseconds.
+    #[getter]
+    fn slack_us(&self, py: Python<'_>) -> u64 {
+        self.with(py, |inner| inner.slack_us)
+    }
+
+    /// Runs what is due, in order, for about a millisecond; the loop calls it when the descriptor is readable.
+    fn _run_due(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(_call) = ForeignCall::try_enter(py) else { return Ok(()) };
+        if self.is_forked() {
+            return self.tell_child(py);
+        }
+        let Some(event_loop) = self.event_loop(py) else { return Ok(()) };
+        let event_loop = event_loop.into_bound(py);
+        let began_ns = monotonic_ns();
+        let now_us = began_ns / 1000;
+        let slow_s = slow_s(&event_loop)?;
+        self.with(py, |inner| inner.begin_turn(now_us));
+        let until_ns = began_ns + TURN_NS;
+        let result = loop {
+            let ran = match (self.with(py, |inner| inner.next_due(now_us)), slow_s) {
+                (NextDue::Nothing, _) => break Ok(()),
+                (NextDue::Later, _) => Ok(()),
+                (NextDue::Call(handle), None) => LoopHandle::run(handle.bind(py), &event_loop),
+                (NextDue::Call(handle), Some(slow_s)) => run_watched(handle.bind(py), &event_loop, slow_s),
+            };
+            if self.is_forked() {
+                return ran.and_then(|()| self.tell_child(py)); // the callback has forked, and what is left is the parent's
+            }
+            if ran.is_err() || monotonic_ns() >= until_ns {
+                break ran;
+            }
+        };
+        self.with(py, Inner::end_turn);
+        result
+    }
+
+    /// Lets go of all that is pending; nothing is accepted any more.
+    #[pyo3(name = "_close")]
+    fn close(&self, py: Python<'_>) {
+        let leftover = self.with(py, Inner::close);
+        let mut taken = Vec::new();
+        for page in 0.. {
+            let Some(entries) = leftover.schedule.page(page) else { break };
+            for (_, _, handle) in entries {
+                taken.push(handle.get().take(py));
+            }
+        }
+        finalizing::drop_or_leak((taken, leftover));
+    }
+
+    /// From now on each full collection begins with `loop_collecting::show_held`.
+    fn _prepare_collections(slf: &Bound<'_, Self>) -> PyResult<()> {
+        loop_collecting::know(slf)
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(errors::not_picklable("LoopTimers"))
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let (count, event_loop) =
+            self.with(py, |inner| (inner.len(), inner.event_loop.as_ref().map(|event_loop| event_loop.clone_ref(py))));
+        Ok(match event_loop {
+            Some(event_loop) => format!("<LoopTimers {count} pending, of {}>", event_loop.bind(py).repr()?),
+            None => "<LoopTimers closed>".to_owned(),
+        })
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.visit(&visit, |inner| {
+            visit.call(&inner.event_loop)?;
+            for page in 0.. {
+                let Some(entries) = inner.schedule.page(page) else { break };
+                for (_, _, handle) in entries {
+                    if gil_cell::is_tracked(handle, &visit) {
+                        visit.call(handle)?;
+                    } else if gil_cell::is_held_once(handle, &visit) {
+                        handle.get().visit_content(&visit)?;
+                    }
+                }
+            }
+            Ok(())
+        })
+        .unwrap_or(Ok(()))
+    }
+
+    fn __clear__(&self, py: Python<'_>) {
+        self.close(py);
+    }
+}
+
+impl LoopTimers {
+    #[inline]
+    fn add<'py>(
+        slf: &Bound<'py, Self>,
+        when: LoopTime,
+        now_ns: u64,
+        callback: &Bound<'py, PyAny>,
+        args: &Bound<'py, PyTuple>,
+        context: Option<Py<PyAny>>,
+    ) -> PyResult<Bound<'py, LoopHandle>> {
+        let (py, this) = (slf.py(), slf.get());
+        args::callable(callback, "callback")?;
+        this.check_process(py)?;
+        let is_debugged = this.check_loop(py)?;
+        let context = match context {
+            Some(context) => context,
+            None => COPY_CONTEXT.import(py, "contextvars", "copy_context")?.call0()?.unbind(),
+        };
+        let args = (!args.is_empty()).then(|| args.clone().unbind());
+        let handle = LoopHandle::new(when, callback.clone().unbind(), args, context, slf.clone().unbind());
+        let handle = Bound::new(py, handle)?;
+        gil_cell::untrack(&handle);
+        let reference = handle.clone().unbind();
+        let added = this.with(py, |inner| {
+            if inner.is_closed() {
+                Err(reference)
+            } else {
+                Ok(inner.add(now_ns / 1000, object::due_us(when.seconds), reference))
+            }
+        });
+        match added {
+            Ok(place) => {
+                handle.get().put_on(py, place);
+                if is_debugged {
+                    let stack = EXTRACT_STACK.import(py, "asyncio.format_helpers", "extract_stack")?.call0()?;
+                    handle.get().set_source_traceback(py, stack.unbind());
+                }
+                Ok(handle)
+            }
+            Err(_reference) => Err(object::loop_is_closed()),
+        }
+    }
+}
+
+/// A time in seconds: a number, or a `timedelta`.
+#[inline]
+fn seconds(value: &Bound<'_, PyAny>, what: &str) -> PyResult<f64> {
+    let seconds: PyResult<f64> = value.extract();
+    match seconds {
+        Ok(seconds) if !seconds.is_nan() => Ok(seconds),
+        Ok(_) => Err(PyValueError::new_err(format!(
+            "{what} must be a number of seconds, got nan: check how it was computed"
+        ))),
+        Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => Err(PyOverflowError::new_err(format!(
+            "{what} must be seconds that a float can hold, got a larger int: pass math.inf to wait for ever"
+        ))),
+        Err(_) if value.is_instance_of::<PyDelta>() => {
+            value.call_method0(intern!(value.py(), "total_seconds"))?.extract()
+        }
+        Err(_) => {
+            let given = describe::type_and_value(value)?;
+            Err(PyTypeError::new_err(format!("{what} must be seconds, got {given}: pass a number, or a timedelta")))
+        }
+    }
+}
+
+/// From how many seconds on a callback is slow, if the loop is in debug mode.
+fn slow_s(event_loop: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
+    let py = event_loop.py();
+    if !event_loop.call_method0(intern!(py, "get_debug"))?.is_truthy()? {
+        return Ok(None);
+    }
+    Ok(Some(event_loop.getattr(intern!(py, "slow_callback_duration"))?.extract()?))
+}
+
+/// Runs it as a loop in debug mode does: says so if it was slow.
+fn run_watched(handle: &Bound<'_, LoopHandle>, event_loop: &Bound<'_, PyAny>, slow_s: f64) -> PyResult<()> {
+    let py = handle.py();
+    let call = handle.get().call(py);
+    let began_ns = monotonic_ns();
+    let ran = LoopHandle::run(handle, event_loop);
+    let took_s = (monotonic_ns() - began_ns) as f64 * 1e-9;
+    if took_s >= slow_s {
+        let shown = handle.get().shown_call(py, &call)?;
+        REPORT_SLOW.import(py, "tickwheel.aio.slow", "report")?.call1((shown, took_s))?;
+    }
+    ran
+}

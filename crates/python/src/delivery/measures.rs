@@ -1,0 +1,71 @@
+//! `EngineMeasures`: what an engine has measured of its own work, at one moment.
+
+use pyo3::prelude::*;
+
+use tickwheel_delivery::internal::{BOUNDS_US, Cause, Histogram, Running};
+
+/// Upper bounds in microseconds; how many are above the bound before and not above this one, with one more count for the rest;
+/// and the sum in microseconds.
+type Buckets = (Vec<i64>, Vec<u64>, i64);
+
+/// What an engine has measured since it was opened; of what waits, as it is now.
+#[pyclass(frozen, get_all, module = "tickwheel._native")]
+pub(crate) struct EngineMeasures {
+    attempts: u64,
+    /// By their causes.
+    failures: Vec<(&'static str, u64)>,
+    redelivered: u64,
+    cut_off_sends: u64,
+    hanging_senders: usize,
+    lateness: Buckets,
+    send_durations: Buckets,
+    commit_durations: Buckets,
+    last_commit_ms: i64,
+    /// For how long a group has been on its way to the disk.
+    commit_running_us: u64,
+    /// Since when the destination is up, or down.
+    destination_changed_ms: i64,
+    /// Messages without an outcome, by their states.
+    states: Vec<(&'static str, u64)>,
+    /// Keys whose next message is due and waits, by what for.
+    blocked_keys: Vec<(&'static str, u64)>,
+}
+
+impl EngineMeasures {
+    pub(crate) fn of(running: &Running) -> Self {
+        let engine = running.engine();
+        let (memory, recurring) = (engine.states(), engine.recurring_count());
+        let waiting = engine.open_count().saturating_sub(recurring);
+        let (sends, commits) = (engine.sends(), engine.commits());
+        Self {
+            attempts: sends.attempts,
+            failures: Cause::ALL.iter().map(|cause| (cause.name(), sends.failures[*cause as usize])).collect(),
+            redelivered: sends.redelivered,
+            cut_off_sends: sends.cut_off,
+            hanging_senders: running.hanging_senders(),
+            lateness: buckets(&commits.lateness),
+            send_durations: buckets(&sends.durations),
+            commit_durations: buckets(&commits.durations),
+            last_commit_ms: commits.last_ms,
+            commit_running_us: engine.commit_running_us(),
+            destination_changed_ms: engine.epoch_ms(sends.changed_us),
+            states: vec![
+                ("waiting", waiting.saturating_sub(memory.messages())),
+                ("near", memory.near),
+                ("due", memory.due),
+                ("in_flight", memory.in_flight),
+                ("retrying", memory.retrying),
+                ("recurring", recurring),
+            ],
+            blocked_keys: vec![
+                ("send", memory.behind_send),
+                ("retry", memory.behind_retry),
+                ("commit", memory.behind_commit),
+            ],
+        }
+    }
+}
+
+fn buckets(histogram: &Histogram) -> Buckets {
+    (BOUNDS_US.to_vec(), histogram.counts.to_vec(), histogram.sum_us)
+}

@@ -1,0 +1,23 @@
+//! What a Python purgatory has besides the protocol: its name, its timer, its `on_error`, its keys.
+
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+
+use crate::core::timer_core::TimerCore;
+use crate::core::timer_ref::TimerRef;
+use crate::tools::fork::ProcessOwned;
+use crate::values::keys::KeyTable;
+use crate::values::on_error::OnError;
+
+/// The parts of a Python purgatory besides the protocol.
+pub(crate) struct PurgatorySetup {
+    pub(crate) name: String,
+    pub(crate) core: ProcessOwned<TimerCore>,
+    pub(crate) timer_ref: Py<TimerRef>,
+    pub(crate) timer_enabled: bool,
+    pub(crate) on_error: OnError,
+    /// Whether an `on_error` was passed; otherwise the timer's is used.
+    pub(crate) has_on_error: bool,
+    pub(crate) keys: Arc<KeyTable>,
+}

@@ -1,0 +1,245 @@
+//! Puts tasks on a timer (T7): an add, a move, a one-shot task of `after` or `at`, or an internal task of the library.
+
+use std::sync::Arc;
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyString, PyTuple};
+
+use crate::core::loop_only;
+use crate::core::timer_core::{NO_INDEX, TimerCore};
+use crate::core::timer_ref::TimerRef;
+use crate::scheduled::task_fields::{TaskFields, TaskKind};
+use crate::scheduled::task_leaving;
+use crate::scheduled::task_object::TimerTask;
+use crate::tools::args::{self, Ms};
+use crate::tools::gil_cell;
+use tickwheel::Handle;
+use tickwheel::When;
+use tickwheel::internal::sync::MutexGuard;
+use tickwheel::internal::{Room, State};
+
+/// Adds a one-shot task, for `after` and `at`.
+pub(crate) fn add_one_shot<'py>(
+    py: Python<'py>,
+    timer_ref: &Py<TimerRef>,
+    (delay, when): (Option<Ms>, When),
+    callback: &Bound<'py, PyAny>,
+    args: &Bound<'py, PyTuple>,
+    (context, name): (Option<&Bound<'py, PyAny>>, Option<&Bound<'py, PyAny>>),
+) -> PyResult<Bound<'py, TimerTask>> {
+    let name = name.map(args::task_name).transpose()?;
+    let task = one_shot(py, delay, callback, args, name)?;
+    let core = timer_ref.get().core();
+    loop_only::check_callback(core, callback)?;
+    let context = loop_only::context_of_add(core, context, py)?;
+    core.check_process(py)?;
+    if core.hides_pending() {
+        gil_cell::untrack(&task);
+    }
+    let (timer_ref, reference) = (timer_ref.clone_ref(py), task.clone().into_any().unbind());
+    let mut state = core.lock_unchecked(py);
+    match state.admit(core.timer.clock(), when, 1) {
+        Ok(due) => {
+            let (handle, must_wake) = state.add(due, reference, NO_INDEX);
+            core.callees.entries_added(py, 1);
+            let old = task.get().fields.with(py, |fields| {
+                if delay.is_none() {
+                    fields.set_delay(Ms::from_us(due.due_us - due.now_us));
+                }
+                (fields.put_on(timer_ref, handle), context.and_then(|context| fields.set_context(context)))
+            });
+            drop(state);
+            drop(old);
+            core.timer.wake_driver_if(must_wake);
+            Ok(task)
+        }
+        Err(error) => {
+            drop(state);
+            Err(core.to_python_error(py, &error))
+        }
+    }
+}
+
+/// A one-shot task that is on no timer.
+fn one_shot<'py>(
+    py: Python<'py>,
+    delay: Option<Ms>,
+    callback: &Bound<'py, PyAny>,
+    args: &Bound<'py, PyTuple>,
+    name: Option<Py<PyString>>,
+) -> PyResult<Bound<'py, TimerTask>> {
+    args::callable(callback, "callback")?;
+    let args = (!args.is_empty()).then(|| args.clone().unbind());
+    let mut fields = TaskFields::new(delay, Some(callback.clone().unbind()), args, name);
+    fields.kind = TaskKind::Once;
+    fields.set_plain(true);
+    Bound::new(py, TimerTask::new(fields))
+}
+
+/// An internal one-shot task of the library.
+pub(crate) fn make_internal<'py>(py: Python<'py>, callback: &Bound<'py, PyAny>) -> PyResult<Bound<'py, TimerTask>> {
+    let task = one_shot(py, Some(Ms(0.0)), callback, &PyTuple::empty(py), None)?;
+    task.get().fields.with(py, |fields| fields.kind = TaskKind::Internal);
+    Ok(task)
+}
+
+/// Puts an internal task on a timer, or moves it there (T7). It is added even if the timer is full. Returns the time of
+/// the clock. Runs no Python code, so a native lock may be held.
+pub(crate) fn schedule_internal(
+    task: &Bound<'_, TimerTask>,
+    timer_ref: &Py<TimerRef>,
+    when: When,
+    room: Room,
+) -> PyResult<u64> {
+    schedule(task, timer_ref, when, room, &mut None, &mut Vec::new())
+}
+
+/// As [`schedule_internal`], for a callback with a context. Afterwards `context` holds the earlier context of the task,
+/// or the one that was refused, and `removed` what an earlier timer kept. The caller drops both without a native lock:
+/// this may run destructors.
+pub(crate) fn schedule(
+    task: &Bound<'_, TimerTask>,
+    timer_ref: &Py<TimerRef>,
+    when: When,
+    room: Room,
+    context: &mut Option<Py<PyAny>>,
+    removed: &mut Vec<Py<PyAny>>,
+) -> PyResult<u64> {
+    let py = task.py();
+    let (this, core) = (task.get(), timer_ref.get().core());
+    let (is_free, can_run) = this.fields.with(py, |fields| (fields.timer_and_handle().is_none(), fields.can_run()));
+    // Most tasks are on no timer. While the GIL is held that does not change. This is the way if the lock is free.
+    if is_free
+        && can_run
+        && !core.is_forked()
+        && let Some(mut state) = core.timer.state().try_lock()
+    {
+        let added = state.admit(core.timer.clock(), when, usize::from(room == Room::IfAny));
+        let added = added.map(|due| (due.now_us, state.add(due, task.clone().into_any().unbind(), NO_INDEX)));
+        return match added {
+            Ok((now_us, (handle, must_wake))) => {
+                core.callees.entries_added(py, 1);
+                put_on(task, state, timer_ref, (handle, must_wake), context, removed);
+                Ok(now_us)
+            }
+            Err(error) => {
+                drop(state);
+                Err(core.to_python_error(py, &error))
+            }
+        };
+    }
+    loop {
+        leave_other_timer(task, core, removed)?;
+        let mut state = core.lock(py)?;
+        // From here to the end of the block both the GIL and the lock are held.
+        let handle = match this.timer_and_handle(py) {
+            Some((other, _)) if !Arc::ptr_eq(&other, core) => {
+                drop(state);
+                continue;
+            }
+            on => on.map(|(_, handle)| handle).filter(|handle| state.schedule.is_live(*handle)),
+        };
+        let can_run = this.fields.with(py, |fields| fields.can_run());
+        if !can_run {
+            drop(state);
+            return Err(PyValueError::new_err(
+                "this task was made by after() or at() and has ended: make a TimerTask to add it again",
+            ));
+        }
+        let count = usize::from(handle.is_none() && room == Room::IfAny);
+        let due = match state.admit(core.timer.clock(), when, count) {
+            Ok(due) => due,
+            Err(error) => {
+                drop(state);
+                return Err(core.to_python_error(py, &error));
+            }
+        };
+        let moved = handle.and_then(|handle| state.reschedule(handle, due));
+        let (handle, must_wake) = moved.unwrap_or_else(|| {
+            core.callees.entries_added(py, 1);
+            state.add(due, task.clone().into_any().unbind(), NO_INDEX)
+        });
+        core.timer.notify_if_idle(&state); // a move may have taken the last released task back
+        put_on(task, state, timer_ref, (handle, must_wake), context, removed);
+        return Ok(due.now_us);
+    }
+}
+
+/// Moves a task whose call has not begun. Returns whether it was one.
+pub(crate) fn reschedule(task: &Bound<'_, TimerTask>, when: When) -> PyResult<bool> {
+    let (py, this) = (task.py(), task.get());
+    loop {
+        let Some((core, handle)) = this.timer_and_handle(py) else { return Ok(false) };
+        let mut state = core.lock(py)?;
+        // During a wait for the lock another thread may have moved it.
+        let is_same = this.timer_and_handle(py).is_some_and(|(now, at)| Arc::ptr_eq(&now, &core) && at == handle);
+        if !is_same {
+            continue;
+        }
+        let due = match state.admit(core.timer.clock(), when, 0) {
+            Ok(due) => due,
+            Err(error) => {
+                drop(state);
+                return Err(core.to_python_error(py, &error));
+            }
+        };
+        let Some((handle, must_wake)) = state.reschedule(handle, due) else { return Ok(false) };
+        this.fields.with(py, |fields| fields.note_moved(handle));
+        core.timer.notify_if_idle(&state); // it may have taken the last released task back
+        drop(state);
+        core.timer.wake_driver_if(must_wake);
+        return Ok(true);
+    }
+}
+
+/// Notes in the task that it was added. Both the GIL and the lock are still held.
+fn put_on(
+    task: &Bound<'_, TimerTask>,
+    state: MutexGuard<'_, State<Py<PyAny>>>,
+    timer_ref: &Py<TimerRef>,
+    (handle, must_wake): (Handle, bool),
+    context: &mut Option<Py<PyAny>>,
+    removed: &mut Vec<Py<PyAny>>,
+) {
+    let core = timer_ref.get().core();
+    let timer_ref = timer_ref.clone_ref(task.py());
+    let (old, is_plain) = task.get().fields.with(task.py(), |fields| {
+        *context = context.take().and_then(|context| fields.set_context(context));
+        (fields.put_on(timer_ref, handle), fields.is_plain())
+    });
+    drop(state);
+    // Before anything that may release the GIL: after that the task may have run already.
+    if is_plain && core.hides_pending() {
+        gil_cell::untrack(task);
+    }
+    core.timer.wake_driver_if(must_wake);
+    removed.extend(old.map(Py::into_any));
+}
+
+/// `ValueError` if the task is pending on another timer. If it is on another one without being pending, it leaves that.
+fn leave_other_timer(task: &Bound<'_, TimerTask>, core: &Arc<TimerCore>, removed: &mut Vec<Py<PyAny>>) -> PyResult<()> {
+    let py = task.py();
+    let Some((other, handle)) = task.get().timer_and_handle(py) else { return Ok(()) };
+    if Arc::ptr_eq(&other, core) {
+        return Ok(());
+    }
+    if other.is_forked() {
+        task_leaving::note_removed(task, handle, removed); // the parent's: this process must not touch its locks
+        return Ok(());
+    }
+    let is_live = other.lock(py)?.schedule.is_live(handle);
+    // Another thread may have moved it during the wait for the lock; the caller checks again.
+    let is_same = task.get().timer_and_handle(py).is_some_and(|(now, at)| Arc::ptr_eq(&now, &other) && at == handle);
+    if is_live && is_same {
+        return Err(PyValueError::new_err(format!(
+            "this task is pending on {}: cancel it there before adding it to timer '{}'",
+            other.name_beside(core),
+            core.name
+        )));
+    }
+    if is_same {
+        task_leaving::note_removed(task, handle, removed);
+    }
+    Ok(())
+}
