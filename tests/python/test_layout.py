@@ -6,12 +6,14 @@ re-exports counts as an import of the module that defines it.
 
 import ast
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SRC, PACKAGE = ROOT / "src", ROOT / "python/tickwheel"
+PACKAGE = ROOT / "python/tickwheel"
+TIMER, DELIVERY, BINDINGS = ROOT / "src", ROOT / "crates/delivery/src", ROOT / "crates/python/src"
 COMMENT_OR_STRING = re.compile(r"""//[^\n]*|'"'|b?"(?:\\.|[^"\\])*\"""", re.DOTALL)
 USE = re.compile(r"(pub(?:\([^)]*\))?\s+)?\buse\s+([^;]+);")
 MOD = re.compile(r"(#\[cfg\([^\n]*\)\]\s*)?(?:pub(?:\([^)]*\))?\s+)?mod\s+(\w+)\s*([;{])")
@@ -182,16 +184,22 @@ class Python:
         return {home for home in homes if home in self.trees}
 
 
-@pytest.fixture(scope="module")
-def rust():
-    return Rust(SRC)
-
-
-def test_no_circle_of_imports_among_the_modules_of_the_crate(rust):
-    assert len(rust.edges) > 50
-    assert rust.edges[("system",)] >= {("timer",), ("worker",)}
+@pytest.mark.parametrize(
+    ("src", "known"),
+    [
+        (TIMER, (("system",), ("timer",))),
+        (DELIVERY, (("engine",), ("store",))),
+        (BINDINGS, (("driving", "timer"), ("driving", "timer_object"))),
+    ],
+    ids=["timer", "delivery", "bindings"],
+)
+def test_no_circle_of_imports_among_the_modules_of_a_crate(src, known):
+    edges = Rust(src).edges
+    assert len(edges) > 25
+    importing, imported = known
+    assert imported in edges[importing]
     path = "::".join
-    assert circles({path(name): {path(other) for other in others} for name, others in rust.edges.items()}) == []
+    assert circles({path(name): {path(other) for other in others} for name, others in edges.items()}) == []
 
 
 def test_no_circle_of_imports_among_the_modules_of_the_package():
@@ -204,29 +212,36 @@ def test_no_circle_of_imports_among_the_modules_of_the_package():
 def table_of_floors():
     """Each file of the bindings and its floor, as the table has them."""
     rows = FLOOR.findall((ROOT / "docs/design.md").read_text())
-    return [
-        (("python", folder, name), int(floor)) for floor, folder, text in rows for name in re.findall(r"`(\w+)`", text)
-    ]
+    return [((folder, name), int(floor)) for floor, folder, text in rows for name in re.findall(r"`(\w+)`", text)]
 
 
 def test_the_table_of_floors_has_each_file_of_the_bindings_once():
-    files = [path.relative_to(SRC).with_suffix("").parts for path in (SRC / "python").glob("*/*.rs")]
+    files = [path.relative_to(BINDINGS).with_suffix("").parts for path in BINDINGS.glob("*/*.rs")]
     assert sorted(file for file in files if file[-1] != "mod") == sorted(file for file, _ in table_of_floors())
 
 
-def test_no_floor_of_the_bindings_imports_one_above(rust):
+def test_no_floor_of_the_bindings_imports_one_above():
     floors = dict(table_of_floors())
-    floors |= {file[:2]: floor for file, floor in floors.items()}  # the `mod.rs` of a folder
-    floors["python",] = max(floors.values())  # makes the module
+    floors |= {file[:1]: floor for file, floor in floors.items()}  # the `mod.rs` of a folder
     upwards = [
         f"{'/'.join(name)} imports {'/'.join(other)}"
-        for name, others in rust.edges.items()
+        for name, others in Rust(BINDINGS).edges.items()
         for other in sorted(others)
-        if name[0] == other[0] == "python" and floors[other] > floors[name]
+        if floors[other] > floors[name]
     ]
     assert upwards == []
 
 
-def test_nothing_but_the_bindings_imports_the_bindings(rust):
-    importing = [name for name, others in rust.edges.items() if "python" in {other[0] for other in others}]
-    assert [name for name in importing if name[0] != "python"] == []
+def test_delivery_uses_public_names_of_the_timer_alone():
+    texts = {path: path.read_text() for path in [*DELIVERY.rglob("*.rs"), *(DELIVERY.parent / "examples").glob("*.rs")]}
+    assert any("use tickwheel::" in text for text in texts.values())
+    assert [path for path, text in texts.items() if "tickwheel::internal" in text] == []
+
+
+def test_a_version_stands_once_in_the_root():
+    for manifest in (ROOT / "crates").glob("*/Cargo.toml"):
+        dependencies = tomllib.loads(manifest.read_text())
+        for section in ("dependencies", "dev-dependencies", "build-dependencies"):
+            for name, given in dependencies.get(section, {}).items():
+                assert given.get("workspace") is True, f"{manifest}: {name}"
+                assert "version" not in given, f"{manifest}: {name}"

@@ -6,6 +6,7 @@ mod batches;
 mod driving;
 mod edges;
 mod executors;
+mod exported;
 mod golden;
 mod layout;
 mod levels;

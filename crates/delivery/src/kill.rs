@@ -1,7 +1,7 @@
 //! The engine is killed with `SIGKILL` at random moments and at chosen ones, and started again (rules D3, D4, D5, D7).
 //!
 //! ```text
-//! TICKWHEEL_SOAK=1 cargo test --features delivery delivery::kill     # 200 kills
+//! TICKWHEEL_SOAK=1 cargo test -p tickwheel-delivery kill     # 200 kills
 //! ```
 //!
 //! The process that is killed is this test program, started again for its test `child`. It writes what it submits, and each
@@ -39,6 +39,7 @@ use super::sinks::{OpenSink, Sink};
 use super::store::maintenance::check;
 use super::store::owner::Ownership;
 use super::store::{Letter, Limits};
+use super::testing::test_named;
 use super::threads::{Observer, Running};
 use super::window::Bounds;
 
@@ -293,7 +294,7 @@ impl Trial {
     fn command(&self) -> Command {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
-            .args(["--exact", "delivery::kill::child", "--include-ignored", "--nocapture", "--test-threads=1"])
+            .args(["--exact", &test_named(module_path!(), "child"), "--include-ignored", "--nocapture", "--test-threads=1"])
             .env("TICKWHEEL_KILL_FOLDER", self.folder.path())
             .env("TICKWHEEL_KILL_KEEP", self.keep_ids_ms.to_string())
             .stdout(Stdio::null())

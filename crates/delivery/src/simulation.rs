@@ -2,8 +2,8 @@
 //! and the order of all steps. A slow model says what has to follow (rules D3 to D9).
 //!
 //! ```text
-//! TICKWHEEL_SEEDS=100000 cargo test --release --features delivery simulation     # `make soak`
-//! TICKWHEEL_SEED=4711 cargo test --features delivery simulation -- --nocapture   # one seed again, step by step
+//! TICKWHEEL_SEEDS=100000 cargo test --release -p tickwheel-delivery simulation     # `make soak`
+//! TICKWHEEL_SEED=4711 cargo test -p tickwheel-delivery simulation -- --nocapture   # one seed again, step by step
 //! ```
 //!
 //! The model knows what is on disk: a group takes all that was submitted and settled when it begins, and is on disk as a
@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use super::earliest::Earliest;
 use super::engine::Engine;
@@ -254,11 +254,21 @@ fn whatever_happens_the_rules_hold() {
     if let Some(seed) = setting("TICKWHEEL_SEED") {
         return play(seed, true);
     }
-    for seed in 0..setting("TICKWHEEL_SEEDS").unwrap_or(3_000) {
-        let result = std::panic::catch_unwind(|| play(seed, false));
-        if let Err(error) = result {
-            eprintln!("seed {seed}: TICKWHEEL_SEED={seed} repeats it");
-            std::panic::resume_unwind(error);
+    let (seeds, next) = (setting("TICKWHEEL_SEEDS").unwrap_or(300), AtomicU64::new(0));
+    let play_some = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds {
+                break;
+            }
+            if let Err(error) = std::panic::catch_unwind(|| play(seed, false)) {
+                eprintln!("seed {seed}: TICKWHEEL_SEED={seed} repeats it");
+                next.store(seeds, Ordering::Relaxed); // the other threads end too
+                std::panic::resume_unwind(error);
+            }
         }
-    }
+    };
+    std::thread::scope(|scope| {
+        (0..std::thread::available_parallelism().map_or(1, usize::from)).for_each(|_| drop(scope.spawn(play_some)));
+    });
 }

@@ -279,3 +279,9 @@ pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
         std::thread::park_timeout(Duration::from_millis(1));
     }
 }
+
+/// The name of a test of this module, as the test binary takes it: for a test that runs another one in a process of its own.
+pub(crate) fn test_named(module_path: &str, name: &str) -> String {
+    let (_crate, module) = module_path.split_once("::").unwrap();
+    format!("{module}::{name}")
+}

@@ -217,13 +217,11 @@ class AsyncDeliveryQueue:
 
     >>> import asyncio, tempfile
     >>> async def main(folder):
-    ...     arrived = asyncio.Event()
-    ...     async def remind(delivery):
-    ...         print(delivery.message.id, bytes(delivery.message.payload).decode())
-    ...         arrived.set()
-    ...     async with AsyncDeliveryQueue(f"{folder}/reminders.db", to=remind) as queue:
+    ...     arrived = asyncio.Queue()
+    ...     async with AsyncDeliveryQueue(f"{folder}/reminders.db", to=arrived.put) as queue:
     ...         print(await queue.put("tea", {"text": "the tea is ready"}, delay_ms=20))
-    ...         await asyncio.wait_for(arrived.wait(), 10)
+    ...         delivery = await asyncio.wait_for(arrived.get(), 10)
+    ...         print(delivery.message.id, bytes(delivery.message.payload).decode())
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     asyncio.run(main(folder))
     accepted

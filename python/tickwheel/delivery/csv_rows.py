@@ -2,7 +2,7 @@
 
 A header with no comma, but with semicolons or tabs, says that these separate the cells: a message has two at least.
 
-Here rows are split into cells. What a row means is native (`src/delivery/csv_rows.rs`).
+Here rows are split into cells. What a row means is native (`crates/delivery/src/csv_rows.rs`).
 
 - A row that can't be read is a bad record of its first line, and reading goes on with the next line: a quote that is
   never closed costs one line, not the rest of the file. The lines of such rows are read again, in total at most as many

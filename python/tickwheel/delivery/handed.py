@@ -1,6 +1,6 @@
 """The rows of a hand-off as Arrow batches (rule S3): messages that were read elsewhere, and go to a deliverer.
 
-`src/delivery/handed.rs` says what each row holds, writes them, and reads them back.
+`crates/delivery/src/handed.rs` says what each row holds, writes them, and reads them back.
 """
 
 from typing import Any, Final

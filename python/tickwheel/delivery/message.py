@@ -1,6 +1,6 @@
 """What a user sees of the one schema (rule D1): messages, cancels, and the names of the columns.
 
-The rules themselves are native, for every format: `src/delivery/fields.rs` checks the values of a record, and
+The rules themselves are native, for every format: `crates/delivery/src/fields.rs` checks the values of a record, and
 `ndjson.rs`, `csv_rows.rs` and `arrow_rows.rs` beside it read them.
 """
 

@@ -1,4 +1,4 @@
-"""A store that nobody has open, with rows as a test wants them: of the tables in `src/delivery/store/schema.rs`.
+"""A store that nobody has open, with rows as a test wants them: of the tables in `crates/delivery/src/store/schema.rs`.
 
 Each call opens the file and closes it again, with Python's own SQLite: two SQLite libraries must not have it at once.
 """

@@ -19,7 +19,7 @@ from packages.interpreters import announced, find, folders
 
 FOLDER = ROOT / "build/wheels"
 ON_LINUX = ["--zig", "--compatibility", "manylinux_2_28"] if sys.platform == "linux" else []
-LIMITED = ["--features", "abi3,delivery-http"]
+LIMITED = ["--features", "abi3"]
 CACHE = {"CARGO_TARGET_DIR": str(ROOT / "target/wheels")}
 
 

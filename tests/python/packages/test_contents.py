@@ -30,7 +30,7 @@ def below(folder: str, *suffixes: str) -> set[str]:
 
 def crate() -> set[str]:
     dirty = ["--allow-dirty"]  # the list of files is the same
-    return set(run("cargo", "package", "--locked", "--list", *dirty).splitlines())
+    return set(run("cargo", "package", "--locked", "--list", "-p", "tickwheel", *dirty).splitlines())
 
 
 def source_distribution(folder: Path) -> set[str]:
@@ -47,8 +47,14 @@ def test_every_rust_file_is_in_the_sources(names: set[str]) -> None:
     assert below("src", ".rs") - names == set()
 
 
+def test_the_source_distribution_has_all_three_crates(tmp_path: Path) -> None:
+    wanted = below("crates/delivery/src", ".rs", ".sql") | below("crates/python", ".rs", ".toml")
+    assert wanted - source_distribution(tmp_path) == set()
+    assert wanted & crate() == set()
+
+
 def test_the_sources_bring_what_they_are_built_and_tested_with(names: set[str]) -> None:
-    wanted = {"Cargo.toml", "Cargo.lock", "build.rs", "LICENSE", "README.md", "CHANGELOG.md", "tests/rust/main.rs"}
+    wanted = {"Cargo.toml", "Cargo.lock", "LICENSE", "README.md", "CHANGELOG.md", "tests/rust/main.rs"}
     assert wanted - names == set()
     assert below("tests/data") - names == set()
 

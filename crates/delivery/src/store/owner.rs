@@ -43,6 +43,8 @@ use crate::error::DeliveryError;
 
 const TRY_EVERY: Duration = Duration::from_millis(20);
 const MOST_LINKS: usize = 40;
+/// How often the list of locks is read for one that must be in it.
+const LOOKS: usize = 10;
 /// Whether the lock on the store's own file is of use.
 pub(super) const LOCKS_ITSELF: bool = cfg!(target_os = "linux");
 
@@ -228,10 +230,10 @@ fn held_by(path: &Path, pid: Option<u32>) -> String {
     format!("another process works with {}{pid}", path.display())
 }
 
-/// Of a file that is locked: where only one lock is found. The list is read in parts, and may lack a lock while others come and go,
-/// so one that is not there is looked for again.
+/// Of a file that is locked: where only one lock is found. The system gives the list in parts of a page, some 60 locks. When locks
+/// come and go between two parts, one may be missing, and is looked for again.
 fn process_that_locked(file: FileId) -> Option<u32> {
-    for _ in 0..3 {
+    for _ in 0..LOOKS {
         match processes_that_locked(file)?[..] {
             [] => {}
             [owner] => return Some(owner),
@@ -244,7 +246,11 @@ fn process_that_locked(file: FileId) -> Option<u32> {
 /// `1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234567 0 EOF`. The lines of those that wait have an arrow behind the number. Some file systems
 /// show another device number there than in `stat`: where no lock has the file's own, the inode decides.
 fn processes_that_locked(file: FileId) -> Option<Vec<u32>> {
-    let locks = fs::read_to_string("/proc/locks").ok()?;
+    Some(owners_in(&fs::read_to_string("/proc/locks").ok()?, file))
+}
+
+/// In a list that is read in parts the same lock may stand twice.
+fn owners_in(locks: &str, file: FileId) -> Vec<u32> {
     let owners = locks.lines().filter_map(|line| {
         let mut fields = line.split_ascii_whitespace().skip(1);
         let is_taken = fields.next()? == "FLOCK" && fields.nth(1)? == "WRITE";
@@ -257,7 +263,10 @@ fn processes_that_locked(file: FileId) -> Option<Vec<u32>> {
     });
     let owners: Vec<(bool, u32)> = owners.collect();
     let has_own = owners.iter().any(|(is_own, _)| *is_own);
-    Some(owners.into_iter().filter(|(is_own, _)| *is_own || !has_own).map(|(_, pid)| pid).collect())
+    let mut pids: Vec<_> = owners.into_iter().filter(|(is_own, _)| *is_own || !has_own).map(|(_, pid)| pid).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    pids
 }
 
 /// The processes that work with the store: one at most, but for a file of the same number in another file system. They are found

@@ -8,7 +8,7 @@
   of a program `KeyboardInterrupt` and `SystemExit` are a failed attempt too, and then the program's, as of any task.
 - A child that it forks may not go on with the loop, which is the parent's: it ends where the coroutine ends.
 
-`src/python/delivery/coroutine_sink.rs` is the other half: how the engine reaches the loop.
+`crates/python/src/delivery/coroutine_sink.rs` is the other half: how the engine reaches the loop.
 """
 
 import asyncio

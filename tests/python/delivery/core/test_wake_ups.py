@@ -1,4 +1,4 @@
-"""No message waits longer than it must, also behind a cancel (rules D4, D7); see `src/delivery/engine/tests.rs` too."""
+"""No message waits longer than it must, also behind a cancel (rules D4, D7); see `crates/delivery/src/engine/tests.rs` too."""
 
 from typing import Any
 

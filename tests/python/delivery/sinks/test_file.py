@@ -1,4 +1,4 @@
-"""Files and standard output, as a user sees them; `src/delivery/sinks/file.rs` has the parts."""
+"""Files and standard output, as a user sees them; `crates/delivery/src/sinks/file.rs` has the parts."""
 
 import json
 import os

@@ -20,7 +20,7 @@ from tickwheel.delivery.sinks import open_sink
 
 pytestmark = pytest.mark.timeout(30)
 
-VERSION_1 = Path(__file__).parents[4] / "src/delivery/store/upgrade/version_1.sql"
+VERSION_1 = Path(__file__).parents[4] / "crates/delivery/src/store/upgrade/version_1.sql"
 LATER_MS = 4_000_000_000_000
 
 

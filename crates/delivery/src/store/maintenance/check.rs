@@ -10,8 +10,9 @@ use std::path::Path;
 
 use rusqlite::{Connection, ErrorCode};
 
+use super::messages::{self, Ends};
 use super::problems::Problems;
-use super::{Stop, messages, names};
+use super::{Stop, names};
 use crate::error::DeliveryError;
 use crate::incoming::{Digest, lane_of};
 use crate::shown::quoted;
@@ -29,13 +30,6 @@ pub struct Checked {
     pub open: u64,
     /// A line for each thing that is wrong.
     pub problems: Vec<String>,
-}
-
-/// How far the parts of the store say that they are.
-pub(super) struct Ends {
-    pub(super) floor: Floor,
-    pub(super) forgotten_n: i64,
-    pub(super) collected_n: i64,
 }
 
 /// Errors: there is no store of this version, or it can't be read; [`DeliveryError::Closed`] after a stop.

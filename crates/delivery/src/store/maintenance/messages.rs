@@ -4,13 +4,20 @@
 
 use rusqlite::{Connection, Row, Rows};
 
-use super::check::Ends;
 use super::problems::Problems;
 use crate::incoming::{Digest, lane_of};
 use crate::partition::partition_of_name;
 use crate::recurrence::NEVER_MS;
 use crate::store::Outcome;
+use crate::store::near::Floor;
 use crate::store::sql::Result;
+
+/// How far the parts of the store say that they are.
+pub(super) struct Ends {
+    pub(super) floor: Floor,
+    pub(super) forgotten_n: i64,
+    pub(super) collected_n: i64,
+}
 
 const DELIVERED: i64 = Outcome::Delivered as i64;
 

@@ -13,6 +13,7 @@ use tempfile::{TempDir, tempdir};
 
 use super::super::opened::is_open_here;
 use super::*;
+use crate::testing::test_named;
 
 const STORE: &str = "TICKWHEEL_TEST_OWNER_STORE";
 
@@ -34,7 +35,7 @@ struct Second {
 impl Second {
     fn start(path: &Path) -> Self {
         let mut process = Command::new(env::current_exe().unwrap())
-            .args(["--exact", "delivery::store::owner::tests::second_process", "--nocapture"])
+            .args(["--exact", &test_named(module_path!(), "second_process"), "--nocapture"])
             .env(STORE, path)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -102,6 +103,20 @@ fn the_second_process_waits_names_the_owner_and_takes_over_when_it_has_ended__d9
     first.kill();
     assert_eq!(second.says(), "mine");
     assert!(refused(&path).contains(&format!("(process {})", second.process.id())));
+}
+
+/// As the system's list is, read in two parts while another lock came: the same lock ends the first and begins the second.
+#[test]
+fn a_lock_that_stands_twice_in_the_list_has_one_owner__d9() {
+    let (_folder, path) = folder();
+    fs::write(&path, b"").unwrap();
+    let file = FileId::at(&path).unwrap();
+    let (major, minor) = file.device_numbers();
+    let line = |pid: u32, inode: u64| format!("7: FLOCK  ADVISORY  WRITE {pid} {major:02x}:{minor:02x}:{inode} 0 EOF\n");
+    let other = line(8, file.inode + 1);
+    assert_eq!(owners_in(&format!("{other}{0}{0}{other}", line(4711, file.inode)), file), [4711]);
+    assert_eq!(owners_in(&format!("{}{}", line(5, file.inode), line(4, file.inode)), file), [4, 5]);
+    assert!(owners_in(&other, file).is_empty());
 }
 
 #[test]

@@ -9,6 +9,7 @@ use rusqlite::types::Value;
 use tempfile::{TempDir, tempdir};
 
 use super::*;
+use crate::testing::test_named;
 
 const OLD: &str = include_str!("version_1.sql");
 const DAY_MS: i64 = 86_400_000;
@@ -190,7 +191,7 @@ fn killed_after_any_step_and_started_again_it_ends_with_the_same_result() {
     for kill_at in 0.. {
         let shelf = Shelf::new();
         let killed = Command::new(env::current_exe().unwrap())
-            .args(["--exact", "delivery::store::upgrade::tests::killed_process"])
+            .args(["--exact", &test_named(module_path!(), "killed_process")])
             .env(STORE, &shelf.path)
             .env(KILL_AT, kill_at.to_string())
             .output()

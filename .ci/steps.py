@@ -1,0 +1,223 @@
+"""Runs the checks: `steps.py test` before a change is merged, `steps.py all` is what CI runs. Needs Python 3.11 alone.
+
+It says first what it will do and how long that takes, then how each step ended, and at the end one line. The output of
+a step is in `build/test`; the end of it is shown if the step fails. The other steps run all the same.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+ROOT = Path(__file__).parents[1]
+LOGS = ROOT / "build/test"
+BIN = ROOT / ".venv/bin"
+MAKE = "make --no-print-directory"
+CLIPPY = "cargo clippy --locked --all-targets"
+PYTEST = f"{BIN}/python -m pytest --numprocesses 4 --dist loadfile --durations=10"
+SHORT, LONG = "not long and not packages and not wheels", "long and not packages and not wheels"
+EVERY_S = 60  # between two signs of life
+SHOWN_LINES = 80
+
+
+@dataclass(frozen=True)
+class Step:
+    """Commands, run one after the other until one fails. `about_s`: on two idle cores, from a fresh clone."""
+
+    name: str
+    what: str
+    about_s: int
+    commands: tuple[str, ...]
+    env: dict[str, str] = field(default_factory=dict)
+
+
+MODEL = {"RUSTFLAGS": "--cfg tickwheel_model", "CARGO_TARGET_DIR": "target/model"}
+LOOM = {"RUSTFLAGS": "--cfg tickwheel_loom --cfg crossbeam_loom", "CARGO_TARGET_DIR": "target/loom"}
+TEST = (
+    Step("packages", "Python packages, pinned, into .venv", 90, (f"{MAKE} set-up",)),
+    Step(
+        "compile",
+        "the three crates with their tests, and the extension",
+        320,
+        ("cargo test --locked --workspace --no-run", f"{MAKE} .venv/dev"),
+    ),
+    Step(
+        "lints",
+        "formats, lints, types",
+        120,
+        (
+            "cargo fmt --all --check",
+            f"{CLIPPY} --workspace -- -D warnings",
+            f"{BIN}/ruff format --check",
+            f"{BIN}/ruff check",
+            f"{BIN}/mypy",
+        ),
+    ),
+    Step("rust", "the tests of the crates, and the examples in their docs", 120, ("cargo test --locked --workspace",)),
+    Step(
+        "python",
+        "the tests of the Python package, with a smoke test of each process, and Spark's in one JVM",
+        240,
+        (f"{PYTEST} -m '{SHORT}' tests/python tests/spark",),
+    ),
+)
+ALL = (
+    *TEST,
+    Step("model-shuttle", "models of the timer and the purgatory", 60, ("cargo test --locked --lib model",), MODEL),
+    Step("model-loom", "models of the lock and the queue", 60, ("cargo test --locked --lib loom",), LOOM),
+    Step("parking-lot", "the timer with parking_lot's lock", 90, ("cargo test --locked --features parking_lot",)),
+    Step(
+        "variants",
+        "lints of what is built differently: parking_lot, delivery without webhooks, the limited API, the benchmarks",
+        150,
+        (
+            f"{CLIPPY} --features parking_lot -- -D warnings",
+            "cargo clippy --locked -p tickwheel-delivery --no-default-features -- -D warnings",
+            "cargo clippy --locked -p tickwheel-python --features abi3 -- -D warnings",
+            *(
+                f"cd benches/{crate} && cargo fmt --check && {CLIPPY} --target-dir {ROOT}/target/benches -- -D warnings"
+                for crate in ("peers", "instructions")
+            ),
+            f"{BIN}/mypy --strict examples",
+            f"{BIN}/mypy --strict --explicit-package-bases benches",
+            f"{BIN}/mypy --strict .ci/steps.py .ci/docs/*.py",
+        ),
+    ),
+    Step(
+        "pages",
+        "the documentation of the crates and the site, without a warning; the examples in Rust",
+        120,
+        (
+            f"{MAKE} docs",
+            *(f"cargo run --locked --quiet --example {path.stem}" for path in sorted((ROOT / "examples").glob("*.rs"))),
+            "cargo run --locked --quiet -p tickwheel-delivery --example delivery",
+        ),
+    ),
+    Step(
+        "simulation",
+        "the engine of delivery by 3,000 seeds",
+        60,
+        ("cargo test --locked -p tickwheel-delivery --lib -- simulation storm",),
+        {"TICKWHEEL_SEEDS": "3000"},
+    ),
+    Step(
+        "python-long",
+        "kills, clusters, a broker, a browser, valgrind, fuzzers",
+        900,
+        (f"{PYTEST} -m '{LONG}' tests/python tests/spark",),
+    ),
+    Step("archives", "the crates, the sdist and the wheel, installed and used", 300, (f"{MAKE} packages",)),
+    Step("django", "Django's own tests of tasks", 60, (f"{MAKE} django-tests",)),
+)
+
+
+def seconds(all_of_them: float) -> str:
+    """In minutes and seconds."""
+    minutes, rest = divmod(round(all_of_them), 60)
+    return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
+
+
+class Run:
+    """One step, its log, and what its runners counted."""
+
+    def __init__(self, step: Step) -> None:
+        self.step = step
+        self.log = LOGS / f"{step.name}.log"
+        self.counts: Counter[str] = Counter()
+        self.reasons: Counter[str] = Counter()
+        self.failed: list[str] = []
+        self.took_s = 0.0
+
+    def do(self) -> None:
+        """Runs the commands; what fails is in `failed`."""
+        start = time.monotonic()
+        with self.log.open("w", encoding="utf-8") as out:
+            for command in self.step.commands:
+                print(f"$ {command}", file=out, flush=True)
+                if self._call(command, out, start) != 0:
+                    self.failed.append(command)
+                    break
+        self.took_s = time.monotonic() - start
+        self._count()
+
+    def _call(self, command: str, out: IO[str], start: float) -> int:
+        """The exit code. A step that takes far too long is ended, with all its processes."""
+        limit_s = 300 + 4 * self.step.about_s
+        process = subprocess.Popen(
+            command, shell=True, cwd=ROOT, env=os.environ | self.step.env, stdout=out, stderr=subprocess.STDOUT,
+            process_group=0,
+        )  # fmt: skip
+        try:
+            while True:
+                try:
+                    return process.wait(EVERY_S)
+                except subprocess.TimeoutExpired:
+                    passed_s = time.monotonic() - start
+                    print(f"      {seconds(passed_s)}{self._progress()}", flush=True)
+                    if passed_s > limit_s:
+                        print(f"      over its limit of {seconds(limit_s)}: ended", flush=True)
+                        return 1
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+    def _text(self) -> str:
+        return self.log.read_text("utf-8", "replace")
+
+    def _progress(self) -> str:
+        found = re.findall(r"\[ *(\d+%)\]", self._text())
+        return f": {found[-1]}" if found else ""
+
+    def _count(self) -> None:
+        """Reads the closing lines of cargo test and of pytest."""
+        text = self._text()
+        for passed, failed in re.findall(r"^test result: .*? (\d+) passed; (\d+) failed;", text, re.M):
+            self.counts.update(passed=int(passed), failed=int(failed))
+        for line in re.findall(r"^=+ (.*) in [\d.]+s.*=+$", text, re.M):
+            for number, what in re.findall(r"(\d+) (passed|failed|skipped|errors?)", line):
+                self.counts[{"error": "failed", "errors": "failed"}.get(what, what)] += int(number)
+        for number, reason in re.findall(r"^SKIPPED \[(\d+)\] [^ ]+: (.*)$", text, re.M):
+            self.reasons[reason] += int(number)
+
+    def __str__(self) -> str:
+        counted = [f"{self.counts[what]} {what}" for what in ("passed", "failed", "skipped") if self.counts[what]]
+        return ", ".join(["FAILED" if self.failed else "done", *counted]) + f" in {seconds(self.took_s)}"
+
+
+def main(tier: str) -> int:
+    """The exit code: 1 if anything failed."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background; the steps send it to what they test
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    steps = {"test": TEST, "all": ALL}[tier]
+    LOGS.mkdir(parents=True, exist_ok=True)
+    about_s = sum(step.about_s for step in steps)
+    print(f"{len(steps)} steps, about {about_s // 60} minutes on two cores from a fresh clone; logs are in build/test")
+    start, runs = time.monotonic(), []
+    for number, step in enumerate(steps, 1):
+        print(f"[{number}/{len(steps)}] {step.name}: {step.what}", flush=True)
+        runs.append(run := Run(step))
+        run.do()
+        print(f"      {run}", flush=True)
+        if run.failed:
+            print(*run.log.read_text("utf-8", "replace").splitlines()[-SHOWN_LINES:], sep="\n", flush=True)
+    counts = sum((run.counts for run in runs), Counter())
+    for reason, number in sum((run.reasons for run in runs), Counter()).most_common():
+        print(f"skipped: {number} times, {reason}")
+    for run in runs:
+        for command in run.failed:
+            print(f"FAILED: {run.step.name}: {command}, see {run.log.relative_to(ROOT)}")
+    failed = max(counts["failed"], sum(len(run.failed) for run in runs))
+    print(f"all of it took {seconds(time.monotonic() - start)}")
+    print(f"{counts['passed']} passed, {failed} failed, {counts['skipped']} skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

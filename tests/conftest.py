@@ -1,0 +1,95 @@
+"""For all tests: the time limit of a test also ends the processes that it started.
+
+Without it a test that is over its limit may hang for ever: leaving `with Popen(...)` waits for the process. Those of
+fixtures that serve several tests, as a database, are left alone. SIGINT works however pytest was started: a shell that
+starts a command in the background lets it ignore SIGINT, and a process inherits that.
+"""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+AGAIN_S = 10.0  # a test that hangs in its clean-up is ended too
+_shared: set[int] = set()
+
+
+def _parents() -> dict[int, int]:
+    """The parent of each process of the system; none where it does not tell."""
+    found: dict[int, int] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            stat = (folder / "stat").read_text(errors="replace")
+            found[int(folder.name)] = int(stat.rpartition(")")[2].split()[1])
+    return found
+
+
+def _descendants(root: int, left_out: set[int]) -> Iterator[int]:
+    parents = _parents()
+    children: dict[int, list[int]] = {}
+    for pid, parent in parents.items():
+        children.setdefault(parent, []).append(pid)
+    waiting = [root]
+    while waiting:
+        for pid in children.get(waiting.pop(), ()):
+            if pid not in left_out:
+                yield pid
+                waiting.append(pid)
+
+
+def end_processes() -> list[int]:
+    """Ends all that this test started, except what serves several tests."""
+    ended = [*_descendants(os.getpid(), _shared)]
+    for pid in ended:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    return ended
+
+
+def pytest_configure() -> None:
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> Generator[None, Any, Any]:
+    try:
+        return (yield)
+    finally:
+        if fixturedef.scope != "function":
+            _shared.update(_descendants(os.getpid(), set()))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_timeout_set_timer(settings: Any) -> Generator[None, Any, Any]:
+    result = yield
+    fail = signal.getsignal(signal.SIGALRM)
+    if callable(fail):
+        signal.signal(signal.SIGALRM, _ending_processes(fail))
+        signal.setitimer(signal.ITIMER_REAL, settings.timeout, AGAIN_S)
+    return result
+
+
+def _ending_processes(fail: Callable[..., Any]) -> Callable[..., None]:
+    def handler(number: int, frame: Any) -> None:
+        ended = end_processes()
+        os.write(2, f"\nover its time limit: ended the processes {ended}\n".encode())
+        fail(number, frame)
+
+    return handler
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A file runs in one worker, and all of Spark's tests run in one, beside the others: they share a JVM."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return "tests/spark" if nodeid.startswith("tests/spark/") else nodeid.split("::", 1)[0]
+
+    return Scheduling(config, log)

@@ -1,0 +1,256 @@
+"""What delivery does, as tables of steps: the same on every surface (D1 to D7, D16, D17, D19).
+
+A step is an operation with its fields and the answer that is expected, or a check of what the destination got. Times
+are milliseconds since 1970: `FAR` is in 2096, `PAST` in 1973, so that nothing depends on how fast a machine is.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+FAR, LATER, PAST = 4_000_000_000_000, 4_000_000_060_000, 100_000_000_000
+
+
+@dataclass(frozen=True)
+class Do:
+    """One operation. `answer` is a state of `Answer`, or `refused` where the record is."""
+
+    op: str
+    answer: str
+    fields: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """Waits until the destination has got these, each as (id, payload), in this order; and no others."""
+
+    messages: tuple[tuple[str, Any], ...]
+    redelivered: bool = False
+
+
+@dataclass(frozen=True)
+class Refuse:
+    """From now on the destination refuses these ids, and no others."""
+
+    ids: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """Waits until the state of a message is this."""
+
+    id: str
+    state: str
+    key: str | None = None
+
+
+@dataclass(frozen=True)
+class Letters:
+    """Waits until these are the ids of all dead letters."""
+
+    ids: frozenset[str]
+
+
+Step = Do | Arrived | Refuse | Ended | Letters
+
+
+def put(id_: str, answer: str = "accepted", payload: Any = 1, **fields: Any) -> Do:
+    return Do("put", answer, {"id": id_, "payload": payload, **fields})
+
+
+def cancel(id_: str, answer: str = "cancelled", key: str | None = None) -> Do:
+    return Do("cancel", answer, {"id": id_, "key": key})
+
+
+def move(id_: str, answer: str = "rescheduled", key: str | None = None, **to: Any) -> Do:
+    return Do("reschedule", answer, {"id": id_, "key": key, **to})
+
+
+def requeue(id_: str, answer: str = "requeued", key: str | None = None) -> Do:
+    return Do("requeue", answer, {"id": id_, "key": key})
+
+
+def state(id_: str, answer: str, key: str | None = None) -> Do:
+    return Do("state", answer, {"id": id_, "key": key})
+
+
+def pause(key: str | None = None) -> Do:
+    return Do("pause", "paused", {"key": key})
+
+
+def resume(key: str | None = None) -> Do:
+    return Do("resume", "resumed", {"key": key})
+
+
+def arrived(*messages: tuple[str, Any], redelivered: bool = False) -> Arrived:
+    return Arrived(messages, redelivered)
+
+
+SCENARIOS: dict[str, tuple[Step, ...]] = {
+    "accept": (
+        put("a", payload={"text": "x", "number": 1.5}, due=PAST),
+        put("b", payload=[None, True], delay_ms=0),
+        arrived(("a", {"text": "x", "number": 1.5}), ("b", [None, True])),
+        Ended("a", "delivered"),
+        Ended("b", "delivered"),
+        put("c", due=FAR),
+        state("c", "waiting"),
+        state("none", "unknown"),
+    ),
+    "bad record": (
+        put("", "refused", due=FAR),
+        put("a", "refused", due=5),
+        put("a", "refused"),
+        put("a", "refused", due=FAR, delay_ms=5),
+        put("a", "refused", due=FAR, key=""),
+        state("a", "unknown"),
+    ),
+    "duplicate": (
+        put("a", payload={"x": 1}, due=FAR),
+        put("a", "duplicate", payload={"x": 1}, due=FAR),
+        put("a", payload={"x": 1}, due=FAR, key="k"),
+        put("a", "duplicate", payload={"x": 1}, due=FAR, key="k"),
+        put("b", due=PAST),
+        arrived(("b", 1)),
+        Ended("b", "delivered"),
+        put("b", "duplicate", due=PAST),
+    ),
+    "conflict": (
+        put("a", payload=1, due=FAR),
+        put("a", "conflict", payload=2, due=FAR),
+        put("a", "conflict", payload=1, due=LATER),
+        state("a", "waiting"),
+        cancel("a"),
+        put("a", "cancelled", payload=1, due=FAR),
+    ),
+    "cancel": (
+        put("a", due=FAR, key="k"),
+        cancel("a", "unknown"),
+        cancel("a", key="k"),
+        cancel("a", key="k"),
+        state("a", "cancelled", key="k"),
+        put("gone", due=PAST),
+        arrived(("gone", 1)),
+        Ended("gone", "delivered"),
+        cancel("gone", "delivered"),
+    ),
+    "cancel first": (
+        cancel("late", "unknown"),
+        put("late", "cancelled", due=PAST),
+        state("late", "cancelled"),
+        put("next", due=PAST),
+        arrived(("next", 1)),
+    ),
+    "move": (
+        put("a", due=FAR),
+        move("a", due=LATER),
+        move("a", due=PAST),
+        arrived(("a", 1)),
+        Ended("a", "delivered"),
+        move("a", "delivered", due=FAR),
+        move("none", "unknown", due=FAR),
+        put("b", due=FAR),
+        cancel("b"),
+        move("b", "cancelled", delay_ms=5),
+        state("b", "cancelled"),
+    ),
+    "replace": (
+        put("a", payload=1, due=FAR, replace=True),
+        put("a", "replaced", payload=2, due=LATER, replace=True),
+        put("a", "duplicate", payload=2, due=LATER),
+        put("a", payload=3, due=FAR, key="k", replace=True),
+        put("a", "replaced", payload=4, due=PAST, replace=True),
+        arrived(("a", 4)),
+        Ended("a", "delivered"),
+        put("a", payload=5, due=PAST, replace=True),
+        arrived(("a", 5)),
+        state("a", "waiting", key="k"),
+    ),
+    "debounce": (
+        put("search", payload="t", delay_ms=3_600_000, replace=True, at_latest_ms=7_200_000),
+        put("search", "replaced", payload="ti", delay_ms=3_600_000, replace=True, at_latest_ms=7_200_000),
+        state("search", "waiting"),
+        move("search", due=PAST),
+        arrived(("search", "ti")),
+        put("at once", delay_ms=3_600_000, replace=True, at_latest_ms=0),
+        arrived(("at once", 1)),
+    ),
+    "dead letter": (
+        Refuse(frozenset({"bad"})),
+        put("bad", due=PAST, key="k"),
+        put("good", due=PAST, key="k"),
+        arrived(("good", 1)),
+        Ended("bad", "dead", key="k"),
+        Letters(frozenset({"bad"})),
+        state("bad", "dead", key="k"),
+        cancel("bad", "dead", key="k"),
+        move("bad", "dead", key="k", due=FAR),
+    ),
+    "requeue": (
+        Refuse(frozenset({"bad"})),
+        put("bad", payload="x", due=PAST),
+        Ended("bad", "dead"),
+        Refuse(frozenset()),
+        requeue("bad"),
+        arrived(("bad", "x"), redelivered=True),
+        Ended("bad", "delivered"),
+        requeue("bad", "delivered"),
+        requeue("none", "unknown"),
+        put("far", due=FAR),
+        requeue("far", "waiting"),
+    ),
+    "pause": (
+        pause(),
+        put("a", due=PAST),
+        state("a", "waiting"),
+        put("b", due=PAST),
+        cancel("b"),
+        resume(),
+        arrived(("a", 1)),
+        pause(),
+        resume(),
+        put("c", due=PAST),
+        arrived(("c", 1)),
+    ),
+    "pause a key": (
+        pause("k"),
+        put("a", due=PAST, key="k"),
+        put("b", due=PAST, key="other"),
+        put("c", due=PAST),
+        arrived(("b", 1), ("c", 1)),
+        state("a", "waiting", key="k"),
+        resume("k"),
+        arrived(("a", 1)),
+    ),
+    "expiry": (
+        put("late", due=PAST, expires=PAST + 1),
+        Ended("late", "expired"),
+        state("late", "expired"),
+        Letters(frozenset({"late"})),
+        put("fresh", due=PAST, expires=FAR),
+        arrived(("fresh", 1)),
+        put("never", "refused", due=FAR, expires=FAR - 1),
+        requeue("late"),
+        arrived(("late", 1), redelivered=True),
+    ),
+    "recurring": (
+        put("tick", due=FAR, every=60_000),
+        put("tick", "duplicate", due=FAR, every=60_000),
+        put("tick", "replaced", due=FAR, every=90_000),
+        state("tick", "recurring"),
+        state("tick@2096-10-02T07:06:40.000Z", "waiting"),
+        cancel("tick"),
+        state("tick", "cancelled"),
+        put("cron", "refused", cron="61 * * * *"),
+        put("daily", cron="0 9 * * *", tz="Europe/Berlin"),
+        state("daily", "recurring"),
+    ),
+    "order": (
+        pause(),
+        put("third", due=PAST + 2, key="k"),
+        put("first", due=PAST, key="k"),
+        put("second", due=PAST, key="k"),
+        put("fourth", due=PAST + 2, key="k"),
+        resume(),
+        arrived(("first", 1), ("second", 1), ("third", 1), ("fourth", 1)),
+    ),
+}

@@ -1,0 +1,262 @@
+"""The surfaces of delivery, each as one class: an operation goes in, and its answer comes back as a word of `Answer`.
+
+Destination, clock and engine are the same for all, so what differs is the surface alone. Where one has no way for an
+operation, it takes the way that a user of it would: what is handed off is steered over HTTP.
+"""
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import quote, urlencode
+
+import msgspec
+from click.testing import CliRunner
+from pyarrow import flight
+
+from delivery.serve.conftest import Served
+from tickwheel._native import NdjsonLines
+from tickwheel.commands import tickwheel as command
+from tickwheel.delivery import AsyncDeliveryQueue, BadRecord, Delivery, DeliveryQueue, Letter
+from tickwheel.delivery.handed import HANDED, batch_of
+from tickwheel.delivery.message import MAX_PAYLOAD, Columns
+from tickwheel.delivery.serve.flight import HAND_OFF
+
+STEERING = {"requeue", "pause", "resume", "state"}
+
+
+class Destination:
+    """Remembers what it got, and refuses the ids that it is told to."""
+
+    def __init__(self) -> None:
+        self.refused: frozenset[str] = frozenset()
+        self._got: list[Delivery] = []
+        self._has_changed = threading.Condition()
+
+    def __call__(self, delivery: Delivery) -> None:
+        if delivery.message.id in self.refused:
+            raise ValueError("refused by the test")
+        with self._has_changed:
+            self._got.append(delivery)
+            self._has_changed.notify_all()
+
+    def take(self, count: int, within_s: float) -> list[Delivery]:
+        """The next ones, and whatever came beside them."""
+        with self._has_changed:
+            self._has_changed.wait_for(lambda: len(self._got) >= count, within_s)
+            got, self._got = self._got, []
+            return got
+
+
+class Queue:
+    """`DeliveryQueue`: calls with values."""
+
+    name: ClassVar = "queue"
+    without: ClassVar[frozenset[str]] = frozenset()
+
+    def __init__(self, folder: Path) -> None:
+        self.destination = Destination()
+        self.letters: list[str] = []
+        self.open(folder / "store.db")
+
+    def open(self, store: Path) -> None:
+        self.queue = DeliveryQueue(store, self.destination, max_attempts=1, on_dead_letter=self.keep)
+
+    def keep(self, letter: Letter) -> None:
+        record = letter.record if isinstance(letter.record, bytes) else bytes(letter.record or b"")
+        self.letters.append(json.loads(record)["id"])
+
+    def do(self, op: str, fields: dict[str, Any]) -> str:
+        """The answer, `conflict` or `refused`."""
+        try:
+            answer = self.call(op, fields)
+        except BadRecord as bad:
+            return "conflict" if "other content" in bad.reason else "refused"
+        return {"pause": "paused", "resume": "resumed"}.get(op) or answer.value
+
+    def call(self, op: str, fields: dict[str, Any]) -> Any:
+        named = dict(fields)
+        first = [named.pop("id")] if "id" in named else []
+        return getattr(self.queue, op)(*first, **named)
+
+    def close(self) -> None:
+        self.queue.close()
+
+
+class Lines(Queue):
+    """`submit_ndjson` of the same queue: messages, cancels and other due times as lines."""
+
+    name = "lines"
+    without = frozenset({"replace"})
+
+    def call(self, op: str, fields: dict[str, Any]) -> Any:
+        if op in STEERING:
+            return super().call(op, fields)
+        [answer] = self.queue.submit_ndjson(line(op, fields)).result(20)
+        if isinstance(answer, BadRecord):
+            raise answer
+        return answer
+
+
+class Async(Queue):
+    """`AsyncDeliveryQueue`, on a loop in a thread."""
+
+    name = "async queue"
+
+    def open(self, store: Path) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.loop.run_forever)
+        self.thread.start()
+
+        async def destination(delivery: Delivery) -> None:
+            self.destination(delivery)
+
+        self.opened = AsyncDeliveryQueue(store, destination, max_attempts=1, on_dead_letter=self.keep)
+        self.run(self.opened.__aenter__())
+
+    def run(self, coroutine: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(20)
+
+    def call(self, op: str, fields: dict[str, Any]) -> Any:
+        named = dict(fields)
+        first = [named.pop("id")] if "id" in named else []
+        return self.run(getattr(self.opened, op)(*first, **named))
+
+    def close(self) -> None:
+        try:
+            self.run(self.opened.close())
+        finally:
+            self.loop.call_soon_threadsafe(self.loop.stop)
+            self.thread.join(20)
+            self.loop.close()
+
+
+class Http:
+    """The requests of `serve`, one for each operation."""
+
+    name: ClassVar = "http"
+    without: ClassVar[frozenset[str]] = frozenset()
+
+    def __init__(self, folder: Path) -> None:
+        self.destination = Destination()
+        self.store = folder / "store.db"
+        self.served = Served(folder, to=self.destination, max_attempts=1)
+
+    @property
+    def letters(self) -> list[str]:
+        return [json.loads(it["record"])["id"] for it in self.served.ask("GET", "/dead").body["letters"]]
+
+    def do(self, op: str, fields: dict[str, Any]) -> str:
+        method, path, body = getattr(self, f"_{op}")(dict(fields))
+        reply = self.served.ask(method, path, body)
+        if reply.status == 400:
+            return "refused"
+        if isinstance(reply.body, dict) and "state" in reply.body:
+            return str(reply.body["state"])
+        return {("put", 409): "conflict", ("pause", 200): "paused", ("resume", 200): "resumed"}[op, reply.status]
+
+    def _put(self, fields: dict[str, Any]) -> tuple[str, str, Any]:
+        replacing = {name: fields.pop(name) for name in ("replace", "at_latest_ms") if name in fields}
+        if "replace" in replacing:
+            replacing["replace"] = "true"
+        return "POST", f"/messages?{urlencode(replacing)}".rstrip("?"), fields
+
+    def _cancel(self, fields: dict[str, Any]) -> tuple[str, str, Any]:
+        return "DELETE", address(fields), None
+
+    def _state(self, fields: dict[str, Any]) -> tuple[str, str, Any]:
+        return "GET", address(fields), None
+
+    def _reschedule(self, fields: dict[str, Any]) -> tuple[str, str, Any]:
+        return "PATCH", address(fields), {name: fields[name] for name in ("due", "delay_ms") if name in fields}
+
+    def _requeue(self, fields: dict[str, Any]) -> tuple[str, str, Any]:
+        return "POST", "/requeue", fields
+
+    def _pause(self, fields: dict[str, Any]) -> tuple[str, str, Any]:
+        return "POST", of_key("/pause", fields), None
+
+    def _resume(self, fields: dict[str, Any]) -> tuple[str, str, Any]:
+        return "POST", of_key("/resume", fields), None
+
+    def close(self) -> None:
+        self.served.close()
+
+
+class Commands(Http):
+    """`tickwheel cancel`, `reschedule`, `requeue`, `pause`, `resume` for that server, and `show` for its store."""
+
+    name = "commands"
+    WORDS: ClassVar = {
+        "it has not come": "unknown",
+        "no message has this name": "unknown",
+        "it is delivered": "delivered",
+        "it is a dead letter": "dead",
+        "it has expired": "expired",
+        "it is cancelled": "cancelled",
+        "it waits": "waiting",
+    }
+
+    def do(self, op: str, fields: dict[str, Any]) -> str:
+        if op == "put":
+            return super().do(op, fields)
+        if op == "state":
+            return self.shown(fields)
+        options = [
+            f"--{'delay' if name == 'delay_ms' else name}={value}"
+            for name, value in fields.items()
+            if value is not None
+        ]
+        seen = CliRunner().invoke(command, [op, f"http://127.0.0.1:{self.served.port}", *options])
+        if seen.exit_code == 0 and op in ("pause", "resume"):
+            return {"pause": "paused", "resume": "resumed"}[op]
+        said = seen.stdout + seen.stderr
+        for words, answer in self.WORDS.items():
+            if words in said:
+                return answer
+        assert seen.exit_code == 0, said
+        return said.rpartition(": ")[2].strip()
+
+    def shown(self, fields: dict[str, Any]) -> str:
+        key = [f"--key={fields['key']}"] if fields.get("key") else []
+        seen = CliRunner().invoke(command, ["show", str(self.store), fields["id"], "--json", *key])
+        return str(json.loads(seen.stdout)["state"]) if seen.exit_code == 0 else "unknown"
+
+
+class HandOff(Http):
+    """What Spark hands off: messages, cancels, other due times. None has an answer: it is on disk, or a dead letter."""
+
+    name = "hand-off"
+    without = frozenset({"replace"})
+
+    def do(self, op: str, fields: dict[str, Any]) -> str | None:  # type: ignore[override]
+        if op in STEERING:
+            return super().do(op, fields)
+        records = NdjsonLines("in", Columns().names, 2 * MAX_PAYLOAD).read(line(op, fields), now_ns=time.time_ns())
+        with flight.connect(f"grpc://127.0.0.1:{self.served.flight_port}") as client:
+            options = flight.FlightCallOptions(timeout=20)
+            writer, reader = client.do_exchange(flight.FlightDescriptor.for_path(HAND_OFF), options)
+            with writer:
+                writer.begin(HANDED)
+                writer.write_batch(batch_of(records).select(HANDED.names))
+                reader.read_chunk()
+        return None
+
+
+def line(op: str, fields: dict[str, Any]) -> bytes:
+    given = {name: value for name, value in fields.items() if value is not None}
+    return msgspec.json.encode(given if op == "put" else {**given, "op": op})
+
+
+def address(fields: dict[str, Any]) -> str:
+    return of_key(f"/messages/{quote(fields['id'], safe='')}", fields)
+
+
+def of_key(path: str, fields: dict[str, Any]) -> str:
+    return f"{path}?{urlencode({'key': fields['key']})}" if fields.get("key") else path
+
+
+SURFACES: dict[str, Callable[[Path], Any]] = {it.name: it for it in (Queue, Lines, Async, Http, Commands, HandOff)}

@@ -1,0 +1,68 @@
+"""Each scenario on each surface: one table, so that no surface means something else by a word than the others."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from delivery.conformance.scenarios import SCENARIOS, Arrived, Do, Ended, Letters, Refuse, Step
+from delivery.conformance.surfaces import SURFACES
+
+pytestmark = pytest.mark.timeout(60)
+WITHIN_S = 20.0
+
+
+def has_a_way(surface: Any, steps: tuple[Step, ...]) -> bool:
+    return not surface.without & {name for step in steps if isinstance(step, Do) for name in step.fields}
+
+
+PAIRS = [(kind, name) for name, steps in SCENARIOS.items() for kind in SURFACES if has_a_way(SURFACES[kind], steps)]
+
+
+@pytest.fixture
+def surface(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    opened = SURFACES[request.param](tmp_path)
+    yield opened
+    opened.close()
+
+
+def wait_for(expected: Any, ask: Any) -> None:
+    end_s = time.monotonic() + WITHIN_S
+    while (found := ask()) != expected:
+        assert time.monotonic() < end_s, f"{found!r}, not {expected!r}"
+        time.sleep(0.002)
+
+
+def take(surface: Any, number: int, step: Step) -> None:
+    where = f"step {number + 1}, {step}"
+    match step:
+        case Do(op, answer, fields):
+            found = surface.do(op, fields)
+            assert found in (answer, None), f"{where}: {found}"
+        case Refuse(ids):
+            surface.destination.refused = ids
+        case Arrived(messages, redelivered):
+            got = surface.destination.take(len(messages), WITHIN_S)
+            came = [(it.message.id, msgspec.json.decode(it.message.payload)) for it in got]
+            by_key = len({it.message.key for it in got}) <= 1 and got[0].message.key is not None if got else False
+            order = list if by_key else sorted_by_id  # the order of different keys is open
+            assert order(came) == order(messages), where
+            assert {it.redelivered for it in got} == {redelivered}, where
+            assert all(it.lateness_ms >= 0 for it in got), where
+        case Ended(id_, state, key):
+            wait_for(state, lambda: surface.do("state", {"id": id_, "key": key}))
+        case Letters(ids):
+            wait_for(ids, lambda: frozenset(surface.letters))
+
+
+def sorted_by_id(messages: Any) -> list[Any]:
+    return sorted(messages, key=lambda it: str(it[0]))
+
+
+@pytest.mark.parametrize(("surface", "scenario"), PAIRS, indirect=["surface"])
+def test_a_scenario_is_the_same_on_every_surface(surface: Any, scenario: str) -> None:
+    for number, step in enumerate(SCENARIOS[scenario]):
+        take(surface, number, step)

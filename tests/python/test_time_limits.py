@@ -1,0 +1,67 @@
+"""`tests/conftest.py`: a test that is over its limit ends, and so do its processes; SIGINT works in the background."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.timeout(60)
+FOR_ALL_TESTS = Path(__file__).parents[1] / "conftest.py"
+HANGING = """
+import pathlib, subprocess, sys, pytest
+
+SLEEPER = [sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"]
+
+@pytest.fixture(scope="session")
+def shared():
+    with subprocess.Popen(SLEEPER, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        yield process
+        assert process.poll() is None, "it was ended"
+        process.kill()
+
+@pytest.mark.timeout(2)
+def test_hangs(shared):
+    with subprocess.Popen(SLEEPER, stdout=subprocess.PIPE) as process:  # leaving it waits for its end
+        pathlib.Path("pid").write_text(str(process.pid))
+        process.stdout.read()
+
+def test_next(shared):
+    assert shared.poll() is None
+"""
+INTERRUPTED = """
+import os, signal, pytest
+
+def test_interrupted():
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
+        signal.pause()
+"""
+
+
+def run(folder: Path, program: str, *, ignores_sigint: bool = False) -> str:
+    (folder / "conftest.py").write_text(FOR_ALL_TESTS.read_text())
+    (folder / "test_it.py").write_text(program)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN) if ignores_sigint else None
+    try:
+        command = [sys.executable, "-m", "pytest", "-q", "--rootdir", folder, folder]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=50)
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
+    return done.stdout + done.stderr
+
+
+def test_a_test_over_its_limit_ends_and_so_does_the_process_that_it_waits_for(tmp_path: Path) -> None:
+    said = run(tmp_path, HANGING)
+    assert "1 failed, 1 passed" in said, said
+    pid = int((tmp_path / "pid").read_text())
+    assert f"over its time limit: ended the processes [{pid}]" in said
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_sigint_works_where_pytest_was_started_in_the_background(tmp_path: Path) -> None:
+    said = run(tmp_path, INTERRUPTED, ignores_sigint=True)
+    assert "1 passed" in said, said

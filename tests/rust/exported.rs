@@ -1,0 +1,58 @@
+//! What a crate of this workspace exports, as its source says.
+
+use std::fs;
+use std::path::Path;
+
+/// The names of all `pub use` of a file of the crate, in order.
+pub(crate) fn names(file: &str) -> Vec<String> {
+    let source = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(file)).unwrap();
+    let uses = source.split("pub use ").skip(1).map(|rest| rest.split(';').next().unwrap());
+    let names = uses.flat_map(|tree| tree.split("::").last().unwrap().trim_matches(['{', '}']).split(','));
+    let mut names: Vec<_> = names.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect();
+    names.sort_unstable();
+    names
+}
+
+/// Fails for a public function of this file without an example, and for a tag of a rule in the docs of a public item; returns how
+/// many functions there are. What `internal` alone exports is not for users: the functions of other types, and those that
+/// `lib.rs` does not name.
+pub(crate) fn check_public_items(file: &Path) -> usize {
+    let source = fs::read_to_string(file).unwrap();
+    let (exported, mut count, mut is_shown) = (names("lib.rs"), 0, false);
+    let lines: Vec<_> = source.lines().collect();
+    let is_of_it = |line: &&str| line.starts_with("///") || line.starts_with("#[") || line.starts_with(")]");
+    for (at, line) in lines.iter().enumerate() {
+        if line.starts_with("impl") || line.starts_with("pub ") {
+            let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
+            is_shown = words.any(|word| exported.iter().any(|name| name == word));
+        }
+        if is_shown && line.trim_start().starts_with("pub ") {
+            let above: Vec<_> = lines[..at].iter().rev().map(|line| line.trim()).take_while(is_of_it).collect();
+            let is_hidden = above.contains(&"#[doc(hidden)]");
+            let is_function = line.trim_start().starts_with("pub fn ") && !is_hidden;
+            count += usize::from(is_function);
+            assert!(!is_function || above.contains(&"/// ```"), "{}: {line} has no example", file.display());
+            assert!(is_hidden || !above.iter().any(|line| has_tag(line)), "{}: {line} names a rule", file.display());
+        }
+    }
+    count
+}
+
+/// Whether it names a rule, as in `D6`.
+fn has_tag(line: &str) -> bool {
+    let mut words = line.split(|c: char| !c.is_alphanumeric());
+    words.any(|word| {
+        word.len() > 1 && word.starts_with(['T', 'P', 'D']) && word[1..].bytes().all(|b| b.is_ascii_digit())
+    })
+}
+
+/// The files of a module, without its tests.
+pub(crate) fn files(path: &Path) -> Vec<std::path::PathBuf> {
+    if path.file_stem().is_some_and(|name| ["model", "scenarios", "tests"].contains(&name.to_str().unwrap())) {
+        return vec![];
+    }
+    if path.is_dir() {
+        return fs::read_dir(path).unwrap().flat_map(|entry| files(&entry.unwrap().path())).collect();
+    }
+    vec![path.to_owned()]
+}
