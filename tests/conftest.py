@@ -1,6 +1,6 @@
-"""For all tests: the time limit of a test also ends the processes that it started.
+"""For all tests: which are long, and a time limit that also ends the processes that a test started.
 
-Without it a test that is over its limit may hang for ever: leaving `with Popen(...)` waits for the process. Those of
+Without the latter a test over its limit may hang for ever: leaving `with Popen(...)` waits for the process. Those of
 fixtures that serve several tests, as a database, are left alone. SIGINT works however pytest was started: a shell that
 starts a command in the background lets it ignore SIGINT, and a process inherits that.
 """
@@ -15,6 +15,33 @@ from typing import Any
 
 import pytest
 
+# What only `make test-all` runs, and why; all else is in `make test`. A folder, a file, or one test of it.
+LONG = {
+    "tests/spark/soak": "clusters whose parts are killed",
+    "tests/spark/kafka": "a broker",
+    "tests/spark/analytics/test_browser.py": "a browser",
+    "tests/spark/analytics/test_command.py": "a session of Spark of its own",
+    "tests/spark/analytics/test_events.py": "a session of Spark of its own",
+    "tests/spark/test_bad_input.py": "a session of Spark of its own",
+    "tests/spark/test_engines.py": "a session of Spark of its own",
+    "tests/spark/test_program.py": "a session of Spark of its own",
+    "tests/python/aio/test_cpython.py": "CPython's own tests",
+    "tests/python/delivery/outbox/test_kill.py": "kills",
+    "tests/python/delivery/report/test_browser.py": "a browser",
+    "tests/python/delivery/sinks/test_kafka.py": "a broker",
+    "tests/python/delivery/soak": "kills",
+    "tests/python/delivery/test_fuzz.py": "fuzzers",
+    "tests/python/delivery/test_fuzz_arrow.py": "fuzzers",
+    "tests/python/django_site/test_worker.py::test_no_task_is_lost_when_the_worker_is_killed__D5": "kills",
+    "tests/python/docs/test_browser.py": "a browser",
+    "tests/python/docs/test_site.py": "the site is built",
+    "tests/python/fuzz": "fuzzers",
+    "tests/python/packages/test_contents.py": "archives are made",
+    "tests/python/pages": "a browser",
+    "tests/python/test_bench_kafka.py": "the benchmarks",
+    "tests/python/test_benches.py": "the benchmarks",
+    "tests/python/test_instructions.py": "valgrind",
+}
 AGAIN_S = 10.0  # a test that hangs in its clean-up is ended too
 _shared: set[int] = set()
 
@@ -54,6 +81,12 @@ def end_processes() -> list[int]:
 def pytest_configure() -> None:
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if any(item.nodeid.startswith(path) for path in LONG):
+            item.add_marker(pytest.mark.long)
 
 
 @pytest.hookimpl(wrapper=True)

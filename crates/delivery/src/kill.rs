@@ -294,7 +294,13 @@ impl Trial {
     fn command(&self) -> Command {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
-            .args(["--exact", &test_named(module_path!(), "child"), "--include-ignored", "--nocapture", "--test-threads=1"])
+            .args([
+                "--exact",
+                &test_named(module_path!(), "child"),
+                "--include-ignored",
+                "--nocapture",
+                "--test-threads=1",
+            ])
             .env("TICKWHEEL_KILL_FOLDER", self.folder.path())
             .env("TICKWHEEL_KILL_KEEP", self.keep_ids_ms.to_string())
             .stdout(Stdio::null())

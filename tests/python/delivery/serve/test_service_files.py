@@ -65,7 +65,7 @@ def test_the_image_is_built_from_what_its_context_has() -> None:
     """Each file that cargo and maturin read is let through `.dockerignore`."""
     kept = {line[1:] for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines() if line.startswith("!")}
     manifest = (ROOT / "Cargo.toml").read_text("utf-8")
-    needed = {"Cargo.toml", "Cargo.lock", "pyproject.toml", "build.rs", "src", "python", "README.md", "LICENSE"}
+    needed = {"Cargo.toml", "Cargo.lock", "pyproject.toml", "crates", "src", "python", "README.md", "LICENSE"}
     assert needed | {"constraints.txt"} <= kept
     assert [path for path in re.findall(r'^path = "(.+)"', manifest, re.M) if Path(path).parts[0] not in kept] == [
         "tests/rust/main.rs"

@@ -112,7 +112,8 @@ fn a_lock_that_stands_twice_in_the_list_has_one_owner__d9() {
     fs::write(&path, b"").unwrap();
     let file = FileId::at(&path).unwrap();
     let (major, minor) = file.device_numbers();
-    let line = |pid: u32, inode: u64| format!("7: FLOCK  ADVISORY  WRITE {pid} {major:02x}:{minor:02x}:{inode} 0 EOF\n");
+    let line =
+        |pid: u32, inode: u64| format!("7: FLOCK  ADVISORY  WRITE {pid} {major:02x}:{minor:02x}:{inode} 0 EOF\n");
     let other = line(8, file.inode + 1);
     assert_eq!(owners_in(&format!("{other}{0}{0}{other}", line(4711, file.inode)), file), [4711]);
     assert_eq!(owners_in(&format!("{}{}", line(5, file.inode), line(4, file.inode)), file), [4, 5]);
