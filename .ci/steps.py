@@ -22,7 +22,8 @@ MAKE = "make --no-print-directory"
 CLIPPY = "cargo clippy --locked --all-targets"
 PYTEST = f"{BIN}/python -m pytest --numprocesses 4 --dist loadfile --durations=10"
 SHORT, LONG = "not long and not packages and not wheels", "long and not packages and not wheels"
-EVERY_S = 60  # between two signs of life
+EVERY_S = 60.0  # between two signs of life
+SLACK_S = 300  # a step may take four times as long as usual, and this long
 SHOWN_LINES = 80
 
 
@@ -148,7 +149,7 @@ class Run:
 
     def _call(self, command: str, out: IO[str], start: float) -> int:
         """The exit code. A step that takes far too long is ended, with all its processes."""
-        limit_s = 300 + 4 * self.step.about_s
+        limit_s = SLACK_S + 4 * self.step.about_s
         process = subprocess.Popen(
             command, shell=True, cwd=ROOT, env=os.environ | self.step.env, stdout=out, stderr=subprocess.STDOUT,
             process_group=0,

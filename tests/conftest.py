@@ -6,6 +6,7 @@ starts a command in the background lets it ignore SIGINT, and a process inherits
 """
 
 import os
+import random
 import signal
 import threading
 from collections.abc import Callable, Generator, Iterator
@@ -83,10 +84,19 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--shuffle", type=int, metavar="SEED", help="the files, and the tests of each, in a random order")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if any(item.nodeid.startswith(path) for path in LONG):
             item.add_marker(pytest.mark.long)
+    seed = config.getoption("--shuffle")
+    if seed is not None:  # each worker gets the same order
+        rng = random.Random(seed)
+        files = {item.path: rng.random() for item in items}
+        items.sort(key=lambda item: (files[item.path], rng.random()))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,7 +1,7 @@
 //! Loom tests of the real code of the lock, its condition variable and the queue. Loom goes through the interleavings of
 //! their atomics and small locks, and through the values that a processor with weak ordering may read.
 //!
-//! `make model` runs them. The ground rules:
+//! `make test-all` runs them. The ground rules:
 //!
 //! - A sleep on the lock does not end by itself, so a lost wake-up is a deadlock, which loom reports. For this the model's
 //!   flag has the two fences that the real lock leaves out (`primitives.rs`). One test ends the sleeps itself.

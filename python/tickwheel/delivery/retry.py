@@ -1,9 +1,9 @@
 """When to try again (rule D6): exponential back-off with jitter, so that what failed together does not return together.
 
-Example: 1 s, then 2, 4 and 8, each shortened by up to a half at random.
+Example: 1 s, then 2, 4 and 8, each shortened by up to a half at random. The engine reckons it:
+`crates/delivery/src/retry.rs`.
 """
 
-import random
 from dataclasses import dataclass
 
 from tickwheel.delivery.errors import WrongUsage, shown
@@ -27,8 +27,3 @@ class Retry:
             raise WrongUsage(
                 f"backoff is {shown(backoff_s)}: it may be two numbers of seconds, the first wait and the longest"
             ) from None
-
-    def delay_ms(self, attempt: int) -> float:
-        """The time between this attempt, counted from 1, and the next."""
-        whole_ms = min(self.first_ms * 2.0 ** min(attempt - 1, 60), self.longest_ms)
-        return whole_ms * random.uniform(0.5, 1)  # noqa: S311, nothing is kept secret by it

@@ -1,4 +1,4 @@
-"""No message waits longer than it must, also behind a cancel (rules D4, D7); see `crates/delivery/src/engine/tests.rs` too."""
+"""No message waits longer than it must, also behind a cancel (rules D4, D7); see the engine's tests in Rust too."""
 
 from typing import Any
 

@@ -1,0 +1,129 @@
+"""The two tiers: each test is in one of them, a page says what is where, and no failure is hidden."""
+
+import importlib.util
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+ROW = re.compile(r"^\| `([\w-]+)` \| (test|test-all) \| (.*) \|$", re.MULTILINE)
+
+
+def loaded(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"loaded_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+STEPS = loaded(ROOT / ".ci/steps.py")
+FOR_ALL_TESTS = loaded(ROOT / "tests/conftest.py")
+
+
+def test_the_page_has_each_step_and_says_which_command_runs_it() -> None:
+    known = [(step.name, "test" if step in STEPS.TEST else "test-all") for step in STEPS.ALL]
+    assert [(name, tier) for name, tier, _ in ROW.findall(PAGE)] == known
+    assert STEPS.ALL[: len(STEPS.TEST)] == STEPS.TEST
+
+
+def test_the_page_says_what_is_long() -> None:
+    (told,) = [text for name, _, text in ROW.findall(PAGE) if name == "python-long"]
+    assert {reason for reason in FOR_ALL_TESTS.LONG.values() if reason not in told} == set()
+    missing = [path for path in FOR_ALL_TESTS.LONG if not (ROOT / path.split("::")[0]).exists()]
+    assert missing == []
+
+
+def test_each_python_test_is_in_one_of_the_two_tiers_or_has_a_command_of_its_own() -> None:
+    short, long = (f"-m '{which}' tests/python tests/spark" for which in (STEPS.SHORT, STEPS.LONG))
+    commands = {step.name: step.commands for step in STEPS.ALL}
+    assert any(command.endswith(short) for command in commands["python"])
+    assert any(command.endswith(long) for command in commands["python-long"])
+    own = {"packages", "wheels"}
+    assert {word for which in (STEPS.SHORT, STEPS.LONG) for word in re.findall(r"not (\w+)", which)} == own | {"long"}
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The runner with these steps writes its logs here."""
+    monkeypatch.setattr(STEPS, "LOGS", tmp_path)
+    monkeypatch.setattr(STEPS, "ROOT", tmp_path)
+    return tmp_path
+
+
+def run(made: Path, monkeypatch: pytest.MonkeyPatch, *commands: str) -> int:
+    steps = tuple(STEPS.Step(f"s{n}", "a step", 1, (command,)) for n, command in enumerate(commands))
+    monkeypatch.setattr(STEPS, "TEST", steps)
+    code: int = STEPS.main("test")
+    return code
+
+
+CARGO = "test result: ok. 7 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 1s"
+PYTEST = "SKIPPED [2] a.py:3: no promtool: apt-get install prometheus\n=== 5 passed, 2 skipped in 3.21s ==="
+
+
+def test_the_last_line_counts_what_every_runner_counted(
+    made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(made, monkeypatch, f"printf '{CARGO}\\n{CARGO}\\n'", f"printf '{PYTEST}\\n'", "true") == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[-1] == "19 passed, 0 failed, 2 skipped"
+    assert "skipped: 2 times, no promtool: apt-get install prometheus" in said
+    assert said[0].startswith("3 steps, about ")
+
+
+@pytest.mark.parametrize(
+    ("command", "last"),
+    [
+        ("exit 3", "0 passed, 1 failed, 0 skipped"),
+        ("echo the middle of it; kill -9 $$", "0 passed, 1 failed, 0 skipped"),
+        (f"printf '{CARGO}\\n'; exit 101", "7 passed, 1 failed, 0 skipped"),
+        ("echo '=== 3 failed, 4 passed, 1 error in 9.00s (0:00:09) ==='; exit 1", "4 passed, 4 failed, 0 skipped"),
+    ],
+)
+def test_a_step_that_fails_is_told_and_the_others_run(
+    made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str, last: str
+) -> None:
+    assert run(made, monkeypatch, command, "echo the other > other") == 1
+    said = capsys.readouterr().out
+    assert said.splitlines()[-1] == last
+    assert f"FAILED: s0: {command}, see s0.log" in said
+    assert (made / "other").read_text() == "the other\n"
+
+
+def test_what_a_step_started_ends_with_it_when_it_takes_too_long(
+    made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(STEPS, "EVERY_S", 0.2)
+    monkeypatch.setattr(STEPS, "SLACK_S", -4)
+    assert run(made, monkeypatch, "sleep 600 & echo $! > pid; wait") == 1
+    assert "over its limit" in capsys.readouterr().out
+    stat = Path(f"/proc/{(made / 'pid').read_text().strip()}/stat")
+    assert not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] in "ZX", "it lives on"
+
+
+def test_in_the_background_the_steps_get_sigint_as_they_would_in_a_terminal() -> None:
+    program = f"""
+import importlib.util, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+spec = importlib.util.spec_from_file_location("steps", {str(ROOT / ".ci/steps.py")!r})
+steps = sys.modules["steps"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(steps)
+import pathlib, tempfile
+steps.LOGS = steps.ROOT = pathlib.Path(tempfile.mkdtemp())
+child = "import signal; assert signal.getsignal(signal.SIGINT) is signal.default_int_handler"
+steps.TEST = (steps.Step("s", "a step", 1, (f"{{sys.executable}} -c '{{child}}'",)),)
+sys.exit(steps.main("test"))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, env=os.environ)
+    assert done.returncode == 0, done.stdout
+    assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
