@@ -50,34 +50,6 @@ def test_what_is_due_at_one_moment_is_one_write(desk: Desk) -> None:
     assert [len(group) for group in desk.sink.groups] == [64, 6]
 
 
-def test_the_same_message_again_is_a_duplicate__D5(desk: Desk) -> None:
-    desk.start().accept("a", 10)
-    desk.accept("a", 10)
-    desk.advance(10)
-    desk.accept("a", 10)
-    desk.advance(10)
-    assert desk.sink.ids == ["a"]
-    assert (desk.engine.summary.accepted, desk.engine.summary.duplicates) == (1, 2)
-
-
-@pytest.mark.parametrize("wait_ms", [0, 10])
-def test_a_known_id_with_other_content_is_refused__D5(desk: Desk, wait_ms: int) -> None:
-    desk.start().accept("a", 10)
-    desk.advance(wait_ms)
-    assert desk.accept("a", 11) is Answer.CONFLICT
-    assert desk.accept("a", 10, payload=b"2") is Answer.CONFLICT
-    desk.advance(100)
-    assert desk.sink.ids == ["a"]
-
-
-def test_an_id_is_known_under_its_key__D1(desk: Desk) -> None:
-    desk.start()
-    for key in [None, "k", "l"]:
-        desk.accept("a", 10, key=key)
-    desk.advance(10)
-    assert desk.sink.ids == ["a", "a", "a"]
-
-
 def test_the_same_delay_is_the_same_content_though_due_later__D5(desk: Desk) -> None:
     desk.start()
     for accepted_ms in [0, 3]:

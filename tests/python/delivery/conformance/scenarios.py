@@ -121,6 +121,11 @@ SCENARIOS: dict[str, tuple[Step, ...]] = {
         state("a", "waiting"),
         cancel("a"),
         put("a", "cancelled", payload=1, due=FAR),
+        put("gone", due=PAST),
+        arrived(("gone", 1)),
+        Ended("gone", "delivered"),
+        put("gone", "conflict", payload=2, due=PAST),
+        put("a", payload=2, due=FAR, key="k"),
     ),
     "cancel": (
         put("a", due=FAR, key="k"),

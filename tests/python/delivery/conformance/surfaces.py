@@ -155,7 +155,9 @@ class Http:
         if reply.status == 400:
             return "refused"
         if isinstance(reply.body, dict) and "state" in reply.body:
-            return str(reply.body["state"])
+            answer = str(reply.body["state"])
+            assert reply.status == status_of(op, answer), f"{op} is answered {answer} with {reply.status}"
+            return answer
         return {("put", 409): "conflict", ("pause", 200): "paused", ("resume", 200): "resumed"}[op, reply.status]
 
     def _put(self, fields: dict[str, Any]) -> tuple[str, str, Any]:
@@ -244,6 +246,23 @@ class HandOff(Http):
                 writer.write_batch(batch_of(records).select(HANDED.names))
                 reader.read_chunk()
         return None
+
+
+def status_of(op: str, answer: str) -> int:
+    """As the page of HTTP has it: what was asked for is done, is not known, or it is too late."""
+    match op, answer:
+        case "put", "accepted":
+            return 201
+        case "cancel", "unknown":
+            return 202
+        case _, "unknown":
+            return 404
+        case ("put", _) | ("state", _):
+            return 200
+        case ("cancel", "cancelled") | ("reschedule", "rescheduled") | ("requeue", "requeued"):
+            return 200
+        case _:
+            return 200 if op in ("pause", "resume") else 409
 
 
 def line(op: str, fields: dict[str, Any]) -> bytes:

@@ -4,7 +4,6 @@ import base64
 import http.client
 import json
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -72,15 +71,6 @@ def test_a_cancel_is_answered_for_certain__D7(served: Served) -> None:
     for _ in range(2):
         assert served.ask("DELETE", "/messages/c?key=k")[:2] == (200, {"id": "c", "key": "k", "state": "cancelled"})
     assert served.ask("GET", "/messages/c?key=k").body["state"] == "cancelled"
-
-
-def test_a_cancel_that_comes_too_late_says_so__D7(served: Served) -> None:
-    served.ask("POST", "/messages", {"id": "late", "due": 1700000000005})
-    assert served.arrived.get(timeout=10).message.id == "late"
-    deadline_s = time.monotonic() + 10
-    while served.ask("GET", "/messages/late").body["state"] != "delivered":
-        assert time.monotonic() < deadline_s
-    assert served.ask("DELETE", "/messages/late")[:2] == (409, {"id": "late", "key": None, "state": "delivered"})
 
 
 def test_a_cancel_of_what_has_not_come_is_remembered__D7(served: Served) -> None:
