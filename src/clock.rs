@@ -91,6 +91,7 @@ impl Clock {
 
     /// Now, rounded down and rounded up to a microsecond, for the price of one reading.
     #[inline]
+    #[doc(hidden)]
     pub fn now_down_and_up_us(&self) -> (u64, u64) {
         match &self.source {
             Source::Monotonic(origin) => {

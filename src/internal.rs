@@ -1,5 +1,5 @@
 //! What the bindings to Python use of the inside of this crate, beside its public names. For them alone: any of it changes in any
-//! release. `tests/rust/layout.rs` lists the names.
+//! release. So does a method that is marked `#[doc(hidden)]`. `tests/rust/layout.rs` lists both.
 
 #![forbid(unsafe_code)]
 

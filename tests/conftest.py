@@ -23,9 +23,12 @@ LONG = {
     "tests/spark/analytics/test_browser.py": "a browser",
     "tests/spark/analytics/test_command.py": "a session of Spark of its own",
     "tests/spark/analytics/test_events.py": "a session of Spark of its own",
+    "tests/spark/analytics/test_figures.py": "a session of Spark of its own",
     "tests/spark/test_bad_input.py": "a session of Spark of its own",
     "tests/spark/test_engines.py": "a session of Spark of its own",
     "tests/spark/test_program.py": "a session of Spark of its own",
+    "tests/spark/test_stopping.py": "a session of Spark of its own",
+    "tests/spark/what_if/test_simulate.py": "a session of Spark of its own",
     "tests/python/aio/test_cpython.py": "CPython's own tests",
     "tests/python/delivery/outbox/test_kill.py": "kills",
     "tests/python/delivery/report/test_browser.py": "a browser",
@@ -33,6 +36,7 @@ LONG = {
     "tests/python/delivery/soak": "kills",
     "tests/python/delivery/test_fuzz.py": "fuzzers",
     "tests/python/delivery/test_fuzz_arrow.py": "fuzzers",
+    "tests/python/delivery/test_flights.py::test_a_demo_that_was_stopped_half_way_goes_on__D11": "kills",
     "tests/python/django_site/test_worker.py::test_no_task_is_lost_when_the_worker_is_killed__D5": "kills",
     "tests/python/docs/test_browser.py": "a browser",
     "tests/python/docs/test_site.py": "the site is built",
@@ -128,11 +132,14 @@ def _ending_processes(fail: Callable[..., Any]) -> Callable[..., None]:
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """A file runs in one worker, and all of Spark's tests run in one, beside the others: they share a JVM."""
+    """A file runs in one worker. So do all of Spark's tests that share a JVM, and all that need a broker or a cluster."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            return "tests/spark" if nodeid.startswith("tests/spark/") else nodeid.split("::", 1)[0]
+            if not nodeid.startswith("tests/spark/"):
+                return nodeid.split("::", 1)[0]
+            long = [path for path in LONG if nodeid.startswith(path)]
+            return "Spark, " + (LONG[long[0]].split()[0] if long else "in one JVM")
 
     return Scheduling(config, log)

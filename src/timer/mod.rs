@@ -100,6 +100,7 @@ pub struct Timer<T> {
     /// The advancer's thread asked to advance while it did. Only that thread touches it, so no order is needed.
     must_advance_again: AtomicBool,
     /// Held by an `add_many` or a `reschedule_many` in steps, and by `close`: a batch goes in whole or not at all.
+    #[doc(hidden)]
     pub bulk: PlainMutex<()>,
 }
 
@@ -289,6 +290,7 @@ impl<T> Timer<T> {
 
     /// Unlocks after tasks were taken out, and wakes the threads that may have waited for that: in `wait_idle` for the last
     /// released task, the driving thread of a timer that closes when it is empty for the last task of all.
+    #[doc(hidden)]
     pub fn unlock_after_removal(&self, state: MutexGuard<'_, State<T>>) {
         let must_wake = self.notify_after_removal(&state);
         drop(state);
@@ -303,6 +305,7 @@ impl<T> Timer<T> {
 
     /// Wakes the threads in `wait_idle` if the timer is idle now. Each call that lowers the number of released or running tasks
     /// ends with this.
+    #[doc(hidden)]
     pub fn notify_if_idle(&self, state: &State<T>) {
         if state.must_notify_idle() {
             self.idle.notify_all();
@@ -347,6 +350,7 @@ impl<T> Timer<T> {
     }
 
     /// As [`Timer::finish`], for a caller that holds the lock.
+    #[doc(hidden)]
     pub fn finish_locked(&self, state: &mut State<T>, count: usize) {
         state.finish(count);
         self.notify_if_idle(state);
@@ -424,6 +428,7 @@ impl<T> Timer<T> {
     }
 
     /// The lock, for callers that must not wait for it as others do.
+    #[doc(hidden)]
     pub fn state(&self) -> &Mutex<State<T>> {
         &self.state
     }

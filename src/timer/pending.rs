@@ -48,6 +48,7 @@ impl<T> Timer<T> {
     }
 
     /// As [`Timer::drain`], but leaves what waits on the executor's queue to the executor.
+    #[doc(hidden)]
     pub fn drain_unreleased(&self) -> Vec<Pending<T>> {
         self.drain_where(|place| place != Place::Released)
     }

@@ -40,6 +40,7 @@ impl<T> Timer<T> {
     }
 
     /// Waits until something is due, at the longest to `limit_us`; the next wait ends `slack_us` later at the earliest.
+    #[doc(hidden)]
     pub fn wait_for_work(&self, slack_us: u64, limit_us: u64) -> Wait {
         let mut state = self.lock_state();
         loop {
@@ -142,6 +143,7 @@ impl<T> Timer<T> {
 
     /// Wakes the thread that drives the timer, if the caller found under the lock that it must.
     #[inline]
+    #[doc(hidden)]
     pub fn wake_driver_if(&self, must_wake: bool) {
         if must_wake {
             self.wake_thread_if(true);
@@ -278,6 +280,7 @@ impl<T> Timer<T> {
     }
 
     /// Whether [`Timer::close_when_empty`] was called.
+    #[doc(hidden)]
     pub fn closes_when_empty(&self) -> bool {
         self.lock_state().closes_when_empty
     }
@@ -300,6 +303,7 @@ impl<T> Timer<T> {
     }
 
     /// As [`Timer::wait_idle`], until nothing is pending either, or the timer is closed.
+    #[doc(hidden)]
     pub fn wait_empty(&self, timeout: Option<Duration>) -> bool {
         self.wait_while(timeout, |state| !(state.is_closed || (state.schedule.len() == 0 && state.is_idle())))
     }

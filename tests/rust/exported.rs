@@ -1,7 +1,7 @@
 //! What a crate of this workspace exports, as its source says.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The names of all `pub use` of a file of the crate, in order.
 pub(crate) fn names(file: &str) -> Vec<String> {
@@ -11,6 +11,21 @@ pub(crate) fn names(file: &str) -> Vec<String> {
     let mut names: Vec<_> = names.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect();
     names.sort_unstable();
     names
+}
+
+/// The functions of these files that are public for the bindings alone, in order.
+pub(crate) fn hidden(files: &[PathBuf]) -> Vec<String> {
+    let mut found = Vec::new();
+    for file in files {
+        let source = fs::read_to_string(file).unwrap();
+        for after in source.split("#[doc(hidden)]\n").skip(1) {
+            let function = after.lines().find(|line| !line.trim().starts_with("#[")).unwrap();
+            let name = function.trim().trim_start_matches("pub fn ").split(['(', '<']).next().unwrap();
+            found.extend(function.trim().starts_with("pub fn ").then(|| name.to_owned()));
+        }
+    }
+    found.sort_unstable();
+    found
 }
 
 /// Fails for a public function of this file without an example, and for a tag of a rule in the docs of a public item; returns how
@@ -24,7 +39,12 @@ pub(crate) fn check_public_items(file: &Path) -> usize {
     for (at, line) in lines.iter().enumerate() {
         if line.starts_with("impl") || line.starts_with("pub ") {
             let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
-            is_shown = words.any(|word| exported.iter().any(|name| name == word));
+            let is_exported = |word: &str| exported.iter().any(|name| name == word);
+            is_shown = if line.starts_with("pub fn ") {
+                words.nth(2).is_some_and(is_exported)
+            } else {
+                words.any(is_exported)
+            };
         }
         if is_shown && line.trim_start().starts_with("pub ") {
             let above: Vec<_> = lines[..at].iter().rev().map(|line| line.trim()).take_while(is_of_it).collect();
@@ -47,7 +67,7 @@ fn has_tag(line: &str) -> bool {
 }
 
 /// The files of a module, without its tests.
-pub(crate) fn files(path: &Path) -> Vec<std::path::PathBuf> {
+pub(crate) fn files(path: &Path) -> Vec<PathBuf> {
     if path.file_stem().is_some_and(|name| ["model", "scenarios", "tests"].contains(&name.to_str().unwrap())) {
         return vec![];
     }

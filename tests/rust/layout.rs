@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::exported::{check_public_items, files, names};
+use crate::exported::{check_public_items, files, hidden, names};
 
 /// What each module of the core may use of the crate: modules before it in this list. A module is named by its file or folder
 /// in `src`.
@@ -170,6 +170,10 @@ fn the_bindings_use_these_names_of_the_inside_alone() {
                  WatchError WatchResult cancel expire force_complete is_idle set_system_thread_name shrink spawn \
                  sync_deadline take as take_snapshot unbounded yield_now";
     assert_eq!(names("internal.rs").join(" "), known);
+    let methods = hidden(&files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"))).join(" ");
+    let known = "closes_when_empty drain_unreleased finish_locked notify_if_idle now_down_and_up_us state \
+                 unlock_after_removal wait_empty wait_for_work wake_driver_if";
+    assert_eq!(methods, known, "methods of public types that are hidden");
 }
 
 /// `cargo test` alone tests the crate in whose folder it is called: here the timer.

@@ -140,6 +140,7 @@ impl Destination {
 
     /// Opens this destination once for each thread that sends.
     #[must_use]
+    #[doc(hidden)]
     pub fn into_opener(self) -> OpenSink {
         self.open
     }

@@ -1,5 +1,5 @@
 //! What the bindings to Python use of the inside of this crate, beside its public names. For them alone: any of it changes in any
-//! release. `tests/layout.rs` lists the names.
+//! release. So does a method that is marked `#[doc(hidden)]`. `tests/layout.rs` lists both.
 
 pub use crate::arrow_rows::ArrowRows;
 pub use crate::arrow_stream::batches;

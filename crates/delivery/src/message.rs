@@ -37,11 +37,14 @@ pub(crate) const MAX_PAYLOAD: usize = 1 << 20;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
     /// Key, id and payload.
+    #[doc(hidden)]
     pub body: Body,
     /// In milliseconds since 1970.
+    #[doc(hidden)]
     pub due_ms: i64,
     /// The delay that the record gave, if it gave one: two records with one delay have the same content (D5), though
     /// their due times differ.
+    #[doc(hidden)]
     pub delay_ms: Option<f64>,
 }
 

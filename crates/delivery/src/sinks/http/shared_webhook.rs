@@ -55,6 +55,7 @@ impl SharedWebhook {
 
     /// The same, and each send is noted there.
     #[must_use]
+    #[doc(hidden)]
     pub fn noted_in(self, log: Arc<SendLog>) -> Self {
         Self { log: Some(log), ..self }
     }
