@@ -20,10 +20,7 @@ import pytest
 LONG = {
     "tests/spark/soak": "clusters whose parts are killed",
     "tests/spark/kafka": "a broker",
-    "tests/spark/analytics/test_browser.py": "a browser",
-    "tests/spark/analytics/test_command.py": "a session of Spark of its own",
-    "tests/spark/analytics/test_events.py": "a session of Spark of its own",
-    "tests/spark/analytics/test_figures.py": "a session of Spark of its own",
+    "tests/spark/analytics": "reports of many stores by Spark",
     "tests/spark/test_bad_input.py": "a session of Spark of its own",
     "tests/spark/test_engines.py": "a session of Spark of its own",
     "tests/spark/test_program.py": "a session of Spark of its own",
@@ -132,7 +129,7 @@ def _ending_processes(fail: Callable[..., Any]) -> Callable[..., None]:
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """A file runs in one worker. So do all of Spark's tests that share a JVM, and all that need a broker or a cluster."""
+    """A file runs in one worker. So do all of Spark's tests that share a JVM, or a broker."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
