@@ -75,7 +75,7 @@ ALL = (
     Step("parking-lot", "the timer with parking_lot's lock", 90, ("cargo test --locked --features parking_lot",)),
     Step(
         "variants",
-        "lints of what is built differently: parking_lot, delivery without webhooks, the limited API, the benchmarks",
+        "lints of the other builds: parking_lot, delivery without webhooks, the limited API, the benchmarks",
         150,
         (
             f"{CLIPPY} --features parking_lot -- -D warnings",

@@ -1,5 +1,5 @@
-//! What the bindings to Python use of the inside of this crate, beside its public names. For them alone: any of it changes in any
-//! release. So does a method that is marked `#[doc(hidden)]`. `tests/rust/layout.rs` lists both.
+//! Private parts of this crate that the Python bindings use. Do not use them elsewhere: they change in any release, and so do the
+//! methods with the attribute `#[doc(hidden)]`. `tests/rust/layout.rs` lists both.
 
 #![forbid(unsafe_code)]
 
@@ -16,8 +16,8 @@ pub mod sync {
         set_system_thread_name, spawn, unbounded, yield_now,
     };
 
-    /// Whether the timer's lock works in a forked child (T12). That of `parking_lot` does not: its table of sleeping threads is
-    /// not repaired there.
+    /// Whether the timer's lock works in a forked child (T12). The lock of `parking_lot` does not, because the child inherits its
+    /// table of sleeping threads.
     pub const SURVIVES_FORK: bool = cfg!(not(feature = "parking_lot"));
 }
 

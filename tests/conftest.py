@@ -1,8 +1,8 @@
-"""For all tests: which are long, and a time limit that also ends the processes that a test started.
+"""For all tests: the list of long tests, and a time limit that also ends the processes of a test.
 
-Without the latter a test over its limit may hang for ever: leaving `with Popen(...)` waits for the process. Those of
-fixtures that serve several tests, as a database, are left alone. SIGINT works however pytest was started: a shell that
-starts a command in the background lets it ignore SIGINT, and a process inherits that.
+A test that only gets an exception at its limit may hang for ever: leaving `with Popen(...)` waits for the process. A
+fixture that serves several tests, as a database, keeps its processes. SIGINT works however pytest was started. A shell
+lets a command in the background ignore SIGINT, and each process inherits that.
 """
 
 import os
@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-# What only `make test-all` runs, and why; all else is in `make test`. A folder, a file, or one test of it.
+# The tests that `make test-all` runs and `make test` does not, and why: a folder, a file, or one test of a file.
 LONG = {
     "tests/spark/soak": "clusters whose parts are killed",
     "tests/spark/kafka": "a broker",

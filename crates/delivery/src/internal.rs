@@ -1,5 +1,5 @@
-//! What the bindings to Python use of the inside of this crate, beside its public names. For them alone: any of it changes in any
-//! release. So does a method that is marked `#[doc(hidden)]`. `tests/layout.rs` lists both.
+//! Private parts of this crate that the Python bindings use. Do not use them elsewhere: they change in any release, and so do the
+//! methods with the attribute `#[doc(hidden)]`. `tests/layout.rs` lists both.
 
 pub use crate::arrow_rows::ArrowRows;
 pub use crate::arrow_stream::batches;

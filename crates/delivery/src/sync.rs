@@ -1,7 +1,7 @@
 //! The locks of this crate: the standard library's, without poison.
 //!
-//! A panic while one is held is caught at the edge of a thread, and what the lock guards is valid at every moment. On Linux each
-//! is one word for the kernel's futex, so that the process has no table of sleeping threads that a forked child could inherit.
+//! Poison is not needed: the guarded data is valid at every moment, and each thread catches its panics. On Linux a lock is one
+//! word for the kernel's futex. So there is no table of sleeping threads in the process, which a forked child would inherit.
 
 #![expect(clippy::disallowed_types, reason = "they are wrapped here")]
 

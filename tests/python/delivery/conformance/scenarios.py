@@ -1,7 +1,7 @@
-"""What delivery does, as tables of steps: the same on every surface (D1 to D7, D16, D17, D19).
+"""The meaning of delivery as tables of steps, the same for every surface (D1 to D7, D16, D17, D19).
 
-A step is an operation with its fields and the answer that is expected, or a check of what the destination got. Times
-are milliseconds since 1970: `FAR` is in 2096, `PAST` in 1973, so that nothing depends on how fast a machine is.
+A step is an operation, its fields and the expected answer, or a check of the messages at the destination. Times are
+milliseconds since 1970. `FAR` is in 2096 and `PAST` in 1973, so that no result depends on the speed of the machine.
 """
 
 from dataclasses import dataclass, field

@@ -1,7 +1,7 @@
 """The surfaces of delivery, each as one class: an operation goes in, and its answer comes back as a word of `Answer`.
 
-Destination, clock and engine are the same for all, so what differs is the surface alone. Where one has no way for an
-operation, it takes the way that a user of it would: what is handed off is steered over HTTP.
+All have the same destination, clock and engine, and differ in the surface alone. A surface without an operation uses
+the one that its users would: messages of a hand-off are paused and requeued over HTTP.
 """
 
 import asyncio
