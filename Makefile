@@ -4,6 +4,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
+export PYO3_PYTHON := $(BIN)/python
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 RUST := $(shell find src crates -name '*.rs' -o -name '*.sql') Cargo.toml crates/delivery/Cargo.toml crates/python/Cargo.toml Cargo.lock pyproject.toml
 # The packages of all extras in pyproject.toml.

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -25,6 +26,9 @@ SHORT, LONG = "not long and not packages and not wheels", "long and not packages
 EVERY_S = 60.0  # between two signs of life
 SLACK_S = 300  # a step may take four times as long as usual, and this long
 SHOWN_LINES = 80
+CLEAN_UP_S = 20  # from Ctrl-C to the end by force
+TESTS = re.compile(r"pytest|cargo test(?!.*--no-run)")
+ENVIRONMENT = {"PYO3_PYTHON": f"{BIN}/python"}
 
 
 @dataclass(frozen=True)
@@ -124,6 +128,44 @@ def seconds(all_of_them: float) -> str:
     return f"{minutes} min {rest:02} s" if minutes else f"{rest} s"
 
 
+def below(pid: int) -> list[int]:
+    """The process and all that descend from it, also those in groups of their own."""
+    children: dict[int, list[int]] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError, ValueError):
+            stat = (folder / "stat").read_text(errors="replace")
+            children.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(folder.name))
+    found = [pid]
+    for each in found:
+        found += children.get(each, [])
+    return found
+
+
+def end(process: "subprocess.Popen[bytes]") -> None:
+    """Ends a command that still runs, and what it started: as by Ctrl-C first, so that pytest cleans up."""
+    if process.poll() is not None:
+        return
+    started = below(process.pid)
+    os.killpg(process.pid, signal.SIGINT)
+    deadline_s = time.monotonic() + CLEAN_UP_S
+    with suppress(
+        ProcessLookupError
+    ):  # the shell ends at once, and pytest when it has cleaned up: then the group is empty
+        while time.monotonic() < deadline_s:
+            process.poll()
+            os.killpg(process.pid, 0)
+            time.sleep(0.05)
+    for pid in {*started, *below(process.pid)}:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.wait()
+
+
+def stop(number: int, _frame: object) -> None:
+    """The end that SIGTERM and a closed terminal ask for: as by Ctrl-C, the step is ended on the way out."""
+    sys.exit(128 + number)
+
+
 class Run:
     """One step, its log, and what its runners counted."""
 
@@ -151,8 +193,8 @@ class Run:
         """The exit code. A step that takes far too long is ended, with all its processes."""
         limit_s = SLACK_S + 4 * self.step.about_s
         process = subprocess.Popen(
-            command, shell=True, cwd=ROOT, env=os.environ | self.step.env, stdout=out, stderr=subprocess.STDOUT,
-            process_group=0,
+            command, shell=True, cwd=ROOT, env=os.environ | ENVIRONMENT | self.step.env, stdin=subprocess.DEVNULL,
+            stdout=out, stderr=subprocess.STDOUT, process_group=0,
         )  # fmt: skip
         try:
             while True:
@@ -165,9 +207,7 @@ class Run:
                         print(f"      over its limit of {seconds(limit_s)}: ended", flush=True)
                         return 1
         finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            end(process)
 
     def _text(self) -> str:
         return self.log.read_text("utf-8", "replace")
@@ -177,7 +217,7 @@ class Run:
         return f": {found[-1]}" if found else ""
 
     def _count(self) -> None:
-        """Reads the closing lines of cargo test and of pytest."""
+        """Reads the closing lines of cargo test and of pytest. A runner that ran no test has failed."""
         text = self._text()
         for passed, failed in re.findall(r"^test result: .*? (\d+) passed; (\d+) failed;", text, re.M):
             self.counts.update(passed=int(passed), failed=int(failed))
@@ -186,6 +226,12 @@ class Run:
                 self.counts[{"error": "failed", "errors": "failed"}.get(what, what)] += int(number)
         for number, reason in re.findall(r"^SKIPPED \[(\d+)\] [^ ]+: (.*)$", text, re.M):
             self.reasons[reason] += int(number)
+        for reason in set(re.findall(r"^(Spark tests are skipped: .*)$", text, re.M)):
+            self.reasons[reason] += 1
+            self.counts["skipped"] += 1
+        runs = [command for command in self.step.commands if TESTS.search(command)]
+        if runs and not self.failed and (not self.counts["passed"] or self.counts["failed"]):
+            self.failed.append(runs[0])
 
     def __str__(self) -> str:
         counted = [f"{self.counts[what]} {what}" for what in ("passed", "failed", "skipped") if self.counts[what]]
@@ -196,6 +242,8 @@ def main(tier: str) -> int:
     """The exit code: 1 if anything failed."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background; the steps send it to what they test
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, stop)
     steps = {"test": TEST, "all": ALL}[tier]
     LOGS.mkdir(parents=True, exist_ok=True)
     about_s = sum(step.about_s for step in steps)
@@ -214,7 +262,7 @@ def main(tier: str) -> int:
     for run in runs:
         for command in run.failed:
             print(f"FAILED: {run.step.name}: {command}, see {run.log.relative_to(ROOT)}")
-    failed = max(counts["failed"], sum(len(run.failed) for run in runs))
+    failed = counts["failed"] + sum(1 for run in runs if run.failed and not run.counts["failed"])
     print(f"all of it took {seconds(time.monotonic() - start)}")
     print(f"{counts['passed']} passed, {failed} failed, {counts['skipped']} skipped")
     return 1 if failed else 0

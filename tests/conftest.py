@@ -9,10 +9,10 @@ import os
 import random
 import signal
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Set
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -45,35 +45,36 @@ LONG = {
     "tests/python/test_instructions.py": "valgrind",
 }
 AGAIN_S = 10.0  # a test that hangs in its clean-up is ended too
-_shared: set[int] = set()
 
 
-def _parents() -> dict[int, int]:
-    """The parent of each process of the system; none where it does not tell."""
-    found: dict[int, int] = {}
+class Process(NamedTuple):
+    """The number alone may be another process's later."""
+
+    pid: int
+    started: str
+
+
+_shared: set[Process] = set()
+
+
+def _descendants(left_out: Set[Process] = frozenset()) -> set[Process]:
+    """The processes below this one, without these and what is below them. Empty where the system does not tell."""
+    children: dict[int, list[Process]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            stat = (folder / "stat").read_text(errors="replace")
-            found[int(folder.name)] = int(stat.rpartition(")")[2].split()[1])
-    return found
-
-
-def _descendants(root: int, left_out: set[int]) -> Iterator[int]:
-    parents = _parents()
-    children: dict[int, list[int]] = {}
-    for pid, parent in parents.items():
-        children.setdefault(parent, []).append(pid)
-    waiting = [root]
+            fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            children.setdefault(int(fields[1]), []).append(Process(int(folder.name), fields[19]))
+    found, waiting = set[Process](), [os.getpid()]
     while waiting:
-        for pid in children.get(waiting.pop(), ()):
-            if pid not in left_out:
-                yield pid
-                waiting.append(pid)
+        new = {it for it in children.get(waiting.pop(), ()) if it not in left_out}
+        found |= new
+        waiting += [it.pid for it in new]
+    return found
 
 
 def end_processes() -> list[int]:
     """Ends all that this test started, except what serves several tests."""
-    ended = [*_descendants(os.getpid(), _shared)]
+    ended = sorted(it.pid for it in _descendants(_shared))
     for pid in ended:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -102,25 +103,46 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> Generator[None, Any, Any]:
+    if fixturedef.scope == "function":
+        return (yield)
+    before = _descendants()
     try:
         return (yield)
     finally:
-        if fixturedef.scope != "function":
-            _shared.update(_descendants(os.getpid(), set()))
+        _shared.update(_descendants() - before)
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_timeout_set_timer(settings: Any) -> Generator[None, Any, Any]:
+def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Generator[None, Any, Any]:
     result = yield
     fail = signal.getsignal(signal.SIGALRM)
     if callable(fail):
-        signal.signal(signal.SIGALRM, _ending_processes(fail))
+        signal.signal(signal.SIGALRM, _ending_processes(item, fail))
         signal.setitimer(signal.ITIMER_REAL, settings.timeout, AGAIN_S)
     return result
 
 
-def _ending_processes(fail: Callable[..., Any]) -> Callable[..., None]:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
+    """The alarm of a test that was over its limit goes on: pytest-timeout stops it when the failure is reported."""
+    fail = item.stash.get(_OVER, None)
+    if fail is None:
+        return (yield)
+    signal.signal(signal.SIGALRM, _ending_processes(item, fail))
+    signal.setitimer(signal.ITIMER_REAL, AGAIN_S, AGAIN_S)
+    try:
+        return (yield)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+
+_OVER = pytest.StashKey[Callable[..., Any]]()
+
+
+def _ending_processes(item: pytest.Item, fail: Callable[..., Any]) -> Callable[..., None]:
     def handler(number: int, frame: Any) -> None:
+        item.stash[_OVER] = fail
         ended = end_processes()
         os.write(2, f"\nover its time limit: ended the processes {ended}\n".encode())
         fail(number, frame)

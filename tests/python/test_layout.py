@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tickwheel.delivery import Answer
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "python/tickwheel"
 TIMER, DELIVERY, BINDINGS = ROOT / "src", ROOT / "crates/delivery/src", ROOT / "crates/python/src"
@@ -235,7 +237,13 @@ def test_no_floor_of_the_bindings_imports_one_above():
 def test_delivery_uses_public_names_of_the_timer_alone():
     texts = {path: path.read_text() for path in [*DELIVERY.rglob("*.rs"), *(DELIVERY.parent / "examples").glob("*.rs")]}
     assert any("use tickwheel::" in text for text in texts.values())
-    assert [path for path, text in texts.items() if "tickwheel::internal" in text] == []
+    inside = re.compile(r"\btickwheel::(?:internal\b|\{[^}]*\binternal\b)")
+    assert [path for path, text in texts.items() if inside.search(text)] == []
+    (listed,) = re.findall(r'let known = "(bulk [^"]*)";', (ROOT / "tests/rust/layout.rs").read_text())
+    hidden = set(listed.replace("\\", "").split()) - {"internal", "state", "wait_for_work"}  # delivery has those names too
+    assert len(hidden) > 8
+    called = re.compile(rf"\.(?:{'|'.join(hidden)})\b")
+    assert [(path, found[0]) for path, text in texts.items() if (found := called.search(text))] == []
 
 
 def test_a_version_stands_once_in_the_root():
@@ -245,3 +253,16 @@ def test_a_version_stands_once_in_the_root():
             for name, given in dependencies.get(section, {}).items():
                 assert given.get("workspace") is True, f"{manifest}: {name}"
                 assert "version" not in given, f"{manifest}: {name}"
+
+
+def test_the_bindings_know_every_answer_and_every_event_of_delivery() -> None:
+    """Both enums may grow, so that the compiler does not tell: `Answer` by its order, `Event` by its names."""
+    answers = (DELIVERY / "items.rs").read_text().split("pub enum Answer {")[1].split("\n}")[0]
+    order = re.findall(r"^    (\w+),$", answers, re.MULTILINE)
+    assert len(order) == 17
+    assert [name.upper() for name in order] == list(Answer.__members__)
+    events = (DELIVERY / "dispatcher/event.rs").read_text().split("pub enum Event {")[1].split("\n}")[0]
+    names = re.findall(r"^    (\w+)(?: \{|,)$", events, re.MULTILINE)
+    assert len(names) == 9
+    told = set(re.findall(r"Event::(\w+)", (BINDINGS / "delivery/observer.rs").read_text()))
+    assert told == set(names)

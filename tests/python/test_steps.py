@@ -6,6 +6,8 @@ import re
 import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
 
@@ -87,6 +89,8 @@ def test_the_last_line_counts_what_every_runner_counted(
         ("exit 3", "0 passed, 1 failed, 0 skipped"),
         ("echo the middle of it; kill -9 $$", "0 passed, 1 failed, 0 skipped"),
         (f"printf '{CARGO}\\n'; exit 101", "7 passed, 1 failed, 0 skipped"),
+        ("true cargo test model", "0 passed, 1 failed, 0 skipped"),
+        ("echo '=== 2 failed, 4 passed in 9.00s ===' # pytest", "4 passed, 2 failed, 0 skipped"),
         ("echo '=== 3 failed, 4 passed, 1 error in 9.00s (0:00:09) ==='; exit 1", "4 passed, 4 failed, 0 skipped"),
     ],
 )
@@ -105,10 +109,65 @@ def test_what_a_step_started_ends_with_it_when_it_takes_too_long(
 ) -> None:
     monkeypatch.setattr(STEPS, "EVERY_S", 0.2)
     monkeypatch.setattr(STEPS, "SLACK_S", -4)
+    monkeypatch.setattr(STEPS, "CLEAN_UP_S", 0.5)
     assert run(made, monkeypatch, "sleep 600 & echo $! > pid; wait") == 1
     assert "over its limit" in capsys.readouterr().out
-    stat = Path(f"/proc/{(made / 'pid').read_text().strip()}/stat")
-    assert not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] in "ZX", "it lives on"
+    ends(int((made / "pid").read_text()))
+
+
+def test_spark_that_is_missing_is_told(
+    made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = "Spark tests are skipped: pyspark is not installed"
+    assert run(made, monkeypatch, f"printf '{line}\\n=== 5 passed in 3.21s ===\\n' # pytest") == 0
+    said = capsys.readouterr().out.splitlines()
+    assert f"skipped: 1 times, {line}" in said
+    assert said[-1] == "5 passed, 0 failed, 1 skipped"
+
+
+RUNNER = f"""
+import importlib.util, sys
+spec = importlib.util.spec_from_file_location("steps", {str(ROOT / ".ci/steps.py")!r})
+steps = sys.modules["steps"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(steps)
+import pathlib
+steps.LOGS = steps.ROOT = pathlib.Path(sys.argv[1])
+steps.CLEAN_UP_S = 5
+steps.TEST = (steps.Step("s", "a step", 60, (sys.argv[2],)),)
+sys.exit(steps.main("test"))
+"""
+# It cleans up for longer than the shell that started it lives, as pytest does.
+STEP = f"""{sys.executable} -c '
+import pathlib, subprocess, time
+try:
+    sleeper = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    pathlib.Path("pid").write_text(str(sleeper.pid))
+    time.sleep(600)
+except KeyboardInterrupt:
+    time.sleep(0.5)
+    pathlib.Path("cleaned").write_text("cleaned")
+'; true"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_step_and_all_that_it_started_after_its_clean_up(tmp_path: Path, number: int) -> None:
+    command = [sys.executable, "-c", RUNNER, tmp_path, STEP]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as runner:
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().strip():
+            time.sleep(0.01)
+        runner.send_signal(number)
+        assert runner.wait(30) != 0
+    assert (tmp_path / "cleaned").read_text() == "cleaned"
+    ends(int((tmp_path / "pid").read_text()))
+
+
+def ends(pid: int) -> None:
+    """Waits until the process, which was killed, is gone."""
+    end_s = time.monotonic() + 10
+    with suppress(OSError):
+        while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX":
+            assert time.monotonic() < end_s, "it lives on"
+            time.sleep(0.01)
 
 
 def test_in_the_background_the_steps_get_sigint_as_they_would_in_a_terminal() -> None:

@@ -31,6 +31,44 @@ def test_hangs(shared):
 def test_next(shared):
     assert shared.poll() is None
 """
+# The one that serves several tests is begun within the test, after the one that hangs.
+LATE = """
+import subprocess, sys, pytest
+
+SLEEPER = [sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"]
+
+@pytest.fixture(scope="session")
+def shared():
+    with subprocess.Popen(SLEEPER, stdout=subprocess.PIPE) as process:
+        process.stdout.readline()
+        yield process
+        assert process.poll() is None, "it was ended"
+        process.kill()
+
+@pytest.mark.timeout(2)
+def test_hangs(request):
+    with subprocess.Popen(SLEEPER, stdout=subprocess.PIPE) as process:
+        shared = request.getfixturevalue("shared")
+        process.stdout.read()
+
+def test_next(shared):
+    assert shared.poll() is None
+"""
+CLEANING_UP = """
+import time, pytest
+
+@pytest.fixture
+def slow():
+    yield
+    time.sleep(600)
+
+@pytest.mark.timeout(1)
+def test_hangs(slow):
+    time.sleep(600)
+
+def test_next():
+    pass
+"""
 INTERRUPTED = """
 import os, signal, pytest
 
@@ -60,6 +98,17 @@ def test_a_test_over_its_limit_ends_and_so_does_the_process_that_it_waits_for(tm
     pid = int((tmp_path / "pid").read_text())
     assert f"over its time limit: ended the processes [{pid}]" in said
     assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_process_that_was_begun_before_a_shared_one_ends_and_the_shared_one_stays(tmp_path: Path) -> None:
+    said = run(tmp_path, LATE)
+    assert "1 failed, 1 passed" in said, said
+    assert "error" not in said.splitlines()[-1]
+
+
+def test_a_test_that_is_over_its_limit_may_not_hang_in_its_clean_up_either(tmp_path: Path) -> None:
+    said = run(tmp_path, CLEANING_UP)
+    assert "1 failed, 1 passed, 1 error" in said, said
 
 
 def test_sigint_works_where_pytest_was_started_in_the_background(tmp_path: Path) -> None:

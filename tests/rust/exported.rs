@@ -13,15 +13,16 @@ pub(crate) fn names(file: &str) -> Vec<String> {
     names
 }
 
-/// The functions of these files that are public for the bindings alone, in order.
+/// The items of these files that are public for the bindings alone, in order: functions, fields, modules.
 pub(crate) fn hidden(files: &[PathBuf]) -> Vec<String> {
     let mut found = Vec::new();
     for file in files {
         let source = fs::read_to_string(file).unwrap();
-        for after in source.split("#[doc(hidden)]\n").skip(1) {
-            let function = after.lines().find(|line| !line.trim().starts_with("#[")).unwrap();
-            let name = function.trim().trim_start_matches("pub fn ").split(['(', '<']).next().unwrap();
-            found.extend(function.trim().starts_with("pub fn ").then(|| name.to_owned()));
+        for after in source.split("#[doc(hidden)]").skip(1) {
+            let item = after.lines().skip(1).find(|line| !line.trim().starts_with("#[")).unwrap();
+            let words = item.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty());
+            let mut names = words.filter(|word| !["pub", "fn", "const", "mod", "struct", "unsafe"].contains(word));
+            found.push(names.next().unwrap().to_owned());
         }
     }
     found.sort_unstable();

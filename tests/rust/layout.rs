@@ -171,15 +171,18 @@ fn the_bindings_use_these_names_of_the_inside_alone() {
                  sync_deadline take as take_snapshot unbounded yield_now";
     assert_eq!(names("internal.rs").join(" "), known);
     let methods = hidden(&files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"))).join(" ");
-    let known = "closes_when_empty drain_unreleased finish_locked notify_if_idle now_down_and_up_us state \
+    let known = "bulk closes_when_empty drain_unreleased finish_locked internal notify_if_idle now_down_and_up_us state \
                  unlock_after_removal wait_empty wait_for_work wake_driver_if";
-    assert_eq!(methods, known, "methods of public types that are hidden");
+    assert_eq!(methods, known, "hidden methods and fields of public types");
 }
 
 /// `cargo test` alone tests the crate in whose folder it is called: here the timer.
 #[test]
 fn cargo_test_is_for_the_timer_alone_and_cargo_test_workspace_for_all_three_crates() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    if !root.join("crates").exists() {
+        return; // this is the archive of the crate
+    }
     let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap();
     assert!(manifest.contains("members = [\"crates/*\"]") && !manifest.contains("default-members"));
     for section in manifest.split("\n[").filter(|section| section.starts_with("dependencies]")) {

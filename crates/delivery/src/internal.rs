@@ -28,6 +28,7 @@ pub use crate::sends::Sends;
 pub use crate::settings::Settings;
 pub use crate::shown::{LONGEST_REASON, cut, with_commas};
 pub use crate::sinks::line::LineWriter;
+#[cfg(feature = "http")]
 pub use crate::sinks::send_log::{SendLog, Sent};
 pub use crate::sinks::{AroundFn, OpenSink, Turns};
 pub use crate::store::maintenance::Stop;

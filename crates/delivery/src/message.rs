@@ -35,6 +35,7 @@ pub(crate) const MAX_PAYLOAD: usize = 1 << 20;
 /// assert_eq!((message.key(), message.id(), message.due_ms()), (Some("kitchen"), "tea", 1_700_000_000_250));
 /// ```
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Message {
     /// Key, id and payload.
     #[doc(hidden)]
@@ -49,6 +50,12 @@ pub struct Message {
 }
 
 impl Message {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn from_parts(body: Body, due_ms: i64, delay_ms: Option<f64>) -> Self {
+        Self { body, due_ms, delay_ms }
+    }
+
     /// A message that is due at this time, rounded up to the millisecond. Its id and its key are its name.
     ///
     /// ```

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use crate::incoming::Digest;
-use crate::message::Body;
+use crate::message::{Body, Message};
 
 /// One attempt to deliver a message.
 ///
@@ -16,10 +16,11 @@ use crate::message::Body;
 /// }
 /// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Delivery {
     /// The number of the message in its store.
     pub seq: i64,
-    /// Key, id and payload.
+    #[doc(hidden)]
     pub body: Body,
     /// When it is due, in milliseconds since 1970.
     pub due_ms: i64,
@@ -34,6 +35,20 @@ pub struct Delivery {
 }
 
 impl Delivery {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn from_parts(
+        message: Message,
+        seq: i64,
+        delivered_at_ms: i64,
+        lateness_us: i64,
+        attempt: u32,
+        redelivered: bool,
+    ) -> Self {
+        let Message { body, due_ms, .. } = message;
+        Self { seq, body, due_ms, delivered_at_ms, lateness_us, attempt, redelivered }
+    }
+
     /// The id of the message. Its name is `(key, id)`.
     ///
     /// ```

@@ -19,9 +19,10 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-use super::senders::caught;
+use super::senders::{caught, own_fault_caught};
 use super::shared::Shared;
 use crate::dispatcher::Event;
+use crate::error::DeliveryError;
 use crate::sinks::{Delivery, Replies, Reply, Sink, Verdict, Verdicts};
 
 /// How many messages are taken under one lock, so that the first of many does not wait for the last.
@@ -47,20 +48,32 @@ struct Step {
 
 impl Shared {
     pub(super) fn send_overlapping(self: &Arc<Self>, number: u64, mut sink: Box<dyn Sink>) {
+        if let Err(error) = own_fault_caught(|| self.start_until_over(&mut *sink)) {
+            self.fail(&error);
+        }
+        self.end_sender(number, sink, true);
+    }
+
+    /// # Errors
+    /// The sink failed for good.
+    fn start_until_over(self: &Arc<Self>, sink: &mut dyn Sink) -> Result<(), DeliveryError> {
+        let (overlap, most_bytes, is_cut_off) = caught(|| Ok((sink.overlap(), sink.max_bytes(), sink.is_cut_off())))?;
         let places = Arc::new(Places {
             shared: Arc::downgrade(self),
             messages: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
-            most: sink.overlap().min(self.engine.settings.concurrency),
-            most_bytes: sink.max_bytes(),
+            most: overlap.min(self.engine.settings.concurrency),
+            most_bytes,
             is_over: AtomicBool::new(false),
         });
-        let is_cut_off = sink.is_cut_off();
         let mut is_draining = false;
         loop {
             let step = self.next_step(&places, is_cut_off, &mut is_draining);
             for number in step.cut_off {
-                sink.abort(number);
+                caught(|| {
+                    sink.abort(number);
+                    Ok(())
+                })?;
             }
             for (number, delivery) in step.started {
                 let reply = Reply::new(number, delivery.body.size(), places.clone());
@@ -69,10 +82,9 @@ impl Shared {
                 }
             }
             if step.is_over {
-                break;
+                return Ok(());
             }
         }
-        self.end_sender(number, sink);
     }
 
     /// Waits until there is something to start or to abort, or nothing any more.

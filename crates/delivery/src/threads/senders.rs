@@ -34,7 +34,7 @@ enum Answer {
 
 impl Shared {
     pub(super) fn add_sender(self: &Arc<Self>, sink: Box<dyn Sink>) -> Result<(), DeliveryError> {
-        let (sync, is_overlapping) = (sink.sync(), sink.overlap() > 1);
+        let (sync, is_overlapping) = caught(|| Ok((sink.sync(), sink.overlap() > 1)))?;
         let mut senders = self.lock_senders();
         if self.is_closing.load(Ordering::SeqCst) {
             return Ok(()); // opened late: it sends nothing
@@ -45,9 +45,10 @@ impl Shared {
         senders.syncs.extend(sync.map(|sync| (number, sync)));
         senders.overlapping += usize::from(is_overlapping);
         drop(senders);
-        let run = if is_overlapping { Self::send_overlapping } else { Self::send };
         // Without the lock: where the system gives no thread, the sink is dropped here.
-        let thread = spawn("sender-deliver", self, move |shared| run(shared, number, sink));
+        let thread = spawn("sender-deliver", self, move |shared| {
+            if is_overlapping { shared.send_overlapping(number, sink) } else { shared.send(number, sink) }
+        });
         let mut senders = self.lock_senders();
         match thread {
             Ok(thread) => senders.threads.push(thread),
@@ -62,7 +63,14 @@ impl Shared {
     }
 
     pub(super) fn send(self: &Arc<Self>, number: u64, sink: Box<dyn Sink>) {
-        let Some(around) = sink.around() else { return self.send_all(number, sink) };
+        let around = match caught(|| Ok(sink.around())) {
+            Ok(Some(around)) => around,
+            Ok(None) => return self.send_all(number, sink),
+            Err(error) => {
+                self.fail(&error);
+                return self.end_sender(number, sink, false);
+            }
+        };
         let mut sink = Some(sink);
         around(&mut || {
             if let Some(sink) = sink.take() {
@@ -72,7 +80,7 @@ impl Shared {
     }
 
     pub(super) fn send_all(self: &Arc<Self>, number: u64, mut sink: Box<dyn Sink>) {
-        let sent = caught(|| self.send_until_over(number, &mut *sink));
+        let sent = own_fault_caught(|| self.send_until_over(number, &mut *sink));
         if self.is_forked() {
             std::mem::forget(sink);
             return;
@@ -80,15 +88,18 @@ impl Shared {
         if let Err(error) = sent {
             self.fail(&error);
         }
-        self.end_sender(number, sink);
+        self.end_sender(number, sink, false);
     }
 
     /// # Errors
     /// The sink failed for good.
     fn send_until_over(self: &Arc<Self>, number: u64, sink: &mut dyn Sink) -> Result<(), DeliveryError> {
         let mut sends = Sends::default();
-        while let Some(Next { flight, deliveries, turns }) = self.next(number, sink) {
-            sends.tell(&self.engine, sink);
+        while let Some(Next { flight, deliveries, turns }) = self.next(number, sink)? {
+            caught(|| {
+                sends.tell(&self.engine, sink);
+                Ok(())
+            })?;
             let sent = caught(|| match &turns {
                 Some(turns) => sink.send_in_turn(&deliveries, turns).map(Answer::OfTurns),
                 None => sink.send(&deliveries).map(Answer::OfAll),
@@ -98,7 +109,10 @@ impl Shared {
                 break;
             }
             match sent? {
-                Answer::OfAll(verdicts) => self.engine.settle(flight, verdicts, sink.position()),
+                Answer::OfAll(verdicts) => {
+                    let position = caught(|| Ok(sink.position()))?;
+                    self.engine.settle(flight, verdicts, position);
+                }
                 Answer::OfTurns(last) => self.engine.settle_turns(flight, last),
             }
             sends.settled(&self.engine);
@@ -106,10 +120,10 @@ impl Shared {
         Ok(())
     }
 
-    pub(super) fn end_sender(self: &Arc<Self>, number: u64, mut sink: Box<dyn Sink>) {
+    pub(super) fn end_sender(self: &Arc<Self>, number: u64, mut sink: Box<dyn Sink>, is_overlapping: bool) {
         let closed = caught(|| sink.close());
         let mut senders = self.lock_senders();
-        senders.overlapping -= usize::from(sink.overlap() > 1);
+        senders.overlapping -= usize::from(is_overlapping);
         let was_working = senders.working.iter().any(|(other, _)| *other == number);
         senders.working.retain(|(other, _)| *other != number);
         if was_working {
@@ -130,21 +144,25 @@ impl Shared {
     }
 
     /// The next to be sent; waits for it. `None` at the end.
-    pub(super) fn next(self: &Arc<Self>, number: u64, sink: &dyn Sink) -> Option<Next> {
+    ///
+    /// # Errors
+    /// The sink panicked as it was asked for its bounds.
+    pub(super) fn next(self: &Arc<Self>, number: u64, sink: &dyn Sink) -> Result<Option<Next>, DeliveryError> {
         let engine = &self.engine;
+        let (most, most_bytes) = caught(|| Ok((sink.max_messages(), sink.max_bytes())))?;
+        let (is_cut_off, is_in_turn) = caught(|| Ok((sink.is_cut_off(), sink.is_in_turn())))?;
         let mut dispatcher = engine.lock_dispatcher();
         loop {
-            let (most, most_bytes) = (sink.max_messages(), sink.max_bytes());
-            let taken = engine.take_locked(&mut dispatcher, most, most_bytes, sink.is_cut_off());
+            let taken = engine.take_locked(&mut dispatcher, most, most_bytes, is_cut_off);
             self.hear_events(&mut dispatcher);
             if let Some((flight, deliveries)) = taken {
                 if !self.holds(number, flight) {
                     dispatcher.give_back(flight);
-                    return None;
+                    return Ok(None);
                 }
-                let turns = sink.is_in_turn().then(|| dispatcher.in_turn(flight));
+                let turns = is_in_turn.then(|| dispatcher.in_turn(flight));
                 self.pass_on(&dispatcher);
-                return Some(Next { flight, deliveries, turns });
+                return Ok(Some(Next { flight, deliveries, turns }));
             }
             if dispatcher.take_more_expired() {
                 drop(dispatcher); // others wait for it
@@ -154,7 +172,7 @@ impl Shared {
             let is_over = dispatcher.is_halted || self.is_closing.load(Ordering::SeqCst);
             if is_over || !self.is_working(number) {
                 self.pass_on(&dispatcher);
-                return None;
+                return Ok(None);
             }
             if self.is_time_to_look_at_clock() && dispatcher.follow_clock() {
                 engine.queue.wake();
@@ -325,8 +343,21 @@ impl Shared {
     }
 }
 
-/// A sink that panics has failed for good: nothing is known about the messages that it had.
+/// Calls a sink. One that panics has failed for good: nothing is known about the messages that it had.
 pub(super) fn caught<T>(call: impl FnOnce() -> Result<T, DeliveryError>) -> Result<T, DeliveryError> {
-    let failed = |_| DeliveryError::Failed("the destination panicked: see the output of the panic hook".to_owned());
+    or_failed(call, "the destination panicked: see the output of the panic hook")
+}
+
+/// Runs a sender's own loop, in which each call of the sink is [`caught`]. A panic of the loop is a fault of this crate. Without
+/// this the thread would end in silence, and a close would wait for it.
+pub(super) fn own_fault_caught<T>(run: impl FnOnce() -> Result<T, DeliveryError>) -> Result<T, DeliveryError> {
+    or_failed(
+        run,
+        "the engine panicked, which is a fault of tickwheel: see the output of the panic hook, and report it",
+    )
+}
+
+fn or_failed<T>(call: impl FnOnce() -> Result<T, DeliveryError>, why: &str) -> Result<T, DeliveryError> {
+    let failed = |_| DeliveryError::Failed(why.to_owned());
     catch_unwind(AssertUnwindSafe(call)).map_err(failed).and_then(|result| result)
 }

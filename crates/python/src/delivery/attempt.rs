@@ -40,8 +40,7 @@ impl Delivery {
         redelivered: bool,
     ) -> PyResult<Self> {
         let made = message_of(message)?;
-        let attempt =
-            Attempt { seq, due_ms: made.due_ms, body: made.body, delivered_at_ms, lateness_us, attempt, redelivered };
+        let attempt = Attempt::from_parts(made, seq, delivered_at_ms, lateness_us, attempt, redelivered);
         Ok(Self { attempt, message: GilCell::new(Some(message.clone().unbind())) })
     }
 
@@ -59,7 +58,7 @@ impl Delivery {
             return Ok(kept.into_bound(py));
         }
         let Attempt { body, due_ms, .. } = &self.attempt;
-        let made = message_to_python(py, &Message { body: body.clone(), due_ms: *due_ms, delay_ms: None })?;
+        let made = message_to_python(py, &Message::from_parts(body.clone(), *due_ms, None))?;
         let kept = made.clone().unbind();
         drop(self.message.with(py, |message| message.replace(kept)));
         Ok(made)

@@ -75,7 +75,7 @@ pub(crate) fn message_of(message: &Bound<'_, PyAny>) -> PyResult<Message> {
     let trace = message.getattr(intern!(py, "traceparent"))?;
     let traceparent: Option<String> = trace.extract().map_err(|_| wrong_type("traceparent", "text", &trace))?;
     let extras = Extras { expires_ms, traceparent: traceparent.map(Into::into), ..Extras::default() };
-    Ok(Message { body: body.with_extras(extras), due_ms, delay_ms })
+    Ok(Message::from_parts(body.with_extras(extras), due_ms, delay_ms))
 }
 
 type Named<'py> = (Bound<'py, PyAny>, Option<Bound<'py, PyAny>>);
