@@ -108,7 +108,7 @@ ALL = (
         "simulation",
         "the engine of delivery by 3,000 seeds",
         60,
-        ("cargo test --locked -p tickwheel-delivery --lib -- simulation storm",),
+        ("cargo test --locked --workspace --lib -- simulation storm",),
         {"TICKWHEEL_SEEDS": "3000"},
     ),
     Step(

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 pub use parking_lot::MutexGuard;
 
+/// The lock of the timer.
 #[derive(Debug, Default)]
 pub struct Mutex<T>(parking_lot::Mutex<T>);
 
@@ -15,13 +16,14 @@ impl<T> Mutex<T> {
         Self(parking_lot::Mutex::new(value))
     }
 
+    /// Waits until the lock is free, and takes it.
     #[inline]
-    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+    pub fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock()
     }
 
-    #[cfg(test)]
-    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+    /// Takes the lock if it is free.
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         self.0.try_lock()
     }
 
@@ -33,7 +35,7 @@ impl<T> Mutex<T> {
 }
 
 #[derive(Debug, Default)]
-pub struct Condvar(parking_lot::Condvar);
+pub(crate) struct Condvar(parking_lot::Condvar);
 
 impl Condvar {
     pub(crate) fn notify_all(&self) {

@@ -51,7 +51,7 @@ pub(crate) fn due_from_integer(value: i128, name: &str) -> Result<i64, BadRecord
 /// A due time from CSV or the command line, where all is text and digits are epoch milliseconds.
 ///
 /// # Errors
-/// As [`due_from_integer`] for digits, as [`due_from_text`] for the rest.
+/// The text is no due time, or one out of range.
 pub fn due_from_digits_or_text(text: &str, name: &str) -> Result<i64, BadRecord> {
     match integer_of(text) {
         Some(value) => due_from_integer(value.into(), name),
