@@ -18,8 +18,9 @@ pub(crate) fn hidden(files: &[PathBuf]) -> Vec<String> {
     let mut found = Vec::new();
     for file in files {
         let source = fs::read_to_string(file).unwrap();
-        for after in source.split("#[doc(hidden)]").skip(1) {
-            let item = after.lines().skip(1).find(|line| !line.trim().starts_with("#[")).unwrap();
+        let lines: Vec<_> = source.lines().map(str::trim).collect();
+        for at in (0..lines.len()).filter(|at| lines[*at].starts_with("#[doc(hidden)]")) {
+            let item = lines[at..].iter().find(|line| !line.starts_with("#[")).unwrap();
             let words = item.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty());
             let mut names = words.filter(|word| !["pub", "fn", "const", "mod", "struct", "unsafe"].contains(word));
             found.push(names.next().unwrap().to_owned());

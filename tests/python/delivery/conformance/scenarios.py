@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 FAR, LATER, PAST = 4_000_000_000_000, 4_000_000_060_000, 100_000_000_000
+FAR_TEXT, LATER_TEXT = "2096-10-02T07:06:40.000Z", "2096-10-02T07:07:40.000Z"
 
 
 @dataclass(frozen=True)
@@ -44,13 +45,22 @@ class Ended:
 
 
 @dataclass(frozen=True)
+class Due:
+    """The due time of a message that waits, in RFC 3339: whole, or its end."""
+
+    id: str
+    ends_with: str
+    key: str | None = None
+
+
+@dataclass(frozen=True)
 class Letters:
     """Waits until these are the ids of all dead letters."""
 
     ids: frozenset[str]
 
 
-Step = Do | Arrived | Refuse | Ended | Letters
+Step = Do | Arrived | Refuse | Ended | Due | Letters
 
 
 def put(id_: str, answer: str = "accepted", payload: Any = 1, **fields: Any) -> Do:
@@ -92,8 +102,9 @@ SCENARIOS: dict[str, tuple[Step, ...]] = {
         arrived(("a", {"text": "x", "number": 1.5}), ("b", [None, True])),
         Ended("a", "delivered"),
         Ended("b", "delivered"),
-        put("c", due=FAR),
-        state("c", "waiting"),
+        put("c", due=FAR, key="k", expires=LATER),
+        state("c", "waiting", key="k"),
+        Due("c", FAR_TEXT, key="k"),
         state("none", "unknown"),
     ),
     "bad record": (
@@ -148,6 +159,7 @@ SCENARIOS: dict[str, tuple[Step, ...]] = {
     "move": (
         put("a", due=FAR),
         move("a", due=LATER),
+        Due("a", LATER_TEXT),
         move("a", due=PAST),
         arrived(("a", 1)),
         Ended("a", "delivered"),
@@ -161,6 +173,7 @@ SCENARIOS: dict[str, tuple[Step, ...]] = {
     "replace": (
         put("a", payload=1, due=FAR, replace=True),
         put("a", "replaced", payload=2, due=LATER, replace=True),
+        Due("a", LATER_TEXT),
         put("a", "duplicate", payload=2, due=LATER),
         put("a", payload=3, due=FAR, key="k", replace=True),
         put("a", "replaced", payload=4, due=PAST, replace=True),
@@ -243,11 +256,14 @@ SCENARIOS: dict[str, tuple[Step, ...]] = {
         put("tick", "replaced", due=FAR, every=90_000),
         state("tick", "recurring"),
         state("tick@2096-10-02T07:06:40.000Z", "waiting"),
+        Due("tick@2096-10-02T07:06:40.000Z", FAR_TEXT),
         cancel("tick"),
         state("tick", "cancelled"),
+        state("tick@2096-10-02T07:06:40.000Z", "cancelled"),
         put("cron", "refused", cron="61 * * * *"),
-        put("daily", cron="0 9 * * *", tz="Europe/Berlin"),
-        state("daily", "recurring"),
+        put("yearly", cron="0 9 1 1 *", tz="Asia/Tokyo"),
+        state("yearly", "recurring"),
+        Due("yearly", "-01-01T00:00:00.000Z"),
     ),
     "order": (
         pause(),

@@ -82,6 +82,12 @@ class Queue:
         first = [named.pop("id")] if "id" in named else []
         return getattr(self.queue, op)(*first, **named)
 
+    def due(self, id_: str, key: str | None) -> str:
+        shown = self.queue.view.show(id_, key)
+        assert shown is not None
+        assert shown.due is not None
+        return shown.due
+
     def close(self) -> None:
         self.queue.close()
 
@@ -124,6 +130,12 @@ class Async(Queue):
         named = dict(fields)
         first = [named.pop("id")] if "id" in named else []
         return self.run(getattr(self.opened, op)(*first, **named))
+
+    def due(self, id_: str, key: str | None) -> str:
+        async def show() -> Any:
+            return await self.opened.view.show(id_, key)
+
+        return str(self.run(show()).due)
 
     def close(self) -> None:
         try:
@@ -184,6 +196,9 @@ class Http:
     def _resume(self, fields: dict[str, Any]) -> tuple[str, str, Any]:
         return "POST", of_key("/resume", fields), None
 
+    def due(self, id_: str, key: str | None) -> str:
+        return str(self.served.ask("GET", address({"id": id_, "key": key})).body["due"])
+
     def close(self) -> None:
         self.served.close()
 
@@ -213,19 +228,23 @@ class Commands(Http):
             if value is not None
         ]
         seen = CliRunner().invoke(command, [op, f"http://127.0.0.1:{self.served.port}", *options])
-        if seen.exit_code == 0 and op in ("pause", "resume"):
-            return {"pause": "paused", "resume": "resumed"}[op]
         said = seen.stdout + seen.stderr
-        for words, answer in self.WORDS.items():
-            if words in said:
-                return answer
-        assert seen.exit_code == 0, said
-        return said.rpartition(": ")[2].strip()
+        if op in ("pause", "resume"):
+            assert seen.exit_code == 0, said
+            return {"pause": "paused", "resume": "resumed"}[op]
+        if seen.exit_code == 0 and "it has not come" not in said:
+            return said.rpartition(": ")[2].strip()
+        (answer,) = {answer for words, answer in self.WORDS.items() if words in said}
+        assert seen.exit_code == (0 if "it has not come" in said else 1), said
+        return answer
 
     def shown(self, fields: dict[str, Any]) -> str:
         key = [f"--key={fields['key']}"] if fields.get("key") else []
         seen = CliRunner().invoke(command, ["show", str(self.store), fields["id"], "--json", *key])
-        return str(json.loads(seen.stdout)["state"]) if seen.exit_code == 0 else "unknown"
+        if seen.exit_code == 1 and not seen.stdout:
+            return "unknown"
+        assert seen.exit_code == 0, seen.output
+        return str(json.loads(seen.stdout)["state"])
 
 
 class HandOff(Http):
