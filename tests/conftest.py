@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 import pytest
 
 # The tests that `make test-all` runs and `make test` does not, and why: a folder, a file, or one test of a file.
+CLUSTERS = "clusters whose parts are killed"
 LONG = {
-    "tests/spark/soak": "clusters whose parts are killed",
+    "tests/spark/soak": CLUSTERS,
     "tests/spark/kafka": "a broker",
     "tests/spark/analytics": "reports of many stores by Spark",
     "tests/spark/test_bad_input.py": "a session of Spark of its own",
@@ -151,14 +152,16 @@ def _ending_processes(item: pytest.Item, fail: Callable[..., Any]) -> Callable[.
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """A file runs in one worker. So do all of Spark's tests that share a JVM, or a broker."""
+    """A file runs in one worker. Spark's tests are in three groups, so that no more than three need a JVM at a time."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             if not nodeid.startswith("tests/spark/"):
                 return nodeid.split("::", 1)[0]
-            long = [path for path in LONG if nodeid.startswith(path)]
-            return "Spark, " + (LONG[long[0]].split()[0] if long else "in one JVM")
+            reasons = [reason for path, reason in LONG.items() if nodeid.startswith(path)]
+            if not reasons:
+                return "Spark in one JVM"
+            return "Spark with servers" if {*reasons} & {"a broker", CLUSTERS} else "Spark's own sessions"
 
     return Scheduling(config, log)
