@@ -45,17 +45,17 @@ class Step:
 MODEL = {"RUSTFLAGS": "--cfg tickwheel_model", "CARGO_TARGET_DIR": "target/model"}
 LOOM = {"RUSTFLAGS": "--cfg tickwheel_loom --cfg crossbeam_loom", "CARGO_TARGET_DIR": "target/loom"}
 TEST = (
-    Step("packages", "Python packages, pinned, into .venv", 90, (f"{MAKE} set-up",)),
+    Step("packages", "Python packages, pinned, into .venv", 60, (f"{MAKE} set-up",)),
     Step(
         "compile",
         "the three crates with their tests, and the extension",
-        320,
+        250,
         ("cargo test --locked --workspace --no-run", f"{MAKE} .venv/dev"),
     ),
     Step(
         "lints",
         "formats, lints, types",
-        120,
+        60,
         (
             "cargo fmt --all --check",
             f"{CLIPPY} --workspace -- -D warnings",
@@ -64,23 +64,23 @@ TEST = (
             f"{BIN}/mypy",
         ),
     ),
-    Step("rust", "the tests of the crates, and the examples in their docs", 120, ("cargo test --locked --workspace",)),
+    Step("rust", "the tests of the crates, and the examples in their docs", 100, ("cargo test --locked --workspace",)),
     Step(
         "python",
         "the tests of the Python package, with a smoke test of each process, and Spark's in one JVM",
-        240,
+        300,
         (f"{PYTEST} -m '{SHORT}' tests/python tests/spark",),
     ),
 )
 ALL = (
     *TEST,
-    Step("model-shuttle", "models of the timer and the purgatory", 60, ("cargo test --locked --lib model",), MODEL),
-    Step("model-loom", "models of the lock and the queue", 60, ("cargo test --locked --lib loom",), LOOM),
+    Step("model-shuttle", "models of the timer and the purgatory", 75, ("cargo test --locked --lib model",), MODEL),
+    Step("model-loom", "models of the lock and the queue", 45, ("cargo test --locked --lib loom",), LOOM),
     Step("parking-lot", "the timer with parking_lot's lock", 90, ("cargo test --locked --features parking_lot",)),
     Step(
         "variants",
         "lints of the other builds: parking_lot, delivery without webhooks, the limited API, the benchmarks",
-        150,
+        100,
         (
             f"{CLIPPY} --features parking_lot -- -D warnings",
             "cargo clippy --locked -p tickwheel-delivery --no-default-features -- -D warnings",
@@ -97,7 +97,7 @@ ALL = (
     Step(
         "pages",
         "the documentation of the crates and the site, without a warning; the examples in Rust",
-        120,
+        60,
         (
             f"{MAKE} docs",
             *(f"cargo run --locked --quiet --example {path.stem}" for path in sorted((ROOT / "examples").glob("*.rs"))),
@@ -107,14 +107,14 @@ ALL = (
     Step(
         "simulation",
         "the engine of delivery by 3,000 seeds",
-        60,
-        ("cargo test --locked --workspace --lib -- simulation storm",),
+        120,
+        ("cargo test --locked --workspace --lib -- simulation",),
         {"TICKWHEEL_SEEDS": "3000"},
     ),
     Step(
         "python-long",
         "kills, clusters, a broker, a browser, valgrind, fuzzers",
-        900,
+        780,
         (f"{PYTEST} -m '{LONG}' tests/python tests/spark",),
     ),
     Step("archives", "the crates, the sdist and the wheel, installed and used", 300, (f"{MAKE} packages",)),
