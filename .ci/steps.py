@@ -4,6 +4,7 @@ It says first what it will do and how long that takes, then how each step ended,
 a step is in `build/test`; the end of it is shown if the step fails. The other steps run all the same.
 """
 
+import io
 import os
 import re
 import signal
@@ -21,11 +22,11 @@ LOGS = ROOT / "build/test"
 BIN = ROOT / ".venv/bin"
 MAKE = "make --no-print-directory"
 CLIPPY = "cargo clippy --locked --all-targets"
-PYTEST = f"{BIN}/python -m pytest --numprocesses 4 --dist loadfile --durations=10"
+PYTEST = f"{BIN}/python -m pytest --numprocesses 4 --dist loadfile --durations=10 --color=no"
 SHORT, LONG = "not long and not packages and not wheels", "long and not packages and not wheels"
 EVERY_S = 60.0  # between two signs of life
 SLACK_S = 300  # a step may take four times as long as usual, and this long
-SHOWN_LINES = 80
+SHOWN_LINES, SHOWN_CHARACTERS = 80, 400
 CLEAN_UP_S = 20  # from Ctrl-C to the end by force
 TESTS = re.compile(r"pytest|cargo test(?!.*--no-run)")
 ENVIRONMENT = {"PYO3_PYTHON": f"{BIN}/python"}
@@ -148,17 +149,17 @@ def end(process: "subprocess.Popen[bytes]") -> None:
     started = below(process.pid)
     os.killpg(process.pid, signal.SIGINT)
     deadline_s = time.monotonic() + CLEAN_UP_S
-    with suppress(
-        ProcessLookupError
-    ):  # the shell ends at once, and pytest when it has cleaned up: then the group is empty
-        while time.monotonic() < deadline_s:
-            process.poll()
-            os.killpg(process.pid, 0)
-            time.sleep(0.05)
-    for pid in {*started, *below(process.pid)}:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    process.wait()
+    try:
+        with suppress(ProcessLookupError):  # the shell ends at once, pytest after its clean-up: then the group is empty
+            while time.monotonic() < deadline_s:
+                process.poll()
+                os.killpg(process.pid, 0)
+                time.sleep(0.05)
+    finally:  # also when a second signal ends the waiting
+        for pid in {*started, *below(process.pid)}:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        process.wait()
 
 
 def stop(number: int, _frame: object) -> None:
@@ -243,7 +244,12 @@ def main(tier: str) -> int:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background; the steps send it to what they test
         signal.signal(signal.SIGINT, signal.default_int_handler)
     for ending in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(ending, stop)
+        if signal.getsignal(ending) is not signal.SIG_IGN:  # under nohup it goes on when the terminal is closed
+            signal.signal(ending, stop)
+    for name in ("FORCE_COLOR", "PY_COLORS", "PYTEST_ADDOPTS"):  # the closing lines are read
+        os.environ.pop(name, None)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     steps = {"test": TEST, "all": ALL}[tier]
     LOGS.mkdir(parents=True, exist_ok=True)
     about_s = sum(step.about_s for step in steps)
@@ -255,7 +261,8 @@ def main(tier: str) -> int:
         run.do()
         print(f"      {run}", flush=True)
         if run.failed:
-            print(*run.log.read_text("utf-8", "replace").splitlines()[-SHOWN_LINES:], sep="\n", flush=True)
+            last = run.log.read_text("utf-8", "replace").splitlines()[-SHOWN_LINES:]
+            print(*(line[:SHOWN_CHARACTERS] for line in last), sep="\n", flush=True)
     counts = sum((run.counts for run in runs), Counter())
     for reason, number in sum((run.reasons for run in runs), Counter()).most_common():
         print(f"skipped: {number} times, {reason}")

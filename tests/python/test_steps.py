@@ -161,6 +161,28 @@ def test_a_signal_ends_the_step_and_all_that_it_started_after_its_clean_up(tmp_p
     ends(int((tmp_path / "pid").read_text()))
 
 
+def test_a_second_signal_ends_at_once_what_does_not_clean_up(tmp_path: Path) -> None:
+    stubborn = "trap '' INT; echo $$ > pid; while :; do sleep 0.05; done"
+    program = RUNNER.replace("CLEAN_UP_S = 5", "CLEAN_UP_S = 600")
+    with subprocess.Popen([sys.executable, "-c", program, tmp_path, stubborn], stderr=subprocess.DEVNULL) as runner:
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().strip():
+            time.sleep(0.01)
+        while runner.poll() is None:  # the first begins the clean-up, a later one ends it
+            runner.send_signal(signal.SIGTERM)
+            time.sleep(0.2)
+        assert runner.wait(30) != 0
+    ends(int((tmp_path / "pid").read_text()))
+
+
+def test_under_nohup_it_goes_on_when_the_terminal_is_closed_and_colours_hide_no_count(tmp_path: Path) -> None:
+    program = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)" + RUNNER
+    step = f"kill -HUP $PPID; test -z \"$FORCE_COLOR$PYTEST_ADDOPTS\" && printf '{PYTEST}\\n' # pytest"
+    env = os.environ | {"FORCE_COLOR": "1", "PYTEST_ADDOPTS": "-q"}
+    command = [sys.executable, "-c", program, str(tmp_path), step]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=env)
+    assert done.stdout.splitlines()[-1] == "5 passed, 0 failed, 2 skipped", done.stdout + done.stderr
+
+
 def ends(pid: int) -> None:
     """Waits until the process, which was killed, is gone."""
     end_s = time.monotonic() + 10
