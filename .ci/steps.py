@@ -22,7 +22,7 @@ LOGS = ROOT / "build/test"
 BIN = ROOT / ".venv/bin"
 MAKE = "make --no-print-directory"
 CLIPPY = "cargo clippy --locked --all-targets"
-PYTEST = f"{BIN}/python -m pytest --numprocesses 4 --dist loadfile --durations=10 --color=no"
+PYTEST = f"{BIN}/python -m pytest --numprocesses 4 --dist loadfile --max-worker-restart=0 --durations=10 --color=no"
 SHORT, LONG = "not long and not packages and not wheels", "long and not packages and not wheels"
 EVERY_S = 60.0  # between two signs of life
 SLACK_S = 300  # a step may take four times as long as usual, and this long
