@@ -105,7 +105,7 @@ impl<T> Schedule<T> {
 
     /// How many tasks are not yet released.
     #[must_use]
-    #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
+    #[expect(clippy::len_without_is_empty, reason = "the bindings compare counts")]
     pub fn len(&self) -> usize {
         self.slab.len() - self.released
     }

@@ -251,7 +251,7 @@ impl<K: OperationKind> Watch<K> {
     }
 
     /// Ends the wait. The caller removes what it returns from the lists, without the lock.
-    pub(crate) fn take(&mut self) -> Option<EndedWait<K>> {
+    pub(super) fn take(&mut self) -> Option<EndedWait<K>> {
         let deadline = self.set_deadline(None);
         let purgatory = self.purgatory.take()?;
         let places = std::mem::take(&mut self.places);

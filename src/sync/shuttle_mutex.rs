@@ -41,7 +41,7 @@ impl<T> Mutex<T> {
 }
 
 #[derive(Debug, Default)]
-pub struct Condvar(shuttle::sync::Condvar);
+pub(crate) struct Condvar(shuttle::sync::Condvar);
 
 impl Condvar {
     pub(crate) fn notify_all(&self) {

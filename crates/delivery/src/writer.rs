@@ -209,7 +209,7 @@ impl Writer {
     }
 
     /// Whether the group has nothing to do but the upkeep.
-    pub(crate) fn is_idle(&self, begun: &Begun) -> bool {
+    pub(super) fn is_idle(&self, begun: &Begun) -> bool {
         begun.parts.is_empty() && begun.outcomes.is_empty() && self.actions.is_empty()
     }
 

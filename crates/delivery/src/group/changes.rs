@@ -19,7 +19,7 @@ use crate::store::{Attempts, Filter, Held, Known, Outcome, PAUSED, Waiting};
 use crate::window::State;
 
 impl Group<'_> {
-    pub(crate) fn cancel(&mut self, cancel: &Cancel) -> Result<Answer, StoreError> {
+    pub(super) fn cancel(&mut self, cancel: &Cancel) -> Result<Answer, StoreError> {
         let key = cancel.key.as_deref();
         let known = self.store.find(key, &cancel.id)?;
         let Some(known) = known.filter(|known| known.outcome != Some(Outcome::Withdrawn)) else {
@@ -46,7 +46,7 @@ impl Group<'_> {
     }
 
     /// A pause holds at once, so that nothing is sent after its answer.
-    pub(crate) fn pause(&mut self, is_paused: bool) -> Result<Answer, StoreError> {
+    pub(super) fn pause(&mut self, is_paused: bool) -> Result<Answer, StoreError> {
         self.store.put_meta(PAUSED, is_paused.then_some(self.now_ms))?;
         self.resumes = !is_paused;
         if is_paused {

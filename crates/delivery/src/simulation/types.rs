@@ -15,7 +15,7 @@ use crate::store::{ActionKind, Filter, Letter, Outcome};
 pub(super) const MAX_ATTEMPTS: u32 = 3;
 
 /// The key and id of a message.
-pub(crate) type Name = (Option<u8>, u8);
+pub(super) type Name = (Option<u8>, u8);
 /// A message: its name, and the number of its acceptance.
 pub(super) type Key = (Name, u64);
 
@@ -81,7 +81,7 @@ pub(super) struct Life {
     pub(super) left_lane: Option<u64>,
 }
 
-pub(crate) struct Ticket {
+pub(super) struct Ticket {
     pub(super) asked: Vec<Asked>,
     pub(super) receipt: Receipt,
     pub(super) expected: Vec<Vec<Answer>>,

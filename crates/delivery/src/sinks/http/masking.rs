@@ -29,7 +29,7 @@ const NAMED: [(&[u8], u8); 5] =
 
 /// What a request had in it that no error may show.
 #[derive(Debug)]
-pub(crate) struct Sent {
+pub(super) struct Sent {
     pub(super) webhook: Arc<Webhook>,
     pub(super) signature: Option<HeaderValue>,
 }

@@ -24,7 +24,7 @@ use crate::kill_point::kill_point;
 const DAY_MS: i64 = 86_400_000;
 
 /// Why not everything was copied.
-pub(crate) enum Ended {
+pub(super) enum Ended {
     Failed(rusqlite::Error),
     /// By the caller.
     Stopped,
