@@ -4,6 +4,8 @@ It says first what it will do and how long that takes, then how each step ended,
 a step is in `build/test`; the end of it is shown if the step fails. The other steps run all the same.
 """
 
+import ctypes
+import fcntl
 import io
 import os
 import re
@@ -27,6 +29,7 @@ SHORT, LONG = "not long and not packages and not wheels", "long and not packages
 EVERY_S = 60.0  # between two signs of life
 SLACK_S = 300  # a step may take four times as long as usual, and this long
 SHOWN_LINES, SHOWN_CHARACTERS = 80, 400
+PR_SET_CHILD_SUBREAPER = 36
 CLEAN_UP_S = 20  # from Ctrl-C to the end by force
 TESTS = re.compile(r"pytest|cargo test(?!.*--no-run)")
 ENVIRONMENT = {"PYO3_PYTHON": f"{BIN}/python"}
@@ -142,21 +145,25 @@ def below(pid: int) -> list[int]:
     return found
 
 
-def end(process: "subprocess.Popen[bytes]") -> None:
-    """Ends a command that still runs, and what it started: as by Ctrl-C first, so that pytest cleans up."""
-    if process.poll() is not None:
-        return
-    started = below(process.pid)
-    os.killpg(process.pid, signal.SIGINT)
-    deadline_s = time.monotonic() + CLEAN_UP_S
+def adopt_orphans() -> None:
+    """From now on a process whose parent ends is a child of this one, on Linux, so that `below` finds it."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end(process: "subprocess.Popen[bytes]", before: set[int]) -> None:
+    """Ends a command that still runs, as by Ctrl-C, so that pytest cleans up; then all that it left behind."""
+    deadline_s, started = time.monotonic() + CLEAN_UP_S, {*below(os.getpid())}
     try:
-        with suppress(ProcessLookupError):  # the shell ends at once, pytest after its clean-up: then the group is empty
-            while time.monotonic() < deadline_s:
-                process.poll()
-                os.killpg(process.pid, 0)
-                time.sleep(0.05)
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGINT)
+            with suppress(ProcessLookupError):  # the shell ends at once, pytest after its clean-up: an empty group
+                while time.monotonic() < deadline_s:
+                    process.poll()
+                    os.killpg(process.pid, 0)
+                    time.sleep(0.05)
     finally:  # also when a second signal ends the waiting
-        for pid in {*started, *below(process.pid)}:
+        for pid in (started | {*below(os.getpid())}) - before:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         process.wait()
@@ -192,7 +199,7 @@ class Run:
 
     def _call(self, command: str, out: IO[str], start: float) -> int:
         """The exit code. A step that takes far too long is ended, with all its processes."""
-        limit_s = SLACK_S + 4 * self.step.about_s
+        limit_s, before = SLACK_S + 4 * self.step.about_s, {*below(os.getpid())}
         process = subprocess.Popen(
             command, shell=True, cwd=ROOT, env=os.environ | ENVIRONMENT | self.step.env, stdin=subprocess.DEVNULL,
             stdout=out, stderr=subprocess.STDOUT, process_group=0,
@@ -208,7 +215,7 @@ class Run:
                         print(f"      over its limit of {seconds(limit_s)}: ended", flush=True)
                         return 1
         finally:
-            end(process)
+            end(process, before)
 
     def _text(self) -> str:
         return self.log.read_text("utf-8", "replace")
@@ -252,13 +259,29 @@ def main(tier: str) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")
     steps = {"test": TEST, "all": ALL}[tier]
     LOGS.mkdir(parents=True, exist_ok=True)
+    with (LOGS / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            print(f"another run uses {LOGS}: wait for its end, or use another clone")
+            return 2
+        return run_all(steps)
+
+
+def run_all(steps: tuple[Step, ...]) -> int:
+    """Runs them in order, and says how each ended; the exit code."""
     about_s = sum(step.about_s for step in steps)
     print(f"{len(steps)} steps, about {about_s // 60} minutes on two cores from a fresh clone; logs are in build/test")
-    start, runs = time.monotonic(), []
+    start, runs, code = time.monotonic(), list[Run](), None
     for number, step in enumerate(steps, 1):
         print(f"[{number}/{len(steps)}] {step.name}: {step.what}", flush=True)
         runs.append(run := Run(step))
-        run.do()
+        try:
+            run.do()
+        except (KeyboardInterrupt, SystemExit) as ending:
+            code = ending.code if isinstance(ending, SystemExit) else 130
+            run.failed.append("interrupted")
+            break
         print(f"      {run}", flush=True)
         if run.failed:
             last = run.log.read_text("utf-8", "replace").splitlines()[-SHOWN_LINES:]
@@ -272,8 +295,11 @@ def main(tier: str) -> int:
     failed = counts["failed"] + sum(1 for run in runs if run.failed and not run.counts["failed"])
     print(f"all of it took {seconds(time.monotonic() - start)}")
     print(f"{counts['passed']} passed, {failed} failed, {counts['skipped']} skipped")
-    return 1 if failed else 0
+    return int(code or bool(failed))
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] not in (["test"], ["all"]):
+        sys.exit("usage: steps.py test, or steps.py all")
+    adopt_orphans()
     sys.exit(main(sys.argv[1]))

@@ -123,6 +123,18 @@ def pytest_timeout_set_timer(item: pytest.Item, settings: Any) -> Generator[None
     return result
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """A child that a test forked ends with the test. It would run the next tests too, as a second pytest."""
+    process = os.getpid()
+    try:
+        return (yield)
+    finally:
+        if os.getpid() != process:
+            os.write(2, f"\n{item.nodeid}: a child that it forked came back from the test\n".encode())
+            os._exit(70)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
     """The alarm of a test that was over its limit goes on: pytest-timeout stops it when the failure is reported."""

@@ -1,5 +1,6 @@
 """The two tiers: each test is in one of them, a page says what is where, and no failure is hidden."""
 
+import fcntl
 import importlib.util
 import os
 import re
@@ -133,6 +134,7 @@ spec.loader.exec_module(steps)
 import pathlib
 steps.LOGS = steps.ROOT = pathlib.Path(sys.argv[1])
 steps.CLEAN_UP_S = 5
+steps.adopt_orphans()
 steps.TEST = (steps.Step("s", "a step", 60, (sys.argv[2],)),)
 sys.exit(steps.main("test"))
 """
@@ -157,6 +159,8 @@ def test_a_signal_ends_the_step_and_all_that_it_started_after_its_clean_up(tmp_p
             time.sleep(0.01)
         runner.send_signal(number)
         assert runner.wait(30) != 0
+        assert runner.stdout is not None
+        assert runner.stdout.read().splitlines()[-1] == b"0 passed, 1 failed, 0 skipped"
     assert (tmp_path / "cleaned").read_text() == "cleaned"
     ends(int((tmp_path / "pid").read_text()))
 
@@ -172,6 +176,23 @@ def test_a_second_signal_ends_at_once_what_does_not_clean_up(tmp_path: Path) -> 
             time.sleep(0.2)
         assert runner.wait(30) != 0
     ends(int((tmp_path / "pid").read_text()))
+
+
+def test_what_a_step_leaves_behind_ends_with_it(tmp_path: Path) -> None:
+    left = "setsid -f sh -c 'echo $$ > pid; sleep 600'; while ! test -s pid; do sleep 0.01; done"
+    subprocess.run([sys.executable, "-c", RUNNER, tmp_path, left], check=True, stdout=subprocess.DEVNULL, timeout=60)
+    ends(int((tmp_path / "pid").read_text()))
+
+
+def test_a_second_run_in_the_same_folder_is_refused(
+    made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = f"{sys.executable} -c 'import sys; print(sys.argv)' first"
+    with (made / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert run(made, monkeypatch, program) == 2
+        assert "another run uses" in capsys.readouterr().out
+    assert run(made, monkeypatch, program) == 0
 
 
 def test_under_nohup_it_goes_on_when_the_terminal_is_closed_and_colours_hide_no_count(tmp_path: Path) -> None:

@@ -69,6 +69,18 @@ def test_hangs(slow):
 def test_next():
     pass
 """
+FORKED = """
+import os, pathlib
+
+def test_forks():
+    child = os.fork()
+    if child:
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 70
+
+def test_next():
+    with open("runs", "a") as file:
+        file.write("once")
+"""
 INTERRUPTED = """
 import os, signal, pytest
 
@@ -109,6 +121,12 @@ def test_a_process_that_was_begun_before_a_shared_one_ends_and_the_shared_one_st
 def test_a_test_that_is_over_its_limit_may_not_hang_in_its_clean_up_either(tmp_path: Path) -> None:
     said = run(tmp_path, CLEANING_UP)
     assert "1 failed, 1 passed, 1 error" in said, said
+
+
+def test_a_forked_child_that_comes_back_from_its_test_runs_no_other(tmp_path: Path) -> None:
+    said = run(tmp_path, FORKED)
+    assert "a child that it forked came back from the test" in said
+    assert (tmp_path / "runs").read_text() == "once", said
 
 
 def test_sigint_works_where_pytest_was_started_in_the_background(tmp_path: Path) -> None:

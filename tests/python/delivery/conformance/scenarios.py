@@ -2,6 +2,8 @@
 
 A step is an operation, its fields and the expected answer, or a check of the messages at the destination. Times are
 milliseconds since 1970. `FAR` is in 2096 and `PAST` in 1973, so that no result depends on the speed of the machine.
+
+To add a scenario, add an entry to `SCENARIOS`: it runs on every surface that knows its fields.
 """
 
 from dataclasses import dataclass, field

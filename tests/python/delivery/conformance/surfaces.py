@@ -2,6 +2,9 @@
 
 All have the same destination, clock and engine, and differ in the surface alone. A surface without an operation uses
 the one that its users would: messages of a hand-off are paused and requeued over HTTP.
+
+To add a surface, write a class with `do`, `due`, `letters`, `destination` and `close`, and name it in `SURFACES`.
+`without` are fields of `put` for which the surface has no way.
 """
 
 import asyncio

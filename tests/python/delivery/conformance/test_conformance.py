@@ -29,10 +29,10 @@ def surface(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     opened.close()
 
 
-def wait_for(expected: Any, ask: Any) -> None:
+def wait_for(expected: Any, ask: Any, where: str) -> None:
     end_s = time.monotonic() + WITHIN_S
     while (found := ask()) != expected:
-        assert time.monotonic() < end_s, f"{found!r}, not {expected!r}"
+        assert time.monotonic() < end_s, f"{where}: {found!r}"
         time.sleep(0.002)
 
 
@@ -57,9 +57,9 @@ def take(surface: Any, number: int, step: Step) -> None:
             assert {it.redelivered for it in got} == {redelivered}, where
             assert all(it.lateness_ms >= 0 for it in got), where
         case Ended(id_, state, key):
-            wait_for(state, lambda: surface.do("state", {"id": id_, "key": key}))
+            wait_for(state, lambda: surface.do("state", {"id": id_, "key": key}), where)
         case Letters(ids):
-            wait_for(ids, lambda: frozenset(surface.letters))
+            wait_for(ids, lambda: frozenset(surface.letters), where)
 
 
 def sorted_by_id(messages: Any) -> list[Any]:
