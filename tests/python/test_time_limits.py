@@ -9,7 +9,7 @@ import pytest
 
 pytestmark = pytest.mark.timeout(60)
 FOR_ALL_TESTS = Path(__file__).parents[1] / "conftest.py"
-HANGING = """
+SHARED = """
 import pathlib, subprocess, sys, pytest
 
 SLEEPER = [sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"]
@@ -22,37 +22,24 @@ def shared():
         assert process.poll() is None, "it was ended"
         process.kill()
 
+def test_next(shared):
+    assert shared.poll() is None
+"""
+HANGING = """
 @pytest.mark.timeout(2)
 def test_hangs(shared):
     with subprocess.Popen(SLEEPER, stdout=subprocess.PIPE) as process:  # leaving it waits for its end
         pathlib.Path("pid").write_text(str(process.pid))
         process.stdout.read()
-
-def test_next(shared):
-    assert shared.poll() is None
 """
-# The one that serves several tests is begun within the test, after the one that hangs.
+# The process that serves several tests is begun within the test, after the one that hangs.
 LATE = """
-import subprocess, sys, pytest
-
-SLEEPER = [sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"]
-
-@pytest.fixture(scope="session")
-def shared():
-    with subprocess.Popen(SLEEPER, stdout=subprocess.PIPE) as process:
-        process.stdout.readline()
-        yield process
-        assert process.poll() is None, "it was ended"
-        process.kill()
-
 @pytest.mark.timeout(2)
 def test_hangs(request):
     with subprocess.Popen(SLEEPER, stdout=subprocess.PIPE) as process:
+        pathlib.Path("pid").write_text(str(process.pid))
         shared = request.getfixturevalue("shared")
         process.stdout.read()
-
-def test_next(shared):
-    assert shared.poll() is None
 """
 CLEANING_UP = """
 import time, pytest
@@ -91,6 +78,12 @@ def test_interrupted():
 """
 
 
+def with_shared(hanging: str) -> str:
+    """The test that hangs, and after it one that needs the same process."""
+    fixture, _, after = SHARED.partition("def test_next")
+    return f"{fixture}{hanging}\ndef test_next{after}"
+
+
 def run(folder: Path, program: str, *, ignores_sigint: bool = False) -> str:
     (folder / "conftest.py").write_text(FOR_ALL_TESTS.read_text())
     (folder / "test_it.py").write_text(program)
@@ -104,18 +97,14 @@ def run(folder: Path, program: str, *, ignores_sigint: bool = False) -> str:
     return done.stdout + done.stderr
 
 
-def test_a_test_over_its_limit_ends_and_so_does_the_process_that_it_waits_for(tmp_path: Path) -> None:
-    said = run(tmp_path, HANGING)
+@pytest.mark.parametrize("hanging", [HANGING, LATE], ids=["shared before", "shared within"])
+def test_a_test_over_its_limit_ends_and_so_does_its_process_but_not_a_shared_one(tmp_path: Path, hanging: str) -> None:
+    said = run(tmp_path, with_shared(hanging))
     assert "1 failed, 1 passed" in said, said
+    assert "error" not in said.splitlines()[-1]
     pid = int((tmp_path / "pid").read_text())
     assert f"over its time limit: ended the processes [{pid}]" in said
     assert not Path(f"/proc/{pid}").exists()
-
-
-def test_a_process_that_was_begun_before_a_shared_one_ends_and_the_shared_one_stays(tmp_path: Path) -> None:
-    said = run(tmp_path, LATE)
-    assert "1 failed, 1 passed" in said, said
-    assert "error" not in said.splitlines()[-1]
 
 
 def test_a_test_that_is_over_its_limit_may_not_hang_in_its_clean_up_either(tmp_path: Path) -> None:

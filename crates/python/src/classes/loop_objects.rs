@@ -14,10 +14,8 @@ use crate::tools::fork::fork_epoch;
 use crate::tools::gil_cell::GilCell;
 use crate::tools::made_once::intern;
 use crate::tools::timerfd::{TimerFd, monotonic_ns};
-use tickwheel::Handle;
-use tickwheel::LIMIT_US;
 use tickwheel::internal::{STEP, Schedule};
-use tickwheel::{Precision, Progress};
+use tickwheel::{Handle, LIMIT_US, Precision, Progress};
 
 /// A wheel for the timers of one event loop. Get it from `tickwheel.aio.timers()`.
 #[pyclass(frozen, weakref, module = "tickwheel.aio")]

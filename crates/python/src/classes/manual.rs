@@ -23,8 +23,7 @@ use crate::tools::gil_cell::GilCell;
 use crate::values::callback_scope;
 use crate::values::callback_target::CallbackTarget;
 use crate::values::due_line::DueLine;
-use tickwheel::Released;
-use tickwheel::{Clock, LIMIT_MS};
+use tickwheel::{Clock, LIMIT_MS, Released};
 
 /// The same wheel on a clock that only the caller moves: deterministic, no threads.
 ///

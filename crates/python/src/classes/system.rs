@@ -20,9 +20,8 @@ use crate::tools::fork::ProcessOwned;
 use crate::tools::native_lock::{self, SIGNAL_CHECK_US};
 use crate::values::callback_target::CallbackTarget;
 use crate::values::turnstile::{Entry, Turnstile};
-use tickwheel::Clock;
-use tickwheel::Wait;
 use tickwheel::internal::sync::{self, unbounded};
+use tickwheel::{Clock, Wait};
 
 /// A timer for very many deadlines, on a hierarchical timing wheel; O(1) add and cancel.
 ///

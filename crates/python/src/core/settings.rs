@@ -8,10 +8,7 @@ use crate::core::timer_core::{Driver, TimerCore};
 use crate::tools::args::{self, Omittable};
 use crate::values::callback_target::CallbackTarget;
 use crate::values::coroutine_functions;
-use tickwheel::Config;
-use tickwheel::Precision;
-use tickwheel::Timer as NativeTimer;
-use tickwheel::{Clock, LIMIT_MS};
+use tickwheel::{Clock, Config, LIMIT_MS, Precision, Timer as NativeTimer};
 
 /// The settings of a wheel and of the reaper.
 pub(crate) struct WheelSettings<'py> {

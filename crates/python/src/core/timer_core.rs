@@ -15,10 +15,9 @@ use crate::tools::fork::{BelongsToProcess, fork_epoch};
 use crate::tools::gil_cell::GilCell;
 use crate::tools::native_lock::{self, SIGNAL_CHECK_US};
 use crate::values::due_line::DueLine;
-use tickwheel::Released;
-use tickwheel::Timer as NativeTimer;
 use tickwheel::internal::State;
 use tickwheel::internal::sync::{JoinHandle, MutexGuard, PlainMutex, Sender};
+use tickwheel::{Released, Timer as NativeTimer};
 
 /// The tag of an entry that is a task of its own: the timer keeps no memory for it. See [`tag_of`].
 pub(crate) const NO_INDEX: u32 = 0;

@@ -12,9 +12,8 @@ use crate::tools::fork::fork_epoch;
 use crate::tools::made_once::intern;
 use crate::tools::native_lock::{attach, lock_plain};
 use tickwheel::internal::sync::{PlainCondvar, PlainMutex, Receiver, Sender, spawn, unbounded};
-use tickwheel_delivery::Answer;
-use tickwheel_delivery::DeliveryError;
 use tickwheel_delivery::internal::Completion;
+use tickwheel_delivery::{Answer, DeliveryError};
 
 struct Answered {
     future: Py<PyAny>,

@@ -5,10 +5,8 @@ use pyo3::types::PyBytes;
 
 use crate::delivery::message::{message_of, message_to_python};
 use crate::tools::gil_cell::GilCell;
-use tickwheel_delivery::Delivery as Attempt;
-use tickwheel_delivery::Message;
-use tickwheel_delivery::internal::Digest;
-use tickwheel_delivery::internal::LineWriter;
+use tickwheel_delivery::internal::{Digest, LineWriter};
+use tickwheel_delivery::{Delivery as Attempt, Message};
 
 /// One attempt to send a message, with the wall time of the send and its lateness in whole microseconds.
 ///

@@ -19,8 +19,7 @@ use crate::tools::fork::{BelongsToProcess, ProcessOwned, fork_epoch};
 use crate::tools::native_lock::{SIGNAL_CHECK_US, lock_plain};
 use tickwheel::internal::sync::{PlainCondvar, PlainMutex, spawn};
 use tickwheel_delivery::DeliveryError;
-use tickwheel_delivery::internal::Running;
-use tickwheel_delivery::internal::{is_open_here, store_is_open};
+use tickwheel_delivery::internal::{Running, is_open_here, store_is_open};
 
 /// At the end of the interpreter a sink that hangs is waited for so long; and for so long what has arrived is committed.
 pub(crate) const EXIT_WITHIN: Duration = Duration::from_secs(2);

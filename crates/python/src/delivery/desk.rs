@@ -18,13 +18,8 @@ use crate::delivery::{failures, items};
 use crate::tools::native_lock::lock_plain;
 use tickwheel::Clock;
 use tickwheel::internal::sync::PlainMutex;
-use tickwheel_delivery::Answer;
-use tickwheel_delivery::DeliveryError;
-use tickwheel_delivery::Sink;
-use tickwheel_delivery::internal::DueClock;
-use tickwheel_delivery::internal::Engine;
-use tickwheel_delivery::internal::Ownership;
-use tickwheel_delivery::internal::Sends;
+use tickwheel_delivery::internal::{DueClock, Engine, Ownership, Sends};
+use tickwheel_delivery::{Answer, DeliveryError, Sink};
 
 type Answered = (Py<PyAny>, Result<Vec<Answer>, DeliveryError>);
 

@@ -13,8 +13,7 @@ use crate::delivery::failures;
 use crate::delivery::function::{FunctionSink, Pace};
 use crate::delivery::raised::Raised;
 use crate::tools::native_lock::attach;
-use tickwheel_delivery::internal::OpenSink;
-use tickwheel_delivery::internal::{SendLog, Sent};
+use tickwheel_delivery::internal::{OpenSink, SendLog, Sent};
 use tickwheel_delivery::{DeliveryError, Destination as To, SharedWebhook, Verdict, Webhook};
 
 /// A destination of the engine's own. Nothing is opened yet.

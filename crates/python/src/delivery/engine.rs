@@ -26,17 +26,11 @@ use crate::engine::inspect;
 use crate::engine::recording::{EventColumns, columns};
 use crate::tools::fork::{ProcessOwned, fork_epoch};
 use crate::tools::native_lock::{SIGNAL_CHECK_US, attach};
-use tickwheel_delivery::DeliveryError;
-use tickwheel_delivery::Summary;
-use tickwheel_delivery::internal::Name;
-use tickwheel_delivery::internal::OpenSink;
-use tickwheel_delivery::internal::Ownership;
-use tickwheel_delivery::internal::Running;
-use tickwheel_delivery::internal::Settings;
-use tickwheel_delivery::internal::Ticket;
-use tickwheel_delivery::internal::is_open_here;
-use tickwheel_delivery::internal::step_up;
-use tickwheel_delivery::internal::{DueClock, SystemWallTime, WallTime as _};
+use tickwheel_delivery::internal::{
+    DueClock, Name, OpenSink, Ownership, Running, Settings, SystemWallTime, Ticket, WallTime as _, is_open_here,
+    step_up,
+};
+use tickwheel_delivery::{DeliveryError, Summary};
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 

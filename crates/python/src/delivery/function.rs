@@ -17,9 +17,8 @@ use crate::tools::finalizing::ForeignCall;
 use crate::tools::fork::fork_epoch;
 use crate::tools::made_once::MadeOnce;
 use crate::tools::native_lock::attach;
-use tickwheel_delivery::DeliveryError;
 use tickwheel_delivery::internal::{AroundFn, Turns};
-use tickwheel_delivery::{Delivery, Sink, Verdict, Verdicts};
+use tickwheel_delivery::{Delivery, DeliveryError, Sink, Verdict, Verdicts};
 
 /// How many threads may be in the function at a time.
 pub(crate) const THREADS: usize = 8;

@@ -11,17 +11,12 @@ use crate::delivery::failures::{bad_record, shown};
 use crate::delivery::message::{message_class, message_of, parts_of_name, text};
 use crate::delivery::records::{Found, Records};
 use crate::tools::made_once::{MadeOnce, intern};
-use tickwheel_delivery::Answer;
-use tickwheel_delivery::BadRecord;
-use tickwheel_delivery::Letter;
-use tickwheel_delivery::internal::with_commas;
-use tickwheel_delivery::internal::{ActionKind, Filter, Progress};
-use tickwheel_delivery::internal::{Cancel, Columns, Incoming, Parsed, Schema, checked};
-use tickwheel_delivery::internal::{Fields, Other, Payload, Request, Value};
-use tickwheel_delivery::internal::{Item, SystemWallTime, WallTime};
-use tickwheel_delivery::internal::{MISSED, TZ};
-use tickwheel_delivery::internal::{Reschedule, check_name, not_json};
-use tickwheel_delivery::internal::{on_one_line, write_text};
+use tickwheel_delivery::internal::{
+    ActionKind, Cancel, Columns, Fields, Filter, Incoming, Item, MISSED, Other, Parsed, Payload, Progress, Request,
+    Reschedule, Schema, SystemWallTime, TZ, Value, WallTime, check_name, checked, not_json, on_one_line, with_commas,
+    write_text,
+};
+use tickwheel_delivery::{Answer, BadRecord, Letter};
 
 const ENTRIES: &str = "tickwheel.delivery.entries";
 

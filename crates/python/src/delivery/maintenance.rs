@@ -9,9 +9,9 @@ use pyo3::prelude::*;
 use crate::delivery::failures;
 use crate::delivery::sqlite_at_fork::SqliteInUse;
 use tickwheel_delivery::DeliveryError;
-use tickwheel_delivery::internal::owners_of;
-use tickwheel_delivery::internal::{self, Stop, backup, check, compact, pause, restore};
-use tickwheel_delivery::internal::{SystemWallTime, WallTime};
+use tickwheel_delivery::internal::{
+    self, Stop, SystemWallTime, WallTime, backup, check, compact, owners_of, pause, restore,
+};
 
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 

@@ -5,8 +5,7 @@ use pyo3::types::{PyBool, PyBytes, PyInt, PyString, PyType};
 
 use crate::delivery::failures::{bad_record, shown};
 use crate::tools::made_once::{MadeOnce, intern};
-use tickwheel_delivery::internal::Body;
-use tickwheel_delivery::internal::Extras;
+use tickwheel_delivery::internal::{Body, Extras};
 use tickwheel_delivery::{BadRecord, Message};
 
 /// As `Message` of Python.

@@ -8,10 +8,7 @@ use crate::delivery::callees::Callee;
 use crate::delivery::{failures, items};
 use crate::tools::finalizing::ForeignCall;
 use crate::tools::native_lock::attach;
-use tickwheel_delivery::DeliveryError;
-use tickwheel_delivery::Event;
-use tickwheel_delivery::Letter;
-use tickwheel_delivery::Observer;
+use tickwheel_delivery::{DeliveryError, Event, Letter, Observer};
 
 /// `put_letters` takes a list of `Letter`; `put_events` a list of tuples, each with the name of the event first.
 pub(crate) struct PythonObserver {

@@ -11,9 +11,10 @@ use crate::delivery::records::Records;
 use crate::tools::native_lock::lock_plain;
 use tickwheel::internal::sync::PlainMutex;
 use tickwheel_delivery::BadRecord;
-use tickwheel_delivery::internal::{ArrowRows as ArrowReader, Ndjson, batches, read_stream};
-use tickwheel_delivery::internal::{Block, Columns, Parsed, Schema};
-use tickwheel_delivery::internal::{CsvContent, CsvHeader, CsvRow, CsvRows as CsvReader};
+use tickwheel_delivery::internal::{
+    ArrowRows as ArrowReader, Block, Columns, CsvContent, CsvHeader, CsvRow, CsvRows as CsvReader, Ndjson, Parsed,
+    Schema, batches, read_stream,
+};
 
 /// Names of id, key, due and payload; `None` for the usual one.
 type Names = (Option<String>, Option<String>, Option<String>, Option<String>);

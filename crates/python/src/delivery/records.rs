@@ -9,9 +9,7 @@ use crate::delivery::failures::bad_record;
 use crate::delivery::message::message_to_python;
 use crate::tools::made_once::MadeOnce;
 use tickwheel_delivery::BadRecord;
-use tickwheel_delivery::internal::check_traceparent;
-use tickwheel_delivery::internal::write_stream;
-use tickwheel_delivery::internal::{Incoming, Item, Origin, Parsed, Record};
+use tickwheel_delivery::internal::{Incoming, Item, Origin, Parsed, Record, check_traceparent, write_stream};
 
 /// The place of a record, and its original bytes if they were kept.
 type Place<'py> = (String, u64, Option<Bound<'py, PyBytes>>);

@@ -17,10 +17,8 @@ use crate::delivery::slow_sync::SlowSync;
 use crate::tools::finalizing::ForeignCall;
 use crate::tools::made_once::intern;
 use crate::tools::native_lock::attach;
-use tickwheel_delivery::DeliveryError;
-use tickwheel_delivery::internal::{AroundFn, delivery_rows};
-use tickwheel_delivery::internal::{LONGEST_REASON, cut};
-use tickwheel_delivery::{Delivery, Sink, SyncFn, Verdict, Verdicts};
+use tickwheel_delivery::internal::{AroundFn, LONGEST_REASON, cut, delivery_rows};
+use tickwheel_delivery::{Delivery, DeliveryError, Sink, SyncFn, Verdict, Verdicts};
 
 /// An object of a subclass of `tickwheel.delivery.sinks.Sink`.
 #[expect(clippy::struct_excessive_bools, reason = "each is a state of its own")]

@@ -20,10 +20,9 @@ use crate::tools::gil_cell::GilCell;
 use crate::tools::native_lock::attach;
 use crate::values::callback_target::CallbackTarget;
 use crate::values::due_line::DueLine;
-use tickwheel::Handle;
-use tickwheel::Released;
 use tickwheel::internal::STEP;
 use tickwheel::internal::sync::Receiver;
+use tickwheel::{Handle, Released};
 
 pub(super) fn feed_executor(py: Python<'_>, core: &Arc<TimerCore>, queue: &mut Receiver<Released>) {
     // A whole advance at a time, so that the steps of the reaper do not cut a group.

@@ -24,8 +24,7 @@ use crate::tools::errors;
 use crate::tools::finalizing::ForeignCall;
 use crate::tools::int64s;
 use tickwheel::When;
-use tickwheel::internal::Room;
-use tickwheel::internal::STEP;
+use tickwheel::internal::{Room, STEP};
 
 #[pymethods]
 impl Timer {

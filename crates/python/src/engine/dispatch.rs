@@ -22,11 +22,9 @@ use crate::tools::made_once::intern;
 use crate::values::callback_scope;
 use crate::values::due_line::DueLine;
 use crate::values::report_failure;
-use tickwheel::Handle;
-use tickwheel::Released;
-use tickwheel::internal::STEP;
-use tickwheel::internal::State;
 use tickwheel::internal::sync::Receiver;
+use tickwheel::internal::{STEP, State};
+use tickwheel::{Handle, Released};
 
 /// How many claims ahead the entries and the tasks are read.
 const ENTRIES_AHEAD: usize = 8;

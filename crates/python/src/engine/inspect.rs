@@ -10,8 +10,7 @@ use crate::core::timer_core::{NO_INDEX, TaskRef, TimerCore, index_of};
 use crate::scheduled::task_object::TimerTask;
 use crate::tools::made_once::MadeOnce;
 use tickwheel::Occupancy;
-use tickwheel::internal::STEP;
-use tickwheel::internal::take_snapshot;
+use tickwheel::internal::{STEP, take_snapshot};
 
 /// Answers percentiles.
 static HISTOGRAM: MadeOnce<Py<PyAny>> = MadeOnce::new();

@@ -11,8 +11,7 @@ use crate::scheduled::task_leaving;
 use crate::scheduled::task_object::TimerTask;
 use crate::tools::errors;
 use crate::values::report_failure;
-use tickwheel::Handle;
-use tickwheel::Pending;
+use tickwheel::{Handle, Pending};
 
 /// A task that the executor refused, or timers of one batch.
 struct Refused {

@@ -9,10 +9,7 @@ use crate::engine::inspect;
 use crate::tools::args::{self, Omittable};
 use crate::tools::finalizing::ForeignCall;
 use crate::tools::int64s;
-use tickwheel::LIMIT_US;
-use tickwheel::Occupancy;
-use tickwheel::{Event, EventKind, Recorded};
-use tickwheel::{Replay as NativeReplay, Replayed};
+use tickwheel::{Event, EventKind, LIMIT_US, Occupancy, Recorded, Replay as NativeReplay, Replayed};
 
 /// The number of events; their columns as native-endian bytes (at, number, due, other: 8 bytes each; kind, level: 1);
 /// and how many events were lost since the recording began.

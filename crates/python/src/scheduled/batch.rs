@@ -18,11 +18,8 @@ use crate::tools::fork::ProcessOwned;
 use crate::tools::gil_cell::GilCell;
 use crate::tools::int64s;
 use crate::tools::native_lock;
-use tickwheel::Error;
-use tickwheel::Handle;
-use tickwheel::When;
-use tickwheel::internal::Due;
-use tickwheel::internal::STEP;
+use tickwheel::internal::{Due, STEP};
+use tickwheel::{Error, Handle, When};
 
 /// Many timers with one callback and no Python object each: the result of `add_many`.
 #[pyclass(frozen, weakref, module = "tickwheel")]

@@ -24,10 +24,8 @@ use crate::tools::made_once::intern;
 use crate::values::callback_scope;
 use crate::values::coroutine_functions;
 use crate::values::coroutines;
-use tickwheel::When;
-use tickwheel::internal::Occurrences;
-use tickwheel::internal::Room;
-use tickwheel::{Every, Missed};
+use tickwheel::internal::{Occurrences, Room};
+use tickwheel::{Every, Missed, When};
 
 /// A callback that is called again and again. Get it from `Timer.every`.
 #[pyclass(frozen, extends = TimerTask, module = "tickwheel")]

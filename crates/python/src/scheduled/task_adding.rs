@@ -14,10 +14,9 @@ use crate::scheduled::task_leaving;
 use crate::scheduled::task_object::TimerTask;
 use crate::tools::args::{self, Ms};
 use crate::tools::gil_cell;
-use tickwheel::Handle;
-use tickwheel::When;
 use tickwheel::internal::sync::MutexGuard;
 use tickwheel::internal::{Room, State};
+use tickwheel::{Handle, When};
 
 /// Adds a one-shot task, for `after` and `at`.
 pub(crate) fn add_one_shot<'py>(

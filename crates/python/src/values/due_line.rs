@@ -2,8 +2,7 @@
 
 use std::collections::VecDeque;
 
-use tickwheel::Handle;
-use tickwheel::Released;
+use tickwheel::{Handle, Released};
 
 /// Tasks that were released and not yet claimed, in order.
 #[derive(Default)]
