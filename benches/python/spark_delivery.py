@@ -29,7 +29,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from tickwheel.delivery.summary import percentiles
+from tickwheel.delivery.model.summary import percentiles
 
 FILES = 16
 KEYS = 5_000

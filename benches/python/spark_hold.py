@@ -21,7 +21,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from tickwheel.delivery.handed import PARTITIONS
+from tickwheel.delivery.read.hand_off_rows import PARTITIONS
 from tickwheel.spark import hold, laptop_session, near_messages, parse_files, read_files
 from tickwheel.spark.query import end, read
 

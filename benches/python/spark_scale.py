@@ -26,7 +26,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from rich.console import Console
 from rich.table import Table
 
-from tickwheel.delivery.handed import PARTITIONS
+from tickwheel.delivery.read.hand_off_rows import PARTITIONS
 from tickwheel.spark import HandOff, hold, laptop_session, parse_files, parse_rows, read_files
 from tickwheel.spark.query import end, start
 from tickwheel.spark.shard import VISIT_ROWS

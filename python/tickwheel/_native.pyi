@@ -29,9 +29,9 @@ from typing import (
 
 from typing_extensions import Buffer, disjoint_base
 
-from tickwheel.delivery.entries import Put, Reschedule
-from tickwheel.delivery.errors import BadRecord
-from tickwheel.delivery.message import Cancel, Message
+from tickwheel.delivery.base.errors import BadRecord
+from tickwheel.delivery.model.entries import Put, Reschedule
+from tickwheel.delivery.model.message import Cancel, Message
 from tickwheel.histogram import Histogram
 
 __version__: str
@@ -828,7 +828,7 @@ class Delivery:
 _Names: TypeAlias = tuple[str | None, str | None, str | None, str | None]  # of id, key, due and payload
 _CsvRow: TypeAlias = tuple[
     int, bytes, int, list[str] | None, tuple[str, str] | None
-]  # as `tickwheel.delivery.csv_rows.Row`
+]  # as `tickwheel.delivery.read.csv_rows.Row`
 
 MAX_DUE_MS: Final[int]
 PARTITIONS: Final[int]
@@ -886,13 +886,24 @@ class ArrowRows:
         as_bytes: list[str] = ...,
         fault: tuple[str, str] | None = None,
     ) -> Iterator[Records]: ...
+    def body(self) -> ArrowBody: ...
 
 @final
-class HandedRows:
+class HandOffRows:
     """How rows of a hand-off are read."""
 
     def __new__(cls, max_payload: int) -> Self: ...
-    def read(self, stream: bytes) -> Records: ...
+    def body(self) -> ArrowBody: ...
+
+@final
+class ArrowBody:
+    """The body of a request, an Arrow IPC stream, as its parts come."""
+
+    rows: Final[int]
+    """How many there were in the batches that have come."""
+
+    def add(self, part: bytes, *, now_ns: int | None = None) -> Iterator[Records]: ...
+    def end(self) -> None: ...
 
 @final
 class DeliveryRows:
@@ -978,7 +989,7 @@ class StoreSnapshot:
 
 @final
 class DeliveryEngine:
-    """A store that is being delivered, until `close`; see `tickwheel.delivery.running`."""
+    """A store that is being delivered, until `close`; see `tickwheel.delivery.engine.running`."""
 
     def __new__(
         cls,

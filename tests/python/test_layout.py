@@ -1,10 +1,11 @@
-"""Imports go one way: there is no circle in the tree, and no floor of the bindings imports one above.
+"""Imports go one way: no circle, no floor of the bindings imports one above, no room of delivery a later one.
 
-`docs/design.md` has the table of the floors. Tests and models are left out. A name that a `mod.rs` or an `__init__.py`
-re-exports counts as an import of the module that defines it.
+`docs/design.md` has the tables of the floors and the rooms. Tests and models are left out. A name that a `mod.rs` or an
+`__init__.py` re-exports counts as an import of the module that defines it.
 """
 
 import ast
+import itertools
 import re
 import tomllib
 from pathlib import Path
@@ -17,9 +18,11 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "python/tickwheel"
 TIMER, DELIVERY, BINDINGS = ROOT / "src", ROOT / "crates/delivery/src", ROOT / "crates/python/src"
 COMMENT_OR_STRING = re.compile(r"""//[^\n]*|'"'|b?"(?:\\.|[^"\\])*\"""", re.DOTALL)
+VISIBILITY = re.compile(r"\bpub\(in [\w:]+\)")  # names a module, and imports nothing
 USE = re.compile(r"(pub(?:\([^)]*\))?\s+)?\buse\s+([^;]+);")
 MOD = re.compile(r"(#\[cfg\([^\n]*\)\]\s*)?(?:pub(?:\([^)]*\))?\s+)?mod\s+(\w+)\s*([;{])")
-FLOOR = re.compile(r"^\| (\d) \| `(\w+)/` \| (.*) \|$", re.MULTILINE)
+FLOOR = re.compile(r"^\| (\d+) \| `([\w/]+)/` \| (.*) \|$", re.MULTILINE)
+ROOM = re.compile(r"^\| `(\w+)/`")
 
 
 def circles(edges):
@@ -55,7 +58,8 @@ class Rust:
         for path in sorted(src.rglob("*.rs")):
             parts = path.relative_to(src).with_suffix("").parts
             module = tuple(part for part in parts if part not in ("mod", "lib"))
-            self._add(module, COMMENT_OR_STRING.sub("", path.read_text()), module)
+            text = COMMENT_OR_STRING.sub("", path.read_text())
+            self._add(module, VISIBILITY.sub("pub", text), module)
         self.names = {name for name in self.texts if not any(name[:n] in self.left_out for n in range(len(name) + 1))}
         self.edges = {self.file[name]: set() for name in self.names if name}
         for name in filter(None, self.names):
@@ -190,7 +194,7 @@ class Python:
     ("src", "known"),
     [
         (TIMER, (("system",), ("timer",))),
-        (DELIVERY, (("engine",), ("store",))),
+        (DELIVERY, (("run", "engine"), ("store",))),
         (BINDINGS, (("driving", "timer"), ("driving", "timer_object"))),
     ],
     ids=["timer", "delivery", "bindings"],
@@ -214,24 +218,83 @@ def test_no_circle_of_imports_among_the_modules_of_the_package():
 def table_of_floors():
     """Each file of the bindings and its floor, as the table has them."""
     rows = FLOOR.findall((ROOT / "docs/design.md").read_text())
-    return [((folder, name), int(floor)) for floor, folder, text in rows for name in re.findall(r"`(\w+)`", text)]
+    return [
+        ((*folder.split("/"), name), int(floor))
+        for floor, folder, text in rows
+        for name in re.findall(r"`(\w+)`", text)
+    ]
 
 
 def test_the_table_of_floors_has_each_file_of_the_bindings_once():
-    files = [path.relative_to(BINDINGS).with_suffix("").parts for path in BINDINGS.glob("*/*.rs")]
-    assert sorted(file for file in files if file[-1] != "mod") == sorted(file for file, _ in table_of_floors())
+    files = [path.relative_to(BINDINGS).with_suffix("").parts for path in BINDINGS.rglob("*.rs")]
+    files = [file for file in files if file[-1] not in ("mod", "lib")]
+    assert sorted(files) == sorted(file for file, _ in table_of_floors())
 
 
 def test_no_floor_of_the_bindings_imports_one_above():
     floors = dict(table_of_floors())
-    floors |= {file[:1]: floor for file, floor in floors.items()}  # the `mod.rs` of a folder
+    floors |= {file[:-1]: floor for file, floor in floors.items()}  # the `mod.rs` of a folder
+    edges = Rust(BINDINGS).edges
     upwards = [
         f"{'/'.join(name)} imports {'/'.join(other)}"
-        for name, others in Rust(BINDINGS).edges.items()
+        for name, others in edges.items()
         for other in sorted(others)
         if floors[other] > floors[name]
     ]
     assert upwards == []
+
+
+def table_of_rooms(kind):
+    """The rooms in their order: each may use itself and those before it."""
+    lines = (ROOT / "docs/design.md").read_text().split(f"| room of {kind} |")[1].splitlines()[2:]
+    return [
+        found[1]
+        for line in itertools.takewhile(lambda line: line.startswith("|"), lines)
+        if (found := ROOM.match(line))
+    ]
+
+
+def room_imports(edges, room_of, rooms):
+    """Which imports go to a later room, and how many go from one room to another."""
+    between, against = set(), []
+    for name, others in edges.items():
+        here = room_of(name)
+        for other in sorted(others):
+            there = room_of(other)
+            if here in rooms and there in rooms and here != there:
+                between.add((here, there))
+                if rooms.index(there) > rooms.index(here):
+                    against.append(f"{name} imports {other}")
+    return between, against
+
+
+def test_no_room_of_delivery_imports_a_later_one():
+    rooms = table_of_rooms("delivery")
+    edges = Rust(DELIVERY).edges
+    assert rooms == sorted({name[0] for name in edges if name != ("internal",)}, key=rooms.index)
+    between, against = room_imports(edges, lambda name: name[0], rooms)
+    assert ("api", "run") in between
+    assert against == []
+
+
+def test_no_room_of_the_store_imports_a_later_one():
+    """Beside the rooms are the files of `Store` itself, which the rooms extend."""
+    rooms = table_of_rooms("the store")
+    edges = {name: others for name, others in Rust(DELIVERY).edges.items() if name[0] == "store"}
+    folders = sorted(path.name for path in (DELIVERY / "store").iterdir() if path.is_dir() and path.name != "tests")
+    assert sorted(rooms) == folders
+    between, against = room_imports(edges, lambda name: name[1] if name[0] == "store" and len(name) > 1 else "", rooms)
+    assert ("maintenance", "look") in between
+    assert against == []
+
+
+def test_no_room_of_the_package_imports_a_later_one():
+    rooms = table_of_rooms("the package")
+    inside = {name: others for name, others in Python(PACKAGE).edges.items() if name.startswith("tickwheel.delivery.")}
+    assert sorted(rooms) == sorted({name.split(".")[2] for name in inside})
+    between, against = room_imports(inside, lambda name: (*name.split("."), "", "")[2], rooms)
+    assert ("serve", "engine") in between
+    assert against == []
 
 
 def test_delivery_uses_public_names_of_the_timer_alone():
@@ -258,12 +321,12 @@ def test_a_version_stands_once_in_the_root():
 
 def test_the_bindings_know_every_answer_and_every_event_of_delivery() -> None:
     """Both enums may grow, so that the compiler does not tell: `Answer` by its order, `Event` by its names."""
-    answers = (DELIVERY / "items.rs").read_text().split("pub enum Answer {")[1].split("\n}")[0]
+    answers = (DELIVERY / "group/items.rs").read_text().split("pub enum Answer {")[1].split("\n}")[0]
     order = re.findall(r"^    (\w+),$", answers, re.MULTILINE)
     assert len(order) == 17
     assert [name.upper() for name in order] == list(Answer.__members__)
-    events = (DELIVERY / "dispatcher/event.rs").read_text().split("pub enum Event {")[1].split("\n}")[0]
+    events = (DELIVERY / "due/dispatcher/event.rs").read_text().split("pub enum Event {")[1].split("\n}")[0]
     names = re.findall(r"^    (\w+)(?: \{|,)$", events, re.MULTILINE)
     assert len(names) == 9
-    told = set(re.findall(r"Event::(\w+)", (BINDINGS / "delivery/observer.rs").read_text()))
+    told = set(re.findall(r"Event::(\w+)", (BINDINGS / "delivery/engine/observer.rs").read_text()))
     assert told == set(names)

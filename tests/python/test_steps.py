@@ -153,10 +153,11 @@ except KeyboardInterrupt:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_the_step_and_all_that_it_started_after_its_clean_up(tmp_path: Path, number: int) -> None:
-    command = [sys.executable, "-c", RUNNER, tmp_path, STEP]
+    # Under nohup pytest ignores SIGHUP, and a process inherits that.
+    program = "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL)" + RUNNER
+    command = [sys.executable, "-c", program, tmp_path, STEP]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as runner:
-        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().strip():
-            time.sleep(0.01)
+        begins(runner, tmp_path / "pid")
         runner.send_signal(number)
         assert runner.wait(30) != 0
         assert runner.stdout is not None
@@ -169,8 +170,7 @@ def test_a_second_signal_ends_at_once_what_does_not_clean_up(tmp_path: Path) -> 
     stubborn = "trap '' INT; echo $$ > pid; while :; do sleep 0.05; done"
     program = RUNNER.replace("CLEAN_UP_S = 5", "CLEAN_UP_S = 600")
     with subprocess.Popen([sys.executable, "-c", program, tmp_path, stubborn], stderr=subprocess.DEVNULL) as runner:
-        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().strip():
-            time.sleep(0.01)
+        begins(runner, tmp_path / "pid")
         while runner.poll() is None:  # the first begins the clean-up, a later one ends it
             runner.send_signal(signal.SIGTERM)
             time.sleep(0.2)
@@ -202,6 +202,13 @@ def test_under_nohup_it_goes_on_when_the_terminal_is_closed_and_colours_hide_no_
     command = [sys.executable, "-c", program, str(tmp_path), step]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=env)
     assert done.stdout.splitlines()[-1] == "5 passed, 0 failed, 2 skipped", done.stdout + done.stderr
+
+
+def begins(runner: "subprocess.Popen[bytes]", pid: Path) -> None:
+    """Waits until the step has written its number."""
+    while not pid.exists() or not pid.read_text().strip():
+        assert runner.poll() is None, "the runner has ended"
+        time.sleep(0.01)
 
 
 def ends(pid: int) -> None:

@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from tickwheel.delivery.entries import Reschedule
-from tickwheel.delivery.errors import BadRecord
-from tickwheel.delivery.handed import HANDED
-from tickwheel.delivery.message import Cancel, Message
+from tickwheel.delivery.base.errors import BadRecord
+from tickwheel.delivery.model.entries import Reschedule
+from tickwheel.delivery.model.message import Cancel, Message
+from tickwheel.delivery.read.hand_off_rows import HANDED
 
 NOW_MS = 1_700_000_000_000
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from tickwheel.delivery.handed import PARTITIONS
+from tickwheel.delivery.read.hand_off_rows import PARTITIONS
 from tickwheel.spark.orders import Orders, Taker
 from tickwheel.spark.packing import pack, unpack
 from tickwheel.spark.shard import Shard

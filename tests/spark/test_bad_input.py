@@ -23,10 +23,10 @@ from click.testing import CliRunner, Result
 
 from tickwheel.commands import tickwheel as command
 from tickwheel.delivery import DeliveryQueue, Letter, WrongUsage
-from tickwheel.delivery.message import Columns
+from tickwheel.delivery.model.message import Columns
+from tickwheel.delivery.read.sources import find_sources
 from tickwheel.delivery.serve.access import Access, Address
 from tickwheel.delivery.serve.flight import FlightServer
-from tickwheel.delivery.sources import find_sources
 from tickwheel.spark import HandOff, hold, parse_files, parse_rows, read_files
 from tickwheel.spark.failing import failure
 from tickwheel.spark.feed import Pipeline
@@ -452,7 +452,7 @@ def test_what_a_later_version_holds_is_told_not_misread__S4(
 
 TRACEBACK = "x\nTraceback (most recent call last):\n  File\n    y\n"
 SAID = {
-    TRACEBACK + "tickwheel.delivery.errors.DeliveryFailed: in our words\n\n\tat a": "in our words",
+    TRACEBACK + "tickwheel.delivery.base.errors.DeliveryFailed: in our words\n\n\tat a": "in our words",
     TRACEBACK + "ValueError: a worker's\n\tat a": "Spark failed: ValueError: a worker's",
     "[STREAM_FAILED] Query [id = 1] terminated with exception: why === Streaming Query ===\nplan": "Spark failed: why",
     "[A_B] Why.\nWhat to\ndo. SQLSTATE: 1\n\tat a\nCaused by: b.CException\n": "Spark failed: Why. What to do",

@@ -18,9 +18,9 @@ from pyarrow import flight
 
 from delivery.certificates import authority, signed
 from tickwheel.delivery import DeliveryFailed, DeliveryQueue, backup_store, restore_store
-from tickwheel.delivery.errors import BadRecord, WrongUsage
-from tickwheel.delivery.handed import HANDED, PARTITIONS
-from tickwheel.delivery.message import Cancel
+from tickwheel.delivery.base.errors import BadRecord, WrongUsage
+from tickwheel.delivery.model.message import Cancel
+from tickwheel.delivery.read.hand_off_rows import HANDED, PARTITIONS
 from tickwheel.delivery.serve.access import Access as ServerAccess
 from tickwheel.delivery.serve.access import Address
 from tickwheel.delivery.serve.client_tls import ClientTls

@@ -7,8 +7,8 @@ from pyspark import TaskContext
 from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
-from tickwheel.delivery.errors import BadRecord
-from tickwheel.delivery.message import Cancel
+from tickwheel.delivery.base.errors import BadRecord
+from tickwheel.delivery.model.message import Cancel
 from tickwheel.spark.hold import Hold
 from tickwheel.spark.orders import Orders, Taker
 from tickwheel.spark.packing import split_by, unpack

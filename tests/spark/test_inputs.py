@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tickwheel.delivery import WrongUsage
-from tickwheel.delivery.handed import batch_of
-from tickwheel.delivery.message import Columns
+from tickwheel.delivery.model.message import Columns
+from tickwheel.delivery.read.hand_off_rows import batch_of
 from tickwheel.spark.inputs import Input
 from tickwheel.spark.parse import records_of_contents, records_of_files
 

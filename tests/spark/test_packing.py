@@ -8,10 +8,10 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from tickwheel.delivery import DeliveryFailed
-from tickwheel.delivery.entries import Reschedule
-from tickwheel.delivery.errors import BadRecord
-from tickwheel.delivery.handed import HANDED
-from tickwheel.delivery.message import Cancel
+from tickwheel.delivery.base.errors import BadRecord
+from tickwheel.delivery.model.entries import Reschedule
+from tickwheel.delivery.model.message import Cancel
+from tickwheel.delivery.read.hand_off_rows import HANDED
 from tickwheel.spark.packing import chunks, gather, in_order, pack, split_by, unpack
 from tickwheel.spark.schemas import MESSAGES
 

@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tickwheel.delivery import WrongUsage
-from tickwheel.delivery.handed import HANDED
-from tickwheel.delivery.message import Columns
+from tickwheel.delivery.model.message import Columns
+from tickwheel.delivery.read.hand_off_rows import HANDED
 from tickwheel.spark.parse import _AT as AT
 from tickwheel.spark.parse import Parse, parse_rows, records_of_files, records_of_lines, records_of_rows
 

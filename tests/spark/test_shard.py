@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from tickwheel._native import rfc_3339
-from tickwheel.delivery.entries import Reschedule
-from tickwheel.delivery.errors import BadRecord, DeliveryFailed
-from tickwheel.delivery.handed import PARTITIONS
-from tickwheel.delivery.message import Cancel
+from tickwheel.delivery.base.errors import BadRecord, DeliveryFailed
+from tickwheel.delivery.model.entries import Reschedule
+from tickwheel.delivery.model.message import Cancel
+from tickwheel.delivery.read.hand_off_rows import PARTITIONS
 from tickwheel.spark.chunks import Chunks as Chunks_
 from tickwheel.spark.orders import Taker
 from tickwheel.spark.packing import VERSION, unpack

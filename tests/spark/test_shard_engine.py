@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 from delivery.conftest import Desk
-from tickwheel._native import HandedRows, rfc_3339
-from tickwheel.delivery.entries import Reschedule
-from tickwheel.delivery.errors import WrongUsage
-from tickwheel.delivery.handed import HANDED
-from tickwheel.delivery.message import Cancel
+from tickwheel._native import HandOffRows, rfc_3339
+from tickwheel.delivery.base.errors import WrongUsage
+from tickwheel.delivery.model.entries import Reschedule
+from tickwheel.delivery.model.message import Cancel
+from tickwheel.delivery.read.hand_off_rows import HANDED
 from tickwheel.spark.orders import checked
 from tickwheel.spark.shard_index import Index
 
@@ -44,7 +44,7 @@ class Deliverer(Desk):
             sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, HANDED) as writer:
                 writer.write_batch(batch)
-            ticket = self.engine.submit([HandedRows(1 << 20).read(sink.getvalue().to_pybytes())])
+            ticket = self.engine.submit([*HandOffRows(1 << 20).body().add(sink.getvalue().to_pybytes())])
             self.pump()
             ticket.result(0)
 

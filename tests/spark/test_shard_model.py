@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from tickwheel.delivery.entries import Reschedule
-from tickwheel.delivery.handed import PARTITIONS
-from tickwheel.delivery.message import Cancel
+from tickwheel.delivery.model.entries import Reschedule
+from tickwheel.delivery.model.message import Cancel
+from tickwheel.delivery.read.hand_off_rows import PARTITIONS
 from tickwheel.spark.orders import Taker
 from tickwheel.spark.shard_index import Index
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tickwheel.delivery import Delivery, DeliveryQueue
-from tickwheel.delivery.summary import percentiles
+from tickwheel.delivery.model.summary import percentiles
 
 from . import polling
 from .generator import SIZE

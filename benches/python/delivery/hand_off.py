@@ -24,11 +24,11 @@ from pyarrow import flight
 
 from tickwheel._native import NdjsonLines
 from tickwheel.delivery import DeliveryQueue
-from tickwheel.delivery.handed import HANDED, batch_of
-from tickwheel.delivery.message import MAX_PAYLOAD, Columns
+from tickwheel.delivery.model.message import MAX_PAYLOAD, Columns
+from tickwheel.delivery.model.summary import percentiles
+from tickwheel.delivery.read.hand_off_rows import HANDED, batch_of
 from tickwheel.delivery.serve.access import Access, Address
 from tickwheel.delivery.serve.flight import HAND_OFF, FlightServer
-from tickwheel.delivery.summary import percentiles
 
 _BATCH = 2_000
 _HOUR_MS = 3_600_000

@@ -16,7 +16,7 @@ from pathlib import Path
 import click
 
 from tickwheel.delivery import DeliveryQueue, StoreView
-from tickwheel.delivery.summary import percentiles
+from tickwheel.delivery.model.summary import percentiles
 
 _HOUR_MS = 3_600_000
 _BLOCK = 20_000

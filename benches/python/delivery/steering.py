@@ -16,7 +16,7 @@ from threading import Thread
 import click
 
 from tickwheel.delivery import DeliveryQueue, StoreView
-from tickwheel.delivery.summary import percentiles
+from tickwheel.delivery.model.summary import percentiles
 
 from .cases import blocks, feed
 

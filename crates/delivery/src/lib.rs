@@ -72,106 +72,31 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, expect(non_snake_case, reason = "a test name ends with the rule it holds up, as in __d9"))]
 
-mod actions;
-mod arrow_json;
-mod arrow_rows;
-mod arrow_stream;
-mod arrow_values;
-#[cfg(test)]
-mod bulk;
-mod clock;
-mod columns;
-mod csv_rows;
-mod deliverer;
-mod delivery_rows;
-mod destination;
-mod dispatcher;
-mod earliest;
-mod engine;
-mod error;
-#[cfg(test)]
-mod expiring;
-#[cfg(test)]
-mod few_keys;
-mod fields;
+mod api;
+mod base;
+mod due;
+mod formats;
 mod group;
-mod handed;
-mod hashes;
-#[cfg(test)]
-mod in_turn;
-mod incoming;
 #[doc(hidden)]
 pub mod internal;
-mod items;
-mod json;
-#[cfg(test)]
-mod kill;
-mod kill_point;
-mod lanes;
-mod lines;
-mod loader;
-#[cfg(test)]
-mod long_outage;
-#[cfg(test)]
-mod marking;
-mod measures;
-#[cfg(test)]
-mod measuring;
 mod message;
-mod ndjson;
-mod open_options;
-mod origin;
-mod outage;
-mod outcome_feed;
-mod pace;
+mod run;
 #[cfg(test)]
-mod pacing;
-mod parsed;
-mod partition;
-#[cfg(test)]
-mod pausing;
-#[cfg(test)]
-mod pausing_keys;
-mod queue;
-#[cfg(test)]
-mod racing;
-mod recurrence;
-#[cfg(test)]
-mod recurring;
-#[cfg(test)]
-mod replacing;
-#[cfg(test)]
-mod rescheduling;
-mod retry;
-mod sends;
-mod settings;
-mod shown;
-#[cfg(test)]
-mod simulation;
+mod scenarios;
 mod sinks;
 mod store;
-mod summary;
-mod sync;
-#[cfg(test)]
-mod testing;
-mod threads;
-mod times;
-#[cfg(test)]
-mod unanswered;
-mod window;
-mod writer;
 
-pub use deliverer::Deliverer;
-pub use destination::Destination;
-pub use dispatcher::Event;
-pub use error::{BadRecord, DeliveryError, StoreError};
-pub use items::{Answer, Receipt};
+pub use api::deliverer::Deliverer;
+pub use api::destination::Destination;
+pub use api::open_options::OpenOptions;
+pub use base::error::{BadRecord, DeliveryError, StoreError};
+pub use base::summary::Summary;
+pub use due::dispatcher::Event;
+pub use group::items::{Answer, Receipt};
 pub use message::Message;
-pub use open_options::OpenOptions;
-pub use recurrence::Missed;
+pub use message::recurrence::Missed;
+pub use run::threads::Observer;
 pub use sinks::{Delivery, Reply, Sink, SyncFn, Verdict, Verdicts};
 #[cfg(feature = "http")]
 pub use sinks::{SharedWebhook, Webhook};
 pub use store::Letter;
-pub use summary::Summary;
-pub use threads::Observer;

@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from tickwheel.analysis.ledgers import MESSAGE
+from tickwheel.delivery.model.summary import PERCENTILES
 from tickwheel.delivery.report.lateness import BOUNDS_US
-from tickwheel.delivery.summary import PERCENTILES
 
 KEYS: Final = 100
 """The most keys that a figure has."""

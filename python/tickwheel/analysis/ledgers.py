@@ -16,8 +16,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from tickwheel._native import StoreSnapshot
-from tickwheel.delivery.entries import OTHER_CONTENT, Outcome
-from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.base.errors import WrongUsage
+from tickwheel.delivery.model.entries import OTHER_CONTENT, Outcome
 
 SLICE: Final = 100_000
 """How many messages a task reads."""

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
+from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
 
 PAGE: Final = "index.html"
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tickwheel.delivery.model.summary import PERCENTILES
 from tickwheel.delivery.report.forecast import Forecast
 from tickwheel.delivery.report.lateness import BOUNDS_US, Late, Lateness
 from tickwheel.delivery.report.queries import ATTEMPTS, KEYS
-from tickwheel.delivery.summary import PERCENTILES
 
 LEDGERS: Final = 50
 

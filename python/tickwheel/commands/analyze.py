@@ -54,9 +54,9 @@ def analyze(ledgers: Sequence[Path], recordings: Sequence[Path], out: Path, engi
 
 
 def _analyze_here(ledgers: Sequence[Path], out: Path) -> None:
-    from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
-    from tickwheel.delivery.parquet import need_pyarrow
-    from tickwheel.delivery.standard_error import StandardError
+    from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
+    from tickwheel.delivery.base.standard_error import StandardError
+    from tickwheel.delivery.read.parquet import need_pyarrow
 
     console = StandardError().console()
 

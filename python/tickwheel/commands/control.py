@@ -16,8 +16,8 @@ import click
 from tickwheel.commands.options import full_text, time_of
 
 if TYPE_CHECKING:
-    from tickwheel.delivery.control import Control
-    from tickwheel.delivery.entries import Act
+    from tickwheel.delivery.model.entries import Act
+    from tickwheel.delivery.queue.control import Control
 
 _TOO_LATE = {
     "delivered": "it is delivered",
@@ -56,7 +56,7 @@ def _targeted(command: Callable[..., None]) -> click.Command:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    from tickwheel.delivery.errors import BadRecord, DeliveryFailed, WrongUsage
+    from tickwheel.delivery.base.errors import BadRecord, DeliveryFailed, WrongUsage
 
     try:
         yield
@@ -104,7 +104,7 @@ def cancel(target: str, access: dict[str, Path | None], id_: str | None, key: st
 
     TARGET is a file of --store that nothing delivers from, or the address of a server, as http://127.0.0.1:7400.
     """
-    from tickwheel.delivery.message import Cancel
+    from tickwheel.delivery.model.message import Cancel
 
     with _control(target, access) as control:
         if id_ is not None:
@@ -126,7 +126,7 @@ def requeue(target: str, access: dict[str, Path | None], id_: str | None, key: s
 
     TARGET is a file of --store that nothing delivers from, or the address of a server, as http://127.0.0.1:7400.
     """
-    from tickwheel.delivery.entries import Requeue
+    from tickwheel.delivery.model.entries import Requeue
 
     with _control(target, access) as control:
         if id_ is not None:
@@ -151,7 +151,7 @@ def reschedule(
     TARGET is a file of --store that nothing delivers from, or the address of a server, as http://127.0.0.1:7400.
     """
     from tickwheel._native import due_ms_of
-    from tickwheel.delivery.entries import Reschedule
+    from tickwheel.delivery.model.entries import Reschedule
 
     if (due is None) == (delay is None):
         raise click.UsageError("say when it is due: either --due TIME or --delay MS")
@@ -184,8 +184,8 @@ def resume(target: str, access: dict[str, Path | None], key: str | None) -> None
 
 
 def _pause(target: str, access: dict[str, Path | None], key: str | None, *, is_paused: bool) -> None:
-    from tickwheel.delivery.entries import Pause
-    from tickwheel.delivery.store_upkeep import pause_store, resume_store
+    from tickwheel.delivery.engine.upkeep import pause_store, resume_store
+    from tickwheel.delivery.model.entries import Pause
 
     if _is_address(target):
         with _control(target, access) as control:
@@ -195,8 +195,8 @@ def _pause(target: str, access: dict[str, Path | None], key: str | None, *, is_p
 
 
 def _control(target: str, access: dict[str, Path | None]) -> "Control":
-    from tickwheel.delivery.control import HttpControl, StoreControl
-    from tickwheel.delivery.errors import WrongUsage
+    from tickwheel.delivery.base.errors import WrongUsage
+    from tickwheel.delivery.queue.control import HttpControl, StoreControl
     from tickwheel.delivery.serve.client_tls import ClientTls, context_of
     from tickwheel.delivery.serve.tokens import read_token
 
@@ -224,7 +224,7 @@ def _is_address(target: str) -> bool:
 
 
 def _act(kind: str, key: str | None, *, is_all: bool, **which: Any) -> "Act":
-    from tickwheel.delivery.bulk import act_of
+    from tickwheel.delivery.model.bulk import act_of
 
     return act_of(kind, key=key, all=is_all, **which, how_all="--all")
 

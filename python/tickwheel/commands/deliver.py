@@ -26,11 +26,11 @@ from tickwheel.commands.options import (
 )
 
 if TYPE_CHECKING:
-    from tickwheel.delivery.message import Columns
-    from tickwheel.delivery.reading import Reader
-    from tickwheel.delivery.running import Running
-    from tickwheel.delivery.sources import Source
-    from tickwheel.delivery.summary import Summary
+    from tickwheel.delivery.command.reading import Reader
+    from tickwheel.delivery.engine.running import Running
+    from tickwheel.delivery.model.message import Columns
+    from tickwheel.delivery.model.summary import Summary
+    from tickwheel.delivery.read.sources import Source
 
 _STDOUT = 1
 _OF_DELIVERER = ("lost", "token_file", "tls_ca", "tls_cert", "tls_key")
@@ -67,7 +67,7 @@ def _speed(_ctx: click.Context, _param: click.Parameter, value: str | None) -> f
 def _time(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
     """Parse a time as due times are parsed; returns epoch milliseconds."""
     from tickwheel._native import due_of
-    from tickwheel.delivery.errors import BadRecord
+    from tickwheel.delivery.base.errors import BadRecord
 
     try:
         return None if value is None else due_of(value, "the time")
@@ -173,15 +173,15 @@ def deliver(
     or epoch milliseconds) or delay_ms, and perhaps a key, a payload, and the time when it expires. One with every
     (milliseconds) or cron comes again and again, until Ctrl-C.
     """
-    from tickwheel.delivery.ending import exit_code, print_result, write_summary
-    from tickwheel.delivery.errors import WrongUsage
-    from tickwheel.delivery.job import Job, run
-    from tickwheel.delivery.message import Columns
-    from tickwheel.delivery.outputs import NewOutputs, check_outputs
-    from tickwheel.delivery.progress import reporter
+    from tickwheel.delivery.base.errors import WrongUsage
+    from tickwheel.delivery.base.standard_error import StandardError
+    from tickwheel.delivery.command.ending import exit_code, print_result, write_summary
+    from tickwheel.delivery.command.job import Job, run
+    from tickwheel.delivery.command.outputs import NewOutputs, check_outputs
+    from tickwheel.delivery.model.message import Columns
+    from tickwheel.delivery.observe.progress import reporter
+    from tickwheel.delivery.read.sources import find_sources
     from tickwheel.delivery.sinks import path_of
-    from tickwheel.delivery.sources import find_sources
-    from tickwheel.delivery.standard_error import StandardError
 
     _check_together(click.get_current_context())
     told = StandardError()
@@ -262,7 +262,7 @@ def _refuse(context: click.Context, names: Collection[str], why: str) -> None:
 def _local_reader(
     sources: "Sequence[Source]", columns: "Columns", *, is_replay: bool
 ) -> "Callable[[Running, Path], Reader]":
-    from tickwheel.delivery.reading import Reading
+    from tickwheel.delivery.command.reading import Reading
 
     return lambda running, _store: Reading(sources, columns, running, is_replay=is_replay)
 
@@ -287,7 +287,7 @@ def _page_maker(
 def _events_file(path: Path | None) -> Path | None:
     """The file for the recording. Errors: `WrongUsage` if pyarrow is missing."""
     if path is not None:
-        from tickwheel.delivery.parquet import need_pyarrow
+        from tickwheel.delivery.read.parquet import need_pyarrow
 
         need_pyarrow()
     return path
@@ -295,7 +295,7 @@ def _events_file(path: Path | None) -> Path | None:
 
 def _spark() -> Any:
     """Import the module that runs on Spark. Errors: `WrongUsage` if it can't be imported."""
-    from tickwheel.delivery.errors import WrongUsage
+    from tickwheel.delivery.base.errors import WrongUsage
 
     try:
         import tickwheel.spark.run

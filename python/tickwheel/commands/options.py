@@ -13,11 +13,11 @@ import click
 _FILES = 8192
 
 if TYPE_CHECKING:
-    from tickwheel.delivery.dead_letters import PutLetters
+    from tickwheel.delivery.base.standard_error import StandardError
+    from tickwheel.delivery.model.settings import Settings
+    from tickwheel.delivery.observe.dead_letters import PutLetters
     from tickwheel.delivery.serve.client_tls import ClientTls
-    from tickwheel.delivery.settings import Settings
     from tickwheel.delivery.sinks import Opener
-    from tickwheel.delivery.standard_error import StandardError
 
 
 class _Sink(click.types.StringParamType):
@@ -183,7 +183,7 @@ def token_of(path: Path | None) -> bytes | None:
 
 def client_tls(ca: Path | None, cert: Path | None, key: Path | None) -> "ClientTls | None":
     """How deliverers are known, and this client to them. Errors: `WrongUsage`."""
-    from tickwheel.delivery.errors import WrongUsage
+    from tickwheel.delivery.base.errors import WrongUsage
     from tickwheel.delivery.serve.client_tls import ClientTls
 
     if ca is None:
@@ -198,7 +198,7 @@ def client_tls(ca: Path | None, cert: Path | None, key: Path | None) -> "ClientT
 def time_of(_ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
     """The callback of an option that takes a time: milliseconds since 1970."""
     from tickwheel._native import due_of
-    from tickwheel.delivery.errors import BadRecord
+    from tickwheel.delivery.base.errors import BadRecord
 
     try:
         return None if value is None else due_of(value, param.opts[0])
@@ -232,9 +232,9 @@ def settings_of(
     keep_ids: float,
 ) -> "Settings":
     """The settings from the values of `delivery_options`. Errors: `WrongUsage`."""
-    from tickwheel.delivery.pace import Rate
-    from tickwheel.delivery.retry import Retry
-    from tickwheel.delivery.settings import Settings
+    from tickwheel.delivery.model.pace import Rate
+    from tickwheel.delivery.model.retry import Retry
+    from tickwheel.delivery.model.settings import Settings
 
     return Settings(
         order,
@@ -250,7 +250,7 @@ def settings_of(
 
 def put_letters(path: Path | None, say: Callable[[str], object], told: "StandardError") -> "PutLetters":
     """What writes dead letters: to that file, or by `say` to standard error."""
-    from tickwheel.delivery import dead_letters
+    from tickwheel.delivery.observe import dead_letters
 
     return dead_letters.to_file(path) if path else dead_letters.to_lines(say, lambda: told.failure)
 

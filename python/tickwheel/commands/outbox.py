@@ -17,7 +17,7 @@ def outbox() -> None:
 )
 def sql(dialect: str, table: str) -> None:
     """Print the statement that makes the table, for a migration."""
-    from tickwheel.delivery.errors import WrongUsage
+    from tickwheel.delivery.base.errors import WrongUsage
     from tickwheel.delivery.outbox import create_statement
 
     try:

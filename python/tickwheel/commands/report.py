@@ -20,8 +20,8 @@ def report(store: Path, page: Path | None) -> None:
 
     It needs no Java. For several stores, and figures as Parquet, see tickwheel analyze.
     """
-    from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
-    from tickwheel.delivery.outputs import check_outputs
+    from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
+    from tickwheel.delivery.command.outputs import check_outputs
     from tickwheel.delivery.report import write_report
 
     page = page or store.with_name(f"{store.name}.html")

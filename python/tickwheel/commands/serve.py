@@ -115,18 +115,18 @@ def serve(
     Each option may also stand in a file, as max-payload = 65536 (--config), or in a variable, as
     TICKWHEEL_SERVE_MAX_PAYLOAD. The command line counts before the variables, and these before the file.
     """
-    from tickwheel.delivery.ending import print_result
-    from tickwheel.delivery.errors import WrongUsage
+    from tickwheel.delivery.base.errors import WrongUsage
+    from tickwheel.delivery.base.standard_error import StandardError
+    from tickwheel.delivery.command.ending import print_result
+    from tickwheel.delivery.command.outputs import NewOutputs, check_outputs
+    from tickwheel.delivery.observe.progress import reporter
     from tickwheel.delivery.outbox.source import sources_of
-    from tickwheel.delivery.outputs import NewOutputs, check_outputs
-    from tickwheel.delivery.progress import reporter
     from tickwheel.delivery.serve.access import Address, check_addresses
     from tickwheel.delivery.serve.credentials import Credentials
     from tickwheel.delivery.serve.run import Service
     from tickwheel.delivery.serve.run import serve as run
     from tickwheel.delivery.serve.tls import TlsFiles
     from tickwheel.delivery.sinks import path_of, read_webhook_again
-    from tickwheel.delivery.standard_error import StandardError
 
     told = StandardError()
     console = told.console()

@@ -29,7 +29,7 @@ def _told(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def run(*args: Any, **options: Any) -> None:
-        from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
+        from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
 
         try:
             command(*args, **options)

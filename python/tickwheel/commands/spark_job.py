@@ -27,8 +27,8 @@ def run_on_spark(
 
     After an error it ends the process: with 2 for wrong usage, 130 for Ctrl-C, 3 for other errors.
     """
-    from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
-    from tickwheel.delivery.standard_error import StandardError
+    from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
+    from tickwheel.delivery.base.standard_error import StandardError
 
     console = StandardError().console()
 
@@ -56,7 +56,7 @@ def run_on_spark(
 
 
 def _imported(module: str) -> ModuleType:
-    from tickwheel.delivery.errors import WrongUsage
+    from tickwheel.delivery.base.errors import WrongUsage
 
     try:
         return import_module(module)

@@ -106,8 +106,8 @@ def program(
     INPUT is a file or folder, also a later file in it (.ndjson, .jsonl, .csv or .parquet), by a path that all hosts
     share or any URI that Spark reads; kafka://BROKERS/TOPIC; or table:NAME.
     """
-    from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
-    from tickwheel.delivery.message import Columns
+    from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
+    from tickwheel.delivery.model.message import Columns
     from tickwheel.delivery.serve.access import Address
 
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
@@ -184,7 +184,7 @@ def spark_submit(for_spark: Sequence[str], for_program: Sequence[str]) -> None:
         raise click.UsageError(
             f"{error.name} can't be imported ({error}): run pip install 'tickwheel[spark]'"
         ) from error
-    from tickwheel.delivery.errors import WrongUsage
+    from tickwheel.delivery.base.errors import WrongUsage
 
     with program.make_context("tickwheel spark-submit ... --", [*for_program]) as options:
         try:  # what is wrong is an error now, not after Spark has started

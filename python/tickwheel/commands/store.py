@@ -19,7 +19,7 @@ def store() -> None:
 @_store
 def check(store: Path) -> None:
     """Say whether STORE is whole; it may be in use. Exit code 1: something is wrong, and it says what."""
-    from tickwheel.delivery.store_upkeep import check_store
+    from tickwheel.delivery.engine.upkeep import check_store
 
     with _work(f"checking {store}"):
         checked = check_store(store)
@@ -37,7 +37,7 @@ def compact(store: Path) -> None:
 
     The file is written anew: until that is done, it needs as much room again.
     """
-    from tickwheel.delivery.store_upkeep import compact_store
+    from tickwheel.delivery.engine.upkeep import compact_store
 
     with _work(f"compacting {store}"):
         done = compact_store(store)
@@ -52,7 +52,7 @@ def backup(store: Path, to: Path) -> None:
 
     TO is the store at one moment, complete and checked, or not there. It delivers nothing: restore it first.
     """
-    from tickwheel.delivery.store_upkeep import backup_store
+    from tickwheel.delivery.engine.upkeep import backup_store
 
     with _work(f"copying {store}"):
         checked = backup_store(store, to)
@@ -75,7 +75,7 @@ def restore(backup: Path, store: Path, force: bool) -> None:
     STORE is as at the backup. Everything due by now is delivered again, as redelivered, unless the destination says
     that it has it. What was accepted since the backup is unknown, and its cancels are.
     """
-    from tickwheel.delivery.store_upkeep import restore_store
+    from tickwheel.delivery.engine.upkeep import restore_store
 
     with _work(f"restoring {backup}"):
         replaced = restore_store(backup, store, force=force)
@@ -87,8 +87,8 @@ def restore(backup: Path, store: Path, force: bool) -> None:
 @contextmanager
 def _work(what: str) -> Iterator[None]:
     """Shows on a terminal that it takes its time. Errors end the process: with 2 for wrong usage, 3 for others."""
-    from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
-    from tickwheel.delivery.standard_error import StandardError
+    from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
+    from tickwheel.delivery.base.standard_error import StandardError
 
     console = StandardError().console()
     try:

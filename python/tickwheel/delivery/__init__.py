@@ -4,15 +4,9 @@
 'tickwheel[delivery]'`. Rules in brackets are in `docs/delivery.md`, which also shows how the parts work together.
 """
 
-from tickwheel.delivery.aio import AsyncDeliveryQueue
-from tickwheel.delivery.entries import Answer, Letter
-from tickwheel.delivery.errors import BadRecord, DeliveryFailed, StoreFailed, Unanswered, Unavailable, WrongUsage
-from tickwheel.delivery.message import Cancel, Message
-from tickwheel.delivery.outcomes import MessageOutcome
-from tickwheel.delivery.queue import DeliveryQueue
-from tickwheel.delivery.sight import StoreView
-from tickwheel.delivery.sinks import Delivery
-from tickwheel.delivery.store_upkeep import (
+from tickwheel.delivery.base.errors import BadRecord, DeliveryFailed, StoreFailed, Unanswered, Unavailable, WrongUsage
+from tickwheel.delivery.engine.outcomes import MessageOutcome
+from tickwheel.delivery.engine.upkeep import (
     CheckedStore,
     CompactedStore,
     backup_store,
@@ -22,7 +16,13 @@ from tickwheel.delivery.store_upkeep import (
     restore_store,
     resume_store,
 )
-from tickwheel.delivery.summary import Summary
+from tickwheel.delivery.model.entries import Answer, Letter
+from tickwheel.delivery.model.message import Cancel, Message
+from tickwheel.delivery.model.summary import Summary
+from tickwheel.delivery.queue.aio import AsyncDeliveryQueue
+from tickwheel.delivery.queue.queue import DeliveryQueue
+from tickwheel.delivery.sight import StoreView
+from tickwheel.delivery.sinks import Delivery
 
 __all__ = [
     "Answer",

@@ -24,7 +24,7 @@ __all__ = ["Watch", "playback", "watch"]
 
 def need_report(what: str) -> None:
     """Errors: `WrongUsage` if a library can't be loaded. `what`: the option or command that makes the page."""
-    from tickwheel.delivery.errors import WrongUsage  # a timer's page needs nothing of delivery
+    from tickwheel.delivery.base.errors import WrongUsage  # a timer's page needs nothing of delivery
 
     try:
         import jinja2  # noqa: F401

@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from tickwheel import __version__
-from tickwheel.delivery.errors import DeliveryFailed
+from tickwheel.delivery.base.errors import DeliveryFailed
 from tickwheel.pages.plots import Charts
 from tickwheel.pages.steps import name_of_step
 from tickwheel.pages.text import shown_text, utc

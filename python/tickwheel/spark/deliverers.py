@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from pyarrow import flight
 
-from tickwheel.delivery.errors import DeliveryFailed
-from tickwheel.delivery.handed import PARTITIONS
+from tickwheel.delivery.base.errors import DeliveryFailed
+from tickwheel.delivery.read.hand_off_rows import PARTITIONS
 from tickwheel.delivery.serve.flight import MARKS
 from tickwheel.spark.orders import Taker
 from tickwheel.spark.sending import Access, reason_of

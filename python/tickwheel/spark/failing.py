@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from tickwheel.delivery.errors import DeliveryFailed
+from tickwheel.delivery.base.errors import DeliveryFailed
 
 _MOST_CHARACTERS: Final = 500
 _PLAN_HEADER: Final = "=== Streaming Query ==="  # Spark's query plan follows

@@ -18,9 +18,9 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
-from tickwheel.delivery.message import Columns
-from tickwheel.delivery.sources import Source
+from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
+from tickwheel.delivery.model.message import Columns
+from tickwheel.delivery.read.sources import Source
 from tickwheel.spark.failing import failure
 from tickwheel.spark.hand_off import HandOff
 from tickwheel.spark.hold import hold

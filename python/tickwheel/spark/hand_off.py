@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame
 
-from tickwheel.delivery.handed import PARTITIONS
+from tickwheel.delivery.read.hand_off_rows import PARTITIONS
 from tickwheel.delivery.serve.client_tls import ClientTls
 from tickwheel.spark.deliverers import Deliverers
 from tickwheel.spark.hold import LEAD_MS

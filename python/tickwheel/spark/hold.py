@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
-from tickwheel.delivery.handed import PARTITIONS
+from tickwheel.delivery.read.hand_off_rows import PARTITIONS
 from tickwheel.spark.orders import PROPERTY, Orders, Taker
 from tickwheel.spark.packing import gather, pack, split_by, unpack
 from tickwheel.spark.schemas import CHUNK, CHUNK_NUMBER, DUE_WITHIN, INDEX, MESSAGES, NEAR, PIECES

@@ -14,8 +14,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from tickwheel.delivery.errors import WrongUsage
-from tickwheel.delivery.message import Columns
+from tickwheel.delivery.base.errors import WrongUsage
+from tickwheel.delivery.model.message import Columns
 from tickwheel.spark.failing import innermost
 from tickwheel.spark.parse import parse_contents, parse_files, parse_lines, parse_rows
 from tickwheel.spark.shape import HadoopFolder

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from tickwheel import __version__
-from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.serve.access import Address
 from tickwheel.spark.hand_off import HandOff
 from tickwheel.spark.query import read

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.base.errors import WrongUsage
 
 PROPERTY: Final = "tickwheel.orders"
 

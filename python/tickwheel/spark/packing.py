@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types
 
-from tickwheel.delivery.errors import DeliveryFailed
-from tickwheel.delivery.handed import HANDED
+from tickwheel.delivery.base.errors import DeliveryFailed
+from tickwheel.delivery.read.hand_off_rows import HANDED
 
 VERSION: Final = 5
 """Of everything that a checkpoint's state holds."""

@@ -19,11 +19,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812, the usual name
 
 from tickwheel._native import ArrowRows, NdjsonLines, Records
-from tickwheel.delivery.arrow import read_batch
-from tickwheel.delivery.errors import BadRecord, DeliveryFailed, WrongUsage
-from tickwheel.delivery.handed import batch_of
-from tickwheel.delivery.message import MAX_PAYLOAD, Columns
-from tickwheel.delivery.sources import OpenSource, Source, shown
+from tickwheel.delivery.base.errors import BadRecord, DeliveryFailed, WrongUsage
+from tickwheel.delivery.model.message import MAX_PAYLOAD, Columns
+from tickwheel.delivery.read.arrow import read_batch
+from tickwheel.delivery.read.hand_off_rows import batch_of
+from tickwheel.delivery.read.sources import OpenSource, Source, shown
 from tickwheel.spark.schemas import MESSAGES
 
 _Batches: TypeAlias = Iterator[Any]  # of pyarrow.RecordBatch, which has no types

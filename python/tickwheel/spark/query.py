@@ -14,7 +14,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
-from tickwheel.delivery.errors import DeliveryFailed
+from tickwheel.delivery.base.errors import DeliveryFailed
 from tickwheel.spark.hand_off import HandOff
 
 _TRIGGER: Final = "1 second"

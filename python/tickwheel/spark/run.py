@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from tickwheel.delivery.errors import DeliveryFailed
-from tickwheel.delivery.message import MAX_PAYLOAD, Columns
-from tickwheel.delivery.reading import ITS_START
-from tickwheel.delivery.running import Running
+from tickwheel.delivery.base.errors import DeliveryFailed
+from tickwheel.delivery.command.reading import ITS_START
+from tickwheel.delivery.engine.running import Running
+from tickwheel.delivery.model.message import MAX_PAYLOAD, Columns
+from tickwheel.delivery.read.sources import Source
 from tickwheel.delivery.serve.access import Access, Address
 from tickwheel.delivery.serve.flight import FlightServer
 from tickwheel.delivery.serve.tokens import Right, Tokens
-from tickwheel.delivery.sources import Source
 from tickwheel.spark.feed import Pipeline, check_sources
 from tickwheel.spark.hand_off import HandOff
 from tickwheel.spark.orders import ALL_OTHERS

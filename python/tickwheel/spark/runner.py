@@ -12,7 +12,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
+from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.serve.access import Address
 from tickwheel.delivery.serve.client_tls import ClientTls
 from tickwheel.spark.failing import failure, reason

@@ -50,7 +50,7 @@ MESSAGES: Final = StructType(
         StructField("partition", IntegerType(), nullable=False),
     ]
 )
-"""Messages, cancels and dead letters: `tickwheel.delivery.handed.HANDED` says what each row holds."""
+"""Messages, cancels and dead letters: `tickwheel.delivery.read.hand_off_rows.HANDED` says what each row holds."""
 
 PIECES: Final = StructType(
     [

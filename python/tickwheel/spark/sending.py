@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyarrow import flight
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from tickwheel.delivery.handed import HANDED
+from tickwheel.delivery.read.hand_off_rows import HANDED
 from tickwheel.delivery.serve.client_tls import ClientTls
 from tickwheel.delivery.serve.flight import HAND_OFF
 from tickwheel.spark.packing import unpack

@@ -12,8 +12,8 @@ import msgspec
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from tickwheel.delivery.errors import WrongUsage
-from tickwheel.delivery.handed import PARTITIONS
+from tickwheel.delivery.base.errors import WrongUsage
+from tickwheel.delivery.read.hand_off_rows import PARTITIONS
 from tickwheel.spark.packing import VERSION
 
 NAME: Final = "tickwheel.json"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from delivery.made_store import Done, MadeStore
 from tickwheel.delivery import Letter
-from tickwheel.delivery.entries import OTHER_CONTENT, Outcome
+from tickwheel.delivery.model.entries import OTHER_CONTENT, Outcome
 
 NOW_MS = 1_700_000_000_123
 LAST_MS = 253_402_300_799_999

@@ -21,7 +21,7 @@ from tickwheel.analysis.figures import Figure, Messages, figures, lateness
 from tickwheel.analysis.ledgers import MESSAGE
 from tickwheel.analysis.local import analyze
 from tickwheel.commands import tickwheel
-from tickwheel.delivery.summary import percentiles as of_summary
+from tickwheel.delivery.model.summary import percentiles as of_summary
 
 pytestmark = pytest.mark.timeout(60)
 

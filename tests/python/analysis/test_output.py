@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tickwheel.analysis.output import check_out, replacing
-from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
+from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
 
 pytestmark = pytest.mark.timeout(30)
 

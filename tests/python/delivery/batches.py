@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from delivery.records import DUE_MS, Found, Item, found_in
 from tickwheel._native import ArrowRows, Records
-from tickwheel.delivery.arrow import MESSAGE_SCHEMA, read_batch
-from tickwheel.delivery.errors import BadRecord
-from tickwheel.delivery.message import MAX_PAYLOAD, Cancel, Columns, Message
+from tickwheel.delivery.base.errors import BadRecord
+from tickwheel.delivery.model.message import MAX_PAYLOAD, Cancel, Columns, Message
+from tickwheel.delivery.read.arrow import MESSAGE_SCHEMA, read_batch
 
 
 def pieces(given_: Any, columns: Columns | None = None) -> Iterator[Records]:

@@ -14,11 +14,11 @@ from delivery.postgres_server import postgres_server, postgres_url  # noqa: F401
 from delivery.webhook_receiver import receiver  # noqa: F401, a fixture
 from tickwheel._native import DeliveryDesk
 from tickwheel.delivery import Answer, Cancel, Delivery, DeliveryFailed, Letter, Message, Summary
-from tickwheel.delivery.entries import Item, Look
-from tickwheel.delivery.message import Columns
-from tickwheel.delivery.settings import Settings
+from tickwheel.delivery.model.entries import Item, Look
+from tickwheel.delivery.model.message import Columns
+from tickwheel.delivery.model.settings import Settings
+from tickwheel.delivery.model.summary import PERCENTILES
 from tickwheel.delivery.sinks import Opener, Refusals, Sink, SinkSettings
-from tickwheel.delivery.summary import PERCENTILES
 
 START_MS = 1_700_000_000_000
 MEMORY = Path("/dev/shm")

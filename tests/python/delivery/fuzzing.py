@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from delivery.records import Item
 from tickwheel._native import MAX_DUE_MS, due_of, rfc_3339
-from tickwheel.delivery.errors import BadRecord
-from tickwheel.delivery.message import Message
+from tickwheel.delivery.base.errors import BadRecord
+from tickwheel.delivery.model.message import Message
 
 SECONDS = float(os.environ.get("TICKWHEEL_FUZZ_SECONDS", "0"))
 PROPERTIES = 9

@@ -1,4 +1,4 @@
-"""A store that nobody has open, with rows as a test wants them: of the tables in `crates/delivery/src/store/schema.rs`.
+"""A store that no process has open, with rows as a test wants them. `store/file/schema.rs` has the tables.
 
 Each call opens the file and closes it again, with Python's own SQLite: two SQLite libraries must not have it at once.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tickwheel.delivery import DeliveryQueue, Letter
-from tickwheel.delivery.entries import Outcome
+from tickwheel.delivery.model.entries import Outcome
 
 
 class Done(NamedTuple):

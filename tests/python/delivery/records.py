@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from tickwheel._native import NdjsonLines, Records
-from tickwheel.delivery import csv_rows, parquet
-from tickwheel.delivery.blocks import LineBlocks
-from tickwheel.delivery.errors import BadRecord
-from tickwheel.delivery.message import MAX_PAYLOAD, MAX_RECORD, Cancel, Columns, Message
+from tickwheel.delivery.base.errors import BadRecord
+from tickwheel.delivery.model.message import MAX_PAYLOAD, MAX_RECORD, Cancel, Columns, Message
+from tickwheel.delivery.read import csv_rows, parquet
+from tickwheel.delivery.read.blocks import LineBlocks
 
 DUE_MS = 1_700_000_000_005
 """A due time for test data, a Tuesday in November 2023."""

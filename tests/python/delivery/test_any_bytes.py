@@ -8,7 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from delivery.records import Found, read_csv, read_ndjson
-from tickwheel.delivery import Letter, Message, dead_letters
+from tickwheel.delivery import Letter, Message
+from tickwheel.delivery.observe import dead_letters
 from tickwheel.delivery.sinks import Delivery
 
 Reader = Callable[[bytes], list[Found]]

@@ -10,8 +10,8 @@ import pytest
 
 from delivery.batches import batch, items, message, reason
 from delivery.records import DUE_MS
-from tickwheel.delivery.errors import BadRecord
-from tickwheel.delivery.message import Message
+from tickwheel.delivery.base.errors import BadRecord
+from tickwheel.delivery.model.message import Message
 
 
 def json_cells(array: Any) -> list[bytes | None]:

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from delivery.batches import batch, found, invalid_utf8, items, message, payload, pieces, reason, to_arrow
 from delivery.records import DUE_MS, found_in
 from tickwheel._native import MAX_DUE_MS, ArrowRows
-from tickwheel.delivery.arrow import MESSAGE_SCHEMA, check_names, read_batch
-from tickwheel.delivery.errors import BadRecord
-from tickwheel.delivery.message import MAX_PAYLOAD, MAX_RECORD, Cancel, Columns, Message
+from tickwheel.delivery.base.errors import BadRecord
+from tickwheel.delivery.model.message import MAX_PAYLOAD, MAX_RECORD, Cancel, Columns, Message
+from tickwheel.delivery.read.arrow import MESSAGE_SCHEMA, check_names, read_batch
 
 
 def test_a_row_is_a_message_and_a_null_is_absent__D1() -> None:

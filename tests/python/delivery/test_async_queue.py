@@ -27,8 +27,8 @@ from tickwheel.delivery import (
     StoreView,
     WrongUsage,
 )
-from tickwheel.delivery.aio import _Answers
-from tickwheel.delivery.running import Running
+from tickwheel.delivery.engine.running import Running
+from tickwheel.delivery.queue.aio import _Answers
 
 pytestmark = pytest.mark.timeout(60)
 LATER_MS = 4_000_000_000_000

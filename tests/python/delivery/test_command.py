@@ -288,7 +288,7 @@ def test_a_file_of_dead_letters_that_filled_up_goes_on_with_a_fresh_line__D2(
         return written
 
     with monkeypatch.context() as patched:
-        patched.setattr("tickwheel.delivery.appending.os.write", fills_up)
+        patched.setattr("tickwheel.delivery.base.appending.os.write", fills_up)
         assert deliver("in.ndjson", "--store", "s.db", "--dead-letters", "dead.ndjson").exit_code == 3
     again = deliver("in.ndjson", "--store", "s.db", "--dead-letters", "dead.ndjson")
     assert again.exit_code == 1, again.stderr

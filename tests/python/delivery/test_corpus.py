@@ -5,7 +5,7 @@ import pytest
 from delivery.corpus.cases import CASES
 from delivery.corpus.making import OK, Case
 from delivery.records import READERS, Found
-from tickwheel.delivery.message import Columns
+from tickwheel.delivery.model.message import Columns
 
 NOW_NS = 10**18
 

@@ -3,7 +3,7 @@ import pytest
 
 from delivery.records import DUE_MS, Item, read_csv
 from tickwheel.delivery import BadRecord, Cancel, Message
-from tickwheel.delivery.message import MAX_RECORD, Columns
+from tickwheel.delivery.model.message import MAX_RECORD, Columns
 
 
 def parse(text: str | bytes, columns: Columns | None = None) -> list[tuple[int, Item]]:

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tickwheel.delivery import Answer, DeliveryFailed, Message
-from tickwheel.delivery.settings import Bounds
-from tickwheel.delivery.settings import Settings as Delivering
+from tickwheel.delivery.model.settings import Bounds
+from tickwheel.delivery.model.settings import Settings as Delivering
 
 Desk = Any  # of conftest.py
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from delivery.fuzzing import MILLISECONDS, NAMES, NOW_NS, checked, fuzz, mutated, parsed, timed
 from delivery.records import Found, Item, read_csv, read_ndjson
 from tickwheel._native import due_of
-from tickwheel.delivery.errors import BadRecord
-from tickwheel.delivery.message import Message
+from tickwheel.delivery.base.errors import BadRecord
+from tickwheel.delivery.model.message import Message
 
 pytestmark = timed
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from delivery.batches import found, pieces
 from delivery.fuzzing import NAMES, checked, fuzz, mutated, parsed, timed
 from delivery.records import DUE_MS, Item, found_in, rows_of_parquet
-from tickwheel.delivery.errors import BadRecord
-from tickwheel.delivery.message import Message
+from tickwheel.delivery.base.errors import BadRecord
+from tickwheel.delivery.model.message import Message
 
 pytestmark = timed
 

@@ -1,9 +1,9 @@
 """The rows of a hand-off: what is held and sent, and the partition of each (rules S3, S5)."""
 
-from tickwheel._native import HandedRows, NdjsonLines
-from tickwheel.delivery.arrow import stream_of
-from tickwheel.delivery.handed import HANDED, PARTITIONS, batch_of
-from tickwheel.delivery.message import MAX_PAYLOAD, Columns
+from tickwheel._native import HandOffRows, NdjsonLines
+from tickwheel.delivery.model.message import MAX_PAYLOAD, Columns
+from tickwheel.delivery.read.arrow import stream_of
+from tickwheel.delivery.read.hand_off_rows import HANDED, PARTITIONS, batch_of
 
 LINES = b"""{"id": "a", "key": "customer 3", "due": 1700000000005}
 {"id": "b", "key": "customer 3", "op": "cancel"}
@@ -27,4 +27,5 @@ def test_what_is_held_is_what_a_deliverer_reads__S3() -> None:
     read = NdjsonLines("in", Columns().names, MAX_PAYLOAD).read(LINES)
     rows = batch_of(read).select(HANDED.names)
     assert rows.schema == HANDED
-    assert len(HandedRows(MAX_PAYLOAD).read(stream_of(rows))) == 6
+    [records] = HandOffRows(MAX_PAYLOAD).body().add(stream_of(rows))
+    assert len(records) == 6

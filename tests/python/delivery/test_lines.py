@@ -3,8 +3,8 @@ import io
 import pytest
 
 from delivery.records import DUE_MS, read_csv, read_ndjson
-from tickwheel.delivery.csv_rows import split
-from tickwheel.delivery.message import MAX_RECORD
+from tickwheel.delivery.model.message import MAX_RECORD
+from tickwheel.delivery.read.csv_rows import split
 
 LONG = b"x" * (MAX_RECORD + 5)
 GOOD = {"csv": b"a,%d\n" % DUE_MS, "ndjson": b'{"id":"a","due":%d}\n' % DUE_MS}

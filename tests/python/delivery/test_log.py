@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tickwheel.delivery import Delivery, DeliveryQueue, Letter
-from tickwheel.delivery.log import log_letters
+from tickwheel.delivery.observe.log import log_letters
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -6,7 +6,7 @@ import pytest
 
 from delivery.records import DUE_MS, read_ndjson
 from tickwheel.delivery import BadRecord, Cancel, Delivery, DeliveryQueue, Letter, Message
-from tickwheel.delivery.message import MAX_PAYLOAD, Columns
+from tickwheel.delivery.model.message import MAX_PAYLOAD, Columns
 
 NOW_NS = 1_000_000_000_001  # a nanosecond past 1,000,000 ms
 

@@ -22,4 +22,4 @@ def test_examples_in_docstrings_hold(name: str) -> None:
 def test_there_are_examples_in_docstrings() -> None:
     finder = doctest.DocTestFinder(exclude_empty=True)
     found = [name for name in MODULES if any(case.examples for case in finder.find(importlib.import_module(name)))]
-    assert {"tickwheel.delivery.queue", "tickwheel.delivery.message"} <= set(found)
+    assert {"tickwheel.delivery.queue.queue", "tickwheel.delivery.model.message"} <= set(found)

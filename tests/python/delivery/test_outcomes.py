@@ -10,8 +10,8 @@ import pytest
 
 from delivery.loops import loop_kind, run, until  # noqa: F401, a fixture
 from tickwheel.delivery import Answer, AsyncDeliveryQueue, Delivery, DeliveryFailed, MessageOutcome
-from tickwheel.delivery.entries import Outcome
-from tickwheel.delivery.outcomes import Outcomes
+from tickwheel.delivery.engine.outcomes import Outcomes
+from tickwheel.delivery.model.entries import Outcome
 
 pytestmark = pytest.mark.timeout(60)
 OVERDUE_MS = 1_700_000_000_000

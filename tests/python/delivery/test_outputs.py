@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tickwheel.delivery import WrongUsage
-from tickwheel.delivery.outputs import check_outputs
-from tickwheel.delivery.sources import find_sources
+from tickwheel.delivery.command.outputs import check_outputs
+from tickwheel.delivery.read.sources import find_sources
 
 pytestmark = pytest.mark.timeout(30)
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from tickwheel.commands import tickwheel as command
 from tickwheel.delivery import DeliveryQueue, WrongUsage
-from tickwheel.delivery.pace import Rate
+from tickwheel.delivery.model.pace import Rate
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from delivery.records import DUE_MS, Found, found_in, read_parquet, rows_of_parquet
-from tickwheel.delivery.errors import WrongUsage
-from tickwheel.delivery.message import Columns, Message
-from tickwheel.delivery.parquet import need_pyarrow
-from tickwheel.delivery.parquet import read_parquet as parts_of_parquet
-from tickwheel.delivery.sources import OpenSource, Source, find_sources
+from tickwheel.delivery.base.errors import WrongUsage
+from tickwheel.delivery.model.message import Columns, Message
+from tickwheel.delivery.read.parquet import need_pyarrow
+from tickwheel.delivery.read.parquet import read_parquet as parts_of_parquet
+from tickwheel.delivery.read.sources import OpenSource, Source, find_sources
 
 
 def parquet(columns: dict[str, Any], **how: Any) -> bytes:
@@ -257,5 +257,5 @@ def test_without_pyarrow_the_error_says_what_to_install__D2(monkeypatch: pytest.
 def test_the_other_formats_need_no_pyarrow() -> None:
     import subprocess
 
-    code = "import sys; from tickwheel.delivery import parquet, sources; assert 'pyarrow' not in sys.modules"
+    code = "import sys; from tickwheel.delivery.read import parquet, sources; assert 'pyarrow' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code], check=False, cwd=Path(__file__).parent).returncode == 0

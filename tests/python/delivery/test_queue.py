@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tickwheel.delivery import Answer, Delivery, DeliveryQueue, Message, Unavailable, WrongUsage
-from tickwheel.delivery import queue as queue_module
+from tickwheel.delivery.queue import queue as queue_module
 
 pytestmark = pytest.mark.timeout(30)
 LATER_MS = 4_000_000_000_000

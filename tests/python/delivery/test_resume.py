@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from delivery.records import found_in
-from tickwheel.delivery import sources
-from tickwheel.delivery.entries import Progress
-from tickwheel.delivery.message import Columns
-from tickwheel.delivery.sources import OpenSource, Source
+from tickwheel.delivery.model.entries import Progress
+from tickwheel.delivery.model.message import Columns
+from tickwheel.delivery.read import sources
+from tickwheel.delivery.read.sources import OpenSource, Source
 
 FORMATS = ["ndjson", "csv", "parquet"]
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tickwheel.delivery import Answer, Delivery, DeliveryFailed, DeliveryQueue, Unanswered, Unavailable
-from tickwheel.delivery.retry import Retry
-from tickwheel.delivery.settings import Settings
+from tickwheel.delivery.model.retry import Retry
+from tickwheel.delivery.model.settings import Settings
 
 Desk = Any  # of conftest.py
 

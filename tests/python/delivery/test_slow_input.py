@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from delivery.records import READERS, read_csv
-from tickwheel.delivery import csv_rows
-from tickwheel.delivery.csv_rows import Row
-from tickwheel.delivery.message import MAX_RECORD
+from tickwheel.delivery.model.message import MAX_RECORD
+from tickwheel.delivery.read import csv_rows
+from tickwheel.delivery.read.csv_rows import Row
 
 Input = Callable[[int], bytes]
 

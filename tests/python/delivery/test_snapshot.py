@@ -12,7 +12,7 @@ import pytest
 from delivery.other_users import let_others_reach
 from tickwheel._native import StoreSnapshot
 from tickwheel.delivery import Answer, DeliveryQueue
-from tickwheel.delivery.errors import StoreFailed, WrongUsage
+from tickwheel.delivery.base.errors import StoreFailed, WrongUsage
 
 
 def opened(path: Path) -> DeliveryQueue:
@@ -100,7 +100,7 @@ def test_looking_does_not_let_another_process_in__D9(closed: Path) -> None:
 SNEAK = """
 import sqlite3, sys
 from tickwheel.delivery import DeliveryQueue
-from tickwheel.delivery.running import Running
+from tickwheel.delivery.engine.running import Running
 
 class Waits(Exception):
     pass
@@ -109,7 +109,7 @@ def waiting(text):
     raise Waits
 
 from pathlib import Path
-from tickwheel.delivery.settings import Settings
+from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.sinks import sink_of_function
 db = sqlite3.connect(sys.argv[1], timeout=0)
 db.execute("SELECT count(*) FROM cancels").fetchall()
@@ -142,7 +142,7 @@ def test_nothing_can_be_written__D5(closed: Path) -> None:
 LOOK = """
 import os, pathlib, sys
 from tickwheel._native import StoreSnapshot
-from tickwheel.delivery.errors import DeliveryFailed
+from tickwheel.delivery.base.errors import DeliveryFailed
 if os.geteuid() == 0:
     os.setgroups([]); os.setgid(65534); os.setuid(65534)
 path = pathlib.Path(sys.argv[1])

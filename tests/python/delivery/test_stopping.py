@@ -15,10 +15,11 @@ from click.testing import CliRunner
 
 from tickwheel import cli
 from tickwheel.commands import tickwheel as command
-from tickwheel.delivery import DeliveryQueue, sources
-from tickwheel.delivery.message import Columns
-from tickwheel.delivery.reading import Reading
-from tickwheel.delivery.sources import find_sources
+from tickwheel.delivery import DeliveryQueue
+from tickwheel.delivery.command.reading import Reading
+from tickwheel.delivery.model.message import Columns
+from tickwheel.delivery.read import sources
+from tickwheel.delivery.read.sources import find_sources
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -9,10 +9,10 @@ import pytest
 
 from tickwheel._native import NdjsonLines, Records
 from tickwheel.delivery import Answer, BadRecord
-from tickwheel.delivery.entries import Look
-from tickwheel.delivery.message import MAX_PAYLOAD, Columns
-from tickwheel.delivery.running import Running
-from tickwheel.delivery.settings import Settings
+from tickwheel.delivery.engine.running import Running
+from tickwheel.delivery.model.entries import Look
+from tickwheel.delivery.model.message import MAX_PAYLOAD, Columns
+from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.sinks import sink_of_function
 
 pytest.importorskip("pyarrow")

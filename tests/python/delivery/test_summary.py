@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tickwheel.delivery import Summary
-from tickwheel.delivery.summary import percentiles
+from tickwheel.delivery.model.summary import percentiles
 
 
 def test_percentiles_are_nearest_rank__D11() -> None:

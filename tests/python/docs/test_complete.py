@@ -15,8 +15,8 @@ from delivery.serve.conftest import Served
 from tickwheel._native import MAX_DUE_MS
 from tickwheel.commands import tickwheel
 from tickwheel.commands.spark_submit import program, spark_submit
-from tickwheel.delivery import putting
-from tickwheel.delivery.message import MAX_PAYLOAD
+from tickwheel.delivery.model import putting
+from tickwheel.delivery.model.message import MAX_PAYLOAD
 from tickwheel.delivery.outbox.tables import TABLE
 from tickwheel.delivery.serve import actions, bodies, flight, http, http_connection, ports, replacing
 from tickwheel.delivery.serve.application import REQUESTS
@@ -170,7 +170,7 @@ def test_every_metric_is_described_and_every_one_that_is_named_exists__D15(serve
 
 
 def test_every_field_of_a_record_is_described_and_no_other__D1() -> None:
-    source = (ROOT / "crates/delivery/src/columns.rs").read_text()
+    source = (ROOT / "crates/delivery/src/message/columns.rs").read_text()
     fields = set(re.findall(r'^pub(?:\(crate\))? const [A-Z0-9_]+: &str = "(\w+)";', source, re.MULTILINE))
     fields |= set(re.findall(r'unwrap_or\("(\w+)"\)', source))
     assert {"id", "cron", "payload_base64"} <= fields

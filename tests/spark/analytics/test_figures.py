@@ -11,7 +11,7 @@ from analysis import slow
 from analysis.stores import NOW_MS
 from tickwheel.analysis.local import analyze as local_analyze
 from tickwheel.analysis.written import WRITTEN
-from tickwheel.delivery.summary import percentiles as of_summary
+from tickwheel.delivery.model.summary import percentiles as of_summary
 from tickwheel.spark.analytics import FIGURES
 from tickwheel.spark.analytics.figures import hot_keys, lateness_by_key, percentiles
 from tickwheel.spark.analytics.schemas import LEDGER_MESSAGES

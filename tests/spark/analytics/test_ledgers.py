@@ -14,8 +14,8 @@ from analysis.stores import NOW_MS, fill
 from delivery.made_store import Done, MadeStore
 from tickwheel.analysis.ledgers import Ledger, look, of_ledgers
 from tickwheel.delivery import DeliveryQueue
-from tickwheel.delivery.entries import Outcome
-from tickwheel.delivery.errors import StoreFailed, WrongUsage
+from tickwheel.delivery.base.errors import StoreFailed, WrongUsage
+from tickwheel.delivery.model.entries import Outcome
 from tickwheel.spark.analytics.ledgers import arrow_of
 from tickwheel.spark.analytics.schemas import LEDGER_MESSAGES
 

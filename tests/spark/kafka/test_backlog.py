@@ -12,7 +12,7 @@ import confluent_kafka
 import pytest
 
 from delivery.soak.load import whole_lines
-from tickwheel.delivery.summary import percentiles
+from tickwheel.delivery.model.summary import percentiles
 
 from ..cluster import Cluster, wait_for
 from .broker import Broker

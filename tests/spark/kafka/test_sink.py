@@ -16,7 +16,7 @@ from delivery.sinks.making import batch, child_sending, delivery, kill_when_it_s
 from delivery.soak.load import Name, Received, make_load
 from delivery.soak.test_kill import Victim, kill_often
 from tickwheel.delivery import DeliveryQueue, Message
-from tickwheel.delivery.errors import DeliveryFailed, Unavailable
+from tickwheel.delivery.base.errors import DeliveryFailed, Unavailable
 
 from .broker import Broker, headers
 

@@ -25,10 +25,10 @@ import confluent_kafka
 import pytest
 
 from tickwheel.delivery import Delivery, DeliveryQueue, Letter
+from tickwheel.delivery.model.summary import Summary
 from tickwheel.delivery.serve.access import Access, Address
 from tickwheel.delivery.serve.flight import FlightServer
 from tickwheel.delivery.serve.tokens import Right, Tokens
-from tickwheel.delivery.summary import Summary
 
 from .broker import Broker
 from .jars import jars_of

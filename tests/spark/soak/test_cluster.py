@@ -22,7 +22,7 @@ import pytest
 
 import tickwheel.spark
 from delivery.soak.load import Load, Name, from_ndjson, whole_lines
-from tickwheel.delivery.summary import percentiles
+from tickwheel.delivery.model.summary import percentiles
 
 from ..cluster import Cluster, Process, wait_for
 

@@ -5,18 +5,18 @@
 #![forbid(unsafe_code)]
 
 use super::{DAY_MS, Group, answer_of, held_of};
-use crate::columns::Columns;
-use crate::dispatcher::TakenBack;
-use crate::error::StoreError;
-use crate::fields::{Request, Schema, Value};
-use crate::incoming::{Incoming, lane_of};
-use crate::items::Answer;
+use crate::base::error::StoreError;
+use crate::due::dispatcher::TakenBack;
+use crate::due::window::State;
+use crate::formats::ndjson::fields_of;
+use crate::group::items::Answer;
+use crate::message::columns::Columns;
+use crate::message::fields::{Request, Schema, Value};
+use crate::message::incoming::{Incoming, lane_of};
+use crate::message::partition::partition_of_name;
+use crate::message::recurrence::NEVER_MS;
 use crate::message::{Cancel, Extras, Message, Reschedule};
-use crate::ndjson::fields_of;
-use crate::partition::partition_of_name;
-use crate::recurrence::NEVER_MS;
 use crate::store::{Attempts, Filter, Held, Known, Outcome, PAUSED, Waiting};
-use crate::window::State;
 
 impl Group<'_> {
     pub(super) fn cancel(&mut self, cancel: &Cancel) -> Result<Answer, StoreError> {

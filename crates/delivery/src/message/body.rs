@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::extras::Extras;
-use crate::recurrence::Recurrence;
+use crate::message::recurrence::Recurrence;
 
 const NO_KEY: u32 = u32::MAX;
 

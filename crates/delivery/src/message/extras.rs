@@ -2,9 +2,9 @@
 
 #![forbid(unsafe_code)]
 
-use crate::error::BadRecord;
-use crate::recurrence::Recurrence;
-use crate::shown::quoted;
+use crate::base::display::quoted;
+use crate::base::error::BadRecord;
+use crate::message::recurrence::Recurrence;
 
 /// What is allowed as `traceparent`, for errors.
 const TRACEPARENT: &str = "traceparent: version, trace, span and flags as W3C Trace Context has them, such as \

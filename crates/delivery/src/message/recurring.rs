@@ -5,8 +5,8 @@
 use std::time::{Duration, SystemTime};
 
 use super::{Body, Message, ms_of};
-use crate::clock::{SystemWallTime, WallTime as _};
-use crate::recurrence::{Missed, NEVER_MS, Recurrence, Rule};
+use crate::base::clock::{SystemWallTime, WallTime as _};
+use crate::message::recurrence::{Missed, NEVER_MS, Recurrence, Rule};
 
 impl Message {
     /// A message that comes every so many milliseconds, for the first time so long after this call. Each time it is a message of its own,

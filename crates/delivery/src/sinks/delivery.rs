@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::incoming::Digest;
+use crate::message::incoming::Digest;
 use crate::message::{Body, Message};
 
 /// One attempt to deliver a message.

@@ -18,10 +18,10 @@ use std::sync::Arc;
 use memchr::memchr_iter;
 use rustix::io::Errno;
 
-use crate::error::DeliveryError;
+use crate::base::error::DeliveryError;
+use crate::base::open_stores::{is_open_here, store_is_open};
 use crate::sinks::line::LineWriter;
 use crate::sinks::{Delivery, Sink, SyncFn, Verdicts};
-use crate::store::opened::{is_open_here, store_is_open};
 
 /// Where lines are written.
 #[derive(Clone, Debug, PartialEq, Eq)]

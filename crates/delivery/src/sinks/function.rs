@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use super::{Delivery, Sink, Verdict, Verdicts};
-use crate::error::DeliveryError;
+use crate::base::error::DeliveryError;
 
 /// How many threads may be in the function at a time.
 const THREADS: usize = 8;

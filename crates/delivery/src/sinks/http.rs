@@ -47,9 +47,9 @@ use self::signature::signatures;
 pub use self::webhook::Webhook;
 use super::line::LineWriter;
 use super::{Delivery, Reply, Sink, Verdict, Verdicts};
-use crate::clock::{SystemWallTime, WallTime as _};
-use crate::error::DeliveryError;
-use crate::json::write_text;
+use crate::base::clock::{SystemWallTime, WallTime as _};
+use crate::base::error::DeliveryError;
+use crate::base::json::write_text;
 
 /// How many messages are in flight at most, where the system lets the process have so many connections.
 pub(crate) const IN_FLIGHT: usize = 2_048;

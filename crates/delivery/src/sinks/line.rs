@@ -1,29 +1,13 @@
 //! Writes a delivery as one line of NDJSON (rule D11), the same for files, standard output and webhooks.
 //!
 //! `id, key, due, payload` (or `payload_base64`), `delivered_at, lateness_ms, attempt, redelivered`, and `traceparent` if it came
-//! with one. Times are RFC 3339 in
-//! UTC with milliseconds; `lateness_ms` is to the microsecond. About 0.2 µs for a small message.
+//! with one. Times are RFC 3339 in UTC with milliseconds; `lateness_ms` is to the microsecond. About 0.2 µs for a small message.
 
 #![forbid(unsafe_code)]
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-
 use super::delivery::Delivery;
-use crate::incoming::Incoming;
-use crate::json::write_text;
-use crate::message::{Body, Message};
-use crate::origin::Origin;
-use crate::recurrence::Rule;
-use crate::times::rfc_3339;
-
-/// The record that it came from, or else one from which the same message can be read.
-pub(crate) fn record_of_incoming(incoming: &Incoming) -> Vec<u8> {
-    match &incoming.origin {
-        Some(Origin { record: Some(record), .. }) => record.as_bytes().to_vec(),
-        _ => record_of(&incoming.message),
-    }
-}
+use crate::base::times::rfc_3339;
+use crate::message::record::{write_names, write_traceparent};
 
 /// Writes lines. Keeps the last two times as text, because messages that go out together share them.
 #[derive(Clone, Debug, Default)]
@@ -48,68 +32,6 @@ impl LineWriter {
         write_traceparent(out, &delivery.body);
         out.extend_from_slice(b"}\n");
     }
-}
-
-/// The message as a record that can be given again, without a newline (rule D1).
-#[must_use]
-pub(crate) fn record_of(message: &Message) -> Vec<u8> {
-    let mut out = Vec::with_capacity(message.body.size() + 64);
-    match message.body.recurrence() {
-        None => write_names(&mut out, &message.body, Some(&rfc_3339(message.due_ms))),
-        Some(it) => {
-            // The times of a pattern are the same whenever it begins.
-            let from = matches!(it.rule, Rule::Every { .. }).then(|| rfc_3339(it.from_ms));
-            write_names(&mut out, &message.body, from.as_ref().map(<[u8; 24]>::as_slice));
-            out.push(b',');
-            out.extend_from_slice(&it.fields());
-        }
-    }
-    if let Some(expires_ms) = message.expires_ms() {
-        out.extend_from_slice(b",\"expires\":\"");
-        out.extend_from_slice(&rfc_3339(expires_ms));
-        out.push(b'"');
-    }
-    write_traceparent(&mut out, &message.body);
-    out.push(b'}');
-    out
-}
-
-fn write_traceparent(out: &mut Vec<u8>, body: &Body) {
-    if let Some(traceparent) = body.traceparent() {
-        out.extend_from_slice(b",\"traceparent\":");
-        write_text(out, traceparent);
-    }
-}
-
-/// The first four members of both.
-fn write_names(out: &mut Vec<u8>, body: &Body, due: Option<&[u8]>) {
-    out.extend_from_slice(b"{\"id\":");
-    write_text(out, body.id());
-    out.extend_from_slice(b",\"key\":");
-    match body.key() {
-        Some(key) => write_text(out, key),
-        None => out.extend_from_slice(b"null"),
-    }
-    if let Some(due) = due {
-        out.extend_from_slice(b",\"due\":\"");
-        out.extend_from_slice(due);
-        out.push(b'"');
-    }
-    if body.is_json() {
-        out.extend_from_slice(b",\"payload\":");
-        out.extend_from_slice(body.payload());
-    } else {
-        out.extend_from_slice(b",\"payload_base64\":\"");
-        write_base64(out, body.payload());
-        out.push(b'"');
-    }
-}
-
-pub(crate) fn write_base64(out: &mut Vec<u8>, bytes: &[u8]) {
-    let start = out.len();
-    out.resize(start + bytes.len().div_ceil(3) * 4, 0);
-    let written = STANDARD.encode_slice(bytes, &mut out[start..]).expect("base64 takes four bytes for three");
-    out.truncate(start + written);
 }
 
 /// The shortest decimal of thousandths: `1.235`, `1.5`, `0.0`.
@@ -153,6 +75,8 @@ impl CachedTime {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::record::record_of;
+    use crate::message::{Body, Message};
 
     fn line(key: Option<&str>, payload: &[u8], is_json: bool, lateness_us: i64) -> String {
         let body = Body::new(key, "a", payload, is_json);

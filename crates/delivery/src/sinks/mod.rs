@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub(crate) mod delivery;
+pub(crate) mod delivery_rows;
 pub(crate) mod file;
 pub(crate) mod function;
 #[cfg(feature = "http")]
@@ -22,7 +23,7 @@ pub use turns::Turns;
 
 use std::sync::Arc;
 
-use super::error::DeliveryError;
+use crate::base::error::DeliveryError;
 
 /// Makes durable what a sink was sent; the writer calls it from its own thread before it commits an outcome.
 pub type SyncFn = Arc<dyn Fn() -> Result<(), DeliveryError> + Send + Sync>;

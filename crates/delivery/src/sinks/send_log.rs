@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use super::reply::Replies;
 use super::{Delivery, Reply, Verdict};
-use crate::clock::{SystemWallTime, WallTime as _};
-use crate::sync::Mutex;
+use crate::base::clock::{SystemWallTime, WallTime as _};
+use crate::base::sync::Mutex;
 
 /// What is kept until somebody takes it; more is dropped, as a trace is no record.
 const MOST: usize = 10_000;

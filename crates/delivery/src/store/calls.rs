@@ -8,13 +8,15 @@ use std::path::Path;
 use rusqlite::types::{FromSql, ToSql};
 use rustc_hash::FxHashSet;
 
-use super::options::Options;
 use super::{Action, Attempts, Done, Known, Letter, Occurrence, Percentiles, Position, Progress, Store, Waiting};
-use super::{actions, bodies, inputs, ledger, letters, meta, paused_keys, recover, schema, waiting};
-use crate::error::{DeliveryError, StoreError};
-use crate::incoming::{Content, Digest};
+use crate::base::error::{DeliveryError, StoreError};
 use crate::message::Message;
-use crate::recurrence::Recurrence;
+use crate::message::incoming::{Content, Digest};
+use crate::message::recurrence::Recurrence;
+use crate::store::file::options::Options;
+use crate::store::file::schema;
+use crate::store::open::{bodies, recover, waiting};
+use crate::store::tables::{bulk_actions, inputs, ledger, letters, meta, paused_keys};
 
 /// Opening, and what is open.
 impl Store {
@@ -260,7 +262,7 @@ impl Store {
         through: i64,
         limit: usize,
     ) -> Result<Vec<(i64, i64)>, StoreError> {
-        self.told(actions::letters(&self.db, after, through, limit))
+        self.told(bulk_actions::letters(&self.db, after, through, limit))
     }
 
     /// An action on many messages: `None` if it is new; else whether the one with its id is the same.
@@ -277,7 +279,7 @@ impl Store {
 
     /// Actions that have not ended.
     pub(crate) fn running_actions(&self) -> Result<Vec<Action>, StoreError> {
-        self.told(actions::running(&self.db))
+        self.told(bulk_actions::running(&self.db))
     }
 
     /// How many an action has changed, and for how many it came too late.
@@ -330,7 +332,7 @@ impl Store {
         self.told(meta::get(&self.db, name))
     }
 
-    /// Takes the place of what was there. The names that the store uses itself are listed in `recover.rs`.
+    /// Takes the place of what was there. The names that the store uses itself are listed in `open/recover.rs`.
     pub(crate) fn put_meta(&mut self, name: &str, value: impl ToSql) -> Result<(), StoreError> {
         self.told(meta::put(&self.db, name, value))
     }

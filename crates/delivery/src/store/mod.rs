@@ -10,95 +10,65 @@
 //! - Positions are `(due_ms, seq)`, the order in which messages of a key are delivered (D4).
 //! - `upkeep` does all that is done for the store's own sake, in small steps: call it in every transaction.
 //!
-//! | file | |
+//! | where | what |
 //! |---|---|
-//! | `accept.rs`, `moving.rs`, `finish.rs` | a message comes in; it gets another due time; it has its outcome |
-//! | `names.rs`, `memory.rs`, `runs.rs`, `merges.rs` | which names are known |
-//! | `near.rs`, `bodies.rs` | open messages without a row; payloads and how they go |
-//! | `calls.rs` | the calls that are not in this file |
-//! | `waiting.rs`, `marks.rs`, `recover.rs` | the plan; what may have been sent before a crash |
-//! | `retention.rs`, `upkeep.rs`, `checkpoints.rs` | what is forgotten; pages and log |
-//! | `census.rs`, `overdue.rs`, `rules.rs`, `snapshot.rs` | what is due when, what is overdue, what recurs, and the tables: read by connections of their own |
-//! | `opened.rs`, `owner.rs`, `locked.rs`, `new_file.rs`, `upgrade.rs` | the file: who has it, and how another takes its place |
-//! | `maintenance/`, `backup_mark.rs` | check, compact, back up, restore |
-//! | `cancels.rs`, `paused_keys.rs`, `attempts.rs`, `letters.rs`, `inputs.rs`, `ledger.rs`, `actions.rs`, `moved.rs`, `meta.rs` | the small tables |
+//! | `mod.rs`, `calls.rs`, `types.rs` | [`Store`], its calls, and what they take and give |
+//! | `sql.rs` | statements, and errors of the file |
+//! | `file/` | the file: tables, options, which process has it, checkpoints, and how another file takes its place |
+//! | `tables/` | the small tables, one file each |
+//! | `names/` | which names are known |
+//! | `open/` | open messages: accepted, moved, waiting, being sent, finished, and found again after a crash |
+//! | `retention.rs`, `upkeep.rs` | what is forgotten, and pages that are given back |
+//! | `look/` | what is due when, what is overdue, what recurs, and all tables: read by connections of their own |
+//! | `maintenance/` | check, compact, back up, restore |
+//! | `upgrade/` | a store of an older version |
 
 #![forbid(unsafe_code)]
 
-mod accept;
-mod actions;
-mod attempts;
-mod backup_mark;
-mod bodies;
 mod calls;
-mod cancels;
-mod census;
-mod checkpoints;
-mod finish;
-mod inputs;
-mod ledger;
-mod letters;
-mod locked;
+pub(crate) mod file;
+pub(crate) mod look;
 pub(crate) mod maintenance;
-mod marks;
-mod memory;
-mod merges;
-mod meta;
-mod moved;
-mod moving;
 mod names;
-mod near;
-mod network;
-mod new_file;
-mod occurrences;
-pub(crate) mod opened;
-mod options;
-mod overdue;
-pub(crate) mod owner;
-mod paused_keys;
-mod recover;
+mod open;
 mod retention;
-mod rules;
-mod runs;
-mod schema;
-pub(crate) mod snapshot;
 mod sql;
+mod tables;
 #[cfg(test)]
 mod tests;
 mod types;
 pub(crate) mod upgrade;
 mod upkeep;
-mod waiting;
 
 use std::path::PathBuf;
 
 use rusqlite::Connection;
 
-use crate::error::StoreError;
-use crate::incoming::{Digest, Incoming};
+use crate::base::error::StoreError;
+use crate::message::incoming::{Digest, Incoming};
 
-pub(crate) use actions::Action;
-pub use actions::{Filter, Kind as ActionKind};
-pub(crate) use census::Census;
-pub(crate) use checkpoints::Checkpoints;
-pub(crate) use meta::{PAUSED, RESTORED};
-pub(crate) use occurrences::Occurrence;
-pub(crate) use options::Limits;
-pub(crate) use options::{Guard, Options};
-pub(crate) use overdue::add_overdue;
-pub(crate) use paused_keys::MOST_PAUSED_KEYS;
-pub use rules::Name;
-pub(crate) use rules::rules_of;
+pub(crate) use file::checkpoints::Checkpoints;
+pub(crate) use file::options::Limits;
+pub(crate) use file::options::{Guard, Options};
+pub(crate) use look::census::Census;
+pub(crate) use look::overdue::add_overdue;
+pub use look::rules::Name;
+pub(crate) use look::rules::rules_of;
+pub(crate) use open::occurrences::Occurrence;
+pub(crate) use tables::bulk_actions::Action;
+pub use tables::bulk_actions::{Filter, Kind as ActionKind};
+pub(crate) use tables::meta::{PAUSED, RESTORED};
+pub(crate) use tables::paused_keys::MOST_PAUSED_KEYS;
 pub(crate) use types::Outcome;
 pub(crate) use types::{Accepted, Attempts, Done, Held, Known, Percentiles, Position, Waiting};
 pub use types::{Letter, Progress};
 
-use bodies::Collector;
-use letters::Letters;
+use crate::base::open_stores::FileId;
 use names::Names;
-use near::{Floor, Near};
-use opened::FileId;
+use open::bodies::Collector;
+use open::near::{Floor, Near};
 use retention::Retention;
+use tables::letters::Letters;
 
 /// One SQLite file, and what memory knows of it.
 pub(crate) struct Store {

@@ -14,10 +14,10 @@ use std::collections::VecDeque;
 
 use rusqlite::Connection;
 
-use super::meta;
 use super::names::Names;
-use super::options::{ClockMs, Limits, Options};
 use super::sql::{Result, cached};
+use crate::store::file::options::{ClockMs, Limits, Options};
+use crate::store::tables::meta;
 
 const DAY_MS: i64 = 86_400_000;
 const HOUR_MS: i64 = 3_600_000;

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use rusqlite::{CachedStatement, Connection};
 
-use crate::error::StoreError;
-use crate::kill_point::kill_point;
+use crate::base::error::StoreError;
+use crate::base::kill_point::kill_point;
 
 /// Why a step of the store failed.
 #[derive(Debug)]

@@ -4,7 +4,7 @@
 
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 
-use crate::incoming::Content;
+use crate::message::incoming::Content;
 
 /// `(due_ms, seq)`: the order of delivery (D4).
 pub(crate) type Position = (i64, i64);

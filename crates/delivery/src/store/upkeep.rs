@@ -6,10 +6,11 @@
 
 use rusqlite::Connection;
 
-use super::near::Floor;
+use super::Store;
 use super::retention::Ends;
 use super::sql::{Result, cached};
-use super::{Store, meta};
+use crate::store::open::near::Floor;
+use crate::store::tables::meta;
 
 impl Store {
     pub(super) fn keep_up(&mut self, is_idle: bool) -> Result<bool> {

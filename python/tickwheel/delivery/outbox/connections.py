@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.base.errors import WrongUsage
 
 _Execute: TypeAlias = Callable[[str, dict[str, Any]], object]
 

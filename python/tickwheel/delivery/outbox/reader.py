@@ -14,10 +14,10 @@ from concurrent.futures import Future
 from typing import Final, TypeAlias
 
 from tickwheel._native import NdjsonLines, Records
-from tickwheel.delivery.entries import Answer, Item
-from tickwheel.delivery.errors import DeliveryFailed
-from tickwheel.delivery.log import logger
-from tickwheel.delivery.message import Columns
+from tickwheel.delivery.base.errors import DeliveryFailed
+from tickwheel.delivery.model.entries import Answer, Item
+from tickwheel.delivery.model.message import Columns
+from tickwheel.delivery.observe.log import logger
 from tickwheel.delivery.outbox.source import Row, Source
 
 Submit: TypeAlias = Callable[[Sequence[Item], int], "Future[list[Answer]]"]

@@ -11,11 +11,11 @@ from typing import Any, Final
 import msgspec
 
 from tickwheel._native import NdjsonLines, Records, read_messages, rfc_3339
-from tickwheel.delivery.entries import Put
-from tickwheel.delivery.errors import BadRecord, WrongUsage
-from tickwheel.delivery.message import MAX_PAYLOAD, Columns, Message
-from tickwheel.delivery.putting import message_of, text_of
-from tickwheel.delivery.tracing import current_traceparent
+from tickwheel.delivery.base.errors import BadRecord, WrongUsage
+from tickwheel.delivery.model.entries import Put
+from tickwheel.delivery.model.message import MAX_PAYLOAD, Columns, Message
+from tickwheel.delivery.model.putting import message_of, text_of
+from tickwheel.delivery.observe.tracing import current_traceparent
 
 _READER: Final = NdjsonLines("", Columns().names, MAX_PAYLOAD, letters=False)
 _LATER_MS: Final = 2_000_000_000_000  # any time: it is only checked that a delay can be added to it

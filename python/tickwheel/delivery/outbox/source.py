@@ -12,8 +12,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from tickwheel.delivery.errors import WrongUsage
-from tickwheel.delivery.message import MAX_PAYLOAD
+from tickwheel.delivery.base.errors import WrongUsage
+from tickwheel.delivery.model.message import MAX_PAYLOAD
 from tickwheel.delivery.outbox.tables import TABLE
 from tickwheel.delivery.sinks.addresses import shown
 

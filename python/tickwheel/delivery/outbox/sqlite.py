@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from tickwheel._native import refuse_open_store
-from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.outbox.source import Row, Source, SourceOpener
 from tickwheel.delivery.outbox.tables import BATCH_BYTES, BATCH_ROWS
 from tickwheel.delivery.sinks.tables import table_of

@@ -9,7 +9,7 @@ A statement is one round trip, and atomic also where the caller has no transacti
 
 from typing import Final, Literal, TypeAlias
 
-from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.sinks.tables import table_of
 
 Dialect: TypeAlias = Literal["postgresql", "sqlite"]

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from tickwheel.delivery.errors import WrongUsage
-from tickwheel.delivery.message import Message
+from tickwheel.delivery.base.errors import WrongUsage
+from tickwheel.delivery.model.message import Message
 from tickwheel.delivery.outbox.connections import writer_of
 from tickwheel.delivery.outbox.records import cancel_record, record_of, reschedule_record
 from tickwheel.delivery.outbox.tables import TABLE, create_statement, insert_statement

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tickwheel.delivery.summary import Summary
+from tickwheel.delivery.model.summary import Summary
 from tickwheel.pages import need_report
 
 __all__ = ["need_report", "write_report"]

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Final
 
 from tickwheel._native import StoreSnapshot
-from tickwheel.delivery.entries import Outcome
+from tickwheel.delivery.model.entries import Outcome
 from tickwheel.pages.steps import step_ms
 
 BOUNDS_US: Final = tuple(digit * 10**power for power in range(1, 18) for digit in (1, 2, 5))

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
+from tickwheel.delivery.model.summary import Summary
 from tickwheel.delivery.report import plots
 from tickwheel.delivery.report.queries import ATTEMPTS, Figures
-from tickwheel.delivery.summary import Summary
 from tickwheel.pages import templates
 from tickwheel.pages.templates import markup
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from tickwheel._native import StoreSnapshot
-from tickwheel.delivery.entries import Outcome
+from tickwheel.delivery.model.entries import Outcome
 from tickwheel.delivery.report.forecast import Forecast, steps_ahead
 from tickwheel.delivery.report.lateness import Lateness, read_lateness
 from tickwheel.pages.text import SHOWN, shown_text

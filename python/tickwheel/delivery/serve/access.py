@@ -12,7 +12,7 @@ import ipaddress
 import socket
 from typing import Final, NamedTuple
 
-from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.serve.tokens import ALL, Right, Tokens, names_of
 
 _FORM: Final = "write HOST:PORT, such as 127.0.0.1:7400 or [::1]:7400; port 0 takes any free port"

@@ -18,9 +18,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tickwheel.delivery.bulk import OTHER_ACTION, act_of
-from tickwheel.delivery.entries import Answer, Item
-from tickwheel.delivery.errors import BadRecord, StoreFailed, WrongUsage
+from tickwheel.delivery.base.errors import BadRecord, StoreFailed, WrongUsage
+from tickwheel.delivery.model.bulk import OTHER_ACTION, act_of
+from tickwheel.delivery.model.entries import Answer, Item
 from tickwheel.delivery.serve.bodies import Bodies
 from tickwheel.delivery.serve.problems import AGAIN, json_response, problem, refuse_query
 from tickwheel.delivery.serve.threads import Threads

@@ -4,8 +4,8 @@ import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tickwheel.delivery.errors import WrongUsage
-from tickwheel.delivery.secret_files import read_file
+from tickwheel.delivery.base.errors import WrongUsage
+from tickwheel.delivery.base.secret_files import read_file
 from tickwheel.delivery.serve.tls import MOST_BYTES, load_certificate, told
 
 

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.serve.access import Access
 from tickwheel.delivery.serve.tls import Certificates, TlsFiles
 from tickwheel.delivery.serve.tokens import Tokens, read_tokens

@@ -32,13 +32,13 @@ import msgspec
 import pyarrow as pa
 from pyarrow import flight, types
 
-from tickwheel._native import ArrowRows, HandedRows, Records
-from tickwheel.delivery.arrow import MESSAGE_SCHEMA, check_names, read_batch, stream_of
-from tickwheel.delivery.entries import OTHER_CONTENT, Answer, answered
-from tickwheel.delivery.errors import BadRecord
-from tickwheel.delivery.handed import PARTITIONS
-from tickwheel.delivery.message import Columns
-from tickwheel.delivery.running import Running
+from tickwheel._native import ArrowRows, HandOffRows, Records
+from tickwheel.delivery.base.errors import BadRecord
+from tickwheel.delivery.engine.running import Running
+from tickwheel.delivery.model.entries import OTHER_CONTENT, Answer, answered
+from tickwheel.delivery.model.message import Columns
+from tickwheel.delivery.read.arrow import MESSAGE_SCHEMA, check_names, read_batch, stream_of
+from tickwheel.delivery.read.hand_off_rows import PARTITIONS
 from tickwheel.delivery.serve.access import Access
 from tickwheel.delivery.serve.tokens import Right
 
@@ -66,7 +66,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         self._closing: threading.Thread | None = None
         self._reading = threading.Lock()  # held for a piece of a hand-off: only one thread competes with due messages
         self._rows = ArrowRows("flight", Columns().names, max_payload, letters=False)
-        self._handed = HandedRows(max_payload)
+        self._handed = HandOffRows(max_payload)
 
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
         """Serve one stream until its client ends it. Only `FlightError`s leave it: pyarrow sends the traceback of any
@@ -140,7 +140,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         for start in range(0, batch.num_rows, step):
             with self._reading:
                 try:
-                    records = self._handed.read(stream_of(batch.slice(start, step)))
+                    [records] = self._handed.body().add(stream_of(batch.slice(start, step)))
                 except BadRecord as bad:
                     raise pa.ArrowInvalid(str(bad)) from bad
             tickets.append(self._hand_in([records]))  # pieces share commits: none waits for that of the one before

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tickwheel.delivery.running import Running
+from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.serve.problems import json_response
 
 

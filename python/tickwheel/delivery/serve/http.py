@@ -41,11 +41,11 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from tickwheel._native import NdjsonLines, Records, due_ms_of, rfc_3339
-from tickwheel.delivery.bulk import is_text
-from tickwheel.delivery.entries import OTHER_CONTENT, Answer, Item, Look, Pause, Requeue, Reschedule
-from tickwheel.delivery.errors import BadRecord, StoreFailed, WrongUsage
-from tickwheel.delivery.message import Cancel, Columns, Message
-from tickwheel.delivery.running import Running
+from tickwheel.delivery.base.errors import BadRecord, StoreFailed, WrongUsage
+from tickwheel.delivery.engine.running import Running
+from tickwheel.delivery.model.bulk import is_text
+from tickwheel.delivery.model.entries import OTHER_CONTENT, Answer, Item, Look, Pause, Requeue, Reschedule
+from tickwheel.delivery.model.message import Cancel, Columns, Message
 from tickwheel.delivery.serve.actions import Actions
 from tickwheel.delivery.serve.bodies import Bodies
 from tickwheel.delivery.serve.health import health_routes

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TypeAlias
 
-from tickwheel.delivery.entries import Answer, Item
+from tickwheel.delivery.model.entries import Answer, Item
 
 Submit: TypeAlias = Callable[[Sequence[Item]], "Future[list[Answer]]"]
 _Asked: TypeAlias = list[tuple[Item, "asyncio.Future[Answer]"]]

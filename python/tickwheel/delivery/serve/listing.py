@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tickwheel._native import due_of
-from tickwheel.delivery.errors import BadRecord, StoreFailed, WrongUsage
+from tickwheel.delivery.base.errors import BadRecord, StoreFailed, WrongUsage
 from tickwheel.delivery.serve.problems import AGAIN, json_response, problem, refuse_query
 from tickwheel.delivery.serve.threads import Threads
 from tickwheel.delivery.sight import NoStore, StoreView

@@ -23,8 +23,8 @@ from starlette.types import Receive, Scope, Send
 
 from tickwheel import __version__
 from tickwheel._native import StoreSnapshot
-from tickwheel.delivery.errors import StoreFailed, WrongUsage
-from tickwheel.delivery.running import Running
+from tickwheel.delivery.base.errors import StoreFailed, WrongUsage
+from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.serve.access import Access
 from tickwheel.delivery.serve.problems import AGAIN, problem, refuse_query
 from tickwheel.delivery.serve.threads import Threads

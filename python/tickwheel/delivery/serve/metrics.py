@@ -22,9 +22,9 @@ from prometheus_client.registry import Collector
 
 from tickwheel import __version__
 from tickwheel._native import EngineMeasures, StoreSnapshot
-from tickwheel.delivery.running import Running
+from tickwheel.delivery.engine.running import Running
+from tickwheel.delivery.model.summary import Summary
 from tickwheel.delivery.sight.status import count_paused_keys, sizes_of
-from tickwheel.delivery.summary import Summary
 
 MOST: Final = 250_000
 WINDOWS_MS: Final = {"1m": 60_000, "1h": 3_600_000, "1d": 86_400_000}

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tickwheel.delivery.errors import WrongUsage
-from tickwheel.delivery.running import Running
+from tickwheel.delivery.base.errors import WrongUsage
+from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.serve.access import Access, Address
 from tickwheel.delivery.serve.connections import Acceptor, Place
 from tickwheel.delivery.serve.relay import FlightSocket, RelayConnection

@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.serve.connections import Place
 
 _PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"

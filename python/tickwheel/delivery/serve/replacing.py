@@ -8,7 +8,7 @@ import msgspec
 from starlette.requests import Request
 
 from tickwheel._native import Records
-from tickwheel.delivery.errors import BadRecord
+from tickwheel.delivery.base.errors import BadRecord
 from tickwheel.delivery.serve.problems import problem
 
 _ALLOWED: Final = "/messages, or /messages?replace=true, and then &at_latest_ms=N if it is put off again and again"

@@ -19,18 +19,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NoReturn
 
-from tickwheel.delivery.dead_letters import PutLetters
-from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
-from tickwheel.delivery.job import Result
+from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
+from tickwheel.delivery.command.job import Result
+from tickwheel.delivery.engine.running import Running
+from tickwheel.delivery.model.settings import Settings
+from tickwheel.delivery.model.summary import Summary
+from tickwheel.delivery.observe.dead_letters import PutLetters
 from tickwheel.delivery.outbox.source import SourceOpener
-from tickwheel.delivery.running import Running
 from tickwheel.delivery.serve.access import Access, Address
 from tickwheel.delivery.serve.credentials import Credentials
 from tickwheel.delivery.serve.ports import Listening, Ports
 from tickwheel.delivery.serve.systemd import Notifier
-from tickwheel.delivery.settings import Settings
 from tickwheel.delivery.sinks import Opener
-from tickwheel.delivery.summary import Summary
 
 MAX_PAYLOAD_LIMIT: Final = 16 << 20
 

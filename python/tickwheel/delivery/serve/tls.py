@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tickwheel.delivery.errors import WrongUsage
-from tickwheel.delivery.secret_files import read_file
+from tickwheel.delivery.base.errors import WrongUsage
+from tickwheel.delivery.base.secret_files import read_file
 
 MOST_BYTES: Final = 16 << 20
 _REASONS: Final = {

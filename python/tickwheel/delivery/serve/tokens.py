@@ -16,8 +16,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from tickwheel.delivery.errors import WrongUsage
-from tickwheel.delivery.secret_files import read_secret
+from tickwheel.delivery.base.errors import WrongUsage
+from tickwheel.delivery.base.secret_files import read_secret
 
 _LEAST: Final = 16
 _MOST: Final = 4096

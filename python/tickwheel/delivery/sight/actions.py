@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from tickwheel._native import StoreSnapshot, rfc_3339
-from tickwheel.delivery.entries import ActionKind
+from tickwheel.delivery.model.entries import ActionKind
 
 _COLUMNS: Final = "id, kind, key, key_prefix, due_from_ms, due_before_ms, began_ms, ended_ms, changed, too_late"
 

@@ -8,8 +8,8 @@ from typing import Final, TypeAlias
 import msgspec
 
 from tickwheel._native import MAX_DUE_MS, StoreSnapshot, rfc_3339
-from tickwheel.delivery.entries import Outcome
-from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.base.errors import WrongUsage
+from tickwheel.delivery.model.entries import Outcome
 
 MOST: Final = 1_000
 """The most entries of a page."""

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from tickwheel._native import StoreSnapshot, rfc_3339
-from tickwheel.delivery.entries import Outcome
+from tickwheel.delivery.model.entries import Outcome
 from tickwheel.delivery.sight.messages import NEVER_MS, OUTCOMES, Seen, State, due_of, rule_of, time_of
 
 _SEARCHED: Final = 300_000  # rows of the ledger from the due time on: some 30 ms

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from tickwheel._native import StoreSnapshot, rfc_3339, store_owner
-from tickwheel.delivery.entries import Outcome
+from tickwheel.delivery.model.entries import Outcome
 from tickwheel.delivery.sight.messages import NEVER_MS
 
 _PAUSED_SHOWN = 20

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Literal
 
 from tickwheel._native import StoreSnapshot
-from tickwheel.delivery.bulk import Time, range_of
-from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.base.errors import WrongUsage
+from tickwheel.delivery.model.bulk import Time, range_of
 from tickwheel.delivery.sight.actions import Action, list_actions
 from tickwheel.delivery.sight.letters import LetterPage, list_letters
 from tickwheel.delivery.sight.messages import Filter, Page, State, list_messages

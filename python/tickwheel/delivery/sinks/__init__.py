@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from tickwheel._native import Destination
-from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.base.errors import WrongUsage
+from tickwheel.delivery.observe.tracing import is_tracing
 from tickwheel.delivery.sinks.addresses import shown
 from tickwheel.delivery.sinks.coroutine import CoroutineFunction
 from tickwheel.delivery.sinks.python import OwnSink, sink_of, sink_of_function
 from tickwheel.delivery.sinks.sink import BatchSink, Delivery, Refusals, Sink, SinkOpener, SinkSettings
 from tickwheel.delivery.sinks.webhook import Webhook
-from tickwheel.delivery.tracing import is_tracing
 
 __all__ = [
     "BatchSink",

@@ -8,7 +8,7 @@
   of a program `KeyboardInterrupt` and `SystemExit` are a failed attempt too, and then the program's, as of any task.
 - A child that it forks may not go on with the loop, which is the parent's: it ends where the coroutine ends.
 
-`crates/python/src/delivery/coroutine_sink.rs` is the other half: how the engine reaches the loop.
+`crates/python/src/delivery/sinks/coroutine_sink.rs` is the other half: how the engine reaches the loop.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from tickwheel._native import CoroutineCall, CoroutineCalls, Delivery, Destination
-from tickwheel.delivery.errors import DeliveryFailed
+from tickwheel.delivery.base.errors import DeliveryFailed
+from tickwheel.delivery.observe.tracing import traced_coroutine
 from tickwheel.delivery.sinks.returned import problem_with
-from tickwheel.delivery.tracing import traced_coroutine
 
 _STARTED_AT_ONCE: Final = 256  # then the loop has its turn
 

@@ -27,7 +27,7 @@ import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from tickwheel._native import rfc_3339
-from tickwheel.delivery.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
+from tickwheel.delivery.base.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
 from tickwheel.delivery.sinks.addresses import shown
 from tickwheel.delivery.sinks.sink import Delivery, Refusals, Sink, SinkOpener, SinkSettings
 from tickwheel.delivery.sinks.tables import MAX_BATCH, OWN_SHARE

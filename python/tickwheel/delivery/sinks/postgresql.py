@@ -26,7 +26,7 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
-from tickwheel.delivery.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
+from tickwheel.delivery.base.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
 from tickwheel.delivery.sinks.addresses import secrets_in, secrets_of, shown, without
 from tickwheel.delivery.sinks.sink import NONE_REFUSED, Delivery, Refusals, Sink, SinkOpener, SinkSettings
 from tickwheel.delivery.sinks.tables import EARLIER_AT_ONCE, MAX_BATCH, OWN_SHARE, Kept, Newest, payload_of, table_of

@@ -22,10 +22,10 @@ from typing import TypeAlias, cast
 
 from tickwheel import TickwheelError
 from tickwheel._native import Destination
-from tickwheel.delivery.errors import DeliveryFailed, WrongUsage
+from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
+from tickwheel.delivery.observe.tracing import traced
 from tickwheel.delivery.sinks.coroutine import CoroutineFunction
 from tickwheel.delivery.sinks.sink import Delivery, Sink, SinkOpener, SinkSettings
-from tickwheel.delivery.tracing import traced
 
 FORM = "python:MODULE:FUNCTION"
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, TypeAlias
 import msgspec
 
 from tickwheel._native import Delivery as Delivery
-from tickwheel.delivery.errors import Unanswered, Unavailable
+from tickwheel.delivery.base.errors import Unanswered, Unavailable
 
 
 class SinkSettings(msgspec.Struct, frozen=True):

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from tickwheel._native import refuse_open_store, rfc_3339
-from tickwheel.delivery.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
+from tickwheel.delivery.base.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
 from tickwheel.delivery.sinks.sink import Delivery, Refusals, Sink, SinkOpener, SinkSettings
 from tickwheel.delivery.sinks.tables import (
     COLUMNS,

@@ -15,8 +15,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from urllib.parse import parse_qsl
 
-from tickwheel.delivery.errors import WrongUsage
-from tickwheel.delivery.message import Message
+from tickwheel.delivery.base.errors import WrongUsage
+from tickwheel.delivery.model.message import Message
 
 COLUMNS = (
     "id",

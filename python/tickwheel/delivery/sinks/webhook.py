@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tickwheel.delivery.errors import WrongUsage
-from tickwheel.delivery.secret_files import read_secret
+from tickwheel.delivery.base.errors import WrongUsage
+from tickwheel.delivery.base.secret_files import read_secret
 
 _MOST_BYTES: Final = 1 << 16
 

@@ -11,8 +11,8 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812, the usual name
 
+from tickwheel.delivery.model.summary import PERCENTILES
 from tickwheel.delivery.report.lateness import BOUNDS_US
-from tickwheel.delivery.summary import PERCENTILES
 
 KEYS: Final = 100
 """The most keys that a figure has."""
@@ -145,7 +145,7 @@ def percentiles(late: DataFrame, *by: str) -> DataFrame:
     """`messages` and the percentiles of `lateness_us` by nearest rank, for each group; without `by` always one row.
 
     Equal values are counted first. Sorting then numbers them in their group, and the ranks are looked up, in the same
-    arithmetic as `tickwheel.delivery.summary.rank`.
+    arithmetic as `tickwheel.delivery.model.summary.rank`.
     """
     group = Window.partitionBy(*by)
     so_far = group.orderBy("lateness_us").rowsBetween(Window.unboundedPreceding, Window.currentRow)

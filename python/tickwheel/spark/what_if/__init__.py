@@ -14,7 +14,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from tickwheel.analysis.output import PAGE, check_out, replacing
-from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.pages import need_report
 from tickwheel.spark.recordings import look_at
 from tickwheel.spark.what_if.grid import FIGURES, SETTINGS, replayed, settings

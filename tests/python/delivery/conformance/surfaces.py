@@ -24,8 +24,8 @@ from delivery.serve.conftest import Served
 from tickwheel._native import NdjsonLines
 from tickwheel.commands import tickwheel as command
 from tickwheel.delivery import AsyncDeliveryQueue, BadRecord, Delivery, DeliveryQueue, Letter
-from tickwheel.delivery.handed import HANDED, batch_of
-from tickwheel.delivery.message import MAX_PAYLOAD, Columns
+from tickwheel.delivery.model.message import MAX_PAYLOAD, Columns
+from tickwheel.delivery.read.hand_off_rows import HANDED, batch_of
 from tickwheel.delivery.serve.flight import HAND_OFF
 
 STEERING = {"requeue", "pause", "resume", "state"}

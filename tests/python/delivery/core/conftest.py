@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tickwheel.delivery.settings import Settings
+from tickwheel.delivery.model.settings import Settings
 
 Desk = Any  # of ../conftest.py
 

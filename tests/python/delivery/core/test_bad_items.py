@@ -12,10 +12,10 @@ import msgspec
 import pytest
 
 from tickwheel.delivery import Answer, Cancel, Delivery, DeliveryFailed, DeliveryQueue, Message
-from tickwheel.delivery.entries import Look
-from tickwheel.delivery.retry import Retry
-from tickwheel.delivery.running import Running
-from tickwheel.delivery.settings import Settings
+from tickwheel.delivery.engine.running import Running
+from tickwheel.delivery.model.entries import Look
+from tickwheel.delivery.model.retry import Retry
+from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.sinks import Sink
 
 Desk = Any  # of ../conftest.py

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from tickwheel.delivery import Answer, Cancel, Message
-from tickwheel.delivery.retry import Retry
-from tickwheel.delivery.settings import Bounds, Settings
+from tickwheel.delivery.model.retry import Retry
+from tickwheel.delivery.model.settings import Bounds, Settings
 
 Desk = Any  # of ../conftest.py
 START_MS = 1_700_000_000_000

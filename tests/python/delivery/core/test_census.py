@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tickwheel.delivery import Cancel, DeliveryQueue, Message
-from tickwheel.delivery.running import Running
-from tickwheel.delivery.settings import Settings
+from tickwheel.delivery.engine.running import Running
+from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.sinks import sink_of_function
 
 pytestmark = pytest.mark.timeout(30)

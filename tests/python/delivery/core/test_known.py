@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from tickwheel.delivery import Answer, Message
-from tickwheel.delivery.settings import Bounds, Settings
+from tickwheel.delivery.model.settings import Bounds, Settings
 
 Desk = Any  # of ../conftest.py
 START_MS = 1_700_000_000_000

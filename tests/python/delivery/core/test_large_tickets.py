@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tickwheel.delivery import DeliveryFailed, DeliveryQueue, Message
-from tickwheel.delivery.entries import Answer, Item
-from tickwheel.delivery.running import Running
-from tickwheel.delivery.settings import Settings
+from tickwheel.delivery.engine.running import Running
+from tickwheel.delivery.model.entries import Answer, Item
+from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.sinks import Sink
 
 Desk = Any  # of ../conftest.py

@@ -18,8 +18,8 @@ import msgspec
 import pytest
 
 from tickwheel.delivery import Answer, Delivery, DeliveryFailed, DeliveryQueue, Message, WrongUsage
-from tickwheel.delivery.running import Running
-from tickwheel.delivery.settings import Settings
+from tickwheel.delivery.engine.running import Running
+from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.sinks import Sink, SinkSettings
 
 pytestmark = pytest.mark.timeout(60)

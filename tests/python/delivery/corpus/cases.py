@@ -7,7 +7,7 @@ cancel. The inputs are realistic: truncated, in the wrong encoding, from a sprea
 import pyarrow as pa
 
 from delivery.corpus.making import OK, Case, csv, message, ndjson, nested, parquet, without_due
-from tickwheel.delivery.message import MAX_PAYLOAD, MAX_RECORD
+from tickwheel.delivery.model.message import MAX_PAYLOAD, MAX_RECORD
 
 NOT_JSON = "not a JSON object"
 

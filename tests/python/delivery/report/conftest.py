@@ -7,7 +7,7 @@ import pytest
 
 from delivery.made_store import Done, MadeStore
 from tickwheel.delivery import Letter
-from tickwheel.delivery.entries import Outcome
+from tickwheel.delivery.model.entries import Outcome
 from tickwheel.delivery.report import write_report
 
 NOW_MS = 1_700_000_000_000

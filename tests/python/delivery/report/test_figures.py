@@ -11,7 +11,7 @@ import pytest
 
 from delivery.made_store import MadeStore
 from tickwheel.delivery import Answer, Letter, Message
-from tickwheel.delivery.errors import StoreFailed, WrongUsage
+from tickwheel.delivery.base.errors import StoreFailed, WrongUsage
 from tickwheel.delivery.report import write_report
 from tickwheel.delivery.report.lateness import BOUNDS_US
 from tickwheel.delivery.report.queries import ATTEMPTS, KEYS, NEXT, Key, Tried, look

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from delivery.made_store import Done
-from tickwheel.delivery.entries import Outcome
+from tickwheel.delivery.model.entries import Outcome
 from tickwheel.delivery.report import plots
 from tickwheel.delivery.report.forecast import Forecast
 

@@ -16,15 +16,15 @@ from typing import Any, Literal, NamedTuple
 import pytest
 
 from tickwheel.delivery import Delivery
-from tickwheel.delivery.message import MAX_PAYLOAD
-from tickwheel.delivery.pace import Rate
-from tickwheel.delivery.retry import Retry
-from tickwheel.delivery.running import Running
+from tickwheel.delivery.engine.running import Running
+from tickwheel.delivery.model.message import MAX_PAYLOAD
+from tickwheel.delivery.model.pace import Rate
+from tickwheel.delivery.model.retry import Retry
+from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.serve.access import Access, Address
 from tickwheel.delivery.serve.ports import Listening, Ports
 from tickwheel.delivery.serve.tls import Certificates
 from tickwheel.delivery.serve.tokens import ALL, Tokens
-from tickwheel.delivery.settings import Settings
 from tickwheel.delivery.sinks import sink_of_function
 
 COMMAND = [sys.executable, "-m", "tickwheel.cli", "serve"]

@@ -11,8 +11,8 @@ from pyarrow import flight
 
 from delivery.batches import to_arrow
 from tickwheel.delivery import DeliveryFailed
-from tickwheel.delivery.arrow import MESSAGE_SCHEMA
-from tickwheel.delivery.message import Cancel, Message
+from tickwheel.delivery.model.message import Cancel, Message
+from tickwheel.delivery.read.arrow import MESSAGE_SCHEMA
 from tickwheel.delivery.serve import flight as port
 from tickwheel.delivery.serve.flight import MAX_BYTES, MAX_ROWS
 from tickwheel.delivery.serve.tokens import Right, Tokens

@@ -11,10 +11,10 @@ import pytest
 from pyarrow import flight
 
 from tickwheel._native import NdjsonLines, Records
-from tickwheel.delivery.entries import Answer
-from tickwheel.delivery.handed import HANDED, batch_of
-from tickwheel.delivery.message import MAX_PAYLOAD, Columns
-from tickwheel.delivery.running import Running
+from tickwheel.delivery.engine.running import Running
+from tickwheel.delivery.model.entries import Answer
+from tickwheel.delivery.model.message import MAX_PAYLOAD, Columns
+from tickwheel.delivery.read.hand_off_rows import HANDED, batch_of
 from tickwheel.delivery.serve.access import Access, Address
 from tickwheel.delivery.serve.flight import HAND_OFF, FlightServer
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tickwheel.delivery import DeliveryFailed, StoreFailed
-from tickwheel.delivery.message import MAX_PAYLOAD
+from tickwheel.delivery.model.message import MAX_PAYLOAD
 from tickwheel.delivery.serve.tokens import Right, Tokens
 
 from .conftest import TOKEN, Served

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 import pytest
 
 from tickwheel.delivery import DeliveryFailed
-from tickwheel.delivery.entries import Answer, Item, Look
+from tickwheel.delivery.model.entries import Answer, Item, Look
 from tickwheel.delivery.serve.intake import Intake
 
 pytestmark = pytest.mark.timeout(20)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tickwheel.delivery.errors import StoreFailed
+from tickwheel.delivery.base.errors import StoreFailed
 from tickwheel.delivery.serve import live
 from tickwheel.delivery.serve.live import Frames
 

@@ -12,8 +12,8 @@ import pytest
 from pyarrow import flight
 
 from tickwheel.delivery import Delivery, DeliveryFailed, DeliveryQueue
-from tickwheel.delivery.handed import PARTITIONS
-from tickwheel.delivery.message import MAX_PAYLOAD, Cancel, Message
+from tickwheel.delivery.model.message import MAX_PAYLOAD, Cancel, Message
+from tickwheel.delivery.read.hand_off_rows import PARTITIONS
 from tickwheel.delivery.serve.access import Access, Address
 from tickwheel.delivery.serve.flight import FlightServer
 from tickwheel.delivery.serve.tokens import Right, Tokens

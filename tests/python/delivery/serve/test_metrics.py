@@ -13,9 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import tickwheel
 from tickwheel.delivery import Delivery, Letter, Message, StoreFailed, Unavailable
-from tickwheel.delivery.running import Running
+from tickwheel.delivery.engine.running import Running
+from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.serve import metrics
-from tickwheel.delivery.settings import Settings
 from tickwheel.delivery.sinks import sink_of_function
 
 from .conftest import TOKEN, Served

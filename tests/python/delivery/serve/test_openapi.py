@@ -15,7 +15,7 @@ from msgspec.structs import fields
 from openapi_spec_validator import validate
 
 from tickwheel.delivery import Answer, Delivery, DeliveryFailed
-from tickwheel.delivery.entries import ActionKind
+from tickwheel.delivery.model.entries import ActionKind
 from tickwheel.delivery.serve import actions, bodies, listing
 from tickwheel.delivery.serve import http as served_http
 from tickwheel.delivery.serve.bodies import Bodies

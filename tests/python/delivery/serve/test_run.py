@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from tickwheel.delivery import Delivery
-from tickwheel.delivery.message import MAX_PAYLOAD
+from tickwheel.delivery.model.message import MAX_PAYLOAD
+from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.serve import run
 from tickwheel.delivery.serve.access import Address
 from tickwheel.delivery.serve.credentials import Credentials
-from tickwheel.delivery.settings import Settings
 from tickwheel.delivery.sinks import Opener, Refusals, Sink, sink_of, sink_of_function
 
 

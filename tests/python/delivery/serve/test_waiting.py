@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tickwheel.delivery.running import Running
+from tickwheel.delivery.engine.running import Running
+from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.serve.access import Address
 from tickwheel.delivery.serve.ports import Listening
-from tickwheel.delivery.settings import Settings
 from tickwheel.delivery.sinks import sink_of_function
 
 from .conftest import TOKEN, Server, ask

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from tickwheel._native import Destination
-from tickwheel.delivery.message import Message
+from tickwheel.delivery.model.message import Message
 from tickwheel.delivery.sinks import Delivery, Sink, SinkSettings, open_sink
 
 ODD_IDS = [

@@ -12,8 +12,8 @@ import pytest
 
 from delivery.conftest import START_MS, Desk
 from tickwheel.delivery import DeliveryFailed, Message, Unanswered, Unavailable, WrongUsage
-from tickwheel.delivery.retry import Retry
-from tickwheel.delivery.settings import Settings
+from tickwheel.delivery.model.retry import Retry
+from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.sinks import BatchSink, Delivery
 
 pytestmark = pytest.mark.timeout(30)

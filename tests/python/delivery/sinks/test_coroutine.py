@@ -338,7 +338,7 @@ def test_a_loop_that_hangs_is_cut_off_and_the_queue_goes_on_and_closes__D6(tmp_p
 def test_a_queue_closes_while_its_loop_hangs_and_keeps_what_was_not_delivered__D6_D13(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tickwheel.delivery.queue._CLOSE_WITHIN_S", 0.2)
+    monkeypatch.setattr("tickwheel.delivery.queue.queue._CLOSE_WITHIN_S", 0.2)
     hangs, goes_on = threading.Event(), threading.Event()
 
     async def send(_: Delivery) -> None:
@@ -359,7 +359,7 @@ def test_a_queue_closes_while_its_loop_hangs_and_keeps_what_was_not_delivered__D
 def test_what_is_in_flight_when_a_close_gives_up_is_cancelled__D6_D13(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tickwheel.delivery.queue._CLOSE_WITHIN_S", 0.1)
+    monkeypatch.setattr("tickwheel.delivery.queue.queue._CLOSE_WITHIN_S", 0.1)
     cancelled: list[str] = []
 
     async def main() -> None:

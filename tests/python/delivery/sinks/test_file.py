@@ -13,7 +13,7 @@ import pytest
 
 from delivery.conftest import START_MS, Desk
 from tickwheel.delivery import Delivery, DeliveryFailed, DeliveryQueue, Message, WrongUsage
-from tickwheel.delivery.appending import write_lines
+from tickwheel.delivery.base.appending import write_lines
 from tickwheel.delivery.sinks import Destination, open_sink
 
 pytestmark = pytest.mark.timeout(60)

@@ -20,7 +20,7 @@ import pytest
 import tickwheel
 from delivery.sinks.making import MIB, ODD_IDS
 from tickwheel.delivery import Answer, DeliveryQueue, Letter, Message
-from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.sinks import Destination, open_sink
 
 pytestmark = pytest.mark.timeout(60)

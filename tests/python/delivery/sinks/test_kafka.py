@@ -14,8 +14,8 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from delivery.sinks.making import MIB, ODD_IDS, batch, child_sending, delivery, kill_when_it_says, opened
 from tickwheel.delivery import DeliveryQueue
-from tickwheel.delivery.errors import DeliveryFailed, Unavailable, WrongUsage
-from tickwheel.delivery.message import Message
+from tickwheel.delivery.base.errors import DeliveryFailed, Unavailable, WrongUsage
+from tickwheel.delivery.model.message import Message
 from tickwheel.delivery.sinks import Delivery, Sink, kafka, open_sink
 
 pytestmark = pytest.mark.timeout(120)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from delivery.conftest import Desk
-from tickwheel.delivery.errors import WrongUsage
+from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.sinks import Destination, open_sink, path_of
 
 pytestmark = pytest.mark.timeout(30)

@@ -15,7 +15,7 @@ from delivery.postgres_server import PostgresServer
 from delivery.sinks.making import batch, child_sending, delivery, opened
 from tickwheel._native import Destination
 from tickwheel.delivery import DeliveryQueue, Message
-from tickwheel.delivery.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
+from tickwheel.delivery.base.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
 from tickwheel.delivery.sinks import Sink, SinkSettings, open_sink
 
 pytestmark = pytest.mark.timeout(120)

@@ -13,9 +13,9 @@ import pytest
 
 from delivery.conftest import Desk
 from tickwheel.delivery import Delivery, DeliveryFailed, DeliveryQueue, Message, Unanswered, Unavailable
-from tickwheel.delivery.errors import WrongUsage
-from tickwheel.delivery.retry import Retry
-from tickwheel.delivery.settings import Settings
+from tickwheel.delivery.base.errors import WrongUsage
+from tickwheel.delivery.model.retry import Retry
+from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.sinks import CoroutineFunction, Destination, open_sink, sink_of_function
 
 pytestmark = pytest.mark.timeout(30)

@@ -8,8 +8,8 @@ import pytest
 
 from delivery.sinks.making import MIB, ODD_IDS, batch, child_sending, delivery, kill_when_it_says, opened
 from delivery.sinks.tables import Table, ids, names, refuse_the_id
-from tickwheel.delivery.errors import DeliveryFailed, Unanswered, WrongUsage
-from tickwheel.delivery.message import Message
+from tickwheel.delivery.base.errors import DeliveryFailed, Unanswered, WrongUsage
+from tickwheel.delivery.model.message import Message
 from tickwheel.delivery.sinks import Delivery, Sink, open_sink
 
 pytestmark = pytest.mark.timeout(120)

@@ -12,9 +12,9 @@ from delivery.sinks.making import kill_when_it_says, opened
 from delivery.sinks.tables import Table, ids, names, refuse_the_id
 from tickwheel._native import Destination
 from tickwheel.delivery import DeliveryQueue, Letter, Message, sinks
-from tickwheel.delivery.retry import Retry
-from tickwheel.delivery.running import Running
-from tickwheel.delivery.settings import Settings
+from tickwheel.delivery.engine.running import Running
+from tickwheel.delivery.model.retry import Retry
+from tickwheel.delivery.model.settings import Settings
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -8,7 +8,7 @@ import pytest
 
 from delivery.sinks.making import batch, delivery, opened
 from tickwheel._native import Destination
-from tickwheel.delivery.errors import DeliveryFailed, Unanswered, WrongUsage
+from tickwheel.delivery.base.errors import DeliveryFailed, Unanswered, WrongUsage
 from tickwheel.delivery.sinks import SinkSettings, open_sink
 from tickwheel.delivery.sinks.sqlite import SqliteSink
 

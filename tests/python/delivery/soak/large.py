@@ -18,8 +18,8 @@ from typing import Any
 from tickwheel._native import StoreSnapshot
 from tickwheel.cli import main
 from tickwheel.delivery import Delivery, DeliveryQueue, Letter, Message
-from tickwheel.delivery.running import Running
-from tickwheel.delivery.settings import Settings
+from tickwheel.delivery.engine.running import Running
+from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.sinks import open_sink
 
 Found = dict[str, Any]

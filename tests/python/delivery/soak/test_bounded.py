@@ -23,8 +23,8 @@ import json, re, sys, time
 from pathlib import Path
 import msgspec
 from tickwheel.delivery import DeliveryQueue, Message
-from tickwheel.delivery.settings import Settings
-from tickwheel.delivery.running import Running
+from tickwheel.delivery.model.settings import Settings
+from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.sinks import open_sink
 
 what, store, messages = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])

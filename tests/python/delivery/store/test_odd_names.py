@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from tickwheel.delivery import Answer, Cancel, Message
-from tickwheel.delivery.entries import Look
+from tickwheel.delivery.model.entries import Look
 
 Desk = Any  # of ../conftest.py
 START_MS = 1_700_000_000_000

@@ -14,8 +14,8 @@ import pytest
 
 from delivery.other_users import let_others_reach
 from tickwheel.delivery import Answer, DeliveryQueue, StoreFailed, WrongUsage
-from tickwheel.delivery.running import Running
-from tickwheel.delivery.settings import Settings
+from tickwheel.delivery.engine.running import Running
+from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.sinks import open_sink
 
 pytestmark = pytest.mark.timeout(30)

@@ -7,8 +7,8 @@ use std::fmt::{self, Write as _};
 use hyper::Uri;
 use hyper::http::uri::Authority;
 
-use crate::error::DeliveryError;
-use crate::shown::quoted;
+use crate::base::display::quoted;
+use crate::base::error::DeliveryError;
 
 const FORM: &str = "http://HOST/PATH or https://HOST/PATH";
 const SHOWN: usize = 200;

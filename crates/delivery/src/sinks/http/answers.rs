@@ -19,7 +19,7 @@ use hyper::{Response, StatusCode};
 use hyper_util::client::legacy::Error;
 
 use super::masking::Sent;
-use crate::clock::{SystemWallTime, WallTime as _};
+use crate::base::clock::{SystemWallTime, WallTime as _};
 use crate::sinks::Verdict;
 
 /// Characters of an answer that are shown.

@@ -15,7 +15,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-use crate::error::DeliveryError;
+use crate::base::error::DeliveryError;
 
 #[derive(Debug)]
 pub(super) struct Trusted {

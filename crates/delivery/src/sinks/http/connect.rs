@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 use tower_service::Service;
 
 use super::certificates::Trusted;
-use crate::error::DeliveryError;
+use crate::base::error::DeliveryError;
 
 /// How many connections are being opened at a time.
 const OPENING: usize = 64;

@@ -6,9 +6,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::webhook::Webhook;
-use crate::error::DeliveryError;
+use crate::base::error::DeliveryError;
+use crate::base::sync::Mutex;
 use crate::sinks::send_log::SendLog;
-use crate::sync::Mutex;
 
 /// A [`Webhook`] that can be replaced while messages are sent to it, as a secret that a receiver has changed.
 ///

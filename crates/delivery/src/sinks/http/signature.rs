@@ -12,7 +12,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use hyper::header::HeaderValue;
 use ring::hmac;
 
-use crate::error::DeliveryError;
+use crate::base::error::DeliveryError;
 
 const PREFIX: &str = "whsec_";
 const LEAST: usize = 24;

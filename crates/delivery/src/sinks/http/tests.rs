@@ -12,12 +12,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::base::sync::Mutex;
+use crate::due::retry::Retry;
 use crate::message::{Body, Extras};
-use crate::retry::Retry;
-use crate::settings::Settings;
+use crate::run::settings::Settings;
+use crate::scenarios::testing::{Delivering, LONG, many, put, settings, spawn, wait_until};
 use crate::sinks::{OpenSink, Replies};
-use crate::sync::Mutex;
-use crate::testing::{Delivering, LONG, many, put, settings, spawn, wait_until};
 
 /// A request as it came.
 #[derive(Clone, Debug)]

@@ -8,8 +8,8 @@ use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::address::HttpAddress;
 use super::signature::Secret;
-use crate::error::DeliveryError;
-use crate::shown::quoted;
+use crate::base::display::quoted;
+use crate::base::error::DeliveryError;
 
 /// The sink or HTTP itself sets these.
 const TAKEN: [&str; 12] = [

@@ -1,6 +1,6 @@
 //! A backup: a copy of one moment in one file, while the store delivers or not (D20).
 //!
-//! It is marked as one (`backup_mark.rs`), so it must be restored before it delivers.
+//! It is marked as one (`file/backup_mark.rs`), so it must be restored before it delivers.
 
 #![forbid(unsafe_code)]
 
@@ -9,10 +9,10 @@ use std::path::Path;
 use super::Stop;
 use super::check::Checked;
 use super::copying::copy_into;
-use crate::error::DeliveryError;
-use crate::store::backup_mark;
-use crate::store::new_file::{NewFile, sync_folder};
-use crate::store::snapshot::Snapshot;
+use crate::base::error::DeliveryError;
+use crate::store::file::backup_mark;
+use crate::store::file::new_file::{NewFile, sync_folder};
+use crate::store::look::snapshot::Snapshot;
 
 /// Writes the copy to `to`, where nothing is. It is checked: what is wrong in it was so in the store, or came by copying.
 ///

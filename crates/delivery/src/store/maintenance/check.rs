@@ -13,13 +13,13 @@ use rusqlite::{Connection, ErrorCode};
 use super::messages::{self, Ends};
 use super::problems::Problems;
 use super::{Stop, names};
-use crate::error::DeliveryError;
-use crate::incoming::{Digest, lane_of};
-use crate::shown::quoted;
-use crate::store::meta;
-use crate::store::near::Floor;
-use crate::store::snapshot::Snapshot;
+use crate::base::display::quoted;
+use crate::base::error::DeliveryError;
+use crate::message::incoming::{Digest, lane_of};
+use crate::store::look::snapshot::Snapshot;
+use crate::store::open::near::Floor;
 use crate::store::sql::{Broken, Result as SqlResult};
+use crate::store::tables::meta;
 
 /// What was looked at, and what is wrong.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -10,10 +10,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::{Stop, because, close, open};
-use crate::error::{DeliveryError, StoreError};
-use crate::store::new_file::beside;
-use crate::store::owner::Ownership;
-use crate::store::snapshot::Snapshot;
+use crate::base::error::{DeliveryError, StoreError};
+use crate::store::file::new_file::beside;
+use crate::store::file::owner::Ownership;
+use crate::store::look::snapshot::Snapshot;
 
 /// How long a reader may be in the way.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -7,9 +7,9 @@ use rusqlite::backup::{Backup, StepResult};
 
 use super::check::{Checked, check_snapshot};
 use super::{Stop, because, close, open};
-use crate::error::DeliveryError;
-use crate::store::new_file::NewFile;
-use crate::store::snapshot::Snapshot;
+use crate::base::error::DeliveryError;
+use crate::store::file::new_file::NewFile;
+use crate::store::look::snapshot::Snapshot;
 
 /// Pages that are copied between two looks whether to stop.
 const STEP: i32 = 2_000;

@@ -5,11 +5,11 @@
 use rusqlite::{Connection, Row, Rows};
 
 use super::problems::Problems;
-use crate::incoming::{Digest, lane_of};
-use crate::partition::partition_of_name;
-use crate::recurrence::NEVER_MS;
+use crate::message::incoming::{Digest, lane_of};
+use crate::message::partition::partition_of_name;
+use crate::message::recurrence::NEVER_MS;
 use crate::store::Outcome;
-use crate::store::near::Floor;
+use crate::store::open::near::Floor;
 use crate::store::sql::Result;
 
 /// How far the parts of the store say that they are.

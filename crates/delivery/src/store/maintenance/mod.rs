@@ -27,8 +27,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rusqlite::{Connection, InterruptHandle, OpenFlags};
 
-use crate::error::{DeliveryError, StoreError};
-use crate::sync::Mutex;
+use crate::base::error::{DeliveryError, StoreError};
+use crate::base::sync::Mutex;
 
 /// By which another thread ends the work, at a statement or within one.
 #[derive(Default)]

@@ -5,8 +5,8 @@
 use rusqlite::{CachedStatement, Connection, OptionalExtension};
 
 use super::problems::Problems;
-use crate::incoming::Digest;
-use crate::store::runs::{self, Pair};
+use crate::message::incoming::Digest;
+use crate::store::names::runs::{self, Pair};
 use crate::store::sql::{Result, cached};
 
 struct Run {

@@ -5,14 +5,15 @@
 use std::path::Path;
 
 use super::{close, open};
-use crate::error::DeliveryError;
-use crate::incoming::lane_of;
+use crate::base::display;
+use crate::base::error::DeliveryError;
 use crate::message::check_name;
-use crate::shown;
-use crate::store::owner::Ownership;
-use crate::store::snapshot::Snapshot;
+use crate::message::incoming::lane_of;
+use crate::store::file::owner::Ownership;
+use crate::store::look::snapshot::Snapshot;
 use crate::store::sql::Result as SqlResult;
-use crate::store::{MOST_PAUSED_KEYS, PAUSED, meta, paused_keys};
+use crate::store::tables::{meta, paused_keys};
+use crate::store::{MOST_PAUSED_KEYS, PAUSED};
 
 /// # Errors
 /// `Usage` if there is no store of this version, it is in use, no message can have this key, or too many keys are paused; the
@@ -35,6 +36,6 @@ pub fn pause(path: &Path, key: Option<&str>, is_paused: bool, now_ms: i64) -> Re
     if done? {
         return Ok(());
     }
-    let most = shown::with_commas(MOST_PAUSED_KEYS as usize);
+    let most = display::with_commas(MOST_PAUSED_KEYS as usize);
     Err(DeliveryError::Usage(format!("{most} keys are paused in {}: resume one first", path.display())))
 }

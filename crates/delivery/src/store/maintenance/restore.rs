@@ -19,13 +19,13 @@ use rusqlite::{Connection, ErrorCode};
 
 use super::copying::copy_into;
 use super::{Stop, close, open};
-use crate::error::{DeliveryError, StoreError};
+use crate::base::error::{DeliveryError, StoreError};
+use crate::base::open_stores::FileId;
 use crate::store::RESTORED;
-use crate::store::backup_mark;
-use crate::store::new_file::{NewFile, beside, link_beside, sync_folder};
-use crate::store::opened::FileId;
-use crate::store::owner::Ownership;
-use crate::store::snapshot::Snapshot;
+use crate::store::file::backup_mark;
+use crate::store::file::new_file::{NewFile, beside, link_beside, sync_folder};
+use crate::store::file::owner::Ownership;
+use crate::store::look::snapshot::Snapshot;
 use crate::store::sql::cached;
 
 /// Numbers for each millisecond: 4 million messages a second. Up to the year 2039 they are exact in JavaScript too.

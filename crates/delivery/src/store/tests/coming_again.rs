@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 use super::making::{DAY_MS, Shelf, TINY, commit, count, done, incoming, tidy};
-use crate::incoming::Digest;
+use crate::message::incoming::Digest;
 use crate::store::maintenance::check;
 use crate::store::{Accepted, Limits, Outcome, Store};
 

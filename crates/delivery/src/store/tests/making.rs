@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use crate::incoming::{Digest, Incoming};
+use crate::message::incoming::{Digest, Incoming};
 use crate::message::{Body, Message};
 use crate::store::{Done, Held, Limits, Options, Outcome, Store};
 

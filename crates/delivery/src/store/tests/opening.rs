@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rusqlite::Connection;
 
 use super::making::{Shelf, commit};
-use crate::error::DeliveryError;
+use crate::base::error::DeliveryError;
 use crate::store::{Checkpoints, Limits, Options, Store};
 
 fn open(path: &Path) -> Result<Store, DeliveryError> {

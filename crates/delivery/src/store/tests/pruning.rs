@@ -5,7 +5,7 @@
 use std::sync::atomic::Ordering;
 
 use super::making::{DAY_MS, Shelf, TINY, commit, count, done, incoming, incoming_with, tidy};
-use crate::incoming::Incoming;
+use crate::message::incoming::Incoming;
 use crate::store::{Accepted, Held, Limits, Outcome, Store};
 
 const KEEP_MS: i64 = 8_000;

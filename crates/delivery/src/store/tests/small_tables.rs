@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use super::making::{Shelf, TINY, commit, count, done, incoming, incoming_with};
-use crate::incoming::Incoming;
+use crate::message::incoming::Incoming;
 use crate::message::{Body, Message};
 use crate::store::{Accepted, Checkpoints, Done, Letter, Limits, Outcome, Percentiles, Progress};
 
@@ -157,7 +157,7 @@ fn a_checkpoint_that_fails_is_reported_once() {
     let store = shelf.open();
     let (say, said) = channel();
     let nowhere = shelf.path().join("nowhere.db");
-    let report = Box::new(move |error: &crate::error::StoreError| say.send(error.to_string()).unwrap());
+    let report = Box::new(move |error: &crate::base::error::StoreError| say.send(error.to_string()).unwrap());
     let checkpoints = Checkpoints::start_at(&nowhere, None, report).unwrap();
     checkpoints.after_commit(&store);
     let text = said.recv_timeout(Duration::from_secs(30)).unwrap();

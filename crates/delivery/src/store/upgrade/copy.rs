@@ -17,9 +17,9 @@ use std::borrow::Cow;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Params, Result, Row, params};
 
-use super::super::schema::{APPLICATION_ID, TABLES, VERSION};
-use crate::incoming::Digest;
-use crate::kill_point::kill_point;
+use crate::base::kill_point::kill_point;
+use crate::message::incoming::Digest;
+use crate::store::file::schema::{APPLICATION_ID, TABLES, VERSION};
 
 const DAY_MS: i64 = 86_400_000;
 

@@ -9,7 +9,7 @@ use rusqlite::types::Value;
 use tempfile::{TempDir, tempdir};
 
 use super::*;
-use crate::testing::test_named;
+use crate::scenarios::testing::test_named;
 
 const OLD: &str = include_str!("version_1.sql");
 const DAY_MS: i64 = 86_400_000;
@@ -143,7 +143,7 @@ fn all_that_counts_is_in_the_new_store() {
 
 #[test]
 fn messages_and_cancels_are_found_by_the_digest_of_this_version() {
-    use crate::incoming::Digest;
+    use crate::message::incoming::Digest;
     let shelf = Shelf::new();
     let backup = shelf.step_up().unwrap();
     let ((_, new), (_, old)) = (read(&shelf.path), read(&backup));

@@ -1,0 +1,159 @@
+//! The ways in: messages, lines of NDJSON, and Arrow rows.
+
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use super::{Deliverer, usage};
+use crate::base::clock::{SystemWallTime, WallTime as _};
+use crate::base::error::{BadRecord, DeliveryError};
+use crate::formats::arrow_rows::ArrowRows;
+use crate::formats::arrow_stream::batches;
+use crate::formats::lines::Block;
+use crate::formats::ndjson::Ndjson;
+use crate::group::items::{Answer, Item, Receipt};
+use crate::message::incoming::Incoming;
+use crate::message::parsed::Parsed;
+use crate::message::{Message, checked};
+
+/// Submitting.
+impl Deliverer {
+    /// Accepts a message, and returns once it is on disk: [`Answer::Accepted`], [`Answer::Duplicate`], [`Answer::Conflict`], or
+    /// [`Answer::Cancelled`] if a cancel came before it. Costs one commit; the messages of one [`submit`](Deliverer::submit) share one.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel_delivery::{Answer, Deliverer, Destination, Message, Verdict};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let to = Destination::function(|_| Verdict::Delivered);
+    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
+    /// let hour = Duration::from_secs(3_600);
+    /// assert_eq!(deliverer.put(Message::after("tea", hour, "ready"))?, Answer::Accepted);
+    /// assert_eq!(deliverer.put(Message::after("tea", hour, "ready"))?, Answer::Duplicate);
+    /// assert_eq!(deliverer.put(Message::after("tea", hour, "cold"))?, Answer::Conflict);
+    /// # deliverer.close(None)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`DeliveryError::Usage`] for a message that can't be: a name that is empty or longer than 1 MiB, a due time before 1970 or
+    /// after 9999, a payload that is too large or not the JSON that it claims to be. Otherwise what ended the run.
+    pub fn put(&self, message: Message) -> Result<Answer, DeliveryError> {
+        let message = checked(message, self.schema.max_payload).map_err(usage)?;
+        self.ask(Item::Put(Incoming::of(message)))
+    }
+
+    /// Accepts messages, without waiting for the disk. Each has an answer of its own: see [`Receipt::answers`].
+    ///
+    /// Waits while some thousand others are queued.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel_delivery::{Answer, Deliverer, Destination, Message, Verdict};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let to = Destination::function(|_| Verdict::Delivered);
+    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
+    /// let hour = Duration::from_secs(3_600);
+    /// let receipt = deliverer.submit((0..1_000).map(|n| Message::after(&format!("{n}"), hour, "").with_key("bulk")))?;
+    /// assert!(receipt.answers()?.iter().all(|answer| *answer == Ok(Answer::Accepted)));
+    /// assert_eq!(deliverer.len(), 1_000);
+    /// # deliverer.close(None)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What ended the run.
+    pub fn submit(&self, messages: impl IntoIterator<Item = Message>) -> Result<Receipt, DeliveryError> {
+        let checked = |message| checked(message, self.schema.max_payload).map(|it| Item::Put(Incoming::of(it)));
+        self.submit_each(messages.into_iter().map(checked))
+    }
+
+    /// Accepts the messages and cancels in lines of NDJSON, without waiting for the disk: the fastest way in. Each line has an
+    /// answer of its own, or what is wrong with it; blank lines have none. A `delay_ms` counts from this call.
+    ///
+    /// A line is an object with `id`; `key` if there is one; `due`, as RFC 3339 or epoch milliseconds, or `delay_ms`; and `payload`,
+    /// or `payload_base64`. Without a payload all other members are the payload. `expires` and `traceparent` may be there too. A
+    /// cancel has `"op": "cancel"`, `id` and `key`; another due time `"op": "reschedule"`, these and `due` or `delay_ms`.
+    ///
+    /// ```
+    /// # use tickwheel_delivery::{Answer, Deliverer, Destination, Verdict};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let to = Destination::function(|_| Verdict::Delivered);
+    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
+    /// let lines = br#"
+    ///     {"id": "tea", "delay_ms": 60000, "payload": "ready"}
+    ///     {"id": "cake"}
+    ///     {"id": "tea", "op": "cancel"}
+    /// "#;
+    /// let answers = deliverer.submit_ndjson(lines)?.answers()?;
+    /// assert_eq!(answers[0], Ok(Answer::Accepted));
+    /// assert_eq!(answers[1].as_ref().unwrap_err().reason, "due is missing");
+    /// assert_eq!(answers[2], Ok(Answer::Cancelled));
+    /// # deliverer.close(None)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What ended the run.
+    pub fn submit_ndjson(&self, lines: &[u8]) -> Result<Receipt, DeliveryError> {
+        let reader = Ndjson {
+            source: "submit".into(),
+            schema: &self.schema,
+            now_ns: Some(now_ns()),
+            after: 0,
+            keeps_origin: false,
+        };
+        let block = Block::whole(Arc::<[u8]>::from(lines));
+        self.submit_each(reader.read(&block).map(item_of))
+    }
+
+    /// As [`submit_ndjson`](Deliverer::submit_ndjson), for the rows of an Arrow IPC stream with columns of the same names. A `due` may be
+    /// a timestamp with a zone too.
+    ///
+    /// ```
+    /// # use tickwheel_delivery::{Deliverer, Destination, Verdict};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let to = Destination::function(|_| Verdict::Delivered);
+    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
+    /// assert!(deliverer.submit_arrow(b"no stream").is_err());
+    /// # deliverer.close(None)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`DeliveryError::Usage`] if the bytes are no such stream. Otherwise what ended the run.
+    pub fn submit_arrow(&self, stream: &[u8]) -> Result<Receipt, DeliveryError> {
+        let batches = batches(stream).map_err(usage)?;
+        let reader = ArrowRows {
+            source: "submit".into(),
+            schema: &self.schema,
+            now_ns: Some(now_ns()),
+            keeps_origin: false,
+            as_bytes: &[],
+            fault: None,
+        };
+        self.submit_each(batches.iter().flat_map(|batch| reader.read(batch, 0)).map(item_of))
+    }
+
+    fn submit_each(&self, each: impl Iterator<Item = Result<Item, BadRecord>>) -> Result<Receipt, DeliveryError> {
+        let (mut items, mut refused) = (Vec::new(), Vec::new());
+        for (place, item) in each.enumerate() {
+            match item {
+                Ok(item) => items.push(item),
+                Err(bad) => refused.push((place, bad)),
+            }
+        }
+        Ok(self.running.submit(items)?.with_refused(refused))
+    }
+}
+
+fn item_of(parsed: Parsed) -> Result<Item, BadRecord> {
+    match parsed {
+        Parsed::Bad(bad, _) => Err(bad),
+        other => Ok(other.into()),
+    }
+}
+
+fn now_ns() -> i64 {
+    SystemWallTime.now_us().saturating_mul(1_000)
+}

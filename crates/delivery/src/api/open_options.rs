@@ -1,0 +1,357 @@
+//! How a store is opened for delivery: [`OpenOptions`].
+
+#![forbid(unsafe_code)]
+
+use std::fmt;
+use std::io::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use super::deliverer::Deliverer;
+use super::destination::Destination;
+use crate::base::error::DeliveryError;
+use crate::due::dispatcher::Event;
+use crate::due::pace::Rate;
+use crate::message::MAX_PAYLOAD;
+use crate::run::settings::Settings;
+use crate::run::threads::{Observer, Running};
+use crate::store::Letter;
+use crate::store::file::owner::Ownership;
+
+const MS: Duration = Duration::from_millis(1);
+const HOUR: Duration = Duration::from_secs(3_600);
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// How to deliver from a store. The default suits most programs; [`Deliverer::open`] takes it.
+///
+/// ```
+/// use std::time::Duration;
+/// use tickwheel_delivery::{Destination, OpenOptions, Verdict};
+///
+/// # let folder = tempfile::tempdir()?;
+/// let deliverer = OpenOptions::default()
+///     .with_max_attempts(3)
+///     .with_backoff(Duration::from_millis(100), Duration::from_secs(10))
+///     .with_sink_timeout(Duration::from_secs(5))
+///     .open(folder.path().join("reminders.db"), Destination::function(|_| Verdict::Delivered))?;
+/// deliverer.close(None)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use]
+pub struct OpenOptions {
+    settings: Settings,
+    max_payload: usize,
+    observer: Box<dyn Observer>,
+    is_standby: bool,
+}
+
+impl Default for OpenOptions {
+    fn default() -> Self {
+        Self {
+            settings: Settings::default(),
+            max_payload: MAX_PAYLOAD,
+            observer: Box::new(StandardError),
+            is_standby: false,
+        }
+    }
+}
+
+impl OpenOptions {
+    /// With one order of all messages, not one for each key: one message is in flight at a time.
+    ///
+    /// ```
+    /// # use tickwheel_delivery::OpenOptions;
+    /// let options = OpenOptions::default().with_global_order();
+    /// ```
+    pub fn with_global_order(mut self) -> Self {
+        self.settings.is_global = true;
+        self
+    }
+
+    /// With messages loaded into memory so long before they are due: 100 ms to 1 hour. Usually 10 s.
+    ///
+    /// ```
+    /// # use tickwheel_delivery::OpenOptions;
+    /// let options = OpenOptions::default().with_horizon(std::time::Duration::from_secs(30));
+    /// ```
+    pub fn with_horizon(mut self, horizon: Duration) -> Self {
+        self.settings.horizon_ms = whole_ms(horizon);
+        self
+    }
+
+    /// With so many attempts for a message that its destination refuses, at most 1,000,000. Then it is a dead letter. Usually 5.
+    ///
+    /// ```
+    /// # use tickwheel_delivery::OpenOptions;
+    /// let options = OpenOptions::default().with_max_attempts(10);
+    /// ```
+    pub fn with_max_attempts(mut self, attempts: u32) -> Self {
+        self.settings.retry.max_attempts = attempts;
+        self
+    }
+
+    /// With these times between attempts: the first, which doubles after each attempt, and the longest; at most 400 days. Each is
+    /// shortened at random, by up to a half. Usually 1 s and 5 minutes.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel_delivery::OpenOptions;
+    /// let options = OpenOptions::default().with_backoff(Duration::from_millis(50), Duration::from_secs(60));
+    /// ```
+    pub fn with_backoff(mut self, first: Duration, longest: Duration) -> Self {
+        self.settings.retry.first_ms = whole_ms(first);
+        self.settings.retry.longest_ms = whole_ms(longest);
+        self
+    }
+
+    /// With an end for what waits while the destination is down: a message that has been due for so long is a dead letter then.
+    /// From 1 ms to 365 days. Usually it waits for ever.
+    ///
+    /// ```
+    /// # use tickwheel_delivery::OpenOptions;
+    /// let options = OpenOptions::default().with_give_up_after(std::time::Duration::from_secs(3_600));
+    /// ```
+    pub fn with_give_up_after(mut self, time: Duration) -> Self {
+        self.settings.give_up_after_ms = Some(whole_ms(time));
+        self
+    }
+
+    /// With so much time for one send, from 1 ms to 1 day. A send that takes longer counts as unanswered. Usually 30 s.
+    ///
+    /// ```
+    /// # use tickwheel_delivery::OpenOptions;
+    /// let options = OpenOptions::default().with_sink_timeout(std::time::Duration::from_secs(5));
+    /// ```
+    pub fn with_sink_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.sink_timeout_ms = whole_ms(timeout);
+        self
+    }
+
+    /// With at most so many messages sent in that time, on average; retries count too. From one a day to 1,000,000 a second. After
+    /// a quiet time, what the rate allows in 100 ms goes out at once, and at least one message. What the rate holds back is late;
+    /// at the end it stays in the store. Usually messages go out as fast as the destination takes them.
+    ///
+    /// ```
+    /// # use tickwheel_delivery::OpenOptions;
+    /// let options = OpenOptions::default().with_rate(100, std::time::Duration::from_secs(1));
+    /// ```
+    pub fn with_rate(mut self, messages: u64, per: Duration) -> Self {
+        self.settings.rate = Some(Rate { messages, per_us: whole(per, 1_000) });
+        self
+    }
+
+    /// With at most so many sends at a time: requests of a webhook, calls of a function or of [`Sink::send`](crate::Sink::send). At
+    /// least 1. One that is cut off does not count any more. Usually as many as the destination has threads: a function eight; a
+    /// webhook has up to 2,048 requests at a time.
+    ///
+    /// ```
+    /// # use tickwheel_delivery::OpenOptions;
+    /// let options = OpenOptions::default().with_concurrency(4);
+    /// ```
+    pub fn with_concurrency(mut self, sends: usize) -> Self {
+        self.settings.concurrency = sends;
+        self
+    }
+
+    /// With names of messages known so long after the outcome: a second message of that name is a duplicate. At most 36,500 days.
+    /// Usually 7 days.
+    ///
+    /// ```
+    /// # use tickwheel_delivery::OpenOptions;
+    /// let options = OpenOptions::default().with_keep_ids(std::time::Duration::from_secs(30 * 86_400));
+    /// ```
+    pub fn with_keep_ids(mut self, time: Duration) -> Self {
+        self.settings.keep_ids_ms = whole_ms(time);
+        self
+    }
+
+    /// With payloads of at most so many bytes. Usually 1 MiB.
+    ///
+    /// ```
+    /// # use tickwheel_delivery::OpenOptions;
+    /// let options = OpenOptions::default().with_max_payload(64 << 10);
+    /// ```
+    pub fn with_max_payload(mut self, bytes: usize) -> Self {
+        self.max_payload = bytes;
+        self
+    }
+
+    /// With this observer of dead letters and events. Usually dead letters are a line each on standard error.
+    ///
+    /// ```
+    /// use tickwheel_delivery::{DeliveryError, Event, Letter, Observer, OpenOptions};
+    ///
+    /// struct Log;
+    ///
+    /// impl Observer for Log {
+    ///     fn letters(&self, letters: &[Letter]) -> Result<(), DeliveryError> {
+    ///         letters.iter().for_each(|letter| println!("{}", letter.reason));
+    ///         Ok(())
+    ///     }
+    ///
+    ///     fn events(&self, events: Vec<Event>) {
+    ///         println!("{events:?}");
+    ///     }
+    /// }
+    ///
+    /// let options = OpenOptions::default().with_observer(Log);
+    /// ```
+    pub fn with_observer(mut self, observer: impl Observer + 'static) -> Self {
+        self.observer = Box::new(observer);
+        self
+    }
+
+    /// With a wait, where another process has the store, until that one ends, however it ends. Otherwise that is an error.
+    ///
+    /// ```
+    /// # use tickwheel_delivery::OpenOptions;
+    /// let options = OpenOptions::default().with_standby();
+    /// ```
+    pub fn with_standby(mut self) -> Self {
+        self.is_standby = true;
+        self
+    }
+
+    /// Opens the store, which is a file, and makes it where there is none. What is overdue is sent at once.
+    ///
+    /// ```
+    /// use tickwheel_delivery::{Destination, OpenOptions};
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// let store = folder.path().join("reminders.db");
+    /// let first = OpenOptions::default().open(&store, Destination::standard_output())?;
+    /// let second = OpenOptions::default().open(&store, Destination::standard_output());
+    /// assert!(second.is_err_and(|error| error.to_string().starts_with("this process works with ")));
+    /// first.close(None)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`DeliveryError::Usage`] where an option is out of range, the store is in use, is on a network file system or is no file,
+    /// or the destination can't be opened; [`DeliveryError::Store`] where the file can't be used.
+    pub fn open(self, store: impl AsRef<Path>, to: Destination) -> Result<Deliverer, DeliveryError> {
+        self.check()?;
+        let ownership = if self.is_standby {
+            Ownership::take(store.as_ref(), &mut |_| (), &mut || true)?
+        } else {
+            Ownership::try_take(store.as_ref())?
+        };
+        let running = Running::open(ownership, self.settings, to.into_opener(), 1, self.observer)?;
+        running.start(running.engine().wall_clock());
+        Ok(Deliverer::new(running, self.max_payload))
+    }
+
+    fn check(&self) -> Result<(), DeliveryError> {
+        let Settings { horizon_ms, sink_timeout_ms, keep_ids_ms, give_up_after_ms, retry, rate, concurrency, .. } =
+            &self.settings;
+        retry.check()?;
+        rate.map_or(Ok(()), Rate::check)?;
+        if *concurrency == 0 {
+            return Err(DeliveryError::Usage("concurrency is 0: it may be 1 or more".to_owned()));
+        }
+        in_range("horizon", *horizon_ms, 100 * MS, HOUR)?;
+        in_range("sink_timeout", *sink_timeout_ms, MS, DAY)?;
+        in_range("keep_ids", *keep_ids_ms, Duration::ZERO, 36_500 * DAY)?;
+        give_up_after_ms.map_or(Ok(()), |ms| in_range("give_up_after", ms, MS, 365 * DAY))
+    }
+}
+
+/// The way in without options.
+impl Deliverer {
+    /// Opens the store, which is a file, and makes it where there is none. What is overdue is sent at once. As
+    /// [`OpenOptions::open`] with the default options.
+    ///
+    /// ```
+    /// use tickwheel_delivery::{Deliverer, Destination};
+    ///
+    /// # let folder = tempfile::tempdir()?;
+    /// # let (store, delivered) = (folder.path().join("reminders.db"), folder.path().join("delivered.ndjson"));
+    /// let deliverer = Deliverer::open(store, Destination::file(delivered))?;
+    /// deliverer.close(None)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open(store: impl AsRef<Path>, to: Destination) -> Result<Self, DeliveryError> {
+        OpenOptions::default().open(store, to)
+    }
+}
+
+impl fmt::Debug for OpenOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { settings, max_payload, is_standby, .. } = self;
+        let mut shown = f.debug_struct("OpenOptions");
+        shown.field("settings", settings).field("max_payload", max_payload).field("is_standby", is_standby);
+        shown.finish_non_exhaustive()
+    }
+}
+
+fn whole_ms(time: Duration) -> u64 {
+    whole(time, 1_000_000)
+}
+
+/// In units of so many nanoseconds, rounded up.
+fn whole(time: Duration, unit_ns: u128) -> u64 {
+    u64::try_from(time.as_nanos().div_ceil(unit_ns)).unwrap_or(u64::MAX)
+}
+
+fn in_range(name: &str, given_ms: u64, least: Duration, most: Duration) -> Result<(), DeliveryError> {
+    if (whole_ms(least)..=whole_ms(most)).contains(&given_ms) {
+        return Ok(());
+    }
+    Err(DeliveryError::Usage(format!("{name} is {given_ms} ms: it may be {least:?} to {most:?}")))
+}
+
+/// Tells of dead letters on standard error.
+struct StandardError;
+
+impl Observer for StandardError {
+    fn letters(&self, letters: &[Letter]) -> Result<(), DeliveryError> {
+        let mut out = std::io::stderr().lock();
+        for Letter { source, line, reason, .. } in letters {
+            let _ = writeln!(out, "dead letter of {source}, line {line}: {reason}"); // it may be closed
+        }
+        Ok(())
+    }
+
+    fn events(&self, _: Vec<Event>) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Verdict;
+
+    fn refused(options: OpenOptions) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let store = folder.path().join("store.db");
+        let opened = options.open(&store, Destination::function(|_| Verdict::Delivered));
+        assert!(!store.exists(), "a failed start leaves nothing behind");
+        opened.expect_err("it is out of range").to_string()
+    }
+
+    #[test]
+    fn an_option_out_of_range_is_named_with_what_is_allowed() {
+        let options = OpenOptions::default;
+        let longest = Duration::MAX;
+        assert_eq!(refused(options().with_horizon(MS)), "horizon is 1 ms: it may be 100ms to 3600s");
+        assert_eq!(
+            refused(options().with_sink_timeout(Duration::ZERO)),
+            "sink_timeout is 0 ms: it may be 1ms to 86400s"
+        );
+        assert!(refused(options().with_keep_ids(longest)).starts_with("keep_ids is 18446744073709551615 ms"));
+        assert!(refused(options().with_give_up_after(366 * DAY)).starts_with("give_up_after is "));
+        assert!(refused(options().with_max_attempts(0)).starts_with("max-attempts is 0"));
+        assert!(refused(options().with_rate(0, MS)).starts_with("rate is 0 in 1000 us: it may be one a day to"));
+        assert_eq!(refused(options().with_concurrency(0)), "concurrency is 0: it may be 1 or more");
+        assert!(refused(options().with_backoff(HOUR, MS)).starts_with("backoff is 3600000 ms,1 ms"));
+    }
+
+    #[test]
+    fn a_time_is_rounded_up_to_the_millisecond() {
+        assert_eq!(whole_ms(Duration::from_nanos(1)), 1);
+        assert_eq!(whole_ms(MS), 1);
+        assert_eq!(whole_ms(Duration::MAX), u64::MAX);
+    }
+}

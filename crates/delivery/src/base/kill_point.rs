@@ -1,0 +1,48 @@
+//! Places at which a test ends the process as `kill -9` does; in a build that is no test there is nothing.
+//!
+//! `TICKWHEEL_KILL_AT=3:INSERT INTO ledger`: at the third place whose name has that text. Each statement of the store is a
+//! place of its own. A test may also look at each place, in its own thread.
+
+#![forbid(unsafe_code)]
+
+#[cfg(not(test))]
+#[inline]
+pub(crate) const fn kill_point(_: &str) {}
+
+#[cfg(test)]
+type Look = Box<dyn FnMut(&str)>;
+
+#[cfg(test)]
+thread_local! {
+    static LOOK: std::cell::Cell<Option<Look>> = const { std::cell::Cell::new(None) };
+}
+
+/// From now on this is called at each place that this thread comes to.
+#[cfg(test)]
+pub(crate) fn at_each_place(look: Option<Look>) {
+    LOOK.set(look);
+}
+
+#[cfg(test)]
+pub(crate) fn kill_point(name: &str) {
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    static PLAN: OnceLock<Option<(AtomicU64, String)>> = OnceLock::new();
+    if let Some(mut look) = LOOK.take() {
+        look(name);
+        LOOK.set(Some(look));
+    }
+    let plan = PLAN.get_or_init(|| {
+        let text = std::env::var("TICKWHEEL_KILL_AT").ok()?;
+        let (count, name) = text.split_once(':').expect("a count and a name");
+        Some((AtomicU64::new(count.parse().expect("a count")), name.to_owned()))
+    });
+    if let Some((left, wanted)) = plan
+        && name.contains(wanted)
+        && left.fetch_sub(1, Ordering::SeqCst) == 1
+    {
+        let this = rustix::process::getpid();
+        rustix::process::kill_process(this, rustix::process::Signal::KILL).expect("a process may end itself");
+    }
+}

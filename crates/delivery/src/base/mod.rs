@@ -1,0 +1,13 @@
+//! What every room uses: errors, the clock, locks, and how values are written and shown. It knows nothing of messages.
+
+#![forbid(unsafe_code)]
+
+pub(crate) mod clock;
+pub(crate) mod display;
+pub(crate) mod error;
+pub(crate) mod json;
+pub(crate) mod kill_point;
+pub(crate) mod open_stores;
+pub(crate) mod summary;
+pub(crate) mod sync;
+pub(crate) mod times;

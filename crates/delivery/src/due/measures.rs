@@ -1,0 +1,190 @@
+//! What an engine measures of its own work, for the metrics of `GET /metrics` (rule D15). Nothing here costs more than some
+//! additions for a message: what has to be looked through is counted when it is asked for.
+//!
+//! [`SendMeasures`] is the dispatcher's and behind its lock, [`CommitMeasures`] the writer's.
+
+#![forbid(unsafe_code)]
+
+use crate::sinks::Verdict;
+
+/// The upper ends of the buckets of a [`Histogram`] in microseconds, ends included; one more bucket has the rest.
+pub const BOUNDS_US: [i64; 18] = [
+    100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000,
+    5_000_000, 10_000_000, 30_000_000, 60_000_000,
+];
+
+/// Why a send that was cut off has no answer.
+pub(crate) const NO_ANSWER_IN_TIME: &str = "no answer in time";
+
+/// Durations in fixed buckets, from a tenth of a millisecond to a minute.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Histogram {
+    /// How many are in each bucket.
+    pub counts: [u64; BOUNDS_US.len() + 1],
+    /// The sum in microseconds.
+    pub sum_us: i64,
+}
+
+impl Histogram {
+    pub(crate) fn add(&mut self, duration_us: i64) {
+        self.counts[BOUNDS_US.partition_point(|bound| *bound < duration_us)] += 1;
+        self.sum_us = self.sum_us.saturating_add(duration_us);
+    }
+}
+
+/// Why an attempt failed. A fixed set, as each is a time series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The sink was cut off, or says itself that there was no answer in time.
+    Timeout,
+    /// Nothing can be told to the destination.
+    Unreachable,
+    /// The destination answered with such a status.
+    Status3xx,
+    /// An HTTP status of 400 to 499.
+    Status4xx,
+    /// An HTTP status of 500 to 599.
+    Status5xx,
+    /// There was another answer, or none, that is not about the message.
+    Unanswered,
+    /// The destination does not take the message; a function raised.
+    Refused,
+}
+
+impl Cause {
+    /// Every cause, in the order of the counters.
+    pub const ALL: [Self; 7] = [
+        Self::Timeout,
+        Self::Unreachable,
+        Self::Status3xx,
+        Self::Status4xx,
+        Self::Status5xx,
+        Self::Unanswered,
+        Self::Refused,
+    ];
+
+    /// Its name in the metrics.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Timeout => "timeout",
+            Self::Unreachable => "unreachable",
+            Self::Status3xx => "status_3xx",
+            Self::Status4xx => "status_4xx",
+            Self::Status5xx => "status_5xx",
+            Self::Unanswered => "unanswered",
+            Self::Refused => "refused",
+        }
+    }
+
+    /// `None`: it did not fail, or was not tried. A status is known by its reason, which begins with `status 503`: so a sink
+    /// of a program's own can tell one too.
+    fn of(verdict: &Verdict) -> Option<Self> {
+        let (reason, other) = match verdict {
+            Verdict::Delivered | Verdict::NotTried => return None,
+            Verdict::Unreachable { .. } => return Some(Self::Unreachable),
+            Verdict::Unanswered { reason, .. } if reason == NO_ANSWER_IN_TIME => return Some(Self::Timeout),
+            Verdict::Unanswered { reason, .. } if reason.starts_with("TimeoutError") => return Some(Self::Timeout),
+            Verdict::Unanswered { reason, .. } => (reason, Self::Unanswered),
+            Verdict::Refused(reason) => (reason, Self::Refused),
+        };
+        Some(match reason.strip_prefix("status ").and_then(|status| status.bytes().next()) {
+            Some(b'3') => Self::Status3xx,
+            Some(b'4') => Self::Status4xx,
+            Some(b'5') => Self::Status5xx,
+            _ => other,
+        })
+    }
+}
+
+/// What became of sends since the engine was opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SendMeasures {
+    /// Messages that were sent, each time, and that had an answer or were cut off.
+    pub attempts: u64,
+    /// Those that failed, in the order of [`Cause::ALL`].
+    pub failures: [u64; Cause::ALL.len()],
+    /// Messages that have arrived and may have done so before.
+    pub redelivered: u64,
+    /// Sends that took too long.
+    pub cut_off: u64,
+    /// How long a sink had a send in its hands.
+    pub durations: Histogram,
+    /// Since when the destination is up, or down, on the timer's clock.
+    pub changed_us: u64,
+}
+
+impl SendMeasures {
+    pub(crate) fn arrived(&mut self, redelivered: bool) {
+        self.attempts += 1;
+        self.redelivered += u64::from(redelivered);
+    }
+
+    /// One that arrived is counted by [`SendMeasures::arrived`].
+    pub(crate) fn ended(&mut self, verdict: &Verdict) {
+        if let Some(cause) = Cause::of(verdict) {
+            self.attempts += 1;
+            self.failures[cause as usize] += 1;
+        }
+    }
+}
+
+/// What became of commits since the engine was opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CommitMeasures {
+    /// How late the delivered messages were.
+    pub lateness: Histogram,
+    /// How long a transaction took, with the wait for the disk.
+    pub durations: Histogram,
+    /// When the last one ended, or the store was opened: in milliseconds since 1970.
+    pub last_ms: i64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_belongs_to_its_bucket__d15() {
+        for (place, bound_us) in BOUNDS_US.iter().enumerate() {
+            let mut histogram = Histogram::default();
+            histogram.add(*bound_us);
+            histogram.add(bound_us + 1);
+            assert_eq!((histogram.counts[place], histogram.counts[place + 1]), (1, 1));
+            assert_eq!((histogram.counts.iter().sum::<u64>(), histogram.sum_us), (2, 2 * bound_us + 1));
+        }
+    }
+
+    #[test]
+    fn each_failure_has_one_cause__d15() {
+        let unanswered = |reason: &str| Verdict::Unanswered { reason: reason.to_owned(), retry_after_ms: None };
+        let refused = |reason: &str| Verdict::Refused(reason.to_owned());
+        let mut measures = SendMeasures::default();
+        for (verdict, cause) in [
+            (unanswered(NO_ANSWER_IN_TIME), Cause::Timeout),
+            (unanswered("TimeoutError: too slow"), Cause::Timeout),
+            (Verdict::Unreachable { reason: "status 503".to_owned(), retry_after_ms: None }, Cause::Unreachable),
+            (refused("status 301, a redirect, which is not followed"), Cause::Status3xx),
+            (unanswered("status 429: slowly"), Cause::Status4xx),
+            (refused("status 410, without a text"), Cause::Status4xx),
+            (unanswered("status 503"), Cause::Status5xx),
+            (unanswered("the connection was closed"), Cause::Unanswered),
+            (refused("ValueError: status 503"), Cause::Refused),
+            (refused(""), Cause::Refused),
+        ] {
+            let before = measures.failures;
+            measures.ended(&verdict);
+            let changed: Vec<_> =
+                Cause::ALL.iter().filter(|it| measures.failures[**it as usize] > before[**it as usize]).collect();
+            assert_eq!(changed, [&cause], "{verdict:?}");
+        }
+        measures.ended(&Verdict::Delivered);
+        measures.ended(&Verdict::NotTried);
+        assert_eq!((measures.attempts, measures.failures.iter().sum::<u64>()), (10, 10));
+    }
+
+    #[test]
+    fn the_causes_stand_in_the_order_of_their_numbers__d15() {
+        assert!(Cause::ALL.iter().enumerate().all(|(place, cause)| *cause as usize == place));
+    }
+}

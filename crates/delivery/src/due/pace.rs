@@ -1,0 +1,261 @@
+//! How fast messages go out (D18): a token bucket. A message takes a token for each attempt, and tokens come at the rate.
+//!
+//! - The bucket holds what comes in 100 ms, and at least one token. So after a quiet time so many messages go out at once, and
+//!   a process that gets no processor for 100 ms still reaches the rate. In any time `t` at most `burst + rate * t` go out.
+//! - All arithmetic is in integers, so nothing is lost or gained over the years: a microsecond brings `messages` parts, and a
+//!   token has `per_us` parts.
+//! - Where the bucket is empty, sending waits for an alarm on the wheel, and then for a millisecond's tokens at least: a fast
+//!   rate takes a thousand wake-ups a second, not one for each message.
+//!
+//! Example: 50/s is 1 message in 20,000 µs. The bucket holds 5 tokens, or 100,000 parts. Five messages go out at once, the
+//! sixth 20 ms later.
+
+#![forbid(unsafe_code)]
+
+use crate::base::error::DeliveryError;
+
+/// The time whose tokens the bucket holds.
+const BURST_US: u128 = 100_000;
+/// The time for which tokens are gathered once there are none.
+const GATHER_US: u128 = 1_000;
+const SECOND_US: u128 = 1_000_000;
+const DAY_US: u128 = 86_400 * SECOND_US;
+/// The most messages in a second.
+const MOST_IN_SECOND: u128 = 1_000_000;
+
+/// So many messages in so much time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// The messages.
+    pub messages: u64,
+    /// The time.
+    pub per_us: u64,
+}
+
+impl Rate {
+    /// Whether it is within bounds.
+    ///
+    /// # Errors
+    /// [`DeliveryError::Usage`], which names them.
+    pub fn check(self) -> Result<(), DeliveryError> {
+        let (messages, per_us) = (u128::from(self.messages), u128::from(self.per_us));
+        if messages * DAY_US >= per_us && per_us > 0 && messages * SECOND_US <= MOST_IN_SECOND * per_us {
+            return Ok(());
+        }
+        let Self { messages, per_us } = self;
+        let text = format!("rate is {messages} in {per_us} us: it may be one a day to 1,000,000 a second");
+        Err(DeliveryError::Usage(text))
+    }
+
+    /// How many messages go out at once after a quiet time.
+    fn burst(self) -> u128 {
+        (u128::from(self.messages) * BURST_US / u128::from(self.per_us)).max(1)
+    }
+}
+
+/// Whether messages may go out now, and how many; without a rate, all.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    bucket: Option<Bucket>,
+    /// There was no token, and the alarm has not come.
+    is_waiting: bool,
+}
+
+#[derive(Debug)]
+struct Bucket {
+    rate: Rate,
+    /// Parts of tokens, as of `at_us`.
+    parts: u128,
+    at_us: u64,
+}
+
+impl Pace {
+    /// The bucket is full at first. `now_us`: on a clock that is not stepped.
+    pub(crate) fn new(rate: Option<Rate>, now_us: u64) -> Self {
+        let full = |rate: Rate| Bucket { rate, parts: rate.burst() * u128::from(rate.per_us), at_us: now_us };
+        Self { bucket: rate.map(full), is_waiting: false }
+    }
+
+    /// Whether no alarm is waited for.
+    pub(crate) fn may_send(&self) -> bool {
+        !self.is_waiting
+    }
+
+    /// How many messages may go out now.
+    pub(crate) fn tokens(&mut self, now_us: u64) -> usize {
+        let Some(bucket) = &mut self.bucket else { return usize::MAX };
+        bucket.fill(now_us);
+        usize::try_from(bucket.parts / u128::from(bucket.rate.per_us)).unwrap_or(usize::MAX)
+    }
+
+    /// So many went out, at most as many as there were tokens.
+    pub(crate) fn spend(&mut self, messages: usize) {
+        if let Some(bucket) = &mut self.bucket {
+            bucket.parts -= messages as u128 * u128::from(bucket.rate.per_us);
+        }
+    }
+
+    /// Sending waits from now on; for how long, until [`Pace::goes_on`].
+    pub(crate) fn wait_us(&mut self) -> u64 {
+        self.is_waiting = true;
+        self.bucket.as_ref().map_or(0, Bucket::empty_for_us)
+    }
+
+    /// The alarm has come.
+    pub(crate) fn goes_on(&mut self) {
+        self.is_waiting = false;
+    }
+}
+
+impl Bucket {
+    fn fill(&mut self, now_us: u64) {
+        let came = u128::from(now_us.saturating_sub(self.at_us)) * u128::from(self.rate.messages);
+        self.parts = (self.parts + came).min(self.rate.burst() * u128::from(self.rate.per_us));
+        self.at_us = self.at_us.max(now_us);
+    }
+
+    /// How long until there is a token, and what comes in [`GATHER_US`].
+    fn empty_for_us(&self) -> u64 {
+        let messages = u128::from(self.rate.messages);
+        let wanted = u128::from(self.rate.per_us).max(messages * GATHER_US);
+        u64::try_from(wanted.saturating_sub(self.parts).div_ceil(messages)).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START_US: u64 = 7_000_000;
+
+    fn per_second(messages: u64) -> Rate {
+        Rate { messages, per_us: 1_000_000 }
+    }
+
+    /// Sends as soon as it may, one by one or all there are; when each went out.
+    fn sent_us(rate: Rate, is_one_by_one: bool, until_us: u64) -> Vec<u64> {
+        let (mut pace, mut now_us, mut sent) = (Pace::new(Some(rate), START_US), START_US, Vec::new());
+        while now_us <= START_US + until_us {
+            let tokens = pace.tokens(now_us);
+            if tokens == 0 {
+                now_us += pace.wait_us();
+                assert!(!pace.may_send());
+                pace.goes_on();
+                assert!(pace.tokens(now_us) > 0, "the alarm comes when there is a token");
+                continue;
+            }
+            let count = if is_one_by_one { 1 } else { tokens };
+            pace.spend(count);
+            sent.extend(std::iter::repeat_n(now_us - START_US, count));
+        }
+        sent
+    }
+
+    #[test]
+    fn the_example_of_the_module_holds__d18() {
+        assert_eq!(sent_us(per_second(50), true, 60_000), [0, 0, 0, 0, 0, 20_000, 40_000, 60_000]);
+    }
+
+    #[test]
+    fn a_slow_rate_sends_one_at_a_time_however_long_it_was_quiet__d18() {
+        let hour_us = 3_600_000_000;
+        assert_eq!(sent_us(Rate { messages: 1, per_us: hour_us }, false, 2 * hour_us), [0, hour_us, 2 * hour_us]);
+        let mut pace = Pace::new(Some(per_second(1)), 0);
+        pace.spend(1);
+        assert_eq!(pace.tokens(1_000 * hour_us), 1);
+    }
+
+    #[test]
+    fn no_time_has_more_than_the_burst_and_the_rate_and_none_is_lost__d18() {
+        let third = Rate { messages: 1, per_us: 3_000_000 };
+        let odd = Rate { messages: 7, per_us: 300_007 };
+        for rate in [third, odd, per_second(1), per_second(33), per_second(999), per_second(100_000)] {
+            for is_one_by_one in [false, true] {
+                let until_us = 10_000 * rate.per_us / rate.messages;
+                let sent = sent_us(rate, is_one_by_one, until_us);
+                let (messages, per_us) = (u128::from(rate.messages), u128::from(rate.per_us));
+                let allowed = |us: u64| rate.burst() * per_us + u128::from(us) * messages;
+                for first in [0, 1, sent.len() / 3, sent.len() / 2] {
+                    for last in first..sent.len() {
+                        let count = (last - first + 1) as u128;
+                        assert!(count * per_us <= allowed(sent[last] - sent[first]), "{rate:?} {first} {last}");
+                    }
+                }
+                let least = (allowed(until_us - 2_000) / per_us).saturating_sub(1);
+                assert!(sent.len() as u128 >= least, "{rate:?}: {} of {least}", sent.len());
+            }
+        }
+    }
+
+    #[test]
+    fn whenever_messages_come_no_time_has_more_than_the_burst_and_the_rate__d18() {
+        let mut random = fastrand::Rng::with_seed(5);
+        for rate in [Rate { messages: 1, per_us: 3_000_000 }, Rate { messages: 7, per_us: 300_007 }, per_second(200)] {
+            let (mut pace, mut now_us, mut sent) = (Pace::new(Some(rate), 0), 0, Vec::new());
+            while sent.len() < 500 {
+                let most_us = [1, 300, 20_000_000][random.usize(0..3)];
+                now_us += random.u64(0..most_us);
+                let count = random.usize(0..=pace.tokens(now_us).min(30));
+                pace.spend(count);
+                sent.extend(std::iter::repeat_n(now_us, count));
+            }
+            let (messages, per_us) = (u128::from(rate.messages), u128::from(rate.per_us));
+            for (last, last_us) in sent.iter().enumerate() {
+                for (first, first_us) in sent[..=last].iter().enumerate() {
+                    let allowed = rate.burst() * per_us + u128::from(last_us - first_us) * messages;
+                    assert!((last - first + 1) as u128 * per_us <= allowed, "{rate:?} {first} {last}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_late_wake_up_costs_nothing_up_to_100_ms__d18() {
+        let mut pace = Pace::new(Some(per_second(1_000)), 0);
+        assert_eq!(pace.tokens(0), 100);
+        pace.spend(100);
+        assert_eq!(pace.tokens(100_000), 100);
+        pace.spend(100);
+        assert_eq!(pace.tokens(300_000), 100, "what comes later than that is lost");
+    }
+
+    #[test]
+    fn a_fast_rate_wakes_once_in_a_millisecond__d18() {
+        let mut pace = Pace::new(Some(per_second(100_000)), 0);
+        pace.spend(10_000);
+        assert_eq!(pace.wait_us(), 1_000);
+        pace.goes_on();
+        assert_eq!(pace.tokens(1_000), 100);
+    }
+
+    #[test]
+    fn a_clock_that_seems_to_go_back_brings_nothing__d18() {
+        let mut pace = Pace::new(Some(per_second(1)), 5_000_000);
+        pace.spend(1);
+        assert_eq!((pace.tokens(0), pace.tokens(5_999_999), pace.tokens(6_000_000)), (0, 0, 1));
+    }
+
+    #[test]
+    fn without_a_rate_all_goes_out__d18() {
+        let mut pace = Pace::default();
+        assert_eq!(pace.tokens(0), usize::MAX);
+        pace.spend(usize::MAX);
+        assert_eq!(pace.tokens(0), usize::MAX);
+        assert!(pace.may_send());
+    }
+
+    #[test]
+    fn a_rate_out_of_bounds_is_named__d18() {
+        let rate = |messages, per_us| Rate { messages, per_us };
+        for good in [rate(1, 1), rate(1, 86_400_000_000), per_second(1_000_000), rate(u64::MAX, u64::MAX)] {
+            assert!(good.check().is_ok(), "{good:?}");
+        }
+        let wrong =
+            [rate(0, 1_000_000), rate(1, 0), rate(0, 0), rate(2, 1), rate(1, 86_400_000_001), rate(u64::MAX, 1)];
+        for wrong in wrong {
+            assert!(wrong.check().is_err(), "{wrong:?}");
+        }
+        let text = per_second(0).check().unwrap_err().to_string();
+        assert_eq!(text, "rate is 0 in 1000000 us: it may be one a day to 1,000,000 a second");
+    }
+}

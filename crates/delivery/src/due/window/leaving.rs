@@ -1,0 +1,186 @@
+//! What leaves memory for the store, where there is no room or no place for it any more (rules D4, D8).
+
+#![forbid(unsafe_code)]
+
+use super::Window;
+use super::entry::{Gone, State};
+use crate::due::lanes::Slot;
+use crate::message::earliest::Earliest;
+use crate::store::{Position, Waiting};
+
+impl Window {
+    /// It does not go out after all. Without a place in memory any more it goes back to the store.
+    pub(crate) fn put_back(&mut self, slot: Slot) {
+        let (position, lane, size) = {
+            let entry = self.entry(slot);
+            (entry.position(), entry.lane, entry.size as usize)
+        };
+        let mut has_place = self.cursor.is_some_and(|cursor| position <= cursor);
+        if let Some(lane) = lane {
+            let it = self.lane_mut(lane);
+            it.in_flight = None;
+            has_place &= it.more_from.is_none_or(|from| position < from);
+            if has_place {
+                it.insert(position, slot, size);
+            }
+        }
+        if has_place {
+            self.entry_mut(slot).state = State::Waiting;
+        } else if self.entry(slot).is_near {
+            self.entry_mut(slot).state = State::Leaving;
+            self.leaving.push(slot);
+        } else {
+            self.remove(slot);
+        }
+    }
+
+    /// Whether a message goes back to the store in the next transaction.
+    pub(crate) fn has_leaving(&self) -> bool {
+        !self.leaving.is_empty()
+    }
+
+    /// Messages that go back to the store in this transaction: the store has to write rows of them.
+    pub(crate) fn take_leaving(&mut self) -> Vec<Gone> {
+        let mut gone = Vec::new();
+        for slot in std::mem::take(&mut self.leaving) {
+            if self.entries[slot as usize].as_ref().is_some_and(|entry| entry.state == State::Leaving) {
+                gone.push(self.gone(slot));
+                self.remove(slot);
+            }
+        }
+        gone
+    }
+
+    /// It stays in memory, and gets a row in the store in this transaction.
+    pub(crate) fn hold_near(&mut self, slot: Slot) {
+        self.note_left(slot);
+        self.entry_mut(slot).is_near = false;
+    }
+
+    /// What left memory has its row on disk now.
+    pub(crate) fn rows_are_committed(&mut self) {
+        self.left_uncommitted = Earliest::default();
+    }
+
+    fn note_left(&mut self, slot: Slot) {
+        let entry = self.entries[slot as usize].as_ref().expect("the slot is taken");
+        if entry.is_near {
+            self.left_uncommitted.add(entry.partition, entry.due_ms);
+        }
+    }
+
+    /// Messages that were sent and left memory since the last call. And messages on their way, or with an outcome that is not committed, that have a row in the store, and stay in memory although
+    /// the cursor or their lane went back behind them since the last call: after a crash the two do not tell that these were
+    /// in memory.
+    pub(crate) fn take_uncovered(&mut self) -> Vec<Position> {
+        let mut uncovered = std::mem::take(&mut self.sent_and_left);
+        if !std::mem::take(&mut self.has_gone_back) {
+            return uncovered;
+        }
+        let on_their_way = self
+            .slots()
+            .filter(|(_, it)| !matches!(it.state, State::Held | State::Waiting | State::Leaving) && !it.is_near)
+            .filter(|(_, it)| {
+                let more_from = it.lane.and_then(|lane| self.lane(lane).more_from);
+                self.cursor.is_none_or(|cursor| it.position() > cursor)
+                    || more_from.is_some_and(|from| it.position() >= from)
+            })
+            .map(|(_, it)| it.position());
+        uncovered.extend(on_their_way);
+        uncovered
+    }
+
+    /// Sends the lane's last ones back, as many as it takes, if they come after this.
+    pub(super) fn make_room_in(&mut self, lane: u32, row: Waiting, gone: &mut Vec<Gone>) {
+        while !self.fits(lane, row.size)
+            && let Some((position, slot)) = self.lane(lane).last()
+            && position > (row.due_ms, row.seq)
+        {
+            self.leave(lane, Some(position));
+            gone.push(self.send_back(slot));
+        }
+    }
+
+    /// Sends the latest tenth back, more if it takes more, if they come after this; the cursor too.
+    pub(super) fn make_room(&mut self, row: Waiting, gone: &mut Vec<Gone>) {
+        let mut movable: Vec<(Position, Slot)> = self
+            .slots()
+            .filter(|(_, it)| matches!(it.state, State::Held | State::Waiting) && it.position() > (row.due_ms, row.seq))
+            .map(|(slot, it)| (it.position(), slot))
+            .collect();
+        movable.sort_unstable();
+        let mut first_gone = None;
+        let mut count = 0;
+        while let Some((position, slot)) = movable.pop() {
+            if count * 10 >= self.bounds.messages && self.has_room(row.size as usize) {
+                break;
+            }
+            gone.push(self.send_back(slot));
+            count += 1;
+            first_gone = Some(position);
+        }
+        if let Some(position) = first_gone {
+            self.set_back(position);
+        }
+    }
+
+    /// The cursor goes back to before this position; no message that waits in memory is at or after it.
+    pub(super) fn set_back(&mut self, position: Position) {
+        let cursor = (position.0, position.1 - 1);
+        self.cursor = Some(cursor);
+        self.was_full = true;
+        self.has_gone_back = true;
+        for lane in 0..self.lanes.len() as u32 {
+            if self.lane(lane).more_from.is_some_and(|from| from > cursor) {
+                self.leave(lane, None); // it will be read ahead again
+                self.tidy(lane);
+            }
+        }
+    }
+
+    pub(super) fn gone(&mut self, slot: Slot) -> Gone {
+        self.note_left(slot);
+        let entry = self.entry(slot);
+        Gone {
+            due_ms: entry.due_ms,
+            seq: entry.seq,
+            size: entry.size,
+            redelivered: entry.redelivered,
+            was_near: entry.is_near,
+            body: entry.body.clone(),
+        }
+    }
+
+    pub(super) fn send_back(&mut self, slot: Slot) -> Gone {
+        let gone = self.gone(slot);
+        if let Some(lane) = self.entry(slot).lane {
+            self.lane_mut(lane).remove((gone.due_ms, gone.seq), gone.size as usize);
+        }
+        self.remove(slot);
+        gone
+    }
+
+    /// From this position on the lane is in the store alone; `None`: all of it is in memory.
+    pub(super) fn leave(&mut self, lane: u32, from: Option<Position>) {
+        if let Some(old) = self.lane(lane).more_from {
+            self.needy.remove(&(old, lane));
+        }
+        let it = self.lane_mut(lane);
+        let goes_back = from.is_some_and(|from| it.more_from.is_none_or(|old| from < old));
+        it.more_from = from;
+        let number = it.number;
+        self.changed.insert(number, from);
+        self.has_gone_back |= goes_back;
+        self.look_after(lane);
+    }
+
+    pub(super) fn look_after(&mut self, lane: u32) {
+        let it = &self.lanes[lane as usize];
+        let Some(from) = it.more_from else { return };
+        if it.len() <= self.bounds.lane_messages / 2 && !it.is_paused {
+            self.needy.insert((from, lane));
+        } else {
+            self.needy.remove(&(from, lane));
+        }
+    }
+}

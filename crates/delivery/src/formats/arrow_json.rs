@@ -1,0 +1,248 @@
+//! Writes a value of an Arrow array as JSON, for a payload (rule D1).
+//!
+//! - Booleans, numbers and text as JSON has them; decimals as numbers, with their digits (`1.50`); binary as base64 text.
+//! - Times as text: dates, times of day and timestamps by ISO 8601, those with a zone as RFC 3339 in UTC (`...Z`).
+//! - Structs and maps with text keys are objects, lists are arrays; inside them a null is `null`.
+//! - A value without such a form is [`Unfit`]: NaN and infinity, times outside the years 0 to 9999, a name that occurs
+//!   twice, and all other types (durations, intervals, unions). So is one that is too large: in Arrow, a thousand million
+//!   nulls or copies of one text take no memory.
+
+#![forbid(unsafe_code)]
+
+use std::io::Write as _;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    Date32Type, Date64Type, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, Time32MillisecondType,
+    Time32SecondType, Time64MicrosecondType, Time64NanosecondType,
+};
+use arrow_array::{Array, ArrayRef};
+use arrow_schema::{DataType, TimeUnit};
+
+use crate::base::display::{cut, with_commas};
+use crate::base::error::BadRecord;
+use crate::base::json::write_base64;
+use crate::base::json::write_text;
+use crate::base::times::date_of_day;
+use crate::formats::arrow_values::{binary, float, inner, integer, is_null, text, timestamp};
+
+const ALLOWED: &str =
+    "text, finite numbers, booleans, binary, times from year 0 to 9999, and structs, lists and maps of these";
+
+/// Why a value has no form in JSON, and some text that shows which value it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Unfit {
+    why: String,
+    pub(crate) shown: String,
+}
+
+impl Unfit {
+    pub(crate) fn new(why: impl Into<String>, shown: impl Into<String>) -> Self {
+        Self { why: why.into(), shown: shown.into() }
+    }
+
+    /// The error of a record whose column `name` holds the value.
+    pub(crate) fn bad(&self, name: &str) -> BadRecord {
+        BadRecord::new(format!("{name} can't be JSON: {}", self.why), ALLOWED)
+    }
+}
+
+/// Appends a value. `max` bounds the length of `out`. On an error, a part may have been appended.
+pub(crate) fn write_json(out: &mut Vec<u8>, array: &dyn Array, at: usize, max: usize) -> Result<(), Unfit> {
+    if out.len() > max {
+        return Err(Unfit::new(format!("it has more than {} bytes", with_commas(max)), "a large value"));
+    }
+    if is_null(array, at) {
+        out.extend_from_slice(b"null");
+        return Ok(());
+    }
+    if let Some(text) = text(array, at) {
+        write_text(out, text);
+    } else if let Some(bytes) = binary(array, at) {
+        out.push(b'"');
+        write_base64(out, bytes);
+        out.push(b'"');
+    } else if let Some(value) = integer(array, at) {
+        out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
+    } else if let Some(value) = float(array, at) {
+        write_float(out, value)?;
+    } else if let Some((values, at)) = inner(array, at) {
+        write_json(out, values, at, max)?;
+    } else {
+        write_other(out, array, at, max)?;
+    }
+    Ok(())
+}
+
+fn write_other(out: &mut Vec<u8>, array: &dyn Array, at: usize, max: usize) -> Result<(), Unfit> {
+    match array.data_type() {
+        DataType::Boolean => out.extend_from_slice(if array.as_boolean().value(at) { b"true" } else { b"false" }),
+        DataType::Decimal32(_, scale) => write_decimal(out, &array.as_primitive::<Decimal32Type>().value(at), *scale),
+        DataType::Decimal64(_, scale) => write_decimal(out, &array.as_primitive::<Decimal64Type>().value(at), *scale),
+        DataType::Decimal128(_, scale) => write_decimal(out, &array.as_primitive::<Decimal128Type>().value(at), *scale),
+        DataType::Decimal256(_, scale) => write_decimal(out, &array.as_primitive::<Decimal256Type>().value(at), *scale),
+        DataType::Timestamp(_, zone) => {
+            let (value, per_second) = timestamp(array, at).unwrap_or_default();
+            let zone = if zone.is_some() { "Z" } else { "" };
+            let text = iso_8601(value, per_second).ok_or_else(|| out_of_range(value))?;
+            let _ = write!(out, "\"{text}{zone}\"");
+        }
+        DataType::Date32 => write_date(out, array.as_primitive::<Date32Type>().value(at).into())?,
+        DataType::Date64 => write_date(out, array.as_primitive::<Date64Type>().value(at).div_euclid(86_400_000))?,
+        DataType::Time32(TimeUnit::Second) => {
+            write_time(out, array.as_primitive::<Time32SecondType>().value(at).into(), 1)?;
+        }
+        DataType::Time32(_) => write_time(out, array.as_primitive::<Time32MillisecondType>().value(at).into(), 1_000)?,
+        DataType::Time64(TimeUnit::Microsecond) => {
+            write_time(out, array.as_primitive::<Time64MicrosecondType>().value(at), 1_000_000)?;
+        }
+        DataType::Time64(_) => write_time(out, array.as_primitive::<Time64NanosecondType>().value(at), 1_000_000_000)?,
+        DataType::Struct(_) => {
+            let row = array.as_struct();
+            let names = row.column_names().into_iter().map(|name| Ok(name.to_owned()));
+            write_object(out, names, |out, member| write_json(out, row.column(member), at, max))?;
+        }
+        DataType::Map(..) => {
+            let entries = array.as_map().value(at);
+            check_count(entries.len(), max)?;
+            let (keys, values) = (entries.column(0), entries.column(1));
+            let names = (0..entries.len()).map(|key| {
+                let name = text(keys, key).filter(|_| keys.is_valid(key));
+                name.map(str::to_owned).ok_or_else(|| Unfit::new("a map has a key that is not text", "a map"))
+            });
+            write_object(out, names, |out, member| write_json(out, values, member, max))?;
+        }
+        DataType::List(_) => write_list(out, &array.as_list::<i32>().value(at), max)?,
+        DataType::LargeList(_) => write_list(out, &array.as_list::<i64>().value(at), max)?,
+        DataType::FixedSizeList(..) => write_list(out, &array.as_fixed_size_list().value(at), max)?,
+        DataType::ListView(_) => write_list(out, &array.as_list_view::<i32>().value(at), max)?,
+        DataType::LargeListView(_) => write_list(out, &array.as_list_view::<i64>().value(at), max)?,
+        other => return Err(Unfit::new(format!("a {} has no form in it", shown(other)), shown(other))),
+    }
+    Ok(())
+}
+
+/// The name of a type that is refused, as Arrow's own documents write it.
+fn shown(kind: &DataType) -> String {
+    match kind {
+        DataType::Duration(TimeUnit::Second) => "duration[s]".into(),
+        DataType::Duration(TimeUnit::Millisecond) => "duration[ms]".into(),
+        DataType::Duration(TimeUnit::Microsecond) => "duration[us]".into(),
+        DataType::Duration(TimeUnit::Nanosecond) => "duration[ns]".into(),
+        DataType::Interval(arrow_schema::IntervalUnit::MonthDayNano) => "month_day_nano_interval".into(),
+        other => cut(&other.to_string(), 60).to_owned(),
+    }
+}
+
+fn write_list(out: &mut Vec<u8>, items: &ArrayRef, max: usize) -> Result<(), Unfit> {
+    check_count(items.len(), max)?;
+    out.push(b'[');
+    for at in 0..items.len() {
+        if at > 0 {
+            out.push(b',');
+        }
+        write_json(out, items, at, max)?;
+    }
+    out.push(b']');
+    Ok(())
+}
+
+/// An item takes at least two bytes, with its comma.
+fn check_count(count: usize, max: usize) -> Result<(), Unfit> {
+    let most = max / 2;
+    if count > most {
+        Err(Unfit::new(format!("it has more than {} items", with_commas(most)), "a long list"))
+    } else {
+        Ok(())
+    }
+}
+
+fn write_object(
+    out: &mut Vec<u8>,
+    names: impl Iterator<Item = Result<String, Unfit>>,
+    mut write_member: impl FnMut(&mut Vec<u8>, usize) -> Result<(), Unfit>,
+) -> Result<(), Unfit> {
+    let mut seen = std::collections::HashSet::new();
+    out.push(b'{');
+    for (at, name) in names.enumerate() {
+        let name = name?;
+        if at > 0 {
+            out.push(b',');
+        }
+        write_text(out, &name);
+        out.push(b':');
+        if !seen.insert(name) {
+            return Err(Unfit::new("a name occurs twice in it", "an object"));
+        }
+        write_member(out, at)?;
+    }
+    out.push(b'}');
+    Ok(())
+}
+
+fn write_float(out: &mut Vec<u8>, value: f64) -> Result<(), Unfit> {
+    if let Some(number) = serde_json::Number::from_f64(value) {
+        let _ = write!(out, "{}", number.to_string().replace("e+", "e"));
+        return Ok(());
+    }
+    let shown = value.to_string().to_lowercase();
+    Err(Unfit::new(format!("{shown} is not finite"), shown))
+}
+
+/// Its digits as they are: in full, or with an exponent where that is shorter.
+fn write_decimal(out: &mut Vec<u8>, unscaled: &dyn std::fmt::Display, scale: i8) {
+    let text = unscaled.to_string();
+    let (sign, digits) = text.strip_prefix('-').map_or(("", &*text), |digits| ("-", digits));
+    let (count, scale) = (digits.len() as i64, i64::from(scale));
+    let exponent = count - 1 - scale;
+    let _ = if scale >= 0 && exponent >= -6 {
+        match (count - scale, scale) {
+            (_, 0) => write!(out, "{text}"),
+            (whole @ 1.., _) => write!(out, "{sign}{}.{}", &digits[..whole as usize], &digits[whole as usize..]),
+            _ => write!(out, "{sign}0.{digits:0>width$}", width = scale as usize),
+        }
+    } else {
+        let (first, rest) = digits.split_at(1);
+        let point = if rest.is_empty() { "" } else { "." };
+        write!(out, "{sign}{first}{point}{rest}E{exponent:+}")
+    };
+}
+
+fn out_of_range(value: i64) -> Unfit {
+    Unfit::new("a time out of range", value.to_string())
+}
+
+fn write_date(out: &mut Vec<u8>, days: i64) -> Result<(), Unfit> {
+    let (year, month, day) = date_of_day(days).ok_or_else(|| out_of_range(days))?;
+    let _ = write!(out, "\"{year:04}-{month:02}-{day:02}\"");
+    Ok(())
+}
+
+fn write_time(out: &mut Vec<u8>, value: i64, per_second: i64) -> Result<(), Unfit> {
+    if !(0..86_400 * per_second).contains(&value) {
+        return Err(out_of_range(value));
+    }
+    let _ = write!(out, "\"{}\"", time_of_day(value, per_second));
+    Ok(())
+}
+
+fn time_of_day(value: i64, per_second: i64) -> String {
+    let (seconds, fraction) = (value / per_second, value % per_second);
+    let whole = format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
+    match per_second {
+        1 => whole,
+        1_000 => format!("{whole}.{fraction:03}"),
+        1_000_000 => format!("{whole}.{fraction:06}"),
+        _ => format!("{whole}.{fraction:09}"),
+    }
+}
+
+/// A timestamp without its zone, in the years 0 to 9999.
+pub(crate) fn iso_8601(value: i64, per_second: i64) -> Option<String> {
+    let per_day = 86_400 * per_second;
+    let (year, month, day) = date_of_day(value.div_euclid(per_day))?;
+    Some(format!("{year:04}-{month:02}-{day:02}T{}", time_of_day(value.rem_euclid(per_day), per_second)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,273 @@
+//! Reads rows of Arrow record batches, from Parquet files and Arrow Flight, by the one schema (rule D1).
+//!
+//! - `id`, `key`, `op`, `payload_base64` and `traceparent` are text; `delay_ms` is a number. In any column null means absent.
+//! - `due` and `expires` are a timestamp with a zone, rounded up to the millisecond, an integer of epoch milliseconds, or text as in CSV.
+//! - A payload of text or bytes that is JSON stays as it is; other text is a JSON string, other bytes are bytes. A payload
+//!   of another type becomes JSON by `arrow_json`; so do the columns that make up the payload where there is none.
+//! - An error in the schema makes every row a bad record. Its record shows the row as a line of NDJSON.
+//!
+//! The arrays must be valid: those of an Arrow IPC stream are checked when it is read, all others by the caller. A column
+//! of text that is not all UTF-8 is not valid; as bytes it is, see [`ArrowRows::as_bytes`].
+
+#![forbid(unsafe_code)]
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use arrow_array::{Array, ArrayRef, RecordBatch, StringArray};
+use arrow_schema::DataType;
+
+use crate::base::error::BadRecord;
+use crate::base::json::write_base64;
+use crate::base::json::{json_or_text, write_text};
+use crate::base::times::integer_of;
+use crate::formats::arrow_json::{Unfit, iso_8601, write_json};
+use crate::formats::arrow_values::{binary, float, inner, integer, is_null, text, timestamp};
+use crate::formats::lines::KEPT;
+use crate::message::columns::VALUES;
+use crate::message::fields::{Fields, Payload, Request, Schema, Value};
+use crate::message::origin::{Origin, Record};
+use crate::message::parsed::Parsed;
+
+/// A reader of batches with one schema.
+#[derive(Clone, Debug)]
+pub struct ArrowRows<'a> {
+    /// The name of the input, for dead letters.
+    pub source: Arc<str>,
+    /// The schema of its records.
+    pub schema: &'a Schema,
+    /// The wall time from which a `delay_ms` counts; none in a replay.
+    pub now_ns: Option<i64>,
+    /// Whether messages keep where they come from.
+    pub keeps_origin: bool,
+    /// Columns of text that are given as bytes, because not all of it is UTF-8: that is an error of its row.
+    pub as_bytes: &'a [String],
+    /// What is wrong with every row, if the caller found something.
+    pub fault: Option<&'a BadRecord>,
+}
+
+impl ArrowRows<'_> {
+    /// The items of a batch, in order. `first_line`: the number of its first row in the input, from 1;
+    /// 0 for rows without an order, which all get 0.
+    pub fn read(&self, batch: &RecordBatch, first_line: u64) -> impl Iterator<Item = Parsed> {
+        let columns = Columns::of(batch, self);
+        (0..batch.num_rows()).map(move |at| {
+            let line = if first_line == 0 { 0 } else { first_line + at as u64 };
+            let origin = |record| Origin { source: Arc::clone(&self.source), line, record };
+            match self.request(&columns, at) {
+                Err(bad) => Parsed::Bad(bad, origin(Some(Record::from(&*self.shown(batch, at))))),
+                read => Parsed::of(read, self.keeps_origin, || origin(None)),
+            }
+        })
+    }
+
+    fn request(&self, columns: &Columns<'_>, at: usize) -> Result<Request, BadRecord> {
+        fn plain_at<'c>(column: Option<&'c ArrayRef>, at: usize) -> Value<'c> {
+            column.map_or(Value::Absent, |array| plain(array, at))
+        }
+        fn instant_at<'c>(column: Option<&'c ArrayRef>, at: usize) -> Value<'c> {
+            column.map_or(Value::Absent, |array| due_of(array, at))
+        }
+        let max = self.schema.max_record();
+        if let Some(fault) = &columns.fault {
+            return Err(fault.clone());
+        }
+        if let Some((name, _)) = columns.not_text.iter().find(|(_, rows)| rows.contains(&at)) {
+            return Err(BadRecord::new(format!("{name} is not UTF-8"), "text in UTF-8; other bytes as payload_base64"));
+        }
+        let [id, key, due, delay_ms, expires, op, payload_base64, traceparent, every, cron] =
+            columns.parts.each_ref().map(Option::as_ref);
+        let values = [
+            plain_at(id, at),
+            plain_at(key, at),
+            instant_at(due, at),
+            plain_at(delay_ms, at),
+            instant_at(expires, at),
+            plain_at(op, at),
+            plain_at(payload_base64, at),
+            plain_at(traceparent, at),
+            plain_at(every, at),
+            plain_at(cron, at),
+        ];
+        let name = self.schema.columns.payload();
+        let payload = columns.payload.as_ref().map_or(Ok(None), |array| payload_of(array, at, max));
+        let mut fields = Fields::of(values, payload.map_err(|unfit| unfit.bad(name))?);
+        for (name, array) in &columns.others {
+            if !is_null(array, at) {
+                let mut json = Vec::new();
+                write_json(&mut json, array, at, max).map_err(|unfit| unfit.bad(name))?;
+                fields.others.push((Cow::Borrowed(name), json.into()));
+            }
+        }
+        self.schema.check(&fields, self.now_ns)
+    }
+
+    /// A row as a line of NDJSON, for the dead letters. A long one is cut.
+    fn shown(&self, batch: &RecordBatch, at: usize) -> Vec<u8> {
+        let max = self.schema.max_record();
+        let mut out = b"{".to_vec();
+        let fields = batch.schema_ref().fields();
+        for (number, (field, array)) in fields.iter().zip(batch.columns()).enumerate() {
+            if is_null(array, at) {
+                continue;
+            }
+            if out.len() > 1 {
+                out.push(b',');
+            }
+            let same = fields[..number].iter().filter(|other| other.name() == field.name()).count();
+            let name = format!("{}{}", field.name(), " again".repeat(same));
+            let is_payload = name == self.schema.columns.payload();
+            let payload = if is_payload { payload_of(array, at, max).ok().flatten() } else { None };
+            match payload {
+                Some(Payload { bytes, is_json: false }) => {
+                    out.extend_from_slice(b"\"payload_base64\":\"");
+                    write_base64(&mut out, &bytes);
+                    out.push(b'"');
+                }
+                payload => {
+                    write_text(&mut out, &name);
+                    out.push(b':');
+                    let start = out.len();
+                    if let Some(payload) = payload {
+                        out.extend_from_slice(&payload.bytes);
+                    } else if let Err(Unfit { shown, .. }) = write_json(&mut out, array, at, max) {
+                        out.truncate(start);
+                        write_text(&mut out, &shown);
+                    }
+                }
+            }
+        }
+        out.push(b'}');
+        if out.len() > max {
+            let text = String::from_utf8_lossy(&out[..KEPT]);
+            out = text.trim_end_matches('\u{fffd}').as_bytes().to_vec();
+        }
+        out
+    }
+}
+
+/// The columns of a batch by their meaning.
+struct Columns<'a> {
+    /// Of `columns::Columns::values`.
+    parts: [Option<ArrayRef>; VALUES],
+    payload: Option<ArrayRef>,
+    others: Vec<(&'a str, ArrayRef)>,
+    /// Columns with rows whose text is not UTF-8.
+    not_text: Vec<(&'a str, HashSet<usize>)>,
+    fault: Option<BadRecord>,
+}
+
+impl<'a> Columns<'a> {
+    fn of(batch: &'a RecordBatch, reader: &ArrowRows<'_>) -> Self {
+        let names: Vec<&str> = batch.schema_ref().fields().iter().map(|field| field.name().as_str()).collect();
+        let columns = &reader.schema.columns;
+        let known = columns.known();
+        let mut arrays = batch.columns().to_vec();
+        let mut not_text = Vec::new();
+        for (name, array) in names.iter().zip(&mut arrays) {
+            if *name != columns.payload() && reader.as_bytes.iter().any(|other| other == name) {
+                let rows;
+                (*array, rows) = text_of_bytes(array);
+                not_text.push((*name, rows));
+            }
+        }
+        let of = |name: &str| names.iter().position(|other| *other == name).map(|at| Arc::clone(&arrays[at]));
+        let others = names.iter().zip(&arrays).filter(|(name, _)| !known.contains(*name));
+        Self {
+            parts: columns.values().map(of),
+            payload: of(columns.payload()),
+            others: others.map(|(name, array)| (*name, Arc::clone(array))).collect(),
+            not_text,
+            fault: reader.fault.cloned().or_else(|| columns.fault("schema", &names)),
+        }
+    }
+}
+
+/// Bytes as text, and the rows in which they are not UTF-8; these are null.
+fn text_of_bytes(array: &ArrayRef) -> (ArrayRef, HashSet<usize>) {
+    let mut not_text = HashSet::new();
+    let texts = (0..array.len()).map(|at| {
+        let (values, place) = inner(array, at).unwrap_or((array, at));
+        let bytes = (!is_null(array, at)).then(|| binary(values, place)).flatten()?;
+        let text = std::str::from_utf8(bytes).ok();
+        if text.is_none() {
+            not_text.insert(at);
+        }
+        text
+    });
+    let texts: StringArray = texts.collect();
+    (Arc::new(texts), not_text)
+}
+
+fn plain(array: &dyn Array, at: usize) -> Value<'_> {
+    if is_null(array, at) {
+        Value::Absent
+    } else if let Some(text) = text(array, at) {
+        Value::Text(Cow::Borrowed(text))
+    } else if let Some(value) = integer(array, at) {
+        Value::Integer(value)
+    } else if let Some(value) = float(array, at) {
+        Value::Float(value)
+    } else {
+        inner(array, at).map_or(Value::Other, |(values, at)| plain(values, at))
+    }
+}
+
+fn due_of(array: &dyn Array, at: usize) -> Value<'_> {
+    if is_null(array, at) {
+        return Value::Absent;
+    }
+    if let Some((values, at)) = inner(array, at) {
+        return due_of(values, at);
+    }
+    match array.data_type() {
+        DataType::Timestamp(_, zone) => {
+            let (value, per_second) = timestamp(array, at).unwrap_or_default();
+            if zone.is_some() {
+                return Value::Instant(milliseconds_up(value, per_second));
+            }
+            let text = iso_8601(value, per_second);
+            Value::Text(text.unwrap_or_else(|| format!("<value out of range: {value}>")).into())
+        }
+        _ => match plain(array, at) {
+            Value::Text(text) => integer_of(&text).map_or(Value::Text(text), |value| Value::Integer(value.into())),
+            other => other,
+        },
+    }
+}
+
+fn milliseconds_up(value: i64, per_second: i64) -> i64 {
+    match per_second / 1000 {
+        0 => value.saturating_mul(1000),
+        per_ms => value.div_euclid(per_ms) + i64::from(value.rem_euclid(per_ms) > 0),
+    }
+}
+
+fn payload_of(array: &dyn Array, at: usize, max: usize) -> Result<Option<Payload<'_>>, Unfit> {
+    if is_null(array, at) {
+        return Ok(None);
+    }
+    if let Some((values, at)) = inner(array, at) {
+        return payload_of(values, at, max);
+    }
+    let kept = match (text(array, at), binary(array, at)) {
+        (Some(text), _) => Some(text),
+        (None, Some(bytes)) => match std::str::from_utf8(bytes) {
+            Ok(text) => Some(text),
+            Err(_) => return Ok(Some(Payload { bytes: bytes.into(), is_json: false })),
+        },
+        (None, None) => None,
+    };
+    let bytes = if let Some(text) = kept {
+        json_or_text(text).map_err(|_| Unfit::new("the JSON is nested too deep", "deep JSON"))?
+    } else {
+        let mut json = Vec::new();
+        write_json(&mut json, array, at, max)?;
+        json.into()
+    };
+    Ok(Some(Payload { bytes, is_json: true }))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,72 @@
+use super::*;
+use crate::message::columns::Columns;
+use crate::message::{Cancel, MAX_PAYLOAD, Message};
+
+const DUE: &str = "1790000000000";
+
+fn read(header: &str, row: &str) -> Parsed {
+    let schema = Schema::new(Columns::default(), MAX_PAYLOAD);
+    let split = |line: &str| line.split(',').map(str::to_owned).collect::<Vec<_>>();
+    let header = CsvHeader::new(split(header), &schema).unwrap();
+    let rows = CsvRows { source: "in.csv".into(), schema: &schema, header: &header, now_ns: Some(0) };
+    rows.read(&CsvRow { line: 2, data: row.as_bytes(), content: CsvContent::Cells(&split(row)) })
+}
+
+fn message(header: &str, row: &str) -> Message {
+    match read(header, row) {
+        Parsed::Message(incoming) => incoming.message,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn reason(header: &str, row: &str) -> String {
+    match read(header, row) {
+        Parsed::Bad(bad, _) => bad.reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_row_is_a_message_and_an_empty_cell_is_absent__d1() {
+    let found = message("id,key,due,payload", &format!("a,,{DUE},x"));
+    assert_eq!((found.body.id(), found.body.key(), found.due_ms), ("a", None, 1_790_000_000_000));
+    assert_eq!((found.body.payload(), found.body.is_json()), (&b"\"x\""[..], true));
+    assert_eq!(message("id,due,x,y", &format!("a,{DUE},1.50,")).body.payload(), b"{\"x\":\"1.50\",\"y\":\"\"}");
+    let Parsed::Message(incoming) = read("id,due", &format!("a,{DUE}")) else { panic!() };
+    let origin = incoming.origin.unwrap();
+    assert_eq!((origin.line, origin.record()), (2, format!("a,{DUE}").as_bytes()));
+}
+
+#[test]
+fn a_row_has_either_payload_or_base64__d1() {
+    let header = "id,due,payload,payload_base64";
+    let with = |cells: &str| format!("a,{DUE},{cells}");
+    assert_eq!(message(header, &with(",/w==")).body.payload(), b"\xff");
+    assert_eq!(message(header, &with("x,")).body.payload(), b"\"x\"");
+    assert_eq!(message(header, &with(",")).body.payload(), b"\"\"");
+    assert_eq!(reason(header, &with("x,/w==")), "both payload and payload_base64 are given");
+}
+
+#[test]
+fn delays_and_cancels_come_in_columns_too__d7() {
+    let header = "id,due,delay_ms,op,x";
+    assert_eq!(message(header, "a,,1.5,,").due_ms, 2);
+    assert_eq!(message(header, "a,, 5 ,,").due_ms, 5);
+    let Parsed::Cancel(cancel, origin) = read(header, "b,,,cancel,") else { panic!() };
+    assert_eq!(cancel, Cancel { id: "b".into(), key: None, keep_days: 0 });
+    assert_eq!(origin.line, 2);
+    assert_eq!(reason(header, "c,,,cancel,1"), "a cancel has more than id and key");
+    assert_eq!(reason(header, "d,,soon,,"), "delay_ms is not a number in range");
+}
+
+#[test]
+fn what_is_wrong_is_said_of_its_row__d2() {
+    assert_eq!(reason("id,due,x", "a,5"), "the row has 2 cells");
+    assert!(reason("id,due", "a,1790000000").starts_with("due is 1790000000, which looks like seconds"));
+    assert!(reason("id,due", "a,soon").starts_with("due is not a time"));
+    let schema = Schema::new(Columns::default(), 4);
+    let row = |data, size| CsvRow::<String> { line: 3, data, content: CsvContent::Unread(size) };
+    let unread = |data, size| row(data, size).cells(schema.max_record()).unwrap_err().reason;
+    assert_eq!(unread(b"a\xff", 3), "byte 2 of the line is not UTF-8");
+    assert_eq!(unread(b"aaaaaaaaa", 9), "the record has 9 bytes, only the first 1,024 are kept here");
+}

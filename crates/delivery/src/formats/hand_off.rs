@@ -1,0 +1,296 @@
+//! The rows of a hand-off (rule S3): messages that were read and checked elsewhere, and go to a deliverer.
+//!
+//! A row is one of three. Empty fields are null:
+//!
+//! | | `id`, `key` | `due_ms`, `delay_ms` | `payload`, `is_json` | `source`, `line` | `reason`, `allowed` |
+//! |---|---|---|---|---|---|
+//! | a message | its name | due; the delay too, if it gave one | what is delivered | its place in the input | |
+//! | a recurring message | its name | the delay of the first, if it gave one | what is delivered | its place in the input | |
+//! | a cancel | its name | | | its place in the input | |
+//! | a reschedule | its name | due | | its place in the input | |
+//! | a dead letter | | | the original record | its place in the input | why, and what is allowed |
+//!
+//! A message may have `expires_ms` and `traceparent` too. `again` says that another deliverer, which was lost with its disk, may have
+//! delivered it: so its first attempt here is marked as a repeat. `moved_to_ms` is when it is due now, if it was rescheduled before
+//! it came here; its content is still that with the first due time. `recurrence` is the rule of a recurring message, as JSON. `asked_ms` is of a
+//! reschedule of such a message: one that is not later than another one is that again, and does not move the occurrence after it. What is
+//! written has a further column, `partition`: where the row belongs (`message/partition.rs`), of a dead letter its line modulo 64. It is for the
+//! hold, and no deliverer reads it.
+
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, Int64Type};
+use arrow_array::{
+    Array, ArrayRef, BinaryArray, BooleanArray, Float64Array, Int32Array, Int64Array, PrimitiveArray, RecordBatch,
+    StringArray,
+};
+use arrow_ipc::writer::StreamWriter;
+use arrow_schema::{DataType, Field, Schema};
+
+use crate::base::display::{cut, quoted};
+use crate::base::error::BadRecord;
+use crate::base::times::due_in_range;
+use crate::message::fields::Request;
+use crate::message::origin::{Origin, Record};
+use crate::message::parsed::Parsed;
+use crate::message::partition::{PARTITIONS, partition_of_incoming, partition_of_name};
+use crate::message::recurrence::{NEVER_MS, Recurrence};
+use crate::message::{Body, Cancel, Extras, Message, Reschedule, check_name, checked};
+
+/// How long a cancel is remembered: it passes at once, while its message may be held for this long (D7).
+pub(crate) const KEEP_CANCELS_DAYS: u32 = 400;
+
+/// Names, types, and whether they may be null.
+const COLUMNS: [(&str, DataType, bool); 16] = [
+    ("id", DataType::Utf8, true),
+    ("key", DataType::Utf8, true),
+    ("due_ms", DataType::Int64, true),
+    ("delay_ms", DataType::Float64, true),
+    ("payload", DataType::Binary, true),
+    ("is_json", DataType::Boolean, true),
+    ("expires_ms", DataType::Int64, true),
+    ("traceparent", DataType::Utf8, true),
+    ("source", DataType::Utf8, true),
+    ("line", DataType::Int64, true),
+    ("reason", DataType::Utf8, true),
+    ("allowed", DataType::Utf8, true),
+    ("moved_to_ms", DataType::Int64, true),
+    ("again", DataType::Boolean, false),
+    ("recurrence", DataType::Utf8, true),
+    ("asked_ms", DataType::Int64, true),
+];
+
+/// An Arrow IPC stream of one batch with a row for each item, and its partition. A message's original record is not part of it.
+#[must_use]
+pub fn write_stream(items: &[Parsed]) -> Vec<u8> {
+    fn texts<'a>(items: &'a [Parsed], of: impl Fn(&'a Parsed) -> Option<&'a str>) -> ArrayRef {
+        Arc::new(items.iter().map(of).collect::<StringArray>())
+    }
+    fn message(item: &Parsed) -> Option<&Message> {
+        if let Parsed::Message(incoming) = item { Some(&incoming.message) } else { None }
+    }
+    fn bad(item: &Parsed) -> Option<&BadRecord> {
+        if let Parsed::Bad(bad, _) = item { Some(bad) } else { None }
+    }
+    fn payload_of(item: &Parsed) -> Option<&[u8]> {
+        match item {
+            Parsed::Message(incoming) => Some(incoming.message.body.payload()),
+            Parsed::Cancel(..) | Parsed::Reschedule(..) => None,
+            Parsed::Bad(_, origin) => Some(origin.record()),
+        }
+    }
+    fn due_ms(item: &Parsed) -> Option<i64> {
+        match item {
+            Parsed::Message(incoming) => Some(incoming.message.due_ms).filter(|due_ms| *due_ms != NEVER_MS),
+            Parsed::Reschedule(to, _) => Some(to.due_ms),
+            Parsed::Cancel(..) | Parsed::Bad(..) => None,
+        }
+    }
+    fn rule(message: Option<&Message>) -> Option<String> {
+        Some(message?.body.recurrence()?.to_handed())
+    }
+    let messages = || items.iter().map(message);
+    let columns: Vec<ArrayRef> = vec![
+        texts(items, |item| match item {
+            Parsed::Message(incoming) => Some(incoming.message.body.id()),
+            Parsed::Cancel(cancel, _) => Some(&cancel.id),
+            Parsed::Reschedule(to, _) => Some(&to.id),
+            Parsed::Bad(..) => None,
+        }),
+        texts(items, |item| match item {
+            Parsed::Message(incoming) => incoming.message.body.key(),
+            Parsed::Cancel(cancel, _) => cancel.key.as_deref(),
+            Parsed::Reschedule(to, _) => to.key.as_deref(),
+            Parsed::Bad(..) => None,
+        }),
+        Arc::new(items.iter().map(due_ms).collect::<Int64Array>()),
+        Arc::new(messages().map(|it| it.and_then(|it| it.delay_ms)).collect::<Float64Array>()),
+        Arc::new(items.iter().map(payload_of).collect::<BinaryArray>()),
+        Arc::new(messages().map(|it| it.map(|it| it.body.is_json())).collect::<BooleanArray>()),
+        Arc::new(messages().map(|it| it.and_then(Message::expires_ms)).collect::<Int64Array>()),
+        texts(items, |item| message(item).and_then(Message::traceparent)),
+        texts(items, |item| item.origin().map(|origin| &*origin.source)),
+        Arc::new(items.iter().map(|item| item.origin().map(|origin| origin.line as i64)).collect::<Int64Array>()),
+        texts(items, |item| bad(item).map(|bad| bad.reason.as_str())),
+        texts(items, |item| bad(item).map(|bad| bad.allowed.as_str())),
+        Arc::new(Int64Array::from(vec![None; items.len()])), // what is read here was neither moved
+        Arc::new(BooleanArray::from(vec![false; items.len()])), // nor sent before
+        Arc::new(messages().map(rule).collect::<StringArray>()),
+        Arc::new(Int64Array::from(vec![None; items.len()])), // the hold numbers them
+        Arc::new(items.iter().map(|item| Some(i32::from(partition_of_item(item)))).collect::<Int32Array>()),
+    ];
+    let mut fields = COLUMNS.map(|(name, kind, is_nullable)| Field::new(name, kind, is_nullable)).to_vec();
+    fields.push(Field::new("partition", DataType::Int32, false));
+    let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).expect("of these types");
+    let mut writer = StreamWriter::try_new(Vec::new(), batch.schema_ref()).expect("memory takes it");
+    writer.write(&batch).expect("memory takes it");
+    writer.into_inner().expect("memory takes it")
+}
+
+fn partition_of_item(item: &Parsed) -> u8 {
+    match item {
+        Parsed::Message(incoming) => partition_of_incoming(incoming),
+        Parsed::Cancel(cancel, _) => partition_of_name(cancel.key.as_deref(), &cancel.id),
+        Parsed::Reschedule(to, _) => partition_of_name(to.key.as_deref(), &to.id),
+        Parsed::Bad(_, origin) => (origin.line % u64::from(PARTITIONS)) as u8,
+    }
+}
+
+/// Adds the items of a batch. A row that no deliverer can take is a bad record. About 1 µs a row.
+///
+/// # Errors
+/// Its columns are not those of a hand-off.
+pub fn add_hand_off(found: &mut Vec<Parsed>, batch: &RecordBatch, max_payload: usize) -> Result<(), BadRecord> {
+    check_columns(batch.schema_ref())?;
+    let rows = Rows::of(batch);
+    let mut source: Arc<str> = "hand-off".into();
+    found.reserve(batch.num_rows());
+    for at in 0..batch.num_rows() {
+        let name = text_at(rows.source, at).filter(|name| !name.is_empty()).unwrap_or("hand-off");
+        if *source != *name {
+            source = name.into();
+        }
+        let line = number_at(rows.line, at).and_then(|line| u64::try_from(line).ok()).unwrap_or(0);
+        let origin = |record| Origin { source: Arc::clone(&source), line, record };
+        found.push(rows.item(at, max_payload, origin));
+    }
+    Ok(())
+}
+
+fn check_columns(schema: &Schema) -> Result<(), BadRecord> {
+    let fields = schema.fields();
+    let fits = fields.len() == COLUMNS.len()
+        && fields.iter().zip(&COLUMNS).all(|(field, (name, kind, is_nullable))| {
+            field.name() == name && field.data_type() == kind && field.is_nullable() == *is_nullable
+        });
+    if fits {
+        return Ok(());
+    }
+    let names = fields.iter().map(|field| field.name().as_str()).collect::<Vec<_>>().join(", ");
+    let allowed = COLUMNS.map(|(name, ..)| quoted(name, 60)).join(", ");
+    let reason = format!("the columns are {}", cut(&names, 200));
+    Err(BadRecord::new(reason, format!("those of a hand-off: [{allowed}]")))
+}
+
+/// The columns of a batch whose types were checked.
+struct Rows<'a> {
+    id: &'a StringArray,
+    key: &'a StringArray,
+    due_ms: &'a PrimitiveArray<Int64Type>,
+    delay_ms: &'a PrimitiveArray<Float64Type>,
+    payload: &'a BinaryArray,
+    is_json: &'a BooleanArray,
+    expires_ms: &'a PrimitiveArray<Int64Type>,
+    traceparent: &'a StringArray,
+    source: &'a StringArray,
+    line: &'a PrimitiveArray<Int64Type>,
+    reason: &'a StringArray,
+    allowed: &'a StringArray,
+    moved_to_ms: &'a PrimitiveArray<Int64Type>,
+    again: &'a BooleanArray,
+    recurrence: &'a StringArray,
+    asked_ms: &'a PrimitiveArray<Int64Type>,
+}
+
+impl<'a> Rows<'a> {
+    fn of(batch: &'a RecordBatch) -> Self {
+        Self {
+            id: batch.column(0).as_string(),
+            key: batch.column(1).as_string(),
+            due_ms: batch.column(2).as_primitive(),
+            delay_ms: batch.column(3).as_primitive(),
+            payload: batch.column(4).as_binary(),
+            is_json: batch.column(5).as_boolean(),
+            expires_ms: batch.column(6).as_primitive(),
+            traceparent: batch.column(7).as_string(),
+            source: batch.column(8).as_string(),
+            line: batch.column(9).as_primitive(),
+            reason: batch.column(10).as_string(),
+            allowed: batch.column(11).as_string(),
+            moved_to_ms: batch.column(12).as_primitive(),
+            again: batch.column(13).as_boolean(),
+            recurrence: batch.column(14).as_string(),
+            asked_ms: batch.column(15).as_primitive(),
+        }
+    }
+
+    fn item(&self, at: usize, max_payload: usize, origin: impl Fn(Option<Record>) -> Origin) -> Parsed {
+        let data = if self.payload.is_valid(at) { self.payload.value(at) } else { &[] };
+        if let Some(reason) = text_at(self.reason, at) {
+            let bad = BadRecord::new(reason, text_at(self.allowed, at).unwrap_or(""));
+            return Parsed::Bad(bad, origin(Some(data.into())));
+        }
+        let moved_to_ms = number_at(self.moved_to_ms, at).map(|due_ms| due_in_range(due_ms, "moved_to_ms")).transpose();
+        match (self.request(at, data, max_payload), moved_to_ms) {
+            (Err(bad), _) | (_, Err(bad)) => Parsed::Bad(bad, origin(Some(data.into()))),
+            (read, Ok(moved_to_ms)) => {
+                let mut item = Parsed::of(read, true, || origin(None));
+                if let Parsed::Message(incoming) = &mut item {
+                    incoming.redelivered = self.again.value(at);
+                    incoming.moved_to_ms = moved_to_ms.filter(|_| !incoming.message.recurs());
+                }
+                item
+            }
+        }
+    }
+
+    fn request(&self, at: usize, data: &[u8], max_payload: usize) -> Result<Request, BadRecord> {
+        let Some(id) = text_at(self.id, at) else {
+            return Err(BadRecord::new("id is missing", "id: text, not empty"));
+        };
+        let key = text_at(self.key, at);
+        if let Some(rule) = text_at(self.recurrence, at) {
+            return self.recurring(at, (key, id), data, rule, max_payload);
+        }
+        let Some(due_ms) = number_at(self.due_ms, at) else {
+            check_name(key, id)?;
+            let (id, key) = (id.into(), key.map(Into::into));
+            return Ok(Request::Cancel(Cancel { id, key, keep_days: KEEP_CANCELS_DAYS }));
+        };
+        if self.payload.is_null(at) {
+            check_name(key, id)?;
+            let due_ms = due_in_range(due_ms, "due_ms")?;
+            let (id, key, asked_ms) = (id.into(), key.map(Into::into), number_at(self.asked_ms, at));
+            return Ok(Request::Reschedule(Reschedule { id, key, due_ms, asked_ms }));
+        }
+        checked(self.message(at, (key, id), data, due_ms), max_payload).map(Request::Message)
+    }
+
+    fn recurring(
+        &self,
+        at: usize,
+        name: (Option<&str>, &str),
+        data: &[u8],
+        rule: &str,
+        max_payload: usize,
+    ) -> Result<Request, BadRecord> {
+        let mut message = self.message(at, name, data, NEVER_MS);
+        message.body = message.body.recurring(Recurrence::from_handed(rule)?);
+        checked(message, max_payload).map(Request::Message)
+    }
+
+    fn message(&self, at: usize, (key, id): (Option<&str>, &str), data: &[u8], due_ms: i64) -> Message {
+        let is_json = self.is_json.is_valid(at) && self.is_json.value(at);
+        let delay_ms = self.delay_ms.is_valid(at).then(|| self.delay_ms.value(at));
+        let traceparent = text_at(self.traceparent, at).map(Into::into);
+        let extras = Extras { expires_ms: number_at(self.expires_ms, at), traceparent, ..Extras::default() };
+        Message { body: Body::new(key, id, data, is_json).with_extras(extras), due_ms, delay_ms }
+    }
+}
+
+fn text_at(texts: &StringArray, at: usize) -> Option<&str> {
+    texts.is_valid(at).then(|| texts.value(at))
+}
+
+fn number_at<T: arrow_array::ArrowPrimitiveType<Native: Into<i64>>>(
+    numbers: &PrimitiveArray<T>,
+    at: usize,
+) -> Option<i64> {
+    numbers.is_valid(at).then(|| numbers.value(at).into())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+//! Splits a block of bytes into lines.
+//!
+//! A line that is too long is cut to its first [`KEPT`] bytes, and its whole length is still known. A byte order mark at
+//! the start of the input is dropped.
+//!
+//! Example: with lines of at most 4 bytes, `aa\nbb\ncccccc\ndd\n` has the lines `aa`, `bb`, then line 3, which is too long
+//! with its 7 bytes, then `dd`.
+
+#![forbid(unsafe_code)]
+
+use memchr::memchr;
+
+use crate::base::display::with_commas;
+use crate::base::error::BadRecord;
+
+/// Bytes that are kept of a line that is too long.
+pub(crate) const KEPT: usize = 1024;
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// A line of the input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Line<'a> {
+    /// From 1.
+    pub number: u64,
+    /// Its bytes, or the first of them if it is too long.
+    pub data: &'a [u8],
+    /// Where they begin in the block.
+    pub start: usize,
+    /// Its whole length, with the newline.
+    pub size: usize,
+}
+
+impl<'a> Line<'a> {
+    /// The line as text.
+    ///
+    /// # Errors
+    /// It is too long, or not UTF-8.
+    pub(crate) fn text(&self, max_line: usize) -> Result<&'a str, BadRecord> {
+        if self.size > max_line {
+            let size = with_commas(self.size);
+            let reason = format!("the record has {size} bytes, only the first {} are kept here", with_commas(KEPT));
+            return Err(BadRecord::new(reason, format!("at most {} bytes", with_commas(max_line))));
+        }
+        std::str::from_utf8(self.data).map_err(|error| {
+            let reason = format!("byte {} of the line is not UTF-8", error.valid_up_to() + 1);
+            BadRecord::new(reason, "UTF-8 text; other bytes as payload_base64")
+        })
+    }
+}
+
+/// Whole lines of an input, of which the last may lack its newline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block<B> {
+    /// The lines.
+    pub bytes: B,
+    /// The number of the first one.
+    pub first_line: u64,
+    /// Bytes of the last line that are not here, because it is too long.
+    pub left_out: usize,
+}
+
+impl<B: AsRef<[u8]>> Block<B> {
+    /// Bytes that are complete: all of an input.
+    pub(crate) fn whole(bytes: B) -> Self {
+        Self { bytes, first_line: 1, left_out: 0 }
+    }
+
+    /// The lines. One of more than `max_line` bytes is cut.
+    pub(crate) fn lines(&self, max_line: usize) -> impl Iterator<Item = Line<'_>> {
+        let bytes = self.bytes.as_ref();
+        let (mut start, mut number) = (0, self.first_line);
+        std::iter::from_fn(move || {
+            let rest = bytes.get(start..).filter(|rest| !rest.is_empty())?;
+            let here = memchr(b'\n', rest).map_or(rest.len(), |end| end + 1);
+            let size = if here == rest.len() { here + self.left_out } else { here };
+            let mut line = Line { number, data: &rest[..here], start, size };
+            if size > max_line {
+                line.data = &line.data[..here.min(KEPT)];
+            }
+            if number == 1 && line.data.starts_with(BYTE_ORDER_MARK) {
+                line.data = &line.data[BYTE_ORDER_MARK.len()..];
+                line.start += BYTE_ORDER_MARK.len();
+            }
+            start += here;
+            number += 1;
+            Some(line)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

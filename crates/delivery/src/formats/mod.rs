@@ -1,0 +1,12 @@
+//! Readers of NDJSON, CSV and Arrow: each makes messages of bytes, by the schema in `message/fields.rs`.
+
+#![forbid(unsafe_code)]
+
+pub(crate) mod arrow_json;
+pub(crate) mod arrow_rows;
+pub(crate) mod arrow_stream;
+pub(crate) mod arrow_values;
+pub(crate) mod csv_rows;
+pub(crate) mod hand_off;
+pub(crate) mod lines;
+pub(crate) mod ndjson;

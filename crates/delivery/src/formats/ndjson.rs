@@ -1,0 +1,249 @@
+//! Reads NDJSON: one JSON object per line. A blank line is no record; a name that occurs twice is an error.
+//!
+//! Example: `{"id": "a", "delay_ms": 5, "payload": [1.50]}` read at 0 is a message that is due at 5 ms, with the payload `[1.50]`;
+//! `oops` in line 2 is a bad record of line 2, with these four bytes.
+
+#![forbid(unsafe_code)]
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, MapAccess, Visitor};
+use serde_json::value::RawValue;
+use smallvec::SmallVec;
+
+use crate::base::error::BadRecord;
+use crate::base::json::{Refused, check_depth, check_surrogates, without_line_ends};
+use crate::formats::lines::{Block, Line};
+use crate::message::columns::VALUES;
+use crate::message::fields::{Fields, Payload, Request, Schema, Value};
+use crate::message::origin::{Origin, Record};
+use crate::message::parsed::Parsed;
+
+const ALLOWED: &str = "one JSON object per line, each name once";
+
+/// The most digits of an integer that is decoded; more are an attack, or an error.
+const MAX_DIGITS: usize = 4300;
+
+/// A reader of one input.
+#[derive(Clone, Debug)]
+pub struct Ndjson<'a> {
+    /// The name of the input, for dead letters.
+    pub source: Arc<str>,
+    /// The schema of its records.
+    pub schema: &'a Schema,
+    /// The wall time from which a `delay_ms` counts; none in a replay.
+    pub now_ns: Option<i64>,
+    /// Lines up to this one are skipped: an earlier run has accepted them.
+    pub after: u64,
+    /// Whether messages keep where they come from. A connection gets its answers itself and needs no dead letters.
+    pub keeps_origin: bool,
+}
+
+impl Ndjson<'_> {
+    /// The items of some lines, in order. About 1 µs each.
+    pub fn read(&self, block: &Block<Arc<[u8]>>) -> impl Iterator<Item = Parsed> {
+        block.lines(self.schema.max_record()).filter_map(|line| {
+            let data = trim(line.data);
+            if data.is_empty() || line.number <= self.after {
+                return None;
+            }
+            Some(Parsed::of(self.request(&line), self.keeps_origin, || self.origin(block, &line, data)))
+        })
+    }
+
+    /// The item of bytes that hold one record, as from Kafka; `line` is its place there.
+    #[must_use]
+    pub fn read_value(&self, bytes: &Arc<[u8]>, line: u64) -> Parsed {
+        let block = Block::whole(Arc::clone(bytes));
+        let mut items = self.read(&block);
+        let first = items.next();
+        let count = usize::from(first.is_some()) + items.count();
+        match first {
+            Some(mut item) if count == 1 => {
+                if let Some(origin) = item.origin_mut() {
+                    origin.line = line;
+                }
+                item
+            }
+            _ => {
+                let bad = BadRecord::new(format!("the value holds {count} records"), "one JSON object per value");
+                Parsed::Bad(bad, self.whole(bytes, line))
+            }
+        }
+    }
+
+    /// The item of bytes that are one record, on however many lines. Their size is known to be allowed.
+    #[must_use]
+    pub fn read_object(&self, bytes: &Arc<[u8]>) -> Parsed {
+        let line = Line { number: 1, data: bytes, start: 0, size: 0 };
+        Parsed::of(self.request(&line), self.keeps_origin, || self.whole(bytes, 1))
+    }
+
+    fn whole(&self, bytes: &Arc<[u8]>, line: u64) -> Origin {
+        let record = Record::part_of(bytes, 0, bytes.len());
+        Origin { source: Arc::clone(&self.source), line, record: Some(record) }
+    }
+
+    fn request(&self, line: &Line<'_>) -> Result<Request, BadRecord> {
+        let text = line.text(self.schema.max_record())?;
+        self.schema.check(&fields_of(text, self.schema)?, self.now_ns)
+    }
+
+    fn origin(&self, block: &Block<Arc<[u8]>>, line: &Line<'_>, data: &[u8]) -> Origin {
+        let blank = line.data.iter().take_while(|byte| is_blank(**byte)).count();
+        let start = line.start + blank;
+        let record = Record::part_of(&block.bytes, start, start + data.len());
+        Origin { source: Arc::clone(&self.source), line: line.number, record: Some(record) }
+    }
+}
+
+/// The fields of one object.
+///
+/// # Errors
+/// The text is not one JSON object with each name once.
+pub(crate) fn fields_of<'a>(text: &'a str, schema: &Schema) -> Result<Fields<'a>, BadRecord> {
+    let refused = |why: Refused| match why {
+        Refused::TooDeep => BadRecord::new("the JSON is nested too deep", "a few hundred levels"),
+        Refused::Syntax(what) => BadRecord::new(format!("not a JSON object: {what}"), ALLOWED),
+    };
+    check_depth(text).map_err(refused)?;
+    let mut parser = serde_json::Deserializer::from_str(text);
+    let found = AnObject(schema).deserialize(&mut parser).and_then(|found| parser.end().map(|()| found));
+    let Found { values, others, is_double } = found.map_err(|error| refused(error.into()))?;
+    check_surrogates(text).map_err(refused)?;
+    let mut read: [Value<'_>; VALUES] = Default::default();
+    for (value, raw) in read.iter_mut().zip(values) {
+        *value = raw.map_or(Ok(Value::Absent), value_of).map_err(refused)?;
+    }
+    if is_double {
+        return Err(BadRecord::new("a name occurs twice in the object", ALLOWED));
+    }
+    let payload = others.payload.map(|raw| Payload { bytes: without_line_ends(raw.as_bytes()), is_json: true });
+    let others = others.fields.into_iter().map(|(name, raw)| (name, without_line_ends(raw.as_bytes())));
+    Ok(Fields { others: others.collect(), ..Fields::of(read, payload) })
+}
+
+fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
+}
+
+fn trim(mut bytes: &[u8]) -> &[u8] {
+    while let [first, rest @ ..] = bytes
+        && is_blank(*first)
+    {
+        bytes = rest;
+    }
+    while let [rest @ .., last] = bytes
+        && is_blank(*last)
+    {
+        bytes = rest;
+    }
+    bytes
+}
+
+/// The members of an object, not yet decoded.
+struct Found<'a> {
+    /// Of `Columns::values`.
+    values: [Option<&'a str>; VALUES],
+    others: Others<'a>,
+    is_double: bool,
+}
+
+#[derive(Default)]
+struct Others<'a> {
+    payload: Option<&'a str>,
+    fields: SmallVec<[(Cow<'a, str>, &'a str); 4]>,
+}
+
+struct AnObject<'a>(&'a Schema);
+
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl<'de> DeserializeSeed<'de> for AnObject<'_> {
+    type Value = Found<'de>;
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for AnObject<'_> {
+    type Value = Found<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
+        /// From here on, names are compared by a set: with many names, comparing each with each takes for ever.
+        const MANY: usize = 16;
+        let columns = &self.0.columns;
+        let names = columns.values();
+        let mut found = Found { values: [None; VALUES], others: Others::default(), is_double: false };
+        let mut many: HashSet<Cow<'de, str>> = HashSet::new();
+        while let Some(Name(name)) = members.next_key()? {
+            let raw = members.next_value::<&RawValue>()?.get();
+            let mut is_known = false;
+            for (known, value) in names.iter().zip(&mut found.values) {
+                if name == *known {
+                    is_known = true;
+                    found.is_double |= value.replace(raw).is_some();
+                }
+            }
+            if name == columns.payload() {
+                is_known = true;
+                found.is_double |= found.others.payload.replace(raw).is_some();
+            }
+            if is_known || found.is_double {
+                continue; // a record with a name twice is refused, so its other fields are not needed
+            }
+            let others = &mut found.others.fields;
+            if others.len() < MANY {
+                found.is_double = others.iter().any(|(other, _)| *other == name);
+            } else {
+                if many.is_empty() {
+                    many.extend(others.iter().map(|(other, _)| other.clone()));
+                }
+                found.is_double = !many.insert(name.clone());
+            }
+            others.push((name, raw));
+        }
+        Ok(found)
+    }
+}
+
+/// The value of a field that is not kept as JSON.
+fn value_of(raw: &str) -> Result<Value<'_>, Refused> {
+    match raw.as_bytes() {
+        [b'"', text @ .., b'"'] if memchr::memchr(b'\\', text).is_none() => {
+            Ok(Value::Text(Cow::Borrowed(&raw[1..raw.len() - 1])))
+        }
+        [b'"', ..] => Ok(Value::Text(Cow::Owned(serde_json::from_str(raw)?))),
+        [b'-' | b'0'..=b'9', ..] => number_of(raw),
+        [b'n', ..] => Ok(Value::Absent),
+        _ => Ok(Value::Other),
+    }
+}
+
+/// The value of a number in JSON.
+pub(crate) fn number_of(raw: &str) -> Result<Value<'_>, Refused> {
+    let too_large = || Refused::Syntax("a number is too large".into());
+    if raw.bytes().any(|byte| matches!(byte, b'.' | b'e' | b'E')) {
+        let value: f64 = raw.parse().map_err(|_| too_large())?;
+        return if value.is_finite() { Ok(Value::Float(value)) } else { Err(too_large()) };
+    }
+    if raw.len() > MAX_DIGITS {
+        return Err(too_large());
+    }
+    let bound = if raw.starts_with('-') { i128::MIN } else { i128::MAX };
+    Ok(Value::Integer(raw.parse().unwrap_or(bound)))
+}
+
+#[cfg(test)]
+mod tests;

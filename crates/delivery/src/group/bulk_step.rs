@@ -1,0 +1,137 @@
+//! Actions on many messages, a part in each group (D16): what else is submitted, and what is sent, does not wait for them.
+//!
+//! A cancel first goes through the messages in memory that have no row in the store, by their slots, and then through the rows, in order
+//! of their due times. A message that leaves memory meanwhile gets a row, and is found there. After a restart all that is open has a
+//! row. Those that came after the action began are left alone, and so are those that are being sent.
+
+#![forbid(unsafe_code)]
+
+use super::Group;
+use crate::base::error::StoreError;
+use crate::due::dispatcher::TakenBack;
+use crate::due::window::Entry;
+use crate::group::items::Answer;
+use crate::message::incoming::lane_of;
+use crate::store::{Action, ActionKind, Done, Filter, Outcome, Position};
+
+/// Messages that one group looks at, and changes: what is sent meanwhile waits for its commit.
+const LOOK: usize = 8_000;
+const CHANGE: usize = 1_000;
+/// Messages whose lane may be taken from under one hold of the dispatcher's lock: senders wait meanwhile.
+const TAKE_BACK: usize = 256;
+
+impl Group<'_> {
+    /// Begins one: `Accepted`; `Duplicate` if its id is known, or `Conflict` if it asked for something else.
+    pub(super) fn begin_action(&mut self, id: String, kind: ActionKind, filter: Filter) -> Result<Answer, StoreError> {
+        let (through, at) = match kind {
+            ActionKind::Cancel => (self.store.last_seq(), (filter.due_from_ms.unwrap_or(i64::MIN), i64::MIN)),
+            ActionKind::Requeue => (self.store.last_letter(), (0, 0)),
+        };
+        let action = Action { id, kind, filter, through, at, changed: 0, too_late: 0 };
+        if let Some(is_same) = self.store.put_action(&action, self.now_ms)? {
+            return Ok(if is_same { Answer::Duplicate } else { Answer::Conflict });
+        }
+        self.actions.begin(action);
+        Ok(Answer::Accepted)
+    }
+
+    /// A part of the first action.
+    pub(crate) fn act(&mut self) -> Result<(), StoreError> {
+        let Some(mut action) = self.actions.running.front().cloned() else { return Ok(()) };
+        let has_more = match action.kind {
+            ActionKind::Cancel => self.cancel_some(&mut action)?,
+            ActionKind::Requeue => self.requeue_some(&mut action)?,
+        };
+        self.store.put_progress(&action, (!has_more).then_some(self.now_ms))?;
+        if has_more {
+            self.actions.running[0] = action;
+        } else {
+            self.actions.end();
+        }
+        Ok(())
+    }
+
+    /// Whether there may be more.
+    fn cancel_some(&mut self, action: &mut Action) -> Result<bool, StoreError> {
+        if let Some(from) = self.actions.slots {
+            let (near, next) = self.near_ones(action, from);
+            self.actions.slots = next;
+            self.cancel_each(action, &near, true)?;
+            if next.is_some() {
+                return Ok(true);
+            }
+        }
+        let lane = lane_of(action.filter.key.as_deref());
+        let (found, next) = self.store.matches(action, lane, (LOOK, CHANGE))?;
+        self.cancel_each(action, &found, false)?;
+        action.at = next.unwrap_or(action.at);
+        Ok(next.is_some())
+    }
+
+    /// Messages in memory that have no row, from this slot on; and the slot to go on with.
+    fn near_ones(&self, action: &Action, from: usize) -> (Vec<Position>, Option<usize>) {
+        let dispatcher = self.dispatcher.lock();
+        let (slots, next) = dispatcher.window.part(from, CHANGE);
+        let takes = |key: Option<&str>, (due_ms, seq): Position| {
+            seq <= action.through && action.filter.takes_due(due_ms) && action.filter.takes_key(key)
+        };
+        let found = slots
+            .filter(|entry| entry.is_near)
+            .filter(|entry| takes(entry.body.as_ref().and_then(|body| body.key()), entry.position()))
+            .map(Entry::position)
+            .collect();
+        (found, next)
+    }
+
+    fn cancel_each(&mut self, action: &mut Action, found: &[Position], is_near: bool) -> Result<(), StoreError> {
+        let found = &self.without_occurrences(action, found)?;
+        let mut done = Vec::with_capacity(found.len());
+        for part in found.chunks(TAKE_BACK) {
+            let mut dispatcher = self.dispatcher.lock();
+            for (due_ms, seq) in part.iter().copied() {
+                match dispatcher.take_back(seq, Outcome::Cancelled) {
+                    TakenBack::Taken { .. } | TakenBack::Absent => {
+                        action.too_late -= u64::from(self.actions.sending.remove(&seq));
+                        done.push(Done {
+                            seq,
+                            due_ms,
+                            outcome: Outcome::Cancelled,
+                            at_ms: self.now_ms,
+                            lateness_us: None,
+                            attempts: 0,
+                            redelivered: false,
+                        });
+                    }
+                    TakenBack::Sending if !is_near || self.actions.sending.insert(seq) => action.too_late += 1,
+                    TakenBack::Sending | TakenBack::Over(_) => {}
+                }
+            }
+        }
+        self.finish(&done)?;
+        self.taken_back.extend(done.iter().map(|it| (it.seq, None)));
+        self.counts.cancelled += done.len() as u64;
+        action.changed += done.len() as u64;
+        Ok(())
+    }
+
+    /// Where no due times are asked for, rules end too, and each withdraws its occurrence: a new rule of that name may make it again.
+    fn without_occurrences(&self, action: &Action, found: &[Position]) -> Result<Vec<Position>, StoreError> {
+        let mut left = found.to_vec();
+        if !action.filter.asks_due() && self.store.recurring_count() > 0 {
+            let occurrences = self.store.occurrences_among(found)?;
+            left.retain(|(_, seq)| !occurrences.contains(seq));
+        }
+        Ok(left)
+    }
+
+    /// Whether there may be more.
+    fn requeue_some(&mut self, action: &mut Action) -> Result<bool, StoreError> {
+        let letters = self.store.letters_of_messages(action.at.0, action.through, CHANGE)?;
+        for (n, seq) in &letters {
+            action.at = (*n, 0);
+            let is_requeued = self.requeue_letter(*seq, Some(&action.filter))?;
+            action.changed += u64::from(is_requeued);
+        }
+        Ok(letters.len() == CHANGE)
+    }
+}

@@ -1,0 +1,259 @@
+//! What the writer takes, and its answers once they are on disk (rules D5, D7, D11).
+
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::base::error::{BadRecord, DeliveryError};
+use crate::base::sync::{Condvar, Mutex};
+use crate::message::incoming::Incoming;
+use crate::message::parsed::Parsed;
+use crate::message::{Cancel, Reschedule};
+use crate::store::{ActionKind, Filter, Letter, Progress};
+
+/// Something to be done in the store.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Item {
+    /// A message to accept.
+    Put(Incoming),
+    /// A message that takes the place of the one with its name, if there is one.
+    Replace {
+        /// The message.
+        put: Incoming,
+        /// How long after the first that was replaced it is due at the latest.
+        at_latest_ms: Option<i64>,
+    },
+    /// A dead letter that is to be tried anew.
+    Requeue {
+        /// Its id.
+        id: String,
+        /// Its key.
+        key: Option<String>,
+    },
+    /// A message that is not to be delivered.
+    Cancel(Cancel),
+    /// A message that is to be delivered at another time.
+    Reschedule(Reschedule),
+    /// Many messages are to be cancelled, or tried anew.
+    Act {
+        /// The name of this action.
+        id: String,
+        /// What is done.
+        kind: ActionKind,
+        /// To which messages.
+        filter: Filter,
+    },
+    /// Sending pauses, or goes on.
+    Pause {
+        /// Of one key; `None`: of all.
+        key: Option<String>,
+        /// Which of the two.
+        is_paused: bool,
+    },
+    /// A question about the state of a message.
+    Look {
+        /// Its id.
+        id: String,
+        /// Its key.
+        key: Option<String>,
+    },
+    /// A record that could not be read.
+    Letter(Letter),
+    /// How far an input was read.
+    Progress(Progress),
+}
+
+impl From<Parsed> for Item {
+    /// A record that could not be read is a dead letter.
+    fn from(parsed: Parsed) -> Self {
+        match parsed {
+            Parsed::Message(incoming) => Self::Put(incoming),
+            Parsed::Cancel(cancel, _) => Self::Cancel(cancel),
+            Parsed::Reschedule(reschedule, _) => Self::Reschedule(reschedule),
+            Parsed::Bad(bad, origin) => Self::Letter(Letter {
+                source: origin.source.to_string(),
+                line: origin.line as i64,
+                reason: bad.reason,
+                allowed: bad.allowed,
+                record: origin.record().to_vec(),
+            }),
+        }
+    }
+}
+
+impl Item {
+    /// Bytes in memory, near enough for the bounds of D8.
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            Self::Put(incoming) | Self::Replace { put: incoming, .. } => incoming.message.size_in_memory(),
+            Self::Letter(letter) => 100 + letter.record.len(),
+            _ => 100,
+        }
+    }
+}
+
+/// The answer to a message is one of the first four; to a cancel one of `Cancelled` to `Unknown`; to a question for the state one
+/// of those, or `Waiting`; to another due time one of those to a cancel, or `Rescheduled`. To a message that is to take the place of
+/// another: `Accepted`, `Replaced`, `Cancelled` or `Delivering`. To a dead letter that is to be tried anew: `Requeued`, or one to a
+/// question; `Dead` if its record is not kept any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Answer {
+    /// The message is on disk, and will be delivered.
+    Accepted,
+    /// It was accepted before, with the same content.
+    Duplicate,
+    /// It was accepted before, with other content.
+    Conflict,
+    /// It is cancelled.
+    Cancelled,
+    /// It is delivered.
+    Delivered,
+    /// It is being sent.
+    Delivering,
+    /// It was given up.
+    Dead,
+    /// It was not sent in time.
+    Expired,
+    /// It has not come.
+    Unknown,
+    /// It waits.
+    Waiting,
+    /// It comes again and again: its next occurrence waits, or is being sent.
+    Recurring,
+    /// It waits, and has another due time now.
+    Rescheduled,
+    /// It takes the place of one that waited.
+    Replaced,
+    /// It was a dead letter, and is tried anew.
+    Requeued,
+    /// Nothing more is sent.
+    Paused,
+    /// What is due is sent.
+    Resumed,
+    /// A key can't be paused: too many are, or all messages have one order.
+    Refused,
+}
+
+/// The answers to what was submitted together, once all of it is on disk.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use tickwheel_delivery::{Answer, Deliverer, Destination, Message, Verdict};
+/// # let folder = tempfile::tempdir()?;
+/// # let to = Destination::function(|_| Verdict::Delivered);
+/// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
+/// let hour = Duration::from_secs(3_600);
+/// let receipt = deliverer.submit([Message::after("tea", hour, "ready"), Message::after("cake", hour, "done")])?;
+/// // More can be submitted meanwhile: all of it shares a commit.
+/// assert_eq!(receipt.answers()?, [Ok(Answer::Accepted), Ok(Answer::Accepted)]);
+/// # deliverer.close(None)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "what was submitted is on disk once its answers have come"]
+pub struct Receipt {
+    shared: Arc<Shared>,
+    /// What was not submitted, with its place among all.
+    refused: Vec<(usize, BadRecord)>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    result: Mutex<Option<Result<Vec<Answer>, DeliveryError>>>,
+    has_come: Condvar,
+}
+
+impl Receipt {
+    pub(crate) fn pair() -> (Self, Completion) {
+        let shared = Arc::new(Shared::default());
+        let for_writer = shared.clone();
+        let complete = move |result| {
+            *for_writer.result.lock() = Some(result);
+            for_writer.has_come.notify_all();
+        };
+        (Self { shared, refused: Vec::new() }, Box::new(complete))
+    }
+
+    pub(crate) fn with_refused(self, refused: Vec<(usize, BadRecord)>) -> Self {
+        Self { refused, ..self }
+    }
+
+    /// Waits until all of it is on disk: in order, the answer to each, or what is wrong with it. What is refused changes nothing
+    /// for the others.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel_delivery::{Answer, Deliverer, Destination, Message, Verdict};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let to = Destination::function(|_| Verdict::Delivered);
+    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
+    /// let hour = Duration::from_secs(3_600);
+    /// let receipt = deliverer.submit([Message::after("", hour, "ready"), Message::after("cake", hour, "done")])?;
+    /// let answers = receipt.answers()?;
+    /// assert_eq!(answers[0].as_ref().unwrap_err().reason, "id is empty");
+    /// assert_eq!(answers[1], Ok(Answer::Accepted));
+    /// # deliverer.close(None)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What ended the run before all of it was on disk.
+    pub fn answers(self) -> Result<Vec<Result<Answer, BadRecord>>, DeliveryError> {
+        let mut answers = self.wait(None).expect("it waits without a time-out")?.into_iter();
+        let mut refused = self.refused.into_iter().peekable();
+        let mut all = Vec::with_capacity(answers.len() + refused.len());
+        loop {
+            if let Some((_, bad)) = refused.next_if(|(place, _)| *place == all.len()) {
+                all.push(Err(bad));
+            } else if let Some(answer) = answers.next() {
+                all.push(Ok(answer));
+            } else {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// Waits for the answers, one for each message, cancel and look, in order; `None` if they do not come in time.
+    ///
+    /// # Errors
+    /// What ended the engine before all of it was on disk.
+    #[must_use]
+    pub(crate) fn wait(&self, timeout: Option<Duration>) -> Option<Result<Vec<Answer>, DeliveryError>> {
+        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut result = self.shared.result.lock();
+        while result.is_none() {
+            result = match end {
+                None => self.shared.has_come.wait(result),
+                Some(end) => {
+                    let left = end.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return None;
+                    }
+                    self.shared.has_come.wait_timeout(result, left)
+                }
+            };
+        }
+        result.clone()
+    }
+}
+
+/// Called once with the answers, in the writer's thread: it must be quick.
+pub type Completion = Box<dyn FnOnce(Result<Vec<Answer>, DeliveryError>) + Send>;
+
+/// What was submitted together, and the answers so far.
+pub struct Ticket {
+    pub(crate) items: std::vec::IntoIter<Item>,
+    pub(crate) answers: Vec<Answer>,
+    pub(crate) complete: Completion,
+}
+
+impl Ticket {
+    /// A ticket for these items; `complete` is called with their answers.
+    #[must_use]
+    pub fn new(items: Vec<Item>, complete: Completion) -> Self {
+        Self { items: items.into_iter(), answers: Vec::new(), complete }
+    }
+}

@@ -1,0 +1,102 @@
+//! Brings what is due within the horizon from the store into the window (rules D3, D8).
+//!
+//! The writer calls it inside its transaction, so it sees what has just been accepted. Rows are read without their
+//! payloads first; the window chooses, and only what it chose is read whole.
+
+#![forbid(unsafe_code)]
+
+use crate::base::error::StoreError;
+use crate::base::sync::Mutex;
+use crate::due::dispatcher::Dispatcher;
+use crate::due::lanes::Slot;
+use crate::store::{Store, Waiting};
+
+const ROWS: usize = 2_000;
+const SCAN: usize = 5_000;
+
+/// Idle until it is started.
+#[derive(Debug)]
+pub(crate) struct Loader {
+    horizon_ms: f64,
+    is_started: bool,
+    /// There may be more to read at once.
+    pub(crate) is_behind: bool,
+}
+
+impl Loader {
+    pub(crate) fn new(horizon_ms: f64) -> Self {
+        Self { horizon_ms, is_started: false, is_behind: false }
+    }
+
+    /// From now on there is a horizon.
+    pub(crate) fn start(&mut self) {
+        self.is_started = true;
+        self.is_behind = true;
+    }
+
+    /// Reads nothing more.
+    pub(crate) fn stop(&mut self) {
+        self.is_started = false;
+        self.is_behind = false;
+    }
+
+    /// What comes next, at most some thousand messages; they are in the window, and not on the timer yet.
+    pub(crate) fn load(
+        &mut self,
+        store: &mut Store,
+        dispatcher: &Mutex<Dispatcher>,
+    ) -> Result<Vec<(Slot, i64)>, StoreError> {
+        if !self.is_started {
+            return Ok(Vec::new());
+        }
+        lock(dispatcher).window.was_full = false;
+        let mut slots = refill(store, dispatcher)?;
+        let (ahead, may_be_more) = self.read_ahead(store, dispatcher)?;
+        slots.extend(ahead);
+        let loaded: Vec<(Slot, i64)> = {
+            let dispatcher = lock(dispatcher);
+            let window = &dispatcher.window;
+            self.is_behind = window.has_leaving() || !window.was_full && (may_be_more || window.has_needy_lanes());
+            slots.into_iter().map(|slot| (slot, window.entry(slot).seq)).collect()
+        };
+        let seqs: Vec<i64> = loaded.iter().map(|(_, seq)| *seq).collect();
+        let mut messages = store.bodies(&seqs)?;
+        let mut dispatcher = lock(dispatcher);
+        for (slot, seq) in &loaded {
+            dispatcher.window.entry_mut(*slot).body = messages.remove(seq).map(|it| it.body);
+        }
+        Ok(loaded)
+    }
+
+    /// The next ones, and whether there may be more.
+    fn read_ahead(&self, store: &mut Store, dispatcher: &Mutex<Dispatcher>) -> Result<(Vec<Slot>, bool), StoreError> {
+        let (cursor, until_ms) = {
+            let mut dispatcher = lock(dispatcher);
+            let until_ms = dispatcher.due_within(self.horizon_ms);
+            let window = &mut dispatcher.window;
+            window.was_full |= !window.has_room_ahead(0);
+            match (window.cursor, until_ms) {
+                (Some(cursor), Some(until_ms)) if !window.was_full && cursor.0 <= until_ms => (cursor, until_ms),
+                _ => return Ok((Vec::new(), false)),
+            }
+        };
+        let rows: Vec<Waiting> = store.plan(cursor, until_ms, ROWS)?;
+        let is_all = rows.len() < ROWS;
+        Ok((lock(dispatcher).window.read_ahead(&rows, until_ms, is_all), !is_all))
+    }
+}
+
+fn refill(store: &mut Store, dispatcher: &Mutex<Dispatcher>) -> Result<Vec<Slot>, StoreError> {
+    let (lanes, start, through) = {
+        let mut dispatcher = lock(dispatcher);
+        let Some((lanes, start)) = dispatcher.window.refill_from() else { return Ok(Vec::new()) };
+        let Some(through) = dispatcher.window.cursor else { return Ok(Vec::new()) };
+        (lanes, start, through)
+    };
+    let (rows, end) = store.plan_lanes(&lanes, start, through, SCAN)?;
+    Ok(lock(dispatcher).window.refill(&lanes, &rows, end))
+}
+
+fn lock(dispatcher: &Mutex<Dispatcher>) -> std::sync::MutexGuard<'_, Dispatcher> {
+    dispatcher.lock()
+}

@@ -1,0 +1,230 @@
+//! What one transaction does for what was submitted; and what has to follow once it is committed.
+
+#![forbid(unsafe_code)]
+
+pub(crate) mod bulk_actions;
+mod bulk_step;
+mod changes;
+pub(crate) mod items;
+pub(crate) mod loader;
+mod next_occurrence;
+pub(crate) mod queue;
+pub(crate) mod writer;
+
+use crate::base::error::{BadRecord, StoreError};
+use crate::base::summary::Summary;
+use crate::base::sync::Mutex;
+use crate::due::dispatcher::Dispatcher;
+use crate::due::lanes::Slot;
+use crate::due::window::Gone;
+use crate::group::bulk_actions::Actions;
+use crate::group::items::{Answer, Item};
+use crate::message::incoming::{Incoming, lane_of};
+use crate::message::partition::partition_of_incoming;
+use crate::message::record::record_of_incoming;
+use crate::message::{Body, Reschedule};
+use crate::store::{Accepted, Held, Known, Letter, Outcome, Store, Waiting};
+
+const DAY_MS: i64 = 86_400_000;
+/// Messages that come into memory under one hold of the dispatcher's lock: senders wait meanwhile.
+const ADMIT: usize = 256;
+
+/// Made for one transaction, and used inside it.
+pub(super) struct Group<'a> {
+    pub(super) counts: Summary,
+    pub(super) letters: Vec<Letter>,
+    /// In memory, to be placed on the timer after the commit.
+    pub(super) admitted: Vec<(Slot, i64)>,
+    pub(super) first_due_ms: Option<i64>,
+    /// Cancelled or moved, to be forgotten after the commit; and the number under which it goes on.
+    pub(super) taken_back: Vec<(i64, Option<i64>)>,
+    /// On many messages: a part of each in this group.
+    pub(super) actions: &'a mut Actions,
+    /// Sending goes on after the commit: of all, and of these lanes.
+    pub(super) resumes: bool,
+    pub(super) resumed_lanes: Vec<i64>,
+    store: &'a mut Store,
+    dispatcher: &'a Mutex<Dispatcher>,
+    now_ms: i64,
+}
+
+impl<'a> Group<'a> {
+    pub(super) fn new(
+        store: &'a mut Store,
+        actions: &'a mut Actions,
+        dispatcher: &'a Mutex<Dispatcher>,
+        now_ms: i64,
+    ) -> Self {
+        Self {
+            counts: Summary::default(),
+            letters: Vec::new(),
+            admitted: Vec::new(),
+            first_due_ms: None,
+            taken_back: Vec::new(),
+            actions,
+            resumes: false,
+            resumed_lanes: Vec::new(),
+            store,
+            dispatcher,
+            now_ms,
+        }
+    }
+
+    /// Does what a ticket asks for, in order; messages that follow each other at once.
+    pub(super) fn apply(&mut self, items: Vec<Item>, answers: &mut Vec<Answer>) -> Result<(), StoreError> {
+        let mut puts = Vec::new();
+        for item in items {
+            match item {
+                Item::Put(incoming) => {
+                    puts.push(incoming);
+                    continue;
+                }
+                _ if !puts.is_empty() => self.accept(std::mem::take(&mut puts), answers)?,
+                _ => {}
+            }
+            match item {
+                Item::Put(_) => unreachable!("taken above"),
+                Item::Replace { put, at_latest_ms } => answers.push(self.replace(put, at_latest_ms)?),
+                Item::Requeue { id, key } => answers.push(self.requeue(key.as_deref(), &id)?),
+                Item::Cancel(cancel) => answers.push(self.cancel(&cancel)?),
+                Item::Reschedule(it) => answers.push(self.reschedule(&it)?),
+                Item::Act { id, kind, filter } => answers.push(self.begin_action(id, kind, filter)?),
+                Item::Pause { key: None, is_paused } => answers.push(self.pause(is_paused)?),
+                Item::Pause { key: Some(key), is_paused } => answers.push(self.pause_key(&key, is_paused)?),
+                Item::Look { id, key } => answers.push(self.look(key.as_deref(), &id)?),
+                Item::Letter(letter) => {
+                    self.letters.push(letter);
+                    self.counts.dead_letters += 1;
+                }
+                Item::Progress(progress) => self.store.put_input(&progress)?,
+            }
+        }
+        if puts.is_empty() { Ok(()) } else { self.accept(puts, answers) }
+    }
+
+    fn accept(&mut self, puts: Vec<Incoming>, answers: &mut Vec<Answer>) -> Result<(), StoreError> {
+        let accepted = self.store.accept(&puts, self.now_ms)?;
+        let mut fresh = Vec::with_capacity(puts.len());
+        let mut recurring = Vec::new(); // those that follow from them come after them
+        let mut moved = Vec::new();
+        for (put, accepted) in puts.into_iter().zip(accepted) {
+            let recurs = put.message.body.recurrence().is_some();
+            answers.push(match accepted {
+                Accepted::New(seq) | Accepted::NewAgain(seq) => {
+                    self.counts.accepted += 1;
+                    if recurs {
+                        recurring.push(Recurring::New(seq, put.message.body.clone()));
+                    }
+                    let is_again = matches!(accepted, Accepted::NewAgain(_));
+                    let (due_ms, size) = (put.message.due_ms, put.message.size_in_memory() as u32);
+                    let partition = partition_of_incoming(&put);
+                    if let Some(due_ms) = put.moved_to_ms {
+                        moved.push(Reschedule {
+                            id: put.message.id().into(),
+                            key: put.message.key().map(Into::into),
+                            due_ms,
+                            asked_ms: None,
+                        });
+                    }
+                    let (lane, redelivered) = (put.lane, put.redelivered);
+                    let row = Waiting { due_ms, seq, lane, size, redelivered, attempts: 0, next_ms: None };
+                    let body = put.message.body;
+                    fresh.push((row, partition, if is_again { body.again(seq) } else { body }));
+                    Answer::Accepted
+                }
+                Accepted::CancelledBefore(_) => {
+                    self.counts.accepted += 1;
+                    self.counts.cancelled += 1;
+                    Answer::Cancelled
+                }
+                Accepted::Known(_) if recurs => {
+                    recurring.push(Recurring::Known(answers.len(), put));
+                    Answer::Unknown // until then
+                }
+                Accepted::Known(known) => self.again(&put, &known),
+            });
+        }
+        self.admit(&fresh)?;
+        for it in moved {
+            self.reschedule(&it)?; // in the same transaction: before it nothing goes out
+        }
+        for it in recurring {
+            match it {
+                Recurring::New(seq, body) => self.begin_recurring(seq, &body)?,
+                Recurring::Known(place, put) => answers[place] = self.recur_again(put, false)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// What is due soon comes into memory, and all else waits in the store.
+    fn admit(&mut self, fresh: &[(Waiting, u8, Body)]) -> Result<(), StoreError> {
+        let (mut held, mut gone) = (Vec::new(), Vec::new());
+        for part in fresh.chunks(ADMIT) {
+            let mut dispatcher = self.dispatcher.lock();
+            for (row, partition, body) in part {
+                let slot = dispatcher.window.admit(*row, *partition, body.clone(), &mut gone);
+                if let Some(slot) = slot {
+                    self.admitted.push((slot, row.seq));
+                    self.first_due_ms = Some(self.first_due_ms.map_or(row.due_ms, |first| first.min(row.due_ms)));
+                    // That it may have arrived is kept by its row.
+                    dispatcher.window.entry_mut(slot).is_near = !row.redelivered;
+                }
+                if slot.is_none() || row.redelivered {
+                    let Waiting { due_ms, seq, lane, size, redelivered, .. } = *row;
+                    held.push(Held { due_ms, seq, lane, size, redelivered });
+                }
+            }
+        }
+        held.extend(gone.iter().filter(|gone| gone.was_near).map(held_of));
+        self.store.hold(&held)
+    }
+
+    fn again(&mut self, put: &Incoming, known: &Known) -> Answer {
+        if known.content != put.content {
+            if let Some(origin) = &put.origin {
+                let BadRecord { reason, allowed } = conflict();
+                let source = origin.source.to_string();
+                let record = record_of_incoming(put);
+                self.letters.push(Letter { source, line: origin.line as i64, reason, allowed, record });
+                self.counts.dead_letters += 1;
+            }
+            self.counts.conflicts += 1;
+            return Answer::Conflict;
+        }
+        self.counts.duplicates += 1;
+        if known.outcome == Some(Outcome::Cancelled) { Answer::Cancelled } else { Answer::Duplicate }
+    }
+}
+
+/// A recurring message that was accepted, or one whose name is known, with the place of its answer.
+enum Recurring {
+    New(i64, Body),
+    Known(usize, Incoming),
+}
+
+/// The row of a near message that leaves memory.
+pub(super) fn held_of(gone: &Gone) -> Held {
+    Held {
+        due_ms: gone.due_ms,
+        seq: gone.seq,
+        lane: gone.body.as_ref().and_then(|body| lane_of(body.key())),
+        size: gone.size,
+        redelivered: gone.redelivered,
+    }
+}
+
+fn answer_of(outcome: Outcome) -> Answer {
+    match outcome {
+        Outcome::Delivered => Answer::Delivered,
+        Outcome::Cancelled | Outcome::Withdrawn => Answer::Cancelled,
+        Outcome::Dead => Answer::Dead,
+        Outcome::Expired => Answer::Expired,
+        Outcome::Moved => Answer::Unknown, // the one that it goes on as is forgotten later than it
+    }
+}
+
+/// What is wrong with a message whose name is known with other content.
+pub(super) fn conflict() -> BadRecord {
+    BadRecord::new("this key and id were accepted before with other content", "the same content again, or another id")
+}

@@ -1,0 +1,247 @@
+//! Messages that come again and again (D19): when an occurrence has its outcome, the next is made in the same transaction.
+//!
+//! ```text
+//! accepted ---> the first occurrence ---> its outcome ---> the next ---> ...
+//!     |                                                      |
+//!     +-- replaced: what waits is made anew by the new rule  +-- cancelled: what waits is cancelled too
+//! ```
+//!
+//! So one occurrence is open at a time, and a crash can neither leave one out nor make one twice.
+
+#![forbid(unsafe_code)]
+
+use super::Group;
+use crate::base::error::{BadRecord, StoreError};
+use crate::group::items::Answer;
+use crate::message::incoming::Incoming;
+use crate::message::record::record_of;
+use crate::message::recurrence::{NEVER_MS, Recurrence, occurrence_id};
+use crate::message::{Body, Extras, Message};
+use crate::store::{Accepted, Done, Known, Letter, Occurrence, Outcome};
+
+/// Times of a rule that were delivered or cancelled under a rule before, one after the other: each costs a look, and after so many the
+/// rule goes on from now.
+const MOST_OVER: usize = if cfg!(test) { 50 } else { 100_000 };
+
+impl Group<'_> {
+    /// These have their outcome, and what follows from it is done.
+    pub(crate) fn finish(&mut self, done: &[Done]) -> Result<(), StoreError> {
+        let may_follow = self.store.recurring_count() > 0;
+        self.store.finish(done)?;
+        if !may_follow {
+            return Ok(());
+        }
+        for one in done.iter().filter(|one| one.due_ms == NEVER_MS) {
+            self.end_occurrence(one.seq)?;
+        }
+        for Occurrence { of_seq, at_ms, .. } in self.store.take_occurrences(done)? {
+            let message = self.store.open_message(of_seq)?;
+            let next_ms = recurrence_of(&message).after(at_ms, self.now_ms);
+            self.make_occurrence(of_seq, &message, next_ms, Some(at_ms))?;
+        }
+        Ok(())
+    }
+
+    /// A recurring message was accepted: its first occurrence is made, however late it is.
+    pub(super) fn begin_recurring(&mut self, seq: i64, body: &Body) -> Result<(), StoreError> {
+        let message = Message { body: body.clone(), due_ms: NEVER_MS, delay_ms: None };
+        let first_ms = recurrence_of(&message).first_ms();
+        self.make_occurrence(seq, &message, first_ms, None)
+    }
+
+    /// A recurring message whose name is known takes the place of the one before, if that recurs too. `is_forced`: also where it has the
+    /// same content.
+    pub(super) fn recur_again(&mut self, put: Incoming, is_forced: bool) -> Result<Answer, StoreError> {
+        // Looked for now, as one before it in the same group may have taken its place.
+        let known = self.store.find(put.message.key(), put.message.id())?.expect("its name is known");
+        if !is_forced && (known.due_ms != NEVER_MS || known.content == put.content) {
+            self.note_before(&known, &put)?;
+            return Ok(self.again(&put, &known));
+        }
+        let is_open = self.store.is_open(&known)?;
+        let Incoming { mut message, content, .. } = put;
+        if is_open {
+            let other = self.store.open_message(known.seq)?;
+            let rule = recurrence_of(&message).clone().in_place_of(recurrence_of(&other));
+            message.body = message.body.recurring(rule);
+        }
+        message.body = message.body.again(self.store.last_seq() + 1);
+        let seq = self.store.write_again(&message, content)?;
+        self.admit_again(seq, message.clone(), false, 0)?;
+        if !is_open {
+            self.counts.accepted += 1;
+            self.begin_recurring(seq, &message.body)?;
+            return Ok(Answer::Accepted);
+        }
+        self.counts.rescheduled += 1;
+        self.follow(seq, &message, known.seq)?;
+        self.finish(&[self.done(known.seq, NEVER_MS, Outcome::Moved)])?;
+        Ok(Answer::Replaced)
+    }
+
+    /// What is known of a deliverer that had it, and is lost, counts for one that is known too: it came with a backup.
+    fn note_before(&mut self, known: &Known, put: &Incoming) -> Result<(), StoreError> {
+        let rule = recurrence_of(&put.message);
+        if rule.before.is_some() && known.due_ms == NEVER_MS && self.store.is_open(known)? {
+            let message = self.store.open_message(known.seq)?;
+            let kept = recurrence_of(&message).clone().in_place_of(rule);
+            self.store.put_rule(known.seq, &kept)?;
+        }
+        Ok(())
+    }
+
+    /// The rule goes on where the one before is. An occurrence that is due, or being sent, is the last of that one; in the place of one
+    /// that is not due yet comes that of the new rule. None comes for a time that is over.
+    fn follow(&mut self, seq: i64, message: &Message, before: i64) -> Result<(), StoreError> {
+        let open = self.store.occurrence_of(before)?;
+        let is_due = open.as_ref().is_some_and(|(known, _)| known.due_ms <= self.now_ms);
+        if is_due || self.withdraw_occurrence(before)? == Withdrawn::Sending {
+            return self.store.give_occurrence(before, seq);
+        }
+        let rule = recurrence_of(message);
+        let (next_ms, after_ms) = match open {
+            None => (rule.first_ms(), None),
+            Some((_, Occurrence { at_ms, after_ms, .. })) => {
+                let over_ms = (at_ms - 1).min(self.now_ms).max(after_ms.unwrap_or(i64::MIN));
+                (rule.after(over_ms, self.now_ms), Some(over_ms))
+            }
+        };
+        self.make_occurrence(seq, message, next_ms, after_ms)
+    }
+
+    /// The occurrence that waits goes out no more, and none follows it. One that is being sent stays what it is.
+    fn withdraw_occurrence(&mut self, of_seq: i64) -> Result<Withdrawn, StoreError> {
+        let Some((known, _)) = self.store.occurrence_of(of_seq)? else { return Ok(Withdrawn::None) };
+        if self.take_back(&known, Outcome::Withdrawn)?.is_err() {
+            return Ok(Withdrawn::Sending);
+        }
+        self.store.drop_occurrence(known.seq)?;
+        self.taken_back.push((known.seq, None));
+        self.counts.cancelled += 1;
+        self.store.finish(&[self.done(known.seq, known.due_ms, Outcome::Withdrawn)])?;
+        Ok(Withdrawn::Waited)
+    }
+
+    /// The rule has ended: nothing follows an occurrence that is being sent.
+    fn end_occurrence(&mut self, of_seq: i64) -> Result<(), StoreError> {
+        if self.withdraw_occurrence(of_seq)? == Withdrawn::Sending
+            && let Some((known, _)) = self.store.occurrence_of(of_seq)?
+        {
+            self.store.drop_occurrence(known.seq)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the occurrence of that time, or of the first after it that has no outcome. `after_ms`: the time of the one before.
+    fn make_occurrence(
+        &mut self,
+        of_seq: i64,
+        message: &Message,
+        mut at_ms: Result<i64, BadRecord>,
+        mut after_ms: Option<i64>,
+    ) -> Result<(), StoreError> {
+        for look in 1..=2 * MOST_OVER {
+            let due_ms = match at_ms {
+                Ok(due_ms) => due_ms,
+                Err(bad) => return self.end_recurring(of_seq, message, bad),
+            };
+            let put = occurrence(message, due_ms, None);
+            let redelivered = recurrence_of(message).may_have_been_sent(due_ms);
+            let seq = match self.store.accept(std::slice::from_ref(&put), self.now_ms)?.remove(0) {
+                Accepted::New(seq) => self.admit_occurrence(seq, put.message, redelivered)?,
+                Accepted::NewAgain(seq) => {
+                    self.admit_occurrence(seq, occurrence(message, due_ms, Some(seq)).message, redelivered)?
+                }
+                // Somebody gave a message of this name, or gave its letter again: it is the occurrence.
+                Accepted::Known(known) if self.store.is_open(&known)? => known.seq,
+                // It was cancelled, before it came or by a rule before this one, or has arrived.
+                over => {
+                    let is_new = u64::from(matches!(over, Accepted::CancelledBefore(_)));
+                    self.counts.accepted += is_new;
+                    self.counts.cancelled += is_new;
+                    after_ms = Some(due_ms);
+                    let rule = recurrence_of(message);
+                    at_ms = if look == MOST_OVER { rule.from(self.now_ms) } else { rule.after(due_ms, self.now_ms) };
+                    continue;
+                }
+            };
+            return self.store.put_occurrence(seq, Occurrence { of_seq, at_ms: due_ms, after_ms });
+        }
+        let bad =
+            BadRecord::new("too many of its times in a row are over already", "a first due time that is not over");
+        self.end_recurring(of_seq, message, bad)
+    }
+
+    fn admit_occurrence(&mut self, seq: i64, message: Message, redelivered: bool) -> Result<i64, StoreError> {
+        self.counts.accepted += 1;
+        self.admit_again(seq, message, redelivered, 0)?;
+        Ok(seq)
+    }
+
+    /// The rule has no more times: a dead letter says why.
+    fn end_recurring(&mut self, seq: i64, message: &Message, bad: BadRecord) -> Result<(), StoreError> {
+        self.store.finish(&[self.done(seq, NEVER_MS, Outcome::Dead)])?;
+        let BadRecord { reason, allowed } = bad;
+        let (source, record) = ("delivery".to_owned(), record_of(message));
+        self.letters.push(Letter {
+            source,
+            line: seq,
+            reason: format!("it recurs no more: {reason}"),
+            allowed,
+            record,
+        });
+        self.counts.dead_letters += 1;
+        self.counts.undeliverable += 1;
+        Ok(())
+    }
+
+    /// Whether another due time is not asked for the first time, of a recurring message; if it is, that is noted.
+    pub(super) fn was_asked(&mut self, known: &Known, asked_ms: Option<i64>) -> Result<bool, StoreError> {
+        if asked_ms.is_none() || known.due_ms != NEVER_MS || !self.store.is_open(known)? {
+            return Ok(false);
+        }
+        let message = self.store.open_message(known.seq)?;
+        let rule = recurrence_of(&message);
+        if rule.asked_ms >= asked_ms {
+            return Ok(true);
+        }
+        self.store.put_rule(known.seq, &Recurrence { asked_ms, ..rule.clone() })?;
+        Ok(false)
+    }
+
+    /// What a user means who names a recurring message and speaks of a due time: its occurrence.
+    pub(super) fn open_one(&self, known: Known) -> Result<Known, StoreError> {
+        if known.due_ms != NEVER_MS {
+            return Ok(known);
+        }
+        Ok(self.store.occurrence_of(known.seq)?.map_or(known, |(occurrence, _)| occurrence))
+    }
+
+    pub(super) fn done(&self, seq: i64, due_ms: i64, outcome: Outcome) -> Done {
+        Done { seq, due_ms, outcome, at_ms: self.now_ms, lateness_us: None, attempts: 0, redelivered: false }
+    }
+}
+
+/// What became of an occurrence whose rule ends, or is replaced.
+#[derive(PartialEq, Eq)]
+enum Withdrawn {
+    /// There was none.
+    None,
+    /// It waited.
+    Waited,
+    /// It is being sent, or its outcome is not on disk yet.
+    Sending,
+}
+
+/// The occurrence that is due then. `again`: its name had an outcome before, and this is its number.
+fn occurrence(of: &Message, due_ms: i64, again: Option<i64>) -> Incoming {
+    let body = &of.body;
+    let extras = Extras { traceparent: body.traceparent().map(Into::into), again, ..Extras::default() };
+    let id = occurrence_id(body.id(), due_ms);
+    let body = Body::new(body.key(), &id, body.payload(), body.is_json()).with_extras(extras);
+    Incoming::of(Message { body, due_ms, delay_ms: None })
+}
+
+fn recurrence_of(message: &Message) -> &Recurrence {
+    message.body.recurrence().expect("a message that is never due has a rule")
+}

@@ -1,0 +1,279 @@
+//! What other threads leave for the writer: tickets and outcomes, bounded by count and bytes (rules D5, D8).
+//!
+//! - A ticket begins a group at once; outcomes alone, for which nothing waits, are gathered for 20 ms.
+//! - Sending pauses while two groups of outcomes are uncommitted: one being written, and one that is 50 ms old.
+
+#![forbid(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::items::{Item, Ticket};
+use crate::base::error::DeliveryError;
+use crate::base::summary::Summary;
+use crate::base::sync::{Condvar, Mutex, MutexGuard};
+use crate::due::dispatcher::Outcomes;
+use crate::due::measures::CommitMeasures;
+use crate::due::outcome_feed::OutcomeFeeds;
+use crate::store::Letter;
+
+/// Items and bytes that wait for a group.
+const QUEUE_ITEMS: usize = 60_000;
+const QUEUE_BYTES: usize = 32 << 20;
+/// How long outcomes alone are gathered.
+const GATHER_US: u64 = 20_000;
+/// How old outcomes may be before sending pauses.
+const GROUP_US: u64 = 50_000;
+
+/// What other threads leave for the writer.
+pub(crate) struct Queue {
+    pub(crate) feeds: Arc<OutcomeFeeds>,
+    state: Mutex<QueueState>,
+    changed: Condvar,
+    /// Groups that were begun. Each takes all outcomes there are; counted under the lock.
+    groups: AtomicU64,
+    /// Groups that are on disk. Written by the writer after a commit, and read by senders, which act on what is on disk.
+    committed: AtomicU64,
+    /// Whether all that an earlier process may have sent has its outcome on disk. As `committed`.
+    earlier_is_over: AtomicBool,
+}
+
+#[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a state of its own")]
+pub(crate) struct QueueState {
+    pub(crate) tickets: VecDeque<Ticket>,
+    pub(crate) items: usize,
+    pub(crate) bytes: usize,
+    pub(crate) outcomes: Outcomes,
+    outcomes_since_us: u64,
+    pub(crate) is_committing: bool,
+    /// A step that takes or ends messages is under way.
+    pub(crate) is_busy: bool,
+    /// Since when, on the timer's clock.
+    pub(crate) busy_since_us: u64,
+    pub(crate) is_woken: bool,
+    pub(crate) is_stopping: bool,
+    pub(crate) failure: Option<DeliveryError>,
+    /// How far the destination was when all that is reported had arrived.
+    pub(crate) position: Option<String>,
+    /// Dead letters to be told, up to this number.
+    pub(crate) letters: Option<(Vec<Letter>, i64)>,
+    pub(crate) told_through: Option<i64>,
+    /// Whether letters that are on disk are being told, or wait for that; as of the last commit.
+    pub(crate) has_letters: bool,
+    /// Messages without an outcome, as of the last commit.
+    pub(crate) open: u64,
+    /// Those of them that come again and again.
+    pub(crate) recurring: u64,
+    pub(crate) summary: Summary,
+    pub(crate) commits: CommitMeasures,
+}
+
+impl Queue {
+    pub(crate) fn new(open: u64, has_letters: bool) -> Self {
+        let state = QueueState { open, is_woken: true, has_letters, ..QueueState::default() };
+        Self {
+            feeds: Arc::default(),
+            state: Mutex::new(state),
+            changed: Condvar::default(),
+            groups: AtomicU64::new(0),
+            committed: AtomicU64::new(0),
+            earlier_is_over: AtomicBool::new(false),
+        }
+    }
+
+    /// The number of a group that has all outcomes that this thread has reported by now, or comes after it.
+    pub(crate) fn next_group(&self) -> u64 {
+        self.groups.load(Ordering::Acquire) + 1
+    }
+
+    /// The last group that is on disk.
+    pub(crate) fn committed_group(&self) -> u64 {
+        self.committed.load(Ordering::Acquire)
+    }
+
+    /// Whether all that an earlier process may have sent has its outcome on disk.
+    pub(crate) fn earlier_is_over(&self) -> bool {
+        self.earlier_is_over.load(Ordering::Acquire)
+    }
+
+    /// Another group is begun; with the lock.
+    pub(crate) fn note_begun(&self) {
+        self.groups.fetch_add(1, Ordering::Release);
+    }
+
+    /// The group that was begun last is on disk; there is one at a time.
+    pub(crate) fn note_committed(&self) {
+        self.committed.store(self.groups.load(Ordering::Relaxed), Ordering::Release);
+    }
+
+    pub(crate) fn set_earlier_is_over(&self, is_over: bool) {
+        self.earlier_is_over.store(is_over, Ordering::Release);
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, QueueState> {
+        self.state.lock()
+    }
+
+    pub(crate) fn notify(&self) {
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn wait<'a>(&self, state: MutexGuard<'a, QueueState>, timeout: Duration) -> MutexGuard<'a, QueueState> {
+        self.changed.wait_timeout(state, timeout)
+    }
+
+    /// Takes these; waits while much is queued, unless `is_driven` by hand. If it is full still after `timeout`, it takes none,
+    /// and returns them.
+    pub(crate) fn submit(
+        &self,
+        ticket: Ticket,
+        is_driven: bool,
+        timeout: Option<Duration>,
+    ) -> Result<Option<Ticket>, DeliveryError> {
+        let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let (items, bytes) = (ticket.items.len(), ticket.items.as_slice().iter().map(Item::size).sum::<usize>());
+        let mut state = self.lock();
+        while !is_driven
+            && state.items > 0
+            && (state.items >= QUEUE_ITEMS || state.bytes + bytes > QUEUE_BYTES)
+            && state.failure.is_none()
+            && !state.is_stopping
+        {
+            let Some(end) = end else {
+                state = self.changed.wait(state);
+                continue;
+            };
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(Some(ticket));
+            }
+            state = self.changed.wait_timeout(state, left);
+        }
+        if let Some(failure) = &state.failure {
+            return Err(failure.clone());
+        }
+        if state.is_stopping {
+            return Err(DeliveryError::Closed);
+        }
+        state.tickets.push_back(ticket);
+        state.items += items;
+        state.bytes += bytes;
+        drop(state);
+        self.notify();
+        Ok(None)
+    }
+
+    /// What senders have for the writer.
+    pub(crate) fn report(&self, outcomes: Outcomes, position: Option<String>, now_us: u64) {
+        let mut state = self.lock();
+        if position.is_some() {
+            state.position = position;
+        }
+        if outcomes.is_empty() {
+            return;
+        }
+        let was_empty = state.outcomes.is_empty();
+        // A message that waits for its attempt to be on disk is late already.
+        state.is_woken |= !outcomes.before_send.is_empty();
+        if was_empty {
+            state.outcomes_since_us = now_us;
+        }
+        state.outcomes.append(outcomes);
+        let is_woken = state.is_woken;
+        drop(state);
+        if was_empty || is_woken {
+            self.notify();
+        }
+    }
+
+    /// There is something to load, or to mark.
+    pub(crate) fn wake(&self) {
+        self.lock().is_woken = true;
+        self.notify();
+    }
+
+    /// Whether sending has to pause.
+    pub(crate) fn is_behind(&self, now_us: u64) -> bool {
+        let state = self.lock();
+        let most_us = if state.is_committing { GROUP_US } else { 2 * GROUP_US };
+        !state.outcomes.is_empty() && now_us.saturating_sub(state.outcomes_since_us) > most_us
+    }
+
+    /// Takes nothing more, and ends once what there is is committed.
+    pub(crate) fn stop(&self) {
+        let mut state = self.lock();
+        state.is_stopping = true;
+        state.is_woken = true;
+        drop(state);
+        self.notify();
+    }
+
+    /// Takes nothing more; what waits for an answer gets the error.
+    pub(crate) fn fail(&self, error: &DeliveryError) {
+        self.lock().failure.get_or_insert_with(|| error.clone());
+        self.reject(error);
+    }
+
+    /// What waits for an answer gets the error.
+    pub(crate) fn reject(&self, error: &DeliveryError) {
+        let tickets = {
+            let mut state = self.lock();
+            state.items = 0;
+            state.bytes = 0;
+            std::mem::take(&mut state.tickets)
+        };
+        self.notify();
+        for ticket in tickets {
+            (ticket.complete)(Err(error.clone()));
+        }
+    }
+
+    /// Dead letters to be told now.
+    pub(crate) fn take_letters(&self) -> Option<(Vec<Letter>, i64)> {
+        self.lock().letters.take()
+    }
+
+    /// They were told.
+    pub(crate) fn letters_told(&self, through: i64) {
+        let mut state = self.lock();
+        state.told_through = Some(through);
+        state.is_woken = true;
+        drop(state);
+        self.notify();
+    }
+}
+
+impl QueueState {
+    /// Whether nothing waits. `items` counts what is left of a ticket that was begun too.
+    pub(crate) fn is_empty(&self) -> bool {
+        let has_items = self.items > 0 || !self.tickets.is_empty();
+        self.open == 0 && !has_items && self.outcomes.is_empty() && !self.is_busy && !self.has_letters
+    }
+
+    /// How long until there is something to do, in microseconds; 0 for now.
+    pub(crate) fn idle_us(&self, now_us: u64, load_every_us: u64) -> u64 {
+        if !self.tickets.is_empty() || self.is_woken || self.failure.is_some() {
+            return 0;
+        }
+        if self.outcomes.is_empty() {
+            return load_every_us;
+        }
+        GATHER_US.saturating_sub(now_us.saturating_sub(self.outcomes_since_us))
+    }
+}
+
+#[cfg(test)]
+impl Queue {
+    /// Outcomes that wait for a group.
+    pub(crate) fn outcomes(&self) -> Vec<crate::store::Done> {
+        self.lock().outcomes.done.clone()
+    }
+
+    pub(crate) fn is_woken(&self) -> bool {
+        let state = self.lock();
+        state.is_woken || !state.tickets.is_empty() || !state.outcomes.is_empty()
+    }
+}

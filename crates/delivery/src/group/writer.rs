@@ -1,0 +1,508 @@
+//! The one user of the store: it commits in groups what has come meanwhile (rule D5).
+//!
+//! ```text
+//! submit -> tickets --+                        +--> answers
+//! senders -> outcomes +--> one transaction --> +--> the window: new messages in, finished ones out
+//! loader (horizon) ---+                        +--> dead letters
+//! ```
+//!
+//! - A ticket is answered after the commit, all of it, in order; a large one after several.
+//! - What a sink has not synced does not count as delivered: `sync` comes before the transaction.
+//! - A step has three parts, so that a test can do other things between them: [`Writer::begin`], [`Writer::commit`],
+//!   [`Writer::publish`].
+
+#![forbid(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::items::{Item, Ticket};
+use super::loader::Loader;
+use super::queue::Queue;
+use crate::base::error::{DeliveryError, StoreError};
+use crate::base::kill_point::kill_point;
+use crate::base::summary::Summary;
+use crate::base::sync::Mutex;
+use crate::base::times::rfc_3339;
+use crate::due::dispatcher::{CRASHED, Dead, Dispatcher, Outcomes};
+use crate::due::lanes::Slot;
+use crate::due::measures::CommitMeasures;
+use crate::due::outcome_feed::Ended;
+use crate::due::window::State;
+use crate::group::bulk_actions::Actions;
+use crate::group::{Group, held_of};
+use crate::message::Message;
+use crate::message::incoming::lane_of;
+use crate::message::record::record_of;
+use crate::store::{Attempts, Checkpoints, Done, Held, Letter, Outcome, Store};
+
+/// Items and bytes of one transaction.
+const GROUP_ITEMS: usize = 4_096;
+const GROUP_BYTES: usize = 8 << 20;
+/// How often the store's file is looked for.
+const LOOK_EVERY_US: u64 = 1_000_000;
+/// What is due so soon may be sent before the next commit.
+const MARK_AHEAD_MS: f64 = 500.0;
+/// The name of the sink's position in the store.
+pub(crate) const POSITION: &str = "position";
+
+/// A group that was taken from the queue.
+pub(crate) struct Begun {
+    parts: Vec<(usize, Vec<Item>)>,
+    outcomes: Outcomes,
+    position: Option<String>,
+    told_through: Option<i64>,
+}
+
+#[cfg(test)]
+impl Begun {
+    pub(crate) fn done(&self) -> &[crate::store::Done] {
+        &self.outcomes.done
+    }
+}
+
+impl Begun {
+    pub(crate) fn has_outcomes(&self) -> bool {
+        !self.outcomes.done.is_empty()
+    }
+}
+
+/// A group that is on disk, and of which nothing knows yet.
+pub(crate) struct Committed {
+    done: Vec<i64>,
+    noted: Vec<i64>,
+    placed: Vec<(Slot, i64)>,
+    sent_until_ms: Option<i64>,
+    is_woken: bool,
+    resumes: bool,
+    resumed_lanes: Vec<i64>,
+    /// For the readers of outcomes.
+    ended: Vec<Arc<Ended>>,
+}
+
+/// Owns the store.
+pub(crate) struct Writer {
+    pub(crate) store: Store,
+    pub(crate) loader: Loader,
+    pub(crate) summary: Summary,
+    pub(crate) commits: CommitMeasures,
+    pub(crate) checkpoints: Option<Checkpoints>,
+    /// When the store's file was looked for, on the timer's clock.
+    looked_at_us: u64,
+    /// Tickets that were begun; they are answered in this order.
+    begun: VecDeque<Ticket>,
+    /// Letters that are being told, up to this number.
+    telling_through: Option<i64>,
+    /// What an earlier process may have sent, and has no outcome.
+    suspects: FxHashSet<i64>,
+    /// What the last group took back: its attempts may be reported after that, and belong to what it goes on as, if it does.
+    taken_back: FxHashMap<i64, Option<i64>>,
+    actions: Actions,
+    /// Why the destination is down, if it is, as the store has it.
+    noted_down: Option<String>,
+}
+
+impl Writer {
+    pub(crate) fn new(store: Store, horizon_ms: f64) -> Self {
+        Self {
+            store,
+            loader: Loader::new(horizon_ms),
+            summary: Summary::default(),
+            commits: CommitMeasures::default(),
+            checkpoints: None,
+            looked_at_us: 0,
+            begun: VecDeque::new(),
+            telling_through: None,
+            suspects: FxHashSet::default(),
+            taken_back: FxHashMap::default(),
+            actions: Actions::default(),
+            noted_down: None,
+        }
+    }
+
+    /// Actions of the runs before go on.
+    ///
+    /// # Errors
+    /// The store can't be read.
+    pub(crate) fn go_on(&mut self) -> Result<(), StoreError> {
+        self.actions = Actions::go_on(self.store.running_actions()?);
+        Ok(())
+    }
+
+    /// The destination was asked for all that an earlier process may have sent: these did not arrive.
+    pub(crate) fn suspect(&mut self, seqs: FxHashSet<i64>, queue: &Queue) {
+        queue.set_earlier_is_over(seqs.is_empty());
+        self.suspects = seqs;
+    }
+
+    /// Takes what goes into one group: parts of tickets, and outcomes.
+    pub(crate) fn begin(&mut self, queue: &Queue) -> Begun {
+        let mut state = queue.lock();
+        let mut parts = Vec::new();
+        let (mut items, mut bytes) = (0, 0);
+        // What is left of the last ticket comes first.
+        let mut place = self.begun.len().saturating_sub(1);
+        while items < GROUP_ITEMS && bytes < GROUP_BYTES {
+            if place == self.begun.len() {
+                let Some(ticket) = state.tickets.pop_front() else { break };
+                self.begun.push_back(ticket);
+            }
+            let ticket = &mut self.begun[place];
+            let mut part = Vec::with_capacity(ticket.items.len().min(GROUP_ITEMS - items));
+            while items < GROUP_ITEMS
+                && bytes < GROUP_BYTES
+                && let Some(item) = ticket.items.next()
+            {
+                items += 1;
+                bytes += item.size();
+                part.push(item);
+            }
+            parts.push((place, part));
+            if ticket.items.len() > 0 {
+                break;
+            }
+            place += 1;
+        }
+        state.items = state.items.saturating_sub(items); // a failure has emptied the queue
+        state.bytes = state.bytes.saturating_sub(bytes);
+        let outcomes = std::mem::take(&mut state.outcomes);
+        queue.note_begun();
+        state.is_committing = !outcomes.done.is_empty();
+        state.is_busy = !parts.is_empty() || !outcomes.is_empty();
+        state.is_woken = false;
+        let begun =
+            Begun { parts, outcomes, position: state.position.clone(), told_through: state.told_through.take() };
+        drop(state);
+        queue.notify();
+        begun
+    }
+
+    /// Of what an earlier process sent, these arrived.
+    pub(crate) fn note_arrived(
+        &mut self,
+        done: &[Done],
+        dispatcher: &Mutex<Dispatcher>,
+        now_ms: i64,
+    ) -> Result<(), StoreError> {
+        self.store.begin()?;
+        let mut group = Group::new(&mut self.store, &mut self.actions, dispatcher, now_ms);
+        group.counts.delivered += done.len() as u64;
+        group.finish(done)?;
+        let Group { counts, letters, .. } = group; // nothing is in memory yet
+        self.store.put_letters(&letters, now_ms)?;
+        self.summary.add(&counts);
+        self.store.commit()
+    }
+
+    /// Looks once a second whether the store's file is still at its place.
+    ///
+    /// # Errors
+    /// It is not.
+    pub(crate) fn look_at_place(&mut self, now_us: u64) -> Result<(), DeliveryError> {
+        if now_us.saturating_sub(self.looked_at_us) < LOOK_EVERY_US {
+            return Ok(());
+        }
+        self.looked_at_us = now_us;
+        Ok(self.store.check_place()?)
+    }
+
+    /// Whether the group has nothing to do but the upkeep.
+    pub(crate) fn is_idle(&self, begun: &Begun) -> bool {
+        begun.parts.is_empty() && begun.outcomes.is_empty() && self.actions.is_empty()
+    }
+
+    /// Commits a group. The sinks have synced what it says is delivered.
+    pub(crate) fn commit(
+        &mut self,
+        begun: Begun,
+        dispatcher: &Mutex<Dispatcher>,
+        now_ms: i64,
+    ) -> Result<Committed, DeliveryError> {
+        let result = self.transact(begun, dispatcher, now_ms);
+        if result.is_err() {
+            let _ = self.store.rollback(); // the store is not used again, and the first error counts
+        }
+        result.map_err(DeliveryError::Store)
+    }
+
+    fn transact(&mut self, begun: Begun, dispatcher: &Mutex<Dispatcher>, now_ms: i64) -> Result<Committed, StoreError> {
+        let is_idle = self.is_idle(&begun);
+        let Begun { parts, outcomes, position, told_through } = begun;
+        kill_point("group: begun");
+        self.store.begin()?;
+        if let Some(through) = told_through {
+            self.store.letters_written(through)?;
+            self.telling_through = None;
+        }
+        self.store.note_attempts(&self.attempts_of(outcomes.attempts))?;
+        if let Some(position) = position.filter(|_| !outcomes.done.is_empty()) {
+            self.store.put_meta(POSITION, &position)?;
+        }
+        let letters: Vec<Letter> = outcomes.dead.iter().map(letter_of).collect();
+        self.store.put_letters(&letters, now_ms)?; // before what may ask for one of them
+        let mut group = Group::new(&mut self.store, &mut self.actions, dispatcher, now_ms);
+        group.finish(&outcomes.done)?;
+        let dead = outcomes.dead.len() as u64;
+        group.counts.delivered += outcomes.done.iter().filter(|it| it.outcome == Outcome::Delivered).count() as u64;
+        group.counts.dead_letters += dead;
+        group.counts.undeliverable += dead;
+        group.counts.expired += outcomes.dead.iter().filter(|it| it.outcome == Outcome::Expired).count() as u64;
+        for (place, items) in parts {
+            group.apply(items, &mut self.begun[place].answers)?;
+        }
+        group.act()?;
+        let Group { counts, letters, admitted, first_due_ms, taken_back, resumes, resumed_lanes, .. } = group;
+        self.taken_back = taken_back.iter().copied().collect();
+        for (seq, goes_on) in &taken_back {
+            if let Some(goes_on) = goes_on.filter(|_| self.suspects.contains(seq)) {
+                self.suspects.insert(goes_on);
+            }
+        }
+        self.store.put_letters(&letters, now_ms)?;
+        self.hold_leaving(dispatcher)?;
+        let mut placed = self.loader.load(&mut self.store, dispatcher)?;
+        placed.extend(admitted);
+        let sent_until_ms = self.mark(dispatcher, first_due_ms, &placed)?;
+        let more = self.store.upkeep(is_idle)?;
+        self.note_state(dispatcher, is_idle, now_ms)?;
+        self.store.commit()?;
+        if let Some(checkpoints) = self.checkpoints.as_ref().filter(|_| !is_idle) {
+            checkpoints.after_commit(&self.store);
+        }
+        if !is_idle {
+            self.commits.last_ms = now_ms;
+        }
+        self.summary.add(&counts);
+        for done in &outcomes.done {
+            if let Some(lateness_us) = done.lateness_us {
+                self.commits.lateness.add(lateness_us);
+            }
+        }
+        let done = outcomes.done.iter().map(|it| it.seq).chain(taken_back.into_iter().map(|(seq, _)| seq)).collect();
+        let (noted, ended) = (outcomes.before_send, outcomes.ended);
+        let is_woken = more || self.loader.is_behind || !resumed_lanes.is_empty() || !self.actions.is_empty();
+        Ok(Committed { done, noted, placed, sent_until_ms, is_woken, resumes, resumed_lanes, ended })
+    }
+
+    /// For those who look at the store from another process.
+    fn note_state(&mut self, dispatcher: &Mutex<Dispatcher>, is_idle: bool, now_ms: i64) -> Result<(), StoreError> {
+        if !is_idle {
+            self.store.put_meta("committed_ms", now_ms)?;
+        }
+        let down = dispatcher.lock().down().map(|(_, reason)| reason.to_owned());
+        if self.noted_down != down {
+            self.store.put_meta("down_since_ms", down.is_some().then_some(now_ms))?;
+            self.store.put_meta("down_reason", &down)?;
+            self.noted_down = down;
+        }
+        Ok(())
+    }
+
+    /// Without those of messages that were taken back meanwhile.
+    fn attempts_of(&self, attempts: Vec<Attempts>) -> Vec<Attempts> {
+        let mut kept = Vec::with_capacity(attempts.len());
+        for mut it in attempts {
+            let mut goes_on = Some(it.seq);
+            while let Some(next) = goes_on.and_then(|seq| self.taken_back.get(&seq)) {
+                it.next_ms = None;
+                goes_on = *next; // which may have been taken back in the same group
+            }
+            if let Some(seq) = goes_on {
+                kept.push(Attempts { seq, ..it });
+            }
+        }
+        kept
+    }
+
+    /// Near messages that lose their place in memory, or that stay for long, get a row in the store.
+    fn hold_leaving(&mut self, dispatcher: &Mutex<Dispatcher>) -> Result<(), StoreError> {
+        let stragglers = self.store.stragglers();
+        let mut dispatcher = dispatcher.lock();
+        let mut held: Vec<Held> = dispatcher.window.take_leaving().iter().map(held_of).collect();
+        for seq in stragglers {
+            let Some(slot) = dispatcher.window.find(seq) else { continue };
+            let entry = dispatcher.window.entry(slot);
+            if !entry.is_near || entry.state == State::Over {
+                continue; // its outcome comes with a later group
+            }
+            let is_on_its_way = matches!(entry.state, State::Ready | State::Sending | State::Retrying);
+            let lane = entry.body.as_ref().and_then(|body| lane_of(body.key()));
+            held.push(Held {
+                due_ms: entry.due_ms,
+                seq,
+                lane,
+                size: entry.size,
+                redelivered: entry.redelivered || is_on_its_way,
+            });
+            dispatcher.window.hold_near(slot);
+        }
+        drop(dispatcher);
+        self.store.hold(&held)
+    }
+
+    /// Notes what may be sent before the next commit.
+    fn mark(
+        &mut self,
+        dispatcher: &Mutex<Dispatcher>,
+        first_due_ms: Option<i64>,
+        placed: &[(Slot, i64)],
+    ) -> Result<Option<i64>, StoreError> {
+        let mut dispatcher = dispatcher.lock();
+        let Some(soon_ms) = dispatcher.due_within(MARK_AHEAD_MS) else { return Ok(None) };
+        let loaded = placed.iter().filter_map(|(slot, seq)| dispatcher.window.get(*slot, *seq));
+        let loaded_ms = loaded.map(|entry| entry.due_ms).min();
+        let first_ms = [dispatcher.first_due_ms(), first_due_ms, loaded_ms].into_iter().flatten().min();
+        let first_ms = first_ms.map_or(i64::MIN, |first_ms| first_ms.saturating_add(MARK_AHEAD_MS as i64));
+        // Senders go by the mark before until this one is on disk, so it never goes back.
+        let until_ms = soon_ms.max(first_ms).max(dispatcher.sent_until_ms);
+        let cursor = dispatcher.window.cursor;
+        let changed: Vec<_> = dispatcher.window.take_changed_lanes().collect();
+        let uncovered = dispatcher.window.take_uncovered();
+        drop(dispatcher);
+        self.store.mark_redelivered(&uncovered)?;
+        self.store.mark(Some(until_ms), cursor, &changed)?;
+        Ok(Some(until_ms))
+    }
+
+    /// Tells what is on disk now: messages go on the timer, tickets get their answers. Whether there is more to do.
+    pub(crate) fn publish(
+        &mut self,
+        committed: &Committed,
+        queue: &Queue,
+        dispatcher: &Mutex<Dispatcher>,
+    ) -> Result<bool, DeliveryError> {
+        kill_point("group: committed");
+        queue.note_committed();
+        if !self.suspects.is_empty() {
+            for seq in &committed.done {
+                self.suspects.remove(seq);
+            }
+            queue.set_earlier_is_over(self.suspects.is_empty());
+        }
+        let mut has_more_room = false;
+        let mut done = committed.done.as_slice();
+        let mut placed = committed.placed.as_slice();
+        loop {
+            let mut dispatcher = dispatcher.lock();
+            let (now, later) = done.split_at(done.len().min(1_024));
+            dispatcher.forget(now.iter().copied());
+            has_more_room |= dispatcher.window.was_full && !now.is_empty();
+            done = later;
+            let (now, later) = placed.split_at(placed.len().min(512));
+            dispatcher.place(now.iter().copied());
+            placed = later;
+            if done.is_empty() && placed.is_empty() {
+                dispatcher.window.rows_are_committed();
+                dispatcher.noted(committed.noted.iter().copied());
+                if committed.resumes {
+                    dispatcher.pause(false);
+                }
+                for lane in &committed.resumed_lanes {
+                    dispatcher.resume_lane(*lane);
+                }
+                if let Some(until_ms) = committed.sent_until_ms {
+                    dispatcher.sent_until_ms = until_ms;
+                    dispatcher.wants_mark = false;
+                }
+                break;
+            }
+        }
+        kill_point("group: placed");
+        let letters = self.read_letters()?;
+        let mut answered = Vec::new();
+        while self.begun.front().is_some_and(|ticket| ticket.items.len() == 0) {
+            answered.extend(self.begun.pop_front());
+        }
+        let more = {
+            let mut state = queue.lock();
+            state.open = self.store.open_count();
+            state.recurring = self.store.recurring_count();
+            state.summary = self.summary;
+            state.commits = self.commits;
+            state.is_committing = false;
+            state.is_busy = false;
+            if letters.is_some() {
+                state.letters = letters;
+            }
+            state.has_letters = self.store.has_unwritten_letters();
+            state.is_woken |= committed.is_woken || has_more_room || !self.begun.is_empty();
+            state.is_woken || !state.tickets.is_empty()
+        };
+        queue.notify();
+        queue.feeds.tell(&committed.ended);
+        kill_point("group: answering");
+        for ticket in answered {
+            (ticket.complete)(Ok(ticket.answers));
+        }
+        Ok(more)
+    }
+
+    /// The last transaction: what was sent and has no outcome may have arrived. `is_clean`: no send is under way.
+    pub(crate) fn end(&mut self, dispatcher: &Dispatcher, is_clean: bool) -> Result<(), StoreError> {
+        let (mut near, mut others, mut unsent) = (Vec::new(), Vec::new(), Vec::new());
+        for (_, it) in dispatcher.window.slots().filter(|(_, it)| it.state != State::Over) {
+            if it.is_noted && it.state != State::Sending {
+                let error = Some(CRASHED.to_owned());
+                unsent.push(Attempts { seq: it.seq, attempts: it.attempts - 1, next_ms: None, error });
+            }
+            if !it.was_sent {
+                continue;
+            }
+            if it.is_near {
+                let lane = it.body.as_ref().and_then(|body| lane_of(body.key()));
+                near.push(Held { due_ms: it.due_ms, seq: it.seq, lane, size: it.size, redelivered: true });
+            } else {
+                others.push(it.position());
+            }
+        }
+        others.extend(dispatcher.window.sent_and_left());
+        self.store.begin()?;
+        self.store.note_attempts(&unsent)?;
+        self.store.hold(&near)?;
+        self.store.mark_redelivered(&others)?;
+        if is_clean {
+            self.store.mark(None, None, &[])?;
+        }
+        self.store.commit()
+    }
+
+    /// What waits for an answer that does not come any more.
+    pub(crate) fn give_up(&mut self, error: &DeliveryError) {
+        for ticket in self.begun.drain(..) {
+            (ticket.complete)(Err(error.clone()));
+        }
+    }
+
+    /// Whether all that was submitted has its answer, and every letter that is on disk was told, or is left for next time.
+    pub(crate) fn is_finished(&self, queue: &Queue, leaves_letters: bool) -> bool {
+        let state = queue.lock();
+        let is_told = leaves_letters || !self.store.has_unwritten_letters();
+        is_told && self.begun.is_empty() && state.tickets.is_empty() && state.outcomes.is_empty()
+    }
+
+    fn read_letters(&mut self) -> Result<Option<(Vec<Letter>, i64)>, StoreError> {
+        if !self.store.has_unwritten_letters() || self.telling_through.is_some() {
+            return Ok(None);
+        }
+        let (letters, through) = self.store.unwritten_letters()?;
+        self.telling_through = Some(through);
+        Ok(Some((letters, through)))
+    }
+}
+
+/// The dead letter of a message that its destination did not take.
+fn letter_of(dead: &Dead) -> Letter {
+    let message = Message { body: dead.body.clone(), due_ms: dead.due_ms, delay_ms: None };
+    let (reason, allowed) = if dead.outcome == Outcome::Expired {
+        let expired_at = rfc_3339(message.expires_ms().unwrap_or(dead.due_ms));
+        let reason = format!("expired at {} after {} attempts", String::from_utf8_lossy(&expired_at), dead.attempts);
+        (reason, "give the record again, with a later expires or without one")
+    } else {
+        let reason = format!("gave up after {} attempts: {}", dead.attempts, dead.reason);
+        (reason, "correct what the reason says, and give the record again")
+    };
+    let (source, allowed) = ("delivery".to_owned(), allowed.to_owned());
+    Letter { source, line: dead.seq, reason, allowed, record: record_of(&message) }
+}

@@ -1,0 +1,212 @@
+//! The names of the fields of a record (rules D1, D11): the usual ones, or those that the caller gave.
+
+#![forbid(unsafe_code)]
+
+use crate::base::display::cut;
+use crate::base::error::BadRecord;
+
+pub(crate) const CRON: &str = "cron";
+pub(crate) const DELAY_MS: &str = "delay_ms";
+pub(crate) const EVERY: &str = "every";
+pub(crate) const EXPIRES: &str = "expires";
+/// Beside `every` and `cron` only.
+pub const MISSED: &str = "missed";
+pub(crate) const OP: &str = "op";
+pub(crate) const PAYLOAD_BASE64: &str = "payload_base64";
+pub(crate) const TRACEPARENT: &str = "traceparent";
+/// Beside `every` and `cron` only.
+pub const TZ: &str = "tz";
+
+/// How many parts are values.
+pub(crate) const VALUES: usize = 10;
+
+/// The name of the field or column of each part. `None`: the caller named none, and the usual name is used.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Columns {
+    /// Of the id: usually `id`.
+    pub id: Option<String>,
+    /// Of the key: usually `key`.
+    pub key: Option<String>,
+    /// Of the due time: usually `due`.
+    pub due: Option<String>,
+    /// Of the payload: usually `payload`. Once it is named, each record must have it.
+    pub payload: Option<String>,
+}
+
+impl Columns {
+    pub(crate) fn id(&self) -> &str {
+        self.id.as_deref().unwrap_or("id")
+    }
+
+    pub(crate) fn key(&self) -> &str {
+        self.key.as_deref().unwrap_or("key")
+    }
+
+    pub(crate) fn due(&self) -> &str {
+        self.due.as_deref().unwrap_or("due")
+    }
+
+    pub(crate) fn payload(&self) -> &str {
+        self.payload.as_deref().unwrap_or("payload")
+    }
+
+    /// The names of the parts that are values: all but the payload. In the order of `fields::Values`.
+    pub(crate) fn values(&self) -> [&str; VALUES] {
+        [self.id(), self.key(), self.due(), DELAY_MS, EXPIRES, OP, PAYLOAD_BASE64, TRACEPARENT, EVERY, CRON]
+    }
+
+    /// The names that have a meaning, in order. All others are part of the payload.
+    pub(crate) fn known(&self) -> Vec<&str> {
+        let mut known = vec![self.payload()];
+        known.extend(self.values());
+        known.sort_unstable();
+        known.dedup();
+        known
+    }
+
+    /// Why no record can be read with these names, if so. `what` is where they come from: `header` or `schema`.
+    ///
+    /// There must be an id, what the caller named, and a due time, unless there are delays, cancels or rules instead.
+    #[must_use]
+    pub fn fault(&self, what: &str, names: &[&str]) -> Option<BadRecord> {
+        let mut sorted = names.to_vec();
+        sorted.sort_unstable();
+        if sorted.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Some(BadRecord::new(format!("the {what} names a column twice"), "each name once"));
+        }
+        let is_there = |name: &str| names.contains(&name);
+        let needs_due = self.due.is_some() || ![DELAY_MS, OP, EVERY, CRON].into_iter().any(is_there);
+        let parts = [
+            (self.id(), "--id", true),
+            (self.key(), "--key", self.key.is_some()),
+            (self.due(), "--due", needs_due),
+            (self.payload(), "--payload", self.payload.is_some()),
+        ];
+        let missing: Vec<_> = parts.iter().filter(|(name, _, is_needed)| *is_needed && !is_there(name)).collect();
+        if !missing.is_empty() {
+            let mut without: Vec<&str> = missing.iter().map(|(name, ..)| *name).collect();
+            without.dedup();
+            let options: Vec<String> = missing.iter().map(|(_, option, _)| format!("{option} NAME")).collect();
+            let reason = format!("the {what} has no column {}", without.join(", "));
+            let (options, there) = (options.join(" and "), names.join(", "));
+            let allowed = format!("{options}, with a name of this file: {}", cut(&there, 200));
+            return Some(BadRecord::new(reason, allowed));
+        }
+        None
+    }
+
+    /// The known name that was probably meant by an unknown one, in a record where `is_given` says what else is there.
+    ///
+    /// The rule: capitals, hyphens and underscores do not count, and what remains differs in one letter, or in two if
+    /// the name has seven or more. Names of two and three letters are too short for it. A name that is given was not
+    /// meant by another, and no `delay_ms` was meant beside a due time.
+    pub(crate) fn meant_by(&self, unknown: &str, is_given: impl Fn(&str) -> bool) -> Option<&str> {
+        if unknown.len() > 64 {
+            return None;
+        }
+        let given = plain(unknown);
+        let usual = [self.payload(), DELAY_MS, PAYLOAD_BASE64, self.key(), self.due(), self.id(), EXPIRES, TRACEPARENT];
+        let names = usual.into_iter().chain([EVERY, CRON]);
+        names.into_iter().find(|name| {
+            let is_out = is_given(name) || *name == DELAY_MS && is_given(self.due());
+            let edits = match name.chars().count() {
+                ..4 => return false,
+                _ if *name == EXPIRES => 1, // by two letters it is `express`
+                _ if *name == CRON => 0,    // by one it is `corn`
+                4..7 => 1,
+                _ => 2,
+            };
+            !is_out && differ_at_most(&plain(name), &given, edits)
+        })
+    }
+}
+
+/// Whether one of the names that only a recurring message has was probably meant by an unknown one.
+pub(crate) fn of_recurring(unknown: &str) -> Option<&'static str> {
+    let given = plain(unknown);
+    [(MISSED, 1), (TZ, 0)]
+        .into_iter()
+        .find(|(name, most)| differ_at_most(&plain(name), &given, *most))
+        .map(|(name, _)| name)
+}
+
+fn plain(name: &str) -> Vec<char> {
+    name.chars().filter(|c| !matches!(c, '_' | '-' | ' ')).flat_map(char::to_lowercase).collect()
+}
+
+/// Whether one text becomes the other by at most `most` edits: a letter more, less or other, or two neighbours swapped.
+fn differ_at_most(one: &[char], other: &[char], most: usize) -> bool {
+    if one.len().abs_diff(other.len()) > most {
+        return false;
+    }
+    // `rows[i % 3][j]`: the edits from the first `i` letters of one to the first `j` of the other.
+    let mut rows = [vec![0; other.len() + 1], (0..=other.len()).collect(), vec![0; other.len() + 1]];
+    rows.rotate_left(1); // row 0 is in place 0
+    for i in 1..=one.len() {
+        rows[i % 3][0] = i;
+        for j in 1..=other.len() {
+            let is_other = usize::from(one[i - 1] != other[j - 1]);
+            let (above, before) = (&rows[(i + 2) % 3], &rows[(i + 1) % 3]);
+            let mut edits = (above[j] + 1).min(above[j - 1] + is_other).min(rows[i % 3][j - 1] + 1);
+            if i > 1 && j > 1 && one[i - 1] == other[j - 2] && one[i - 2] == other[j - 1] {
+                edits = edits.min(before[j - 2] + 1);
+            }
+            rows[i % 3][j] = edits;
+        }
+    }
+    rows[one.len() % 3][other.len()] <= most
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meant(unknown: &str, given: &[&str]) -> Option<String> {
+        Columns::default().meant_by(unknown, |name| given.contains(&name)).map(str::to_owned)
+    }
+
+    #[test]
+    fn a_near_miss_of_a_known_name_is_seen_and_other_names_are_not__d1() {
+        for unknown in ["paylod", "Payload", "PAYLOAD", "payolad", "pay_load", "payloads", "payl", "load", "pyld"] {
+            let expected = (!["payl", "load", "pyld"].contains(&unknown)).then(|| "payload".to_owned());
+            assert_eq!(meant(unknown, &["id", "due"]), expected, "{unknown}");
+        }
+        assert_eq!(meant("payloadBase64", &["due"]), Some("payload_base64".into()));
+        assert_eq!(meant("delayMs", &[]), Some("delay_ms".into()));
+        assert_eq!(meant("delay", &["id"]), Some("delay_ms".into()));
+        assert_eq!(meant("delay", &["due"]), None, "beside a due time");
+        for other in ["x", "ids", "due_at", "keys", "colour", "display", &"p".repeat(100)] {
+            assert_eq!(meant(other, &["id"]), None, "{other}");
+        }
+        assert_eq!(meant("paylod", &["payload"]), None, "it is given");
+    }
+
+    #[test]
+    fn edits_are_letters_more_less_other_and_swapped() {
+        let differ = |one: &str, other: &str, most| differ_at_most(&plain(one), &plain(other), most);
+        assert!(differ("payload", "payload", 0));
+        assert!(differ("payload", "apyload", 1) && !differ("payload", "apyload", 0));
+        assert!(differ("payload", "ayloda", 2) && !differ("payload", "ayloda", 1));
+        assert!(!differ("payload", "pxyxoxd", 2) && differ("payload", "pxyxoxd", 3));
+        assert!(differ("", "a", 1) && differ("a", "", 1));
+    }
+
+    #[test]
+    fn the_callers_names_are_checked_against_a_header__d2() {
+        let columns = Columns { due: Some("at".into()), key: Some("tail".into()), ..Columns::default() };
+        let fault = columns.fault("header", &["tail", "x"]).unwrap();
+        assert_eq!(fault.reason, "the header has no column id, at");
+        assert_eq!(fault.allowed, "--id NAME and --due NAME, with a name of this file: tail, x");
+        let usual = |names: &[&str]| Columns::default().fault("header", names).map(|fault| fault.reason);
+        assert_eq!(usual(&["id", "x"]).unwrap(), "the header has no column due");
+        assert_eq!(usual(&["id", "delay_ms"]), None);
+        assert_eq!(usual(&["id", "op"]), None);
+        assert_eq!(columns.fault("header", &["id", "at", "tail"]), None);
+        assert_eq!(
+            columns.fault("schema", &["id", "at", "tail", "x", "x"]).unwrap().reason,
+            "the schema names a column twice"
+        );
+        assert_eq!(columns.meant_by("tial", |_| false), Some("tail"));
+        assert_eq!(columns.meant_by("retail", |_| false), None);
+    }
+}

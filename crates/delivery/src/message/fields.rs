@@ -1,0 +1,362 @@
+//! The one schema (rule D1): what a message is in every input format, and why a record is not one.
+//!
+//! The reader of a format puts a record's values into [`Fields`]. [`Schema::check`] makes a message or a cancel of them,
+//! or says what is wrong. Rules for every format:
+//!
+//! - `due` and `delay_ms` exclude each other, and so do the payload and `payload_base64`.
+//! - A cancel has a name and nothing else, a reschedule a due time or a delay too.
+//! - A recurring message has `every` or `cron`, and may have a due time or a delay: of its first occurrence.
+//! - Without a payload the other fields are the payload, as an object. With one, another field is an error. So no value
+//!   is ever dropped.
+//! - Where there is no payload, a field that is a near miss of a known name is an error too: `paylod`.
+//! - JSON keeps its bytes, on one line. Where a format has text only, text that is not JSON becomes a JSON string.
+
+#![forbid(unsafe_code)]
+
+mod recurrence;
+
+use std::borrow::Cow;
+
+use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
+use smallvec::SmallVec;
+
+use crate::base::display::{cut, quoted, with_commas};
+use crate::base::error::BadRecord;
+use crate::base::json::write_text;
+use crate::base::times::{ALLOWED, delay_in_range, due_from_integer, due_from_text, due_in_range};
+use crate::message::columns::{CRON, Columns, DELAY_MS, EVERY, EXPIRES, PAYLOAD_BASE64, TRACEPARENT, VALUES};
+use crate::message::recurrence::NEVER_MS;
+use crate::message::{Body, Cancel, Extras, MAX_NAME, Message, Reschedule, check_extras, check_size};
+
+const BASE64: GeneralPurpose =
+    GeneralPurpose::new(&STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
+const IN_BASE64: &str = "payload_base64: text in base64, padded";
+
+/// The value of a field, as far as its kind matters.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Value<'a> {
+    /// Not there, or null.
+    #[default]
+    Absent,
+    /// Text.
+    Text(Cow<'a, str>),
+    /// An integer. One that is too large for this type is its largest or smallest value, which no rule allows.
+    Integer(i128),
+    /// Any other number.
+    Float(f64),
+    /// Milliseconds since 1970 from a type that says so.
+    Instant(i64),
+    /// A boolean, an array, an object, or text that is not UTF-8.
+    Other,
+}
+
+/// A payload as it was given.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Payload<'a> {
+    /// JSON on one line, or any bytes.
+    pub bytes: Cow<'a, [u8]>,
+    /// Which of the two.
+    pub is_json: bool,
+}
+
+/// A field that no rule knows: its name, and its value as JSON on one line.
+pub type Other<'a> = (Cow<'a, str>, Cow<'a, [u8]>);
+
+/// A record's values before the check.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Fields<'a> {
+    /// The field `id`.
+    pub id: Value<'a>,
+    /// The field `key`.
+    pub key: Value<'a>,
+    /// The field `due`.
+    pub due: Value<'a>,
+    /// The field `delay_ms`.
+    pub delay_ms: Value<'a>,
+    /// The field `expires`.
+    pub expires: Value<'a>,
+    /// The field `op`.
+    pub op: Value<'a>,
+    /// The field `payload_base64`.
+    pub payload_base64: Value<'a>,
+    /// The field `traceparent`.
+    pub traceparent: Value<'a>,
+    /// The field `every`.
+    pub every: Value<'a>,
+    /// The field `cron`.
+    pub cron: Value<'a>,
+    /// The payload, where the format has it apart from the other fields.
+    pub payload: Option<Payload<'a>>,
+    /// All fields that no rule knows.
+    pub others: SmallVec<[Other<'a>; 4]>,
+}
+
+/// The values of `Columns::values`, in that order.
+pub(crate) type Values<'a> = [Value<'a>; VALUES];
+
+impl<'a> Fields<'a> {
+    /// Without the fields that no rule knows.
+    pub(crate) fn of(values: Values<'a>, payload: Option<Payload<'a>>) -> Self {
+        let [id, key, due, delay_ms, expires, op, payload_base64, traceparent, every, cron] = values;
+        let others = SmallVec::new();
+        Self { id, key, due, delay_ms, expires, op, payload_base64, traceparent, every, cron, payload, others }
+    }
+}
+
+/// What a record asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Request {
+    /// To deliver a message.
+    Message(Message),
+    /// Not to deliver one.
+    Cancel(Cancel),
+    /// To deliver one at another time.
+    Reschedule(Reschedule),
+}
+
+/// The names of the fields, and the largest payload.
+#[derive(Clone, Debug)]
+pub struct Schema {
+    /// The name of each field in the input.
+    pub columns: Columns,
+    pub(crate) max_payload: usize,
+}
+
+impl Schema {
+    /// Payloads have at most `max_payload` bytes, and records twice that: as base64, or with escapes, a payload takes
+    /// up to twice its size.
+    #[must_use]
+    pub fn new(columns: Columns, max_payload: usize) -> Self {
+        Self { columns, max_payload }
+    }
+
+    /// The most bytes of one record.
+    #[must_use]
+    pub fn max_record(&self) -> usize {
+        self.max_payload.saturating_mul(2)
+    }
+
+    /// The message or cancel of a record. `now_ns`: the wall time from which a `delay_ms` counts; none in a replay.
+    ///
+    /// # Errors
+    /// What breaks the schema first.
+    pub fn check(&self, fields: &Fields<'_>, now_ns: Option<i64>) -> Result<Request, BadRecord> {
+        let id = text(&fields.id, self.columns.id())?;
+        let key = match fields.key {
+            Value::Absent => None,
+            ref key => Some(text(key, self.columns.key())?),
+        };
+        match &fields.op {
+            Value::Absent => {}
+            Value::Text(op) if op == "cancel" => return cancel(fields, id, key),
+            Value::Text(op) if op == "reschedule" => return self.reschedule(fields, id, key, now_ns),
+            _ => {
+                let allowed = "op: \"cancel\" or \"reschedule\", or no op at all for a message";
+                return Err(BadRecord::new("op is not known", allowed));
+            }
+        }
+        if fields.recurs() {
+            let (recurrence, delay_ms) = self.recurrence(fields, now_ns)?;
+            let mut message = self.message(&fields.once(), id, key, |_| Ok((NEVER_MS, delay_ms)))?;
+            message.body = message.body.recurring(recurrence);
+            return Ok(Request::Message(message));
+        }
+        self.message(fields, id, key, |fields| self.due(fields, now_ns)).map(Request::Message)
+    }
+
+    fn message(
+        &self,
+        fields: &Fields<'_>,
+        id: &str,
+        key: Option<&str>,
+        due: impl FnOnce(&Fields<'_>) -> Result<(i64, Option<f64>), BadRecord>,
+    ) -> Result<Message, BadRecord> {
+        if !fields.others.is_empty() {
+            self.refuse_near_misses(fields)?;
+        }
+        let (due_ms, delay_ms) = due(fields)?;
+        let payload = self.payload(fields)?;
+        check_size(payload.bytes.len(), self.max_payload)?;
+        let body = Body::new(key, id, &payload.bytes, payload.is_json).with_extras(extras(fields)?);
+        let message = Message { body, due_ms, delay_ms };
+        check_extras(&message)?;
+        Ok(message)
+    }
+
+    fn reschedule(
+        &self,
+        fields: &Fields<'_>,
+        id: &str,
+        key: Option<&str>,
+        now_ns: Option<i64>,
+    ) -> Result<Request, BadRecord> {
+        if !is_plain(fields) {
+            let allowed =
+                format!("op: \"reschedule\" with id, key, {} or delay_ms, and nothing else", self.columns.due());
+            return Err(BadRecord::new("a reschedule has more than a name and a time", allowed));
+        }
+        let (due_ms, _) = self.due(fields, now_ns)?;
+        Ok(Request::Reschedule(Reschedule { id: id.into(), key: key.map(Into::into), due_ms, asked_ms: None }))
+    }
+
+    fn refuse_near_misses(&self, fields: &Fields<'_>) -> Result<(), BadRecord> {
+        let columns = &self.columns;
+        let is_absent = |value: &Value<'_>| *value == Value::Absent;
+        if fields.payload.is_some() || !is_absent(&fields.payload_base64) {
+            return Ok(()); // all of them are refused, once the rest is right
+        }
+        let is_given = |name: &str| {
+            (name == columns.id() && !is_absent(&fields.id))
+                || (name == columns.key() && !is_absent(&fields.key))
+                || (name == columns.due() && !is_absent(&fields.due))
+                || (name == DELAY_MS && !is_absent(&fields.delay_ms))
+                || (name == EXPIRES && !is_absent(&fields.expires))
+                || (name == TRACEPARENT && !is_absent(&fields.traceparent))
+                || ([EVERY, CRON].contains(&name) && fields.recurs())
+        };
+        for (name, _) in &fields.others {
+            if let Some(meant) = columns.meant_by(name, is_given) {
+                let name = quoted(name, 60);
+                let allowed = format!("{meant}; a field with another meaning needs a name less like it");
+                return Err(BadRecord::new(format!("{name} is not a field: {meant} is probably meant"), allowed));
+            }
+        }
+        Ok(())
+    }
+
+    /// When it is due, and the delay if that is what is given.
+    ///
+    /// # Errors
+    /// None of the two is given, or both, or it is no time.
+    pub fn due(&self, fields: &Fields<'_>, now_ns: Option<i64>) -> Result<(i64, Option<f64>), BadRecord> {
+        let name = self.columns.due();
+        let either = |given: String| BadRecord::new(given, format!("either {name} or delay_ms"));
+        match (&fields.due, &fields.delay_ms) {
+            (Value::Absent, Value::Absent) => Err(either(format!("{name} is missing"))),
+            (Value::Absent, delay) => {
+                let delay_ms = delay_of(delay)?;
+                let Some(now_ns) = now_ns else {
+                    let reason = "delay_ms counts from acceptance, which a replay does not have";
+                    return Err(BadRecord::new(reason, format!("with --speed: {name}")));
+                };
+                let now_ms = now_ns.div_euclid(1_000_000) + i64::from(now_ns.rem_euclid(1_000_000) > 0);
+                let due_ms = due_in_range(now_ms.saturating_add(delay_ms.ceil() as i64), "now + delay_ms")?;
+                Ok((due_ms, Some(delay_ms)))
+            }
+            (due, Value::Absent) => instant(due, name).map(|due_ms| (due_ms, None)),
+            _ => Err(either(format!("both {name} and delay_ms are given"))),
+        }
+    }
+
+    fn payload<'a>(&self, fields: &'a Fields<'_>) -> Result<Cow<'a, Payload<'a>>, BadRecord> {
+        let name = self.columns.payload();
+        let payload = match (&fields.payload, &fields.payload_base64) {
+            (Some(payload), Value::Absent) => Cow::Borrowed(payload),
+            (None, Value::Absent) if self.columns.payload.is_some() => {
+                let allowed = format!("{name}, as named by --payload, or payload_base64");
+                return Err(BadRecord::new(format!("{name} is missing"), allowed));
+            }
+            (None, Value::Absent) => {
+                return Ok(Cow::Owned(Payload { bytes: object_of(fields).into(), is_json: true }));
+            }
+            (None, base64) => Cow::Owned(Payload { bytes: from_base64(base64)?.into(), is_json: false }),
+            (Some(_), _) => {
+                let reason = format!("both {name} and {PAYLOAD_BASE64} are given");
+                return Err(BadRecord::new(reason, format!("either {name} or {PAYLOAD_BASE64}")));
+            }
+        };
+        if fields.others.is_empty() {
+            return Ok(payload);
+        }
+        let names = fields.others.iter().map(|(name, _)| &**name).collect::<Vec<_>>().join(", ");
+        let reason = format!("fields beside the payload: {}", cut(&names, 200));
+        Err(BadRecord::new(reason, format!("only {}", self.columns.known().join(", "))))
+    }
+}
+
+/// Milliseconds since 1970. A part of a millisecond is rounded up.
+fn instant(value: &Value<'_>, name: &str) -> Result<i64, BadRecord> {
+    match value {
+        Value::Text(text) => due_from_text(text, name),
+        Value::Integer(value) => due_from_integer(*value, name),
+        Value::Instant(ms) => due_in_range(*ms, name),
+        _ => Err(BadRecord::new(format!("{name} is neither a time nor an integer"), ALLOWED)),
+    }
+}
+
+/// The parts that most messages do not have.
+fn extras(fields: &Fields<'_>) -> Result<Extras, BadRecord> {
+    let expires_ms = match &fields.expires {
+        Value::Absent => None,
+        expires => Some(instant(expires, EXPIRES)?),
+    };
+    let traceparent = match &fields.traceparent {
+        Value::Absent => None,
+        given => Some(text(given, TRACEPARENT)?.into()),
+    };
+    Ok(Extras { expires_ms, traceparent, ..Extras::default() })
+}
+
+fn text<'a>(value: &'a Value<'_>, name: &str) -> Result<&'a str, BadRecord> {
+    let state = match value {
+        Value::Text(text) if text.len() > MAX_NAME => {
+            let reason = format!("{name} has {} bytes", with_commas(text.len()));
+            return Err(BadRecord::new(reason, format!("{name}: at most {} bytes", with_commas(MAX_NAME))));
+        }
+        Value::Text(text) if !text.is_empty() => return Ok(text),
+        Value::Text(_) => "empty",
+        Value::Absent => "missing",
+        _ => "not text",
+    };
+    Err(BadRecord::new(format!("{name} is {state}"), format!("{name}: text, not empty")))
+}
+
+fn cancel(fields: &Fields<'_>, id: &str, key: Option<&str>) -> Result<Request, BadRecord> {
+    if !is_plain(fields) || [&fields.due, &fields.delay_ms].into_iter().any(|value| *value != Value::Absent) {
+        let allowed = "op: \"cancel\" with id, key and nothing else";
+        return Err(BadRecord::new("a cancel has more than id and key", allowed));
+    }
+    Ok(Request::Cancel(Cancel { id: id.into(), key: key.map(Into::into), keep_days: 0 }))
+}
+
+/// Whether there is nothing of a message but its name and its time.
+fn is_plain(fields: &Fields<'_>) -> bool {
+    let others = [&fields.payload_base64, &fields.expires, &fields.traceparent, &fields.every, &fields.cron];
+    fields.others.is_empty() && fields.payload.is_none() && others.into_iter().all(|value| *value == Value::Absent)
+}
+
+fn delay_of(value: &Value<'_>) -> Result<f64, BadRecord> {
+    delay_in_range(match value {
+        Value::Integer(value) => *value as f64,
+        Value::Float(value) => *value,
+        _ => f64::NAN,
+    })
+}
+
+fn from_base64(value: &Value<'_>) -> Result<Vec<u8>, BadRecord> {
+    match value {
+        Value::Text(text) if text.is_ascii() => BASE64
+            .decode(&**text)
+            .map_err(|error| BadRecord::new(format!("payload_base64 can't be decoded: {error}"), IN_BASE64)),
+        _ => Err(BadRecord::new("payload_base64 is not base64", IN_BASE64)),
+    }
+}
+
+/// The other fields as an object.
+fn object_of(fields: &Fields<'_>) -> Vec<u8> {
+    let size = fields.others.iter().map(|(name, raw)| name.len() + raw.len() + 4).sum::<usize>();
+    let mut out = Vec::with_capacity(size + 2);
+    out.push(b'{');
+    for (at, (name, raw)) in fields.others.iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        write_text(&mut out, name);
+        out.push(b':');
+        out.extend_from_slice(raw);
+    }
+    out.push(b'}');
+    out
+}

@@ -1,0 +1,372 @@
+//! What a message is, and what a program may make one of (rule D1).
+
+#![forbid(unsafe_code)]
+
+mod body;
+pub(crate) mod columns;
+pub(crate) mod earliest;
+mod extras;
+pub(crate) mod fields;
+pub(crate) mod hashes;
+pub(crate) mod incoming;
+pub(crate) mod origin;
+pub(crate) mod parsed;
+pub(crate) mod partition;
+pub(crate) mod record;
+pub(crate) mod recurrence;
+mod recurring;
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::base::clock::{SystemWallTime, WallTime as _};
+use crate::base::error::BadRecord;
+
+use crate::base::display::with_commas;
+use crate::base::json;
+use crate::base::times::{delay_in_range, due_in_range};
+
+pub use body::Body;
+pub use extras::{Extras, check_traceparent};
+
+/// The most bytes of an id, and of a key (D12).
+pub(crate) const MAX_NAME: usize = 1 << 20;
+
+/// The most bytes of one payload, unless set otherwise (D12).
+pub(crate) const MAX_PAYLOAD: usize = 1 << 20;
+
+/// A message to deliver, and when it is due.
+///
+/// ```
+/// use std::time::{Duration, UNIX_EPOCH};
+/// use tickwheel_delivery::Message;
+///
+/// let due = UNIX_EPOCH + Duration::from_millis(1_700_000_000_250);
+/// let message = Message::at("tea", due, r#"{"text": "ready"}"#).with_key("kitchen").json();
+/// assert_eq!((message.key(), message.id(), message.due_ms()), (Some("kitchen"), "tea", 1_700_000_000_250));
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Message {
+    /// Key, id and payload.
+    #[doc(hidden)]
+    pub body: Body,
+    /// In milliseconds since 1970.
+    #[doc(hidden)]
+    pub due_ms: i64,
+    /// The delay that the record gave, if it gave one: two records with one delay have the same content (D5), though
+    /// their due times differ.
+    #[doc(hidden)]
+    pub delay_ms: Option<f64>,
+}
+
+impl Message {
+    #[doc(hidden)]
+    #[must_use]
+    pub fn from_parts(body: Body, due_ms: i64, delay_ms: Option<f64>) -> Self {
+        Self { body, due_ms, delay_ms }
+    }
+
+    /// A message that is due at this time, rounded up to the millisecond. Its id and its key are its name.
+    ///
+    /// ```
+    /// # use std::time::{Duration, UNIX_EPOCH};
+    /// # use tickwheel_delivery::Message;
+    /// let due = UNIX_EPOCH + Duration::from_micros(1_700_000_000_000_001);
+    /// assert_eq!(Message::at("tea", due, "ready").due_ms(), 1_700_000_000_001);
+    /// ```
+    #[must_use]
+    pub fn at(id: &str, due: SystemTime, payload: impl AsRef<[u8]>) -> Self {
+        Self { body: Body::new(None, id, payload.as_ref(), false), due_ms: ms_of(due), delay_ms: None }
+    }
+
+    /// A message that is due so long after this call, rounded up to the millisecond. Two with the same delay and payload have the same
+    /// content, though their due times differ.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel_delivery::Message;
+    /// let message = Message::after("tea", Duration::from_secs(180), "ready");
+    /// assert_eq!(message.payload(), b"ready");
+    /// ```
+    #[must_use]
+    pub fn after(id: &str, delay: Duration, payload: impl AsRef<[u8]>) -> Self {
+        let now_us = SystemWallTime.now_us();
+        let now_ms = now_us.div_euclid(1_000) + i64::from(now_us.rem_euclid(1_000) > 0);
+        let delay_ms = delay.as_secs_f64() * 1_000.0;
+        let due_ms = now_ms.saturating_add(i64::try_from(delay.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX));
+        Self { body: Body::new(None, id, payload.as_ref(), false), due_ms, delay_ms: Some(delay_ms) }
+    }
+
+    /// With a key. Messages of one key are delivered in order of their due times, one after the other.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel_delivery::Message;
+    /// let message = Message::after("tea", Duration::from_secs(180), "ready").with_key("kitchen");
+    /// assert_eq!(message.key(), Some("kitchen"));
+    /// ```
+    #[must_use]
+    pub fn with_key(self, key: &str) -> Self {
+        let body = Body::new(Some(key), self.id(), self.payload(), self.is_json());
+        Self { body: body.with_extras(self.extras()), ..self }
+    }
+
+    /// With a time past which it is not delivered: it is a dead letter then. Rounded up to the millisecond.
+    ///
+    /// ```
+    /// # use std::time::{Duration, UNIX_EPOCH};
+    /// # use tickwheel_delivery::Message;
+    /// let (due, expires) = (UNIX_EPOCH + Duration::from_secs(5), UNIX_EPOCH + Duration::from_micros(8_999_001));
+    /// assert_eq!(Message::at("tea", due, "ready").expires_at(expires).expires_ms(), Some(9_000));
+    /// ```
+    #[must_use]
+    pub fn expires_at(self, expires: SystemTime) -> Self {
+        let extras = Extras { expires_ms: Some(ms_of(expires)), ..self.extras() };
+        Self { body: self.body.with_extras(extras), ..self }
+    }
+
+    /// With the trace and the span in which it was made, as W3C Trace Context writes them: they come out with it.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel_delivery::Message;
+    /// let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    /// let message = Message::after("tea", Duration::from_secs(180), "ready").with_traceparent(parent);
+    /// assert_eq!(message.traceparent(), Some(parent));
+    /// ```
+    #[must_use]
+    pub fn with_traceparent(self, traceparent: &str) -> Self {
+        let extras = Extras { traceparent: Some(traceparent.into()), ..self.extras() };
+        Self { body: self.body.with_extras(extras), ..self }
+    }
+
+    fn extras(&self) -> Extras {
+        self.body.extras().cloned().unwrap_or_default()
+    }
+
+    /// With a payload that is JSON: it is written as it is, and not as base64. Checked when the message is submitted.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel_delivery::Message;
+    /// let message = Message::after("tea", Duration::from_secs(180), "[1, 2]").json();
+    /// assert!(message.is_json());
+    /// ```
+    #[must_use]
+    pub fn json(mut self) -> Self {
+        self.body.is_json = true;
+        self
+    }
+
+    /// The id.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel_delivery::Message;
+    /// assert_eq!(Message::after("tea", Duration::ZERO, "ready").id(), "tea");
+    /// ```
+    #[must_use]
+    pub fn id(&self) -> &str {
+        self.body.id()
+    }
+
+    /// The key, if it has one.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel_delivery::Message;
+    /// assert_eq!(Message::after("tea", Duration::ZERO, "ready").key(), None);
+    /// ```
+    #[must_use]
+    pub fn key(&self) -> Option<&str> {
+        self.body.key()
+    }
+
+    /// The payload.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel_delivery::Message;
+    /// assert_eq!(Message::after("tea", Duration::ZERO, [1, 2]).payload(), [1, 2]);
+    /// ```
+    #[must_use]
+    pub fn payload(&self) -> &[u8] {
+        self.body.payload()
+    }
+
+    /// Whether the payload is JSON.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel_delivery::Message;
+    /// assert!(!Message::after("tea", Duration::ZERO, "[1, 2]").is_json());
+    /// ```
+    #[must_use]
+    pub fn is_json(&self) -> bool {
+        self.body.is_json()
+    }
+
+    /// When it is due, in milliseconds since 1970.
+    ///
+    /// ```
+    /// # use tickwheel_delivery::Message;
+    /// # use std::time::{Duration, UNIX_EPOCH};
+    /// assert_eq!(Message::at("tea", UNIX_EPOCH + Duration::from_secs(5), "ready").due_ms(), 5_000);
+    /// ```
+    #[must_use]
+    pub fn due_ms(&self) -> i64 {
+        self.due_ms
+    }
+
+    /// Past this it is not delivered, in milliseconds since 1970.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel_delivery::Message;
+    /// assert_eq!(Message::after("tea", Duration::ZERO, "ready").expires_ms(), None);
+    /// ```
+    #[must_use]
+    pub fn expires_ms(&self) -> Option<i64> {
+        self.body.expires_ms()
+    }
+
+    /// The trace and the span in which it was made.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel_delivery::Message;
+    /// assert_eq!(Message::after("tea", Duration::ZERO, "ready").traceparent(), None);
+    /// ```
+    #[must_use]
+    pub fn traceparent(&self) -> Option<&str> {
+        self.body.traceparent()
+    }
+
+    pub(crate) fn parts(&self) -> hashes::Parts<'_> {
+        let Self { body, due_ms, delay_ms } = self;
+        let (key, id, payload) = (body.key(), body.id(), body.payload());
+        let (expires_ms, recurrence, is_json) = (body.expires_ms(), body.recurrence(), body.is_json());
+        hashes::Parts { key, id, due_ms: *due_ms, delay_ms: *delay_ms, expires_ms, recurrence, payload, is_json }
+    }
+
+    /// Bytes that it takes in memory, about: its parts, and 200 for its entries in the tables of the engine (D8).
+    #[must_use]
+    pub(crate) fn size_in_memory(&self) -> usize {
+        size_in_memory(self.body.size())
+    }
+}
+
+/// As [`Message::size_in_memory`], of a message whose parts have so many bytes.
+pub(crate) fn size_in_memory(body_bytes: usize) -> usize {
+    200 + body_bytes
+}
+
+/// A request not to deliver a message (D7).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cancel {
+    /// The id of the message.
+    pub id: String,
+    /// Its key.
+    pub key: Option<String>,
+    /// How long the request is remembered at least, if the message has not come; otherwise as long as ids are.
+    pub keep_days: u32,
+}
+
+/// A request to deliver a message that waits at another time (D16).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reschedule {
+    /// The id of the message.
+    pub id: String,
+    /// Its key.
+    pub key: Option<String>,
+    /// When it is due from now on.
+    pub due_ms: i64,
+    /// When that was asked for, if the same may be asked for twice: an occurrence after it is not moved by the second.
+    pub asked_ms: Option<i64>,
+}
+
+/// Milliseconds since 1970, rounded up.
+pub(crate) fn ms_of(time: SystemTime) -> i64 {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => i64::try_from(since.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX),
+        Err(before) => i64::try_from(before.duration().as_millis()).map_or(i64::MIN, |ms| -ms),
+    }
+}
+
+/// Checks the name of a message.
+///
+/// # Errors
+/// No message can have this name: a part is empty.
+pub fn check_name(key: Option<&str>, id: &str) -> Result<(), BadRecord> {
+    let empty = |part: &str| Err(BadRecord::new(format!("{part} is empty"), format!("{part}: text, not empty")));
+    let long = |part: &str, size: usize| {
+        let reason = format!("{part} has {} bytes", with_commas(size));
+        Err(BadRecord::new(reason, format!("{part}: at most {} bytes", with_commas(MAX_NAME))))
+    };
+    match key {
+        _ if id.is_empty() => empty("id"),
+        Some("") => empty("key"),
+        _ if id.len() > MAX_NAME => long("id", id.len()),
+        Some(key) if key.len() > MAX_NAME => long("key", key.len()),
+        _ => Ok(()),
+    }
+}
+
+/// Checks a message made by a program, by the rules for records. JSON is put on one line.
+///
+/// # Errors
+/// A part is empty, the due time or the delay is out of range, or the payload is too large or not the JSON that it claims to be.
+pub fn checked(mut message: Message, max_payload: usize) -> Result<Message, BadRecord> {
+    check_name(message.body.key(), message.body.id())?;
+    match message.body.recurrence() {
+        None => _ = due_in_range(message.due_ms, "due_ms")?,
+        Some(recurrence) => recurrence.check(message.id(), message.expires_ms().is_some())?,
+    }
+    message.delay_ms.map(delay_in_range).transpose()?;
+    check_size(message.body.payload().len(), max_payload)?;
+    check_extras(&message)?;
+    if message.body.is_json() {
+        let one_line = json::on_one_line(message.body.payload()).map_err(|why| not_json(&why))?;
+        if let Some(one_line) = one_line {
+            let body = Body::new(message.body.key(), message.body.id(), &one_line, true);
+            message.body = body.with_extras(message.extras());
+        }
+    }
+    Ok(message)
+}
+
+/// Checks what few messages have.
+///
+/// # Errors
+/// It expires before it is due, or its `traceparent` is none.
+pub(crate) fn check_extras(message: &Message) -> Result<(), BadRecord> {
+    if let Some(expires_ms) = message.expires_ms() {
+        due_in_range(expires_ms, "expires")?;
+        if expires_ms <= message.due_ms {
+            let reason =
+                format!("it expires {} ms before it is due", with_commas((message.due_ms - expires_ms) as usize));
+            let reason = if expires_ms == message.due_ms { "it expires when it is due".to_owned() } else { reason };
+            return Err(BadRecord::new(reason, "expires: a time after due"));
+        }
+    }
+    message.traceparent().map_or(Ok(()), check_traceparent)
+}
+
+/// The payload claims to be JSON, and is not.
+#[must_use]
+pub fn not_json(why: &json::Refused) -> BadRecord {
+    let reason = format!("the payload is not JSON: {why}");
+    BadRecord::new(reason, "JSON in UTF-8, or bytes that are not marked as JSON")
+}
+
+/// Checks the size of a payload.
+pub(crate) fn check_size(size: usize, max_payload: usize) -> Result<(), BadRecord> {
+    if size <= max_payload {
+        return Ok(());
+    }
+    let reason = format!("the payload has {} bytes", with_commas(size));
+    Err(BadRecord::new(reason, format!("at most {} bytes", with_commas(max_payload))))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,73 @@
+//! A message as the record from which it can be read again, for dead letters and exports (rule D1).
+
+#![forbid(unsafe_code)]
+
+use super::incoming::Incoming;
+use super::origin::Origin;
+use super::recurrence::Rule;
+use super::{Body, Message};
+use crate::base::json::{write_base64, write_text};
+use crate::base::times::rfc_3339;
+
+/// The record that it came from, or else one from which the same message can be read.
+pub(crate) fn record_of_incoming(incoming: &Incoming) -> Vec<u8> {
+    match &incoming.origin {
+        Some(Origin { record: Some(record), .. }) => record.as_bytes().to_vec(),
+        _ => record_of(&incoming.message),
+    }
+}
+
+/// The message as a record that can be given again, without a newline (rule D1).
+#[must_use]
+pub(crate) fn record_of(message: &Message) -> Vec<u8> {
+    let mut out = Vec::with_capacity(message.body.size() + 64);
+    match message.body.recurrence() {
+        None => write_names(&mut out, &message.body, Some(&rfc_3339(message.due_ms))),
+        Some(it) => {
+            // The times of a pattern are the same whenever it begins.
+            let from = matches!(it.rule, Rule::Every { .. }).then(|| rfc_3339(it.from_ms));
+            write_names(&mut out, &message.body, from.as_ref().map(<[u8; 24]>::as_slice));
+            out.push(b',');
+            out.extend_from_slice(&it.fields());
+        }
+    }
+    if let Some(expires_ms) = message.expires_ms() {
+        out.extend_from_slice(b",\"expires\":\"");
+        out.extend_from_slice(&rfc_3339(expires_ms));
+        out.push(b'"');
+    }
+    write_traceparent(&mut out, &message.body);
+    out.push(b'}');
+    out
+}
+
+pub(crate) fn write_traceparent(out: &mut Vec<u8>, body: &Body) {
+    if let Some(traceparent) = body.traceparent() {
+        out.extend_from_slice(b",\"traceparent\":");
+        write_text(out, traceparent);
+    }
+}
+
+/// The first four members of both.
+pub(crate) fn write_names(out: &mut Vec<u8>, body: &Body, due: Option<&[u8]>) {
+    out.extend_from_slice(b"{\"id\":");
+    write_text(out, body.id());
+    out.extend_from_slice(b",\"key\":");
+    match body.key() {
+        Some(key) => write_text(out, key),
+        None => out.extend_from_slice(b"null"),
+    }
+    if let Some(due) = due {
+        out.extend_from_slice(b",\"due\":\"");
+        out.extend_from_slice(due);
+        out.push(b'"');
+    }
+    if body.is_json() {
+        out.extend_from_slice(b",\"payload\":");
+        out.extend_from_slice(body.payload());
+    } else {
+        out.extend_from_slice(b",\"payload_base64\":\"");
+        write_base64(out, body.payload());
+        out.push(b'"');
+    }
+}

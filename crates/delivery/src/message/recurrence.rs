@@ -1,0 +1,385 @@
+//! When a recurring message is due again (rule D19): every so many milliseconds, or as a cron pattern says in a time zone.
+//!
+//! Example: every 60,000 ms from 10:00:00 on. The occurrence of 10:01 has its outcome at 10:03:30, as its destination was down. With
+//! `skip` the next is due at 10:04, with `all` at 10:02, and so at once, with `last` at 10:03.
+//!
+//! Patterns and time zones are those of `croner` and `jiff`. Where a clock goes forward, a time of the day that is left out comes at
+//! the first moment after it; where it goes back, a time of the day comes once. So it is with patterns that name hours; with all hours
+//! (`*`, `*/2`) those count that pass. `croner` alone does that for one hour and minute only. A rule is asked anew each time, so that what
+//! the system learns of a time zone counts from then on.
+
+#![forbid(unsafe_code)]
+
+use croner::Cron;
+use croner::parser::{CronParser, Seconds, Year};
+use jiff::tz::{AmbiguousOffset, TimeZone};
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::base::display::{quoted, with_commas};
+use crate::base::error::BadRecord;
+use crate::base::times::{MAX_DUE_MS, due_from_text, due_in_range, rfc_3339};
+
+/// The due time of a recurring message itself, which is never sent: its occurrences are. After all due times.
+pub(crate) const NEVER_MS: i64 = MAX_DUE_MS + 1;
+
+/// Bytes of the due time in the id of an occurrence, behind an @.
+const DUE: usize = 24;
+/// The most bytes of an id: that of an occurrence has 25 more, and is an id as any other.
+const LONGEST_ID: usize = (1 << 20) - 1 - DUE;
+
+const LONGEST_PATTERN: usize = 256;
+const SECOND: SignedDuration = SignedDuration::from_secs(1);
+/// The year 4940. `croner` looks for a pattern that never comes up to the year 5000, which takes 50 ms from today; sixty years
+/// have all days of the week on all days of the year.
+const LAST_YEARS_MS: i64 = 93_724_128_000_000;
+const EVERY: &str = "every: a whole number of milliseconds, 1 to 253,402,300,799,999";
+const CRON: &str = "cron: minute, hour, day of the month, month and day of the week, such as \"30 9 * * 1-5\"; seconds before \
+                    them, if there are six fields";
+const TZ: &str = "tz: a name of the IANA database, such as Europe/Berlin or UTC";
+
+/// What happens to occurrences that were not made in time, because the one before had no outcome, or nothing ran.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Missed {
+    /// They are left out.
+    #[default]
+    Skip,
+    /// Each is delivered, one after the other.
+    All,
+    /// The last of them is delivered.
+    Last,
+}
+
+/// By what the times are given.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Rule {
+    /// So many milliseconds after each other.
+    Every { every: i64 },
+    /// As a pattern says, in a time zone.
+    Cron { cron: Box<str>, tz: Box<str> },
+}
+
+/// A rule, from when on it counts, and what happens to what was missed. As JSON it is what the store keeps.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recurrence {
+    #[serde(flatten)]
+    pub(crate) rule: Rule,
+    pub(crate) missed: Missed,
+    /// The first is due then, or at the first time of the pattern from then on.
+    #[serde(rename = "from")]
+    pub(crate) from_ms: i64,
+    /// That time, if the record gave it, and no delay: it is part of the content (D5).
+    #[serde(skip)]
+    pub(crate) given_ms: Option<i64>,
+    /// Where it was before, if that is lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) before: Option<Before>,
+    /// The last time that one of its occurrences was put off, if what asked for it may ask twice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) asked_ms: Option<i64>,
+}
+
+/// What is known of a deliverer that had the message, and is lost with its disk (S4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Before {
+    /// All times up to then had their outcome.
+    pub(crate) settled_ms: Option<i64>,
+    /// All up to then may have been sent: that they are sent again is marked.
+    pub(crate) sent_ms: i64,
+}
+
+/// As it is handed from one process to another: with all that makes up the content.
+#[derive(Serialize, Deserialize)]
+struct Handed {
+    #[serde(flatten)]
+    recurrence: Recurrence,
+    given: bool,
+}
+
+impl Rule {
+    /// So many milliseconds after each other.
+    ///
+    /// # Errors
+    /// It is no number of milliseconds.
+    pub(crate) fn every(every: i64) -> Result<Self, BadRecord> {
+        if (1..=MAX_DUE_MS).contains(&every) {
+            return Ok(Self::Every { every });
+        }
+        Err(BadRecord::new(format!("every is {every}"), EVERY))
+    }
+
+    /// As a pattern says.
+    ///
+    /// # Errors
+    /// It is no pattern, never comes, or the time zone is not known.
+    pub(crate) fn cron(cron: &str, tz: &str) -> Result<Self, BadRecord> {
+        let rule = Self::Cron { cron: cron.into(), tz: tz.into() };
+        rule.at_or_after(LAST_YEARS_MS)?;
+        Ok(rule)
+    }
+
+    /// Of a value that is no number of milliseconds.
+    pub(crate) fn no_every() -> BadRecord {
+        BadRecord::new("every is not a whole number in range", EVERY)
+    }
+
+    /// Of a value that is no text.
+    pub(crate) fn no_text(name: &str) -> BadRecord {
+        BadRecord::new(format!("{name} is not text"), if name == "tz" { TZ } else { CRON })
+    }
+
+    fn at_or_after(&self, from_ms: i64) -> Result<i64, BadRecord> {
+        let Self::Cron { cron, tz } = self else { return Ok(from_ms) };
+        let (pattern, zone) = (pattern(cron)?, zone(tz)?);
+        let from = instant(from_ms.saturating_add(999).div_euclid(1_000))?;
+        let found = if has_every_hour(cron) {
+            let next = pattern.find_next_occurrence(&from.to_zoned(zone), true);
+            next.ok().map(|next| next.timestamp())
+        } else {
+            next_by_the_clock(&pattern, &zone, from)
+        };
+        let never = || BadRecord::new(format!("cron is {}: it never comes", quoted(cron, 60)), CRON);
+        Ok(found.ok_or_else(never)?.as_millisecond())
+    }
+}
+
+/// Whether its hours are all hours, or each so many: then those count that pass, and not those that the clock shows.
+fn has_every_hour(cron: &str) -> bool {
+    let fields: Vec<&str> = cron.split_whitespace().collect();
+    match fields[..] {
+        [nickname] => nickname.eq_ignore_ascii_case("@hourly"),
+        [.., hour, _, _, _] => hour.contains('*'),
+        _ => false,
+    }
+}
+
+/// The first moment from `from` on at which the clock of the zone shows a time of the pattern. One that it leaves out counts as the first
+/// moment after the gap; of one that it shows twice the first counts.
+fn next_by_the_clock(pattern: &Cron, zone: &TimeZone, from: Timestamp) -> Option<Timestamp> {
+    let change = zone.preceding(from.checked_add(SECOND).ok()?).next().map(|it| it.timestamp());
+    // What the clock has just left out counts as this moment.
+    let shown = match change.filter(|change| *change == from) {
+        Some(change) => {
+            let before = zone.to_datetime(change.checked_sub(SECOND).ok()?).checked_add(SECOND).ok()?;
+            before.min(zone.to_datetime(from))
+        }
+        None => zone.to_datetime(from),
+    };
+    let mut clock = TimeZone::UTC.to_zoned(shown).ok()?;
+    let mut is_included = true;
+    loop {
+        clock = pattern.find_next_occurrence(&clock, is_included).ok()?;
+        is_included = false;
+        let ambiguous = zone.to_ambiguous_timestamp(clock.datetime());
+        let at = match ambiguous.offset() {
+            AmbiguousOffset::Gap { .. } => zone.following(ambiguous.earlier().ok()?).next()?.timestamp(),
+            _ => ambiguous.earlier().ok()?,
+        };
+        if at >= from {
+            return Some(at);
+        }
+    }
+}
+
+impl Recurrence {
+    /// Checks one that a program made.
+    ///
+    /// # Errors
+    /// It has no rule that can be used, or as [`check_parts`].
+    pub fn check(&self, id: &str, can_expire: bool) -> Result<(), BadRecord> {
+        match &self.rule {
+            Rule::Every { every } => Rule::every(*every)?,
+            Rule::Cron { cron, tz } => Rule::cron(cron, tz)?,
+        };
+        due_in_range(self.from_ms, "the first due time")?;
+        check_parts(id, can_expire)
+    }
+
+    /// When the first is due.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn first_ms(&self) -> Result<i64, BadRecord> {
+        let settled_ms = self.before.and_then(|it| it.settled_ms);
+        self.at_or_after(settled_ms.map_or(self.from_ms, |settled_ms| settled_ms.saturating_add(1)))
+    }
+
+    /// Whether the occurrence that is due then may have been sent by another deliverer.
+    pub(crate) fn may_have_been_sent(&self, due_ms: i64) -> bool {
+        self.before.is_some_and(|it| due_ms <= it.sent_ms)
+    }
+
+    /// It takes the place of another rule: it goes on where that is, and what that may have sent it may have sent.
+    pub(crate) fn in_place_of(self, other: &Self) -> Self {
+        let before = match (self.before, other.before) {
+            (Some(one), Some(other)) => Some(Before {
+                settled_ms: one.settled_ms.max(other.settled_ms),
+                sent_ms: one.sent_ms.max(other.sent_ms),
+            }),
+            (one, other) => one.or(other),
+        };
+        Self { before, asked_ms: self.asked_ms.max(other.asked_ms), ..self }
+    }
+
+    /// When the first from this time on is due.
+    ///
+    /// # Errors
+    /// As [`Recurrence::after`].
+    pub fn from(&self, at_ms: i64) -> Result<i64, BadRecord> {
+        self.at_or_after(at_ms)
+    }
+
+    /// When the one after `last_ms` is due, at the time `now_ms`.
+    ///
+    /// # Errors
+    /// There is none before year 10000, or the time zone is not known any more.
+    pub(crate) fn after(&self, last_ms: i64, now_ms: i64) -> Result<i64, BadRecord> {
+        let next_ms = self.at_or_after(last_ms.saturating_add(1))?;
+        match self.missed {
+            Missed::Skip if next_ms < now_ms => self.at_or_after(now_ms),
+            Missed::Last if next_ms < now_ms => self.last_before(next_ms, now_ms),
+            _ => Ok(next_ms),
+        }
+    }
+
+    fn at_or_after(&self, at_ms: i64) -> Result<i64, BadRecord> {
+        let at_ms = at_ms.max(self.from_ms);
+        let due_ms = match &self.rule {
+            Rule::Every { every } => {
+                let steps = (i128::from(at_ms) - i128::from(self.from_ms)).unsigned_abs().div_ceil(*every as u128);
+                i64::try_from(i128::from(self.from_ms) + steps as i128 * i128::from(*every)).unwrap_or(i64::MAX)
+            }
+            rule @ Rule::Cron { .. } => rule.at_or_after(at_ms)?,
+        };
+        if due_ms <= MAX_DUE_MS {
+            return Ok(due_ms);
+        }
+        Err(BadRecord::new("no occurrence is left before year 10000", "a due time before year 10000"))
+    }
+
+    /// The last one up to `at_ms`, of which `first_ms` is one.
+    fn last_before(&self, first_ms: i64, at_ms: i64) -> Result<i64, BadRecord> {
+        if let Rule::Every { every } = &self.rule {
+            return Ok(self.from_ms + (at_ms - self.from_ms) / every * every);
+        }
+        let (mut found_ms, mut beyond_ms) = (first_ms, at_ms);
+        while found_ms < beyond_ms {
+            let middle_ms = found_ms + (beyond_ms - found_ms + 1) / 2;
+            match self.at_or_after(middle_ms)? {
+                next_ms if next_ms <= at_ms => found_ms = next_ms,
+                _ => beyond_ms = middle_ms - 1,
+            }
+        }
+        Ok(found_ms)
+    }
+
+    /// As the store keeps it.
+    pub(crate) fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("numbers and text are JSON")
+    }
+
+    /// Its members in a record, without the braces.
+    pub(crate) fn fields(&self) -> Vec<u8> {
+        #[derive(Serialize)]
+        struct Members<'a> {
+            #[serde(flatten)]
+            rule: &'a Rule,
+            missed: Missed,
+        }
+        let json =
+            serde_json::to_vec(&Members { rule: &self.rule, missed: self.missed }).expect("numbers and text are JSON");
+        json[1..json.len() - 1].to_vec()
+    }
+
+    /// As it was kept.
+    pub(crate) fn from_json(text: &str) -> Option<Self> {
+        serde_json::from_str(text).ok()
+    }
+
+    /// What two records with the same content have in common, beside a delay and the payload.
+    pub(crate) fn content(&self) -> String {
+        Self { from_ms: self.given_ms.unwrap_or(0), before: None, asked_ms: None, ..self.clone() }.to_json()
+    }
+
+    /// As it is handed on.
+    pub(crate) fn to_handed(&self) -> String {
+        let handed = Handed { recurrence: self.clone(), given: self.given_ms.is_some() };
+        serde_json::to_string(&handed).expect("numbers and text are JSON")
+    }
+
+    /// As it was handed on.
+    ///
+    /// # Errors
+    /// It is not what [`Recurrence::to_handed`] writes.
+    pub fn from_handed(text: &str) -> Result<Self, BadRecord> {
+        let bad = |error| BadRecord::new(format!("recurrence: {error}"), "what a hand-off of this version has");
+        let Handed { recurrence, given } = serde_json::from_str(text).map_err(bad)?;
+        Ok(Self { given_ms: given.then_some(recurrence.from_ms), ..recurrence })
+    }
+
+    /// Bytes in memory, about.
+    pub(crate) fn size(&self) -> usize {
+        let rule = match &self.rule {
+            Rule::Every { .. } => 0,
+            Rule::Cron { cron, tz } => cron.len() + tz.len(),
+        };
+        size_of::<Self>() + rule
+    }
+}
+
+/// Checks the other parts of a recurring message.
+///
+/// # Errors
+/// It can expire, or its id is that of an occurrence, or leaves no room for one.
+pub(crate) fn check_parts(id: &str, can_expire: bool) -> Result<(), BadRecord> {
+    if can_expire {
+        return Err(BadRecord::new(
+            "a recurring message can't expire",
+            "every or cron without expires; a cancel ends it",
+        ));
+    }
+    if recurring_id(id).is_some() {
+        return Err(BadRecord::new("the id is that of an occurrence", "id: without a due time behind an @"));
+    }
+    if id.len() > LONGEST_ID {
+        let reason = "the id leaves no room for the due time of an occurrence";
+        return Err(BadRecord::new(reason, format!("id: at most {} bytes", with_commas(LONGEST_ID))));
+    }
+    Ok(())
+}
+
+/// Of an id that is that of an occurrence: the id of the recurring message.
+pub(crate) fn recurring_id(id: &str) -> Option<&str> {
+    let (of, due) = id.split_at_checked(id.len().checked_sub(1 + DUE)?)?;
+    due.strip_prefix('@').filter(|due| due_from_text(due, "due").is_ok()).map(|_| of)
+}
+
+/// The id of the occurrence that is due then.
+pub(crate) fn occurrence_id(id: &str, due_ms: i64) -> String {
+    let due = rfc_3339(due_ms);
+    format!("{id}@{}", std::str::from_utf8(&due).expect("it is ASCII"))
+}
+
+fn pattern(cron: &str) -> Result<Cron, BadRecord> {
+    let bad = |why: &str| BadRecord::new(format!("cron is {}: {why}", quoted(cron, 60)), CRON);
+    if cron.len() > LONGEST_PATTERN {
+        return Err(bad("it is too long"));
+    }
+    let parser = CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();
+    parser.parse(cron).map_err(|error| bad(&error.to_string()))
+}
+
+fn zone(tz: &str) -> Result<TimeZone, BadRecord> {
+    let bad = || BadRecord::new(format!("tz is {}: no time zone of this name is known here", quoted(tz, 60)), TZ);
+    TimeZone::get(tz).map_err(|_| bad())
+}
+
+fn instant(second: i64) -> Result<Timestamp, BadRecord> {
+    let bad = |_| BadRecord::new("no occurrence is left before year 10000", "a due time before year 10000");
+    Timestamp::from_second(second).map_err(bad)
+}
+
+#[cfg(test)]
+mod tests;

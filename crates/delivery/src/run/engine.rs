@@ -1,0 +1,519 @@
+//! The parts of delivery put together around one store, without threads: each step is a call (rules D3 to D9).
+//!
+//! ```text
+//! store <-> writer <-> dispatcher <-> timer
+//!                          |
+//!                       senders -> sink
+//! ```
+//!
+//! [`Engine`] is driven by hand: on a manual clock a run is the same each time. [`threads`](super::threads) drives it with
+//! threads of its own.
+
+#![forbid(unsafe_code)]
+
+mod looking;
+mod marks;
+mod recover;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use super::settings::Settings;
+use crate::base::clock::{DueClock, WallTime};
+use crate::base::error::{DeliveryError, StoreError};
+use crate::base::summary::Summary;
+use crate::base::sync::{Mutex, MutexGuard};
+use crate::due::dispatcher::{Alarm, Dispatcher, Event, timer};
+use crate::due::outcome_feed::OutcomeFeed;
+use crate::due::pace::Pace;
+use crate::group::items::{Completion, Item, Receipt, Ticket};
+use crate::group::queue::Queue;
+use crate::group::writer::{Begun, Committed, Writer};
+use crate::sinks::{Delivery, Verdict, Verdicts};
+use crate::store::file::owner::Ownership;
+use crate::store::upgrade::step_up;
+use crate::store::{Letter, Options, PAUSED, Percentiles, Progress, RESTORED, Store};
+use tickwheel::{Clock, Timer};
+
+/// An open store with everything that waits in it. Nothing is due before [`Engine::start`].
+pub struct Engine {
+    pub(crate) queue: Queue,
+    pub(crate) dispatcher: Mutex<Dispatcher>,
+    pub(crate) timer: Arc<Timer<Alarm>>,
+    pub(crate) wall: Arc<dyn WallTime>,
+    pub(crate) settings: Settings,
+    /// Until it is closed.
+    writer: Mutex<Option<Writer>>,
+    /// Whether threads drive it; then submitting waits where much is queued.
+    pub(crate) is_driven: bool,
+    /// The process that opened it.
+    process: u32,
+    store_id: String,
+    restored: Option<String>,
+    inputs: HashMap<String, Progress>,
+    percentiles: Mutex<Percentiles>,
+    /// The last row of the ledger when the store was opened.
+    first_n: i64,
+    /// The store has it, and gives it up when its connections are closed.
+    ownership: Weak<Ownership>,
+}
+
+impl Engine {
+    /// Opens the store, and makes it where there is none. A store of an older version is stepped up, after a backup. Messages
+    /// that an earlier process may have sent before it crashed are marked as such.
+    ///
+    /// # Errors
+    /// The store cannot be used.
+    pub fn open(
+        mut ownership: Ownership,
+        settings: Settings,
+        clock: Clock,
+        wall: Arc<dyn WallTime>,
+    ) -> Result<Self, DeliveryError> {
+        step_up(&mut ownership, wall.now_us() / 1000, &mut |_| true)?;
+        let timer = timer(clock).map_err(|error| DeliveryError::Usage(error.to_string()))?;
+        let timer = Arc::new(timer);
+        let mut options = Options::new(
+            settings.keep_ids_ms as i64,
+            Box::new({
+                let timer = timer.clone();
+                move || timer.clock().now_ms() as i64
+            }),
+            Box::new({
+                let wall = wall.clone();
+                move || wall.now_us() / 1000
+            }),
+        );
+        options.limits = settings.limits;
+        let ownership = Arc::new(ownership);
+        let weak = Arc::downgrade(&ownership);
+        let path = ownership.path().to_owned();
+        options.guard = Some(ownership);
+        let store = Store::open(&path, options)?;
+        let mut dispatcher = Dispatcher::new(
+            timer.clone(),
+            wall.clone(),
+            settings.bounds,
+            settings.is_global,
+            settings.retry,
+            settings.give_up_after_ms.map(Duration::from_millis),
+            settings.seed,
+        );
+        pause_keys(&store, &mut dispatcher)?;
+        let (store_id, open, first_n) = (store.id().to_owned(), store.open_count(), store.last_n());
+        let (inputs, restored) = (store.inputs()?, store.get_meta(RESTORED)?);
+        dispatcher.pace = Pace::new(settings.rate, timer.clock().now_us());
+        dispatcher.pause(store.get_meta::<i64>(PAUSED)?.is_some());
+        let mut writer = Writer::new(store, settings.horizon_ms as f64);
+        writer.summary.resumed = open;
+        writer.commits.last_ms = wall.now_us() / 1000;
+        writer.go_on()?;
+        let queue = Queue::new(open, writer.store.has_unwritten_letters());
+        queue.lock().summary = writer.summary;
+        queue.lock().recurring = writer.store.recurring_count();
+        queue.lock().commits = writer.commits;
+        dispatcher.feeds = queue.feeds.clone();
+        Ok(Self {
+            queue,
+            dispatcher: Mutex::new(dispatcher),
+            timer,
+            wall,
+            settings,
+            writer: Mutex::new(Some(writer)),
+            is_driven: true,
+            process: std::process::id(),
+            store_id,
+            restored,
+            inputs,
+            percentiles: Mutex::default(),
+            first_n,
+            ownership: weak,
+        })
+    }
+
+    /// The id of the store: `(store, seq)` is a message everywhere.
+    #[must_use]
+    pub fn store_id(&self) -> &str {
+        &self.store_id
+    }
+
+    /// The id of what the store knows: another one after it was restored from a backup, or made anew.
+    #[must_use]
+    pub fn history_id(&self) -> String {
+        self.restored.as_ref().map_or_else(|| self.store_id.clone(), |it| format!("{}-{it}", self.store_id))
+    }
+
+    /// How far each input was read by earlier runs.
+    #[must_use]
+    pub fn inputs(&self) -> &HashMap<String, Progress> {
+        &self.inputs
+    }
+
+    /// The due time of the first message that waits, before [`Engine::start`].
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn first_due_ms(&self) -> Result<Option<i64>, DeliveryError> {
+        self.try_writer(|writer| writer.store.first_due_ms())
+    }
+
+    /// How late the messages were that were delivered since the store was opened; known once it is closed.
+    #[must_use]
+    pub fn percentiles(&self) -> Percentiles {
+        *self.percentiles.lock()
+    }
+
+    /// From now on messages are due, by this clock.
+    pub fn start(&self, clock: DueClock) {
+        {
+            let mut dispatcher = self.lock_dispatcher();
+            dispatcher.start(clock);
+            dispatcher.window.cursor = Some((i64::MIN, 0));
+        }
+        let _ = self.with_writer(|writer| writer.loader.start()); // a closed one loads nothing
+        self.queue.wake();
+    }
+
+    /// After a function of the program's was called while the engine is opened.
+    ///
+    /// # Errors
+    /// It forked, and this is the child: the store is the parent's.
+    pub(crate) fn check_process(&self) -> Result<(), DeliveryError> {
+        if std::process::id() == self.process {
+            return Ok(());
+        }
+        let text = "this process was forked while the queue was opened, which is its parent's: start processes with spawn \
+                    or forkserver";
+        Err(DeliveryError::Usage(text.to_owned()))
+    }
+
+    /// To be called in a child that was forked while the engine was open: the store is not the child's.
+    pub fn forget_in_child(&self) {
+        if let Some(ownership) = self.ownership.upgrade() {
+            ownership.forget_in_child();
+            std::mem::forget(ownership); // it is the parent's, and nothing of it may run here
+        }
+    }
+
+    /// The clock by which messages are due when the wall clock says so.
+    #[must_use]
+    pub fn wall_clock(&self) -> DueClock {
+        DueClock::wall(self.timer.clock(), &*self.wall)
+    }
+
+    /// The clock of the timer.
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        self.timer.clock()
+    }
+
+    /// Submits items; the answers come once all of them are on disk. Waits while much is queued.
+    ///
+    /// # Errors
+    /// The engine is closed, or has failed.
+    pub(crate) fn submit(&self, items: Vec<Item>) -> Result<Receipt, DeliveryError> {
+        let (receipt, complete) = Receipt::pair();
+        self.submit_with(items, complete)?;
+        Ok(receipt)
+    }
+
+    /// As [`Engine::submit`], and calls `complete` with the answers, in the writer's thread.
+    ///
+    /// # Errors
+    /// As [`Engine::submit`]; `complete` is not called then.
+    pub fn submit_with(&self, items: Vec<Item>, complete: Completion) -> Result<(), DeliveryError> {
+        self.queue.submit(Ticket::new(items, complete), self.is_driven, None).map(drop)
+    }
+
+    /// As [`Engine::submit_with`], but waits for that time at most: then it has submitted nothing, and returns the ticket.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn submit_within(&self, ticket: Ticket, timeout: Duration) -> Result<Option<Ticket>, DeliveryError> {
+        self.queue.submit(ticket, self.is_driven, Some(timeout))
+    }
+
+    /// Counts, as of the last commit.
+    #[must_use]
+    pub fn summary(&self) -> Summary {
+        self.queue.lock().summary
+    }
+
+    /// Messages without an outcome, as of the last commit.
+    #[must_use]
+    pub fn open_count(&self) -> u64 {
+        self.queue.lock().open
+    }
+
+    /// How many of them come again and again.
+    pub fn recurring_count(&self) -> u64 {
+        self.queue.lock().recurring
+    }
+
+    /// Whether nothing waits, is under way, or is to be told.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.queue.lock().is_empty()
+    }
+
+    /// The timer with one task for each millisecond in which anything is due, and one for each retry, probe and cut-off: to
+    /// be recorded, not to be driven.
+    pub fn timer(&self) -> &Timer<impl Send> {
+        &*self.timer
+    }
+
+    /// Why the destination is down, if it is.
+    #[must_use]
+    pub fn down(&self) -> Option<String> {
+        self.lock_dispatcher().down().map(|(_, reason)| reason.to_owned())
+    }
+
+    /// Whether sending is paused.
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.lock_dispatcher().is_paused()
+    }
+
+    /// From now on this reader is told of outcomes.
+    pub fn follow(&self, feed: Arc<OutcomeFeed>) -> Arc<OutcomeFeed> {
+        self.queue.feeds.add(&feed);
+        feed
+    }
+
+    /// What the destination and the clock did since the last call.
+    pub fn take_events(&self) -> Vec<Event> {
+        std::mem::take(&mut self.lock_dispatcher().events)
+    }
+
+    // --- Steps of the writer -------------------------------------------------
+
+    /// Commits one group, with `sync` before it where messages were delivered; whether there is more to do at once.
+    ///
+    /// # Errors
+    /// The store or the destination failed: the engine takes nothing more.
+    pub fn write(&self, sync: &dyn Fn() -> Result<(), DeliveryError>) -> Result<bool, DeliveryError> {
+        let begun = self.begin_group()?;
+        let committed = self.commit_group(begun, sync)?;
+        self.publish_group(&committed)
+    }
+
+    /// The first part of [`Engine::write`]: takes what goes into the group.
+    pub(crate) fn begin_group(&self) -> Result<Begun, DeliveryError> {
+        self.queue.lock().busy_since_us = self.timer.clock().now_us(); // first, as it is read once a group is busy
+        self.with_writer(|writer| writer.begin(&self.queue))
+    }
+
+    /// The second part: the group is on disk after it.
+    pub(crate) fn commit_group(
+        &self,
+        begun: Begun,
+        sync: &dyn Fn() -> Result<(), DeliveryError>,
+    ) -> Result<Committed, DeliveryError> {
+        let result = self.try_writer(|writer| writer.look_at_place(self.timer.clock().now_us()));
+        // The sink's own sync may be Python, and take long: no lock is held meanwhile, and the engine may be closed.
+        let result = result.and_then(|()| if begun.has_outcomes() { sync() } else { Ok(()) });
+        let now_ms = self.wall.now_us() / 1000;
+        let began_us = self.timer.clock().now_us();
+        self.or_fail(result.and_then(|()| {
+            self.try_writer(|writer| {
+                let is_idle = writer.is_idle(&begun);
+                let committed = writer.commit(begun, &self.dispatcher, now_ms)?;
+                if !is_idle {
+                    writer.commits.durations.add(self.timer.clock().now_us().saturating_sub(began_us) as i64);
+                }
+                Ok::<_, DeliveryError>(committed)
+            })
+        }))
+    }
+
+    /// The third part: messages go on the timer, and tickets get their answers.
+    pub(crate) fn publish_group(&self, committed: &Committed) -> Result<bool, DeliveryError> {
+        self.or_fail(self.try_writer(|writer| writer.publish(committed, &self.queue, &self.dispatcher)))
+    }
+
+    fn or_fail<T>(&self, result: Result<T, DeliveryError>) -> Result<T, DeliveryError> {
+        if let Err(error) = &result {
+            self.give_up(error);
+            self.queue.fail(error);
+        }
+        result
+    }
+
+    /// Tickets that were begun get the error.
+    pub(crate) fn give_up(&self, error: &DeliveryError) {
+        let _ = self.with_writer(|writer| writer.give_up(error)); // a closed one has none
+    }
+
+    /// What ends the run where the writer panicked, which is a fault of ours: the store may be in the middle of anything, and
+    /// is not written any more.
+    pub(crate) fn writer_panicked(&self) -> DeliveryError {
+        let path = self.ownership.upgrade().map(|it| it.path().to_owned()).unwrap_or_default();
+        let advice = "see the output of the panic hook, report it, and run again: nothing that was accepted is lost";
+        StoreError::new(&path, "the thread that writes it panicked", advice).into()
+    }
+
+    /// Dead letters that are on disk and were not told yet. Call [`Engine::letters_told`] with the number when they are.
+    pub fn take_letters(&self) -> Option<(Vec<Letter>, i64)> {
+        self.queue.take_letters()
+    }
+
+    /// All dead letters up to this number were told.
+    pub fn letters_told(&self, through: i64) {
+        self.queue.letters_told(through);
+    }
+
+    // --- Steps of a sender ---------------------------------------------------
+
+    /// The next to be sent, with the number of the send; `None` where nothing can be sent now.
+    pub fn take(&self, most: usize, most_bytes: usize, is_cut_off: bool) -> Option<(u64, Vec<Delivery>)> {
+        self.take_locked(&mut self.lock_dispatcher(), most, most_bytes, is_cut_off)
+    }
+
+    pub(crate) fn take_locked(
+        &self,
+        dispatcher: &mut Dispatcher,
+        most: usize,
+        most_bytes: usize,
+        is_cut_off: bool,
+    ) -> Option<(u64, Vec<Delivery>)> {
+        dispatcher.advance();
+        self.flush(dispatcher);
+        if self.queue.is_behind(self.timer.clock().now_us()) {
+            return None;
+        }
+        let time_out = is_cut_off.then(|| Duration::from_millis(self.settings.sink_timeout_ms));
+        let taken = dispatcher.take(most, most_bytes, time_out);
+        self.flush(dispatcher);
+        if dispatcher.wants_mark {
+            self.queue.wake();
+        }
+        taken
+    }
+
+    /// A sink has answered.
+    pub fn settle(&self, flight: u64, verdicts: Verdicts, position: Option<String>) {
+        self.settle_locked(&mut self.lock_dispatcher(), flight, verdicts, position);
+    }
+
+    pub(crate) fn settle_locked(
+        &self,
+        dispatcher: &mut Dispatcher,
+        flight: u64,
+        verdicts: Verdicts,
+        position: Option<String>,
+    ) {
+        dispatcher.settle(flight, verdicts);
+        self.report(dispatcher, position);
+    }
+
+    /// A sink has ended its turns; `last`: what became of the one after those that arrived.
+    pub(crate) fn settle_turns(&self, flight: u64, last: Option<Verdict>) {
+        let mut dispatcher = self.lock_dispatcher();
+        dispatcher.settle_turns(flight, last);
+        self.report(&mut dispatcher, None);
+    }
+
+    fn report(&self, dispatcher: &mut Dispatcher, position: Option<String>) {
+        let outcomes = std::mem::take(&mut dispatcher.outcomes);
+        self.queue.report(outcomes, position, self.timer.clock().now_us());
+        if dispatcher.window.has_needy_lanes() {
+            self.queue.wake();
+        }
+    }
+
+    /// Whether the answer to this send is still waited for: it was neither given nor cut off.
+    #[must_use]
+    pub(crate) fn is_in_flight(&self, flight: u64) -> bool {
+        self.lock_dispatcher().is_in_flight(flight)
+    }
+
+    /// Places all that waits anew if the wall clock was stepped.
+    pub fn follow_clock(&self) {
+        if self.lock_dispatcher().follow_clock() {
+            self.queue.wake();
+        }
+    }
+
+    /// Sends nothing more, and takes nothing more; what waits for an answer gets the error.
+    pub fn fail(&self, error: &DeliveryError) {
+        self.lock_dispatcher().halt();
+        self.queue.fail(error);
+    }
+
+    /// When there is something to do next, on the timer's clock, in microseconds; `None` if nothing is on the timer.
+    #[must_use]
+    pub fn next_wake_us(&self) -> Option<u64> {
+        self.timer.next_wake_us()
+    }
+
+    /// Ends it: what is reported is committed, and the store is closed. `is_clean`: no send is under way, so what waits
+    /// was not sent.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub fn close(&self, is_clean: bool) -> Result<Summary, DeliveryError> {
+        self.timer.close();
+        self.queue.stop();
+        let Some(mut writer) = self.writer.lock().take() else { return Ok(self.summary()) };
+        let is_usable = !matches!(self.queue.lock().failure, Some(DeliveryError::Store(_)));
+        let mut dispatcher = self.lock_dispatcher();
+        dispatcher.halt();
+        let ended = if is_usable { writer.end(&dispatcher, is_clean) } else { Ok(()) };
+        drop(dispatcher);
+        writer.give_up(&DeliveryError::Closed);
+        self.queue.reject(&DeliveryError::Closed);
+        self.queue.feeds.end();
+        let mut summary = writer.summary;
+        summary.cancels_unknown = writer.store.remembered_cancels();
+        if is_usable && ended.is_ok() {
+            *self.percentiles.lock() = writer.store.lateness_ms(self.first_n)?;
+        }
+        self.queue.lock().summary = summary;
+        ended.map(|()| summary).map_err(DeliveryError::Store)
+    }
+
+    // --- Inside --------------------------------------------------------------
+
+    pub(crate) fn lock_dispatcher(&self) -> MutexGuard<'_, Dispatcher> {
+        self.dispatcher.lock()
+    }
+
+    /// Runs this with the writer of an engine that is open.
+    pub(crate) fn with_writer<T>(&self, run: impl FnOnce(&mut Writer) -> T) -> Result<T, DeliveryError> {
+        self.writer.lock().as_mut().map(run).ok_or(DeliveryError::Closed)
+    }
+
+    /// The same, for what may fail.
+    pub(crate) fn try_writer<T, E: Into<DeliveryError>>(
+        &self,
+        run: impl FnOnce(&mut Writer) -> Result<T, E>,
+    ) -> Result<T, DeliveryError> {
+        self.with_writer(run)?.map_err(Into::into)
+    }
+
+    /// Gives the writer what the dispatcher has for it. Its lock is held, so that outcomes keep their order.
+    pub(crate) fn flush(&self, dispatcher: &mut Dispatcher) {
+        if !dispatcher.outcomes.is_empty() {
+            let outcomes = std::mem::take(&mut dispatcher.outcomes);
+            self.queue.report(outcomes, None, self.timer.clock().now_us());
+        }
+    }
+}
+
+/// Keys that an earlier process was asked to pause.
+fn pause_keys(store: &Store, dispatcher: &mut Dispatcher) -> Result<(), DeliveryError> {
+    let lanes = store.paused_lanes()?;
+    if !lanes.is_empty() && dispatcher.window.is_global() {
+        let text = "keys are paused in this store, and in one order of all messages none can be: resume them first \
+                    (tickwheel resume STORE --key KEY), or deliver in order per key";
+        return Err(DeliveryError::Usage(text.to_owned()));
+    }
+    dispatcher.pause_lanes(&lanes);
+    Ok(())
+}
+
+#[cfg(test)]
+mod disk_full;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,151 @@
+//! What waits, counted while the engine works (rules D14, D15).
+//!
+//! What is in memory is looked through some thousands at a time, and the dispatcher's lock is free in between: senders wait some
+//! ten microseconds. A message that moves meanwhile may be counted twice, or not at all.
+
+#![forbid(unsafe_code)]
+
+use super::Engine;
+use crate::base::error::DeliveryError;
+use crate::due::measures::{CommitMeasures, SendMeasures};
+use crate::due::window::{Entry, State, Window};
+use crate::store::{Census, Name, rules_of};
+
+/// Places that are looked at under one hold of the lock.
+const STEP: usize = 4_096;
+
+/// Of the messages without an outcome, those in memory; and the keys that cannot go on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InMemory {
+    /// On the timer.
+    pub near: u64,
+    /// Due, and not being sent: they wait for a sender, for another of their key, or for a destination that is down.
+    pub due: u64,
+    pub in_flight: u64,
+    /// An attempt failed, and they are tried again.
+    pub retrying: u64,
+    /// Keys whose next message is due and waits for one that is being sent.
+    pub behind_send: u64,
+    /// The same, behind one that is tried again.
+    pub behind_retry: u64,
+    /// The same, until an outcome is on disk.
+    pub behind_commit: u64,
+}
+
+impl InMemory {
+    pub fn messages(&self) -> u64 {
+        self.near + self.due + self.in_flight + self.retrying
+    }
+
+    fn add(&mut self, entry: &Entry, now_ms: i64) {
+        match entry.state {
+            State::Over => {}
+            State::Sending => self.in_flight += 1,
+            State::Retrying if entry.attempts > 0 => self.retrying += 1,
+            State::Held | State::Waiting | State::Leaving if entry.due_ms > now_ms => self.near += 1,
+            _ => self.due += 1,
+        }
+    }
+
+    /// Whether the lane's next message is due, and what it waits for.
+    fn add_lane(&mut self, window: &Window, lane: u32) {
+        let lane = window.lane(lane);
+        if lane.is_free() || lane.first().is_none_or(|((due_ms, _), _)| due_ms > lane.due_until_ms) {
+            return;
+        }
+        match lane.in_flight.map(|slot| window.entry(slot)) {
+            None => self.behind_commit += 1,
+            Some(first) if first.state == State::Retrying && first.attempts > 0 => self.behind_retry += 1,
+            Some(_) => self.behind_send += 1,
+        }
+    }
+}
+
+impl Engine {
+    /// Messages and bytes in memory.
+    #[must_use]
+    pub fn in_memory(&self) -> (usize, usize) {
+        let dispatcher = self.lock_dispatcher();
+        (dispatcher.window.len(), dispatcher.window.bytes())
+    }
+
+    /// The first due time of what waits, and how many messages are due by each of these times, counted up to `most`.
+    ///
+    /// # Errors
+    /// The store cannot be read, or is closed.
+    pub fn census(&self, until_ms: &[i64], most: u64) -> Result<Census, DeliveryError> {
+        let mut counted = Census { first_due_ms: None, due: vec![0; until_ms.len()] };
+        self.look_through(|it| {
+            if it.is_near && it.state != State::Over {
+                counted.add(it.due_ms, until_ms);
+            }
+        });
+        let path = self.ownership.upgrade().ok_or(DeliveryError::Closed)?.path().to_owned();
+        counted.add_rows(&path, until_ms, most)?;
+        Ok(counted)
+    }
+
+    /// The names of a partition's recurring messages that are open, or `None` where they are too many to tell (S4). Every one that
+    /// was accepted before the call is among them, or has ended.
+    ///
+    /// # Errors
+    /// The store cannot be read, or is closed.
+    pub fn rules_of(&self, partition: u8) -> Result<Option<Vec<Name>>, DeliveryError> {
+        let path = self.ownership.upgrade().ok_or(DeliveryError::Closed)?.path().to_owned();
+        Ok(rules_of(&path, partition)?)
+    }
+
+    /// What is in memory, by its state.
+    pub fn states(&self) -> InMemory {
+        let now_ms = self.wall.now_us() / 1000;
+        let mut found = InMemory::default();
+        self.look_through(|it| found.add(it, now_ms));
+        let mut next = 0;
+        loop {
+            let dispatcher = self.lock_dispatcher();
+            let lanes = next..dispatcher.window.lane_places().min(next + STEP as u32);
+            if lanes.is_empty() {
+                return found;
+            }
+            next = lanes.end;
+            lanes.for_each(|lane| found.add_lane(&dispatcher.window, lane));
+        }
+    }
+
+    /// What became of sends.
+    pub fn sends(&self) -> SendMeasures {
+        self.lock_dispatcher().measures
+    }
+
+    /// What became of commits.
+    pub fn commits(&self) -> CommitMeasures {
+        self.queue.lock().commits
+    }
+
+    /// For how long a group has been on its way to the disk, in microseconds; 0 where none is.
+    pub fn commit_running_us(&self) -> u64 {
+        let state = self.queue.lock();
+        if state.is_busy { self.clock().now_us().saturating_sub(state.busy_since_us) } else { 0 }
+    }
+
+    /// When that was on the timer's clock, in milliseconds since 1970.
+    pub fn epoch_ms(&self, timer_us: u64) -> i64 {
+        let ago_us = self.clock().now_us().saturating_sub(timer_us) as i64;
+        (self.wall.now_us() - ago_us) / 1000
+    }
+
+    /// The wall clock, in milliseconds since 1970.
+    pub fn wall_ms(&self) -> i64 {
+        self.wall.now_us().div_euclid(1000)
+    }
+
+    fn look_through(&self, mut see: impl FnMut(&Entry)) {
+        let mut next = Some(0);
+        while let Some(from) = next {
+            let dispatcher = self.lock_dispatcher();
+            let (part, rest) = dispatcher.window.part(from, STEP);
+            part.for_each(&mut see);
+            next = rest;
+        }
+    }
+}

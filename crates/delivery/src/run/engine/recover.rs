@@ -1,0 +1,74 @@
+//! After a crash: the destination is asked which of the messages that may have been sent have arrived (rule D5).
+
+#![forbid(unsafe_code)]
+
+use rustc_hash::FxHashSet;
+
+use super::Engine;
+use crate::base::error::{DeliveryError, StoreError};
+use crate::group::writer::POSITION;
+use crate::sinks::{Delivery, Sink};
+use crate::store::{Done, Outcome};
+
+impl Engine {
+    /// Asks the sink which of the messages that a crashed process may have sent have arrived (D5).
+    ///
+    /// # Errors
+    /// The store or the sink failed.
+    pub fn recover(&self, sink: &mut dyn Sink) -> Result<(), DeliveryError> {
+        // The sink may be Python, so it is asked while no lock is held.
+        let (suspects, position) = self.try_writer(|writer| {
+            Ok::<_, StoreError>((writer.store.suspects()?, writer.store.get_meta::<String>(POSITION)?))
+        })?;
+        let now_ms = self.wall.now_us() / 1000;
+        let mut absent = FxHashSet::default();
+        for part in suspects.chunks(1_000) {
+            let seqs: Vec<i64> = part.iter().map(|it| it.seq).collect();
+            let mut messages = self.try_writer(|writer| writer.store.bodies(&seqs))?;
+            let deliveries: Vec<Delivery> = part
+                .iter()
+                .filter_map(|it| {
+                    Some(Delivery {
+                        seq: it.seq,
+                        body: messages.remove(&it.seq)?.body,
+                        due_ms: it.due_ms,
+                        delivered_at_ms: now_ms,
+                        lateness_us: 0,
+                        attempt: it.attempts + 1,
+                        redelivered: true,
+                    })
+                })
+                .collect();
+            let arrived: FxHashSet<i64> = sink.arrived(&deliveries, position.as_deref())?.into_iter().collect();
+            self.check_process()?;
+            absent.extend(seqs.iter().filter(|seq| !arrived.contains(seq)));
+            let done: Vec<Done> = part
+                .iter()
+                .filter(|it| arrived.contains(&it.seq))
+                .map(|it| Done {
+                    seq: it.seq,
+                    due_ms: it.due_ms,
+                    outcome: Outcome::Delivered,
+                    at_ms: now_ms,
+                    lateness_us: None,
+                    attempts: it.attempts,
+                    redelivered: true,
+                })
+                .collect();
+            self.try_writer(|writer| writer.note_arrived(&done, &self.dispatcher, now_ms))?;
+        }
+        let position = sink.position();
+        self.check_process()?;
+        self.try_writer(|writer| {
+            writer.store.begin()?;
+            writer.store.put_meta(POSITION, position)?;
+            writer.store.commit()?;
+            writer.suspect(absent, &self.queue);
+            let mut state = self.queue.lock();
+            state.summary = writer.summary;
+            state.open = writer.store.open_count();
+            state.recurring = writer.store.recurring_count();
+            Ok::<_, StoreError>(())
+        })
+    }
+}

@@ -1,0 +1,156 @@
+//! How many sends of one sink are on disk, so that the sink may forget what it keeps against a crash (rule D5).
+//!
+//! A sink that writes a message and a note of it in one transaction needs the note until the engine has committed the
+//! outcome. No clock says when that is: a commit may take long.
+//!
+//! ```text
+//! send 1 ── settled, group 7 ──┐
+//! send 2 ── settled, group 7 ──┼── group 7 on disk: two sends are committed
+//! send 3 ── settled, group 8 ──┘   group 8 on disk: three
+//! ```
+
+#![forbid(unsafe_code)]
+
+use std::collections::VecDeque;
+
+use super::engine::Engine;
+use crate::sinks::Sink;
+
+/// The sends of one sink.
+#[derive(Debug, Default)]
+pub struct Sends {
+    /// Of each send that is not known to be on disk, the group after whose commit it is; in order.
+    groups: VecDeque<u64>,
+    committed: u64,
+}
+
+impl Sends {
+    /// Tells the sink what it need not remember, right before a send.
+    pub fn tell(&mut self, engine: &Engine, sink: &mut dyn Sink) {
+        let earlier = engine.queue.earlier_is_over();
+        let committed = engine.queue.committed_group();
+        while self.groups.front().is_some_and(|group| *group <= committed) {
+            self.groups.pop_front();
+            self.committed += 1;
+        }
+        sink.committed(self.committed, earlier);
+    }
+
+    /// The outcomes of the next send were just given to the engine, by this thread.
+    pub fn settled(&mut self, engine: &Engine) {
+        self.groups.push_back(engine.queue.next_group());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::base::clock::SystemWallTime;
+    use crate::base::error::DeliveryError;
+    use crate::group::items::Item;
+    use crate::message::Cancel;
+    use crate::scenarios::testing::{many, settings};
+    use crate::sinks::{Delivery, Verdict, Verdicts};
+    use crate::store::file::owner::Ownership;
+    use tickwheel::Clock;
+
+    /// Has what the test says, and remembers what it was told.
+    #[derive(Default)]
+    struct Keeps {
+        has: Vec<i64>,
+        told: (u64, bool),
+    }
+
+    impl Sink for Keeps {
+        fn send(&mut self, _: &[Delivery]) -> Result<Verdicts, DeliveryError> {
+            unreachable!("the test answers")
+        }
+
+        fn committed(&mut self, sends: u64, earlier: bool) {
+            self.told = (sends, earlier);
+        }
+
+        fn arrived(&mut self, _: &[Delivery], _: Option<&str>) -> Result<Vec<i64>, DeliveryError> {
+            Ok(self.has.clone())
+        }
+    }
+
+    struct Driven {
+        engine: Engine,
+        sink: Keeps,
+        sends: Sends,
+    }
+
+    impl Driven {
+        fn open(folder: &Path, sink: Keeps) -> Self {
+            let ownership = Ownership::take(&folder.join("store.db"), &mut |_| (), &mut || false).unwrap();
+            let engine = Engine::open(ownership, settings(), Clock::manual(0), Arc::new(SystemWallTime)).unwrap();
+            let mut driven = Self { engine, sink, sends: Sends::default() };
+            driven.engine.recover(&mut driven.sink).unwrap();
+            driven.engine.start(driven.engine.wall_clock());
+            driven.write();
+            driven
+        }
+
+        fn write(&self) {
+            while self.engine.write(&|| Ok(())).unwrap() {}
+        }
+
+        fn submit(&self, items: Vec<Item>) {
+            drop(self.engine.submit(items).unwrap());
+            self.write();
+        }
+
+        /// One message is sent; what the sink was told before.
+        fn send(&mut self, verdict: Verdict) -> (u64, bool) {
+            let (flight, _) = self.engine.take(1, usize::MAX, false).expect("something is due");
+            let told = self.told();
+            self.engine.settle(flight, Verdicts::Each(vec![verdict]), None);
+            self.sends.settled(&self.engine);
+            told
+        }
+
+        fn told(&mut self) -> (u64, bool) {
+            self.sends.tell(&self.engine, &mut self.sink);
+            self.sink.told
+        }
+    }
+
+    #[test]
+    fn a_send_counts_once_its_outcomes_are_on_disk_however_long_that_takes__d5() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut driven = Driven::open(folder.path(), Keeps::default());
+        driven.submit(many(5));
+        assert_eq!(driven.send(Verdict::Delivered), (0, true), "nothing was sent before");
+        assert_eq!(driven.send(Verdict::Refused("no".to_owned())), (0, true));
+        let begun = driven.engine.begin_group().unwrap();
+        assert_eq!(driven.send(Verdict::Delivered), (0, true), "the group is being written");
+        let committed = driven.engine.commit_group(begun, &|| Ok(())).unwrap();
+        driven.engine.publish_group(&committed).unwrap();
+        assert_eq!(driven.send(Verdict::Delivered), (2, true), "the third send came too late for that group");
+        driven.write();
+        assert_eq!(driven.told(), (4, true));
+    }
+
+    #[test]
+    fn what_an_earlier_process_sent_counts_once_each_suspect_has_its_outcome_on_disk__d5() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut driven = Driven::open(folder.path(), Keeps::default());
+        driven.submit(many(4));
+        driven.send(Verdict::Delivered);
+        drop(driven); // it crashes
+        let mut driven = Driven::open(folder.path(), Keeps { has: vec![1], ..Keeps::default() });
+        assert_eq!(driven.told(), (0, false), "three may have been sent");
+        driven.submit(vec![Item::Cancel(Cancel { id: "3".to_owned(), key: None, keep_days: 7 })]);
+        assert_eq!(driven.engine.take(1, usize::MAX, false).map(|_| ()), None, "attempts of suspects are noted first");
+        driven.write();
+        driven.send(Verdict::Delivered);
+        driven.send(Verdict::Delivered);
+        assert_eq!(driven.told(), (0, false));
+        driven.write();
+        assert_eq!(driven.told(), (2, true));
+    }
+}

@@ -1,0 +1,144 @@
+//! Functions of a program that panic, and the writer itself: the run ends, says so, and keeps what was accepted.
+
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use super::senders::own_fault_caught;
+use crate::base::error::DeliveryError;
+use crate::scenarios::testing::{Delivering, LONG, many, settings};
+use crate::sinks::{AroundFn, Delivery, OpenSink, Reply, Sink, SyncFn, Verdict, Verdicts};
+
+/// Panics in the function with this name; in `position` once it has sent something.
+struct Panics(&'static str, bool);
+
+impl Panics {
+    fn opener(place: &'static str) -> OpenSink {
+        Arc::new(move |_: &str| Ok(Box::new(Self(place, false)) as Box<dyn Sink>))
+    }
+
+    fn at(&self, place: &str) {
+        assert!(self.0 != place, "the test panics in {place}");
+    }
+}
+
+impl Sink for Panics {
+    fn max_messages(&self) -> usize {
+        self.at("max_messages");
+        1
+    }
+
+    fn is_cut_off(&self) -> bool {
+        self.at("is_cut_off");
+        true
+    }
+
+    fn around(&self) -> Option<AroundFn> {
+        self.at("around");
+        None
+    }
+
+    fn send(&mut self, _: &[Delivery]) -> Result<Verdicts, DeliveryError> {
+        self.at("send");
+        self.1 = true;
+        Ok(Verdicts::Delivered)
+    }
+
+    fn position(&self) -> Option<String> {
+        if self.1 {
+            self.at("position");
+        }
+        None
+    }
+
+    fn sync(&self) -> Option<SyncFn> {
+        let place = self.0;
+        Some(Arc::new(move || {
+            Self(place, true).at("sync");
+            Ok(())
+        }))
+    }
+
+    fn close(&mut self) -> Result<(), DeliveryError> {
+        self.at("close");
+        Ok(())
+    }
+}
+
+#[test]
+fn a_sink_that_panics_ends_the_run_and_nothing_is_lost__d6() {
+    for place in ["max_messages", "is_cut_off", "around", "send", "position", "sync", "close"] {
+        let delivering = Delivering::start(settings(), Panics::opener(place));
+        delivering.submit(many(1));
+        let _ = delivering.running.wait_until_empty(LONG);
+        let failed = delivering.running.close(Some(LONG)).unwrap_err().to_string();
+        assert!(failed.contains("the destination panicked"), "{place}: {failed}");
+        let again = Delivering::on(delivering.folder.clone(), settings(), Panics::opener("nothing"));
+        assert!(again.running.wait_until_empty(LONG).unwrap());
+        assert_eq!(again.running.engine().summary().delivered, u64::from(place != "close"), "{place}");
+        again.running.close(Some(LONG)).unwrap();
+    }
+}
+
+/// A sink that answers later, as the webhooks' does.
+struct OverlappingPanics(Panics);
+
+impl Sink for OverlappingPanics {
+    fn overlap(&self) -> usize {
+        8
+    }
+
+    fn max_bytes(&self) -> usize {
+        self.0.at("max_bytes");
+        usize::MAX
+    }
+
+    fn is_cut_off(&self) -> bool {
+        self.0.is_cut_off()
+    }
+
+    fn send(&mut self, _: &[Delivery]) -> Result<Verdicts, DeliveryError> {
+        unreachable!("it is started")
+    }
+
+    fn start(&mut self, _: Delivery, reply: Reply) -> Result<(), DeliveryError> {
+        self.0.at("start");
+        reply.settle(Verdict::Delivered);
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<(), DeliveryError> {
+        self.0.close()
+    }
+}
+
+#[test]
+fn a_sink_that_answers_later_and_panics_ends_the_run_and_no_close_waits_for_it__d6_d13() {
+    for place in ["max_bytes", "is_cut_off", "start", "close"] {
+        let opener = move |_: &str| Ok(Box::new(OverlappingPanics(Panics(place, false))) as Box<dyn Sink>);
+        let delivering = Delivering::start(settings(), Arc::new(opener));
+        delivering.submit(many(1));
+        let _ = delivering.running.wait_until_empty(LONG);
+        let failed = delivering.running.close(Some(LONG)).unwrap_err().to_string();
+        assert!(failed.contains("the destination panicked"), "{place}: {failed}");
+    }
+}
+
+#[test]
+fn a_fault_of_the_engine_is_not_told_as_the_destinations__d6_d13() {
+    let failed = own_fault_caught::<()>(|| panic!("the test panics")).unwrap_err().to_string();
+    assert!(failed.contains("a fault of tickwheel") && !failed.contains("destination"), "{failed}");
+}
+
+#[test]
+fn a_writer_that_panics_leaves_no_call_without_an_answer__d9() {
+    let delivering = Delivering::start(settings(), Panics::opener("nothing"));
+    delivering.running.engine().submit_with(many(1), Box::new(|_| panic!("the test panics"))).unwrap();
+    let failed = delivering.running.wait_until_empty(LONG).unwrap_err().to_string();
+    assert!(failed.contains("the thread that writes it panicked"), "{failed}");
+    assert!(delivering.running.submit(many(1)).is_err());
+    assert!(matches!(delivering.running.close(Some(LONG)), Err(DeliveryError::Store(_))));
+    let again = Delivering::on(delivering.folder.clone(), settings(), Panics::opener("nothing"));
+    assert!(again.running.wait_until_empty(LONG).unwrap());
+    assert_eq!(again.running.close(Some(LONG)).unwrap().delivered, 1);
+}

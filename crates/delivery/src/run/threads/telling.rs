@@ -1,0 +1,81 @@
+//! The thread that tells the program of dead letters and events (rules D2, D15).
+
+#![forbid(unsafe_code)]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::shared::{ABORT, Shared, Telling};
+use crate::base::error::DeliveryError;
+use crate::due::dispatcher::Event;
+
+const OBSERVER_PANICKED: &str = "what is told of dead letters panicked: see the output of the panic hook";
+
+impl Shared {
+    pub(super) fn tell(&self, mut events: Vec<Event>) {
+        self.telling.lock().events.append(&mut events);
+        self.wake_teller();
+    }
+
+    pub(super) fn wake_teller(&self) {
+        self.telling.lock().is_woken = true;
+        self.to_tell.notify_all();
+    }
+
+    /// Whether a thread has ended in time, or soon after where that is over already.
+    pub(super) fn wait_for(&self, has_ended: impl Fn(&Telling) -> bool) -> bool {
+        let soon = Instant::now() + ABORT;
+        let mut telling = self.telling.lock();
+        while !has_ended(&telling) {
+            let at_least = soon.saturating_duration_since(Instant::now());
+            telling = match self.left().map(|left| left.max(at_least)) {
+                None => self.to_tell.wait(telling),
+                Some(Duration::ZERO) => return false,
+                Some(left) => self.to_tell.wait_timeout(telling, left),
+            };
+        }
+        true
+    }
+
+    pub(super) fn tell_all(self: &Arc<Self>) {
+        self.tell_until_over();
+        if self.is_forked() {
+            return;
+        }
+        self.telling.lock().has_ended = true;
+        self.to_tell.notify_all();
+    }
+
+    pub(super) fn tell_until_over(&self) {
+        loop {
+            let (events, is_over) = {
+                let mut telling = self.telling.lock();
+                while !telling.is_woken && !telling.is_over {
+                    telling = self.to_tell.wait(telling);
+                }
+                telling.is_woken = false;
+                (std::mem::take(&mut telling.events), telling.is_over)
+            };
+            if !events.is_empty() {
+                // The panic hook has told of it, and events are only for the log.
+                let _ = catch_unwind(AssertUnwindSafe(|| self.observer.events(events)));
+            }
+            if self.is_forked() {
+                return;
+            }
+            if let Some((letters, through)) = self.engine.take_letters() {
+                let told = catch_unwind(AssertUnwindSafe(|| self.observer.letters(&letters)));
+                if self.is_forked() {
+                    return;
+                }
+                match told.unwrap_or_else(|_| Err(DeliveryError::Failed(OBSERVER_PANICKED.to_owned()))) {
+                    Ok(()) => self.engine.letters_told(through),
+                    Err(error) => self.fail(&error),
+                }
+            } else if is_over {
+                return;
+            }
+        }
+    }
+}

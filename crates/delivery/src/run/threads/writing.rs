@@ -1,0 +1,133 @@
+//! The thread of the writer: one group after another, and the end of sends that hang (rules D5, D6).
+
+#![forbid(unsafe_code)]
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::senders::caught;
+use super::shared::{LOOK_AT_CLOCK_US, Shared};
+use crate::base::error::DeliveryError;
+use crate::sinks::SyncFn;
+
+/// How often the writer looks at the sends under way, where no sender looks at the timer.
+const LOOK_AT_SENDS_US: u64 = 100_000;
+
+impl Shared {
+    pub(super) fn write(self: &Arc<Self>) {
+        let written = catch_unwind(AssertUnwindSafe(|| self.write_until_over()));
+        if self.is_forked() {
+            return;
+        }
+        if written.is_err() {
+            let failure = self.engine.writer_panicked();
+            self.fail(&failure);
+            self.engine.give_up(&failure);
+        }
+        self.engine.queue.feeds.end(); // nothing more is committed
+        let mut telling = self.telling.lock();
+        telling.is_over = true;
+        self.to_tell.notify_all();
+    }
+
+    fn write_until_over(self: &Arc<Self>) {
+        let load_every_us = (self.engine.settings.horizon_ms * 1000 / 4).max(1_000);
+        loop {
+            let is_stopping = self.wait_for_work(load_every_us);
+            let failure = self.engine.queue.lock().failure.clone();
+            if let Some(failure) = failure {
+                self.write_the_rest(&failure);
+                break;
+            }
+            if is_stopping {
+                let _ = self.engine.with_writer(|writer| writer.loader.stop());
+            }
+            match self.engine.write(&|| self.sync()) {
+                Err(error) => {
+                    self.fail(&error);
+                    break;
+                }
+                Ok(_) => self.wake_after_commit(),
+            }
+            let leaves_letters = self.leaves_letters.load(Ordering::SeqCst);
+            if is_stopping && self.is_written(leaves_letters) {
+                break;
+            }
+        }
+    }
+
+    pub(super) fn is_written(&self, leaves_letters: bool) -> bool {
+        let queue = &self.engine.queue;
+        self.engine.with_writer(|writer| writer.is_finished(queue, leaves_letters)).unwrap_or(true)
+    }
+
+    /// Waits until there is a group to write, or it is time to load what is due next; whether the engine is being closed.
+    pub(super) fn wait_for_work(self: &Arc<Self>, load_every_us: u64) -> bool {
+        let load_at_us = self.engine.clock().now_us() + load_every_us;
+        loop {
+            {
+                let state = self.engine.queue.lock();
+                let now_us = self.engine.clock().now_us();
+                let idle_us = state.idle_us(now_us, load_at_us.saturating_sub(now_us));
+                if idle_us == 0 {
+                    return state.is_stopping;
+                }
+                // A leader wakes up once a second itself, and may be the one that hangs next.
+                let is_led = self.has_leader.load(Ordering::Relaxed);
+                let most_us = if is_led { LOOK_AT_CLOCK_US } else { LOOK_AT_SENDS_US };
+                drop(self.engine.queue.wait(state, Duration::from_micros(idle_us.min(most_us))));
+            }
+            self.cut_off_sends();
+        }
+    }
+
+    /// While each sender has a send in hand, none looks at the timer: then the writer does, so that one that hangs is cut off.
+    pub(super) fn cut_off_sends(self: &Arc<Self>) {
+        if self.has_leader.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut dispatcher = self.engine.lock_dispatcher();
+        dispatcher.advance();
+        self.engine.flush(&mut dispatcher);
+        self.hear_events(&mut dispatcher);
+        self.pass_on(&dispatcher);
+        drop(dispatcher);
+        self.replace_again();
+    }
+
+    /// The run has failed. What was delivered before is committed, if the store is not what failed.
+    pub(super) fn write_the_rest(&self, failure: &DeliveryError) {
+        if !matches!(failure, DeliveryError::Store(_)) {
+            let _ = self.engine.write(&|| self.sync()); // the first failure counts
+        }
+        self.engine.give_up(failure);
+    }
+
+    /// Messages may be on the timer that are due sooner than all others; sending may go on where it paused.
+    pub(super) fn wake_after_commit(&self) {
+        {
+            let dispatcher = self.engine.lock_dispatcher();
+            if dispatcher.has_ready() || self.leader_sleeps_too_long() {
+                self.leader.notify_one();
+            }
+        }
+        self.wake_teller();
+    }
+
+    pub(super) fn sync(&self) -> Result<(), DeliveryError> {
+        let syncs: Vec<SyncFn> = {
+            let senders = self.lock_senders();
+            senders.syncs.iter().map(|(_, sync)| sync.clone()).collect()
+        };
+        for sync in &syncs {
+            let synced = caught(|| sync());
+            if self.is_forked() {
+                resume_unwind(Box::new("forked")); // out of the middle of a group: any lock may be held for ever here
+            }
+            synced?;
+        }
+        Ok(())
+    }
+}

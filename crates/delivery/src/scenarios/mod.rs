@@ -1,0 +1,20 @@
+//! Tests that drive a whole engine.
+
+mod bulk;
+mod expiring;
+mod few_keys;
+mod kill;
+mod long_outage;
+mod marking;
+mod measuring;
+mod one_by_one;
+mod pacing;
+mod pausing;
+mod pausing_keys;
+mod racing;
+mod recurring;
+mod replacing;
+mod rescheduling;
+mod simulation;
+pub(crate) mod testing;
+mod unanswered;

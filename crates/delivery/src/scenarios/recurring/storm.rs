@@ -1,0 +1,273 @@
+//! Recurring messages among crashes, failures, cancels, other rules and moved occurrences, by seeds: a model says which may come.
+
+#![forbid(unsafe_code)]
+
+use super::{ByHand, record, replace};
+use crate::base::times::due_from_text;
+use crate::due::retry::Retry;
+use crate::group::items::{Answer, Item};
+use crate::message::Reschedule;
+use crate::message::recurrence::occurrence_id;
+use crate::run::settings::Settings;
+use crate::scenarios::testing::{START_MS, cancel};
+use crate::sinks::{Delivery, Verdict, Verdicts};
+
+const NAMES: usize = 3;
+
+/// What is known of one name.
+#[derive(Clone, Debug, Default)]
+struct Rule {
+    is_live: bool,
+    /// Which of its rules it is, and that is its payload.
+    number: u32,
+    every: i64,
+    missed: &'static str,
+    from_ms: i64,
+    /// The last occurrence of this rule that went out, or was cancelled.
+    last_ms: Option<i64>,
+    /// When that had its outcome at the earliest.
+    ended_ms: i64,
+    /// Of rules before, and of this: they may come again after a crash.
+    sent: Vec<(u32, i64)>,
+    /// Of a rule before: it was due when it was replaced.
+    left: Option<(u32, i64)>,
+    /// By their own names.
+    cancelled: Vec<i64>,
+}
+
+impl Rule {
+    fn grid(&self, from_ms: i64) -> i64 {
+        let steps = (from_ms - self.from_ms).max(0) as u64;
+        self.from_ms + (steps.div_ceil(self.every as u64) * self.every as u64) as i64
+    }
+
+    /// Whether it was cancelled by its name, or was sent by a rule before: then it need not come, and does not if it arrived.
+    fn may_be_over(&self, at_ms: i64) -> bool {
+        self.cancelled.contains(&at_ms) || self.sent.iter().any(|sent| sent.1 == at_ms)
+    }
+
+    /// Whether nothing but such ones lies between.
+    fn follows(&self, from_ms: i64, at_ms: i64) -> bool {
+        let mut times = (0..).map(|step| from_ms + step * self.every).take_while(|time| *time < at_ms);
+        at_ms >= from_ms && times.all(|time| self.may_be_over(time))
+    }
+
+    /// Whether the occurrence of `at_ms` may go out now for the first time.
+    fn check_next(&self, at_ms: i64, now_ms: i64) {
+        assert_eq!(self.grid(at_ms), at_ms, "{self:?}: {at_ms} is no time of the rule");
+        let Some(last_ms) = self.last_ms else { return };
+        let next_ms = self.grid(last_ms + 1); // that one may be of the rule before
+        let is_next = self.follows(next_ms, at_ms);
+        let is_right = match self.missed {
+            "all" => is_next,
+            "skip" => at_ms >= self.ended_ms && (is_next || self.follows(self.grid(now_ms).min(at_ms), at_ms)),
+            _ => is_next || at_ms > self.ended_ms - self.every,
+        };
+        assert!(is_right && at_ms >= next_ms, "{self:?}: {at_ms} at {now_ms}");
+    }
+}
+
+struct Storm {
+    random: fastrand::Rng,
+    world: Option<ByHand>,
+    rules: Vec<Rule>,
+    flight: Option<(u64, Vec<Delivery>)>,
+    count: u32,
+}
+
+impl Storm {
+    fn world(&self) -> &ByHand {
+        self.world.as_ref().expect("it is there")
+    }
+
+    fn now_ms(&self) -> i64 {
+        self.world().wall_ms()
+    }
+
+    fn give(&self, item: Item) -> Answer {
+        self.world().give(vec![item])[0]
+    }
+
+    fn put(&mut self) {
+        let at = self.random.usize(..NAMES);
+        self.count += 1;
+        let every = self.random.i64(100..400); // those of one key have to keep up
+        let missed = self.random.choice(["skip", "all", "last"]).expect("three");
+        let has_due = self.random.bool();
+        let from_ms = if has_due { self.now_ms() + self.random.i64(-300..300) } else { START_MS + every };
+        let due = if has_due { format!(r#","due":{from_ms}"#) } else { String::new() };
+        let text = format!(
+            r#"{{"id":"s{at}","key":"k{}","every":{every},"missed":"{missed}"{due},"payload":{}}}"#,
+            at % 2,
+            self.count
+        );
+        self.world().write(); // what has its outcome is followed by the next of the old rule
+        let open = self.occurrence(at);
+        let is_forced = self.random.u8(..4) == 0;
+        let answer = self.give(if is_forced { replace(record(&text)) } else { record(&text) });
+        let rule = &mut self.rules[at];
+        assert_eq!(answer, if rule.is_live { Answer::Replaced } else { Answer::Accepted });
+        let left = open.filter(|it| it.2).map(|(_, at_ms, _)| match rule.left {
+            Some(left) if left.1 == at_ms => left,
+            _ => (rule.number, at_ms),
+        });
+        let (sent, cancelled) = (std::mem::take(&mut rule.sent), std::mem::take(&mut rule.cancelled));
+        let number = self.count;
+        *rule = Rule { is_live: true, number, every, missed, from_ms, sent, left, cancelled, ..Rule::default() };
+        let again = self.give(record(&text));
+        assert_eq!(again, Answer::Duplicate);
+    }
+
+    fn cancel(&mut self) {
+        let at = self.random.usize(..NAMES);
+        let (id, key) = (format!("s{at}"), format!("k{}", at % 2));
+        let answer = self.give(cancel(Some(&key), &id));
+        if self.rules[at].number > 0 {
+            assert_eq!(answer, Answer::Cancelled);
+        }
+        self.rules[at].is_live = false;
+        if self.rules[at].number == 0 {
+            self.give(replace(record(&format!(r#"{{"id":"{id}","key":"{key}","every":9,"payload":0}}"#))));
+            assert_eq!(self.give(cancel(Some(&key), &id)), Answer::Cancelled);
+        }
+    }
+
+    /// The open occurrence of a name: its id, its time by the rule, and whether it is due.
+    fn occurrence(&self, at: usize) -> Option<(String, i64, bool)> {
+        if !self.rules[at].is_live {
+            return None;
+        }
+        let (id, key) = (format!("s{at}"), format!("k{}", at % 2));
+        self.world().engine.with_store(|store| {
+            let known = store.find(Some(&key), &id).unwrap().expect("it is known");
+            let (known, it) = store.occurrence_of(known.seq).unwrap().expect("one that is live has an occurrence");
+            Some((occurrence_id(&id, it.at_ms), it.at_ms, known.due_ms <= self.now_ms()))
+        })
+    }
+
+    fn change_occurrence(&mut self) {
+        let at = self.random.usize(..NAMES);
+        let Some((id, at_ms, _)) = self.occurrence(at) else { return };
+        let key = format!("k{}", at % 2);
+        if self.random.bool() {
+            let due_ms = self.now_ms() + self.random.i64(-100..500);
+            let id = if self.random.bool() { id } else { format!("s{at}") };
+            let answer = self.give(Item::Reschedule(Reschedule { id, key: Some(key), due_ms, asked_ms: None }));
+            let late = [Answer::Rescheduled, Answer::Delivering, Answer::Delivered, Answer::Dead];
+            assert!(late.contains(&answer), "{answer:?}");
+        } else if self.give(cancel(Some(&key), &id)) == Answer::Cancelled {
+            (self.rules[at].last_ms, self.rules[at].ended_ms) = (Some(at_ms), self.now_ms());
+            self.rules[at].cancelled.push(at_ms);
+        }
+    }
+
+    fn take(&mut self) {
+        if self.flight.is_some() {
+            return;
+        }
+        let Some((number, deliveries)) = self.world().take() else { return };
+        let now_ms = self.now_ms();
+        for it in &deliveries {
+            assert!(it.due_ms <= now_ms, "{} is early", it.id());
+            let (name, due) = it.id().split_once('@').expect("an occurrence");
+            let (at, at_ms) = (name[1..].parse::<usize>().unwrap(), due_from_text(due, "due").unwrap());
+            let of: u32 = std::str::from_utf8(it.payload()).unwrap().parse().unwrap();
+            let rule = &mut self.rules[at];
+            if rule.sent.contains(&(of, at_ms)) {
+                assert!(it.redelivered || it.attempt > 1, "{} comes twice", it.id());
+                continue;
+            }
+            assert!(!rule.cancelled.contains(&at_ms), "{} was cancelled", it.id());
+            if rule.left != Some((of, at_ms)) {
+                assert!(rule.is_live && rule.number == of, "{} is of a rule that has ended: {rule:?}", it.id());
+                rule.check_next(at_ms, now_ms);
+            }
+            rule.sent.push((of, at_ms));
+            (rule.last_ms, rule.ended_ms) = (Some(at_ms), now_ms);
+        }
+        self.flight = Some((number, deliveries));
+    }
+
+    fn settle(&mut self) {
+        let Some((number, deliveries)) = self.flight.take() else { return };
+        let verdicts = deliveries.iter().map(|_| match self.random.u8(..4) {
+            0 => Verdict::Refused("no".to_owned()),
+            _ => Verdict::Delivered,
+        });
+        let verdicts = Verdicts::Each(verdicts.collect());
+        self.world().engine.settle(number, verdicts, None);
+    }
+
+    fn crash(&mut self) {
+        self.flight = None;
+        let world = self.world.take().expect("it is there");
+        self.world = Some(world.again());
+    }
+
+    fn step(&mut self) {
+        match self.random.u8(..100) {
+            0..5 => self.put(),
+            5..8 => self.cancel(),
+            8..16 => self.change_occurrence(),
+            16..40 => self.take(),
+            40..62 => self.settle(),
+            62..80 => self.world().write(),
+            80..97 => {
+                let ms = self.random.u64(..200);
+                self.world().advance_ms(ms);
+            }
+            _ => self.crash(),
+        }
+    }
+
+    /// Whatever was there goes on, one occurrence after the other.
+    fn heal(&mut self) {
+        let live: Vec<usize> = (0..NAMES).filter(|at| self.rules[*at].is_live).collect();
+        let before: Vec<usize> = self.rules.iter().map(|rule| rule.sent.len()).collect();
+        for _ in 0..80 {
+            self.world().advance_ms(100);
+            for _ in 0..4 {
+                self.world().write();
+                self.take();
+                if let Some((number, _)) = self.flight.take() {
+                    self.world().engine.settle(number, Verdicts::Delivered, None);
+                }
+            }
+        }
+        self.world().write();
+        for at in &live {
+            assert!(self.rules[*at].sent.len() > before[*at], "{at} has stopped: {:?}", self.rules[*at]);
+        }
+        assert_eq!(self.world().engine.open_count(), 2 * live.len() as u64);
+        let it = self.world().engine.summary();
+        let ended = it.delivered + it.cancelled + it.undeliverable;
+        assert_eq!(it.resumed + it.accepted, ended + 2 * live.len() as u64, "{it:?}");
+        self.crash();
+    }
+}
+
+fn play(seed: u64) {
+    let retry = Retry { max_attempts: 2, first_ms: 20, longest_ms: 20 };
+    let world = Some(ByHand::start(Settings { retry, horizon_ms: 100, seed, ..Settings::default() }));
+    let rules = vec![Rule::default(); NAMES];
+    let mut storm = Storm { random: fastrand::Rng::with_seed(seed), world, rules, flight: None, count: 0 };
+    for _ in 0..200 {
+        storm.step();
+    }
+    storm.heal();
+}
+
+#[test]
+fn whatever_happens_each_occurrence_comes_at_its_time_once_and_none_is_left_out__d5_d19() {
+    let seed = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
+    if let Some(seed) = seed("TICKWHEEL_SEED") {
+        return play(seed);
+    }
+    for number in 0..seed("TICKWHEEL_SEEDS").unwrap_or(200) {
+        let result = std::panic::catch_unwind(|| play(number));
+        if let Err(error) = result {
+            eprintln!("seed {number}: TICKWHEEL_SEED={number} repeats it");
+            std::panic::resume_unwind(error);
+        }
+    }
+}

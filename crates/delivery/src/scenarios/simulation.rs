@@ -1,0 +1,274 @@
+//! The engine under deterministic simulation: one seed decides the clock, what is submitted, what the sink answers, crashes,
+//! and the order of all steps. A slow model says what has to follow (rules D3 to D9).
+//!
+//! ```text
+//! TICKWHEEL_SEEDS=100000 cargo test --release -p tickwheel-delivery simulation     # `make soak`
+//! TICKWHEEL_SEED=4711 cargo test -p tickwheel-delivery simulation -- --nocapture   # one seed again, step by step
+//! ```
+//!
+//! The model knows what is on disk: a group takes all that was submitted and settled when it begins, and is on disk as a
+//! whole or not at all.
+
+#![forbid(unsafe_code)]
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use super::testing::folder_in_memory;
+use crate::due::retry::Retry;
+use crate::due::window::{Bounds, State};
+use crate::group::writer::{Begun, Committed};
+use crate::message::earliest::Earliest;
+use crate::message::incoming::Digest;
+use crate::run::engine::Engine;
+use crate::run::settings::Settings;
+use crate::store::file::owner::Ownership;
+use crate::store::maintenance::check;
+use crate::store::{Limits, Outcome};
+use tickwheel::Clock;
+use types::{Destination, Flight, Key, Life, MAX_ATTEMPTS, Name, Random, Stored, Telling, Ticket};
+
+const START_MS: i64 = 1_700_000_000_000;
+const STEPS: usize = 150;
+/// Steps between two looks at the marks, which take longer than a step.
+const MARKS_EVERY: usize = 7;
+
+/// The engine, and what the model knows of it.
+#[expect(clippy::struct_excessive_bools, reason = "each is a state of its own")]
+struct World {
+    random: Random,
+    is_shown: bool,
+    store: PathBuf,
+    settings: Settings,
+    wall_us: Arc<AtomicI64>,
+    engine: Engine,
+    submitted: Vec<Ticket>,
+    begun: Option<(Begun, Vec<Ticket>)>,
+    committed: Option<(Committed, Vec<Ticket>)>,
+    /// What was open before the last commit, and the last message that was accepted.
+    before_commit: (Earliest, u64),
+    stored: BTreeMap<Name, Vec<Stored>>,
+    /// Of messages that did not come, and how old the store was then at most.
+    cancels: BTreeMap<Name, i64>,
+    accepted: u64,
+    /// Cancels of many, on disk: of this key, or of all; and the last message that each is about.
+    actions: VecDeque<(Option<u8>, u64)>,
+    /// What the destination keeps of what it was sent, in order, if it keeps that.
+    log: Option<Vec<i64>>,
+    telling: Telling,
+    bad: i64,
+    /// How old the store is by its own clock at most, and by how much the wall clock was stepped ahead since it was opened.
+    age_ms: i64,
+    ahead_ms: i64,
+    largest: usize,
+    /// The wall clock was stepped, and the engine was not told.
+    is_off: bool,
+    lives: BTreeMap<Key, Life>,
+    numbers: BTreeMap<i64, Key>,
+    flights: VecDeque<Flight>,
+    /// Failures of the message's own, and sends that ended without an answer about it.
+    failures: BTreeMap<Key, (u32, u32)>,
+    crashes: u32,
+    moment: u64,
+    may_be_again: BTreeSet<Key>,
+    must_be_again: BTreeSet<Key>,
+    /// A send by this process had no answer, so that the next one is marked.
+    unanswered: BTreeSet<Key>,
+    is_healed: bool,
+    /// On disk.
+    is_paused: bool,
+    paused_keys: BTreeSet<u8>,
+    /// When messages went out, since the process began.
+    sent_us: Vec<u64>,
+}
+
+macro_rules! show {
+    ($world:expr, $($text:tt)*) => {
+        if $world.is_shown {
+            eprintln!($($text)*);
+        }
+    };
+}
+
+mod answering;
+mod asking;
+mod crashing;
+mod marking;
+mod pacing;
+mod passing;
+mod sending;
+mod types;
+mod writing;
+
+impl World {
+    fn new(seed: u64, folder: &Path, is_shown: bool) -> Self {
+        let mut random = Random(fastrand::Rng::with_seed(seed));
+        let messages = 3 + random.below(12) as usize;
+        // Messages may be larger than what may be in memory.
+        let least_bytes = [250, 2_000][random.below(2) as usize];
+        let keep_ids_ms = if random.below(2) == 0 { 2_000 + random.below(20_000) } else { 7 * 86_400_000 };
+        let settings = Settings {
+            is_global: random.below(6) == 0,
+            horizon_ms: 200 + random.below(2_000),
+            retry: Retry { max_attempts: MAX_ATTEMPTS, first_ms: 100, longest_ms: 1_000 },
+            sink_timeout_ms: 2_000,
+            bounds: Bounds {
+                messages,
+                bytes: least_bytes + random.below(20_000) as usize,
+                lane_messages: 1 + random.below(4) as usize,
+                lane_bytes: least_bytes / 2 + random.below(3_000) as usize,
+            },
+            keep_ids_ms,
+            rate: pacing::rate(&mut random),
+            seed,
+            limits: Limits::tiny(),
+            ..Settings::default()
+        };
+        let store = folder.join(format!("{seed}.db"));
+        let wall_us = Arc::new(AtomicI64::new(START_MS * 1000));
+        let engine = open(&store, &settings, &wall_us, 5_000_000);
+        let log = (random.below(3) == 0).then(Vec::new);
+        let mut world = Self {
+            random,
+            is_shown,
+            store,
+            settings,
+            wall_us,
+            engine,
+            submitted: Vec::new(),
+            begun: None,
+            committed: None,
+            before_commit: (Earliest::default(), 0),
+            stored: BTreeMap::new(),
+            cancels: BTreeMap::new(),
+            accepted: 0,
+            actions: VecDeque::new(),
+            log,
+            telling: Telling::default(),
+            bad: 0,
+            age_ms: 0,
+            ahead_ms: 0,
+            largest: 0,
+            is_off: false,
+            lives: BTreeMap::new(),
+            numbers: BTreeMap::new(),
+            flights: VecDeque::new(),
+            failures: BTreeMap::new(),
+            crashes: 0,
+            moment: 0,
+            may_be_again: BTreeSet::new(),
+            must_be_again: BTreeSet::new(),
+            unanswered: BTreeSet::new(),
+            is_healed: false,
+            is_paused: false,
+            paused_keys: BTreeSet::new(),
+            sent_us: Vec::new(),
+        };
+        world.start();
+        world
+    }
+
+    fn start(&mut self) {
+        let suspects = self.engine.with_store(|store| store.suspects()).unwrap();
+        show!(self, "suspects {:?}", suspects.iter().map(|it| it.seq).collect::<Vec<_>>());
+        let mut sink = Destination { log: self.log.clone(), asked: Vec::new(), arrived: Vec::new() };
+        self.engine.recover(&mut sink).unwrap();
+        for seq in sink.arrived {
+            self.end(self.numbers[&seq], Outcome::Delivered);
+        }
+        self.engine.start(self.engine.wall_clock());
+        self.is_off = false;
+        self.check_summary();
+    }
+
+    /// What came in went out, or is there (D11).
+    fn check_summary(&self) {
+        let it = self.engine.summary();
+        let open = self.engine.open_count();
+        assert_eq!(it.resumed + it.accepted, it.delivered + it.cancelled + it.undeliverable + open, "{it:?}");
+        assert_eq!(it.not_delivered(), open);
+        let expected = self.stored.values().flatten().filter(|it| it.end.is_none()).count() as u64;
+        assert_eq!(open, expected, "messages are open");
+    }
+
+    fn wall_ms(&self) -> i64 {
+        self.wall_us.load(Ordering::Relaxed) / 1000
+    }
+
+    fn step(&mut self) {
+        match self.random.below(100) {
+            0..22 => self.submit(),
+            22..34 => self.write_a_part(),
+            34..46 => self.write(),
+            46..62 => self.take(),
+            62..76 => self.settle(),
+            76..90 => self.advance(),
+            90..92 => self.step_wall_clock(),
+            92..94 => self.tell_some(),
+            94..97 => self.pump(),
+            97 => self.reopen(),
+            _ => self.crash(),
+        }
+        let (messages, bytes) = self.engine.in_memory();
+        assert!(messages <= self.settings.bounds.messages.max(1), "{messages} messages in memory");
+        assert!(bytes <= self.settings.bounds.bytes.max(self.largest), "{bytes} bytes in memory");
+        let dispatcher = self.engine.lock_dispatcher();
+        let waits = |state| matches!(state, State::Held | State::Waiting);
+        let found = dispatcher.window.slots().find(|(slot, it)| dispatcher.window.is_paused(*slot) && waits(it.state));
+        assert!(found.is_none(), "{found:?} waits in memory, and its key is paused");
+    }
+}
+
+fn open(store: &Path, settings: &Settings, wall_us: &Arc<AtomicI64>, start_us: u64) -> Engine {
+    if store.exists() {
+        check::tests::assert_whole(store, Digest::number);
+    }
+    let clock = Clock::manual(0);
+    clock.set_us(start_us);
+    let wall_us = wall_us.clone();
+    let wall = move || wall_us.load(Ordering::Relaxed);
+    let ownership = Ownership::take(store, &mut |_| (), &mut || false).unwrap();
+    Engine::open(ownership, settings.clone(), clock, Arc::new(wall)).unwrap()
+}
+
+fn play(seed: u64, is_shown: bool) {
+    let folder = folder_in_memory(); // nothing here tests the disk
+    let mut world = World::new(seed, folder.path(), is_shown);
+    for step in 0..STEPS {
+        world.step();
+        if step % MARKS_EVERY == 0 {
+            world.check_marks();
+        }
+    }
+    world.heal();
+}
+
+fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+}
+
+#[test]
+fn whatever_happens_the_rules_hold() {
+    if let Some(seed) = setting("TICKWHEEL_SEED") {
+        return play(seed, true);
+    }
+    let (seeds, next) = (setting("TICKWHEEL_SEEDS").unwrap_or(300), AtomicU64::new(0));
+    let play_some = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds {
+                break;
+            }
+            if let Err(error) = std::panic::catch_unwind(|| play(seed, false)) {
+                eprintln!("seed {seed}: TICKWHEEL_SEED={seed} repeats it");
+                next.store(seeds, Ordering::Relaxed); // the other threads end too
+                std::panic::resume_unwind(error);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        (0..std::thread::available_parallelism().map_or(1, usize::from)).for_each(|_| drop(scope.spawn(play_some)));
+    });
+}

@@ -1,0 +1,43 @@
+//! Marks, against a look at all that is stored (rule S4).
+
+#![forbid(unsafe_code)]
+
+use super::World;
+use super::types::{Stored, text};
+use crate::message::earliest::{Earliest, PerPartition};
+use crate::message::partition::partition_of_name;
+
+impl World {
+    /// The earliest due time of what is open on disk, in each partition, also of a time before it was moved.
+    pub(super) fn earliest_open(&self) -> Earliest {
+        self.earliest_of(|it| it.end.is_none())
+    }
+
+    fn earliest_of(&self, counts: impl Fn(&Stored) -> bool) -> Earliest {
+        let mut earliest = Earliest::default();
+        for (name, all) in &self.stored {
+            let (key, id) = text(*name);
+            for it in all.iter().filter(|it| counts(it)) {
+                earliest.add(partition_of_name(key.as_deref(), &id), it.due_ms.min(it.unmoved_ms));
+            }
+        }
+        earliest
+    }
+
+    pub(super) fn check_marks(&self) {
+        let now_ms = self.wall_ms();
+        let marks = self.engine.marks(now_ms).unwrap();
+        let mut earliest = self.earliest_open();
+        assert_eq!(highest(&[marks, earliest.marks(now_ms)]), earliest.marks(now_ms), "a mark has passed an open one");
+        if self.committed.is_some() {
+            let (open_before, accepted_before) = self.before_commit; // what ended since then counts until that is published
+            earliest.add_all(&open_before);
+            earliest.add_all(&self.earliest_of(|it| it.order > accepted_before));
+        }
+        assert_eq!(highest(&[marks, earliest.marks(now_ms)]), marks, "a mark stays behind");
+    }
+}
+
+fn highest(marks: &[PerPartition]) -> PerPartition {
+    std::array::from_fn(|place| marks.iter().map(|it| it[place]).max().expect("there is one"))
+}

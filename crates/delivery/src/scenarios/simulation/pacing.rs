@@ -1,0 +1,44 @@
+//! How many messages may go out by the rate (D18): counted over all times since the process began.
+
+#![forbid(unsafe_code)]
+
+use super::World;
+use super::types::Random;
+use crate::due::pace::Rate;
+
+/// Often none.
+pub(super) fn rate(random: &mut Random) -> Option<Rate> {
+    let (messages, per_us) = match random.below(10) {
+        0 => (1, 1_000_000),
+        1 => (7, 1_300_007),
+        2 => (50, 1_000_000),
+        3 => (20_000, 1_000_000),
+        _ => return None,
+    };
+    Some(Rate { messages, per_us })
+}
+
+impl World {
+    pub(super) fn note_sends(&mut self, count: usize) {
+        let now_us = self.engine.clock().now_us();
+        let allowed = self.allowed().unwrap_or(u64::MAX);
+        assert!(count as u64 <= allowed, "{count} were sent, and {allowed} may be");
+        self.sent_us.extend(std::iter::repeat_n(now_us, count));
+    }
+
+    /// Whether messages may wait for the rate.
+    pub(super) fn is_held_back(&self) -> bool {
+        let Some(rate) = self.settings.rate else { return false };
+        self.allowed().is_some_and(|allowed| allowed < 1 + rate.messages * 1_000 / rate.per_us)
+    }
+
+    /// How many more may go out now: in each time that ends now, no more than the burst and what came since.
+    fn allowed(&self) -> Option<u64> {
+        let Rate { messages, per_us } = self.settings.rate?;
+        let burst = (messages * 100_000 / per_us).max(1);
+        let now_us = self.engine.clock().now_us();
+        let sent = self.sent_us.iter().rev().zip(1..);
+        let allowed = |(at_us, sent): (&u64, u64)| (burst * per_us + (now_us - at_us) * messages) / per_us - sent;
+        Some(sent.map(allowed).min().unwrap_or(burst).min(burst))
+    }
+}

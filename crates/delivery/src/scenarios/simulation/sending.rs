@@ -1,0 +1,119 @@
+//! What goes out, and whether it may.
+
+#![forbid(unsafe_code)]
+
+use super::World;
+use super::types::{Flight, Key, Life, MAX_ATTEMPTS, Stored, name_of, payload, shown};
+use crate::due::dispatcher::Event;
+use crate::due::window::State;
+use crate::sinks::Delivery;
+use crate::store::Outcome;
+
+impl World {
+    pub(super) fn take(&mut self) {
+        let most = 1 + self.random.below(5) as usize;
+        let was_down = self.engine.down().is_some();
+        let before = self.outcomes();
+        self.engine.take_events();
+        let taken = self.engine.take(most, 1 << 20, true);
+        // Then all that is due was placed anew, and goes out next.
+        let events = self.engine.take_events();
+        let was_stepped = events.contains(&Event::ClockStepped);
+        let came_up = events.iter().any(|event| matches!(event, Event::Up { .. }));
+        self.observe();
+        self.hear_cut_offs(before);
+        self.note_sends(taken.as_ref().map_or(0, |(_, deliveries)| deliveries.len()));
+        if taken.as_ref().is_none_or(|(_, deliveries)| deliveries.len() < most) && !was_down && !was_stepped {
+            self.check_on_time();
+        }
+        let Some((number, deliveries)) = taken else { return };
+        assert!(!self.is_paused, "it was sent while sending is paused");
+        show!(self, "take {number}: {:?} at {}", deliveries.iter().map(shown).collect::<Vec<_>>(), self.wall_ms());
+        assert!(!was_down || came_up || deliveries.len() == 1, "more than one probe");
+        let messages = deliveries.iter().map(|delivery| self.check_send(delivery)).collect();
+        let seqs = deliveries.iter().map(|it| it.seq).collect();
+        let is_in_turn = self.random.below(3) == 0 && self.log.is_none(); // such a sink has no position
+        let turns = is_in_turn.then(|| self.engine.lock_dispatcher().in_turn(number));
+        self.flights.push_back(Flight { number, messages, seqs, turns, first: 0, has_begun: false });
+    }
+
+    /// Nothing that is due, on the timer and first in a lane that is free is left behind (D3).
+    pub(super) fn check_on_time(&self) {
+        let now_us = self.engine.clock().now_us();
+        let dispatcher = self.engine.lock_dispatcher();
+        if self.is_off
+            || self.is_held_back()
+            || dispatcher.is_paused()
+            || dispatcher.wants_mark
+            || dispatcher.down().is_some()
+            || self.engine.queue.is_behind(now_us)
+        {
+            return;
+        }
+        for (slot, it) in dispatcher.window.slots() {
+            let lane = it.lane.map(|lane| dispatcher.window.lane(lane));
+            let is_next = lane.is_none_or(|lane| lane.is_free() && lane.first().is_some_and(|first| first.1 == slot));
+            let is_late = it.due_ms <= self.wall_ms() && matches!(it.state, State::Waiting | State::Ready);
+            assert!(!is_next || !is_late, "at {}: {it:?} is due; {dispatcher:?}", self.wall_ms());
+        }
+    }
+
+    pub(super) fn check_send(&mut self, delivery: &Delivery) -> Key {
+        let name = name_of(&delivery.body);
+        let has_arrived = self.log.as_ref().is_some_and(|log| log.contains(&delivery.seq));
+        assert!(!has_arrived, "{name:?} was sent again to a destination that has it");
+        let stored = self.stored.get(&name).and_then(|all| all.last()).expect("it was accepted").clone();
+        let key = (name, stored.order);
+        assert_eq!(stored.end, None, "{key:?} was sent after its outcome was on disk");
+        assert_eq!(delivery.body.payload(), payload(stored.payload));
+        assert_eq!(delivery.due_ms, stored.due_ms);
+        assert!(self.wall_ms() >= stored.due_ms, "{key:?} is early");
+        assert!(stored.expires_ms.is_none_or(|ms| self.wall_ms() <= ms), "{key:?} is sent past its time");
+        assert!(!name.0.is_some_and(|of| self.paused_keys.contains(&of)), "{key:?} was sent, and its key is paused");
+        let moment = self.moment();
+        let life = self.lives.entry(key).or_default();
+        assert!(!life.is_in_flight && life.end.is_none(), "{key:?} was sent twice: {life:?}");
+        let left_lane = life.left_lane.unwrap_or(moment);
+        *life = Life { is_in_flight: true, left_lane: Some(left_lane), ..Life::default() };
+        self.numbers.insert(delivery.seq, key);
+        let (own, unanswered) = self.failures.get(&key).copied().unwrap_or_default();
+        assert!(delivery.attempt > own, "{key:?}: attempt {} after {own} refusals", delivery.attempt);
+        assert!(delivery.attempt <= 1 + own + unanswered + self.crashes, "{key:?}: attempt {}", delivery.attempt);
+        assert!(delivery.attempt <= MAX_ATTEMPTS);
+        let (must_be_again, was_unanswered) = (self.must_be_again.contains(&key), self.unanswered.contains(&key));
+        if delivery.redelivered && (must_be_again || !was_unanswered) {
+            // It may be what ends the process, which must not go on for ever.
+            let kept = self.engine.with_store(|store| store.attempts(delivery.seq)).unwrap();
+            assert!(kept.is_some_and(|kept| kept.attempts >= delivery.attempt), "{key:?}: the attempt is not on disk");
+        }
+        let may_be_again = was_unanswered || self.may_be_again.contains(&key);
+        assert!(delivery.redelivered || !(must_be_again || was_unanswered), "{key:?} is not marked");
+        assert!(!delivery.redelivered || may_be_again, "{key:?} is marked without need");
+        self.check_order(key, &stored, left_lane);
+        key
+    }
+
+    /// Of its lane nothing else is on its way, and nothing that comes before it waits.
+    pub(super) fn check_order(&self, key: Key, it: &Stored, left_lane: u64) {
+        if key.0.0.is_none() && !self.settings.is_global {
+            return;
+        }
+        for (name, all) in &self.stored {
+            if !self.settings.is_global && name.0 != key.0.0 {
+                continue;
+            }
+            for other in all {
+                let other_key = (*name, other.order);
+                if other_key == key {
+                    continue;
+                }
+                let life = self.lives.get(&other_key).copied().unwrap_or_default();
+                assert!(!life.is_in_flight && !life.is_retrying, "{key:?} was sent while {other_key:?} is on its way");
+                let is_before = (other.due_ms, other.order) < (it.due_ms, it.order);
+                let waits = other.end.is_none() && life.end != Some(Outcome::Delivered);
+                let waits = waits && other.placed.is_some_and(|placed| placed <= left_lane);
+                assert!(!is_before || !waits, "{key:?} was sent before {other_key:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! What the model knows of messages, tickets and sends, and how it names them.
+
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::base::error::DeliveryError;
+use crate::group::items::{Answer, Item, Receipt};
+use crate::message::incoming::Incoming;
+use crate::message::{Body, Cancel, Extras, Message, Reschedule};
+use crate::sinks::{Delivery, Sink, Turns, Verdicts};
+use crate::store::{ActionKind, Filter, Letter, Outcome};
+
+pub(super) const MAX_ATTEMPTS: u32 = 3;
+
+/// The key and id of a message.
+pub(super) type Name = (Option<u8>, u8);
+/// A message: its name, and the number of its acceptance.
+pub(super) type Key = (Name, u64);
+
+/// A message that is on disk.
+#[derive(Clone, Debug)]
+pub(super) struct Stored {
+    pub(super) order: u64,
+    pub(super) due_ms: i64,
+    /// As it was put.
+    pub(super) first_due_ms: i64,
+    /// When it was due before it was moved, if it was.
+    pub(super) unmoved_ms: i64,
+    pub(super) payload: u8,
+    pub(super) expires_ms: Option<i64>,
+    /// As it was put.
+    pub(super) first_expires_ms: Option<i64>,
+    /// It is due then at the latest, however often it is put off.
+    pub(super) latest_ms: Option<i64>,
+    pub(super) end: Option<Outcome>,
+    /// How old the store was at most when that was committed.
+    pub(super) end_at_ms: i64,
+    /// Its ticket was answered then, so it is on the timer.
+    pub(super) placed: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Asked {
+    Put {
+        name: Name,
+        due_ms: i64,
+        payload: u8,
+        expires_ms: Option<i64>,
+    },
+    Replace {
+        name: Name,
+        due_ms: i64,
+        payload: u8,
+        at_latest_ms: Option<i64>,
+    },
+    Requeue(Name),
+    Cancel(Name),
+    Reschedule {
+        name: Name,
+        due_ms: i64,
+    },
+    /// All of this key that wait, or all.
+    CancelMany(Option<u8>),
+    Pause(bool),
+    PauseKey(u8, bool),
+    Look(Name),
+    /// A record that could not be read.
+    Bad(i64),
+}
+
+/// What happened to a message since the process began.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Life {
+    pub(super) is_in_flight: bool,
+    pub(super) is_retrying: bool,
+    /// Not on disk yet.
+    pub(super) end: Option<Outcome>,
+    /// It left its lane then: what is placed later does not go before it.
+    pub(super) left_lane: Option<u64>,
+}
+
+pub(super) struct Ticket {
+    pub(super) asked: Vec<Asked>,
+    pub(super) receipt: Receipt,
+    pub(super) expected: Vec<Vec<Answer>>,
+    pub(super) accepted: Vec<Key>,
+}
+
+pub(super) struct Flight {
+    pub(super) number: u64,
+    pub(super) messages: Vec<Key>,
+    pub(super) seqs: Vec<i64>,
+    /// Of a sink that sends one after another, and the place of the first of these messages.
+    pub(super) turns: Option<Arc<Turns>>,
+    pub(super) first: usize,
+    pub(super) has_begun: bool,
+}
+
+/// Where a dead letter came from: the input or the number of a message.
+pub(super) type Source = (String, i64);
+
+/// What the program was told, until that is on disk.
+#[derive(Default)]
+pub(super) struct Telling {
+    /// On disk, and not told yet.
+    pub(super) owed: BTreeSet<Source>,
+    /// Told, and not answered.
+    pub(super) in_hand: Option<(i64, Vec<Source>)>,
+    pub(super) answered: Vec<Source>,
+    pub(super) in_group: Vec<Source>,
+    /// That they were told is on disk.
+    pub(super) over: BTreeSet<Source>,
+}
+
+pub(super) struct Random(pub(super) fastrand::Rng);
+
+impl Random {
+    pub(super) fn below(&mut self, end: u64) -> u64 {
+        self.0.u64(0..end)
+    }
+}
+
+/// What a destination tells of what it was sent: the tail of its log, from a position on.
+pub(super) struct Destination {
+    pub(super) log: Option<Vec<i64>>,
+    pub(super) asked: Vec<i64>,
+    pub(super) arrived: Vec<i64>,
+}
+
+impl Sink for Destination {
+    fn send(&mut self, _: &[Delivery]) -> Result<Verdicts, DeliveryError> {
+        unreachable!("the world sends")
+    }
+
+    fn position(&self) -> Option<String> {
+        self.log.as_ref().map(|log| log.len().to_string())
+    }
+
+    fn arrived(&mut self, suspects: &[Delivery], position: Option<&str>) -> Result<Vec<i64>, DeliveryError> {
+        self.asked.extend(suspects.iter().map(|it| it.seq));
+        let Some(log) = &self.log else { return Ok(Vec::new()) };
+        let from: usize = position.map_or(0, |text| text.parse().unwrap());
+        let arrived: Vec<i64> = suspects.iter().map(|it| it.seq).filter(|seq| log[from..].contains(seq)).collect();
+        self.arrived.extend(&arrived);
+        Ok(arrived)
+    }
+}
+
+/// The name that something is asked about, if it has one.
+pub(super) fn name_asked(asked: &Asked) -> Option<Name> {
+    match asked {
+        Asked::Put { name, .. }
+        | Asked::Replace { name, .. }
+        | Asked::Reschedule { name, .. }
+        | Asked::Requeue(name)
+        | Asked::Cancel(name)
+        | Asked::Look(name) => Some(*name),
+        Asked::CancelMany(_) | Asked::Pause(_) | Asked::PauseKey(..) | Asked::Bad(_) => None,
+    }
+}
+
+pub(super) fn text(name: Name) -> (Option<String>, String) {
+    (name.0.map(|key| format!("k{key}")), format!("i{}", name.1))
+}
+
+pub(super) fn name_of(body: &Body) -> Name {
+    (body.key().map(|key| key[1..].parse().unwrap()), body.id()[1..].parse().unwrap())
+}
+
+pub(super) fn payload(number: u8) -> Vec<u8> {
+    vec![b'1' + number % 5; 1 + usize::from(number / 5) * 150]
+}
+
+fn incoming(name: Name, due_ms: i64, number: u8, expires_ms: Option<i64>) -> Incoming {
+    let (key, id) = text(name);
+    let body = Body::new(key.as_deref(), &id, &payload(number), true);
+    let body = body.with_extras(Extras { expires_ms, ..Extras::default() });
+    Incoming::of(Message { body, due_ms, delay_ms: None })
+}
+
+pub(super) fn item(asked: &Asked) -> Item {
+    match asked {
+        Asked::Put { name, due_ms, payload, expires_ms } => Item::Put(incoming(*name, *due_ms, *payload, *expires_ms)),
+        Asked::Replace { name, due_ms, payload, at_latest_ms } => {
+            Item::Replace { put: incoming(*name, *due_ms, *payload, None), at_latest_ms: *at_latest_ms }
+        }
+        Asked::Requeue(name) => {
+            let (key, id) = text(*name);
+            Item::Requeue { id, key }
+        }
+        Asked::Cancel(name) => {
+            let (key, id) = text(*name);
+            Item::Cancel(Cancel { id, key, keep_days: 0 })
+        }
+        Asked::Reschedule { name, due_ms } => {
+            let (key, id) = text(*name);
+            Item::Reschedule(Reschedule { id, key, due_ms: *due_ms, asked_ms: None })
+        }
+        Asked::CancelMany(key) => Item::Act {
+            id: fastrand::u64(..).to_string(),
+            kind: ActionKind::Cancel,
+            filter: Filter { key: key.map(|key| format!("k{key}")), ..Filter::default() },
+        },
+        Asked::Pause(is_paused) => Item::Pause { key: None, is_paused: *is_paused },
+        Asked::PauseKey(key, is_paused) => Item::Pause { key: Some(format!("k{key}")), is_paused: *is_paused },
+        Asked::Look(name) => {
+            let (key, id) = text(*name);
+            Item::Look { id, key }
+        }
+        Asked::Bad(line) => Item::Letter(Letter {
+            source: "input".to_owned(),
+            line: *line,
+            reason: "it is bad".to_owned(),
+            allowed: "a good one".to_owned(),
+            record: b"{}".to_vec(),
+        }),
+    }
+}
+
+pub(super) fn again(last: &Stored, due_ms: i64, payload: u8, expires_ms: Option<i64>) -> Answer {
+    if (last.first_due_ms, last.payload, last.first_expires_ms) != (due_ms, payload, expires_ms) {
+        Answer::Conflict
+    } else if last.end == Some(Outcome::Cancelled) {
+        Answer::Cancelled
+    } else {
+        Answer::Duplicate
+    }
+}
+
+pub(super) fn answer_of(end: Outcome) -> Answer {
+    match end {
+        Outcome::Delivered => Answer::Delivered,
+        Outcome::Cancelled => Answer::Cancelled,
+        Outcome::Dead => Answer::Dead,
+        Outcome::Expired => Answer::Expired,
+        Outcome::Moved | Outcome::Withdrawn => unreachable!("it goes on, and nothing recurs"),
+    }
+}
+
+pub(super) fn shown(delivery: &Delivery) -> String {
+    let name = name_of(&delivery.body);
+    let again = if delivery.redelivered { " again" } else { "" };
+    format!("{name:?} seq {} due {} attempt {}{again}", delivery.seq, delivery.due_ms, delivery.attempt)
+}

@@ -1,0 +1,287 @@
+//! What tests of a running engine share.
+
+#![forbid(unsafe_code)]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::base::error::DeliveryError;
+use crate::base::sync::Mutex;
+use crate::due::dispatcher::Event;
+use crate::due::retry::Retry;
+use crate::group::items::{Answer, Item, Receipt};
+use crate::message::incoming::{Digest, Incoming};
+use crate::message::{Body, Cancel, Message};
+use crate::run::engine::Engine;
+use crate::run::settings::Settings;
+use crate::run::threads::{Observer, Running};
+use crate::sinks::{Delivery, OpenSink, Verdicts};
+use crate::store::file::owner::Ownership;
+use crate::store::maintenance::check;
+use crate::store::{Letter, Store};
+use tickwheel::Clock;
+
+/// Longer than anything takes that a test waits for.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+/// When an engine by hand starts.
+pub(crate) const START_MS: i64 = 1_700_000_000_000;
+
+pub(crate) fn put(key: Option<&str>, id: &str, due_ms: i64) -> Item {
+    let body = Body::new(key, id, b"{\"x\":1}", true);
+    Item::Put(Incoming::of(Message { body, due_ms, delay_ms: None }))
+}
+
+pub(crate) fn cancel(key: Option<&str>, id: &str) -> Item {
+    Item::Cancel(Cancel { id: id.to_owned(), key: key.map(str::to_owned), keep_days: 0 })
+}
+
+/// Messages without a key, all overdue, in the order of their ids.
+pub(crate) fn letter() -> Item {
+    Item::Letter(Letter {
+        source: "input".to_owned(),
+        line: 1,
+        reason: "it is bad".to_owned(),
+        allowed: "a good one".to_owned(),
+        record: b"{}".to_vec(),
+    })
+}
+
+pub(crate) fn many(count: usize) -> Vec<Item> {
+    (0..count).map(|id| put(None, &id.to_string(), 1 + id as i64)).collect()
+}
+
+/// Retries soon.
+pub(crate) fn settings() -> Settings {
+    Settings {
+        retry: Retry { max_attempts: 3, first_ms: 10, longest_ms: 50 },
+        sink_timeout_ms: 30_000,
+        ..Settings::default()
+    }
+}
+
+/// What the program was told.
+#[derive(Clone, Default)]
+pub(crate) struct Told(Arc<Mutex<(Vec<Event>, Vec<Letter>)>>);
+
+impl Observer for Told {
+    fn letters(&self, letters: &[Letter]) -> Result<(), DeliveryError> {
+        self.0.lock().1.extend_from_slice(letters);
+        Ok(())
+    }
+
+    fn events(&self, mut events: Vec<Event>) {
+        self.0.lock().0.append(&mut events);
+    }
+}
+
+impl Told {
+    pub(crate) fn events(&self) -> Vec<Event> {
+        self.0.lock().0.clone()
+    }
+
+    pub(crate) fn letters(&self) -> Vec<Letter> {
+        self.0.lock().1.clone()
+    }
+
+    /// The reasons for which the destination went down, and `up` for each time that it came back.
+    pub(crate) fn outages(&self) -> Vec<String> {
+        let told = |event| match event {
+            Event::Down { reason } => Some(reason),
+            Event::Up { .. } => Some("up".to_owned()),
+            _ => None,
+        };
+        self.events().into_iter().filter_map(told).collect()
+    }
+}
+
+/// An engine that delivers from a store in a folder of its own.
+pub(crate) struct Delivering {
+    pub(crate) running: Running,
+    pub(crate) told: Told,
+    pub(crate) folder: Arc<tempfile::TempDir>,
+}
+
+impl Delivering {
+    pub(crate) fn start(settings: Settings, open: OpenSink) -> Self {
+        Self::on(Arc::new(tempfile::tempdir().unwrap()), settings, open)
+    }
+
+    pub(crate) fn with_threads(threads: usize, settings: Settings, open: OpenSink) -> Self {
+        Self::in_folder(Arc::new(tempfile::tempdir().unwrap()), threads, settings, open)
+    }
+
+    pub(crate) fn on(folder: Arc<tempfile::TempDir>, settings: Settings, open: OpenSink) -> Self {
+        Self::in_folder(folder, 4, settings, open)
+    }
+
+    pub(crate) fn in_folder(
+        folder: Arc<tempfile::TempDir>,
+        threads: usize,
+        settings: Settings,
+        open: OpenSink,
+    ) -> Self {
+        let told = Told::default();
+        let ownership = Ownership::take(&folder.path().join("store.db"), &mut |_| (), &mut || false).unwrap();
+        let running = Running::open(ownership, settings, open, threads, Box::new(told.clone())).unwrap();
+        running.start(running.engine().wall_clock());
+        Self { running, told, folder }
+    }
+
+    pub(crate) fn submit(&self, items: Vec<Item>) {
+        self.running.submit(items).unwrap().wait(Some(LONG)).unwrap().unwrap();
+    }
+}
+
+/// A folder in memory where the system has one, for what does not test the disk.
+pub(crate) fn folder_in_memory() -> tempfile::TempDir {
+    let builder = &mut tempfile::Builder::new();
+    let made = builder.prefix("tickwheel-").tempdir_in(Path::new("/dev/shm"));
+    made.or_else(|_| builder.tempdir()).expect("there is a temporary folder")
+}
+
+impl Engine {
+    /// Runs this with the store of an engine that is open.
+    pub(crate) fn with_store<T>(&self, run: impl FnOnce(&mut Store) -> T) -> T {
+        self.with_writer(|writer| run(&mut writer.store)).unwrap()
+    }
+}
+
+/// An engine that a test drives by hand, on clocks that it moves.
+pub(crate) struct ByHand {
+    pub(crate) engine: Engine,
+    wall_us: Arc<AtomicI64>,
+    settings: Settings,
+    folder: Arc<tempfile::TempDir>,
+}
+
+impl ByHand {
+    pub(crate) fn start(settings: Settings) -> Self {
+        Self::on(Arc::new(folder_in_memory()), settings, START_MS * 1000)
+    }
+
+    fn on(folder: Arc<tempfile::TempDir>, settings: Settings, wall_us: i64) -> Self {
+        Self::try_on(folder, settings, wall_us).unwrap()
+    }
+
+    fn try_on(folder: Arc<tempfile::TempDir>, settings: Settings, wall_us: i64) -> Result<Self, DeliveryError> {
+        let wall_us = Arc::new(AtomicI64::new(wall_us));
+        let wall = wall_us.clone();
+        let ownership = Ownership::take(&folder.path().join("store.db"), &mut |_| (), &mut || false).unwrap();
+        let wall = Arc::new(move || wall.load(Ordering::Relaxed));
+        let engine = Engine::open(ownership, settings.clone(), Clock::manual(0), wall)?;
+        engine.start(engine.wall_clock());
+        Ok(Self { engine, wall_us, settings, folder })
+    }
+
+    /// A new process on the same store; what was not committed is gone.
+    pub(crate) fn again(self) -> Self {
+        let settings = self.settings.clone();
+        self.try_again_with(settings).unwrap()
+    }
+
+    /// The same with other settings.
+    pub(crate) fn try_again_with(self, settings: Settings) -> Result<Self, DeliveryError> {
+        let wall_us = self.wall_us.load(Ordering::Relaxed);
+        let folder = self.end();
+        check::tests::assert_whole(&folder.path().join("store.db"), Digest::number);
+        Self::try_on(folder, settings, wall_us)
+    }
+
+    /// The process is gone; the store is left.
+    pub(crate) fn end(self) -> Arc<tempfile::TempDir> {
+        self.folder
+    }
+
+    pub(crate) fn store(&self) -> std::path::PathBuf {
+        self.folder.path().join("store.db")
+    }
+
+    pub(crate) fn wall_ms(&self) -> i64 {
+        self.wall_us.load(Ordering::Relaxed) / 1000
+    }
+
+    pub(crate) fn advance_ms(&self, ms: u64) {
+        self.engine.clock().set_us(self.engine.clock().now_us() + ms * 1000);
+        self.wall_us.fetch_add(ms as i64 * 1000, Ordering::Relaxed);
+    }
+
+    pub(crate) fn step_wall_clock_ms(&self, ms: i64) {
+        self.wall_us.fetch_add(ms * 1000, Ordering::Relaxed);
+    }
+
+    /// When there is something to do next.
+    pub(crate) fn next_wake_us(&self) -> u64 {
+        self.engine.next_wake_us().expect("there is something on the timer")
+    }
+
+    /// Writes until nothing is left to write.
+    pub(crate) fn write(&self) {
+        while self.engine.write(&|| Ok(())).unwrap() {}
+    }
+
+    pub(crate) fn submit(&self, items: Vec<Item>) -> Receipt {
+        self.engine.submit(items).unwrap()
+    }
+
+    /// Submits, commits, and gives the answers.
+    pub(crate) fn give(&self, items: Vec<Item>) -> Vec<Answer> {
+        let receipt = self.submit(items);
+        self.write();
+        answered(&receipt).expect("it is committed").unwrap()
+    }
+
+    /// What goes out in one send, which has no answer yet.
+    pub(crate) fn take(&self) -> Option<(u64, Vec<Delivery>)> {
+        self.engine.take(64, 1 << 20, false)
+    }
+
+    /// All that goes out now, and arrives.
+    pub(crate) fn sent(&self) -> Vec<Delivery> {
+        let mut all = Vec::new();
+        for _ in 0..8 {
+            self.write();
+            if let Some((flight, deliveries)) = self.take() {
+                self.engine.settle(flight, Verdicts::Delivered, None);
+                all.extend(deliveries);
+            }
+        }
+        self.write();
+        all
+    }
+
+    /// One send that arrives: its ids.
+    pub(crate) fn send(&self) -> Vec<String> {
+        let Some((flight, deliveries)) = self.take() else { return Vec::new() };
+        self.engine.settle(flight, Verdicts::Delivered, None);
+        deliveries.iter().map(|it| it.body.id().to_owned()).collect()
+    }
+}
+
+/// The answers that have come by now.
+pub(crate) fn answered(receipt: &Receipt) -> Option<Result<Vec<Answer>, DeliveryError>> {
+    receipt.wait(Some(Duration::ZERO))
+}
+
+/// Starts a thread of the test.
+pub(crate) fn spawn<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    std::thread::Builder::new().name("test".to_owned()).spawn(body).unwrap()
+}
+
+/// Waits until this holds.
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + LONG;
+    while !holds() {
+        assert!(Instant::now() < end, "{what} does not come");
+        std::thread::park_timeout(Duration::from_millis(1));
+    }
+}
+
+/// The name of a test of this module, as the test binary takes it: for a test that runs another one in a process of its own.
+pub(crate) fn test_named(module_path: &str, name: &str) -> String {
+    let (_crate, module) = module_path.split_once("::").unwrap();
+    format!("{module}::{name}")
+}

@@ -1,0 +1,169 @@
+//! The write-ahead log is moved to its place in the file while the writer goes on.
+//!
+//! A thread does it, four times a second while anything is written, by a connection of its own: of the same SQLite library, as two
+//! libraries in one process take each other's locks away. It cannot start the log anew; once it has moved nearly all of a
+//! long log, the writer moves the rest, which does.
+//!
+//! A checkpoint that fails loses nothing, but the log grows: it is reported, once until one succeeds again.
+
+#![forbid(unsafe_code)]
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+
+use super::schema;
+use crate::base::error::StoreError;
+use crate::base::kill_point::kill_point;
+use crate::base::sync::{Condvar, Mutex};
+use crate::store::sql::{Broken, Result};
+use crate::store::{Guard, Store};
+
+/// Short, so that each writes little: the disk is busy with it, and the next group waits behind that.
+const EVERY: Duration = Duration::from_millis(250);
+const LONG_LOG: i64 = 4_000; // pages
+
+/// Called with the error of a checkpoint that failed, from the checkpoints' thread or the writer's.
+pub(crate) type OnFailure = Box<dyn Fn(&StoreError) + Send + Sync>;
+
+#[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "four facts that are true or not, each by itself")]
+struct State {
+    is_written: bool,
+    is_long: bool,
+    is_failing: bool,
+    is_stopping: bool,
+}
+
+struct Shared {
+    path: PathBuf,
+    on_failure: OnFailure,
+    /// Guards what the two threads tell each other; held for no call.
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// The thread; it ends when this is dropped, after what it is moving.
+pub(crate) struct Checkpoints {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    /// Dropped when the thread has ended, and with it the connection.
+    _guard: Guard,
+}
+
+impl fmt::Debug for Checkpoints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Checkpoints").field("path", &self.shared.path).finish_non_exhaustive()
+    }
+}
+
+impl Checkpoints {
+    /// Starts the thread for an open store.
+    ///
+    /// # Errors
+    ///
+    /// There is no thread to be had.
+    pub(crate) fn start(store: &Store, on_failure: OnFailure) -> std::result::Result<Self, StoreError> {
+        Self::start_at(&store.path, store.guard.clone(), on_failure)
+    }
+
+    pub(in crate::store) fn start_at(
+        path: &Path,
+        guard: Guard,
+        on_failure: OnFailure,
+    ) -> std::result::Result<Self, StoreError> {
+        let shared = Arc::new(Shared {
+            path: path.to_owned(),
+            on_failure,
+            state: Mutex::new(State::default()),
+            changed: Condvar::default(),
+        });
+        let of_thread = Arc::clone(&shared);
+        let thread = Builder::new().name("checkpoints".to_owned()).spawn(move || of_thread.run()).map_err(|error| {
+            StoreError::new(
+                path,
+                format!("no thread for its checkpoints: {error}"),
+                "end other processes, and run again",
+            )
+        })?;
+        Ok(Self { shared, thread: Some(thread), _guard: guard })
+    }
+
+    /// Called by the writer after each commit that wrote anything; moves the rest of a long log.
+    pub(crate) fn after_commit(&self, store: &Store) {
+        let is_long = {
+            let mut state = self.shared.state.lock();
+            state.is_written = true;
+            std::mem::take(&mut state.is_long)
+        };
+        self.shared.changed.notify_all();
+        if is_long {
+            self.shared.note(move_log(&store.db).map(|_| ()));
+        }
+    }
+}
+
+impl Drop for Checkpoints {
+    fn drop(&mut self) {
+        self.shared.state.lock().is_stopping = true;
+        self.shared.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join(); // it had its say by `on_failure`
+        }
+    }
+}
+
+impl Shared {
+    fn run(&self) {
+        let mut db = None;
+        while self.wait() {
+            let moved = match &db {
+                Some(db) => move_log(db),
+                None => schema::connect_again(&self.path)
+                    .map_err(Broken::from)
+                    .and_then(|opened| move_log(db.insert(opened))),
+            };
+            let pages = *moved.as_ref().unwrap_or(&0);
+            self.note(moved.map(|_| ()));
+            self.pause(pages);
+        }
+    }
+
+    /// Until something is written; whether to go on.
+    fn wait(&self) -> bool {
+        let mut state = self.state.lock();
+        while !state.is_written && !state.is_stopping {
+            state = self.changed.wait(state);
+        }
+        state.is_written = false;
+        !state.is_stopping
+    }
+
+    fn pause(&self, pages: i64) {
+        let deadline = Instant::now() + EVERY;
+        let mut state = self.state.lock();
+        state.is_long = pages > LONG_LOG;
+        while !state.is_stopping && Instant::now() < deadline {
+            state = self.changed.wait_timeout(state, deadline.saturating_duration_since(Instant::now()));
+        }
+    }
+
+    fn note(&self, done: Result<()>) {
+        let was_failing = std::mem::replace(&mut self.state.lock().is_failing, done.is_err());
+        if let Err(broken) = done
+            && !was_failing
+        {
+            (self.on_failure)(&broken.of(&self.path));
+        }
+    }
+}
+
+/// Moves what can be moved; the pages of the log.
+fn move_log(db: &Connection) -> Result<i64> {
+    kill_point("checkpoint");
+    Ok(db.prepare_cached("PRAGMA wal_checkpoint(PASSIVE)")?.query_row([], |row| row.get(1))?)
+}

@@ -1,0 +1,147 @@
+//! A file that this process has locked and noted in the list of opened ones (D9); see `owner.rs` for the rules.
+
+#![forbid(unsafe_code)]
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use crate::base::error::{DeliveryError, StoreError};
+use crate::base::open_stores::{self, FileId, Opened};
+use crate::base::sync::Mutex;
+
+/// A locked file. When it is dropped, SQLite must have closed it.
+#[derive(Debug)]
+pub(in crate::store) struct Locked {
+    /// Empty in a forked child that forgot it. The mutex is never locked at a fork that matters: the parent locks it only where
+    /// no other thread has this value.
+    file: Mutex<Option<File>>,
+    opened: Opened,
+    /// A file that this process made and left empty, or unused, is removed again.
+    made: Option<PathBuf>,
+    is_used: Option<Arc<AtomicBool>>,
+}
+
+impl Locked {
+    pub(in crate::store) fn new(path: &Path, file: File, is_made: bool) -> Result<Self, DeliveryError> {
+        let metadata = file.metadata().map_err(|error| unusable(path, &error))?;
+        let opened = Opened::note(FileId::of(&metadata)).ok_or_else(|| {
+            DeliveryError::Usage(format!(
+                "this process has {} stores open, which is the most: close one first",
+                open_stores::MOST_OPEN
+            ))
+        })?;
+        let made = is_made.then(|| path.to_owned());
+        Ok(Self { file: Mutex::new(Some(file)), opened, made, is_used: None })
+    }
+
+    /// If this process made the file, it is removed again unless `is_used` becomes true.
+    pub(in crate::store) fn remove_unless(&mut self, is_used: Arc<AtomicBool>) {
+        self.is_used = Some(is_used);
+    }
+
+    /// A second descriptor, for `fsync`: close it while SQLite has the file closed.
+    pub(in crate::store) fn copy(&self) -> io::Result<File> {
+        self.file.lock().as_ref().map_or_else(|| Err(io::ErrorKind::NotFound.into()), File::try_clone)
+    }
+
+    pub(in crate::store) fn forget_in_child(&self) {
+        if !self.opened.is_ours() {
+            *self.file.lock() = None;
+        }
+    }
+}
+
+impl Drop for Locked {
+    /// The descriptor is closed first, then the file leaves the list: a field of its own, dropped after this.
+    fn drop(&mut self) {
+        let Some(file) = self.file.lock().take() else { return };
+        if self.opened.is_ours() {
+            let is_unused = self.is_used.as_ref().is_some_and(|is_used| !is_used.load(Ordering::SeqCst));
+            if let Some(path) = &self.made
+                && let Ok(metadata) = file.metadata()
+                && (metadata.len() == 0 || is_unused)
+                && FileId::at(path) == Some(FileId::of(&metadata))
+            {
+                // Still locked, so nothing else uses it. SQLite leaves its log where it could not write any more.
+                for suffix in ["", "-wal", "-shm", "-journal"] {
+                    let mut name = path.as_os_str().to_owned();
+                    name.push(suffix);
+                    let _ = fs::remove_file(name);
+                }
+            }
+            // For the copies of forked children too. A child, which is not the owner, must not do it.
+            let _ = flock(&file, FlockOperation::Unlock);
+        }
+    }
+}
+
+pub(in crate::store) fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o644);
+    options
+}
+
+/// The log of a store that was moved away may have messages: SQLite would empty it beside a new file.
+///
+/// # Errors
+/// There is no file, and a log of one.
+pub(in crate::store) fn refuse_log_alone(path: &Path) -> Result<(), DeliveryError> {
+    if path.symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    for suffix in ["-wal", "-journal"] {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        let log = Path::new(&name);
+        if log.metadata().is_ok_and(|found| found.len() > 0) {
+            return Err(DeliveryError::Usage(format!(
+                "there is no {0}, but there is its log {1}, which may have messages: put {0} back beside it, or move the log to where \
+                 the store is now",
+                path.display(),
+                log.display()
+            )));
+        }
+    }
+    Ok(())
+}
+
+pub(in crate::store) fn open_or_make(path: &Path) -> io::Result<(File, bool)> {
+    loop {
+        match options().open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            found => return Ok((found?, false)),
+        }
+        match options().create_new(true).open(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {} // made by another process just now
+            made => return Ok((made?, true)),
+        }
+    }
+}
+
+/// `false`: another open file has it.
+pub(in crate::store) fn try_flock(path: &Path, file: &File) -> Result<bool, DeliveryError> {
+    loop {
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(true),
+            Err(Errno::WOULDBLOCK) => return Ok(false),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(unusable(path, &error.into())),
+        }
+    }
+}
+
+pub(in crate::store) fn unusable(path: &Path, error: &io::Error) -> DeliveryError {
+    let advice = match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::NOSPC | Errno::DQUOT) => "make room on the disk and run again",
+        Some(Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS) => "its file system has no locks: use a local disk",
+        _ => "make it and its folder writable",
+    };
+    DeliveryError::Store(StoreError::new(path, error.to_string(), advice))
+}

@@ -1,0 +1,220 @@
+//! The tables of the store, one SQLite file, and how it is opened.
+//!
+//! | table | one row for | written |
+//! |---|---|---|
+//! | `messages` | every message that is known: its name, due time and content | at the end, at acceptance |
+//! | `bodies` | the payload of an open one, and what few have | at the end; removed by ranges some time after its outcome |
+//! | `waiting` | an open one that is not *near*, see `open/near.rs` | at its due time; removed with its outcome |
+//! | `ledger` | one that has its outcome | at the end |
+//! | `runs` | a table `run_N` with known names, see `names/runs.rs` | after the last row of that table |
+//! | `filters` | a part of the filter of such a table | before that row |
+//! | `attempts` | an open one that failed at least once | at its number |
+//! | `held_back` | a lane of which only the first messages are in memory | at its number |
+//! | `days` | a moment of the store's own clock, and the last row of the ledger before it | at the end |
+//! | `cancels` | a cancel whose message has not come | rarely |
+//! | `occurrences` | the open occurrence of a recurring message | at the end |
+//! | `moved` | an open one that was given another due time | rarely |
+//! | `paused_keys` | a key of which nothing is sent, by its lane | rarely |
+//! | `inputs` | how far an input was read | with what was read |
+//! | `dead_letters` | what could not be read or delivered | rarely |
+//! | `actions` | an action on many messages | rarely |
+//! | `meta` | a value by name | rarely |
+//!
+//! What is written for every message goes to the end of a table, because a page that is touched costs as much as twenty
+//! rows: it goes to the write-ahead log whole, and once more to its place.
+
+#![forbid(unsafe_code)]
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::backup_mark;
+use crate::base::error::{DeliveryError, StoreError};
+
+/// "tick", at byte 68 of the file.
+pub(in crate::store) const APPLICATION_ID: i64 = 0x7469_636B;
+/// The version of the format that this code reads and writes.
+pub(in crate::store) const VERSION: i64 = 2;
+
+/// How long a connection that looks is patient.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The tables of a new store.
+pub(in crate::store) const TABLES: &str = "
+CREATE TABLE messages (
+    seq INTEGER PRIMARY KEY,
+    name INTEGER NOT NULL, -- the first 64 bits of the digest, little endian, signed
+    due_ms INTEGER NOT NULL,
+    key TEXT,
+    id TEXT NOT NULL,
+    content BLOB NOT NULL,
+    outcome INTEGER, -- where it is not delivery
+    again INTEGER -- the number at which the name came again, after it had an outcome
+);
+CREATE TABLE bodies (
+    seq INTEGER PRIMARY KEY,
+    payload NOT NULL, -- TEXT: JSON; BLOB: other bytes
+    expires_ms INTEGER,
+    traceparent TEXT,
+    latest_ms INTEGER, -- it is due then at the latest, however often it is put off
+    recurrence TEXT -- it is never sent: its occurrences are
+);
+CREATE TABLE waiting (
+    due_ms INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    lane INTEGER, -- the number of the key; NULL: no key
+    size INTEGER NOT NULL, -- bytes in memory
+    redelivered INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (due_ms, seq)
+) WITHOUT ROWID;
+CREATE TABLE ledger (
+    n INTEGER PRIMARY KEY,
+    seq INTEGER NOT NULL,
+    outcome INTEGER NOT NULL, -- 1 delivered, 2 cancelled, 3 dead letter, 4 moved: it goes on under another number, 5 expired, 6 withdrawn
+    at_ms INTEGER NOT NULL,
+    lateness_us INTEGER,
+    attempts INTEGER NOT NULL,
+    redelivered INTEGER NOT NULL
+);
+CREATE TABLE runs (
+    n INTEGER PRIMARY KEY, -- of the table run_N (first_name INTEGER PRIMARY KEY, pairs BLOB NOT NULL)
+    first_seq INTEGER NOT NULL,
+    last_seq INTEGER NOT NULL,
+    names INTEGER NOT NULL,
+    left INTEGER NOT NULL, -- names whose message is not forgotten
+    day INTEGER NOT NULL -- of the store's own clock
+);
+CREATE TABLE filters (run INTEGER, part INTEGER, bits BLOB NOT NULL, PRIMARY KEY (run, part)) WITHOUT ROWID;
+CREATE TABLE attempts (seq INTEGER PRIMARY KEY, attempts INTEGER NOT NULL, next_ms INTEGER, error TEXT);
+CREATE TABLE held_back (lane INTEGER PRIMARY KEY, due_ms INTEGER NOT NULL, seq INTEGER NOT NULL);
+CREATE TABLE days (from_ms INTEGER PRIMARY KEY, last_n INTEGER NOT NULL);
+CREATE TABLE cancels (
+    name INTEGER NOT NULL, key TEXT, id TEXT NOT NULL, at_ms INTEGER NOT NULL,
+    until_ms INTEGER NOT NULL -- it is kept so long, even where ids are not
+);
+CREATE INDEX cancels_by_name ON cancels (name);
+CREATE TABLE occurrences (
+    seq INTEGER PRIMARY KEY,
+    of_seq INTEGER NOT NULL UNIQUE, -- the recurring message
+    at_ms INTEGER NOT NULL, -- by its rule; it may have been put off since
+    after_ms INTEGER -- the time of the one before
+);
+CREATE TABLE moved (seq INTEGER PRIMARY KEY, first_due_ms INTEGER NOT NULL, partition INTEGER NOT NULL);
+CREATE INDEX moved_by_partition ON moved (partition, first_due_ms);
+CREATE TABLE paused_keys (lane INTEGER PRIMARY KEY, key TEXT NOT NULL, since_ms INTEGER NOT NULL);
+CREATE TABLE inputs (source TEXT PRIMARY KEY, line INTEGER NOT NULL, size INTEGER NOT NULL, digest BLOB NOT NULL);
+CREATE TABLE dead_letters (
+    n INTEGER PRIMARY KEY,
+    at_ms INTEGER NOT NULL,
+    source TEXT NOT NULL,
+    line INTEGER NOT NULL,
+    reason TEXT NOT NULL,
+    allowed TEXT NOT NULL,
+    record BLOB NOT NULL
+);
+CREATE INDEX letters_of_messages ON dead_letters (line) WHERE source = 'delivery';
+CREATE TABLE actions (
+    n INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    kind TEXT NOT NULL, -- cancel, requeue
+    key TEXT,
+    key_prefix TEXT,
+    due_from_ms INTEGER,
+    due_before_ms INTEGER,
+    through INTEGER NOT NULL, -- the last message, or letter, that it is about
+    began_ms INTEGER NOT NULL,
+    ended_ms INTEGER,
+    at_ms INTEGER NOT NULL, -- how far it is
+    at_seq INTEGER NOT NULL,
+    changed INTEGER NOT NULL,
+    too_late INTEGER NOT NULL
+);
+CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+INSERT INTO meta VALUES ('store_id', lower(hex(randomblob(16))));
+";
+
+/// Opens the file as a store, and makes one of a new or empty file. `synchronous` is FULL but in tests.
+pub(in crate::store) fn connect(path: &Path, synchronous: &str) -> Result<Connection, DeliveryError> {
+    // Made absolute, so that `:memory:` is a file as any other.
+    let file = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    // Without the mutex of SQLite: `Connection` is used by one thread at a time.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let because = |error: &rusqlite::Error| DeliveryError::from(StoreError::because(path, error));
+    let db = Connection::open_with_flags(file, flags).map_err(|error| because(&error))?;
+    let is_new = is_new(&db, path)?;
+    if !is_new {
+        backup_mark::refuse(&db, path)?;
+    }
+    set_up(&db, is_new, synchronous).map_err(|error| because(&error))?;
+    Ok(db)
+}
+
+/// Opens the same file once more in this process, by the same library, for checkpoints.
+pub(in crate::store) fn connect_again(path: &Path) -> rusqlite::Result<Connection> {
+    let file = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Connection::open_with_flags(file, flags)
+}
+
+/// The same, for a thread that looks at it while the writer goes on.
+pub(in crate::store) fn connect_to_look(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = Connection::open_with_flags(path, flags)?;
+    db.busy_timeout(PATIENCE)?;
+    Ok(db)
+}
+
+fn is_new(db: &Connection, path: &Path) -> Result<bool, DeliveryError> {
+    let ask = |text: &str| {
+        let answer: rusqlite::Result<i64> = db.query_row(text, [], |row| row.get(0));
+        answer.map_err(|error| DeliveryError::from(StoreError::because(path, &error)))
+    };
+    let at = path.display();
+    if ask("PRAGMA application_id")? != APPLICATION_ID {
+        if ask("SELECT count(*) FROM sqlite_master")? > 0 {
+            return Err(DeliveryError::Usage(format!("{at} is a database of another program: name another file")));
+        }
+        return Ok(true);
+    }
+    check_version(ask("PRAGMA user_version")?, path).map(|()| false)
+}
+
+/// Errors: the store's format is another one.
+pub(in crate::store) fn check_version(version: i64, path: &Path) -> Result<(), DeliveryError> {
+    let at = path.display();
+    if version > VERSION {
+        return Err(DeliveryError::Usage(format!(
+            "{at} was made by a later version of tickwheel ({version}, this one knows {VERSION}): \
+             go on with that version, or name another file"
+        )));
+    }
+    if version < VERSION {
+        return Err(DeliveryError::Usage(format!(
+            "{at} was made by an earlier version of tickwheel ({version}, this one reads {VERSION}): \
+             deliver with it once, which brings it up to date"
+        )));
+    }
+    Ok(())
+}
+
+fn set_up(db: &Connection, is_new: bool, synchronous: &str) -> rusqlite::Result<()> {
+    db.execute_batch(&format!("PRAGMA synchronous = {synchronous}"))?;
+    if is_new {
+        db.execute_batch("PRAGMA auto_vacuum = INCREMENTAL")?; // before the first table is made
+    }
+    db.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
+    db.execute_batch("PRAGMA cache_size = -16000; PRAGMA trusted_schema = 0")?;
+    db.query_row("PRAGMA wal_autocheckpoint = 0", [], |_| Ok(()))?; // they are those of `checkpoints.rs`
+    db.query_row("PRAGMA journal_size_limit = 67108864", [], |_| Ok(()))?;
+    db.set_prepared_statement_cache_capacity(256);
+    if is_new {
+        db.execute_batch(&format!(
+            "BEGIN IMMEDIATE; {TABLES}
+             PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};
+             COMMIT;"
+        ))?;
+    }
+    Ok(())
+}

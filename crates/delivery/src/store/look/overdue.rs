@@ -1,0 +1,91 @@
+//! The earliest due time of what is open in the file, for the marks (rule S4): read by a connection of its own, so that neither the
+//! writer nor what is sent waits for it, and it for neither.
+
+#![forbid(unsafe_code)]
+
+use std::path::Path;
+
+use rusqlite::{Connection, params};
+
+use crate::base::error::StoreError;
+use crate::message::earliest::Earliest;
+use crate::message::partition::{PARTITIONS, partition_of_id, partition_of_lane};
+use crate::store::file::schema;
+
+/// Rows that are looked at, some milliseconds. If more are overdue, those behind count for all partitions.
+const LOOK: usize = 20_000;
+
+/// Adds what has a row in `waiting` and is due by now, and when messages that were moved were due at first. All of one moment, which is
+/// not before the call.
+///
+/// # Errors
+/// The store cannot be read.
+pub(crate) fn add_overdue(found: &mut Earliest, path: &Path, now_ms: i64) -> Result<(), StoreError> {
+    add_at_most(found, path, now_ms, LOOK).map_err(|error| StoreError::because(path, &error))
+}
+
+fn add_at_most(found: &mut Earliest, path: &Path, now_ms: i64, most: usize) -> rusqlite::Result<()> {
+    let db = schema::connect_to_look(path)?;
+    db.execute_batch("BEGIN")?; // what is moved between two queries would be in neither
+    add_moved(found, &db)?;
+    let mut name_of = db.prepare("SELECT name, id FROM messages WHERE seq = ?")?;
+    let text = "SELECT due_ms, lane, seq FROM waiting WHERE due_ms <= ? ORDER BY due_ms, seq LIMIT ?";
+    let mut waiting = db.prepare(text)?;
+    let mut rows = waiting.query(params![now_ms, most as i64])?;
+    let (mut looked, mut last_ms, mut latest_ms) = (0, i64::MIN, found.latest_ms());
+    while let Some(row) = rows.next()? {
+        let due_ms: i64 = row.get(0)?;
+        if due_ms >= latest_ms {
+            return Ok(()); // as are all that follow
+        }
+        let partition = match row.get(1)? {
+            Some(lane) => partition_of_lane(lane),
+            None => name_of.query_row([row.get::<_, i64>(2)?], |row| {
+                Ok(partition_of_id(row.get(0)?, row.get_ref(1)?.as_str()?))
+            })?,
+        };
+        found.add(partition, due_ms);
+        latest_ms = found.latest_ms();
+        (looked, last_ms) = (looked + 1, due_ms);
+    }
+    if looked == most {
+        found.add_to_all(last_ms);
+    }
+    Ok(())
+}
+
+fn add_moved(found: &mut Earliest, db: &Connection) -> rusqlite::Result<()> {
+    let mut select = db.prepare("SELECT min(first_due_ms) FROM moved WHERE partition = ?")?;
+    for partition in 0..PARTITIONS {
+        if let Some(due_ms) = select.query_row([partition], |row| row.get::<_, Option<i64>>(0))? {
+            found.add(partition, due_ms);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Messages in lanes 1, 2 and so on, due at 10, 20 and so on.
+    fn marks(overdue: u8, most: usize) -> Vec<i64> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s.db");
+        let db = schema::connect(&path, "OFF").unwrap();
+        for lane in 1..=overdue {
+            let text = "INSERT INTO waiting (due_ms, seq, lane, size) VALUES (?, ?, ?, 1)";
+            db.execute(text, params![10 * i64::from(lane), lane, lane]).unwrap();
+        }
+        let mut found = Earliest::default();
+        add_at_most(&mut found, &path, 1_000, most).unwrap();
+        found.marks(1_000)[..5].to_vec()
+    }
+
+    #[test]
+    fn where_more_are_overdue_than_are_looked_at_the_rest_counts_for_all__s4() {
+        assert_eq!(marks(3, 5), [999, 9, 19, 29, 999]);
+        assert_eq!(marks(4, 2), [19, 9, 19, 19, 19], "the third and the fourth may be in any");
+        assert_eq!(marks(2, 2), [19, 9, 19, 19, 19], "there may be more");
+    }
+}

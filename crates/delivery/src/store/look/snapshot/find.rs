@@ -1,0 +1,44 @@
+//! The message of a name, from the file alone: runs have the names that left memory, and the rest is read through.
+
+#![forbid(unsafe_code)]
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::Snapshot;
+use crate::base::error::DeliveryError;
+use crate::message::incoming::Digest;
+use crate::store::names::runs;
+use crate::store::sql::{Result, cached};
+
+impl Snapshot {
+    /// The number of the newest message with this name. O(runs), and what was accepted since the last one was written: some
+    /// hundred thousand rows at most.
+    ///
+    /// # Errors
+    /// The store can't be read.
+    pub fn find(&self, key: Option<&str>, id: &str) -> std::result::Result<Option<i64>, DeliveryError> {
+        find(&self.db, key, id).map_err(|broken| self.failed(broken))
+    }
+}
+
+fn find(db: &Connection, key: Option<&str>, id: &str) -> Result<Option<i64>> {
+    let name = Digest::of(key, id).number();
+    let all: Vec<(i64, i64)> = cached(db, "SELECT n, last_seq FROM runs")?
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<rusqlite::Result<_>>()?;
+    let last_seq = all.iter().map(|(_, last_seq)| *last_seq).max().unwrap_or(0);
+    let mut seqs: Vec<i64> = cached(db, "SELECT seq FROM messages WHERE seq > ? AND name = ?")?
+        .query_map([last_seq, name], |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
+    for (run, _) in all {
+        runs::find(db, &runs::find_text(run), name, &mut seqs)?;
+    }
+    seqs.sort_unstable_by(|one, other| other.cmp(one));
+    for seq in seqs {
+        let text = "SELECT seq FROM messages WHERE seq = ? AND id = ? AND key IS ?";
+        if let Some(seq) = cached(db, text)?.query_row(params![seq, id, key], |row| row.get(0)).optional()? {
+            return Ok(Some(seq));
+        }
+    }
+    Ok(None)
+}

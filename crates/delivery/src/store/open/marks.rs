@@ -1,0 +1,84 @@
+//! What may have been sent without a commit that says so: after a crash it is delivered again, marked (D5).
+//!
+//! Before anything is sent, the store knows that it may be: by `sent_until_ms`, a due time that nothing in memory is after;
+//! by `cursor`, the position up to which `waiting` was read into memory; and by `held_back`, the lanes of which only what is
+//! before a position is in memory. So of a million overdue messages of one key only the few that were in memory are marked.
+
+#![forbid(unsafe_code)]
+
+use rusqlite::{Connection, params};
+
+use crate::store::sql::{Result, cached};
+use crate::store::tables::meta;
+use crate::store::{Position, Store};
+
+impl Store {
+    pub(in crate::store) fn write_mark(
+        &mut self,
+        sent_until_ms: Option<i64>,
+        cursor: Option<Position>,
+        held_back_changes: &[(i64, Option<Position>)],
+    ) -> Result<()> {
+        let db = &self.db;
+        if sent_until_ms.is_none() {
+            return clear(db);
+        }
+        meta::put(db, "sent_until_ms", sent_until_ms)?;
+        meta::put(db, "cursor_due_ms", cursor.map(|(due_ms, _)| due_ms))?;
+        meta::put(db, "cursor_seq", cursor.map(|(_, seq)| seq))?;
+        for (lane, position) in held_back_changes {
+            match position {
+                Some((due_ms, seq)) => cached(db, "INSERT OR REPLACE INTO held_back VALUES (?, ?, ?)")?
+                    .execute(params![lane, due_ms, seq])?,
+                None => cached(db, "DELETE FROM held_back WHERE lane = ?")?.execute([lane])?,
+            };
+        }
+        Ok(())
+    }
+
+    pub(in crate::store) fn write_redelivered(&mut self, positions: &[Position]) -> Result<()> {
+        let text = "UPDATE waiting SET redelivered = 1 WHERE due_ms = ? AND seq = ?";
+        for (due_ms, seq) in positions {
+            cached(&self.db, text)?.execute([due_ms, seq])?;
+        }
+        positions.iter().map(|(due_ms, _)| *due_ms).max().map_or(Ok(()), |due_ms| self.note_redelivered(due_ms))
+    }
+
+    /// So that those that are marked are found without looking at all of `waiting`.
+    pub(in crate::store) fn note_redelivered(&mut self, due_ms: i64) -> Result<()> {
+        if due_ms > self.redelivered_until_ms {
+            self.redelivered_until_ms = due_ms;
+            meta::put(&self.db, "redelivered_until_ms", due_ms)?;
+        }
+        Ok(())
+    }
+}
+
+/// Marks what may have been sent, of what was in `waiting` at the crash. The due time that nothing marked is after.
+pub(in crate::store) fn mark_suspects(db: &Connection) -> Result<i64> {
+    let before = meta::get(db, "redelivered_until_ms")?.unwrap_or(i64::MIN);
+    let Some(until_ms) = meta::get::<i64>(db, "sent_until_ms")? else { return Ok(before) };
+    let cursor = meta::get::<i64>(db, "cursor_due_ms")?.zip(meta::get::<i64>(db, "cursor_seq")?);
+    if let Some((due_ms, seq)) = cursor {
+        cached(
+            db,
+            "UPDATE waiting SET redelivered = 1 \
+             WHERE (due_ms, seq) <= (?1, ?2) AND due_ms <= ?3 AND redelivered = 0 AND NOT EXISTS (\
+               SELECT 1 FROM held_back h \
+               WHERE h.lane = waiting.lane AND (waiting.due_ms, waiting.seq) >= (h.due_ms, h.seq))",
+        )?
+        .execute([due_ms, seq, until_ms])?;
+    }
+    clear(db)?;
+    let until_ms = until_ms.max(before);
+    meta::put(db, "redelivered_until_ms", until_ms)?;
+    Ok(until_ms)
+}
+
+fn clear(db: &Connection) -> Result<()> {
+    for name in ["sent_until_ms", "cursor_due_ms", "cursor_seq"] {
+        meta::delete(db, name)?;
+    }
+    cached(db, "DELETE FROM held_back")?.execute([])?;
+    Ok(())
+}

@@ -1,0 +1,14 @@
+//! Open messages: accepted, moved, waiting, being sent, finished, and found again after a crash.
+
+#![forbid(unsafe_code)]
+
+pub(crate) mod accept;
+pub(crate) mod bodies;
+pub(crate) mod finish;
+pub(crate) mod first_due;
+pub(crate) mod marks;
+pub(crate) mod moving;
+pub(crate) mod near;
+pub(crate) mod occurrences;
+pub(crate) mod recover;
+pub(crate) mod waiting;

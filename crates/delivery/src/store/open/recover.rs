@@ -1,0 +1,129 @@
+//! Opening a store: everything open comes into `waiting`, and what may have been sent before a crash is marked.
+//!
+//! All in one transaction: a crash in the middle begins it anew. O(near messages of the last run), and the names in memory.
+//!
+//! The values in `meta` that the store uses itself:
+//!
+//! | name | |
+//! |---|---|
+//! | `store_id` | 32 hexadecimal digits |
+//! | `last_seq` | the last number of a message, as that message may be forgotten |
+//! | `near_floor_seq`, `near_floor_n` | where near messages begin, see `near.rs` |
+//! | `collected_n` | payloads of held messages are deleted up to this row of the ledger, see `bodies.rs` |
+//! | `forgotten_n` | messages are forgotten up to this row of the ledger, see `retention.rs` |
+//! | `kept_ms`, `kept_wall_ms` | the store's own clock, and the wall clock then |
+//! | `sent_until_ms`, `cursor_due_ms`, `cursor_seq`, `redelivered_until_ms` | see `marks.rs` |
+//! | `paused_ms` | since when sending is paused, if it is |
+//! | `letters_written` | dead letters are written out up to this one |
+//!
+//! For those who look at the store, the writer notes `committed_ms`, the time of its last commit; and `down_since_ms` and
+//! `down_reason`, while the destination is down: both null after that.
+
+#![forbid(unsafe_code)]
+
+use std::path::Path;
+
+use rusqlite::{Connection, params};
+
+use super::bodies::Collector;
+use super::near::{Floor, Near};
+use super::{marks, waiting};
+use crate::base::open_stores::FileId;
+use crate::message::incoming::{Digest, lane_of};
+use crate::message::recurrence::NEVER_MS;
+use crate::message::{Body, Message};
+use crate::store::names::Names;
+use crate::store::retention::Retention;
+use crate::store::sql::{Result, cached};
+use crate::store::tables::letters::Letters;
+use crate::store::tables::meta;
+use crate::store::{Options, Store};
+
+pub(in crate::store) fn open(
+    db: Connection,
+    path: &Path,
+    options: Options,
+    number: fn(Digest) -> i64,
+) -> Result<Store> {
+    db.execute_batch("BEGIN IMMEDIATE")?;
+    let (limits, guard) = (options.limits, options.guard.clone());
+    let ask = |text: &str| -> rusqlite::Result<i64> { db.query_row(text, [], |row| row.get(0)) };
+    let last_seq = ask("SELECT ifnull(max(seq), 0) FROM messages")?.max(meta::get_int(&db, "last_seq")?);
+    let last_n = ask("SELECT ifnull(max(n), 0) FROM ledger")?;
+    let floor_n = meta::get_int(&db, "near_floor_n")?;
+    let sent_until_ms = meta::get(&db, "sent_until_ms")?;
+    let redelivered_until_ms = marks::mark_suspects(&db)?;
+    hold_near(&db, meta::get_int(&db, "near_floor_seq")?, floor_n, sent_until_ms)?;
+    for name in ["down_since_ms", "down_reason"] {
+        meta::delete(&db, name)?; // of the last run's destination
+    }
+    // Payloads of finished near ones are left from the floor on; from now on they are collected as those of held ones.
+    let collected_n = meta::get_int(&db, "collected_n")?.min(floor_n);
+    meta::put(&db, "collected_n", collected_n)?;
+    meta::put(&db, "near_floor_seq", last_seq + 1)?;
+    meta::put(&db, "near_floor_n", last_n)?;
+    let retention = Retention::load(&db, options)?;
+    let names = Names::load(&db, limits, retention.day())?;
+    let store = Store {
+        path: path.to_owned(),
+        file: FileId::at(path),
+        id: meta::get(&db, "store_id")?.unwrap_or_default(),
+        limits,
+        number,
+        next_seq: last_seq + 1,
+        last_n,
+        open: ask("SELECT count(*) FROM waiting")? as u64,
+        cancels: ask("SELECT count(*) FROM cancels")? as u64,
+        with_attempts: ask("SELECT count(*) FROM attempts")? as u64,
+        recurring: waiting::count_of(&db, NEVER_MS)?,
+        moved: ask("SELECT count(*) FROM moved")? as u64,
+        redelivered_until_ms,
+        names,
+        near: Near::new(limits.chunk, last_seq + 1, last_n),
+        floor: Floor { seq: last_seq + 1, n: last_n },
+        collector: Collector::new(limits, collected_n, last_n),
+        letters: Letters::load(&db)?,
+        retention,
+        db,
+        guard,
+    };
+    store.db.execute_batch("COMMIT")?;
+    Ok(store)
+}
+
+/// Writes a row in `waiting` for each near message that is open.
+fn hold_near(db: &Connection, floor_seq: i64, floor_n: i64, sent_until_ms: Option<i64>) -> Result<()> {
+    let mut finished: Vec<i64> = cached(db, "SELECT seq FROM ledger WHERE n > ?")?
+        .query_map([floor_n], |row| row.get(0))?
+        .filter(|seq| seq.as_ref().map_or(true, |seq| *seq >= floor_seq))
+        .collect::<rusqlite::Result<_>>()?;
+    finished.sort_unstable();
+    let empty = Message { body: Body::new(None, "", b"", false), due_ms: 0, delay_ms: None }.size_in_memory();
+    let mut messages =
+        cached(db, "SELECT seq, due_ms, key, octet_length(id) FROM messages WHERE seq >= ? ORDER BY seq")?;
+    let mut rows = messages.query([floor_seq])?;
+    while let Some(row) = rows.next()? {
+        let seq: i64 = row.get(0)?;
+        if finished.binary_search(&seq).is_ok() {
+            continue;
+        }
+        let due_ms: i64 = row.get(1)?;
+        let key = row.get_ref(2)?.as_str_or_null().map_err(rusqlite::Error::from)?;
+        let name_bytes = key.map_or(0, str::len) + row.get::<_, i64>(3)? as usize;
+        let size = (empty + name_bytes) as i64;
+        cached(
+            db,
+            // One that was held has its row.
+            "INSERT OR IGNORE INTO waiting (due_ms, seq, lane, size, redelivered) \
+             SELECT ?2, seq, ?3, ?4 + octet_length(payload), ?5 FROM bodies WHERE seq = ?1",
+        )?
+        .execute(params![
+            seq,
+            due_ms,
+            lane_of(key),
+            size,
+            sent_until_ms.is_some_and(|until_ms| due_ms <= until_ms)
+        ])?;
+    }
+    Ok(())
+}

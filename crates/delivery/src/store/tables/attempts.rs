@@ -1,0 +1,50 @@
+//! How often a message was tried, where it failed at least once (D6): kept until its outcome, so that a message that ends the
+//! process each time is not tried for ever.
+
+#![forbid(unsafe_code)]
+
+use rusqlite::{OptionalExtension, params};
+
+use crate::store::sql::{Result, cached};
+use crate::store::{Attempts, Done, Store};
+
+const WAITS: &str = "SELECT 1 FROM messages m JOIN waiting w ON w.due_ms = m.due_ms AND w.seq = m.seq WHERE m.seq = ?";
+
+impl Store {
+    pub(in crate::store) fn write_attempts(&mut self, attempts: &[Attempts]) -> Result<()> {
+        let text = "INSERT INTO attempts (seq, attempts, next_ms, error) VALUES (?, ?, ?, ?) ON CONFLICT (seq) \
+                    DO UPDATE SET attempts = excluded.attempts, next_ms = excluded.next_ms, error = excluded.error";
+        for one in attempts {
+            if !cached(&self.db, "SELECT 1 FROM attempts WHERE seq = ?")?.exists([one.seq])? {
+                if !self.near.has(one.seq) && !cached(&self.db, WAITS)?.exists([one.seq])? {
+                    continue; // it was cancelled after the attempt
+                }
+                self.with_attempts += 1;
+            }
+            cached(&self.db, text)?.execute(params![one.seq, one.attempts, one.next_ms, one.error])?;
+        }
+        Ok(())
+    }
+
+    pub(in crate::store) fn forget_attempts(&mut self, done: &[Done]) -> Result<()> {
+        if self.with_attempts == 0 {
+            return Ok(());
+        }
+        let mut delete = cached(&self.db, "DELETE FROM attempts WHERE seq = ?")?;
+        for one in done {
+            self.with_attempts -= delete.execute([one.seq])? as u64;
+        }
+        Ok(())
+    }
+
+    pub(in crate::store) fn read_attempts(&self, seq: i64) -> Result<Option<Attempts>> {
+        if self.with_attempts == 0 {
+            return Ok(None);
+        }
+        let mut select = cached(&self.db, "SELECT attempts, next_ms, error FROM attempts WHERE seq = ?")?;
+        let row = |row: &rusqlite::Row<'_>| {
+            Ok(Attempts { seq, attempts: row.get(0)?, next_ms: row.get(1)?, error: row.get(2)? })
+        };
+        Ok(select.query_row([seq], row).optional()?)
+    }
+}

@@ -1,0 +1,205 @@
+//! Actions on many messages (D16): what they ask for, and how far they are, so that they go on after a restart.
+//!
+//! The last ten thousand that have ended are kept.
+
+#![forbid(unsafe_code)]
+
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use crate::message::recurrence::NEVER_MS;
+use crate::store::sql::{Result, cached};
+use crate::store::{Position, Store};
+
+const KEPT: i64 = 10_000;
+
+/// What is to become of those messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Those that wait are cancelled.
+    Cancel,
+    /// Those that are dead letters are tried anew.
+    Requeue,
+}
+
+impl Kind {
+    /// Its name in the store.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Cancel => "cancel",
+            Self::Requeue => "requeue",
+        }
+    }
+
+    /// By its name.
+    #[must_use]
+    pub fn of(name: &str) -> Option<Self> {
+        [Self::Cancel, Self::Requeue].into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+impl ToSql for Kind {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(self.name().into())
+    }
+}
+
+impl FromSql for Kind {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        Self::of(value.as_str()?).ok_or(FromSqlError::InvalidType)
+    }
+}
+
+/// Which messages. All that is given must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// They have this key.
+    pub key: Option<String>,
+    /// Their key begins so.
+    pub key_prefix: Option<String>,
+    /// They are due then or later.
+    pub due_from_ms: Option<i64>,
+    /// They are due before.
+    pub due_before_ms: Option<i64>,
+}
+
+impl Filter {
+    /// Whether it is about the key.
+    pub(crate) fn asks_key(&self) -> bool {
+        self.key.is_some() || self.key_prefix.is_some()
+    }
+
+    /// Whether it is about due times.
+    pub(crate) fn asks_due(&self) -> bool {
+        self.due_from_ms.is_some() || self.due_before_ms.is_some()
+    }
+
+    /// Whether it lets a message with this key pass.
+    pub(crate) fn takes_key(&self, key: Option<&str>) -> bool {
+        let has_prefix = |prefix: &str| key.is_some_and(|key| key.starts_with(prefix));
+        self.key.as_deref().is_none_or(|wanted| key == Some(wanted))
+            && self.key_prefix.as_deref().is_none_or(has_prefix)
+    }
+
+    /// Whether it lets one pass that is due then.
+    pub(crate) fn takes_due(&self, due_ms: i64) -> bool {
+        self.due_from_ms.is_none_or(|from| due_ms >= from) && self.due_before_ms.is_none_or(|before| due_ms < before)
+    }
+}
+
+/// An action, and how far it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Action {
+    /// The name that its user knows it by.
+    pub id: String,
+    /// What is done.
+    pub kind: Kind,
+    /// To which messages.
+    pub filter: Filter,
+    /// Those that came later are left out: the number of the last message, or of the last letter.
+    pub through: i64,
+    /// All up to this position, or this letter, are done.
+    pub at: Position,
+    /// How many have changed.
+    pub changed: u64,
+    /// How many were being sent, so that they did not.
+    pub too_late: u64,
+}
+
+impl Store {
+    /// An action has an id of its own: `None` if it is new; whether it is the same if there is one.
+    pub(in crate::store) fn write_action(&mut self, action: &Action, now_ms: i64) -> Result<Option<bool>> {
+        let Action { id, kind, filter, through, at, .. } = action;
+        let text = "SELECT kind, key, key_prefix, due_from_ms, due_before_ms FROM actions WHERE id = ?";
+        let known = |row: &Row<'_>| {
+            let (key, key_prefix) = (row.get(1)?, row.get(2)?);
+            let (due_from_ms, due_before_ms) = (row.get(3)?, row.get(4)?);
+            Ok((row.get::<_, Kind>(0)?, Filter { key, key_prefix, due_from_ms, due_before_ms }))
+        };
+        if let Some((of_kind, of)) = cached(&self.db, text)?.query_row([id], known).optional()? {
+            return Ok(Some(of_kind == *kind && of == *filter));
+        }
+        let text = "INSERT INTO actions (id, kind, key, key_prefix, due_from_ms, due_before_ms, through, began_ms, \
+                    at_ms, at_seq, changed, too_late) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0)";
+        let Filter { key, key_prefix, due_from_ms, due_before_ms } = filter;
+        let values = params![id, kind, key, key_prefix, due_from_ms, due_before_ms, through, now_ms, at.0, at.1];
+        cached(&self.db, text)?.execute(values)?;
+        let ended = "DELETE FROM actions WHERE ended_ms IS NOT NULL AND n <= \
+                     (SELECT n FROM actions WHERE ended_ms IS NOT NULL ORDER BY n DESC LIMIT 1 OFFSET ?)";
+        cached(&self.db, ended)?.execute([KEPT])?;
+        Ok(None)
+    }
+
+    pub(in crate::store) fn write_progress(&mut self, action: &Action, ended_ms: Option<i64>) -> Result<()> {
+        let text = "UPDATE actions SET at_ms = ?, at_seq = ?, changed = ?, too_late = ?, ended_ms = ? WHERE id = ?";
+        let Action { id, at, changed, too_late, .. } = action;
+        cached(&self.db, text)?.execute(params![at.0, at.1, *changed as i64, *too_late as i64, ended_ms, id])?;
+        Ok(())
+    }
+
+    /// The next messages with a row in `waiting` that a filter may be about, of those that came up to `through`: their positions; and
+    /// how far that is, if there may be more.
+    pub(in crate::store) fn read_matches(
+        &self,
+        action: &Action,
+        lane: Option<i64>,
+        (look, most): (usize, usize),
+    ) -> Result<(Vec<Position>, Option<Position>)> {
+        let text = "SELECT due_ms, seq, lane FROM waiting WHERE (due_ms, seq) > (?, ?) AND due_ms < ? \
+                    ORDER BY due_ms, seq LIMIT ?";
+        let mut select = cached(&self.db, text)?;
+        // What recurs is never due, so a filter by due times is not about it.
+        let last_ms = if action.filter.due_from_ms.is_some() { NEVER_MS } else { i64::MAX };
+        let before_ms = action.filter.due_before_ms.unwrap_or(last_ms);
+        let mut rows = select.query(params![action.at.0, action.at.1, before_ms, look as i64])?;
+        let (mut found, mut count, mut last) = (Vec::new(), 0, action.at);
+        while found.len() < most
+            && let Some(row) = rows.next()?
+        {
+            count += 1;
+            last = (row.get(0)?, row.get(1)?);
+            let is_in_lane = lane.is_none() || row.get::<_, Option<i64>>(2)? == lane;
+            if last.1 <= action.through && is_in_lane && (!action.filter.asks_key() || self.takes(action, last.1)?) {
+                found.push(last);
+            }
+        }
+        let may_be_more = count == look || found.len() == most;
+        Ok((found, may_be_more.then_some(last)))
+    }
+
+    fn takes(&self, action: &Action, seq: i64) -> Result<bool> {
+        let mut select = cached(&self.db, "SELECT key FROM messages WHERE seq = ?")?;
+        let takes = |row: &Row<'_>| Ok(action.filter.takes_key(row.get_ref(0)?.as_str_or_null()?));
+        Ok(select.query_row([seq], takes).optional()?.unwrap_or(false))
+    }
+}
+
+/// Those that have not ended, in order.
+pub(in crate::store) fn running(db: &Connection) -> Result<Vec<Action>> {
+    let text = "SELECT id, kind, key, key_prefix, due_from_ms, due_before_ms, through, at_ms, at_seq, changed, too_late \
+                FROM actions WHERE ended_ms IS NULL ORDER BY n";
+    let action = |row: &Row<'_>| {
+        Ok(Action {
+            id: row.get(0)?,
+            kind: row.get(1)?,
+            filter: Filter {
+                key: row.get(2)?,
+                key_prefix: row.get(3)?,
+                due_from_ms: row.get(4)?,
+                due_before_ms: row.get(5)?,
+            },
+            through: row.get(6)?,
+            at: (row.get(7)?, row.get(8)?),
+            changed: row.get::<_, i64>(9)? as u64,
+            too_late: row.get::<_, i64>(10)? as u64,
+        })
+    };
+    Ok(cached(db, text)?.query_map([], action)?.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Letters of messages after this one, up to that one: number, and the number of the message.
+pub(in crate::store) fn letters(db: &Connection, after: i64, through: i64, limit: usize) -> Result<Vec<(i64, i64)>> {
+    let text = "SELECT n, line FROM dead_letters WHERE source = 'delivery' AND n > ? AND n <= ? ORDER BY n LIMIT ?";
+    let row = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    Ok(cached(db, text)?.query_map(params![after, through, limit as i64], row)?.collect::<rusqlite::Result<_>>()?)
+}

@@ -1,0 +1,30 @@
+//! How far each input was read, committed together with what was read (D5, D11).
+//!
+//! An input is known by its name, and taken for the same one as before if it still begins with the same bytes.
+
+#![forbid(unsafe_code)]
+
+use std::collections::HashMap;
+
+use rusqlite::{Connection, params};
+
+use crate::store::Progress;
+use crate::store::sql::{Result, cached};
+
+/// Of all inputs, by name.
+pub(in crate::store) fn every(db: &Connection) -> Result<HashMap<String, Progress>> {
+    let mut select = cached(db, "SELECT source, line, size, digest FROM inputs")?;
+    let progress = |row: &rusqlite::Row<'_>| {
+        let (source, line, size): (String, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        Ok((source.clone(), Progress { source, line, size, digest: row.get(3)? }))
+    };
+    Ok(select.query_map([], progress)?.collect::<rusqlite::Result<_>>()?)
+}
+
+/// Takes the place of what was there.
+pub(in crate::store) fn put(db: &Connection, progress: &Progress) -> Result<()> {
+    let Progress { source, line, size, digest } = progress;
+    cached(db, "INSERT OR REPLACE INTO inputs (source, line, size, digest) VALUES (?, ?, ?, ?)")?
+        .execute(params![source, line, size, digest])?;
+    Ok(())
+}

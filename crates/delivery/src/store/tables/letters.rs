@@ -1,0 +1,118 @@
+//! Dead letters in the store (D2): each is committed with what it came from, and written out after that.
+//!
+//! After a crash those whose writing out was not noted are written once more: a dead letter may be there twice, never not.
+//! Of those that were written out the last 100,000 are kept, and 256 MiB of records; one whose message is tried anew goes (D16).
+
+#![forbid(unsafe_code)]
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::meta;
+use crate::store::Letter;
+use crate::store::sql::{Result, cached};
+
+const KEPT: i64 = 100_000;
+const KEPT_BYTES: u64 = 256 << 20;
+const READ: i64 = 1_000;
+const READ_BYTES: usize = 4 << 20;
+
+/// The letters in the store, and the bytes of their records.
+pub(in crate::store) struct Letters {
+    last: i64,
+    written: i64,
+    bytes: u64,
+}
+
+impl Letters {
+    pub(in crate::store) fn load(db: &Connection) -> Result<Self> {
+        let text = "SELECT ifnull(max(n), 0), ifnull(sum(octet_length(record)), 0) FROM dead_letters";
+        let (last, bytes): (i64, i64) = cached(db, text)?.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let written = meta::get_int(db, "letters_written")?;
+        Ok(Self { last: last.max(written), written, bytes: bytes as u64 }) // the last ones may be gone
+    }
+
+    pub(in crate::store) fn unwritten(&self, db: &Connection) -> Result<(Vec<Letter>, i64)> {
+        unwritten(db, self.last)
+    }
+
+    /// The number of the last one.
+    pub(in crate::store) fn last(&self) -> i64 {
+        self.last
+    }
+
+    pub(in crate::store) fn has_unwritten(&self) -> bool {
+        self.last > self.written
+    }
+
+    pub(in crate::store) fn put(&mut self, db: &Connection, letters: &[Letter], at_ms: i64) -> Result<()> {
+        let text = "INSERT INTO dead_letters (n, at_ms, source, line, reason, allowed, record) \
+                    VALUES (?, ?, ?, ?, ?, ?, ?)";
+        for letter in letters {
+            self.last += 1;
+            self.bytes += letter.record.len() as u64;
+            let Letter { source, line, reason, allowed, record } = letter;
+            cached(db, text)?.execute(params![self.last, at_ms, source, line, reason, allowed, record])?;
+        }
+        Ok(())
+    }
+
+    /// The newest letter of this message goes.
+    pub(in crate::store) fn drop_one(&mut self, db: &Connection, seq: i64) -> Result<()> {
+        if let Some((n, record)) = find(db, seq)? {
+            cached(db, "DELETE FROM dead_letters WHERE n = ?")?.execute([n])?;
+            self.bytes -= record.len() as u64;
+        }
+        Ok(())
+    }
+
+    pub(in crate::store) fn written(&mut self, db: &Connection, through: i64) -> Result<()> {
+        meta::put(db, "letters_written", through)?;
+        self.written = through;
+        let text = "SELECT n, octet_length(record) FROM dead_letters WHERE n < ? ORDER BY n LIMIT ?";
+        let oldest: Vec<(i64, i64)> = cached(db, text)?
+            .query_map([through, 2 * READ], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect::<rusqlite::Result<_>>()?;
+        for (n, bytes) in oldest {
+            if n > through - KEPT && self.bytes <= KEPT_BYTES {
+                break;
+            }
+            cached(db, "DELETE FROM dead_letters WHERE n = ?")?.execute([n])?;
+            self.bytes -= bytes as u64;
+        }
+        Ok(())
+    }
+}
+
+/// The number and the record of the newest letter of this message.
+pub(in crate::store) fn find(db: &Connection, seq: i64) -> Result<Option<(i64, Vec<u8>)>> {
+    let text = "SELECT n, record FROM dead_letters WHERE source = 'delivery' AND line = ? ORDER BY n DESC LIMIT 1";
+    Ok(cached(db, text)?.query_row([seq], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
+}
+
+/// The next to be written out, and the number of the last of them; where they are all, of the last that there was.
+fn unwritten(db: &Connection, last: i64) -> Result<(Vec<Letter>, i64)> {
+    let mut through = meta::get_int(db, "letters_written")?;
+    let text = "SELECT n, source, line, reason, allowed, record FROM dead_letters WHERE n > ? ORDER BY n LIMIT ?";
+    let mut select = cached(db, text)?;
+    let mut rows = select.query([through, READ])?;
+    let (mut found, mut bytes) = (Vec::new(), 0);
+    while bytes < READ_BYTES {
+        let Some(row) = rows.next()? else {
+            if found.len() < READ as usize {
+                through = last; // the last ones may be gone
+            }
+            break;
+        };
+        through = row.get(0)?;
+        let letter = Letter {
+            source: row.get(1)?,
+            line: row.get(2)?,
+            reason: row.get(3)?,
+            allowed: row.get(4)?,
+            record: row.get(5)?,
+        };
+        bytes += letter.record.len();
+        found.push(letter);
+    }
+    Ok((found, through))
+}

@@ -1,0 +1,34 @@
+//! Keys that are paused (D16), by the number of their lane: two keys of one lane are one here.
+
+#![forbid(unsafe_code)]
+
+use rusqlite::{Connection, params};
+
+use crate::store::sql::{Result, cached};
+
+/// The most keys that may be paused: each takes some memory while its messages wait.
+pub(crate) const MOST_PAUSED_KEYS: i64 = 10_000;
+
+/// The lanes of all.
+pub(in crate::store) fn lanes(db: &Connection) -> Result<Vec<i64>> {
+    let mut select = cached(db, "SELECT lane FROM paused_keys")?;
+    Ok(select.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
+}
+
+/// `false` if too many are. One that is paused stays so, since when it was.
+pub(in crate::store) fn add(db: &Connection, lane: i64, key: &str, now_ms: i64) -> Result<bool> {
+    if cached(db, "SELECT 1 FROM paused_keys WHERE lane = ?")?.exists([lane])? {
+        return Ok(true);
+    }
+    let count: i64 = cached(db, "SELECT count(*) FROM paused_keys")?.query_row([], |row| row.get(0))?;
+    if count >= MOST_PAUSED_KEYS {
+        return Ok(false);
+    }
+    cached(db, "INSERT INTO paused_keys VALUES (?, ?, ?)")?.execute(params![lane, key, now_ms])?;
+    Ok(true)
+}
+
+pub(in crate::store) fn remove(db: &Connection, lane: i64) -> Result<()> {
+    cached(db, "DELETE FROM paused_keys WHERE lane = ?")?.execute([lane])?;
+    Ok(())
+}

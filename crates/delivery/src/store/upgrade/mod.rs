@@ -1,0 +1,254 @@
+//! A store of version 1 becomes one of this version: beside the old file, which stays as a backup; never in place.
+//!
+//! The steps, in their order. The process may be killed between any two of them, or within one: the next start does what is
+//! left, with the same result.
+//!
+//! | step | after it there are |
+//! |---|---|
+//! | lock `STORE.lock`, which a process of version 1 has | |
+//! | end the log of `STORE`: it is one complete file | `STORE` |
+//! | copy into `STORE.stepping`, locked before it gets a name that anything else opens; sync it | both |
+//! | link `STORE` as `STORE.version-1`, a name that is not taken | three, two of them one file |
+//! | rename `STORE.stepping` to `STORE`; sync the folder | `STORE` and `STORE.version-1` |
+//! | remove `STORE.lock` | |
+//!
+//! - `STORE` exists at each moment, whole, as one version or the other, and locked by this process.
+//! - A log beside `STORE` would be taken for the new file's after the rename. So the old file leaves the mode with a log, which
+//!   needs that no process reads it.
+//! - A half-made `STORE.stepping` is begun anew. A `STORE.version-1` that is the same file as `STORE` is the backup already.
+
+#![forbid(unsafe_code)]
+
+mod copy;
+
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crossbeam_utils::sync::Parker;
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use self::copy::Ended;
+use crate::base::error::{DeliveryError, StoreError};
+use crate::base::kill_point::kill_point;
+use crate::store::file::locked::unusable;
+use crate::store::file::new_file::{NewFile, beside, folder, link_beside, sync_folder};
+use crate::store::file::owner::Ownership;
+use crate::store::file::schema::APPLICATION_ID;
+
+/// A step that is done, so that the caller can show how far it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Step {
+    /// The old store is one complete file.
+    LogEnded,
+    /// So many rows are copied.
+    Copied {
+        /// Those that are.
+        rows: u64,
+        /// All of them.
+        of: u64,
+    },
+    /// The new file is complete.
+    Synced,
+    /// The old file has its second name.
+    Linked,
+    /// The new file is the store.
+    Renamed,
+}
+
+const TRY_EVERY: Duration = Duration::from_millis(20);
+
+/// Sizes that a test makes small.
+struct Limits {
+    /// Rows between two calls of `go_on`.
+    block: u64,
+    /// How often the log is tried to be ended, while another process reads the store.
+    tries: u32,
+    /// Bytes that are free on the disk; `None`: ask.
+    free: Option<u64>,
+    /// Pages of the new file.
+    pages: Option<u32>,
+}
+
+const USUAL: Limits = Limits { block: 100_000, tries: 250, free: None, pages: None };
+
+/// Makes a store of version 1 one of this version; the path of the backup, or `None` if it is none of version 1. No connection
+/// to it may be open in this process. `go_on` is called after each step, and stops the work with `false`; it may be taken up
+/// later. Takes some 10 s for a million messages, most of it for the disk.
+///
+/// # Errors
+/// [`DeliveryError::Store`], with the old store as it was; [`DeliveryError::Closed`] when `go_on` returned `false`.
+pub fn step_up(
+    ownership: &mut Ownership,
+    now_ms: i64,
+    go_on: &mut dyn FnMut(Step) -> bool,
+) -> Result<Option<PathBuf>, DeliveryError> {
+    step_up_by(ownership, now_ms, &USUAL, go_on)
+}
+
+fn step_up_by(
+    ownership: &mut Ownership,
+    now_ms: i64,
+    limits: &Limits,
+    go_on: &mut dyn FnMut(Step) -> bool,
+) -> Result<Option<PathBuf>, DeliveryError> {
+    let path = ownership.path().to_owned();
+    match found(ownership)? {
+        Found::Version1 => {}
+        Found::Later => {
+            ownership.remove_side(); // left by a step-up that was killed at its end
+            return Ok(None);
+        }
+        Found::Other => return Ok(None),
+    }
+    if !ownership.take_side()? {
+        return Err(StoreError::new(&path, "a process of version 1 works with it", "end that, and run again").into());
+    }
+    let mut step = |step| if go_on(step) { Ok(()) } else { Err(DeliveryError::Closed) };
+    kill_point("step up: locked");
+    end_log(&path, limits)?;
+    kill_point("step up: log ended");
+    step(Step::LogEnded)?;
+    let new = NewFile::begin(&path, ".stepping")?;
+    kill_point("step up: copy begun");
+    copy_all(&path, &new, now_ms, limits, &mut step)?;
+    kill_point("step up: copy closed");
+    new.sync()?;
+    kill_point("step up: copy synced");
+    step(Step::Synced)?;
+    let backup = link_beside(&path, ".version-1")?;
+    kill_point("step up: linked");
+    sync_folder(&path)?;
+    kill_point("step up: link synced");
+    step(Step::Linked)?;
+    if let Some(locked) = new.rename_to(&path)? {
+        ownership.replace(locked);
+    }
+    kill_point("step up: renamed");
+    sync_folder(&path)?;
+    kill_point("step up: rename synced");
+    step(Step::Renamed)?;
+    ownership.remove_side();
+    kill_point("step up: over");
+    Ok(Some(backup))
+}
+
+enum Found {
+    Version1,
+    Later,
+    /// New, or no store.
+    Other,
+}
+
+/// By the head of the file, where that is enough: so a store of this version is opened by SQLite only once, later.
+fn found(ownership: &Ownership) -> Result<Found, DeliveryError> {
+    let path = ownership.path();
+    let mut head = [0; 72];
+    let file = ownership.file().map_err(|error| unusable(path, &error))?;
+    let has_head = file.read_exact_at(&mut head, 0).is_ok();
+    drop(file); // SQLite has no connection yet
+    let word = |at: usize| i64::from(u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]));
+    if has_head && word(68) == APPLICATION_ID && word(60) > 1 {
+        return Ok(Found::Later);
+    }
+    if !has_head && !beside(path, "-wal").exists() {
+        return Ok(Found::Other);
+    }
+    // What is in the log counts.
+    let old = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    let pragma = |name: &str| old.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i64>(0));
+    let found = pragma("application_id").and_then(|application| Ok((application, pragma("user_version")?)));
+    let found = found.map_err(|error| because(path, &error))?;
+    close(path, old)?;
+    Ok(if found == (APPLICATION_ID, 1) { Found::Version1 } else { Found::Other })
+}
+
+/// After it, all of the old store is in its one file.
+fn end_log(path: &Path, limits: &Limits) -> Result<(), DeliveryError> {
+    let pause = Parker::new();
+    for _ in 0..limits.tries {
+        let old = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        let mode = old.query_row("PRAGMA journal_mode = DELETE", [], |row| row.get::<_, String>(0));
+        close(path, old)?;
+        match mode {
+            Ok(mode) if mode == "delete" && !["-wal", "-journal"].iter().any(|log| beside(path, log).exists()) => {
+                return Ok(());
+            }
+            Err(error) if error.sqlite_error_code() != Some(ErrorCode::DatabaseBusy) => {
+                return Err(because(path, &error));
+            }
+            _ => pause.park_timeout(TRY_EVERY), // another process reads it
+        }
+    }
+    let what = "it is of version 1, and another process reads it while it is to be brought up to date";
+    Err(StoreError::new(path, what, "end that, and run again: the store is as it was").into())
+}
+
+fn copy_all(
+    path: &Path,
+    new: &NewFile,
+    now_ms: i64,
+    limits: &Limits,
+    step: &mut dyn FnMut(Step) -> Result<(), DeliveryError>,
+) -> Result<(), DeliveryError> {
+    let old = open(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+    let asked = copy::size(&old).and_then(|size| Ok((size, copy::count(&old)?)));
+    let (size, of) = asked.map_err(|error| because(path, &error))?;
+    refuse_full_disk(path, size, limits)?;
+    let database = open(&new.path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    if let Some(pages) = limits.pages {
+        let _ = database.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()));
+    }
+    let mut stopped = DeliveryError::Closed;
+    let copied = copy::copy(&old, &database, now_ms, limits.block, &mut |rows| match step(Step::Copied { rows, of }) {
+        Ok(()) => true,
+        Err(error) => {
+            stopped = error;
+            false
+        }
+    });
+    let closed = close(&new.path, database);
+    close(path, old)?;
+    match copied {
+        Ok(()) => closed,
+        Err(Ended::Failed(error)) => Err(because(path, &error)),
+        Err(Ended::Stopped) => Err(stopped),
+    }
+}
+
+fn refuse_full_disk(path: &Path, size: u64, limits: &Limits) -> Result<(), DeliveryError> {
+    let free = limits.free.or_else(|| {
+        let found = rustix::fs::statvfs(folder(path)).ok()?;
+        Some(found.f_bavail.saturating_mul(found.f_frsize))
+    });
+    let needed = size.saturating_add(size / 16).saturating_add(1 << 20);
+    match free {
+        Some(free) if free < needed => {
+            let mib = |bytes: u64| bytes.div_ceil(1 << 20);
+            let what = format!(
+                "it is of version 1, and its copy of this version needs {} MiB in {}, where {} MiB are free",
+                mib(needed),
+                folder(path).display(),
+                free >> 20
+            );
+            Err(StoreError::new(path, what, "make room on the disk and run again: the store is as it was").into())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn open(path: &Path, flags: OpenFlags) -> Result<Connection, DeliveryError> {
+    Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(|error| because(path, &error))
+}
+
+fn close(path: &Path, connection: Connection) -> Result<(), DeliveryError> {
+    connection.close().map_err(|(_, error)| because(path, &error))
+}
+
+fn because(path: &Path, error: &rusqlite::Error) -> DeliveryError {
+    StoreError::because(path, error).into()
+}
+
+#[cfg(test)]
+mod tests;

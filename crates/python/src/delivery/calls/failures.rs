@@ -1,0 +1,138 @@
+//! The errors of delivery as the exceptions of `tickwheel.delivery.base.errors`, and back.
+
+use pyo3::exceptions::{PyException, PyRuntimeError};
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+
+use crate::tools::describe::text_or;
+use crate::tools::made_once::MadeOnce;
+use tickwheel_delivery::internal::{LONGEST_REASON, cut};
+use tickwheel_delivery::{BadRecord, DeliveryError};
+
+const MODULE: &str = "tickwheel.delivery.base.errors";
+
+/// A class of that module.
+macro_rules! class {
+    ($py:expr, $name:literal) => {{
+        static CLASS: MadeOnce<Py<PyType>> = MadeOnce::new();
+        CLASS.import($py, MODULE, $name)
+    }};
+}
+
+fn made<'py>(class: PyResult<&Bound<'py, PyType>>, text: &str) -> PyErr {
+    match class.and_then(|class| class.call1((text,))) {
+        Ok(error) => PyErr::from_value(error),
+        Err(error) => error,
+    }
+}
+
+/// As an exception.
+pub(crate) fn to_python(py: Python<'_>, error: &DeliveryError) -> PyErr {
+    let text = error.to_string();
+    match error {
+        DeliveryError::Usage(_) => made(class!(py, "WrongUsage"), &text),
+        DeliveryError::Store(_) => made(class!(py, "StoreFailed"), &text),
+        DeliveryError::Failed(_) => made(class!(py, "DeliveryFailed"), &text),
+        _ => PyRuntimeError::new_err(text), // it is closed
+    }
+}
+
+/// As the exception `BadRecord`.
+pub(crate) fn bad_record(py: Python<'_>, bad: &BadRecord) -> PyErr {
+    let made = class!(py, "BadRecord").and_then(|class| class.call1((&bad.reason, &bad.allowed)));
+    made.map_or_else(|error| error, PyErr::from_value)
+}
+
+/// As the exception `DeliveryFailed`: the system gives no descriptor.
+pub(crate) fn no_descriptor(py: Python<'_>, error: &std::io::Error) -> PyErr {
+    to_python(py, &DeliveryError::Failed(format!("the system gives no descriptor for an event loop: {error}")))
+}
+
+/// As the exception `WrongUsage`.
+pub(crate) fn wrong_usage(py: Python<'_>, text: &str) -> PyErr {
+    made(class!(py, "WrongUsage"), text)
+}
+
+/// What Python raised, as an error that ends a run or keeps it from beginning.
+pub(crate) fn from_python(py: Python<'_>, error: &PyErr) -> DeliveryError {
+    let is = |class: PyResult<&Bound<'_, PyType>>| class.is_ok_and(|class| error.is_instance(py, class));
+    let text = || error.value(py).str().map(|text| text.to_string_lossy().into_owned()).unwrap_or_default();
+    if is(class!(py, "DeliveryFailed")) {
+        DeliveryError::Failed(text())
+    } else if is(class!(py, "WrongUsage")) {
+        DeliveryError::Usage(text())
+    } else {
+        DeliveryError::Failed(reason_of(py, error))
+    }
+}
+
+/// What a failed send was for the engine.
+pub(crate) enum Failure {
+    /// It ends the run.
+    Fatal(DeliveryError),
+    /// The messages are refused.
+    Refused(String),
+    /// There was no answer about them.
+    Unanswered(String, Option<u64>),
+    /// Nothing can be told to the destination.
+    Unreachable(String, Option<u64>),
+}
+
+/// Reads an exception of a sink, or what it returned for one delivery.
+pub(crate) fn of_sink(py: Python<'_>, error: &PyErr) -> Failure {
+    let is = |class: PyResult<&Bound<'_, PyType>>| class.is_ok_and(|class| error.is_instance(py, class));
+    if is(class!(py, "DeliveryFailed")) {
+        return Failure::Fatal(from_python(py, error));
+    }
+    let again_ms = || -> Option<u64> {
+        let asked = error.value(py).getattr("retry_after_s").ok()?;
+        let beyond = || asked.gt(0).map(|is_longer| if is_longer { f64::INFINITY } else { 0.0 }); // of an integer
+        let after_s: f64 = asked.extract().or_else(|_| beyond()).ok()?;
+        (after_s > 0.0).then_some((after_s * 1000.0).ceil() as u64)
+    };
+    let own_text = || text_of(py, error);
+    if is(class!(py, "Unavailable")) {
+        return Failure::Unreachable(own_text(), again_ms());
+    }
+    if is(class!(py, "Unanswered")) {
+        return Failure::Unanswered(own_text(), again_ms());
+    }
+    let reason = reason_of(py, error);
+    if error.is_instance_of::<pyo3::exceptions::PyConnectionError>(py) {
+        return Failure::Unreachable(reason, None);
+    }
+    if error.is_instance_of::<pyo3::exceptions::PyTimeoutError>(py) {
+        return Failure::Unanswered(reason, None);
+    }
+    Failure::Refused(reason)
+}
+
+/// Reads an exception of a function that is a sink. Nothing that it raises ends the run.
+pub(crate) fn of_function(py: Python<'_>, error: &PyErr) -> Failure {
+    match of_sink(py, error) {
+        Failure::Fatal(_) => Failure::Refused(reason_of(py, error)),
+        failure => failure,
+    }
+}
+
+fn text_of(py: Python<'_>, error: &PyErr) -> String {
+    let text = error.value(py).str().map(|text| text.to_string_lossy().into_owned()).unwrap_or_default();
+    cut(&text, LONGEST_REASON).to_owned()
+}
+
+/// `ValueError: what it says`, on one line as far as the error itself is.
+pub(crate) fn reason_of(py: Python<'_>, error: &PyErr) -> String {
+    let name = error.get_type(py).name().map_or_else(|_| String::new(), |name| name.to_string_lossy().into_owned());
+    let text = match error.value(py).str() {
+        Ok(text) => text.to_string_lossy().into_owned(),
+        Err(failed) if failed.is_instance_of::<PyException>(py) => "its text can't be read".to_owned(),
+        Err(_) => String::new(),
+    };
+    let whole = if text.is_empty() { name } else { format!("{name}: {text}") };
+    cut(&whole, LONGEST_REASON).to_owned()
+}
+
+/// The text of a value for an error message.
+pub(crate) fn shown(value: &Bound<'_, PyAny>) -> String {
+    text_or(value.repr(), "?", value.py()).unwrap_or_default().chars().take(200).collect()
+}

@@ -1,0 +1,48 @@
+//! `Raised`: what a function of Python raised, where the engine keeps its text only.
+
+use std::sync::Arc;
+
+use pyo3::exceptions::PyException;
+use pyo3::prelude::*;
+
+use crate::delivery::calls::failures;
+use crate::tools::native_lock::lock_plain;
+use tickwheel::internal::sync::PlainMutex;
+use tickwheel_delivery::DeliveryError;
+
+/// A place for one exception, which the call that opens the engine raises.
+#[derive(Clone, Default)]
+pub(crate) struct Raised(Arc<PlainMutex<Option<PyErr>>>);
+
+impl Raised {
+    /// Keeps it. One that was there is dropped after the unlock.
+    pub(crate) fn keep(&self, py: Python<'_>, error: PyErr) {
+        let before = lock_plain(py, &self.0).replace(error);
+        drop(before);
+    }
+
+    /// The error for the engine; the exception is kept.
+    pub(crate) fn kept(&self, py: Python<'_>, error: PyErr) -> DeliveryError {
+        let failed = failures::from_python(py, &error);
+        self.keep(py, error);
+        failed
+    }
+
+    /// The error for the engine. What ends a program, as a Ctrl-C, is kept: it says nothing about the destination.
+    pub(crate) fn failed(&self, py: Python<'_>, error: PyErr) -> DeliveryError {
+        let failed = failures::from_python(py, &error);
+        if !error.is_instance_of::<PyException>(py) {
+            self.keep(py, error);
+        }
+        failed
+    }
+
+    pub(crate) fn take(&self, py: Python<'_>) -> Option<PyErr> {
+        lock_plain(py, &self.0).take()
+    }
+
+    /// Without the GIL.
+    pub(crate) fn is_some(&self) -> bool {
+        self.0.lock().is_some()
+    }
+}

@@ -1,0 +1,506 @@
+//! `DeliveryEngine`: the engine with its threads, as Python uses it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::delivery::calls::callees::Callees;
+use crate::delivery::calls::failures;
+use crate::delivery::calls::raised::Raised;
+use crate::delivery::engine::core::{self, Core, EXIT_WITHIN, Opening, UseHere};
+use crate::delivery::engine::observer::PythonObserver;
+use crate::delivery::engine::outcomes::OutcomeReader;
+use crate::delivery::engine::sqlite_at_fork::SqliteInUse;
+use crate::delivery::sinks::destination::Destination;
+use crate::delivery::sinks::sink::PythonSink;
+use crate::delivery::values::answers::{Answers, gives_answers_of, writes_for};
+use crate::delivery::values::items;
+use crate::delivery::values::measures::EngineMeasures;
+use crate::delivery::values::settings::settings_of;
+use crate::engine::inspect;
+use crate::engine::recording::{EventColumns, columns};
+use crate::tools::fork::{ProcessOwned, fork_epoch};
+use crate::tools::native_lock::{SIGNAL_CHECK_US, attach};
+use tickwheel_delivery::internal::{
+    DueClock, Name, OpenSink, Ownership, Running, Settings, SystemWallTime, Ticket, WallTime as _, is_open_here,
+    step_up,
+};
+use tickwheel_delivery::{DeliveryError, Summary};
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+
+/// While another thread of this process opens or closes the store, it is waited for so long.
+const PASSES_WITHIN: Duration = Duration::from_secs(60);
+
+/// The number of a new engine.
+pub(crate) fn next_id() -> u64 {
+    NEXT_ID.fetch_add(1, Ordering::Relaxed)
+}
+
+/// A store that is being delivered, until `close`. Nothing is due before `start`.
+///
+/// `settings`: a `tickwheel.delivery.model.settings.Settings`. `sink`: a `Destination`, or a function that opens a `Sink` for
+/// a store's id. `put_letters` gets lists of dead letters, `put_events` lists of events, both in a
+/// thread of their own. `waiting` is called with a text if another process has the store. `check` is called again and again while
+/// it has; what it raises ends the wait.
+#[pyclass(frozen, module = "tickwheel._native")]
+pub(crate) struct DeliveryEngine(ProcessOwned<Core>);
+
+#[pymethods]
+impl DeliveryEngine {
+    #[new]
+    #[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it")]
+    #[expect(clippy::too_many_arguments, reason = "one call")]
+    #[pyo3(signature = (path, settings, sink, *, put_letters, put_events, waiting, check=None))]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        settings: &Bound<'_, PyAny>,
+        sink: &Bound<'_, PyAny>,
+        put_letters: Py<PyAny>,
+        put_events: Py<PyAny>,
+        waiting: Py<PyAny>,
+        check: Option<Py<PyAny>>,
+    ) -> PyResult<Self> {
+        let _opening = Opening::begin(py)?;
+        let settings = settings_of(settings)?;
+        let in_use = SqliteInUse::begin(py)?;
+        let raised = Raised::default();
+        let callees = Callees::of_engine(next_id());
+        let open = opener_of(sink, &callees, &raised, settings.concurrency);
+        let (put_letters, put_events) = (callees.add(py, put_letters), callees.add(py, put_events));
+        let observer = PythonObserver { engine: callees.engine(), put_letters, put_events };
+        let is_used = Arc::new(AtomicBool::new(false));
+        let asked = Asked { waiting, check };
+        let opened = py.detach(|| open_all(&path, settings, open, observer, &asked, &raised, &callees, &is_used));
+        let (running, answers) = opened.map_err(|error| match raised.take(py) {
+            Some(raised) => raised,
+            None => failures::to_python(py, &error),
+        })?;
+        let core = Arc::new(Core::new(&path, running, answers, callees, is_used, in_use));
+        // A Ctrl-C came while the text of a step-up was told, or the interpreter began to exit.
+        let refused = raised.take(py).map_or_else(core::check_not_exiting, Err);
+        if let Err(error) = refused.and_then(|()| core::list(py, &core)) {
+            core.close(py, Some(EXIT_WITHIN))?;
+            return Err(error);
+        }
+        Ok(Self(ProcessOwned::new(core)))
+    }
+
+    /// From now on messages are due by the wall clock.
+    fn start(&self, py: Python<'_>) -> PyResult<()> {
+        let core = self.core_in_use(py)?;
+        py.detach(|| core.running.start(core.running.engine().wall_clock()));
+        Ok(())
+    }
+
+    /// From now on recorded times are replayed, `speed` times faster: `from_ms` is in `head_start_ms`.
+    fn start_replay(&self, py: Python<'_>, speed: f64, from_ms: i64, head_start_ms: f64) -> PyResult<()> {
+        let core = self.core_in_use(py)?;
+        let clock = DueClock::replay(core.running.engine().clock(), speed, from_ms, head_start_ms);
+        py.detach(|| core.running.start(clock));
+        Ok(())
+    }
+
+    /// Submits items; the future gets their answers once all are on disk. Waits while much is queued, and looks for signals
+    /// meanwhile: if a handler raises, nothing was submitted.
+    #[pyo3(signature = (items, future, max_payload=1_048_576))]
+    fn submit(&self, py: Python<'_>, items: &Bound<'_, PyAny>, future: Py<PyAny>, max_payload: usize) -> PyResult<()> {
+        let core = self.core_in_use(py)?;
+        if writes_for(core.id()) {
+            let text =
+                "a sink's sync can't submit: the thread that called it writes what is submitted, and waits for it";
+            return Err(PyRuntimeError::new_err(text));
+        }
+        let mut ticket = ticket_of(py, core, items, future, max_payload)?;
+        let slice = Duration::from_micros(SIGNAL_CHECK_US);
+        loop {
+            let submitted = py.detach(|| core.running.engine().submit_within(ticket, slice));
+            match submitted.map_err(|error| failures::to_python(py, &error))? {
+                None => return Ok(()),
+                Some(not_taken) => ticket = not_taken,
+            }
+            py.check_signals()?;
+        }
+    }
+
+    /// As `submit`, but does not wait: `False` where much is queued, and then nothing was submitted.
+    fn try_submit(
+        &self,
+        py: Python<'_>,
+        items: &Bound<'_, PyAny>,
+        future: Py<PyAny>,
+        max_payload: usize,
+    ) -> PyResult<bool> {
+        let core = self.core_in_use(py)?;
+        let ticket = ticket_of(py, core, items, future, max_payload)?;
+        let submitted = py.detach(|| core.running.engine().submit_within(ticket, Duration::ZERO));
+        submitted.map(|not_taken| not_taken.is_none()).map_err(|error| failures::to_python(py, &error))
+    }
+
+    /// Reads outcomes of messages from now on.
+    fn follow(&self, py: Python<'_>) -> PyResult<OutcomeReader> {
+        let (core, reader) = (self.core(py)?, OutcomeReader::new(py)?);
+        let feed = reader.feed().clone();
+        py.detach(|| core.running.engine().follow(feed));
+        Ok(reader)
+    }
+
+    /// Raises `RuntimeError` in the thread that gives the answers: who waits for one there waits for ever.
+    fn check_may_wait(&self, py: Python<'_>) -> PyResult<()> {
+        if gives_answers_of(self.core(py)?.id()) {
+            let text = "a callback of an answer's future can't wait for another answer, which comes after it: use \
+                        submit and a callback, or another thread";
+            return Err(PyRuntimeError::new_err(text));
+        }
+        Ok(())
+    }
+
+    /// The id of the store.
+    #[getter]
+    fn store_id(&self, py: Python<'_>) -> PyResult<&str> {
+        Ok(self.core(py)?.running.engine().store_id())
+    }
+
+    /// The id of what the store knows: another one after it was restored from a backup, or made anew.
+    #[getter]
+    fn history_id(&self, py: Python<'_>) -> PyResult<String> {
+        Ok(self.core(py)?.running.engine().history_id())
+    }
+
+    /// How far each input was read by earlier runs, by name.
+    #[getter]
+    fn inputs<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let inputs = PyDict::new(py);
+        for (name, progress) in self.core(py)?.running.engine().inputs() {
+            inputs.set_item(name, items::progress_to_python(py, progress)?)?;
+        }
+        Ok(inputs)
+    }
+
+    /// The due time of the first message that waits, before `start`.
+    #[getter]
+    fn first_due_ms(&self, py: Python<'_>) -> PyResult<Option<i64>> {
+        let core = self.core(py)?;
+        py.detach(|| core.running.engine().first_due_ms()).map_err(|error| failures::to_python(py, &error))
+    }
+
+    /// The counts, in the order of `Summary`.
+    fn counts(&self, py: Python<'_>) -> PyResult<Counts> {
+        let core = self.core(py)?;
+        Ok(counts_of(&py.detach(|| core.running.engine().summary())))
+    }
+
+    /// `p50, p99, p999, max` of the lateness in milliseconds; known once it is closed.
+    fn percentiles(&self, py: Python<'_>) -> PyResult<[Option<f64>; 4]> {
+        let core = self.core(py)?;
+        let it = py.detach(|| core.running.engine().percentiles());
+        Ok([it.p50, it.p99, it.p999, it.max])
+    }
+
+    /// What it has measured of its own work.
+    fn measures(&self, py: Python<'_>) -> PyResult<EngineMeasures> {
+        let core = self.core(py)?;
+        Ok(py.detach(|| EngineMeasures::of(&core.running)))
+    }
+
+    /// The due time of the first message that waits, and how many are due by each of these times, at most `most` each.
+    #[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it")]
+    fn census(&self, py: Python<'_>, until_ms: Vec<i64>, most: u64) -> PyResult<(Option<i64>, Vec<u64>)> {
+        let core = self.core(py)?;
+        let counted = py.detach(|| core.running.engine().census(&until_ms, most));
+        counted.map(|it| (it.first_due_ms, it.due)).map_err(|error| failures::to_python(py, &error))
+    }
+
+    /// The wall clock, and for each partition the instant up to which every outcome is on disk, in milliseconds since 1970.
+    fn marks(&self, py: Python<'_>) -> PyResult<(i64, Vec<i64>)> {
+        let core = self.core(py)?;
+        let marks = || {
+            let now_ms = core.running.engine().wall_ms();
+            Ok((now_ms, core.running.engine().marks(now_ms)?.to_vec()))
+        };
+        py.detach(marks).map_err(|error| failures::to_python(py, &error))
+    }
+
+    /// The names of a partition's recurring messages that are open, as key and id; None where they are too many.
+    fn rules_of(&self, py: Python<'_>, partition: u8) -> PyResult<Option<Vec<Name>>> {
+        let core = self.core(py)?;
+        py.detach(|| core.running.engine().rules_of(partition)).map_err(|error| failures::to_python(py, &error))
+    }
+
+    /// Messages and bytes in memory.
+    fn in_memory(&self, py: Python<'_>) -> PyResult<(usize, usize)> {
+        let core = self.core(py)?;
+        Ok(py.detach(|| core.running.engine().in_memory()))
+    }
+
+    /// How full the wheel is: a task of it is a millisecond in which messages are due, or a wait of the engine's own.
+    fn occupancy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let core = self.core(py)?;
+        let counted = py.detach(|| core.running.engine().timer().occupancy());
+        inspect::occupancy(py, &counted)
+    }
+
+    /// For `tickwheel.recording`: begins to record what the timer does, at most so many events; `False`: it is recorded.
+    fn _record(&self, py: Python<'_>, bound: usize) -> PyResult<bool> {
+        let core = self.core(py)?;
+        Ok(py.detach(|| core.running.engine().timer().record(bound)))
+    }
+
+    /// As of `Timer`.
+    fn _take_recorded<'py>(&self, py: Python<'py>, limit: usize) -> PyResult<EventColumns<'py>> {
+        let core = self.core(py)?;
+        Ok(columns(py, || core.running.engine().timer().take_recorded(limit)))
+    }
+
+    /// As of `Timer`.
+    fn _stop_recording<'py>(&self, py: Python<'py>) -> PyResult<EventColumns<'py>> {
+        let core = self.core(py)?;
+        Ok(columns(py, || core.running.engine().timer().stop_recording()))
+    }
+
+    /// The time on the timer's clock.
+    fn now_us(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.core(py)?.running.engine().clock().now_us())
+    }
+
+    /// The name of the timer.
+    #[getter]
+    fn name(&self) -> &'static str {
+        "deliver"
+    }
+
+    /// Why the destination is down, if it is.
+    #[getter]
+    fn down(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        let core = self.core(py)?;
+        Ok(py.detach(|| core.running.engine().down()))
+    }
+
+    /// Whether sending is paused.
+    #[getter]
+    fn is_paused(&self, py: Python<'_>) -> PyResult<bool> {
+        let core = self.core(py)?;
+        Ok(py.detach(|| core.running.engine().is_paused()))
+    }
+
+    /// Whether a sink is open; once it is closed, one that hangs.
+    #[getter]
+    fn has_open_sinks(&self, py: Python<'_>) -> PyResult<bool> {
+        let core = self.core(py)?;
+        Ok(py.detach(|| core.running.has_open_sinks()))
+    }
+
+    /// Messages without an outcome.
+    #[getter]
+    fn waiting(&self, py: Python<'_>) -> PyResult<u64> {
+        let core = self.core(py)?;
+        Ok(py.detach(|| core.running.engine().open_count()))
+    }
+
+    /// After `close`: whether it left dead letters untold. They are told when the store is opened again.
+    #[getter]
+    fn left_letters(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(self.core(py)?.left_letters())
+    }
+
+    /// Raises what ended the run, if anything did.
+    fn check(&self, py: Python<'_>) -> PyResult<()> {
+        let core = self.core(py)?;
+        match py.detach(|| core.running.failure()) {
+            Some(error) => Err(failures::to_python(py, &error)),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends the run with this error: nothing more is sent.
+    fn fail(&self, py: Python<'_>, error: &Bound<'_, PyAny>) -> PyResult<()> {
+        let core = self.core(py)?;
+        let error = failures::from_python(py, &PyErr::from_value(error.clone()));
+        py.detach(|| core.running.fail(&error));
+        Ok(())
+    }
+
+    /// Whether nothing waits any more, within that time. Raises what ended the run.
+    fn wait_until_empty(&self, py: Python<'_>, timeout_s: f64) -> PyResult<bool> {
+        let timeout = Duration::try_from_secs_f64(timeout_s.max(0.0)).unwrap_or(Duration::MAX);
+        self.core(py)?.wait_until_empty(py, timeout)
+    }
+
+    /// Sends what is due by now, commits, and stops. A sink that hangs is waited for until the time-out.
+    #[pyo3(signature = (timeout_s=None))]
+    fn close(&self, py: Python<'_>, timeout_s: Option<f64>) -> PyResult<()> {
+        let timeout = timeout_s.and_then(|timeout_s| Duration::try_from_secs_f64(timeout_s.max(0.0)).ok());
+        self.0.arc().close(py, timeout)
+    }
+}
+
+impl DeliveryEngine {
+    /// Errors: `WrongUsage` in a forked child.
+    fn core(&self, py: Python<'_>) -> PyResult<&Core> {
+        self.0.check_process(py)?;
+        Ok(&self.0)
+    }
+
+    /// For a call after which the store has something to keep.
+    fn core_in_use(&self, py: Python<'_>) -> PyResult<&Core> {
+        let core = self.core(py)?;
+        core.is_used.store(true, Ordering::SeqCst);
+        Ok(core)
+    }
+}
+
+/// What is submitted, with the future that gets the answers.
+fn ticket_of(
+    py: Python<'_>,
+    core: &Core,
+    items: &Bound<'_, PyAny>,
+    future: Py<PyAny>,
+    max_payload: usize,
+) -> PyResult<Ticket> {
+    let items = items::items_of(items, max_payload)?;
+    let complete = core.answers.completion(py, future);
+    let complete = complete.ok_or_else(|| failures::to_python(py, &DeliveryError::Closed))?;
+    Ok(Ticket::new(items.items(), complete))
+}
+
+/// The counts in the order of the Python class `Summary`.
+pub(crate) type Counts = [u64; 14];
+
+/// As the Python class has them.
+pub(crate) fn counts_of(it: &Summary) -> Counts {
+    [
+        it.resumed,
+        it.accepted,
+        it.delivered,
+        it.duplicates,
+        it.cancelled,
+        it.dead_letters,
+        it.undeliverable,
+        it.expired,
+        it.requeued,
+        it.rescheduled,
+        it.reschedules_too_late,
+        it.cancels_too_late,
+        it.cancels_unknown,
+        it.conflicts,
+    ]
+}
+
+/// Opens what is a `Destination`, or calls a function that opens a `Sink` for a store's id. `concurrency`: of the settings.
+pub(crate) fn opener_of(sink: &Bound<'_, PyAny>, callees: &Callees, raised: &Raised, concurrency: usize) -> OpenSink {
+    if let Ok(destination) = sink.cast::<Destination>() {
+        return destination.get().opener(sink.py(), callees, raised, concurrency);
+    }
+    let open = callees.add(sink.py(), sink.clone().unbind());
+    let (callees, raised) = (callees.clone(), raised.clone());
+    Arc::new(move |store_id| {
+        attach(|py| {
+            let open = open.get(py).ok_or(DeliveryError::Closed)?;
+            let opened = open.call1((store_id,)).and_then(|object| PythonSink::of(&object, &callees, &raised));
+            opened.map(|sink| Box::new(sink) as _).map_err(|error| raised.kept(py, error))
+        })
+    })
+}
+
+/// What is called while another process has the store.
+struct Asked {
+    waiting: Py<PyAny>,
+    check: Option<Py<PyAny>>,
+}
+
+#[expect(clippy::too_many_arguments, reason = "one call")]
+fn open_all(
+    path: &Path,
+    settings: Settings,
+    open: OpenSink,
+    observer: PythonObserver,
+    asked: &Asked,
+    raised: &Raised,
+    callees: &Callees,
+    is_used: &Arc<AtomicBool>,
+) -> Result<(Running, Answers), DeliveryError> {
+    let mut go_on = {
+        let (mut last, mut passing) = (None::<Instant>, None::<Instant>);
+        move || {
+            if raised.is_some() {
+                return false;
+            }
+            if last.is_some_and(|last| last.elapsed() < Duration::from_micros(SIGNAL_CHECK_US)) {
+                return true;
+            }
+            last = Some(Instant::now());
+            attach(|py| match may_wait(py, path, &mut passing, asked.check.as_ref()) {
+                Ok(()) => true,
+                Err(error) => {
+                    raised.keep(py, error);
+                    false
+                }
+            })
+        }
+    };
+    let tell = |text: &str| {
+        attach(|py| {
+            // A signal's handler may raise here too: it ends the wait.
+            if let Err(error) = asked.waiting.call1(py, (text,)) {
+                raised.keep(py, error);
+            }
+        });
+    };
+    let mut waits = |text: &str| {
+        if !is_open_here(path) {
+            tell(text);
+        }
+    };
+    let mut ownership = Ownership::take(path, &mut waits, &mut go_on)?;
+    ownership.remove_unless(is_used.clone());
+    // Here and not in `Running::open`, because it may take long, and a Ctrl-C ends it.
+    let backup = step_up(&mut ownership, SystemWallTime.now_us() / 1000, &mut |_| go_on())?;
+    let epoch = fork_epoch();
+    let answers = Answers::start(callees.engine()).map_err(|error| no_thread(&error))?;
+    match Running::open(ownership, settings, open, 1, Box::new(observer)) {
+        Ok(running) => {
+            if let Some(backup) = backup {
+                let backup = backup.display();
+                tell(&format!(
+                    "{} was a store of version 1: it was brought up to date, and as it was it is {backup}",
+                    path.display()
+                ));
+            }
+            Ok((running, answers))
+        }
+        Err(error) if fork_epoch() != epoch => {
+            std::mem::forget(answers); // its thread is the parent's
+            Err(error)
+        }
+        Err(error) => {
+            answers.end(None);
+            Err(error)
+        }
+    }
+}
+
+/// The store is locked. By another process it may be for long; in this one it is not given up by itself.
+///
+/// Errors: `WrongUsage`, those of a signal's handler, and those of `check`.
+fn may_wait(py: Python<'_>, path: &Path, passing: &mut Option<Instant>, check: Option<&Py<PyAny>>) -> PyResult<()> {
+    py.check_signals()?;
+    check.map_or(Ok(()), |check| check.call0(py).map(drop))?;
+    core::check_not_exiting()?;
+    let advice = match core::use_here(py, path)? {
+        UseHere::None => return Ok(()),
+        UseHere::Open => "use that queue, or close it first",
+        UseHere::Passing if passing.get_or_insert_with(Instant::now).elapsed() < PASSES_WITHIN => return Ok(()),
+        UseHere::Passing => "wait until it is closed",
+    };
+    Err(failures::wrong_usage(py, &format!("{} is open in this process already: {advice}", path.display())))
+}
+
+fn no_thread(error: &std::io::Error) -> DeliveryError {
+    DeliveryError::Failed(format!("the system gives no thread: {error}"))
+}

@@ -1,0 +1,68 @@
+//! What the engine tells a program: dead letters and events, as Python functions get them.
+
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+
+use crate::delivery::calls::callees::Callee;
+use crate::delivery::calls::failures;
+use crate::delivery::values::answers::this_thread_is_of;
+use crate::delivery::values::items;
+use crate::tools::finalizing::ForeignCall;
+use crate::tools::native_lock::attach;
+use tickwheel_delivery::{DeliveryError, Event, Letter, Observer};
+
+/// `put_letters` takes a list of `Letter`; `put_events` a list of tuples, each with the name of the event first.
+pub(crate) struct PythonObserver {
+    pub(crate) engine: u64,
+    pub(crate) put_letters: Callee,
+    pub(crate) put_events: Callee,
+}
+
+impl Observer for PythonObserver {
+    fn letters(&self, letters: &[Letter]) -> Result<(), DeliveryError> {
+        this_thread_is_of(self.engine);
+        attach(|py| {
+            let Some(_call) = ForeignCall::try_enter_sink(py) else { return Err(DeliveryError::Closed) };
+            let Some(function) = self.put_letters.get(py) else { return Err(DeliveryError::Closed) };
+            put_letters(py, &function, letters).map_err(|error| failures::from_python(py, &error))
+        })
+    }
+
+    fn events(&self, events: Vec<Event>) {
+        this_thread_is_of(self.engine);
+        attach(|py| {
+            let Some(_call) = ForeignCall::try_enter_sink(py) else { return };
+            let Some(function) = self.put_events.get(py) else { return };
+            let put = events_to_python(py, &events).and_then(|events| function.call1((events,)));
+            if let Err(error) = put {
+                error.write_unraisable(py, None);
+            }
+        });
+    }
+}
+
+/// Calls the function with these letters.
+pub(crate) fn put_letters(py: Python<'_>, function: &Bound<'_, PyAny>, letters: &[Letter]) -> PyResult<()> {
+    let letters = letters.iter().map(|letter| items::letter_to_python(py, letter)).collect::<PyResult<Vec<_>>>()?;
+    function.call1((PyList::new(py, letters)?,)).map(drop)
+}
+
+/// Events as tuples: `("down", reason)`, `("up", after_ms)`, `("failed", key, id, reason)`, `("cut off", send, messages)`,
+/// `("paused",)`, `("resumed",)`, `("keys paused", count)`, `("clock stepped",)`, `("checkpoint failed", reason)`.
+pub(crate) fn events_to_python<'py>(py: Python<'py>, events: &[Event]) -> PyResult<Bound<'py, PyList>> {
+    let made = events.iter().map(|event| -> PyResult<Bound<'py, PyTuple>> {
+        match event {
+            Event::Down { reason } => ("down", reason).into_pyobject(py),
+            Event::Up { after_ms } => ("up", *after_ms).into_pyobject(py),
+            Event::Failed { key, id, reason } => ("failed", key, id, reason).into_pyobject(py),
+            Event::CutOff { flight, messages } => ("cut off", *flight, *messages).into_pyobject(py),
+            Event::Paused => ("paused",).into_pyobject(py),
+            Event::Resumed => ("resumed",).into_pyobject(py),
+            Event::KeysPaused { count } => ("keys paused", *count).into_pyobject(py),
+            Event::ClockStepped => ("clock stepped",).into_pyobject(py),
+            Event::CheckpointFailed { reason } => ("checkpoint failed", reason).into_pyobject(py),
+            _ => unreachable!("{event:?} has no tuple"),
+        }
+    });
+    PyList::new(py, made.collect::<PyResult<Vec<_>>>()?)
+}

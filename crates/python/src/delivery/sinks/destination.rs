@@ -1,0 +1,167 @@
+//! `Destination`: one that the engine itself writes to or calls. Other sinks are Python objects.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use crate::delivery::calls::callees::Callees;
+use crate::delivery::calls::failures;
+use crate::delivery::calls::raised::Raised;
+use crate::delivery::sinks::coroutine_sink::CoroutineSink;
+use crate::delivery::sinks::function::{FunctionSink, Pace};
+use crate::tools::native_lock::attach;
+use tickwheel_delivery::internal::{OpenSink, SendLog, Sent};
+use tickwheel_delivery::{DeliveryError, Destination as To, SharedWebhook, Verdict, Webhook};
+
+/// A destination of the engine's own. Nothing is opened yet.
+#[pyclass(frozen, module = "tickwheel._native")]
+pub(crate) struct Destination(Kind);
+
+enum Kind {
+    Own(To),
+    Webhook(SharedWebhook, Arc<SendLog>),
+    Function(Py<PyAny>),
+    Coroutines(Py<PyAny>),
+}
+
+#[pymethods]
+impl Destination {
+    /// Lines of NDJSON on standard output, which stays open at the end.
+    #[staticmethod]
+    fn standard_output() -> Self {
+        Self(Kind::Own(To::standard_output()))
+    }
+
+    /// Lines of NDJSON, appended to a file.
+    #[staticmethod]
+    fn file(path: PathBuf) -> Self {
+        Self(Kind::Own(To::file(path)))
+    }
+
+    /// A POST for each message, with these headers, and signed by these secrets. Raises `WrongUsage` if this is no address, or
+    /// one of them is none.
+    #[staticmethod]
+    #[pyo3(signature = (url, *, headers=Vec::new(), secrets=Vec::new(), traced=false))]
+    fn http(
+        py: Python<'_>,
+        url: &str,
+        headers: Vec<(String, String)>,
+        secrets: Vec<String>,
+        traced: bool,
+    ) -> PyResult<Self> {
+        let webhook = webhook_of(url, headers, secrets).map_err(|error| failures::to_python(py, &error))?;
+        let (webhook, log) = (SharedWebhook::from(webhook), Arc::<SendLog>::default());
+        let webhook = if traced { webhook.noted_in(log.clone()) } else { webhook };
+        Ok(Self(Kind::Webhook(webhook, log)))
+    }
+
+    /// Of `http`, if it is `traced`: the sends that have their answer, since the last call; the first ten thousand of them.
+    fn take_sends<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyTuple>>> {
+        let Kind::Webhook(_, log) = &self.0 else { return Ok(Vec::new()) };
+        let sends = py.detach(|| log.take()); // its lock is waited for without the interpreter
+        sends.iter().map(|sent| send_to_python(py, sent)).collect()
+    }
+
+    /// Of `http`: the requests from now on have these headers, and are signed by these secrets. Raises `WrongUsage` as `http` does,
+    /// and for another address; then nothing has changed.
+    #[pyo3(signature = (url, *, headers, secrets))]
+    fn replace_webhook(
+        &self,
+        py: Python<'_>,
+        url: &str,
+        headers: Vec<(String, String)>,
+        secrets: Vec<String>,
+    ) -> PyResult<()> {
+        let Kind::Webhook(webhook, _) = &self.0 else {
+            return Err(failures::wrong_usage(py, &format!("{} is no webhook", self.__repr__())));
+        };
+        let replaced = webhook_of(url, headers, secrets).and_then(|it| webhook.replace(it));
+        replaced.map_err(|error| failures::to_python(py, &error))
+    }
+
+    /// A call for each message, from up to eight threads.
+    #[staticmethod]
+    fn function(function: Py<PyAny>) -> Self {
+        Self(Kind::Function(function))
+    }
+
+    /// A task for each message on an event loop, to which `start` gives the `CoroutineCalls` that it gets.
+    #[staticmethod]
+    fn coroutines(start: Py<PyAny>) -> Self {
+        Self(Kind::Coroutines(start))
+    }
+
+    /// An engine that was made with it has a reference of its own to the function.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match &self.0 {
+            Kind::Function(function) | Kind::Coroutines(function) => visit.call(function),
+            Kind::Own(_) | Kind::Webhook(..) => Ok(()),
+        }
+    }
+
+    fn __repr__(&self) -> String {
+        match &self.0 {
+            Kind::Own(destination) => shown(destination),
+            Kind::Webhook(webhook, _) => shown(&To::webhook(webhook.clone())),
+            Kind::Function(_) => "Destination.function(...)".to_owned(),
+            Kind::Coroutines(_) => "Destination.coroutines(...)".to_owned(),
+        }
+    }
+}
+
+impl Destination {
+    /// What opens it for the engine of these callees. `concurrency`: of the settings.
+    pub(crate) fn opener(&self, py: Python<'_>, callees: &Callees, raised: &Raised, concurrency: usize) -> OpenSink {
+        match &self.0 {
+            Kind::Own(destination) => destination.clone().into_opener(),
+            Kind::Webhook(webhook, _) => To::webhook(webhook.clone()).into_opener(),
+            Kind::Function(function) => {
+                let (engine, pace) = (callees.engine(), Arc::<Pace>::default());
+                let function = callees.add(py, function.clone_ref(py));
+                Arc::new(move |_| {
+                    attach(|py| {
+                        let function = function.get(py).ok_or(DeliveryError::Closed)?;
+                        Ok(Box::new(FunctionSink::new(engine, function.unbind(), pace.clone())) as _)
+                    })
+                })
+            }
+            Kind::Coroutines(start) => {
+                let (start, raised) = (callees.add(py, start.clone_ref(py)), raised.clone());
+                Arc::new(move |_| {
+                    attach(|py| {
+                        let start = start.get(py).ok_or(DeliveryError::Closed)?;
+                        let opened = CoroutineSink::open(&start, concurrency);
+                        opened.map(|sink| Box::new(sink) as _).map_err(|error| raised.kept(py, error))
+                    })
+                })
+            }
+        }
+    }
+}
+
+/// Key, id, `traceparent`, attempt, whether it may be a repeat, how late, begin and end in microseconds since 1970, and what is wrong.
+fn send_to_python<'py>(py: Python<'py>, sent: &Sent) -> PyResult<Bound<'py, PyTuple>> {
+    let it = &sent.delivery;
+    let error = match &sent.verdict {
+        Verdict::Delivered => None,
+        Verdict::Refused(reason) | Verdict::Unanswered { reason, .. } | Verdict::Unreachable { reason, .. } => {
+            Some(reason.as_str())
+        }
+        Verdict::NotTried => Some("it was not tried"),
+    };
+    let message = (it.body.key(), it.body.id(), it.traceparent());
+    (message, it.attempt, it.redelivered, it.lateness_us, sent.began_us, sent.ended_us, error).into_pyobject(py)
+}
+
+fn webhook_of(url: &str, headers: Vec<(String, String)>, secrets: Vec<String>) -> Result<Webhook, DeliveryError> {
+    Webhook::to(url)
+        .and_then(|to| headers.into_iter().try_fold(to, |to, (name, value)| to.with_header(&name, &value)))
+        .and_then(|to| secrets.into_iter().try_fold(to, |to, secret| to.with_secret(&secret)))
+}
+
+fn shown(destination: &To) -> String {
+    format!("{destination:?}").replacen("::", ".", 1)
+}

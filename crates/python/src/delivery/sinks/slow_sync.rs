@@ -1,0 +1,116 @@
+//! `SlowSync`: the log tells of a sink's `sync` that takes long (rule D15). Until it returns nothing is committed.
+//!
+//! A thread of its own looks, as the writer is in that call. It is woken up by the first sync after a pause, and then once in
+//! [`SLOW`]; not by each one.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use pyo3::prelude::*;
+
+use crate::tools::finalizing::ForeignCall;
+use crate::tools::fork::fork_epoch;
+use crate::tools::native_lock::attach;
+use tickwheel::internal::sync::{PlainCondvar, PlainMutex, spawn};
+
+/// A sync that takes longer is told of.
+const SLOW: Duration = Duration::from_secs(3);
+
+/// One for each sink; the thread is started by the first sync, and ends after the drop. A forked child has no such thread, and
+/// takes no lock of it.
+pub(crate) struct SlowSync {
+    epoch: u32,
+    watched: Arc<Watched>,
+}
+
+#[derive(Default)]
+struct Watched {
+    state: PlainMutex<State>,
+    changed: PlainCondvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Counts the syncs, and since when there is one.
+    number: u64,
+    since: Option<Instant>,
+    /// The thread waits for the next change, and not for a time.
+    is_waiting: bool,
+    has_thread: bool,
+    is_dropped: bool,
+}
+
+impl SlowSync {
+    pub(crate) fn new() -> Self {
+        Self { epoch: fork_epoch(), watched: Arc::default() }
+    }
+
+    /// Calls it, without the GIL.
+    pub(crate) fn during<R>(&self, sync: impl FnOnce() -> R) -> R {
+        self.set(Some(Instant::now()));
+        let synced = sync();
+        self.set(None);
+        synced
+    }
+
+    fn set(&self, since: Option<Instant>) {
+        if self.epoch != fork_epoch() {
+            return;
+        }
+        let mut state = self.watched.state.lock();
+        state.number += u64::from(since.is_some());
+        state.since = since;
+        let (is_waiting, has_thread) = (state.is_waiting, std::mem::replace(&mut state.has_thread, true));
+        drop(state);
+        if is_waiting {
+            self.watched.changed.notify_all();
+        }
+        if !has_thread {
+            let watched = self.watched.clone();
+            // Without a thread there is no line in the log, and nothing else is lost.
+            let _ = spawn("watcher-deliver", move || watched.watch());
+        }
+    }
+}
+
+impl Drop for SlowSync {
+    fn drop(&mut self) {
+        if self.epoch == fork_epoch() {
+            self.watched.state.lock().is_dropped = true;
+            self.watched.changed.notify_all();
+        }
+    }
+}
+
+impl Watched {
+    fn watch(&self) {
+        let mut told = 0;
+        let mut state = self.state.lock();
+        while !state.is_dropped {
+            let due = state.since.filter(|_| state.number != told).map(|since| since + SLOW);
+            let Some(due) = due else {
+                state.is_waiting = true;
+                state = self.changed.wait(state);
+                state.is_waiting = false;
+                continue;
+            };
+            let left = due.saturating_duration_since(Instant::now());
+            if !left.is_zero() {
+                state = self.changed.wait_timeout(state, left);
+                continue;
+            }
+            told = state.number;
+            drop(state);
+            attach(tell);
+            state = self.state.lock();
+        }
+    }
+}
+
+fn tell(py: Python<'_>) {
+    let Some(_call) = ForeignCall::try_enter(py) else { return };
+    let log = || py.import("tickwheel.delivery.observe.log")?.call_method1("log_slow_sync", (SLOW.as_secs(),));
+    if let Err(error) = log() {
+        error.write_unraisable(py, None);
+    }
+}

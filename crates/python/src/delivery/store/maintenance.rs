@@ -1,0 +1,97 @@
+//! What an operator does with a store, as functions (D20). Each waits without the GIL, and hears signals.
+
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use pyo3::prelude::*;
+
+use crate::delivery::calls::failures;
+use crate::delivery::engine::sqlite_at_fork::SqliteInUse;
+use tickwheel_delivery::DeliveryError;
+use tickwheel_delivery::internal::{
+    self, Stop, SystemWallTime, WallTime, backup, check, compact, owners_of, pause, restore,
+};
+
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Messages, those without an outcome, and a line for each problem.
+type Checked = (u64, u64, Vec<String>);
+
+fn checked(found: internal::Checked) -> Checked {
+    (found.messages, found.open, found.problems)
+}
+
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it")]
+pub(crate) fn check_store(py: Python<'_>, path: PathBuf) -> PyResult<Checked> {
+    run(py, |stop| check(&path, stop)).map(checked)
+}
+
+/// Bytes before and after.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it")]
+pub(crate) fn compact_store(py: Python<'_>, path: PathBuf) -> PyResult<(u64, u64)> {
+    run(py, |stop| compact(&path, stop)).map(|sizes| (sizes.before, sizes.after))
+}
+
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it")]
+pub(crate) fn pause_store(py: Python<'_>, path: PathBuf, key: Option<String>, is_paused: bool) -> PyResult<()> {
+    run(py, |_| pause(&path, key.as_deref(), is_paused, now_ms()))
+}
+
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it")]
+pub(crate) fn backup_store(py: Python<'_>, path: PathBuf, to: PathBuf) -> PyResult<Checked> {
+    run(py, |stop| backup(&path, &to, now_ms(), stop)).map(checked)
+}
+
+/// Where the store is that was replaced.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it")]
+pub(crate) fn restore_store(
+    py: Python<'_>,
+    backup: PathBuf,
+    store: PathBuf,
+    is_forced: bool,
+) -> PyResult<Option<PathBuf>> {
+    run(py, |stop| restore(&backup, &store, is_forced, now_ms(), stop))
+}
+
+/// Whether a process works with the store, and its number; `None` where the system does not tell.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it")]
+pub(crate) fn store_owner(py: Python<'_>, path: PathBuf) -> Option<(bool, Option<u32>)> {
+    py.detach(|| owners_of(&path)).map(|owners| (!owners.is_empty(), owners.first().copied()))
+}
+
+fn now_ms() -> i64 {
+    SystemWallTime.now_us() / 1000
+}
+
+/// Runs it in a thread of its own. Errors: also those of a signal's handler, once it has ended.
+fn run<T: Send>(py: Python<'_>, work: impl FnOnce(&Stop) -> Result<T, DeliveryError> + Send) -> PyResult<T> {
+    let in_use = SqliteInUse::begin(py)?;
+    let stop = Stop::default();
+    let mut raised = None;
+    let done = thread::scope(|scope| {
+        let begun = thread::Builder::new().name("store-maintenance".to_owned()).spawn_scoped(scope, || work(&stop));
+        let worker = begun.map_err(|error| DeliveryError::Failed(format!("the system gives no thread: {error}")))?;
+        while !py.detach(|| {
+            thread::park_timeout(LOOK_EVERY);
+            worker.is_finished()
+        }) {
+            raised = raised.take().or_else(|| py.check_signals().err());
+            if raised.is_some() {
+                stop.ask();
+            }
+        }
+        worker.join().unwrap_or_else(|_| Err(DeliveryError::Failed("it panicked: report it".to_owned())))
+    });
+    drop(in_use);
+    match raised {
+        Some(raised) => Err(raised),
+        None => done.map_err(|error| failures::to_python(py, &error)),
+    }
+}

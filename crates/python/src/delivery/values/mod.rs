@@ -1,0 +1,13 @@
+//! Messages, records, answers and settings as Python objects.
+
+pub(crate) mod answers;
+pub(crate) mod arrow_readers;
+pub(crate) mod attempt;
+pub(crate) mod items;
+pub(crate) mod measures;
+pub(crate) mod message;
+pub(crate) mod readers;
+pub(crate) mod records;
+pub(crate) mod rows;
+pub(crate) mod settings;
+pub(crate) mod times;

@@ -1,0 +1,138 @@
+//! The readers of text: `NdjsonLines` and `CsvRows`. They read without the GIL.
+
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
+
+use crate::delivery::calls::failures::bad_record;
+use crate::delivery::values::records::Records;
+use tickwheel_delivery::BadRecord;
+use tickwheel_delivery::internal::{
+    Block, Columns, CsvContent, CsvHeader, CsvRow, CsvRows as CsvReader, Ndjson, Schema,
+};
+
+/// Names of id, key, due and payload; `None` for the usual one.
+pub(super) type Names = (Option<String>, Option<String>, Option<String>, Option<String>);
+
+pub(super) fn schema_of((id, key, due, payload): Names, max_payload: usize) -> Schema {
+    Schema::new(Columns { id, key, due, payload }, max_payload)
+}
+
+/// How the lines of one input are read. `after`: lines up to this one are skipped. `letters`: a line that can't be used
+/// becomes a dead letter; otherwise its fault is only told.
+#[pyclass(frozen, module = "tickwheel._native")]
+pub(crate) struct NdjsonLines {
+    source: Arc<str>,
+    schema: Schema,
+    after: u64,
+    letters: bool,
+}
+
+#[pymethods]
+impl NdjsonLines {
+    #[new]
+    #[pyo3(signature = (source, columns, max_payload, *, after=0, letters=true))]
+    fn new(source: &str, columns: Names, max_payload: usize, after: u64, letters: bool) -> Self {
+        Self { source: source.into(), schema: schema_of(columns, max_payload), after, letters }
+    }
+
+    /// Reads whole lines. `left_out`: bytes of the last one that are not here.
+    #[pyo3(signature = (data, *, first_line=1, left_out=0, now_ns=None))]
+    fn read(&self, py: Python<'_>, data: &[u8], first_line: u64, left_out: usize, now_ns: Option<i64>) -> Records {
+        let items = py.detach(|| {
+            let block = Block { bytes: Arc::<[u8]>::from(data), first_line, left_out };
+            self.reader(now_ns).read(&block).collect()
+        });
+        Records::new(items, self.letters)
+    }
+
+    /// Reads bytes that are one record, on however many lines. Their size is known to be allowed.
+    #[pyo3(signature = (data, *, now_ns=None))]
+    fn read_object(&self, py: Python<'_>, data: &[u8], now_ns: Option<i64>) -> Records {
+        let item = py.detach(|| self.reader(now_ns).read_object(&Arc::from(data)));
+        Records::new(vec![item], self.letters)
+    }
+
+    /// Reads values that hold one record each, with the source and the line of each, and the time from which its delay counts, in
+    /// milliseconds since 1970.
+    #[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it")]
+    fn read_values(&self, py: Python<'_>, values: Vec<PlacedValue>) -> Records {
+        let items = py.detach(|| {
+            let mut reader = self.reader(None);
+            let item = |(value, source, line, at_ms): &PlacedValue| {
+                reader.now_ns = at_ms.checked_mul(1_000_000);
+                let source = source.as_deref().unwrap_or("");
+                if *reader.source != *source {
+                    reader.source = source.into();
+                }
+                reader.read_value(&Arc::from(value.as_deref().unwrap_or(&[])), line.unwrap_or(0))
+            };
+            values.iter().map(item).collect()
+        });
+        Records::new(items, self.letters)
+    }
+}
+
+type PlacedValue = (Option<PyBackedBytes>, Option<PyBackedStr>, Option<u64>, i64);
+
+impl NdjsonLines {
+    fn reader(&self, now_ns: Option<i64>) -> Ndjson<'_> {
+        let (source, schema) = (Arc::clone(&self.source), &self.schema);
+        Ndjson { source, schema, now_ns, after: self.after, keeps_origin: self.letters }
+    }
+}
+
+/// How the rows of a CSV file are read, once its header is known. Python's `csv` splits them into cells.
+#[pyclass(frozen, module = "tickwheel._native")]
+pub(crate) struct CsvRows {
+    source: Arc<str>,
+    schema: Schema,
+    header: CsvHeader,
+}
+
+/// The line of a row, its bytes, how many there were, and its cells; or else why it is not CSV, and what would be; or
+/// neither if a line of it is no text.
+type CsvLine = (u64, PyBackedBytes, usize, Option<Vec<PyBackedStr>>, Option<(String, String)>);
+
+fn row_of((line, data, size, cells, fault): &CsvLine) -> CsvRow<'_, PyBackedStr> {
+    let content = match (cells, fault) {
+        (Some(cells), _) => CsvContent::Cells(cells),
+        (None, Some((reason, allowed))) => {
+            CsvContent::Broken(BadRecord { reason: reason.clone(), allowed: allowed.clone() })
+        }
+        (None, None) => CsvContent::Unread(*size),
+    };
+    CsvRow { line: *line, data, content }
+}
+
+#[pymethods]
+impl CsvRows {
+    /// `header`: the first row. Errors: `BadRecord` if it can't be read, or no message can be read with its columns.
+    #[new]
+    #[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it")]
+    fn new(py: Python<'_>, source: &str, columns: Names, max_payload: usize, header: CsvLine) -> PyResult<Self> {
+        let schema = schema_of(columns, max_payload);
+        let names = row_of(&header).cells(schema.max_record()).map_err(|bad| BadRecord {
+            reason: format!("the header can't be read: {}", bad.reason),
+            allowed: bad.allowed,
+        });
+        let names = names.map(|names| names.iter().map(ToString::to_string).collect());
+        match names.and_then(|names| CsvHeader::new(names, &schema)) {
+            Ok(header) => Ok(Self { source: source.into(), schema, header }),
+            Err(bad) => Err(bad_record(py, &bad)),
+        }
+    }
+
+    /// Reads rows below the header.
+    #[pyo3(signature = (rows, *, now_ns=None))]
+    #[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it")]
+    fn read(&self, py: Python<'_>, rows: Vec<CsvLine>, now_ns: Option<i64>) -> Records {
+        let items = py.detach(|| {
+            let reader =
+                CsvReader { source: Arc::clone(&self.source), schema: &self.schema, header: &self.header, now_ns };
+            rows.iter().map(|row| reader.read(&row_of(row))).collect()
+        });
+        Records::new(items, true)
+    }
+}

@@ -1,0 +1,154 @@
+//! `Records`: what was read from an input, as items of the engine, without a Python object for each.
+
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList, PyType};
+
+use crate::delivery::calls::failures::bad_record;
+use crate::delivery::values::message::message_to_python;
+use crate::tools::made_once::MadeOnce;
+use tickwheel_delivery::BadRecord;
+use tickwheel_delivery::internal::{Incoming, Item, Origin, Parsed, Record, check_traceparent, write_stream};
+
+/// The place of a record, and its original bytes if they were kept.
+type Place<'py> = (String, u64, Option<Bound<'py, PyBytes>>);
+
+/// What is wrong with a record: its line, the reason, and what is allowed.
+type Fault = (u64, String, String);
+
+/// Records in their order: messages, cancels, and those that can't be used. Not changed once it is made.
+#[pyclass(frozen, module = "tickwheel._native")]
+pub(crate) struct Records(Arc<Found>);
+
+/// What some part of an input holds.
+pub(crate) struct Found {
+    items: Vec<Parsed>,
+    /// Whether a record that can't be used becomes a dead letter; otherwise its fault is only told.
+    letters: bool,
+    /// Whether each message takes the place of the one of its name.
+    replaces: Option<Replaces>,
+    /// Of messages that came without one.
+    traceparent: Option<Box<str>>,
+}
+
+/// How they do.
+#[derive(Clone, Copy)]
+struct Replaces {
+    /// They are due so long after the first of them at the latest.
+    at_latest_ms: Option<i64>,
+}
+
+impl Found {
+    /// As the engine takes them.
+    pub(crate) fn items(&self) -> impl Iterator<Item = Item> {
+        let taken = self.items.iter().filter(|item| self.letters || !matches!(item, Parsed::Bad(..)));
+        let item = |parsed: &Parsed| match (Item::from(parsed.clone()), self.replaces) {
+            (Item::Put(put), Some(Replaces { at_latest_ms })) => Item::Replace { put: self.traced(put), at_latest_ms },
+            (Item::Put(put), None) => Item::Put(self.traced(put)),
+            (item, _) => item,
+        };
+        taken.map(item)
+    }
+
+    fn traced(&self, mut put: Incoming) -> Incoming {
+        if let Some(given) = &self.traceparent
+            && put.message.traceparent().is_none()
+        {
+            put.message = put.message.with_traceparent(given);
+        }
+        put
+    }
+}
+
+impl Records {
+    pub(crate) fn new(items: Vec<Parsed>, letters: bool) -> Self {
+        Self(Arc::new(Found { items, letters, replaces: None, traceparent: None }))
+    }
+
+    pub(crate) fn found(&self) -> Arc<Found> {
+        Arc::clone(&self.0)
+    }
+}
+
+#[pymethods]
+impl Records {
+    /// A record that can't be used, for reasons that the caller found.
+    #[staticmethod]
+    fn bad(source: &str, line: u64, reason: &str, allowed: &str, record: &[u8]) -> Self {
+        let origin = Origin { source: source.into(), line, record: Some(Record::from(record)) };
+        let bad = BadRecord { reason: reason.to_owned(), allowed: allowed.to_owned() };
+        Self::new(vec![Parsed::Bad(bad, origin)], true)
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.items.len()
+    }
+
+    /// The same, but each message takes the place of the one of its name; `at_latest_ms`: due so long after the first at the latest.
+    fn replacing(&self, at_latest_ms: Option<i64>) -> Self {
+        let Found { items, letters, traceparent, .. } = &*self.0;
+        Self(Arc::new(Found {
+            items: items.clone(),
+            letters: *letters,
+            replaces: Some(Replaces { at_latest_ms }),
+            traceparent: traceparent.clone(),
+        }))
+    }
+
+    /// The same, but messages that came without a `traceparent` get this one. One that is none is left out, as W3C Trace Context
+    /// wants it.
+    fn traced_by(&self, traceparent: &str) -> Self {
+        let Found { items, letters, replaces, .. } = &*self.0;
+        Self(Arc::new(Found {
+            items: items.clone(),
+            letters: *letters,
+            replaces: *replaces,
+            traceparent: check_traceparent(traceparent).is_ok().then(|| traceparent.into()),
+        }))
+    }
+
+    /// For each record in order a `Message`, a `Cancel`, a `Reschedule` or a `BadRecord`.
+    fn to_list<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        static CANCEL: MadeOnce<Py<PyType>> = MadeOnce::new();
+        static RESCHEDULE: MadeOnce<Py<PyType>> = MadeOnce::new();
+        let list = PyList::empty(py);
+        for item in &self.0.items {
+            list.append(match item {
+                Parsed::Message(incoming) => message_to_python(py, &incoming.message)?,
+                Parsed::Cancel(cancel, _) => CANCEL
+                    .import(py, "tickwheel.delivery.model.message", "Cancel")?
+                    .call1((&cancel.id, &cancel.key, cancel.keep_days))?,
+                Parsed::Reschedule(to, _) => RESCHEDULE
+                    .import(py, "tickwheel.delivery.model.entries", "Reschedule")?
+                    .call1((&to.id, &to.key, to.due_ms))?,
+                Parsed::Bad(bad, _) => bad_record(py, bad).into_value(py).into_bound(py).into_any(),
+            })?;
+        }
+        Ok(list)
+    }
+
+    /// For each record in order `None`, or its line, what is wrong with it, and what is allowed.
+    fn faults(&self) -> Vec<Option<Fault>> {
+        let fault = |item: &Parsed| match item {
+            Parsed::Bad(bad, origin) => Some((origin.line, bad.reason.clone(), bad.allowed.clone())),
+            _ => None,
+        };
+        self.0.items.iter().map(fault).collect()
+    }
+
+    /// For each record in order its source, its line, and the original record; for those that were kept.
+    fn places<'py>(&self, py: Python<'py>) -> Vec<Option<Place<'py>>> {
+        let place = |origin: &Origin| {
+            let record = origin.record.as_ref().map(|record| PyBytes::new(py, record.as_bytes()));
+            (origin.source.to_string(), origin.line, record)
+        };
+        self.0.items.iter().map(|item| item.origin().map(place)).collect()
+    }
+
+    /// The rows of a hand-off with their partitions, as an Arrow IPC stream with one batch.
+    fn handed<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        let stream = py.detach(|| write_stream(&self.0.items));
+        PyBytes::new(py, &stream)
+    }
+}

@@ -1,0 +1,50 @@
+//! The settings of an engine, read from the Python class `Settings`.
+
+use pyo3::prelude::*;
+
+use crate::delivery::calls::failures;
+use tickwheel_delivery::internal::{Bounds, Rate, Retry, Settings};
+
+const DAY_MS: f64 = 86_400_000.0;
+
+/// Reads `Settings`; its ranges are checked where it is made.
+pub(crate) fn settings_of(given: &Bound<'_, PyAny>) -> PyResult<Settings> {
+    let number = |name: &str| -> PyResult<f64> { given.getattr(name)?.extract() };
+    let (retry, bounds) = (given.getattr("retry")?, given.getattr("bounds")?);
+    let retry = Retry {
+        max_attempts: retry.getattr("max_attempts")?.extract()?,
+        first_ms: retry.getattr("first_ms")?.extract::<f64>()?.round() as u64,
+        longest_ms: retry.getattr("longest_ms")?.extract::<f64>()?.round() as u64,
+    };
+    retry.check().map_err(|error| failures::to_python(given.py(), &error))?;
+    let rate = given.getattr("rate")?;
+    let rate = if rate.is_none() {
+        None
+    } else {
+        Some(Rate { messages: rate.getattr("messages")?.extract()?, per_us: rate.getattr("per_us")?.extract()? })
+    };
+    rate.map_or(Ok(()), Rate::check).map_err(|error| failures::to_python(given.py(), &error))?;
+    let size = |name: &str| -> PyResult<usize> { bounds.getattr(name)?.extract() };
+    let bounds = Bounds {
+        messages: size("messages")?,
+        bytes: size("size")?,
+        lane_messages: size("lane_messages")?,
+        lane_bytes: size("lane_size")?,
+    };
+    Ok(Settings {
+        is_global: given.getattr("order")?.extract::<String>()? == "global",
+        horizon_ms: (number("horizon_s")? * 1000.0).round() as u64,
+        retry,
+        rate,
+        concurrency: given.getattr("concurrency")?.extract::<Option<usize>>()?.unwrap_or(usize::MAX),
+        sink_timeout_ms: (number("sink_timeout_s")? * 1000.0).round().max(1.0) as u64,
+        keep_ids_ms: (number("keep_ids_days")? * DAY_MS).round() as u64,
+        give_up_after_ms: given
+            .getattr("give_up_after_s")?
+            .extract::<Option<f64>>()?
+            .map(|after_s| (after_s * 1000.0).round() as u64),
+        bounds,
+        seed: given.getattr("seed")?.extract()?,
+        ..Settings::default()
+    })
+}

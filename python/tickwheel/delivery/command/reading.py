@@ -1,0 +1,91 @@
+"""The reader of a run: a thread that reads files and submits what has come.
+
+Its position in the input is committed with the records. It does not wait for answers; if too much is queued, it blocks.
+"""
+
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Protocol
+
+from tickwheel.delivery.engine.running import Running
+from tickwheel.delivery.model.entries import Answer
+from tickwheel.delivery.model.message import Columns
+from tickwheel.delivery.read.sources import OpenSource, Source
+
+ITS_START = "its start"
+"""Where a reader stopped that has read nothing."""
+
+_SUBMIT_WITHIN_S = 1
+
+
+class Reader(Protocol):
+    """Submits the input, in threads of its own. An error goes to `Running.fail`, which ends the run."""
+
+    @property
+    def stopped_at(self) -> str | None:
+        """The last position, as text; `None` when everything is submitted."""
+
+    def start(self) -> None:
+        """Start reading."""
+
+    def has_ended(self, timeout_s: float) -> bool:
+        """Whether everything was submitted and committed, or reading failed, within this time."""
+
+    def stop(self) -> None:
+        """Submit nothing from now on."""
+
+
+class Reading(threading.Thread):
+    """Reads until the inputs end or until `stop`. A daemon thread, because it may wait for standard input for ever."""
+
+    def __init__(self, sources: Sequence[Source], columns: Columns, running: Running, *, is_replay: bool) -> None:
+        super().__init__(name="reader-deliver", daemon=True)
+        self._sources = sources
+        self._columns = columns
+        self._running = running
+        self._is_replay = is_replay
+        self._taking = threading.Lock()  # held while records are submitted, not during a wait
+        self._stopped = False
+        self._over = threading.Event()
+        self._last: Future[list[Answer]] | None = None
+        self.stopped_at: str | None = ITS_START
+
+    def stop(self) -> None:
+        """Submit nothing from now on. Does not wait for a read in progress, nor long for a submit that waits for room,
+        which the end of the engine ends.
+        """
+        self._stopped = True
+        if self._taking.acquire(timeout=_SUBMIT_WITHIN_S):
+            self._taking.release()
+
+    def has_ended(self, timeout_s: float) -> bool:
+        """Whether everything was read and committed, or reading failed, within this time."""
+        return self._over.wait(timeout_s)
+
+    def run(self) -> None:
+        """In the thread. Every error goes to the engine, which ends the run."""
+        try:
+            if self._read():
+                self.stopped_at = None
+        except BaseException as error:
+            if not self._stopped:
+                self._running.fail(error)
+        self._over.set()
+
+    def _read(self) -> bool:
+        """Whether it reached the end."""
+        for source in self._sources:
+            for part in OpenSource(source, self._columns, self._running.inputs, self._now_ns):
+                with self._taking:
+                    if self._stopped:
+                        return False
+                    self.stopped_at = f"line {part.line} of {source.name}"
+                    self._last = self._running.submit([part.records, *([part.progress] if part.progress else [])])
+        if self._last is not None:
+            self._last.result()  # all is on disk
+        return True
+
+    def _now_ns(self) -> int | None:
+        return None if self._is_replay else time.time_ns()

@@ -1,0 +1,313 @@
+"""An open store that is being delivered by the engine, until `close`. Nothing is due before `start`.
+
+The engine is native. Here its answers become futures, its events log records, and its counts a `Summary`.
+"""
+
+import secrets
+import threading
+from asyncio import AbstractEventLoop
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from tickwheel._native import DeliveryEngine, EngineMeasures, OutcomeReader, Records
+from tickwheel.delivery.base.errors import BadRecord, DeliveryFailed
+from tickwheel.delivery.model.entries import Answer, Fault, Item, Letter, Progress, answered
+from tickwheel.delivery.model.message import MAX_PAYLOAD
+from tickwheel.delivery.model.settings import Settings
+from tickwheel.delivery.model.summary import COUNTS, PERCENTILES, Summary
+from tickwheel.delivery.observe.log import log_events, log_text
+from tickwheel.delivery.observe.tracing import SendSpans, is_tracing
+from tickwheel.delivery.outbox.reader import OutboxReader
+from tickwheel.delivery.outbox.source import SourceOpener
+from tickwheel.delivery.sight import StoreView
+from tickwheel.delivery.sinks import CoroutineFunction, Destination, Opener, SinkSettings
+
+if TYPE_CHECKING:
+    from tickwheel._native import Occupancy
+
+_SAY_AFTER_S = 2
+
+
+class Answers(Protocol):
+    """One of its methods is called, once, by the engine's thread for answers."""
+
+    def set_result(self, answers: list[Answer], /) -> object:
+        """All is on disk."""
+
+    def set_exception(self, error: BaseException, /) -> object:
+        """Delivery has failed, or the queue was closed."""
+
+
+class Running:
+    """Opens store and destination. `put_letters` is called in a thread of its own; `waiting` once if another process
+    has the store, and `check` again and again: what it raises ends the wait. `loop`: where a coroutine function runs;
+    `None`: in a thread of its own. Errors: `WrongUsage`, `DeliveryFailed`.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        opener: Opener,
+        settings: Settings,
+        put_letters: Callable[[Sequence[Letter]], None],
+        waiting: Callable[[str], object] | None = None,
+        *,
+        check: Callable[[], object] | None = None,
+        loop: AbstractEventLoop | None = None,
+        outboxes: Sequence[SourceOpener] = (),
+    ) -> None:
+        opener = opener.on(loop) if isinstance(opener, CoroutineFunction) else opener
+        run = secrets.token_hex(8)
+        say = waiting or log_text
+        slow = threading.Timer(_SAY_AFTER_S, say, ["waiting for the destination to open"])
+        slow.daemon = True
+
+        def open_sink(store_id: str) -> object:
+            assert not isinstance(opener, Destination)
+            if slow.ident is None:  # it is the first one
+                with suppress(RuntimeError):  # there is no thread to be had
+                    slow.start()
+            return opener(SinkSettings(store_id, settings.sink_timeout_s, run))
+
+        self._spans = SendSpans(opener, self) if isinstance(opener, Destination) and is_tracing() else None
+        self._is_global = settings.order == "global"
+        self.rate = settings.rate
+        """How fast messages are sent; `None`: as the destination takes them."""
+        self._failure: BaseException | None = None
+        self.store = path
+        self.view = StoreView(path)
+        """Looks at the store."""
+        try:
+            self._engine = DeliveryEngine(
+                path,
+                settings,
+                opener if isinstance(opener, Destination) else open_sink,
+                put_letters=put_letters,
+                put_events=log_events,
+                waiting=say,
+                check=check,
+            )
+        finally:
+            slow.cancel()
+        try:
+            self.outboxes = [OutboxReader(open_source(), self.submit) for open_source in outboxes]
+            """The threads that read outboxes, from `start` to `close`."""
+        except BaseException:
+            self._engine.close(0)
+            raise
+
+    def start(self) -> None:
+        """Start delivery: from now on messages are due by the wall clock."""
+        self._start_spans()
+        self._engine.start()
+        for outbox in self.outboxes:
+            outbox.start()
+
+    def start_replay(self, speed: float, from_ms: int, head_start_ms: float = 0) -> None:
+        """Start a replay of recorded times, `speed` times faster: `from_ms` is in `head_start_ms`."""
+        self._start_spans()
+        self._engine.start_replay(speed, from_ms, head_start_ms)
+
+    def _start_spans(self) -> None:
+        if self._spans is not None:
+            self._spans.start()
+
+    def submit(self, items: Sequence[Item], max_payload: int = MAX_PAYLOAD) -> "Future[list[Answer]]":
+        """Submit items: the future gets the answers to messages, cancels and looks, in order, once all are on disk.
+
+        Blocks while much is queued. Errors: `BadRecord`, `DeliveryFailed`; `RuntimeError` after `close`.
+        """
+        future = _future()
+        self._engine.submit(items, future, max_payload)
+        return future
+
+    def try_submit(self, items: Sequence[Item], answers: Answers) -> bool:
+        """As `submit`, but does not wait: `False` while much is queued, and then nothing is submitted."""
+        return self._engine.try_submit(items, answers, MAX_PAYLOAD)
+
+    def follow(self) -> OutcomeReader:
+        """Read outcomes of messages from now on. Errors: `DeliveryFailed` where the system gives no descriptor."""
+        return self._engine.follow()
+
+    def submit_records(self, records: Iterable[Records]) -> "Future[list[Answer | BadRecord]]":
+        """Submit what was read by a reader that makes no letters, a part as soon as it is read. The future gets for
+        each record its answer, or what is wrong with it. Errors: as of `submit`; earlier parts may be accepted then.
+        """
+        faults, tickets = [], []
+        for part in records:
+            faults.append(part.faults())
+            tickets.append(self.submit([part]))
+        return _together(faults, tickets)
+
+    def check_may_wait(self) -> None:
+        """Errors: `RuntimeError` in a callback of an answer's future: no answer comes before it returns."""
+        self._engine.check_may_wait()
+
+    @property
+    def summary(self) -> Summary:
+        """The counts as they stand; lateness only once it is closed."""
+        late_ms = zip(PERCENTILES, self._engine.percentiles(), strict=True)
+        lateness_ms = {name: _rounded(value) for name, value in late_ms}
+        counts = zip(COUNTS, self._engine.counts(), strict=True)
+        return Summary(**dict(counts), lateness_ms=lateness_ms)
+
+    @property
+    def waiting(self) -> int:
+        """Messages without an outcome."""
+        return self._engine.waiting
+
+    @property
+    def inputs(self) -> Mapping[str, Progress]:
+        """How far each input was read by earlier runs, by name."""
+        return self._engine.inputs
+
+    @property
+    def first_due_ms(self) -> int | None:
+        """The due time of the first message that waits, before the start."""
+        return self._engine.first_due_ms
+
+    def census(self, until_ms: Sequence[int], most: int) -> tuple[int | None, Sequence[int]]:
+        """The first due time of what waits, and how many are due by each of these times, counted up to `most`."""
+        return self._engine.census(until_ms, most)
+
+    @property
+    def history_id(self) -> str:
+        """The id of what the store knows: another one after its disk was lost, or a backup was restored."""
+        return self._engine.history_id
+
+    def marks(self) -> tuple[int, Sequence[int]]:
+        """The time now, and for each partition the last one by which every outcome is on disk, in ms since 1970 (S4).
+
+        Takes up to some milliseconds, and waits for no commit. Errors: `DeliveryFailed`; `RuntimeError`
+        after `close`.
+        """
+        return self._engine.marks()
+
+    def rules_of(self, partition: int) -> Sequence[tuple[str | None, str]] | None:
+        """Key and id of each recurring message of a partition that is open; `None` if they are more than 256 KiB (S4).
+
+        Looks at all recurring messages: 20 ms for 100,000. Errors: those of `marks`.
+        """
+        return self._engine.rules_of(partition)
+
+    @property
+    def in_memory(self) -> tuple[int, int]:
+        """Messages and bytes in memory."""
+        return self._engine.in_memory()
+
+    def occupancy(self) -> "Occupancy":
+        """How full the wheel is. A task of it is a millisecond in which messages are due, or a wait of the engine's."""
+        return self._engine.occupancy()
+
+    @property
+    def down(self) -> str | None:
+        """Why the destination is down, if it is."""
+        return self._engine.down
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether sending is paused."""
+        return self._engine.is_paused
+
+    def why_not_paused(self) -> tuple[str, str]:
+        """Why a key could not be paused, and what is allowed."""
+        if self._is_global:
+            return "with one order of all messages no key can be paused: what is due later would overtake", (
+                "order per key; or pause all"
+            )
+        return "10,000 keys are paused", "at most so many: resume one first"
+
+    @property
+    def has_open_sinks(self) -> bool:
+        """After `close`: whether a sink did not end in time."""
+        return self._engine.has_open_sinks
+
+    @property
+    def measures(self) -> EngineMeasures:
+        """What the engine has measured of its own work. Takes some milliseconds, and holds up nothing."""
+        return self._engine.measures()
+
+    @property
+    def left_letters(self) -> bool:
+        """After `close`: whether it left dead letters unwritten. They are written when the store is opened again."""
+        return self._engine.left_letters
+
+    @property
+    def engine(self) -> DeliveryEngine:
+        """The native engine, for a recording of its timer."""
+        return self._engine
+
+    def fail(self, error: BaseException) -> None:
+        """Send nothing more; `check`, `wait` and `close` raise the error. The first one counts."""
+        self._failure = self._failure or error
+        self._engine.fail(error)
+
+    def check(self) -> None:
+        """Raises what ended the run, if anything did."""
+        if self._failure is not None:
+            raise self._failure
+        self._engine.check()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether nothing waits any more, within that time. Raises what ended the run."""
+        if self._failure is not None:
+            raise self._failure
+        return self._engine.wait_until_empty(timeout_s)
+
+    def close(self, timeout_s: float | None = None) -> None:
+        """Send what is due by now, commit, and stop. A second call does nothing.
+
+        `timeout_s` bounds the wait for a sink that hangs; what is in its hands then counts as not delivered, and is
+        sent again next time. A call that a signal interrupts is repeated, perhaps with less time. Errors:
+        `DeliveryFailed`, the first one there was.
+        """
+        OutboxReader.stop_all(self.outboxes)
+        try:
+            self._engine.close(timeout_s)
+        except DeliveryFailed:
+            if self._failure is not None:
+                raise self._failure from None
+            raise
+        finally:
+            if self._spans is not None:
+                self._spans.stop()
+
+
+def _future() -> "Future[list[Answer]]":
+    future: Future[list[Answer]] = Future()
+    future.set_running_or_notify_cancel()  # what is submitted can't be taken back this way
+    return future
+
+
+def _together(
+    faults: Sequence[Sequence[Fault | None]], tickets: "Sequence[Future[list[Answer]]]"
+) -> "Future[list[Answer | BadRecord]]":
+    """A future of what all tickets get, with the faults of each."""
+    future: Future[list[Answer | BadRecord]] = Future()
+    future.set_running_or_notify_cancel()
+    left = count(len(tickets) - 1, -1)
+
+    def give(_: object = None) -> None:
+        if next(left) > 0:  # one step, so one thread gets each number
+            return
+        try:
+            parts = zip(faults, tickets, strict=True)
+            answers = [each for part, ticket in parts for each in answered(part, ticket.result(0))]
+        except BaseException as error:
+            future.set_exception(error)
+        else:
+            future.set_result(answers)
+
+    for ticket in tickets:
+        ticket.add_done_callback(give)
+    if not tickets:
+        give()
+    return future
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 3)

@@ -1,0 +1,60 @@
+"""What a user sees of the one schema (rule D1): messages, cancels, and the names of the columns.
+
+The rules themselves are native, for every format: `message/fields.rs` of the crate of delivery checks the values of a
+record. The files in `formats/` beside it read them.
+"""
+
+import msgspec
+
+MAX_PAYLOAD = 1 << 20
+"""The most bytes of one payload (D12), unless set otherwise."""
+
+MAX_RECORD = 2 * MAX_PAYLOAD
+"""The most bytes of one record: written as base64 or with doubled quotes, a payload may take twice its size."""
+
+
+class Columns(msgspec.Struct, frozen=True):
+    """The name of the field or column of each part; `None` if the caller named none, and the usual name is used.
+
+    >>> Columns(id="flight").names
+    ('flight', None, None, None)
+    """
+
+    id: str | None = None
+    key: str | None = None
+    due: str | None = None
+    payload: str | None = None
+
+    @property
+    def names(self) -> tuple[str | None, str | None, str | None, str | None]:
+        """All four, in order."""
+        return self.id, self.key, self.due, self.payload
+
+
+class Message(msgspec.Struct, frozen=True, gc=False):
+    """A message to deliver at `due_ms`, milliseconds since 1970; its name is `(key, id)`.
+
+    `payload`: bytes, or JSON as `msgspec.Raw`; a queue takes any value that JSON can hold. `delay_ms` is kept if the
+    record gave one, because two records with the same delay have the same content (D5) but different due times. Past
+    `expires_ms` it is not delivered (D17). `traceparent`: the trace and span in which it was made, as W3C Trace Context
+    writes them.
+    """
+
+    id: str
+    key: str | None
+    due_ms: int
+    payload: msgspec.Raw | bytes
+    delay_ms: float | None = None
+    expires_ms: int | None = None
+    traceparent: str | None = None
+
+
+class Cancel(msgspec.Struct, frozen=True, gc=False):
+    """A request not to deliver the message `(key, id)` (D7).
+
+    `keep_days`: how long it is remembered at least if its message has not come; otherwise as long as ids are.
+    """
+
+    id: str
+    key: str | None
+    keep_days: int = 0

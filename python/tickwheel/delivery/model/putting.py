@@ -1,0 +1,136 @@
+"""Messages from Python values, as `put`, `put_many` and `submit` take them (rules D1, D16)."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from tickwheel._native import MAX_DUE_MS, Records, read_messages
+from tickwheel.delivery.base.errors import WrongUsage
+from tickwheel.delivery.model.entries import Put
+from tickwheel.delivery.model.message import MAX_PAYLOAD, Message
+
+_OF_A_RECORD: Final = ("id", "due", "delay_ms", "payload", "key", "expires", "traceparent")
+_RULE: Final = ("every", "cron", "tz", "missed")
+_FIELDS: Final = (*_OF_A_RECORD, *_RULE, "replace", "debounce_ms", "at_latest_ms")
+
+
+def message_of(given: object) -> Message | Put | Records:
+    """A message from what `put_many` takes. Errors: `WrongUsage` if it is none, and those of `put_of`."""
+    match given:
+        case Message(payload=bytes() | msgspec.Raw()):
+            return given
+        case Message():
+            is_bytes = isinstance(given.payload, bytearray | memoryview)
+            payload = bytes(given.payload) if is_bytes else msgspec.Raw(_json_of(given.payload))
+            return msgspec.structs.replace(given, payload=payload)
+        case Mapping():
+            unknown = [name for name in given if name not in _FIELDS]
+            if unknown:
+                allowed = ", ".join(_FIELDS)
+                raise WrongUsage(f"{given!r:.200} is no message: it has {unknown[0]!r:.200}, and may have {allowed}")
+            return put_of(**{"id": None, "payload": None, **given})
+        case (id_, due, payload):
+            return put_of(id_, payload, due)
+        case (id_, due, payload, key):
+            return put_of(id_, payload, due, key=key)
+    raise WrongUsage(
+        f"{given!r:.200} is no message: give a Message, a dict with id, due or delay_ms, payload and key, or a tuple"
+        " (id, due, payload) or (id, due, payload, key)"
+    )
+
+
+def put_of(
+    id: object,  # noqa: A002
+    payload: Any,
+    due: object = None,
+    *,
+    delay_ms: object = None,
+    key: object = None,
+    expires: object = None,
+    traceparent: object = None,
+    replace: object = False,
+    debounce_ms: object = None,
+    at_latest_ms: object = None,
+    every: object = None,
+    cron: object = None,
+    tz: object = None,
+    missed: object = None,
+) -> Put | Records:
+    """A message from Python values; `Records` if it takes the place of another. Errors: `WrongUsage`, also if the
+    payload can't be written as JSON; then `BadRecord`.
+    """
+    recurs = every is not None or cron is not None
+    if recurs and (debounce_ms is not None or at_latest_ms is not None):
+        raise WrongUsage("a message that recurs can't be debounced: leave out debounce_ms and at_latest_ms")
+    if debounce_ms is not None:
+        if due is not None or delay_ms is not None:
+            raise WrongUsage("debounce_ms says when the message is due: leave out due and delay_ms")
+        replace, delay_ms = True, debounce_ms
+    if type(replace) is not bool:
+        raise WrongUsage(f"replace is {replace!r:.100}: give True or False")
+    if at_latest_ms is not None and not (replace and type(at_latest_ms) is int and 0 <= at_latest_ms <= MAX_DUE_MS):
+        raise WrongUsage(f"at_latest_ms is {at_latest_ms!r:.200}: give a whole number with debounce_ms or replace")
+    is_json = not isinstance(payload, bytes | bytearray | memoryview)
+    data = _json_of(payload) if is_json else bytes(payload)
+    rule = every, cron, tz, missed
+    put = Put(id, key, text_of(due), delay_ms, data, is_json, text_of(expires), traceparent, *rule)
+    return read_messages([put], MAX_PAYLOAD).replacing(at_latest_ms) if replace else put
+
+
+def item_of(given: Any) -> Any:
+    """A message from what `put_many` takes, and anything else as it is. Errors: `WrongUsage`."""
+    return message_of(given) if isinstance(given, Message | Mapping) or type(given) is tuple else given
+
+
+def parts_of(messages: Iterable[Message | Put | Records]) -> Iterator[Records]:
+    """The messages in order, read and checked: those between two that take the place of others are one part."""
+    between: list[Message | Put] = []
+    for each in messages:
+        if not isinstance(each, Records):
+            between.append(each)
+            continue
+        if between:
+            yield read_messages(between, MAX_PAYLOAD)
+            between = []
+        yield each
+    if between:
+        yield read_messages(between, MAX_PAYLOAD)
+
+
+def text_of(due: object) -> object:
+    """A `datetime` as text, and anything else as it is."""
+    return due.isoformat() if isinstance(due, datetime) else due
+
+
+def _json_of(payload: Any) -> bytes:
+    try:
+        data = msgspec.json.encode(payload)
+        is_lost = b"null" in data and _has_no_json_number(payload)
+    except UnicodeEncodeError as error:
+        why = "it has half of a surrogate pair, which is no text"
+        raise WrongUsage(f"the payload can't be written as JSON: {why}; give bytes instead") from error
+    except RecursionError as error:
+        why = "it is nested too deep, or contains itself"
+        raise WrongUsage(f"the payload can't be written as JSON: {why}; give bytes instead") from error
+    except (TypeError, ValueError, OverflowError) as error:
+        raise WrongUsage(f"the payload can't be written as JSON: {error}; give bytes instead") from error
+    if is_lost:
+        raise WrongUsage("the payload can't be written as JSON, which has no NaN and no infinity: give None or a text")
+    return data
+
+
+def _has_no_json_number(payload: Any) -> bool:
+    """Whether there is a NaN or an infinity in it, for which msgspec writes `null`."""
+    left = [msgspec.to_builtins(payload)]
+    while left:
+        value = left.pop()
+        if isinstance(value, float) and not math.isfinite(value):
+            return True
+        if isinstance(value, dict):
+            left += value.values()
+        elif isinstance(value, list | tuple):
+            left += value
+    return False

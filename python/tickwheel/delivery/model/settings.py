@@ -1,0 +1,61 @@
+"""How to deliver: the options of `tickwheel deliver` with the same names."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tickwheel.delivery.base.errors import WrongUsage, shown
+from tickwheel.delivery.model.pace import Rate
+from tickwheel.delivery.model.retry import Retry
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much may be in memory; of one key too, which has at least one message whatever its size."""
+
+    messages: int = 400_000
+    size: int = 96 << 20
+    lane_messages: int = 128
+    lane_size: int = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Errors: `WrongUsage`. `give_up_after_s`: for how long a destination may be down before what is due becomes dead
+    letters; `None`: for ever. `seed`: of the jitter of back-off. `rate`: how fast messages are sent; `concurrency`: how
+    many sends there are at a time; `None`: as the destination takes them.
+    """
+
+    order: Literal["key", "global"] = "key"
+    horizon_s: float = 10.0
+    sink_timeout_s: float = 30.0
+    keep_ids_days: float = 7.0
+    retry: Retry = field(default_factory=Retry)
+    bounds: Bounds = field(default_factory=Bounds)
+    give_up_after_s: float | None = None
+    seed: int = 0
+    rate: Rate | None = None
+    concurrency: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.order not in ("key", "global"):
+            raise WrongUsage(f"order is {self.order!r}: it may be 'key' or 'global'")
+        for name, value, least, most in (
+            ("horizon", self.horizon_s, 0.1, 3600),
+            ("max-attempts", self.retry.max_attempts, 1, 1_000_000),
+            ("sink-timeout", self.sink_timeout_s, 0.001, 86_400),
+            ("keep-ids", self.keep_ids_days, 0, 36_500),
+            ("backoff's first wait", self.retry.first_ms / 1000, 0.001, 86_400),
+            ("backoff's longest wait", self.retry.longest_ms / 1000, self.retry.first_ms / 1000, 86_400),
+            ("concurrency", 1 if self.concurrency is None else self.concurrency, 1, 1_000_000),
+            ("give-up-after", 1 if self.give_up_after_s is None else self.give_up_after_s, 0.001, 31_536_000),
+        ):
+            kinds = int if name in ("max-attempts", "concurrency") else int | float
+            if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value <= most:
+                raise WrongUsage(f"{name} is {_shown(value)}: it may be {least:g} to {most:,}")
+
+
+def _shown(value: object) -> str:
+    try:
+        return f"{value:g}" if isinstance(value, int | float) else shown(value)
+    except OverflowError:  # no float holds it
+        return shown(value)

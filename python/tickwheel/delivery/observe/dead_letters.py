@@ -1,0 +1,84 @@
+"""Writes dead letters (rule D2): NDJSON `source, line, reason, allowed, record`, in order.
+
+`record` is the original text, so that it can be corrected and given again; `{"base64": ...}` if it is not UTF-8.
+"""
+
+import errno
+import os
+from base64 import b64encode
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from tickwheel._native import refuse_open_store
+from tickwheel.delivery.base.appending import open_to_append, sync, write_lines
+from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
+from tickwheel.delivery.model.entries import Letter
+
+PutLetters = Callable[[Sequence[Letter]], None]
+"""Writes dead letters, durably where that is possible. Errors: `DeliveryFailed`: none may be lost silently."""
+
+
+def to_file(path: Path) -> PutLetters:
+    """Appends to `path`, until the process ends; a file that is not there is made with the first letter. Errors:
+    `WrongUsage` if it can't be opened.
+    """
+    refuse_open_store(path)
+    fd: int | None = None
+    try:
+        if path.exists() and path.samefile(os.devnull):
+            raise WrongUsage(f"{path} keeps no dead letters: name a file, or leave them to standard error")
+        if path.exists():
+            fd = open_to_append(path)
+        elif not os.access(path.parent, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise WrongUsage(f"{path} can't be written: {error.strerror}: name a file that can") from error
+
+    def put(letters: Sequence[Letter]) -> None:
+        nonlocal fd
+        try:
+            fd = open_to_append(path) if fd is None else fd
+            write_lines(fd, b"".join(line_of(letter) + b"\n" for letter in letters))
+            sync(fd)
+        except OSError as error:
+            advice = f"make room for {path}, or name another file, and run again"
+            raise DeliveryFailed(f"the dead letters can't be written: {error.strerror}: {advice}") from error
+
+    return put
+
+
+def to_lines(say: Callable[[str], object], failure: Callable[[], OSError | None] = lambda: None) -> PutLetters:
+    """Calls `say` with one line for each; then `failure` tells why it is lost, if it is."""
+
+    def put(letters: Sequence[Letter]) -> None:
+        for letter in letters:
+            say(line_of(letter).decode())
+            if error := failure():
+                raise DeliveryFailed(
+                    f"the dead letters can't be written to standard error: {error.strerror}: run again with "
+                    "--dead-letters FILE"
+                )
+
+    return put
+
+
+def line_of(letter: Letter) -> bytes:
+    """As JSON, without a newline."""
+    return msgspec.json.encode(
+        {
+            "source": letter.source,
+            "line": letter.line,
+            "reason": letter.reason,
+            "allowed": letter.allowed,
+            "record": _readable(letter.record),
+        }
+    )
+
+
+def _readable(data: bytes) -> str | dict[str, str]:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": b64encode(data).decode()}

@@ -1,0 +1,84 @@
+"""What the engine logs, by the standard library's `logging` under `tickwheel.delivery` (rule D15)."""
+
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+
+from tickwheel.delivery.model.entries import Letter
+
+logger: Final = logging.getLogger("tickwheel.delivery")
+
+_EVENTS: Final = {
+    "down": (logging.ERROR, "the destination is down: %s"),
+    "up": (logging.WARNING, "the destination is up again, after %d ms"),
+    "failed": (logging.WARNING, "message %s failed for the first time: %s"),
+    "cut off": (logging.WARNING, "send %d was cut off, with %d messages"),
+    "paused": (logging.WARNING, "sending is paused: what is due waits until it is resumed"),
+    "resumed": (logging.WARNING, "sending goes on"),
+    "keys paused": (logging.WARNING, "keys that are paused: %d; what is due of them waits until they are resumed"),
+    "clock stepped": (logging.WARNING, "the wall clock was stepped"),
+    "checkpoint failed": (logging.ERROR, "a checkpoint failed: %s"),
+}
+
+
+_LONGEST_NAME: Final = 200  # characters that are told of an id or a key
+
+
+def log_events(events: Sequence[tuple[Any, ...]]) -> None:
+    """Log what the destination and the clock did."""
+    for name, *values in events:
+        level, text = _EVENTS.get(name, (logging.INFO, name))
+        if name == "failed":
+            key, id_, reason = values
+            values = [_named(key, id_), reason]
+        elif name == "keys paused" and values == [0]:
+            text, values = "no key is paused any more", []
+        logger.log(level, text, *values)
+
+
+def log_text(text: str) -> None:
+    """Log what is worth a line."""
+    logger.info("%s", text)
+
+
+def log_uncommitted(error: BaseException) -> None:
+    """Log that a sink could not forget what is on disk. It is asked again, so nothing is lost by it."""
+    logger.error("a sink's committed() failed, and is called again before the next send: %r", error, exc_info=error)
+
+
+def log_no_position(error: BaseException) -> None:
+    """Log that a sink did not say its position. The last one it said holds, so nothing is lost by it."""
+    logger.error("a sink's position() failed, and the last one that it returned holds: %r", error, exc_info=error)
+
+
+def log_slow_sync(seconds: int) -> None:
+    """Log that the writer waits for a sink."""
+    logger.warning("a sink's sync() takes more than %d s, and nothing is committed until it returns", seconds)
+
+
+def log_letters(letters: Sequence[Letter]) -> None:
+    """Log dead letters of a program that does not ask for them."""
+    for letter in letters:
+        logger.error("dead letter of %s: %s", subject_of(letter), letter.reason)
+
+
+class _Name(msgspec.Struct):
+    id: str
+    key: str | None = None
+
+
+def subject_of(letter: Letter) -> str:
+    """What a dead letter is about: the message, or where in the input a record stood that is none."""
+    with suppress(msgspec.MsgspecError, RecursionError):
+        if letter.source == "delivery":  # it was given up
+            name = msgspec.json.decode(letter.record, type=_Name)
+            return f"message {_named(name.key, name.id)}"
+    return f"{letter.source}, line {letter.line}"
+
+
+def _named(key: str | None, id_: str) -> str:
+    shown, of_key = repr(id_[:_LONGEST_NAME]), "" if key is None else f" of key {key[:_LONGEST_NAME]!r}"
+    return shown + of_key

@@ -1,0 +1,1 @@
+"""What a Python program uses: `DeliveryQueue` and `AsyncDeliveryQueue`, and their control of messages."""

@@ -1,0 +1,342 @@
+"""`AsyncDeliveryQueue`: durable delayed delivery inside an asyncio program (rule D11).
+
+A method has the arguments, answers and errors of the method of `DeliveryQueue` that it is made of: `awaited` takes that
+one, with a queue whose `_ask` returns a coroutine function. So no list of arguments is written twice.
+
+Nothing here blocks the loop. An answer comes by a future, which the engine's thread for answers completes. Opening,
+closing and looking at the store run in threads.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial, wraps
+from inspect import getdoc, signature
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
+
+from tickwheel.delivery.engine.outcomes import Outcomes
+from tickwheel.delivery.engine.running import Running
+from tickwheel.delivery.model.entries import Answer, Item
+from tickwheel.delivery.model.settings import Settings
+from tickwheel.delivery.model.summary import Summary
+from tickwheel.delivery.observe.dead_letters import PutLetters
+from tickwheel.delivery.outbox.source import SourceOpener
+from tickwheel.delivery.queue.queue import DeliveryQueue
+from tickwheel.delivery.sight import Action, StoreView
+from tickwheel.delivery.sinks import Opener
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_F = TypeVar("_F", bound=Callable[..., object])
+
+_LOOK_FOR_ROOM_EVERY_S: Final = 0.02
+
+
+class _Answers:
+    """Stands for the future of a ticket: the engine's thread gives it the answers, and it gives them to the loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, has_room: asyncio.Event) -> None:
+        self._loop, self._has_room = loop, has_room
+        self.future: asyncio.Future[list[Answer]] = loop.create_future()
+
+    def set_result(self, answers: list[Answer]) -> None:
+        self._pass_on(answers)
+
+    def set_exception(self, error: BaseException) -> None:
+        self._pass_on(error)
+
+    def _pass_on(self, given: list[Answer] | BaseException) -> None:
+        with suppress(RuntimeError):  # the loop is closed: no task waits any more
+            self._loop.call_soon_threadsafe(self._take, given)
+
+    def _take(self, given: list[Answer] | BaseException) -> None:
+        self._has_room.set()
+        if self.future.done():
+            return  # its task was cancelled
+        if isinstance(given, BaseException):
+            self.future.set_exception(given)
+            self.future.exception()  # marks it as retrieved: of several parts one error is raised
+        else:
+            self.future.set_result(given)
+
+
+class _GivenUp(Exception):
+    """The task that opens the queue was cancelled, or the process ends."""
+
+
+class _QueueOnLoop(DeliveryQueue):
+    """A queue that is asked from a loop: what its methods return there is a coroutine function for the answer."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, is_given_up: threading.Event, *args: Any, **options: Any
+    ) -> None:
+        self.loop = loop
+        self._is_given_up = is_given_up
+        self._turn = asyncio.Lock()
+        self._has_room = asyncio.Event()
+        super().__init__(*args, **options)
+
+    def _run(
+        self,
+        store: Path,
+        opener: Opener,
+        settings: Settings,
+        put_letters: PutLetters,
+        outboxes: Sequence[SourceOpener],
+    ) -> Running:
+        check = self._check_wanted
+        return Running(store, opener, settings, put_letters, check=check, loop=self.loop, outboxes=outboxes)
+
+    def _check_wanted(self) -> None:
+        if self._is_given_up.is_set() or not threading.main_thread().is_alive():  # the process ends
+            raise _GivenUp
+
+    def _ask(self, parts: Sequence[Sequence[Item]], read: Callable[[list[Answer]], _T]) -> _T:
+        # A coroutine that a cancelled task leaves would warn that no task has awaited it.
+        return partial(self._asked, parts, read)  # type: ignore[return-value]
+
+    async def _asked(self, parts: Sequence[Sequence[Item]], read: Callable[[list[Answer]], _T]) -> _T:
+        futures = [await self._submitted(part) for part in parts]
+        return read([answer for future in futures for answer in await future])
+
+    async def _submitted(self, part: Sequence[Item]) -> "asyncio.Future[list[Answer]]":
+        """Waits while much is queued, in turn: tasks submit in the order in which they came."""
+        answers = _Answers(self.loop, self._has_room)
+        async with self._turn:
+            while not self._running.try_submit(part, answers):
+                self._has_room.clear()
+                with suppress(TimeoutError):  # what fills the queue may be an outbox's, whose answer sets nothing here
+                    async with asyncio.timeout(_LOOK_FOR_ROOM_EVERY_S):
+                        await self._has_room.wait()
+        return answers.future
+
+    def check_process(self) -> None:
+        """Errors: `WrongUsage` in a forked child."""
+        self._running.check_may_wait()
+
+    def outcomes(self) -> Outcomes:
+        return Outcomes(self._running.follow(), self._running.check)
+
+
+def _told_as(method: Callable[..., object]) -> Callable[[_F], _F]:
+    """Name, arguments and text of the method that blocks, for `help`."""
+
+    def told(own: _F) -> _F:
+        wraps(method)(own)
+        own.__doc__ = f"`{method.__qualname__}`, to be awaited.\n\n{getdoc(method)}"
+        return own
+
+    return told
+
+
+def _awaited(
+    method: Callable[Concatenate[DeliveryQueue, _P], _T],
+) -> "Callable[Concatenate[AsyncDeliveryQueue, _P], Coroutine[object, object, _T]]":
+    """The method of `DeliveryQueue` as one of `AsyncDeliveryQueue`."""
+
+    @_told_as(method)
+    async def ask(queue: "AsyncDeliveryQueue", /, *args: _P.args, **options: _P.kwargs) -> _T:
+        asked: Any = method(queue._opened(), *args, **options)
+        answer: _T = await asked()
+        return answer
+
+    return ask
+
+
+def _read_in_thread(
+    method: Callable[Concatenate[DeliveryQueue, _P], _T],
+) -> "Callable[Concatenate[AsyncDeliveryQueue, _P], Coroutine[object, object, _T]]":
+    """As `_awaited`, for a method that may have much to read before it asks."""
+
+    @_told_as(method)
+    async def ask(queue: "AsyncDeliveryQueue", /, *args: _P.args, **options: _P.kwargs) -> _T:
+        asked: Any = await asyncio.to_thread(method, queue._opened(), *args, **options)
+        answer: _T = await asked()
+        return answer
+
+    return ask
+
+
+def _in_thread(
+    method: Callable[Concatenate[StoreView, _P], _T],
+) -> "Callable[Concatenate[AsyncStoreView, _P], Coroutine[object, object, _T]]":
+    """The method of `StoreView` as one of `AsyncStoreView`."""
+
+    @_told_as(method)
+    async def look(view: "AsyncStoreView", /, *args: _P.args, **options: _P.kwargs) -> _T:
+        return await asyncio.to_thread(method, view._view, *args, **options)
+
+    return look
+
+
+def _with_arguments_of(
+    init: Callable[Concatenate[DeliveryQueue, _P], None],
+) -> "Callable[[Callable[..., None]], Callable[Concatenate[AsyncDeliveryQueue, _P], None]]":
+    """The arguments of `DeliveryQueue`, for a checker and for `help`."""
+
+    def typed(own: Callable[..., None]) -> "Callable[Concatenate[AsyncDeliveryQueue, _P], None]":
+        @wraps(init)
+        def checked(queue: "AsyncDeliveryQueue", /, *args: _P.args, **options: _P.kwargs) -> None:
+            signature(init).bind(queue, *args, **options)  # a TypeError comes here, not when it is opened
+            own(queue, *args, **options)
+
+        return checked
+
+    return typed
+
+
+class AsyncStoreView:
+    """`StoreView` for a loop: each call looks at the store in one of the loop's threads."""
+
+    def __init__(self, view: StoreView) -> None:
+        self._view = view
+
+    list = _in_thread(StoreView.list)
+    show = _in_thread(StoreView.show)
+    dead = _in_thread(StoreView.dead)
+    actions = _in_thread(StoreView.actions)
+    status = _in_thread(StoreView.status)
+
+
+class AsyncDeliveryQueue:
+    """A `DeliveryQueue` for asyncio: nothing blocks the loop, and what waits for the disk is awaited.
+
+    It takes the arguments of `DeliveryQueue`, and is opened by `async with`, on the loop that runs (asyncio's or
+    uvloop's), which is the one to use it from. `to` may be a coroutine function: its calls are tasks of this loop, up
+    to 256 at a time, or `concurrency`; one at a time for a key. `on_dead_letter` is called in a thread of its own.
+    Errors: those of `DeliveryQueue`, where it is opened; `RuntimeError` on another loop, and where it is not open. If
+    the opening is cancelled, a thread gives up or closes the store soon after.
+
+    A task that is cancelled while it waits for an answer takes nothing back: the message may be accepted. The same call
+    again answers `DUPLICATE` then; `state` tells, and `cancel` is certain. Many tasks that put at a time share commits.
+    `put_many` reads its messages in one of the loop's threads.
+
+    >>> import asyncio, tempfile
+    >>> async def main(folder):
+    ...     arrived = asyncio.Queue()
+    ...     async with AsyncDeliveryQueue(f"{folder}/reminders.db", to=arrived.put) as queue:
+    ...         print(await queue.put("tea", {"text": "the tea is ready"}, delay_ms=20))
+    ...         delivery = await asyncio.wait_for(arrived.get(), 10)
+    ...         print(delivery.message.id, bytes(delivery.message.payload).decode())
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     asyncio.run(main(folder))
+    accepted
+    tea {"text":"the tea is ready"}
+    """
+
+    @_with_arguments_of(DeliveryQueue.__init__)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._open: Callable[[asyncio.AbstractEventLoop, threading.Event], _QueueOnLoop]
+        self._open = lambda loop, is_given_up: _QueueOnLoop(loop, is_given_up, *args, **options)
+        self._was_opened = False
+        self._queue: _QueueOnLoop | None = None
+
+    put = _awaited(DeliveryQueue.put)
+    put_many = _read_in_thread(DeliveryQueue.put_many)
+    cancel = _awaited(DeliveryQueue.cancel)
+    reschedule = _awaited(DeliveryQueue.reschedule)
+    requeue = _awaited(DeliveryQueue.requeue)
+    cancel_many = _awaited(DeliveryQueue.cancel_many)
+    requeue_many = _awaited(DeliveryQueue.requeue_many)
+    pause = _awaited(DeliveryQueue.pause)
+    resume = _awaited(DeliveryQueue.resume)
+    state = _awaited(DeliveryQueue.state)
+
+    async def action(self, id: str) -> Action | None:  # noqa: A002
+        """As `DeliveryQueue.action`."""
+        return await asyncio.to_thread(self._opened().action, id)
+
+    def outcomes(self) -> Outcomes:
+        """What becomes of messages from this call on: `async for outcome in queue.outcomes()`.
+
+        Each message that was delivered, given up or has expired is told once, as a `MessageOutcome`, after its outcome
+        is on disk and in that order; not one that was cancelled, which the answer tells. It ends when the queue is
+        closed, after what is left; `DeliveryFailed` if delivery has failed.
+
+        A reader that is slow holds up nothing, and uses bounded memory: past 10,000 unread outcomes, or 8 MiB of names
+        and reasons, the oldest are lost, and `missed_before` of the next one says how many. Each call gives a reader of
+        its own, for one task; a reader that is dropped costs nothing more. What the store keeps is in `view`.
+        """
+        return self._opened().outcomes()
+
+    @property
+    def view(self) -> AsyncStoreView:
+        """Looks at this queue's store: `await queue.view.list(key="k")`, and `show`, `dead`, `status`."""
+        return AsyncStoreView(self._opened().view)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether sending is paused, of all keys."""
+        return self._opened().is_paused
+
+    @property
+    def summary(self) -> Summary:
+        """The present counts; lateness only once the queue is closed."""
+        return self._opened().summary
+
+    def __len__(self) -> int:
+        """The number of waiting messages."""
+        return len(self._opened())
+
+    async def close(self) -> None:
+        """As `DeliveryQueue.close`, in a thread: the loop goes on, and so do the tasks of a coroutine function.
+
+        If the task is cancelled meanwhile, closing goes on. Not to be awaited in a call of the destination, which it
+        waits for.
+        """
+        if self._queue is not None:
+            await asyncio.wrap_future(_in_own_thread(self._queue.close, "closes-delivery"))
+
+    async def __aenter__(self) -> Self:
+        if self._was_opened:
+            raise RuntimeError("this queue was opened before: make another one")
+        self._was_opened = True
+        loop, is_given_up = asyncio.get_running_loop(), threading.Event()
+        opening = _in_own_thread(lambda: self._open(loop, is_given_up), "opens-delivery")
+        try:
+            self._queue = await asyncio.wrap_future(opening)
+        except asyncio.CancelledError:
+            is_given_up.set()
+            _in_own_thread(lambda: _close_opened(opening), "opens-delivery-cancelled")
+            raise
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def _opened(self) -> _QueueOnLoop:
+        """Errors: `RuntimeError`; `WrongUsage` in a forked child."""
+        if self._queue is None:
+            raise RuntimeError("the queue is not open: use it inside `async with`")
+        self._queue.check_process()
+        if asyncio.get_running_loop() is not self._queue.loop:
+            raise RuntimeError(
+                "the queue was opened on another event loop: use it there, or by asyncio.run_coroutine_threadsafe"
+            )
+        return self._queue
+
+
+def _close_opened(opening: "Future[_QueueOnLoop]") -> None:
+    with suppress(Exception):  # an opening that was given up or has failed left nothing
+        opening.result().close()
+
+
+def _in_own_thread(function: Callable[[], _T], name: str) -> "Future[_T]":
+    """Call it in a thread that takes none of the loop's. The interpreter waits for it at its end."""
+    future: Future[_T] = Future()
+    future.set_running_or_notify_cancel()
+
+    def call() -> None:
+        try:
+            future.set_result(function())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=call, name=name).start()
+    return future

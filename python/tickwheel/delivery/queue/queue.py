@@ -1,0 +1,437 @@
+"""`DeliveryQueue`: durable delayed delivery inside a Python program (rule D11)."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from datetime import datetime
+from inspect import iscoroutinefunction
+from itertools import chain
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self, TypeVar
+
+from tickwheel._native import ArrowRows, NdjsonLines, Records, due_ms_of
+from tickwheel.delivery.base.errors import BadRecord, WrongUsage
+from tickwheel.delivery.engine.running import Running
+from tickwheel.delivery.model.bulk import OTHER_ACTION, Time, act_of
+from tickwheel.delivery.model.entries import OTHER_CONTENT, Act, Answer, Item, Letter, Look, Pause, Requeue, Reschedule
+from tickwheel.delivery.model.message import MAX_PAYLOAD, Cancel, Columns, Message
+from tickwheel.delivery.model.pace import Rate
+from tickwheel.delivery.model.putting import item_of, message_of, parts_of, put_of, text_of
+from tickwheel.delivery.model.retry import Retry
+from tickwheel.delivery.model.settings import Settings
+from tickwheel.delivery.model.summary import Summary
+from tickwheel.delivery.observe.dead_letters import PutLetters
+from tickwheel.delivery.observe.log import log_letters, logger, subject_of
+from tickwheel.delivery.observe.tracing import current_traceparent
+from tickwheel.delivery.outbox.source import SourceOpener, sources_of
+from tickwheel.delivery.sight import Action, StoreView
+from tickwheel.delivery.sinks import Opener, OwnSink, open_sink, sink_of
+
+_CLOSE_WITHIN_S = 30.0
+_T = TypeVar("_T")
+
+
+class DeliveryQueue:
+    """A durable queue: delivers messages on time to the millisecond, in order per key, once, also after a crash.
+
+    `store`: a file, made if it does not exist; if another process has it open, the constructor waits. `to`: the
+    destination: an address as for `tickwheel deliver --to`; a function that is called with each `Delivery`, from up to
+    8 threads, one at a time for a key; a coroutine function, with up to 256 calls at a time on an event loop in a
+    thread; or a subclass of `tickwheel.delivery.sinks.Sink`. `order`: `"key"`, or
+    `"global"` for one order of all messages. `horizon_s`: how far ahead messages are loaded into memory.
+    `max_attempts`, `backoff_s` (the first wait and the longest), `give_up_after_s`, `sink_timeout_s`, `keep_ids_days`,
+    `rate` (as `"100/s"` or `"30/min"`), `concurrency`, `outbox` (an address, or several): as the options of the
+    commands. `on_dead_letter` is called with each message that was given up, in a thread of its own; without it they
+    are logged.
+    Errors: `WrongUsage`, also if this process has the store open; `StoreFailed`, `DeliveryFailed`. Close it, or use it
+    as a context manager: one that is forgotten delivers on until the process ends.
+
+    >>> import tempfile, threading
+    >>> arrived = threading.Event()
+    >>> def remind(delivery):
+    ...     print(delivery.message.id, bytes(delivery.message.payload).decode())
+    ...     arrived.set()
+    >>> with tempfile.TemporaryDirectory() as folder, DeliveryQueue(f"{folder}/reminders.db", to=remind) as queue:
+    ...     answer = queue.put("tea", {"text": "the tea is ready"}, delay_ms=20)
+    ...     arrived.wait(10)
+    tea {"text":"the tea is ready"}
+    True
+    >>> answer
+    <Answer.ACCEPTED: 'accepted'>
+    """
+
+    def __init__(
+        self,
+        store: str | Path,
+        to: str | OwnSink,
+        *,
+        order: Literal["key", "global"] = "key",
+        horizon_s: float = 10.0,
+        max_attempts: int = 5,
+        backoff_s: tuple[float, float] = (1.0, 300.0),
+        give_up_after_s: float | None = None,
+        sink_timeout_s: float = 30.0,
+        keep_ids_days: float = 7.0,
+        rate: str | None = None,
+        concurrency: int | None = None,
+        outbox: str | Iterable[str] | None = None,
+        on_dead_letter: Callable[[Letter], object] | None = None,
+    ) -> None:
+        if on_dead_letter is not None and not callable(on_dead_letter):
+            raise WrongUsage(
+                f"on_dead_letter is {on_dead_letter!r:.200}: give a function that takes one Letter, or None"
+            )
+        if iscoroutinefunction(on_dead_letter):
+            raise WrongUsage(
+                "on_dead_letter is a coroutine function, and is called in a thread: give an ordinary one, or read"
+                " AsyncDeliveryQueue.outcomes()"
+            )
+        opener = open_sink(to) if isinstance(to, str) else sink_of(to)
+        retry = Retry.of_seconds(max_attempts, backoff_s)
+        settings = Settings(
+            order,
+            horizon_s,
+            sink_timeout_s,
+            keep_ids_days,
+            retry,
+            give_up_after_s=give_up_after_s,
+            rate=None if rate is None else Rate.of(rate),
+            concurrency=concurrency,
+        )
+
+        def put_letters(letters: Sequence[Letter]) -> None:
+            for letter in letters:
+                try:
+                    on_dead_letter(letter)  # type: ignore[misc]  # it is used only where there is one
+                except BaseException:  # not even SystemExit ends the queue from here
+                    logger.exception("on_dead_letter failed with the letter of %s", subject_of(letter))
+
+        letters = put_letters if on_dead_letter else log_letters
+        self._running = self._run(Path(store), opener, settings, letters, sources_of(outbox))
+        self._running.start()
+        self._lines = NdjsonLines("queue", Columns().names, MAX_PAYLOAD, letters=False)
+        self._rows = ArrowRows("queue", Columns().names, MAX_PAYLOAD, letters=False)
+
+    def put(
+        self,
+        id: str,  # noqa: A002, as in a message
+        payload: Any = None,
+        *,
+        due: datetime | str | int | None = None,
+        delay_ms: float | None = None,
+        key: str | None = None,
+        expires: datetime | str | int | None = None,
+        traceparent: str | None = None,
+        replace: bool = False,
+        debounce_ms: float | None = None,
+        at_latest_ms: int | None = None,
+        every: int | None = None,
+        cron: str | None = None,
+        tz: str | None = None,
+        missed: Literal["skip", "all", "last"] | None = None,
+    ) -> Answer:
+        """Accept a message, and return once it is on disk: `ACCEPTED`, `DUPLICATE`, or `CANCELLED` by an early cancel.
+
+        `due`: RFC 3339 text, a `datetime` with a zone, or epoch milliseconds; or else `delay_ms` from now. `payload`:
+        bytes of any kind, or a value that JSON can hold. `expires`, as `due`: past it the message is not delivered, and
+        is a dead letter (D17). `traceparent`: comes out with it; by default that of OpenTelemetry's current span.
+        Errors: `BadRecord`, also for a known id with other content; `WrongUsage` for a payload that JSON can't hold, as
+        NaN.
+        Costs one commit; the messages of a `put_many` share one.
+
+        `replace`: it takes the place of the message of its name (D16). `REPLACED`: that one waited, and does not go
+        out. `ACCEPTED`: there is none, or it has its outcome. `DELIVERING`: it is being sent in this moment, and
+        nothing is accepted. `debounce_ms`: as `replace` with `delay_ms`, so that each call puts the message off;
+        `at_latest_ms`: it is due so long after the first of these calls at the latest.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder, DeliveryQueue(f"{folder}/r.db", to=lambda _: None) as queue:
+        ...     for text in "ti", "tick", "tickwheel":
+        ...         queue.put("search", text, debounce_ms=60_000, at_latest_ms=600_000)
+        <Answer.ACCEPTED: 'accepted'>
+        <Answer.REPLACED: 'replaced'>
+        <Answer.REPLACED: 'replaced'>
+
+        `every` (milliseconds) or `cron` (five fields, or six with the seconds first; `tz`: a time zone, by default
+        UTC): it recurs (D19). Each occurrence is a message with the id `ID@DUE`, made when the one before has its
+        outcome; times that have passed by then are left out, or follow `missed`. `due` or `delay_ms`: of the first.
+        The same id with other content takes its place: `REPLACED`; a `cancel` ends it.
+
+        >>> with tempfile.TemporaryDirectory() as folder, DeliveryQueue(f"{folder}/r.db", to=lambda _: None) as queue:
+        ...     queue.put("report", "write it", cron="30 9 * * MON-FRI", tz="Europe/Berlin", due=1_900_000_000_000)
+        ...     queue.view.show("report").next_id
+        <Answer.ACCEPTED: 'accepted'>
+        'report@2030-03-18T08:30:00.000Z'
+        """
+        put = put_of(
+            id,
+            payload,
+            due,
+            delay_ms=delay_ms,
+            key=key,
+            expires=expires,
+            traceparent=current_traceparent() if traceparent is None else traceparent,
+            replace=replace,
+            debounce_ms=debounce_ms,
+            at_latest_ms=at_latest_ms,
+            every=every,
+            cron=cron,
+            tz=tz,
+            missed=missed,
+        )
+        return self._ask([[put]], _accepted)
+
+    def put_many(self, messages: Iterable[Message | Mapping[str, Any] | Sequence[Any]]) -> list[Answer]:
+        """Accept messages in one or a few commits, and return once they are on disk; may answer `CONFLICT`.
+
+        A message is a `Message`, a dict with the arguments of `put`, also `replace` and `debounce_ms`, or a tuple `(id,
+        due, payload)` or `(id, due, payload, key)`. All are read and checked first: if one is wrong, or `messages`
+        raises, none is accepted. Errors: `BadRecord`, `WrongUsage`; `DeliveryFailed` if delivery fails meanwhile, and
+        those of a signal's handler: then some may be accepted, and the same call again answers `DUPLICATE` for those.
+        """
+        try:
+            given = iter(messages)
+        except TypeError:
+            raise WrongUsage(f"{messages!r:.200} can't be put: give a list of messages, or another iterable") from None
+        every = [message_of(message) for message in given]
+        parts = [[*map(_traced, parts_of(every[at : at + 1000]))] for at in range(0, len(every), 1000)]
+        return self._ask(parts, list)
+
+    def cancel(self, id: str, key: str | None = None) -> Answer:  # noqa: A002
+        """Cancel a message (D7), and return once the cancel is on disk.
+
+        `CANCELLED`: it will not be sent, or was cancelled before. `DELIVERED`, `DEAD`, `EXPIRED`: too late.
+        `DELIVERING`: it is being sent in this moment. `UNKNOWN`: it has not come; it is cancelled when it comes.
+        """
+        return self._ask([[Cancel(id, key)]], _the_one)
+
+    def reschedule(
+        self,
+        id: str,  # noqa: A002
+        *,
+        due: datetime | str | int | None = None,
+        delay_ms: float | None = None,
+        key: str | None = None,
+    ) -> Answer:
+        """Give a message that waits another due time (D16), earlier or later, and return once that is on disk.
+
+        `RESCHEDULED`: it goes out then, and not before; its attempts so far count on. Of messages of its key that are
+        due in the same millisecond it is the last. `DELIVERED`, `DEAD`, `EXPIRED`, `CANCELLED`: too late. `DELIVERING`:
+        it is being sent in this moment. `UNKNOWN`: it has not come. Errors: `BadRecord`.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder, DeliveryQueue(f"{folder}/r.db", to=lambda _: None) as queue:
+        ...     queue.put("tea", "ready", delay_ms=180_000), queue.reschedule("tea", delay_ms=240_000)
+        (<Answer.ACCEPTED: 'accepted'>, <Answer.RESCHEDULED: 'rescheduled'>)
+        """
+        return self._ask([[Reschedule(id, key, due_ms_of(text_of(due), delay_ms))]], _the_one)
+
+    def requeue(self, id: str, key: str | None = None) -> Answer:  # noqa: A002
+        """Try a dead letter anew, with all attempts (D16), and return once that is on disk.
+
+        `REQUEUED`: it goes out, marked `redelivered`, as it may have arrived before; it does not expire. Otherwise as
+        `state`, where `DEAD` and `EXPIRED` say that its record is not kept any more: of the last 100,000 it is.
+        """
+        return self._ask([[Requeue(id, key)]], _the_one)
+
+    def cancel_many(
+        self,
+        *,
+        key: str | None = None,
+        key_prefix: str | None = None,
+        due_from: Time | None = None,
+        due_before: Time | None = None,
+        all: bool = False,  # noqa: A002
+        action: str | None = None,
+    ) -> str:
+        """Cancel all messages that wait and match (D16), beside delivery; return its id once it has begun.
+
+        `key`, `key_prefix`, `due_from` (then or later), `due_before`: all of what is given must hold; or `all`.
+        Messages that come after it began are left alone, and so are those that are being sent. `queue.action(id)` says
+        how far it is; it goes on after a restart. `action`: an id of one's own; the same again does nothing, as long as
+        it is kept. Some hundred thousand a second. Errors: `WrongUsage`; `BadRecord`, also for an id of another action.
+        """
+        return self._begin(act_of("cancel", action, key, key_prefix, due_from, due_before, all))
+
+    def requeue_many(
+        self,
+        *,
+        key: str | None = None,
+        key_prefix: str | None = None,
+        due_from: Time | None = None,
+        due_before: Time | None = None,
+        all: bool = False,  # noqa: A002
+        action: str | None = None,
+    ) -> str:
+        """Try all dead letters of messages anew that match, as `requeue` does; otherwise as `cancel_many`."""
+        return self._begin(act_of("requeue", action, key, key_prefix, due_from, due_before, all))
+
+    def action(self, id: str) -> Action | None:  # noqa: A002
+        """How far an action on many messages is; `None`: there is none with this id, or it is not kept any more: of
+        those that have ended the last 10,000 are.
+        """
+        if id is None:
+            raise WrongUsage("id is None: give the id of an action")
+        return next(iter(self.view.actions(id)), None)
+
+    def _begin(self, act: Act) -> str:
+        def begun(answers: list[Answer]) -> str:
+            if _the_one(answers) is Answer.CONFLICT:
+                raise OTHER_ACTION
+            return act.id
+
+        return self._ask([[act]], begun)
+
+    def pause(self, key: str | None = None) -> None:
+        """Send nothing more (D16), or nothing of a key, until `resume`, also after a restart; return once on disk.
+
+        Messages are accepted, and wait. What is being sent in this moment gets its outcome. Of a key, what was tried
+        before goes on with `redelivered`. Errors: `BadRecord` for what is no key; `WrongUsage` with `order="global"`,
+        and once 10,000 keys are paused.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder, DeliveryQueue(f"{folder}/r.db", to=lambda _: None) as queue:
+        ...     queue.pause(key="kitchen")
+        ...     _ = queue.put("tea", "ready", key="kitchen", delay_ms=0)
+        ...     queue.wait_until_empty(0.05), queue.resume(key="kitchen"), queue.wait_until_empty(10)
+        (False, None, True)
+        """
+
+        def paused(answers: list[Answer]) -> None:
+            if _the_one(answers) is Answer.REFUSED:
+                raise WrongUsage(": ".join(self._running.why_not_paused()))
+
+        return self._ask([[Pause(is_paused=True, key=key)]], paused)
+
+    def resume(self, key: str | None = None) -> None:
+        """Send what is due, of all or of a key, and go on; return once that is on disk.
+
+        Each key that is paused waits for its own `resume`.
+        """
+        return self._ask([[Pause(is_paused=False, key=key)]], lambda _: None)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether sending is paused, of all keys."""
+        return self._running.is_paused
+
+    def state(self, id: str, key: str | None = None) -> Answer:  # noqa: A002
+        """The state of a message: one of the answers of `cancel`, or `WAITING`."""
+        return self._ask([[Look(id, key)]], _the_one)
+
+    @property
+    def view(self) -> StoreView:
+        """Looks at this queue's store: `queue.view.list(key="k")`, and `show`, `dead`, `status`."""
+        return self._running.view
+
+    def submit(
+        self, items: Iterable[Message | Mapping[str, Any] | Sequence[Any] | Cancel | Look]
+    ) -> "Future[list[Answer]]":
+        """Submit items without waiting for the disk: the future gets their answers, in order, once all are on disk.
+
+        A message is given as to `put_many`. Blocks while some thousand are queued. Errors: `BadRecord`, and then none
+        is accepted; `WrongUsage`; `DeliveryFailed` once delivery has failed, also from the future.
+        """
+        given: Any = map(item_of, items) if isinstance(items, Iterable) else items
+        return self._running.submit(given)
+
+    def submit_ndjson(self, data: bytes) -> "Future[list[Answer | BadRecord]]":
+        r"""Submit the messages and cancels in lines of NDJSON (D1) without waiting for the disk. Makes no Python object
+        for each, so it is the fastest way in. The future gets an entry for each record, in order, once all are on disk:
+        the answer, or what is wrong with the line, and then only that one is not accepted.
+
+        Blocks while much is queued. Errors: `DeliveryFailed` once delivery has failed, also from the future.
+
+        >>> import tempfile
+        >>> lines = b'{"id": "tea", "delay_ms": 20, "payload": "ready"}\n{"id": "cake"}\n'
+        >>> with tempfile.TemporaryDirectory() as folder, DeliveryQueue(f"{folder}/r.db", to=lambda _: None) as queue:
+        ...     tea, cake = queue.submit_ndjson(lines).result()
+        >>> tea, cake.reason
+        (<Answer.ACCEPTED: 'accepted'>, 'due is missing')
+        """
+        return self._running.submit_records([_traced(self._lines.read(data, now_ns=time.time_ns()))])
+
+    def submit_arrow(self, batch: Any) -> "Future[list[Answer | BadRecord]]":
+        """As `submit_ndjson`, for the rows of a `pyarrow.RecordBatch` or `Table` with columns of D1, with an entry for
+        each row.
+
+        The rows are read and submitted some megabytes at a time. Errors: also `BadRecord` if no message can be read
+        with these columns; `WrongUsage` for what is neither.
+
+        >>> import pyarrow as pa, tempfile
+        >>> batch = pa.record_batch({"id": ["tea", "cake"], "delay_ms": [20, None], "payload": ["ready", "done"]})
+        >>> with tempfile.TemporaryDirectory() as folder, DeliveryQueue(f"{folder}/r.db", to=lambda _: None) as queue:
+        ...     tea, cake = queue.submit_arrow(batch).result()
+        >>> tea, cake.reason
+        (<Answer.ACCEPTED: 'accepted'>, 'due is missing')
+        """
+        from tickwheel.delivery.read.arrow import batches_of, check_names, read_batch  # loads pyarrow
+
+        batches = batches_of(batch)
+        check_names(self._rows, batch.schema)
+        now_ns = time.time_ns()
+        read = (read_batch(self._rows, each, now_ns=now_ns) for each in batches)
+        return self._running.submit_records(map(_traced, chain.from_iterable(read)))
+
+    def wait_until_empty(self, timeout_s: float) -> bool:
+        """Whether the queue got empty within this time. Errors: `DeliveryFailed` once delivery has failed."""
+        return self._running.wait(timeout_s)
+
+    @property
+    def summary(self) -> Summary:
+        """The present counts; lateness only once the queue is closed."""
+        return self._running.summary
+
+    def __len__(self) -> int:
+        """The number of waiting messages."""
+        return self._running.waiting
+
+    def close(self) -> None:
+        """Send the messages due by now, commit, and stop. The rest stays in the store, also what a pause or the `rate`
+        holds back. Errors: `DeliveryFailed`.
+        """
+        self._running.close(_CLOSE_WITHIN_S)
+
+    def _run(
+        self,
+        store: Path,
+        opener: Opener,
+        settings: Settings,
+        put_letters: PutLetters,
+        outboxes: Sequence[SourceOpener],
+    ) -> Running:
+        """`AsyncDeliveryQueue` opens it in another way."""
+        return Running(store, opener, settings, put_letters, outboxes=outboxes)
+
+    def _ask(self, parts: Sequence[Sequence[Item]], read: Callable[[list[Answer]], _T]) -> _T:
+        """Submit all parts, and return what `read` makes of the answers. `AsyncDeliveryQueue` waits in another way."""
+        self._running.check_may_wait()
+        tickets = [self._running.submit(part) for part in parts]
+        return read([answer for ticket in tickets for answer in ticket.result()])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _the_one(answers: list[Answer]) -> Answer:
+    [answer] = answers
+    return answer
+
+
+def _accepted(answers: list[Answer]) -> Answer:
+    answer = _the_one(answers)
+    if answer is Answer.CONFLICT:
+        raise OTHER_CONTENT
+    return answer
+
+
+def _traced(records: Records) -> Records:
+    """Messages without a `traceparent` get that of the current span."""
+    parent = current_traceparent()
+    return records if parent is None else records.traced_by(parent)

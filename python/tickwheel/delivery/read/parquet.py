@@ -1,0 +1,119 @@
+"""Reads Parquet files, a row group and a batch at a time; a record's line is its row, counted from 1.
+
+- Memory holds one batch of at most `_ROWS` rows and about `_BYTES` bytes. It may be larger by `_STEP` rows, whose size
+  is known only once they are read: in a small file every row may have the same large value.
+- A file that can't be opened, or whose columns can't be used, is one dead letter, at line 1, and the other files go on
+  (D2). A broken row group is one dead letter at the row where reading stopped; it names the lost rows, and the next row
+  group goes on. One that claims a negative number of rows counts as one row. An error of the operating system ends the
+  run, as for other formats.
+
+pyarrow is loaded when the first Parquet file is named: `pip install 'tickwheel[parquet]'`.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from tickwheel._native import ArrowRows, Records
+from tickwheel.delivery.base.errors import BadRecord, WrongUsage
+from tickwheel.delivery.model.message import MAX_PAYLOAD, Columns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_STEP = 64
+_ROWS = 1024
+_BYTES = 4 << 20
+_BUFFER = 1 << 18  # bytes read ahead per column; without it, the whole column of a row group
+_WHOLE = "an undamaged Parquet file"
+
+
+def need_pyarrow() -> None:
+    """Errors: `WrongUsage` if pyarrow can't be loaded, before anything is read."""
+    try:
+        import pyarrow.parquet  # noqa: F401
+    except ImportError as error:
+        raise WrongUsage("pyarrow is not installed: run pip install 'tickwheel[parquet]'") from error
+
+
+def read_parquet(
+    source: str, stream: BinaryIO, columns: Columns, now_ns: Callable[[], int | None], after: int = 0
+) -> Iterator[tuple[Records, int]]:
+    """The records of a Parquet file after the row `after`, each time with the row of the last one; 0 if none was read.
+
+    Errors: `OSError` if the file can't be read, `WrongUsage` without pyarrow.
+    """
+    need_pyarrow()
+    from pyarrow import parquet
+
+    from tickwheel.delivery.read.arrow import check_names, read_batch
+
+    def bad(line: int, reason: str, allowed: str) -> Records:
+        return Records.bad(source, line, reason, allowed, b"")
+
+    try:
+        file = parquet.ParquetFile(stream, buffer_size=_BUFFER, page_checksum_verification=True)
+        groups = [file.metadata.row_group(group) for group in range(file.num_row_groups)]
+        schema = file.schema_arrow
+    except Exception as error:
+        yield bad(1, f"the file can't be read: {_reason(error)}", _WHOLE), 0
+        return
+    rows = ArrowRows(source, columns.names, MAX_PAYLOAD)
+    try:
+        check_names(rows, schema)
+    except BadRecord as fault:
+        yield bad(1, fault.reason, fault.allowed), 0
+        return
+    line = 0
+    for number, group in enumerate(groups):
+        if group.num_rows < 0:
+            line += 1
+            if line > after:
+                yield bad(line, f"row group {number + 1} can't be read: it has {group.num_rows} rows", _WHOLE), line
+            continue
+        end, reason = line + group.num_rows, "there are no more"
+        for batch in _batches(file, number, group):
+            if isinstance(batch, str):
+                reason = batch
+                break
+            skipped = min(max(after - line, 0), batch.num_rows)
+            line += skipped
+            for records in read_batch(rows, batch.slice(skipped), first_line=line + 1, now_ns=now_ns()):
+                line += len(records)
+                yield records, line
+        if (first := max(line, after) + 1) <= end:
+            yield bad(first, f"rows {first} to {end} can't be read: {reason}", _WHOLE), end
+        line = end
+
+
+def _batches(file: Any, number: int, group: Any) -> "Iterator[pa.RecordBatch | str]":
+    """The row group in batches, at the end the reason if it can't be read further. It is read in small steps, because
+    the size of rows is known only after reading, and returned in large batches.
+    """
+    import pyarrow as pa
+
+    step = max(1, min(_STEP, _BYTES * group.num_rows // max(1, group.total_byte_size)))
+    taken: list[pa.RecordBatch] = []
+    size, reason = 0, None
+    steps = file.iter_batches(batch_size=step, row_groups=[number], use_threads=False)
+    while True:
+        try:
+            batch = next(steps, None)
+        except Exception as error:
+            batch, reason = None, _reason(error)
+        if batch is not None:
+            taken.append(batch)
+            size += batch.nbytes
+        if taken and (batch is None or len(taken) * step >= _ROWS or size >= _BYTES):
+            yield pa.concat_batches(taken)
+            taken, size = [], 0
+        if batch is None:
+            break
+    if reason is not None:
+        yield reason
+
+
+def _reason(error: Exception) -> str:
+    """Arrow's own message. An error of the operating system is raised again: it is not about the file's content."""
+    if isinstance(error, OSError) and error.errno is not None:
+        raise error
+    return " ".join(str(error).split())[:200]

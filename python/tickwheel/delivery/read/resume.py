@@ -1,0 +1,78 @@
+"""Continues an input where an earlier run stopped (rules D5, D11).
+
+An input is the one of the earlier run if it still begins with the bytes read then; the records taken then are skipped.
+Otherwise it is another input under the same name: it is read whole, and its known messages are duplicates. Standard
+input can't be continued.
+"""
+
+from hashlib import blake2b
+from typing import BinaryIO, Protocol
+
+from tickwheel.delivery.model.entries import Progress
+
+_CHUNK = 1 << 20
+
+
+class Watched:
+    """A stream opened for reading that keeps a digest of the bytes read so far."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._digest = blake2b(digest_size=16)
+        self._size = 0
+
+    def readline(self, limit: int = -1, /) -> bytes:
+        """As of the stream."""
+        data = self._stream.readline(limit)
+        self._digest.update(data)
+        self._size += len(data)
+        return data
+
+    def progress(self, name: str, line: int) -> Progress:
+        """What to keep once the record of this line is taken, and all before it."""
+        return Progress(name, line, self._size, self._digest.digest())
+
+
+class WatchedWhole:
+    """A file that is not read from start to end: it is the same if size and digest of the whole file are the same."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        digest, self._size = blake2b(digest_size=16), 0
+        while chunk := stream.read(_CHUNK):
+            digest.update(chunk)
+            self._size += len(chunk)
+        self._digest = digest.digest()
+        stream.seek(0)
+
+    def progress(self, name: str, line: int) -> Progress:
+        """What to keep once the record of this line is taken, and all before it."""
+        return Progress(name, line, self._size, self._digest)
+
+
+class Rereadable(Protocol):
+    """The part of a file's interface that is needed."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """At most so many bytes."""
+
+    def seek(self, offset: int, /) -> int:
+        """Go there."""
+
+
+def lines_taken(stream: Rereadable, before: Progress | None, *, is_text: bool = True) -> int:
+    """The last line that an earlier run took from this input; 0 for another input. Leaves the stream at its start.
+
+    A last line of text without its newline was perhaps not finished then: if there is more now, it is read again.
+    """
+    if before is None:
+        return 0
+    digest, left, last = blake2b(digest_size=16), before.size, b""
+    while left and (chunk := stream.read(min(left, _CHUNK))):
+        digest.update(chunk)
+        left -= len(chunk)
+        last = chunk[-1:]
+    has_grown = stream.read(1) != b""
+    stream.seek(0)
+    if left or digest.digest() != before.digest:
+        return 0
+    return before.line - 1 if has_grown and is_text and last != b"\n" else before.line

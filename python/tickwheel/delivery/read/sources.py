@@ -1,0 +1,150 @@
+"""The sources to read: files, folders and standard input, in a fixed order. The suffix of a file is its format.
+
+A folder stands for all files in it and below with such a suffix, by name, except names that begin with a dot or an
+underscore, as in Spark; other files are left out, and told. Standard input (`-`) is NDJSON and may never end.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from tickwheel._native import NdjsonLines, Records
+from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
+from tickwheel.delivery.model.entries import Progress
+from tickwheel.delivery.model.message import MAX_PAYLOAD, MAX_RECORD, Columns
+from tickwheel.delivery.read.blocks import LineBlocks
+from tickwheel.delivery.read.csv_rows import read_csv
+from tickwheel.delivery.read.parquet import need_pyarrow, read_parquet
+from tickwheel.delivery.read.resume import Watched, WatchedWhole, lines_taken
+
+_LINES = (".ndjson", ".jsonl")
+_SUFFIXES = (*_LINES, ".csv", ".parquet")
+_STDIN = 0
+_NAMED = 5
+
+
+class Source(NamedTuple):
+    """One stream of records; `path` is `None` for standard input."""
+
+    name: str
+    path: Path | None
+
+
+def find_sources(inputs: Sequence[str], say: Callable[[str], object] = lambda _: None) -> list[Source]:
+    """Every file that the inputs stand for, in their order; `say` tells which files of a folder are left out. Errors:
+    `WrongUsage`, before anything is read.
+    """
+    if inputs.count("-") > 1:
+        raise WrongUsage("standard input (-) is given twice, but it can be read only once: give it once")
+    if "-" in inputs and sys.__stdin__ is None:
+        raise WrongUsage("standard input is closed: open it, or name files")
+    return [source for given in inputs for source in _expand(given, say)]
+
+
+class Part(NamedTuple):
+    """Some records of a source, in order. `line`: of the last one. `progress`: what to keep once they are taken, and
+    all before them; `None` where there is no way back.
+    """
+
+    records: Records
+    line: int
+    progress: Progress | None
+
+
+class OpenSource:
+    """The records of a source, without those that an earlier run took. `before`: the progress of that run, by name.
+    `now_ns`: the wall time from which delays count; it returns `None` in a replay.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        columns: Columns,
+        before: Mapping[str, Progress],
+        now_ns: Callable[[], int | None] = time.time_ns,
+    ) -> None:
+        self.source = source
+        self._columns = columns
+        self._name = shown(source.path.resolve()) if source.path else ""
+        self._before = before.get(self._name)
+        self._now_ns = now_ns
+
+    def __iter__(self) -> Iterator[Part]:
+        """The records; can be used once. Errors: `DeliveryFailed` if the source can't be read."""
+        path = self.source.path
+        suffix = ".ndjson" if path is None else path.suffix.lower()
+        is_lines = suffix in _LINES
+        try:
+            # Not sys.stdin: a thread that waits in its lock aborts the interpreter at exit.
+            with open(
+                _STDIN if path is None else path, "rb", buffering=0 if is_lines else -1, closefd=path is not None
+            ) as stream:
+                after = 0 if path is None else lines_taken(stream, self._before)
+                if is_lines:
+                    yield from self._lines(stream, after)
+                else:
+                    yield from self._rows(stream, suffix, after)
+        except OSError as error:
+            raise DeliveryFailed(f"{self.source.name} can't be read: {error.strerror}") from error
+
+    def _lines(self, stream: Any, after: int) -> Iterator[Part]:
+        lines = NdjsonLines(self.source.name, self._columns.names, MAX_PAYLOAD, after=after)
+        blocks = LineBlocks(stream.read, MAX_RECORD)
+        for block in blocks:
+            records = lines.read(
+                block.data, first_line=block.first_line, left_out=block.left_out, now_ns=self._now_ns()
+            )
+            yield Part(records, block.line, blocks.progress(self._name) if self.source.path is not None else None)
+
+    def _rows(self, stream: BinaryIO, suffix: str, after: int) -> Iterator[Part]:
+        watched: Watched | WatchedWhole
+        if suffix == ".csv":
+            watched = Watched(stream)
+            found = read_csv(self.source.name, watched, self._columns, self._now_ns, after)
+        else:
+            watched = WatchedWhole(stream)
+            found = read_parquet(self.source.name, stream, self._columns, self._now_ns, after)
+        for records, line in found:
+            yield Part(records, line, watched.progress(self._name, line))
+
+
+def _expand(given: str, say: Callable[[str], object]) -> list[Source]:
+    if given == "-":
+        return [Source("-", None)]
+    path = Path(given)
+    if not path.is_dir():
+        return [_source(path)]
+    files = [file for file in sorted(path.rglob("*")) if file.is_file() and not _is_hidden(file, path)]
+    found = [_source(file) for file in files if file.suffix.lower() in _SUFFIXES]
+    formats = ", ".join(_SUFFIXES)
+    if not found:
+        raise WrongUsage(f"{given} holds no files that can be read: give a folder with {formats} files")
+    others = [shown(file.relative_to(path)) for file in files if file.suffix.lower() not in _SUFFIXES]
+    if others:
+        more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+        say(f"Not read in {given}, as the suffix is none of {formats}: {', '.join(others[:_NAMED])}{more}")
+    return found
+
+
+def _source(path: Path) -> Source:
+    if path.suffix.lower() not in _SUFFIXES:
+        raise WrongUsage(
+            f"{path}: the suffix says the format, and may be {', '.join(_SUFFIXES)}: rename it, or pipe it to -"
+        )
+    if not path.exists():
+        raise WrongUsage(f"{path} does not exist: give files, folders, or - for standard input")
+    if path.suffix.lower() == ".parquet":
+        need_pyarrow()
+    return Source(shown(path), path)
+
+
+def shown(path: Path) -> str:
+    """A path as text that can be written, whatever bytes it holds."""
+    return os.fsencode(path).decode(errors="backslashreplace")
+
+
+def _is_hidden(file: Path, folder: Path) -> bool:
+    return any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)
