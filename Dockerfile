@@ -32,7 +32,7 @@ VOLUME /var/lib/tickwheel
 ENV PATH=/opt/tickwheel/bin:$PATH \
     TICKWHEEL_SERVE_STORE=/var/lib/tickwheel/tickwheel.db \
     TICKWHEEL_SERVE_HEALTH=0.0.0.0:7402
-EXPOSE 7400 7401 7402
+EXPOSE 7400 7402
 STOPSIGNAL SIGTERM
 # One that waits for its store lives too.
 HEALTHCHECK --start-period=30s CMD ["python", "-c", "from http.client import HTTPConnection as To; to = To('127.0.0.1', 7402, timeout=5); to.request('GET', '/livez'); raise SystemExit(to.getresponse().status != 200)"]

@@ -86,8 +86,8 @@ ALL = (
         "lints of the other builds: parking_lot, delivery without webhooks, the limited API, the benchmarks",
         100,
         (
-            f"{CLIPPY} --features parking_lot -- -D warnings",
-            "cargo clippy --locked -p tickwheel-delivery --no-default-features -- -D warnings",
+            "cargo clippy --locked --all-targets -p tickwheel -p tickwheel-delivery --no-default-features "
+            "--features tickwheel/parking_lot -- -D warnings",
             "cargo clippy --locked -p tickwheel-python --features abi3 -- -D warnings",
             *(
                 f"cd benches/{crate} && cargo fmt --check && {CLIPPY} --target-dir {ROOT}/target/benches -- -D warnings"

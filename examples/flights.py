@@ -265,9 +265,13 @@ def check_summary(summary: dict[str, Any], delivered: list[dict[str, Any]], acce
         "duplicates": 0,
         "cancelled": 0,
         "not_delivered": 0,
-        "lateness_ms": percentiles(delivered),
     }
-    return [f"summary: {name} is {summary[name]}, counted {n}" for name, n in counted.items() if summary[name] != n]
+    problems = [f"summary: {name} is {summary[name]}, counted {n}" for name, n in counted.items() if summary[name] != n]
+    for name, exact_ms in percentiles(delivered).items():
+        told_ms = summary["lateness_ms"][name]
+        if told_ms is None or exact_ms is None or not exact_ms <= told_ms <= exact_ms * 1.001:
+            problems.append(f"summary: lateness {name} is {told_ms}, counted {exact_ms}: it may be a thousandth more")
+    return problems
 
 
 def percentiles(delivered: list[dict[str, Any]]) -> dict[str, float | None]:

@@ -29,7 +29,7 @@ def main() -> None:
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "tickwheel", "serve", "--store", f"{folder}/reminders.db"]
-        command += ["--to", f"file:{folder}/out", "--listen", "127.0.0.1:0", "--flight", "127.0.0.1:0"]
+        command += ["--to", f"file:{folder}/out", "--listen", "127.0.0.1:0"]
         with (
             subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server,  # noqa: S603, its own command
             sync_playwright() as playwright,

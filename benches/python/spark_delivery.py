@@ -143,9 +143,9 @@ def main(rate: int, seconds: int, lead: int, kills: bool, is_hot: bool) -> None:
         in_s = START_S + messages / READ_PER_S + (AHEAD_S if is_hot else 0)
         first_due_ms = round((time.time() + messages / 100_000 + in_s + lead) * 1000)
         write(folder / "in", rate, seconds, first_due_ms, is_hot=is_hot)
-        flight, listen = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
-        serve = ("serve", "--store", "s.db", "--to", "-", "--flight", flight, "--listen", listen)
-        feed = ("deliver", "in", "--engine", "spark", "--deliverer", flight, "--checkpoint", "c", "--lead", str(lead))
+        listen = f"127.0.0.1:{free_port()}"
+        serve = ("serve", "--store", "s.db", "--to", "-", "--listen", listen)
+        feed = ("deliver", "in", "--engine", "spark", "--deliverer", listen, "--checkpoint", "c", "--lead", str(lead))
         with running(folder, *serve, stdout=subprocess.PIPE) as deliverer:
             receiver = Receiver(deliverer.stdout)
             receiver.start()

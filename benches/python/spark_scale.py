@@ -197,13 +197,13 @@ def figures(what: str, began_s: float, folder: Path, size: Size, at: str, delive
 @contextmanager
 def deliverer(folder: Path) -> "Iterator[tuple[subprocess.Popen[str], str]]":
     """A deliverer that writes to a file; and its address."""
-    ports = ("--flight", "127.0.0.1:0", "--listen", "127.0.0.1:0")
-    command = [sys.executable, "-m", "tickwheel.cli", "serve", "--store", "s.db", "--to", "file:out", *ports]
+    command = [sys.executable, "-m", "tickwheel.cli", "serve", "--store", "s.db", "--to", "file:out"]
+    command += ["--listen", "127.0.0.1:0"]
     with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         try:
             for line in process.stderr:
-                if found := re.search(r"grpc\S*://(\S+:\d+)", line):
+                if found := re.search(r"http://(\S+:\d+)", line):
                     break
             else:
                 sys.exit("the deliverer did not start")

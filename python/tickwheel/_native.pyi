@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine, Generator, Hashable, Iterable, 
 from concurrent.futures import Executor, Future
 from contextvars import Context
 from datetime import timedelta
+from enum import StrEnum
 from pathlib import Path
 from traceback import StackSummary
 from types import TracebackType
@@ -831,6 +832,31 @@ _CsvRow: TypeAlias = tuple[
 ]  # as `tickwheel.delivery.read.csv_rows.Row`
 
 MAX_DUE_MS: Final[int]
+
+class Answer(StrEnum):
+    """A word. `OPERATIONS` has those that each operation may have."""
+
+    ACCEPTED = "accepted"
+    DUPLICATE = "duplicate"
+    CONFLICT = "conflict"
+    CANCELLED = "cancelled"
+    DELIVERED = "delivered"
+    DELIVERING = "delivering"
+    DEAD = "dead"
+    EXPIRED = "expired"
+    UNKNOWN = "unknown"
+    WAITING = "waiting"
+    RECURRING = "recurring"
+    RESCHEDULED = "rescheduled"
+    REPLACED = "replaced"
+    REQUEUED = "requeued"
+    PAUSED = "paused"
+    RESUMED = "resumed"
+    REFUSED = "refused"
+
+OPERATIONS: Final[dict[str, tuple[list[str], dict[Answer, tuple[int, int, str]]]]]
+"""By name: its requests over HTTP, and for each answer the HTTP status, the exit code and a sentence."""
+
 PARTITIONS: Final[int]
 
 def due_of(text: str, name: str) -> int: ...
@@ -848,6 +874,8 @@ class Records:
     def __len__(self) -> int: ...
     def replacing(self, at_latest_ms: int | None) -> Records: ...
     def traced_by(self, traceparent: str) -> Records: ...
+    def operations(self) -> list[str]: ...
+    def names(self) -> list[tuple[str, str | None, int | None] | None]: ...
     def to_list(self) -> list[Message | Cancel | Reschedule | BadRecord]: ...
     def faults(self) -> list[tuple[int, str, str] | None]: ...
     def places(self) -> list[tuple[str, int, bytes | None] | None]: ...
@@ -901,6 +929,9 @@ class ArrowBody:
 
     rows: Final[int]
     """How many there were in the batches that have come."""
+
+    kept_bytes: Final[int]
+    """How many bytes it keeps, about: of the batch that has not come as a whole, and of dictionaries."""
 
     def add(self, part: bytes, *, now_ns: int | None = None) -> Iterator[Records]: ...
     def end(self) -> None: ...

@@ -71,8 +71,7 @@ def test_the_line_with_three_messages_delivers_them_as_it_stands(tmp_path: Path)
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
 def test_the_service_takes_the_message_of_the_other_terminal_and_delivers_it(tmp_path: Path) -> None:
     pytest.importorskip("uvicorn")
-    ports = {"TICKWHEEL_SERVE_LISTEN": "127.0.0.1:0", "TICKWHEEL_SERVE_FLIGHT": "127.0.0.1:0"}
-    with shell(f"exec {one('tickwheel serve')}", tmp_path, **ports) as server:
+    with shell(f"exec {one('tickwheel serve')}", tmp_path, TICKWHEEL_SERVE_LISTEN="127.0.0.1:0") as server:
         try:
             assert server.stdout is not None
             assert server.stderr is not None

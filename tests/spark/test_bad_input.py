@@ -25,14 +25,14 @@ from tickwheel.commands import tickwheel as command
 from tickwheel.delivery import DeliveryQueue, Letter, WrongUsage
 from tickwheel.delivery.model.message import Columns
 from tickwheel.delivery.read.sources import find_sources
-from tickwheel.delivery.serve.access import Access, Address
-from tickwheel.delivery.serve.flight import FlightServer
 from tickwheel.spark import HandOff, hold, parse_files, parse_rows, read_files
 from tickwheel.spark.failing import failure
 from tickwheel.spark.feed import Pipeline
 from tickwheel.spark.packing import VERSION, split_by
 from tickwheel.spark.query import start
 from tickwheel.spark.shape import LocalFolder, keep_shape
+
+from .ports import port_of
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -259,10 +259,11 @@ def test_rows_and_names_of_any_kind_are_messages_or_dead_letters_and_end_nothing
 
     arrived: list[str] = []
     dead: list[Letter] = []
-    with DeliveryQueue("s.db", to=lambda it: arrived.append(it.message.id), on_dead_letter=dead.append) as queue:
-        address = Address.of("--flight", "127.0.0.1:0")
-        server = FlightServer("grpc://127.0.0.1:0", queue._running, Access(None, address), 1 << 20)
-        hand_off = HandOff([f"127.0.0.1:{server.port}"])
+    with (
+        DeliveryQueue("s.db", to=lambda it: arrived.append(it.message.id), on_dead_letter=dead.append) as queue,
+        port_of(queue) as at,
+    ):
+        hand_off = HandOff([at])
         query = start(near, hand_off, tmp_path / "checkpoint")
         try:
             while not (hand_off.report.sent and hand_off.report.is_empty):
@@ -271,7 +272,6 @@ def test_rows_and_names_of_any_kind_are_messages_or_dead_letters_and_end_nothing
         finally:
             query.stop()
             hand_off.close()
-            server.stop(5)
     assert sorted(arrived) == ["file 0", "file 1", "good", "nul\0"]
     of_rows = {letter.reason for letter in dead}
     assert of_rows >= poison.keys() - {"good", "nul"}

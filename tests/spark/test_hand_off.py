@@ -1,20 +1,23 @@
-"""The hand-off to real Flight servers, without a JVM: answers, time limits, who is waited for (rules S3 to S5, D5)."""
+"""The hand-off to real servers, without a JVM: answers, time limits, who is waited for (rules S3 to S5, D5)."""
 
+import http.server
+import itertools
+import json
 import logging
 import pickle
 import random
 import socket
+import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyarrow import flight
 
 from delivery.certificates import authority, signed
 from tickwheel.delivery import DeliveryFailed, DeliveryQueue, backup_store, restore_store
@@ -24,16 +27,17 @@ from tickwheel.delivery.read.hand_off_rows import HANDED, PARTITIONS
 from tickwheel.delivery.serve.access import Access as ServerAccess
 from tickwheel.delivery.serve.access import Address
 from tickwheel.delivery.serve.client_tls import ClientTls
-from tickwheel.delivery.serve.flight import FlightServer
 from tickwheel.delivery.serve.ports import Listening, Ports
 from tickwheel.delivery.serve.tls import Certificates, TlsFiles
 from tickwheel.delivery.serve.tokens import Right, Tokens
+from tickwheel.spark.client import Access, NotTaken, Refused
 from tickwheel.spark.deliverers import Deliverers
 from tickwheel.spark.hand_off import HandOff, assign
 from tickwheel.spark.orders import Orders
 from tickwheel.spark.packing import pack
-from tickwheel.spark.sending import Access, Send
+from tickwheel.spark.sending import Send
 
+from .ports import port_of
 from .rows import batch_of, message, recurring, row
 
 pytestmark = pytest.mark.timeout(60)
@@ -48,31 +52,61 @@ STORES: dict[str, str] = {}
 @contextmanager
 def deliverer(store: Path, port: int = 0, token: bytes | None = TOKEN) -> Iterator[tuple[DeliveryQueue, str]]:
     """A queue with a port; closed at the end."""
-    with DeliveryQueue(store, to=lambda _: None) as queue:
-        address = Address.of("--flight", f"127.0.0.1:{port}")
-        access = ServerAccess(Tokens({token: Right.PRODUCE}) if token else None, address)
-        server = FlightServer(address.url("grpc", port), queue._running, access, 1 << 20)
-        STORES[f"127.0.0.1:{server.port}"] = queue._running.history_id
-        try:
-            yield queue, f"127.0.0.1:{server.port}"
-        finally:
-            server.stop(5)
+    tokens = Tokens({token: Right.HAND_OFF}) if token else None
+    with DeliveryQueue(store, to=lambda _: None) as queue, port_of(queue, tokens, port) as at:
+        STORES[at] = queue._running.history_id
+        yield queue, at
 
 
 @contextmanager
 def encrypted(store: Path, certificates: Certificates) -> Iterator[tuple[DeliveryQueue, str]]:
     """A queue with the ports of `serve`; closed at the end."""
     with DeliveryQueue(store, to=lambda _: None) as queue:
-        listening = Listening(Address.of("--listen", "127.0.0.1:0"), Address.of("--flight", "127.0.0.1:0"))
-        access = ServerAccess(Tokens({TOKEN: Right.PRODUCE, READER: Right.READ}), *listening.addresses)
-        ports = Ports(listening, access, certificates)
+        address = Address.of("--listen", "127.0.0.1:0")
+        access = ServerAccess(Tokens({TOKEN: Right.HAND_OFF, READER: Right.READ}), address)
+        ports = Ports(Listening(address), access, certificates)
         at = ports.open(queue._running, 1 << 20).rpartition("/")[2]
         STORES[at] = queue._running.history_id
         try:
             yield queue, at
         finally:
-            ports.stop_requests()
-            assert ports.stop_streams()
+            ports.close()
+
+
+@contextmanager
+def answering(answer: Callable[[int, threading.Event], bool]) -> Iterator[str]:
+    """A port that reads each hand-off. `answer` is asked before it is answered, with its number, from 0, and an event
+    that is set at the end. `False`: it never is answered.
+    """
+    over, count = threading.Event(), itertools.count()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            if not answer(next(count), over):
+                over.wait(20)
+                self.close_connection = True
+                return
+            text = json.dumps({"rows": sum(batch.num_rows for batch in pa.ipc.open_stream(body))}).encode()
+            self.send_response(200)
+            self.send_header("content-length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    serving = threading.Thread(target=server.serve_forever, daemon=True)
+    serving.start()
+    try:
+        yield f"127.0.0.1:{server.server_port}"
+    finally:
+        over.set()
+        server.shutdown()
+        serving.join()
+        server.server_close()
 
 
 @contextmanager
@@ -133,16 +167,13 @@ def test_messages_cancels_and_dead_letters_arrive_and_copies_are_counted__S3_D5(
 def test_what_may_have_been_delivered_elsewhere_is_marked__S4_D5(tmp_path: Path) -> None:
     came: list[tuple[str, bool]] = []
     rows = [row(message(id_, -5), again=id_ == "again") for id_ in ("first", "again")]
-    with DeliveryQueue(tmp_path / "s.db", to=lambda it: came.append((it.message.id, it.redelivered))) as queue:
-        server = FlightServer(
-            "grpc://127.0.0.1:0", queue._running, ServerAccess(None, Address.of("-", "127.0.0.1:0")), 999
-        )
-        STORES[f"127.0.0.1:{server.port}"] = queue._running.history_id
-        try:
-            send(quick(Access()), (0, f"127.0.0.1:{server.port}", rows))
-            assert queue.wait_until_empty(30)
-        finally:
-            server.stop(5)
+    with (
+        DeliveryQueue(tmp_path / "s.db", to=lambda it: came.append((it.message.id, it.redelivered))) as queue,
+        port_of(queue) as at,
+    ):
+        STORES[at] = queue._running.history_id
+        send(quick(Access()), (0, at, rows))
+        assert queue.wait_until_empty(30)
     assert sorted(came) == [("again", True), ("first", False)]
 
 
@@ -194,20 +225,7 @@ def test_one_that_was_silent_is_not_waited_for_again_by_the_next_task_of_a_micro
 
 
 def test_what_was_taken_before_a_deliverer_fell_silent_is_not_sent_again__S3(tmp_path: Path) -> None:
-    answers = iter([True, False])
-
-    class Stops(flight.FlightServerBase):  # type: ignore[misc]
-        def do_exchange(self, context: Any, _descriptor: Any, reader: Any, writer: Any) -> None:
-            writer.begin(pa.schema([("rows", pa.int64())]))
-            for chunk in reader:
-                if not next(answers):
-                    while not context.is_cancelled():
-                        time.sleep(0.01)
-                    return
-                writer.write_batch(pa.record_batch([[chunk.data.num_rows]], ["rows"]))
-
-    with Stops("grpc://127.0.0.1:0") as server:
-        at = f"127.0.0.1:{server.port}"
+    with answering(lambda number, _over: number == 0) as at:
         ids = [f"m{n}" for n in range(9_000)]
         told = send(quick(), (1, at, far(*ids[:5_000])), (2, at, far(*ids[5_000:])))
     assert [it["error"] is None for it in told] == [False, False]
@@ -225,7 +243,7 @@ def test_a_store_that_took_the_place_of_another_takes_nothing_that_was_for_that_
 
 
 def test_what_waiting_will_not_mend_ends_the_task__S3(tmp_path: Path) -> None:
-    wrong = pytest.raises(flight.FlightUnauthenticatedError, match="the token is wrong")
+    wrong = pytest.raises(Refused, match="401: the token is wrong")
     with deliverer(tmp_path / "s.db") as (_, at), wrong:
         send(quick(Access(b"another token here")), (0, at, far("a")))
 
@@ -237,9 +255,10 @@ def test_it_speaks_tls_and_shows_its_certificate__D12_S3(tmp_path: Path) -> None
     with encrypted(tmp_path / "s.db", Certificates(TlsFiles(*server, ca.cert))) as (queue, at):
         how = pickle.loads(pickle.dumps(quick(Access(TOKEN, tls))))
         assert send(how, (0, at, far("a")))[0]["sent"] == 1
-        assert [taker.address for taker in Deliverers([at], Access(TOKEN, tls)).ask()] == [at]
+        with closing(Deliverers([at], Access(TOKEN, tls))) as asked:
+            assert [taker.address for taker in asked.ask()] == [at]
         assert queue.state("a", "k") == "waiting"
-        with pytest.raises(flight.FlightUnauthorizedError, match="this token may read, and the request needs produce"):
+        with pytest.raises(Refused, match="403: this token may read, and the request needs hand-off"):
             send(quick(Access(READER, tls)), (0, at, far("b")))
         assert queue.state("b", "k") == "unknown"
 
@@ -251,16 +270,29 @@ def test_no_secret_of_it_can_be_seen__D12(tmp_path: Path) -> None:
         assert TOKEN.decode() not in shown
 
 
-def test_a_stream_with_other_columns_is_refused__S3(tmp_path: Path) -> None:
-    with deliverer(tmp_path / "s.db", token=None) as (_, at), flight.connect(f"grpc://{at}") as client:
-        writer, reader = client.do_exchange(flight.FlightDescriptor.for_path("hand-off"))
-        other = pa.record_batch([["a"]], ["id"])
-        writer.begin(other.schema)
-        writer.write_batch(other)
-        with pytest.raises(flight.FlightServerError, match="those of a hand-off"):
-            reader.read_chunk()
-        with pytest.raises(flight.FlightServerError):
-            writer.close()
+def test_a_port_that_is_none_of_a_tickwheel_is_told_as_that__S3() -> None:
+    with answering(lambda _number, _over: True) as at:
+        client = ACCESS.connect(at, 5)
+        with pytest.raises(NotTaken, match="501, by something that is no tickwheel serve"):
+            client.marks()
+        asked = Deliverers([at], ACCESS)
+        assert not asked.ask()
+        asked.close()
+
+
+def test_a_connection_is_kept_and_made_anew_where_the_peer_has_closed_it__S3(tmp_path: Path) -> None:
+    with deliverer(tmp_path / "s.db") as (_, at):
+        client = ACCESS.connect(at, 5)
+        assert client.marks()["store_id"] == STORES[at]
+        opened = client._connection
+        assert opened is not None
+        assert client.marks()["store_id"] == STORES[at]
+        assert client._connection is opened
+        assert opened.sock is not None
+        opened.sock.shutdown(socket.SHUT_RDWR)  # as after some idle seconds
+        assert client.marks()["store_id"] == STORES[at]
+        assert client._connection is not opened
+        client.close()
 
 
 def test_a_recurring_message_recurs_at_its_deliverer__D19(tmp_path: Path) -> None:
@@ -293,7 +325,8 @@ def test_a_deliverer_that_was_restored_from_a_backup_is_another_store__S4_D20(tm
     with deliverer(store) as (queue, at):
         assert queue._running.history_id not in (before, "")
         assert queue.state("since") == "unknown"
-        [taker] = Deliverers([at], ACCESS).ask()
+        with closing(Deliverers([at], ACCESS)) as asked:
+            [taker] = asked.ask()
         assert taker.store_id == queue._running.history_id
 
 
@@ -379,8 +412,8 @@ def test_a_clock_that_is_off_is_told_once_and_counted_with__S4(
 
 def test_a_wrong_token_is_an_error_at_the_start_and_later_a_deliverer_that_is_down__S3_D12(tmp_path: Path) -> None:
     with deliverer(tmp_path / "s.db") as (_, at):
-        wrong = Deliverers([at], Access(b"another token here"))
-        with pytest.raises(DeliveryFailed, match=f"the deliverer {at} refuses: the token is wrong"):
+        refused = pytest.raises(DeliveryFailed, match=f"the deliverer {at} refuses: 401: the token is wrong")
+        with closing(Deliverers([at], Access(b"another token here"))) as wrong, refused:
             wrong.ask()
         known = Deliverers([at], ACCESS)
         assert known.ask()
@@ -392,20 +425,13 @@ def test_a_wrong_token_is_an_error_at_the_start_and_later_a_deliverer_that_is_do
 
 
 def test_slow_deliverers_do_not_add_up__S3() -> None:
-    class Slow(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow is not read for its types
-        def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
-            writer.begin(pa.schema([("rows", pa.int64())]))
-            for chunk in reader:
-                for _ in range(8):
-                    if context.is_cancelled():
-                        return
-                    time.sleep(0.1)
-                writer.write_batch(pa.record_batch([[chunk.data.num_rows]], ["rows"]))
+    def slowly(_number: int, over: threading.Event) -> bool:
+        return not over.wait(0.8)
 
-    with Slow("grpc://127.0.0.1:0") as a, Slow("grpc://127.0.0.1:0") as b, Slow("grpc://127.0.0.1:0") as c:
+    with answering(slowly) as a, answering(slowly) as b, answering(slowly) as c:
         rows = far(*(f"m{n}" for n in range(30_000)))
         began_s = time.monotonic()
-        told = send(quick(), *((n, f"127.0.0.1:{it.port}", rows) for n, it in enumerate((a, b, c))))
+        told = send(quick(), *((n, at, rows) for n, at in enumerate((a, b, c))))
         took_s = time.monotonic() - began_s
     assert all(it["error"] and it["sent"] for it in told)
     assert took_s < 3 * quick().within_s, "a limit: what they would take one after the other"

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 from tickwheel.delivery import DeliveryQueue
-from tickwheel.delivery.serve.access import Access, Address
-from tickwheel.delivery.serve.flight import FlightServer
 from tickwheel.spark import HandOff, hold, parse_rows
 from tickwheel.spark.metrics import observed
 from tickwheel.spark.query import start
+
+from .ports import port_of
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -29,20 +29,18 @@ def test_a_stream_of_rows_is_held_handed_off_and_delivered_and_the_state_is_empt
     (tmp_path / "in" / "rows.json").write_text("\n".join(map(json.dumps, rows)))
     stream = session.readStream.schema("id STRING, key STRING, due BIGINT, what INT").json(str(tmp_path / "in"))
     arrived: list[str] = []
-    address = Address.of("--flight", "127.0.0.1:0")
     with DeliveryQueue(tmp_path / "s.db", to=lambda delivery: arrived.append(delivery.message.id)) as queue:
-        server = FlightServer("grpc://127.0.0.1:0", queue._running, Access(None, address), 1 << 20)
         near = observed(hold(parse_rows(stream), lead_ms=2_000))
-        hand_off = HandOff([f"127.0.0.1:{server.port}"], lead_ms=2_000)
-        query = start(near, hand_off, tmp_path / "checkpoint")
-        try:
-            seen = watch(query, hand_off)
-            assert queue.wait_until_empty(60)
-            told = [it["observedMetrics"]["tickwheel"] for it in query.recentProgress if it["observedMetrics"]]
-        finally:
-            query.stop()
-            hand_off.close()
-            server.stop(5)
+        with port_of(queue) as at:
+            hand_off = HandOff([at], lead_ms=2_000)
+            query = start(near, hand_off, tmp_path / "checkpoint")
+            try:
+                seen = watch(query, hand_off)
+                assert queue.wait_until_empty(60)
+                told = [it["observedMetrics"]["tickwheel"] for it in query.recentProgress if it["observedMetrics"]]
+            finally:
+                query.stop()
+                hand_off.close()
         counts = queue.summary
     assert max(seen) > 0, "something was held"
     assert max(it["held_messages"] for it in told) == max(seen)

@@ -39,13 +39,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def deliverer(cluster: Cluster, tmp_path: Path) -> Iterator[str]:
-    """The Flight port of one that writes to `out`."""
+    """The port of one that writes to `out`."""
     store, out = tmp_path / "s.db", tmp_path / "out"
-    ports = ["--listen", "127.0.0.1:0", "--flight", "127.0.0.1:0"]
     process = cluster.run(
-        [*TICKWHEEL, "serve", "--store", str(store), "--to", f"file:{out}", *ports], name=tmp_path.name
+        [*TICKWHEEL, "serve", "--store", str(store), "--to", f"file:{out}", "--listen", "127.0.0.1:0"],
+        name=tmp_path.name,
     )
-    yield process.found(r"grpc\S*://(127\.0\.0\.1:\d+)")[1]
+    yield process.found(r"http://(127\.0\.0\.1:\d+)")[1]
     process.kill()
 
 
@@ -142,7 +142,7 @@ def test_what_can_not_run_is_one_line_of_usage__D2(cluster: Cluster, tmp_path: P
 def test_the_program_of_the_documentation_works_as_it_stands__S1(
     cluster: Cluster, deliverer: str, tmp_path: Path, how: str
 ) -> None:
-    text = documented()[0].replace("127.0.0.1:7401", deliverer).replace("1 hour", "30 seconds")
+    text = documented()[0].replace("127.0.0.1:7400", deliverer).replace("1 hour", "30 seconds")
     file = tmp_path / "program.py"
     file.write_text(text.replace('"checkpoint"', repr(str(tmp_path / "checkpoint"))))
     if how == "python":

@@ -80,6 +80,7 @@ fn add_delivery(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(delivery::values::times::due_of, module)?)?;
     module.add_function(wrap_pyfunction!(delivery::values::times::rfc_3339, module)?)?;
     module.add_function(wrap_pyfunction!(delivery::values::times::occurrence_after, module)?)?;
+    delivery::values::operations::add_operations(module)?;
     module.add("MAX_DUE_MS", tickwheel_delivery::internal::times::MAX_DUE_MS)?;
     module.add("PARTITIONS", tickwheel_delivery::internal::PARTITIONS)?;
     module.add_class::<delivery::sinks::destination::Destination>()?;

@@ -16,18 +16,8 @@ import click
 from tickwheel.commands.options import full_text, time_of
 
 if TYPE_CHECKING:
-    from tickwheel.delivery.model.entries import Act
+    from tickwheel.delivery.model.entries import Act, Answer
     from tickwheel.delivery.queue.control import Control
-
-_TOO_LATE = {
-    "delivered": "it is delivered",
-    "delivering": "it is being sent in this moment",
-    "dead": "it is a dead letter",
-    "expired": "it has expired",
-    "cancelled": "it is cancelled",
-    "waiting": "it waits, and is no dead letter",
-    "unknown": "no message has this name",
-}
 
 _NONE_REQUEUED = (
     "No message matches that is a dead letter. What a record that could not be read says is to be given again."
@@ -109,11 +99,7 @@ def cancel(target: str, access: dict[str, Path | None], id_: str | None, key: st
     with _control(target, access) as control:
         if id_ is not None:
             _alone(which)
-            answer = control.ask(Cancel(id_, key))
-            if answer == "unknown":
-                click.echo(f"{id_}: it has not come, and is cancelled when it comes")
-                return
-            _say(id_, answer, "cancelled")
+            _say(id_, "cancel", control.ask(Cancel(id_, key)))
             return
         done = control.wait(_act("cancel", key, **which))
     click.echo(f"cancelled {done.changed:,}; {done.too_late:,} were being sent")
@@ -131,7 +117,7 @@ def requeue(target: str, access: dict[str, Path | None], id_: str | None, key: s
     with _control(target, access) as control:
         if id_ is not None:
             _alone(which)
-            _say(id_, control.ask(Requeue(id_, key)), "requeued")
+            _say(id_, "requeue", control.ask(Requeue(id_, key)))
             return
         done = control.wait(_act("requeue", key, **which))
     click.echo(f"requeued {done.changed:,}")
@@ -157,7 +143,7 @@ def reschedule(
         raise click.UsageError("say when it is due: either --due TIME or --delay MS")
     due_ms = due if due is not None else due_ms_of(None, delay)
     with _control(target, access) as control:
-        _say(id_, control.ask(Reschedule(id_, key, due_ms)), "rescheduled")
+        _say(id_, "reschedule", control.ask(Reschedule(id_, key, due_ms)))
 
 
 @_targeted
@@ -234,12 +220,18 @@ def _alone(which: dict[str, Any]) -> None:
         raise click.UsageError("--id names one message: leave out the filters and --all")
 
 
-def _say(id_: str, answer: str, wanted: str) -> None:
-    if answer == wanted:
+def _say(id_: str, operation: str, answer: "Answer") -> None:
+    """By the table of operations; its first answer is the one that was wanted."""
+    from tickwheel.delivery.model.operations import REPLIES, reply
+
+    wanted, meaning = next(iter(REPLIES[operation])), reply(operation, answer)
+    if answer is wanted:
         click.echo(f"{id_}: {answer}")
+    elif meaning.exit_code == 0:
+        click.echo(f"{id_}: {meaning.sentence}")
     else:
-        click.echo(f"{id_}: not {wanted}: {_TOO_LATE.get(answer, answer)}", err=True)
-        sys.exit(1)
+        click.echo(f"{id_}: not {wanted}: {meaning.sentence}", err=True)
+        sys.exit(meaning.exit_code)
 
 
 def _quoted(text: str) -> str:

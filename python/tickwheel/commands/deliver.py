@@ -127,7 +127,7 @@ def _time(_ctx: click.Context, _param: click.Parameter, value: str | None) -> in
     "deliverers",
     metavar="HOST:PORT",
     multiple=True,
-    help="With --engine spark: send messages to the Flight port of a tickwheel serve, instead of delivering them here. "
+    help="With --engine spark: send messages to the tickwheel serve at this address, instead of delivering them here. "
     "Repeat it for more than one: each key belongs to one of them.",
 )
 @hand_off_options

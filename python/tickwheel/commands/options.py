@@ -160,7 +160,7 @@ def hand_off_options(command: Callable[..., None]) -> Callable[..., None]:
                          help="With --deliverer: one that has left the list, and whose store never comes back. The "
                          "others get what it had; some of it may come twice."),
             click.option("--token-file", metavar="FILE", type=file,
-                         help="With --deliverer: the token that it needs, with the right to produce."),
+                         help="With --deliverer: the token that it needs, with the right hand-off."),
             click.option("--tls-ca", metavar="FILE", type=file,
                          help="With --deliverer: use TLS; the deliverer's certificate must be signed by an authority "
                          "in FILE (PEM)."),
@@ -256,8 +256,8 @@ def put_letters(path: Path | None, say: Callable[[str], object], told: "Standard
 
 
 def allow_many_files() -> None:
-    """Allow this process as many open files as `serve` may need, where the system lets it: each connection is one, and
-    one of Arrow Flight three. The usual limit is 1,024.
+    """Allow this process as many open files as `serve` may need, where the system lets it: each connection is one.
+    The usual limit is 1,024.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)

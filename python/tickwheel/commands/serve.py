@@ -1,5 +1,6 @@
 """`tickwheel serve`."""
 
+import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,14 @@ from tickwheel.commands.options import (
 )
 
 
+def _refuse_flight(_context: click.Context, _option: click.Parameter, given: str | None) -> None:
+    if given is not None:
+        raise click.UsageError(
+            "--flight (TICKWHEEL_SERVE_FLIGHT) is no option any more, as there is no port for Arrow Flight: leave it "
+            "out, and send Arrow IPC streams to POST /messages and POST /hand-off at the address of --listen"
+        )
+
+
 @click.command(cls=ConfiguredCommand, context_settings={"auto_envvar_prefix": "TICKWHEEL_SERVE"})
 @click.option(
     "--store",
@@ -32,11 +41,9 @@ from tickwheel.commands.options import (
 )
 @to_option
 @click.option(
-    "--listen", metavar="HOST:PORT", default="127.0.0.1:7400", show_default=True, help="The address for HTTP."
+    "--listen", metavar="HOST:PORT", default="127.0.0.1:7400", show_default=True, help="The address to listen on."
 )
-@click.option(
-    "--flight", metavar="HOST:PORT", default="127.0.0.1:7401", show_default=True, help="The address for Arrow Flight."
-)
+@click.option("--flight", hidden=True, expose_value=False, callback=_refuse_flight)
 @click.option(
     "--health",
     metavar="HOST:PORT",
@@ -47,13 +54,14 @@ from tickwheel.commands.options import (
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Accept only requests with a token of FILE: one on each line, and after it what it may do, of "
-    "produce,control,read; by default all. Required to listen on other addresses than loopback. Read again on SIGHUP.",
+    "produce,control,read,hand-off; by default all. Required to listen on other addresses than loopback. Read again "
+    "on SIGHUP.",
 )
 @click.option(
     "--tls-cert",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Serve both ports by TLS, with the certificate in FILE (PEM) and those up to its authority. Required on other "
+    help="Serve by TLS, with the certificate in FILE (PEM) and those up to its authority. Required on other "
     "addresses than loopback, unless there is --no-tls. Read again on SIGHUP.",
 )
 @click.option(
@@ -94,7 +102,6 @@ def serve(
     store: Path,
     to: str,
     listen: str,
-    flight: str,
     health: str | None,
     token_file: Path | None,
     tls_cert: Path | None,
@@ -108,7 +115,7 @@ def serve(
     webhook_secret_file: Path | None,
     **how: Any,
 ) -> None:
-    """Accept messages over HTTP and Arrow Flight, and deliver each at its due time, until a signal comes.
+    """Accept messages over HTTP, and deliver each at its due time, until a signal comes.
 
     Messages have the same fields as for deliver. Each is answered when it is on disk.
 
@@ -134,8 +141,8 @@ def serve(
     made = NewOutputs(path_of(to))
     try:
         check_outputs({"--to": path_of(to), "--store": store, "--dead-letters": dead_letters}, ())
-        addresses = Address.of("--listen", listen), Address.of("--flight", flight)
-        check_addresses(*addresses, has_tokens=token_file is not None, is_tls=tls_cert is not None, without_tls=no_tls)
+        address = Address.of("--listen", listen)
+        check_addresses(address, has_tokens=token_file is not None, is_tls=tls_cert is not None, without_tls=no_tls)
         settings = settings_of(**how)
         opener = opener_of(to, webhook_header, webhook_secret_file)
         read_webhook = partial(read_webhook_again, opener, to, webhook_header, webhook_secret_file)
@@ -146,7 +153,7 @@ def serve(
         probed = Address.of("--health", health) if health else None
         outboxes = sources_of(outbox, max_payload)
         service = Service(
-            *(store, opener, letters, settings, *addresses, credentials, max_payload, path_of(to), probed, outboxes)
+            *(store, opener, letters, settings, address, credentials, max_payload, path_of(to), probed, outboxes)
         )
         allow_many_files()
         shorten_thread_switches()
@@ -157,4 +164,4 @@ def serve(
     if ended.result.failure:
         made.remove_unused()
     print_result(console, ended.result)
-    ended.exit()
+    sys.exit(ended.code)

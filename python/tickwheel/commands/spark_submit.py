@@ -36,7 +36,7 @@ def _options(_ctx: click.Context, _param: click.Parameter, values: Sequence[str]
     metavar="HOST:PORT",
     multiple=True,
     required=True,
-    help="The Flight port of a tickwheel serve. Repeat it for more than one: each key belongs to one of them.",
+    help="The address of a tickwheel serve. Repeat it for more than one: each key belongs to one of them.",
 )
 @hand_off_options
 @click.option(

@@ -1,21 +1,17 @@
 """The deliverers as the driver sees them (rules S3 to S5): which answer, what they have settled, who is waited for."""
 
-import json
 import logging
 import math
 import time
 from collections.abc import Mapping, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import Any, Final
-
-from pyarrow import flight
+from typing import Final
 
 from tickwheel.delivery.base.errors import DeliveryFailed
 from tickwheel.delivery.read.hand_off_rows import PARTITIONS
-from tickwheel.delivery.serve.flight import MARKS
+from tickwheel.spark.client import Access, Client, Refused, reason_of
 from tickwheel.spark.orders import Taker
-from tickwheel.spark.sending import Access, reason_of
 
 _ANSWER_WITHIN_S: Final = 1.0
 _CALL_TIMEOUT_S: Final = 2.0
@@ -23,8 +19,8 @@ _SAY_EVERY_S: Final = 10.0
 _CLOCKS_DIFFER_MS: Final = 1_000
 _SAY_SELDOM_S: Final = 600.0
 _NO_ANSWER: Final = "no answer"
-_NO_FLIGHT: Final = "no Arrow Flight is there: is it the port of --flight, and is there TLS on both sides or on none?"
-_REFUSALS: Final = (flight.FlightUnauthenticatedError, flight.FlightUnauthorizedError, flight.FlightServerError)
+_NO_PORT: Final = "is it the port of tickwheel serve, and is there TLS on both sides or on none?"
+_NO_TLS: Final = ("SSL", "WRONG_VERSION_NUMBER", "RemoteDisconnected", "Remote end closed", "no tickwheel serve")
 
 _log = logging.getLogger(__name__)
 
@@ -34,7 +30,7 @@ class _Deliverer:
     """One of them. `down_since_s`: when it did not answer any more."""
 
     address: str
-    client: Any
+    client: Client
     asked: "Future[Taker] | None" = None
     has_answered: bool = False
     down_since_s: float | None = None
@@ -57,8 +53,10 @@ class Deliverers:
 
     def know(self, addresses: Set[str]) -> None:
         """Ask these from now on: those of the list, and those that shards belonged to before it changed."""
+        for address in {*self._known} - addresses:
+            self._known[address].client.close()
         self._known = {
-            address: self._known.get(address) or _Deliverer(address, self._access.connect(address))
+            address: self._known.get(address) or _Deliverer(address, self._access.connect(address, _CALL_TIMEOUT_S))
             for address in sorted(addresses)
         }
 
@@ -109,13 +107,13 @@ class Deliverers:
     def close(self) -> None:
         """Ask no more."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+        for one in self._known.values():
+            one.client.close()
 
     def _ask(self, one: _Deliverer, shard: int | None) -> Taker:
         asked_ms = time.time_ns() // 1_000_000
-        action = flight.Action(MARKS, b"" if shard is None else b"%d" % shard)
-        [answer] = one.client.do_action(action, self._access.options(_CALL_TIMEOUT_S))
+        found = one.client.marks(shard)
         answered_ms = time.time_ns() // 1_000_000
-        found = json.loads(answer.body.to_pybytes())
         # It was read in between: an answer that takes long says little of a clock.
         one.clock_off_ms = min(0, found["now_ms"] - asked_ms) + max(0, found["now_ms"] - answered_ms)
         names = found.get("recurring")  # not in that of a deliverer of an older version
@@ -137,7 +135,7 @@ class Deliverers:
             self._compare_stores(one, asked.result().store_id)
             self._compare_clocks(one)
             return asked.result()
-        if isinstance(error, _REFUSALS) and not one.has_answered:
+        if isinstance(error, Refused) and not one.has_answered:
             raise DeliveryFailed(f"the deliverer {one.address} refuses: {reason_of(error)}") from error
         self._is_down(one, reason_of(error))
         return None
@@ -164,4 +162,4 @@ class Deliverers:
         if one.down_since_s is None:
             one.down_since_s, one.said_s = time.monotonic(), 0.0
         if not one.why or not why.startswith(_NO_ANSWER):  # which says less than what was found before
-            one.why = f"{why}; {_NO_FLIGHT}" if "HTTP/2" in why else why
+            one.why = f"{why}; {_NO_PORT}" if any(part in why for part in _NO_TLS) else why

@@ -2,7 +2,7 @@
 
     deliverers --marks--> orders --> hold --NEAR--> send, in the hold's own tasks --TOLD--> report
 
-A deliverer answers over Arrow Flight when what it took is on its disk, and drops what it knows, so sending twice does
+A deliverer answers when what it took is on its disk, and drops what it knows, so sending twice does
 no harm. What one does not take stays in the hold: it holds up its own keys and nothing else.
 """
 
@@ -16,11 +16,12 @@ from pyspark.sql import DataFrame
 
 from tickwheel.delivery.read.hand_off_rows import PARTITIONS
 from tickwheel.delivery.serve.client_tls import ClientTls
+from tickwheel.spark.client import Access
 from tickwheel.spark.deliverers import Deliverers
 from tickwheel.spark.hold import LEAD_MS
 from tickwheel.spark.orders import PROPERTY, Orders, checked
 from tickwheel.spark.schemas import TOLD
-from tickwheel.spark.sending import Access, Send
+from tickwheel.spark.sending import Send
 
 _MOST_SILENCE_S: Final = 5.0
 
@@ -57,10 +58,10 @@ class Report:
 class HandOff:
     """A function for `foreachBatch`, with one action, for what `hold` gives.
 
-    `deliverers`: `HOST:PORT` of Flight. The list may change from one start to the next: a key moves once its old
-    deliverer, which must still answer, has delivered what it has. `lost`: those that have left the list because their
-    disk is lost; one that comes back at its old address with an empty disk is noticed. `token`: the token that they
-    require, with the right to produce. `tls`: how they are known, if they have TLS; without, nothing is encrypted.
+    `deliverers`: `HOST:PORT` of `tickwheel serve`. The list may change from one start to the next: a key moves once its
+    old deliverer, which must still answer, has delivered what it has. `lost`: those that have left the list because
+    their disk is lost; one that comes back at its old address with an empty disk is noticed. `token`: the token that
+    they require, with the right `hand-off`. `tls`: how they are known, if they have TLS; without, nothing is encrypted.
     `lead_ms`: that of `hold`; no micro-batch waits longer than half of it for a deliverer.
 
     Errors: `WrongUsage` if an address is none. Those that end the query: `DeliveryFailed` if a deliverer refuses the

@@ -27,7 +27,7 @@ def checked(deliverers: Sequence[str], lost: Sequence[str]) -> Sequence[str]:
     for address in (*deliverers, *(it for it in lost if it != ALL_OTHERS)):
         found = _ADDRESS.fullmatch(address)
         if not (found and 0 < int(found[1]) < 1 << 16):
-            raise WrongUsage(f"{address!r:.200} is no deliverer: write HOST:PORT, as 10.0.0.5:7401")
+            raise WrongUsage(f"{address!r:.200} is no deliverer: write HOST:PORT, as 10.0.0.5:7400")
     if both := {*deliverers} & {*lost}:
         raise WrongUsage(
             f"{min(both)} is a deliverer and lost: leave it out of the one or the other; an empty store at the address "

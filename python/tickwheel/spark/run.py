@@ -1,6 +1,6 @@
 """`tickwheel deliver --engine spark` (rule S1): a run like any other, whose reader is a streaming query on Spark.
 
-The engine is in this process, and receives near messages over Arrow Flight on loopback. With `--deliverer` it runs
+The engine is in this process, and receives near messages over HTTP on loopback. With `--deliverer` it runs
 elsewhere (rule S5), and this process only feeds it.
 """
 
@@ -10,7 +10,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from tickwheel.delivery.base.errors import DeliveryFailed
 from tickwheel.delivery.command.reading import ITS_START
@@ -18,13 +18,11 @@ from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.model.message import MAX_PAYLOAD, Columns
 from tickwheel.delivery.read.sources import Source
 from tickwheel.delivery.serve.access import Access, Address
-from tickwheel.delivery.serve.flight import FlightServer
+from tickwheel.delivery.serve.ports import Listening, Ports
 from tickwheel.delivery.serve.tokens import Right, Tokens
 from tickwheel.spark.feed import Pipeline, check_sources
 from tickwheel.spark.hand_off import HandOff
 from tickwheel.spark.orders import ALL_OTHERS
-
-_STREAMS_END_WITHIN_S: Final = 2
 
 
 def reader_of(
@@ -72,7 +70,7 @@ class SparkReading(threading.Thread):
     def run(self) -> None:
         """In the thread. Every error goes to the engine, which ends the run."""
         try:
-            with _flight_server(self._running) as (address, token):
+            with _port(self._running) as (address, token):
                 if self._feed(address, token):
                     self.stopped_at = None
         except BaseException as error:
@@ -118,12 +116,14 @@ def feed_others(pipeline: Pipeline, hand_off: HandOff, say: Callable[[str], obje
 
 
 @contextlib.contextmanager
-def _flight_server(running: Running) -> Iterator[tuple[str, bytes]]:
+def _port(running: Running) -> Iterator[tuple[str, bytes]]:
     """A port for the hand-off, on loopback and with a token of its own, because the machine may have other users."""
     token = secrets.token_hex(32).encode()
-    address = Address.of("--flight", "127.0.0.1:0")
-    server = FlightServer(address.url("grpc", 0), running, Access(Tokens({token: Right.PRODUCE}), address), MAX_PAYLOAD)
+    address = Address.of("--listen", "127.0.0.1:0")
+    listening = Listening(address)
+    ports = Ports(listening, Access(Tokens({token: Right.HAND_OFF}), address), None)
     try:
-        yield f"{address.ip}:{server.port}", token
+        ports.open(running, MAX_PAYLOAD)
+        yield f"{address.ip}:{listening.port}", token
     finally:
-        server.stop(_STREAMS_END_WITHIN_S)
+        ports.close()

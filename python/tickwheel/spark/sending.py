@@ -1,25 +1,22 @@
 """The sending half of a hand-off, in Spark's workers (rule S3): what a task releases goes to its deliverers.
 
-Each deliverer has a thread and a stream of its own in the task, so one that is slow or silent holds up its own messages
-alone. One that makes no progress for a while gets nothing more in this micro-batch: its messages stay in the hold.
+Each deliverer has a thread and a connection of its own in the task, so one that is slow or silent holds up its own
+messages alone. One that makes no progress for a while gets nothing more in this micro-batch: its messages stay in the
+hold.
 """
 
 import queue
-import re
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sized
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
-from pyarrow import flight
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from tickwheel.delivery.read.hand_off_rows import HANDED
-from tickwheel.delivery.serve.client_tls import ClientTls
-from tickwheel.delivery.serve.flight import HAND_OFF
+from tickwheel.spark.client import PASSING, Access, Client, reason_of
 from tickwheel.spark.packing import unpack
 from tickwheel.spark.schemas import TOLD
 
@@ -27,32 +24,7 @@ _PIECES: Final = 64
 _ROWS: Final = 4_000
 _BYTES: Final = 16 << 20
 _LOOK_EVERY_S: Final = 0.05
-_STREAM_TIMEOUT_S: Final = 600.0
-_OPTIONS: Final = [("grpc.keepalive_time_ms", 10_000), ("grpc.keepalive_timeout_ms", 5_000),
-                   ("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 1_000)]  # fmt: skip
-_PASSING: Final = (flight.FlightUnavailableError, flight.FlightTimedOutError, flight.FlightInternalError,
-                   flight.FlightCancelledError, OSError, StopIteration)  # fmt: skip
-"""Errors that may pass; the others say that a deliverer refuses what it gets, whenever it is sent."""
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """What a deliverer requires: a token with the right to produce, and how TLS knows it."""
-
-    token: bytes | None = field(default=None, repr=False)
-    tls: ClientTls | None = None
-
-    def connect(self, address: str) -> Any:
-        """A client for `HOST:PORT`. Nothing is sent yet."""
-        if self.tls is None:
-            return flight.connect(f"grpc://{address}", generic_options=_OPTIONS)
-        tls = {"tls_root_certs": self.tls.ca, "cert_chain": self.tls.cert, "private_key": self.tls.key}
-        return flight.connect(f"grpc+tls://{address}", generic_options=_OPTIONS, **tls)
-
-    def options(self, timeout_s: float) -> Any:
-        """For a call that ends within this time."""
-        headers = [(b"authorization", b"Bearer " + self.token)] if self.token else []
-        return flight.FlightCallOptions(timeout=timeout_s, headers=headers)
+_CALL_TIMEOUT_S: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +32,7 @@ class Send:
     """A function for `mapInArrow`, from `NEAR` to `TOLD`. `silence_s`: how long one answer may take. `within_s`: how
     long the task waits for deliverers in all.
 
-    Errors: those of Arrow Flight, where a deliverer refuses what it gets.
+    Errors: `Refused`, where a deliverer refuses what it gets.
     """
 
     access: Access
@@ -120,10 +92,7 @@ class _Sender(threading.Thread):
         self.is_silent = False
         self._limits = limits
         self._address = address
-        self._path = (
-            HAND_OFF,
-            store_id,
-        )  # a store that has taken the place of this one must not get what this one was to get
+        self._store_id = store_id
         self._given: Counter[int] = Counter()
         self._taken: Counter[int] = Counter()
         self._pieces: queue.Queue[tuple[int, bytes] | None] = queue.Queue(_PIECES)
@@ -131,7 +100,7 @@ class _Sender(threading.Thread):
         self._asked_s: float | None = None
         self._over = threading.Event()
         self._fatal: BaseException | None = None
-        self._stream: tuple[Any, Any, Any] | None = None
+        self._client: Client | None = None
         self.start()
 
     def has_left(self, shard: int) -> bool:
@@ -182,10 +151,10 @@ class _Sender(threading.Thread):
         self.close()
 
     def close(self) -> None:
-        """End the stream, whatever its state."""
+        """End the connection, whatever its state."""
         self._over.set()
-        if self._stream is not None:
-            self._stream[2].cancel()
+        if self._client is not None:
+            self._client.close()
 
     # --- In the thread --------------------------------------------------------
 
@@ -197,12 +166,11 @@ class _Sender(threading.Thread):
                 for shard, piece in pieces:
                     self.rows_sent[shard] += unpack(piece).num_rows
                     self._taken[shard] += 1
-            self._end_stream()
-        except _PASSING as error:
+        except PASSING as error:
             self.why = self.why or reason_of(error)
         except Exception as error:
             self.why, self._fatal = reason_of(error), error
-        self._over.set()
+        self.close()
 
     def _next(self) -> list[tuple[int, bytes]]:
         """What there is to send now; nothing if it was all."""
@@ -222,25 +190,7 @@ class _Sender(threading.Thread):
 
     def _send(self, pieces: list[bytes]) -> None:
         self._asked_s = time.monotonic()
-        if self._stream is None:
-            client = self._limits.access.connect(self._address)
-            options = self._limits.access.options(_STREAM_TIMEOUT_S)
-            writer, reader = client.do_exchange(flight.FlightDescriptor.for_path(*self._path), options)
-            self._stream = client, writer, reader
-            writer.begin(HANDED)
-        _, writer, reader = self._stream
-        writer.write_batch(pa.concat_batches([unpack(piece) for piece in pieces]))
-        reader.read_chunk()
+        if self._client is None:
+            self._client = self._limits.access.connect(self._address, _CALL_TIMEOUT_S)
+        self._client.hand_off([unpack(piece) for piece in pieces], self._store_id)
         self._asked_s = None
-
-    def _end_stream(self) -> None:
-        if self._stream is not None:
-            client, writer, _ = self._stream
-            writer.close()
-            client.close()
-
-
-def reason_of(error: BaseException) -> str:
-    """An error of Arrow Flight in one line, without what gRPC adds to it."""
-    text = str(error) or type(error).__name__
-    return " ".join(re.split(r"\. Detail: |\. gRPC client debug context: ", text)[0].split())

@@ -62,6 +62,17 @@ def invalid_utf8(*cells: bytes | None) -> Any:
     return pa.array(cells, pa.binary()).view(pa.string())
 
 
+def stream(*batches_: Any, compression: str | None = None) -> bytes:
+    """An Arrow IPC stream of these batches, of which there is one at least."""
+    out = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression=compression, allow_64bit=True)
+    with pa.ipc.new_stream(out, batches_[0].schema, options=options) as writer:
+        for each in batches_:
+            writer.write_batch(each)
+    written: bytes = out.getvalue().to_pybytes()
+    return written
+
+
 def to_arrow(given_: Iterable[Message | Cancel]) -> Any:
     """Messages and cancels as a batch of `MESSAGE_SCHEMA`, from which the same ones are read back."""
     return pa.RecordBatch.from_pylist([_row(item) for item in given_], schema=MESSAGE_SCHEMA)

@@ -68,7 +68,7 @@ def test_a_port_that_is_taken_leaves_no_store__D13(tmp_path: Path) -> None:
     pytest.importorskip("uvicorn")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        done = run("serve", "--store", tmp_path / "s.db", "--listen", address, "--flight", "127.0.0.1:0")
+        done = run("serve", "--store", tmp_path / "s.db", "--listen", address)
     assert done.returncode in (2, 3), done.stderr
     assert [*tmp_path.iterdir()] == []
 
@@ -119,13 +119,13 @@ def test_a_start_that_gets_no_thread_leaves_nothing__D13(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("to", ["file:{}/out", "sqlite:{}/out.db?table=T"])
-@pytest.mark.parametrize("port", ["--listen", "--flight"])
+@pytest.mark.parametrize("port", ["--listen", "--health"])
 def test_a_port_that_is_taken_leaves_no_output__D13(port: str, to: str, tmp_path: Path) -> None:
     pytest.importorskip("uvicorn")
-    other = "--flight" if port == "--listen" else "--listen"
+    other = [] if port == "--listen" else ["--listen", "127.0.0.1:0"]
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        given = ["--to", to.format(tmp_path), port, address, other, "127.0.0.1:0", "--dead-letters", tmp_path / "dead"]
+        given = ["--to", to.format(tmp_path), port, address, *other, "--dead-letters", tmp_path / "dead"]
         done = run("serve", "--store", tmp_path / "s.db", *given)
     assert done.returncode == 2, done.stderr
     assert [*tmp_path.iterdir()] == []

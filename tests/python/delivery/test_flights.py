@@ -176,8 +176,11 @@ def test_the_checker_counts_for_itself(flights: ModuleType, delivered: Delivered
     summary = {"accepted": 50, "delivered": 50, "duplicates": 0, "cancelled": 0, "not_delivered": 0}
     summary |= {"lateness_ms": {"p50": 1.0, "p99": 1.0, "p999": 1.0, "max": 1.0}}  # type: ignore[dict-item]
     assert flights.check_summary(summary, delivered, 50) == []
-    for name in summary:
+    for name in summary.keys() - {"lateness_ms"}:
         assert flights.check_summary(summary | {name: 51}, delivered, 50), name
+    for told_ms, is_right in ((0.999, False), (1.001, True), (1.002, False), (None, False)):
+        late = {"p50": 1.0, "p99": told_ms, "p999": 1.0, "max": 1.0}
+        assert (flights.check_summary(summary | {"lateness_ms": late}, delivered, 50) == []) == is_right, told_ms
 
 
 def test_the_demo_delivers_a_day_in_two_seconds__D11(

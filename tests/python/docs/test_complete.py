@@ -12,13 +12,13 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from delivery.serve.conftest import Served
-from tickwheel._native import MAX_DUE_MS
+from tickwheel._native import MAX_DUE_MS, PARTITIONS
 from tickwheel.commands import tickwheel
 from tickwheel.commands.spark_submit import program, spark_submit
 from tickwheel.delivery.model import putting
 from tickwheel.delivery.model.message import MAX_PAYLOAD
 from tickwheel.delivery.outbox.tables import TABLE
-from tickwheel.delivery.serve import actions, bodies, flight, http, http_connection, ports, replacing
+from tickwheel.delivery.serve import actions, arrow_bodies, bodies, http, http_connection, ports, replacing
 from tickwheel.delivery.serve.application import REQUESTS
 from tickwheel.delivery.serve.bodies import Bodies
 from tickwheel.delivery.serve.connections import HEAD_WITHIN_S
@@ -72,7 +72,8 @@ OF_DJANGO = {
 
 def options_of(command: click.Command) -> set[str]:
     params = program.params if command is spark_submit else command.params
-    return {name for option in params if isinstance(option, click.Option) for name in option.opts}
+    shown = (option for option in params if isinstance(option, click.Option) and not option.hidden)
+    return {name for option in shown for name in option.opts}
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +101,7 @@ def test_every_route_is_described__D11(routes: set[str]) -> None:
 
 
 def test_every_route_that_is_named_exists__D11(routes: set[str]) -> None:
-    named = set(re.findall(rf"\b({METHODS}) (/[a-z]+(?:/[^\s`?,]+)?)", text()))
+    named = set(re.findall(rf"\b({METHODS}) (/[a-z-]+(?:/[^\s`?,]+)?)", text()))
     assert len(named) > 15
     generic = {(method, re.sub(r"^(/\w+)/.+", r"\1/{id}", path)) for method, path in named}
     assert {f"{method} {path}" for method, path in generic} <= routes
@@ -131,7 +132,7 @@ def test_every_option_and_variable_that_is_named_exists__D11() -> None:
     assert named - known == OF_OTHERS - known
     assert len(named & known) > 40
     serve: Any = COMMANDS["tickwheel serve"]
-    variables = {f"TICKWHEEL_SERVE_{str(option.name).upper()}" for option in serve.options.values()}
+    variables = {f"TICKWHEEL_SERVE_{str(it.name).upper()}" for it in serve.options.values() if not it.hidden}
     assert set(re.findall(r"\bTICKWHEEL_SERVE_\w+", text())) == variables | {"TICKWHEEL_SERVE_CONFIG"}
 
 
@@ -192,7 +193,7 @@ def test_every_bound_of_the_server_is_told_as_it_is__D12() -> None:
     known = {
         "a payload": mib(MAX_PAYLOAD),
         "a body": f"{http._OVERHEAD >> 10} KiB, of many messages at least {mib(http._MANY)}",
-        "a batch of Arrow Flight": f"{flight.MAX_ROWS:,} rows and {mib(flight.MAX_BYTES)}",
+        "an Arrow stream": f"{arrow_bodies.MOST_ROWS:,} rows and {mib(arrow_bodies.MOST_BYTES)}",
         "bodies on their way, in all": mib(bodies._MOST),
         "until the head of a request is there, TLS included": f"{HEAD_WITHIN_S} s",
         "until a body is there": f"{bodies._WITHIN_S} s",
@@ -213,13 +214,17 @@ def test_every_limit_of_a_request_is_told_as_it_is__D12() -> None:
     def says(method: str, path: str, *texts: str) -> bool:
         return all(text in " ".join(told["paths"][path][method]["description"].split()) for text in texts)
 
-    assert says("post", "/messages", f"{http._OVERHEAD >> 10} KiB", mib(http._MANY))
+    of_streams = f"{arrow_bodies.MOST_ROWS:,} rows and {mib(arrow_bodies.MOST_BYTES)}"
+    assert says("post", "/messages", f"{http._OVERHEAD >> 10} KiB", mib(http._MANY), of_streams)
+    assert says("post", "/hand-off", of_streams)
     assert says("patch", "/messages/{id}", f"{http._OVERHEAD >> 10} KiB")
     assert says("post", "/requeue", mib(2 * http._LONGEST_NAME))
     assert says("post", "/actions", mib(actions._MOST))
     slow = told["components"]["responses"]["Slow"]["description"]
     assert f"within {bodies._WITHIN_S} s" in slow
     assert told["components"]["parameters"]["limit"]["schema"]["maximum"] == MOST
+    [partition] = told["paths"]["/hand-off/marks"]["get"]["parameters"]
+    assert partition["schema"]["maximum"] == PARTITIONS - 1
     latest = next(it for it in told["paths"]["/messages"]["post"]["parameters"] if it["name"] == "at_latest_ms")
     assert latest["schema"]["maximum"] == 10**replacing._MOST_DIGITS - 1
     assert told["components"]["schemas"]["Record"]["properties"]["every"]["maximum"] == MAX_DUE_MS

@@ -5,7 +5,7 @@
     ```python title="reminders.py"      is a file of this name
 
 All blocks of a page run one after the other, in one folder, which has the files of the pages beside it too. What they
-leave running is ended at the end. The ports of `tickwheel serve` are exchanged for free ones.
+leave running is ended at the end. The port of `tickwheel serve` is exchanged for a free one.
 """
 
 import contextlib
@@ -17,7 +17,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,13 +55,13 @@ def test_what_a_page_tells_to_type_runs_and_prints_what_it_says(name: str, tmp_p
                 (tmp_path / block.title).write_text(block.text)
     if shutil.which("curl") is None and "curl " in (DOCS / name).read_text():
         pytest.skip("there is no curl: apt-get install curl")
-    printed, ports = None, free_ports()
+    printed, port = None, free_port()
     with contextlib.ExitStack() as started:
         for block in blocks(DOCS / name):
             if block.title:
                 (tmp_path / block.title).write_text(block.text)
             elif block.mark == "run":
-                printed = run(with_ports(block.text, ports), tmp_path, started)
+                printed = run(with_port(block.text, port), tmp_path, started)
             elif block.mark == "prints":
                 assert printed is not None, f"{name} says what is printed, and nothing has been run"
                 same = doctest.OutputChecker().check_output(block.text, f"{printed.rstrip()}\n", doctest.ELLIPSIS)
@@ -82,17 +81,16 @@ def test_each_page_that_compares_has_a_program_that_runs() -> None:
     assert compared - set(pages()) == set()
 
 
-def free_ports() -> dict[str, int]:
-    """Free ones in the place of the usual ones."""
-    with socket.create_server(("127.0.0.1", 0)) as http, socket.create_server(("127.0.0.1", 0)) as flight:
-        return {"7400": http.getsockname()[1], "7401": flight.getsockname()[1]}
+def free_port() -> int:
+    """A free one in the place of the usual one."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+        return port
 
 
-def with_ports(text: str, ports: Mapping[str, int]) -> str:
-    for usual, free in ports.items():
-        text = text.replace(f"127.0.0.1:{usual}", f"127.0.0.1:{free}")
-    listen, flight = (f"127.0.0.1:{free}" for free in ports.values())
-    return f"export TICKWHEEL_SERVE_LISTEN={listen} TICKWHEEL_SERVE_FLIGHT={flight}\n{text}"
+def with_port(text: str, port: int) -> str:
+    listen = f"127.0.0.1:{port}"
+    return f"export TICKWHEEL_SERVE_LISTEN={listen}\n{text.replace('127.0.0.1:7400', listen)}"
 
 
 def run(text: str, folder: Path, started: contextlib.ExitStack) -> str:

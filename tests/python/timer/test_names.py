@@ -103,6 +103,8 @@ def test_a_class_of_the_stub_has_the_bases_and_public_names_of_the_extension(nam
     said = set(methods(stub)) | {
         item.target.id for item in stub.body if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
     }
+    members = (target for item in stub.body if isinstance(item, ast.Assign) for target in item.targets)
+    said |= {target.id for target in members if isinstance(target, ast.Name)}
     assert public(dict.fromkeys(said)) == public(vars(real)) - (inherited - said)
 
 

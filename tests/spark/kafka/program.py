@@ -11,16 +11,16 @@ from .jars import jars_of
 def start(processes: Cluster, broker: Broker, topic: str, *options: str, **conf: str) -> tuple[Process, Path]:
     """The driver, and the file that messages come to. `conf`: of Spark, with `_` for a dot."""
     tickwheel = [sys.executable, "-m", "tickwheel.cli"]
-    ports = ["--listen", "127.0.0.1:0", "--flight", "127.0.0.1:0"]
-    serve = processes.run([*tickwheel, "serve", "--store", "s.db", "--to", "file:out", *ports], name="serve")
-    flight = serve.found(r"grpc\S*://(127\.0\.0\.1:\d+)")[1]
+    port = ["--listen", "127.0.0.1:0"]
+    serve = processes.run([*tickwheel, "serve", "--store", "s.db", "--to", "file:out", *port], name="serve")
+    at = serve.found(r"http://(127\.0\.0\.1:\d+)")[1]
     jars = ",".join(map(str, sorted(jars_of("connector").glob("*.jar"))))
     settings = processes.settings | {"spark.sql.shuffle.partitions": "2"}
     settings |= {name.replace("_", "."): value for name, value in conf.items()}
     driver = processes.run(
         [*tickwheel, "spark-submit", "--master", "local[2]", "--jars", jars,
          *(part for it in settings.items() for part in ("--conf", "=".join(it))),
-         "--", f"kafka://{broker.address}/{topic}", "--deliverer", flight, "--checkpoint", "checkpoint", *options],
+         "--", f"kafka://{broker.address}/{topic}", "--deliverer", at, "--checkpoint", "checkpoint", *options],
         name="driver",
     )  # fmt: skip
     return driver, serve.log.parent / "out"

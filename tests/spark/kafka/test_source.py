@@ -26,10 +26,9 @@ import pytest
 
 from tickwheel.delivery import Delivery, DeliveryQueue, Letter
 from tickwheel.delivery.model.summary import Summary
-from tickwheel.delivery.serve.access import Access, Address
-from tickwheel.delivery.serve.flight import FlightServer
 from tickwheel.delivery.serve.tokens import Right, Tokens
 
+from ..ports import port_of
 from .broker import Broker
 from .jars import jars_of
 
@@ -141,14 +140,12 @@ def deliverer(run: Run, store: Path) -> Iterator[tuple[DeliveryQueue, str]]:
         with lock:
             run.came.append(delivery)
 
-    with DeliveryQueue(store, to=take, on_dead_letter=run.letters.append) as queue:
-        address = Address.of("--flight", "127.0.0.1:0")
-        access = Access(Tokens({TOKEN.encode(): Right.PRODUCE}), address)
-        server = FlightServer(address.url("grpc", 0), queue._running, access, 1 << 20)
-        try:
-            yield queue, f"127.0.0.1:{server.port}"
-        finally:
-            server.stop(5)
+    tokens = Tokens({TOKEN.encode(): Right.HAND_OFF})
+    with (
+        DeliveryQueue(store, to=take, on_dead_letter=run.letters.append) as queue,
+        port_of(queue, tokens) as at,
+    ):
+        yield queue, at
 
 
 @contextmanager

@@ -49,9 +49,9 @@ class Deliverer:
         folder = self.folder = stage.folder / name
         folder.mkdir(parents=True)
         self.out, self.dead = folder / "out", folder / "dead"
-        self.at, listen = f"{host}:{free_port()}", f"{host}:{free_port()}"
+        self.at = f"{host}:{free_port()}"
         outputs = ("--store", folder / "s.db", "--to", f"file:{self.out}", "--dead-letters", self.dead)
-        ports = ("--flight", self.at, "--listen", listen, "--token-file", stage.token, "--no-tls")
+        ports = ("--listen", self.at, "--token-file", stage.token, "--no-tls")
         command = [*inside, sys.executable, "-m", "tickwheel.cli", "serve", *map(str, (*outputs, *ports))]
         self.process = stage.cluster.run(
             command, name=f"{stage.folder.name}-{name}", environment=stage.clock(stage.off_s)

@@ -69,10 +69,7 @@ class Deliverer(Process):
         self.at = f"127.0.0.1:{ports()}"
         self.out = folder / "out"
         self._store = folder / "s.db"
-        listen = f"127.0.0.1:{ports()}"
-        super().__init__(
-            folder, "serve", "--store", "s.db", "--to", "file:out", "--flight", self.at, "--listen", listen
-        )
+        super().__init__(folder, "serve", "--store", "s.db", "--to", "file:out", "--listen", self.at)
 
     def loses_its_disk(self) -> None:
         """It comes back with an empty store. What it delivered has arrived."""

@@ -1,26 +1,97 @@
-//! The locks of this crate: the standard library's, without poison.
+//! The locks of this crate: the standard library's, and an order for those that a thread holds together.
 //!
-//! Poison is not needed: the guarded data is valid at every moment, and each thread catches its panics. On Linux a lock is one
-//! word for the kernel's futex. So there is no table of sleeping threads in the process, which a forked child would inherit.
+//! A lock with a [`Rank`] may be taken only while the thread holds locks of lower ranks. Debug builds check that, so each test
+//! of a running engine checks the order too.
+//!
+//! A panic under a lock does not close it. A user of the guarded data that may be half changed then asks
+//! [`Mutex::is_poisoned`]. On Linux a lock is one word for the kernel's futex. So there is no table of sleeping threads in the
+//! process, which a forked child would inherit.
 
 #![expect(clippy::disallowed_types, reason = "they are wrapped here")]
 
+use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;
 use std::time::Duration;
 
-pub(crate) use std::sync::MutexGuard;
+/// The locks of a running engine, in the order in which a thread may take them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Rank {
+    /// Held alone, or inside of any other: under it no lock with a rank is taken.
+    #[default]
+    None,
+    /// The store and what it is written from.
+    Writer,
+    /// What is due soon.
+    Dispatcher,
+    /// What waits for the writer.
+    Queue,
+    /// The threads that send.
+    Senders,
+    /// What the program is to be told.
+    Telling,
+}
 
 /// Threads that find it locked sleep in the kernel.
 #[derive(Debug, Default)]
-pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
+pub(crate) struct Mutex<T> {
+    inner: std::sync::Mutex<T>,
+    rank: Rank,
+}
 
 impl<T> Mutex<T> {
     pub(crate) fn new(value: T) -> Self {
-        Self(std::sync::Mutex::new(value))
+        Self::ranked(Rank::None, value)
+    }
+
+    pub(crate) fn ranked(rank: Rank, value: T) -> Self {
+        Self { inner: std::sync::Mutex::new(value), rank }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        let held = Held::new(self.rank);
+        MutexGuard { inner: self.inner.lock().unwrap_or_else(PoisonError::into_inner), held }
+    }
+
+    /// `None` while another thread has it.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        let held = Held::new(self.rank);
+        match self.inner.try_lock() {
+            Ok(inner) => Some(MutexGuard { inner, held }),
+            Err(std::sync::TryLockError::Poisoned(poisoned)) => Some(MutexGuard { inner: poisoned.into_inner(), held }),
+            Err(std::sync::TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Whether a thread panicked while it had the lock.
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.inner.is_poisoned()
+    }
+}
+
+/// In debug builds: this thread has no lock with a rank. For calls that may take long.
+pub(crate) fn assert_none_is_held() {
+    #[cfg(debug_assertions)]
+    checked::assert_none_is_held();
+}
+
+/// Unlocks when it is dropped.
+#[derive(Debug)]
+pub(crate) struct MutexGuard<'a, T> {
+    inner: std::sync::MutexGuard<'a, T>,
+    held: Held,
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.inner
     }
 }
 
@@ -39,11 +110,103 @@ impl Condvar {
 
     /// Unlocks, waits for a notification, and locks again.
     pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-        self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
+        let MutexGuard { inner, held } = guard;
+        MutexGuard { inner: self.0.wait(inner).unwrap_or_else(PoisonError::into_inner), held }
     }
 
     /// As [`Condvar::wait`], for so long at most.
     pub(crate) fn wait_timeout<'a, T>(&self, guard: MutexGuard<'a, T>, timeout: Duration) -> MutexGuard<'a, T> {
-        self.0.wait_timeout(guard, timeout).unwrap_or_else(PoisonError::into_inner).0
+        let MutexGuard { inner, held } = guard;
+        MutexGuard { inner: self.0.wait_timeout(inner, timeout).unwrap_or_else(PoisonError::into_inner).0, held }
+    }
+}
+
+/// That this thread has a lock of this rank, or is about to.
+#[derive(Debug)]
+struct Held(#[cfg(debug_assertions)] Rank);
+
+#[cfg(not(debug_assertions))]
+impl Held {
+    fn new(_: Rank) -> Self {
+        Self()
+    }
+}
+
+#[cfg(debug_assertions)]
+mod checked {
+    use std::cell::RefCell;
+
+    use super::{Held, Rank};
+
+    thread_local! {
+        static HELD: RefCell<Vec<Rank>> = const { RefCell::new(Vec::new()) };
+    }
+
+    pub(super) fn assert_none_is_held() {
+        HELD.with_borrow(|held| assert!(held.is_empty(), "{held:?} are locked"));
+    }
+
+    impl Held {
+        pub(super) fn new(rank: Rank) -> Self {
+            if rank != Rank::None {
+                HELD.with_borrow_mut(|held| {
+                    let highest = held.iter().max().copied();
+                    assert!(highest < Some(rank), "{rank:?} is locked while {held:?} are: their order is that of Rank");
+                    held.push(rank);
+                });
+            }
+            Self(rank)
+        }
+    }
+
+    impl Drop for Held {
+        fn drop(&mut self) {
+            if self.0 != Rank::None {
+                // Without the table, at the end of the thread, nothing is checked any more.
+                let _ = HELD.try_with(|held| {
+                    let mut held = held.borrow_mut();
+                    if let Some(place) = held.iter().rposition(|rank| *rank == self.0) {
+                        held.remove(place);
+                    }
+                });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "Writer is locked while [Dispatcher] are")]
+    fn a_lock_of_a_lower_rank_is_not_taken_after_one_of_a_higher() {
+        let (writer, dispatcher) = (Mutex::ranked(Rank::Writer, ()), Mutex::ranked(Rank::Dispatcher, ()));
+        drop((writer.lock(), dispatcher.lock()));
+        let _dispatcher = dispatcher.lock();
+        let _writer = writer.lock();
+    }
+
+    #[test]
+    fn locks_may_be_let_go_in_any_order_and_waited_with() {
+        let (writer, dispatcher) = (Mutex::ranked(Rank::Writer, 1), Mutex::ranked(Rank::Dispatcher, 2));
+        let outer = writer.lock();
+        let inner = dispatcher.lock();
+        drop(outer);
+        let inner = Condvar::default().wait_timeout(inner, Duration::from_millis(1));
+        assert_eq!(*inner, 2);
+        drop(inner);
+        assert_eq!(*writer.lock() + *dispatcher.lock(), 3);
+    }
+
+    #[test]
+    fn a_lock_that_another_has_is_not_waited_for() {
+        let lock = Mutex::ranked(Rank::Queue, 1);
+        let first = lock.try_lock().unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| assert!(lock.try_lock().is_none()));
+        });
+        drop(first);
+        assert!(lock.try_lock().is_some() && !lock.is_poisoned());
     }
 }

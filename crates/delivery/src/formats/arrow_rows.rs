@@ -1,4 +1,4 @@
-//! Reads rows of Arrow record batches, from Parquet files and Arrow Flight, by the one schema (rule D1).
+//! Reads rows of Arrow record batches, from Parquet files and Arrow IPC streams, by the one schema (rule D1).
 //!
 //! - `id`, `key`, `op`, `payload_base64` and `traceparent` are text; `delay_ms` is a number. In any column null means absent.
 //! - `due` and `expires` are a timestamp with a zone, rounded up to the millisecond, an integer of epoch milliseconds, or text as in CSV.

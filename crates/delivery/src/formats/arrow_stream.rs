@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use arrow_array::RecordBatch;
 use arrow_ipc::reader::{StreamDecoder, StreamReader};
-use arrow_schema::{ArrowError, SchemaRef};
+use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 
 use crate::base::display::cut;
 use crate::base::error::BadRecord;
@@ -60,6 +60,12 @@ impl ArrowStream {
     }
 }
 
+/// Whether a stream of this schema has dictionaries, which it keeps until its end.
+#[must_use]
+pub fn has_dictionaries(schema: &Schema) -> bool {
+    schema.flattened_fields().iter().any(|field| matches!(field.data_type(), DataType::Dictionary(..)))
+}
+
 /// The reader asserts some things that a stream should keep, such as the length of a buffer of offsets.
 fn caught<T>(read: impl FnOnce() -> Result<T, ArrowError>) -> Result<T, BadRecord> {
     match catch_unwind(AssertUnwindSafe(read)) {
@@ -82,7 +88,7 @@ mod tests {
 
     use arrow_array::{Int64Array, StringArray};
     use arrow_ipc::writer::StreamWriter;
-    use arrow_schema::{DataType, Field, Schema};
+    use arrow_schema::Field;
 
     use super::*;
 
@@ -120,6 +126,15 @@ mod tests {
         assert!(cut_off.read(&bytes[..bytes.len() - 20]).unwrap().is_empty());
         assert!(cut_off.end().unwrap_err().reason.contains("End of Stream"));
         assert!(ArrowStream::default().end().unwrap_err().reason.contains("it has no schema"));
+    }
+
+    #[test]
+    fn dictionaries_are_found_at_any_depth() {
+        let words = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
+        let of = |kind: &DataType| Schema::new(vec![Field::new("payload", kind.clone(), true)]);
+        let list = |kind: &DataType| DataType::List(Arc::new(Field::new("item", kind.clone(), true)));
+        assert!(has_dictionaries(&of(&words)) && has_dictionaries(&of(&list(&words))));
+        assert!(!has_dictionaries(&of(&list(&DataType::Utf8))));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::base::error::{BadRecord, DeliveryError};
 use crate::base::sync::{Condvar, Mutex};
 use crate::message::incoming::Incoming;
 use crate::message::parsed::Parsed;
-use crate::message::{Cancel, Reschedule};
+use crate::message::{Cancel, Reschedule, name_size};
 use crate::store::{ActionKind, Filter, Letter, Progress};
 
 /// Something to be done in the store.
@@ -88,8 +88,14 @@ impl Item {
     pub(crate) fn size(&self) -> usize {
         match self {
             Self::Put(incoming) | Self::Replace { put: incoming, .. } => incoming.message.size_in_memory(),
-            Self::Letter(letter) => 100 + letter.record.len(),
-            _ => 100,
+            Self::Letter(it) => 100 + it.source.len() + it.reason.len() + it.allowed.len() + it.record.len(),
+            Self::Cancel(Cancel { id, key, .. })
+            | Self::Reschedule(Reschedule { id, key, .. })
+            | Self::Requeue { id, key }
+            | Self::Look { id, key } => 100 + name_size(key.as_deref(), id),
+            Self::Pause { key, .. } => 100 + name_size(key.as_deref(), ""),
+            Self::Act { id, filter, .. } => 100 + id.len() + filter.size(),
+            Self::Progress(it) => 100 + it.source.len(),
         }
     }
 }

@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use crate::base::error::StoreError;
-use crate::base::sync::Mutex;
+use crate::base::sync::{Mutex, MutexGuard};
 use crate::due::dispatcher::Dispatcher;
 use crate::due::lanes::Slot;
 use crate::store::{Store, Waiting};
@@ -97,6 +97,6 @@ fn refill(store: &mut Store, dispatcher: &Mutex<Dispatcher>) -> Result<Vec<Slot>
     Ok(lock(dispatcher).window.refill(&lanes, &rows, end))
 }
 
-fn lock(dispatcher: &Mutex<Dispatcher>) -> std::sync::MutexGuard<'_, Dispatcher> {
+fn lock(dispatcher: &Mutex<Dispatcher>) -> MutexGuard<'_, Dispatcher> {
     dispatcher.lock()
 }

@@ -8,6 +8,7 @@ mod changes;
 pub(crate) mod items;
 pub(crate) mod loader;
 mod next_occurrence;
+pub(crate) mod operations;
 pub(crate) mod queue;
 pub(crate) mod writer;
 
@@ -19,6 +20,7 @@ use crate::due::lanes::Slot;
 use crate::due::window::Gone;
 use crate::group::bulk_actions::Actions;
 use crate::group::items::{Answer, Item};
+use crate::group::operations::replied;
 use crate::message::incoming::{Incoming, lane_of};
 use crate::message::partition::partition_of_incoming;
 use crate::message::record::record_of_incoming;
@@ -84,14 +86,21 @@ impl<'a> Group<'a> {
             }
             match item {
                 Item::Put(_) => unreachable!("taken above"),
-                Item::Replace { put, at_latest_ms } => answers.push(self.replace(put, at_latest_ms)?),
-                Item::Requeue { id, key } => answers.push(self.requeue(key.as_deref(), &id)?),
-                Item::Cancel(cancel) => answers.push(self.cancel(&cancel)?),
-                Item::Reschedule(it) => answers.push(self.reschedule(&it)?),
-                Item::Act { id, kind, filter } => answers.push(self.begin_action(id, kind, filter)?),
-                Item::Pause { key: None, is_paused } => answers.push(self.pause(is_paused)?),
-                Item::Pause { key: Some(key), is_paused } => answers.push(self.pause_key(&key, is_paused)?),
-                Item::Look { id, key } => answers.push(self.look(key.as_deref(), &id)?),
+                Item::Replace { put, at_latest_ms } => {
+                    answers.push(replied("replace", self.replace(put, at_latest_ms)?));
+                }
+                Item::Requeue { id, key } => answers.push(replied("requeue", self.requeue(key.as_deref(), &id)?)),
+                Item::Cancel(cancel) => answers.push(replied("cancel", self.cancel(&cancel)?)),
+                Item::Reschedule(it) => answers.push(replied("reschedule", self.reschedule(&it)?)),
+                Item::Act { id, kind, filter } => answers.push(replied("act", self.begin_action(id, kind, filter)?)),
+                Item::Pause { key, is_paused } => {
+                    let answer = match key {
+                        None => self.pause(is_paused)?,
+                        Some(key) => self.pause_key(&key, is_paused)?,
+                    };
+                    answers.push(replied(if is_paused { "pause" } else { "resume" }, answer));
+                }
+                Item::Look { id, key } => answers.push(replied("look", self.look(key.as_deref(), &id)?)),
                 Item::Letter(letter) => {
                     self.letters.push(letter);
                     self.counts.dead_letters += 1;
@@ -103,6 +112,7 @@ impl<'a> Group<'a> {
     }
 
     fn accept(&mut self, puts: Vec<Incoming>, answers: &mut Vec<Answer>) -> Result<(), StoreError> {
+        let first = answers.len();
         let accepted = self.store.accept(&puts, self.now_ms)?;
         let mut fresh = Vec::with_capacity(puts.len());
         let mut recurring = Vec::new(); // those that follow from them come after them
@@ -153,6 +163,9 @@ impl<'a> Group<'a> {
                 Recurring::New(seq, body) => self.begin_recurring(seq, &body)?,
                 Recurring::Known(place, put) => answers[place] = self.recur_again(put, false)?,
             }
+        }
+        for answer in &answers[first..] {
+            replied("put", *answer);
         }
         Ok(())
     }

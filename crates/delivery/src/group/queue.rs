@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use super::items::{Item, Ticket};
 use crate::base::error::DeliveryError;
 use crate::base::summary::Summary;
-use crate::base::sync::{Condvar, Mutex, MutexGuard};
+use crate::base::sync::{Condvar, Mutex, MutexGuard, Rank};
 use crate::due::dispatcher::Outcomes;
 use crate::due::measures::CommitMeasures;
 use crate::due::outcome_feed::OutcomeFeeds;
@@ -31,7 +31,12 @@ const GROUP_US: u64 = 50_000;
 pub(crate) struct Queue {
     pub(crate) feeds: Arc<OutcomeFeeds>,
     state: Mutex<QueueState>,
-    changed: Condvar,
+    /// The writer waits here for something to write.
+    work: Condvar,
+    /// Callers that submit wait here for room.
+    room: Condvar,
+    /// Callers wait here until nothing waits any more, or the run has failed.
+    emptied: Condvar,
     /// Groups that were begun. Each takes all outcomes there are; counted under the lock.
     groups: AtomicU64,
     /// Groups that are on disk. Written by the writer after a commit, and read by senders, which act on what is on disk.
@@ -76,8 +81,10 @@ impl Queue {
         let state = QueueState { open, is_woken: true, has_letters, ..QueueState::default() };
         Self {
             feeds: Arc::default(),
-            state: Mutex::new(state),
-            changed: Condvar::default(),
+            state: Mutex::ranked(Rank::Queue, state),
+            work: Condvar::default(),
+            room: Condvar::default(),
+            emptied: Condvar::default(),
             groups: AtomicU64::new(0),
             committed: AtomicU64::new(0),
             earlier_is_over: AtomicBool::new(false),
@@ -117,40 +124,66 @@ impl Queue {
         self.state.lock()
     }
 
-    pub(crate) fn notify(&self) {
-        self.changed.notify_all();
+    /// The writer waits for work, for so long at most.
+    pub(crate) fn wait_for_work<'a>(
+        &self,
+        state: MutexGuard<'a, QueueState>,
+        timeout: Duration,
+    ) -> MutexGuard<'a, QueueState> {
+        self.work.wait_timeout(state, timeout)
     }
 
-    pub(crate) fn wait<'a>(&self, state: MutexGuard<'a, QueueState>, timeout: Duration) -> MutexGuard<'a, QueueState> {
-        self.changed.wait_timeout(state, timeout)
+    /// A caller waits until the queue may be empty, for so long at most.
+    pub(crate) fn wait_until_emptied<'a>(
+        &self,
+        state: MutexGuard<'a, QueueState>,
+        timeout: Duration,
+    ) -> MutexGuard<'a, QueueState> {
+        self.emptied.wait_timeout(state, timeout)
     }
 
-    /// Takes these; waits while much is queued, unless `is_driven` by hand. If it is full still after `timeout`, it takes none,
+    /// A group has taken something.
+    pub(crate) fn notify_room(&self) {
+        self.room.notify_all(); // of several that wait, a large ticket may not fit where a small one does
+    }
+
+    /// A group is done.
+    pub(crate) fn notify_done(&self) {
+        self.emptied.notify_all();
+    }
+
+    fn notify_all(&self) {
+        self.work.notify_one();
+        self.room.notify_all();
+        self.emptied.notify_all();
+    }
+
+    /// Takes these; waits while much is queued, if it `waits_for_room`. If it is full still after `timeout`, it takes none,
     /// and returns them.
     pub(crate) fn submit(
         &self,
         ticket: Ticket,
-        is_driven: bool,
+        waits_for_room: bool,
         timeout: Option<Duration>,
     ) -> Result<Option<Ticket>, DeliveryError> {
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let (items, bytes) = (ticket.items.len(), ticket.items.as_slice().iter().map(Item::size).sum::<usize>());
         let mut state = self.lock();
-        while !is_driven
+        while waits_for_room
             && state.items > 0
             && (state.items >= QUEUE_ITEMS || state.bytes + bytes > QUEUE_BYTES)
             && state.failure.is_none()
             && !state.is_stopping
         {
             let Some(end) = end else {
-                state = self.changed.wait(state);
+                state = self.room.wait(state);
                 continue;
             };
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Ok(Some(ticket));
             }
-            state = self.changed.wait_timeout(state, left);
+            state = self.room.wait_timeout(state, left);
         }
         if let Some(failure) = &state.failure {
             return Err(failure.clone());
@@ -162,7 +195,7 @@ impl Queue {
         state.items += items;
         state.bytes += bytes;
         drop(state);
-        self.notify();
+        self.work.notify_one();
         Ok(None)
     }
 
@@ -185,14 +218,14 @@ impl Queue {
         let is_woken = state.is_woken;
         drop(state);
         if was_empty || is_woken {
-            self.notify();
+            self.work.notify_one();
         }
     }
 
     /// There is something to load, or to mark.
     pub(crate) fn wake(&self) {
         self.lock().is_woken = true;
-        self.notify();
+        self.work.notify_one();
     }
 
     /// Whether sending has to pause.
@@ -208,7 +241,7 @@ impl Queue {
         state.is_stopping = true;
         state.is_woken = true;
         drop(state);
-        self.notify();
+        self.notify_all();
     }
 
     /// Takes nothing more; what waits for an answer gets the error.
@@ -225,7 +258,7 @@ impl Queue {
             state.bytes = 0;
             std::mem::take(&mut state.tickets)
         };
-        self.notify();
+        self.notify_all();
         for ticket in tickets {
             (ticket.complete)(Err(error.clone()));
         }
@@ -242,7 +275,7 @@ impl Queue {
         state.told_through = Some(through);
         state.is_woken = true;
         drop(state);
-        self.notify();
+        self.work.notify_one();
     }
 }
 

@@ -28,7 +28,7 @@ use crate::base::sync::Mutex;
 use crate::base::times::rfc_3339;
 use crate::due::dispatcher::{CRASHED, Dead, Dispatcher, Outcomes};
 use crate::due::lanes::Slot;
-use crate::due::measures::CommitMeasures;
+use crate::due::measures::{CommitMeasures, Lateness};
 use crate::due::outcome_feed::Ended;
 use crate::due::window::State;
 use crate::group::bulk_actions::Actions;
@@ -88,6 +88,7 @@ pub(crate) struct Writer {
     pub(crate) loader: Loader,
     pub(crate) summary: Summary,
     pub(crate) commits: CommitMeasures,
+    pub(crate) lateness: Lateness,
     pub(crate) checkpoints: Option<Checkpoints>,
     /// When the store's file was looked for, on the timer's clock.
     looked_at_us: u64,
@@ -111,6 +112,7 @@ impl Writer {
             loader: Loader::new(horizon_ms),
             summary: Summary::default(),
             commits: CommitMeasures::default(),
+            lateness: Lateness::default(),
             checkpoints: None,
             looked_at_us: 0,
             begun: VecDeque::new(),
@@ -175,7 +177,7 @@ impl Writer {
         let begun =
             Begun { parts, outcomes, position: state.position.clone(), told_through: state.told_through.take() };
         drop(state);
-        queue.notify();
+        queue.notify_room();
         begun
     }
 
@@ -267,6 +269,9 @@ impl Writer {
         let sent_until_ms = self.mark(dispatcher, first_due_ms, &placed)?;
         let more = self.store.upkeep(is_idle)?;
         self.note_state(dispatcher, is_idle, now_ms)?;
+        if dispatcher.is_poisoned() {
+            return Err(self.store.panicked()); // some of this came from a window that a thread was changing
+        }
         self.store.commit()?;
         if let Some(checkpoints) = self.checkpoints.as_ref().filter(|_| !is_idle) {
             checkpoints.after_commit(&self.store);
@@ -278,6 +283,7 @@ impl Writer {
         for done in &outcomes.done {
             if let Some(lateness_us) = done.lateness_us {
                 self.commits.lateness.add(lateness_us);
+                self.lateness.add(lateness_us);
             }
         }
         let done = outcomes.done.iter().map(|it| it.seq).chain(taken_back.into_iter().map(|(seq, _)| seq)).collect();
@@ -430,7 +436,7 @@ impl Writer {
             state.is_woken |= committed.is_woken || has_more_room || !self.begun.is_empty();
             state.is_woken || !state.tickets.is_empty()
         };
-        queue.notify();
+        queue.notify_done();
         queue.feeds.tell(&committed.ended);
         kill_point("group: answering");
         for ticket in answered {

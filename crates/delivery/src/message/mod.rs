@@ -261,6 +261,11 @@ pub(crate) fn size_in_memory(body_bytes: usize) -> usize {
     200 + body_bytes
 }
 
+/// Bytes of a name, which may have 1 MiB in each part.
+pub(crate) fn name_size(key: Option<&str>, id: &str) -> usize {
+    id.len() + key.map_or(0, str::len)
+}
+
 /// A request not to deliver a message (D7).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cancel {

@@ -6,7 +6,7 @@ use crate::base::error::BadRecord;
 use crate::message::fields::Request;
 use crate::message::incoming::Incoming;
 use crate::message::origin::Origin;
-use crate::message::{Cancel, Reschedule, size_in_memory};
+use crate::message::{Cancel, Reschedule, name_size, size_in_memory};
 
 /// What was read from a record.
 #[derive(Clone, Debug)]
@@ -47,7 +47,9 @@ impl Parsed {
     pub fn size_in_memory(&self) -> usize {
         match self {
             Self::Message(incoming) => incoming.message.size_in_memory(),
-            Self::Cancel(..) | Self::Reschedule(..) => size_in_memory(0),
+            Self::Cancel(Cancel { id, key, .. }, _) | Self::Reschedule(Reschedule { id, key, .. }, _) => {
+                size_in_memory(name_size(key.as_deref(), id))
+            }
             Self::Bad(_, origin) => size_in_memory(origin.record().len()),
         }
     }

@@ -16,6 +16,7 @@ mod marks;
 mod recover;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -23,8 +24,9 @@ use super::settings::Settings;
 use crate::base::clock::{DueClock, WallTime};
 use crate::base::error::{DeliveryError, StoreError};
 use crate::base::summary::Summary;
-use crate::base::sync::{Mutex, MutexGuard};
+use crate::base::sync::{Mutex, MutexGuard, Rank};
 use crate::due::dispatcher::{Alarm, Dispatcher, Event, timer};
+use crate::due::measures::Percentiles;
 use crate::due::outcome_feed::OutcomeFeed;
 use crate::due::pace::Pace;
 use crate::group::items::{Completion, Item, Receipt, Ticket};
@@ -33,10 +35,12 @@ use crate::group::writer::{Begun, Committed, Writer};
 use crate::sinks::{Delivery, Verdict, Verdicts};
 use crate::store::file::owner::Ownership;
 use crate::store::upgrade::step_up;
-use crate::store::{Letter, Options, PAUSED, Percentiles, Progress, RESTORED, Store};
+use crate::store::{Letter, Options, PAUSED, Progress, RESTORED, Store};
 use tickwheel::{Clock, Timer};
 
 /// An open store with everything that waits in it. Nothing is due before [`Engine::start`].
+///
+/// A thread takes its locks in the order of [`Rank`]: the writer's, the dispatcher's, the queue's. Debug builds check that.
 pub struct Engine {
     pub(crate) queue: Queue,
     pub(crate) dispatcher: Mutex<Dispatcher>,
@@ -45,16 +49,16 @@ pub struct Engine {
     pub(crate) settings: Settings,
     /// Until it is closed.
     writer: Mutex<Option<Writer>>,
-    /// Whether threads drive it; then submitting waits where much is queued.
-    pub(crate) is_driven: bool,
+    /// A close did not wait for the thread that writes. `SeqCst`, with the look at the writer's lock.
+    is_left: AtomicBool,
+    /// Whether submitting waits where much is queued: threads make room then.
+    pub(crate) waits_for_room: bool,
     /// The process that opened it.
     process: u32,
     store_id: String,
     restored: Option<String>,
     inputs: HashMap<String, Progress>,
     percentiles: Mutex<Percentiles>,
-    /// The last row of the ledger when the store was opened.
-    first_n: i64,
     /// The store has it, and gives it up when its connections are closed.
     ownership: Weak<Ownership>,
 }
@@ -101,7 +105,7 @@ impl Engine {
             settings.seed,
         );
         pause_keys(&store, &mut dispatcher)?;
-        let (store_id, open, first_n) = (store.id().to_owned(), store.open_count(), store.last_n());
+        let (store_id, open) = (store.id().to_owned(), store.open_count());
         let (inputs, restored) = (store.inputs()?, store.get_meta(RESTORED)?);
         dispatcher.pace = Pace::new(settings.rate, timer.clock().now_us());
         dispatcher.pause(store.get_meta::<i64>(PAUSED)?.is_some());
@@ -116,18 +120,18 @@ impl Engine {
         dispatcher.feeds = queue.feeds.clone();
         Ok(Self {
             queue,
-            dispatcher: Mutex::new(dispatcher),
+            dispatcher: Mutex::ranked(Rank::Dispatcher, dispatcher),
             timer,
             wall,
             settings,
-            writer: Mutex::new(Some(writer)),
-            is_driven: true,
+            writer: Mutex::ranked(Rank::Writer, Some(writer)),
+            is_left: AtomicBool::new(false),
+            waits_for_room: false,
             process: std::process::id(),
             store_id,
             restored,
             inputs,
             percentiles: Mutex::default(),
-            first_n,
             ownership: weak,
         })
     }
@@ -223,7 +227,7 @@ impl Engine {
     /// # Errors
     /// As [`Engine::submit`]; `complete` is not called then.
     pub fn submit_with(&self, items: Vec<Item>, complete: Completion) -> Result<(), DeliveryError> {
-        self.queue.submit(Ticket::new(items, complete), self.is_driven, None).map(drop)
+        self.queue.submit(Ticket::new(items, complete), self.waits_for_room, None).map(drop)
     }
 
     /// As [`Engine::submit_with`], but waits for that time at most: then it has submitted nothing, and returns the ticket.
@@ -231,7 +235,7 @@ impl Engine {
     /// # Errors
     /// As there.
     pub fn submit_within(&self, ticket: Ticket, timeout: Duration) -> Result<Option<Ticket>, DeliveryError> {
-        self.queue.submit(ticket, self.is_driven, Some(timeout))
+        self.queue.submit(ticket, self.waits_for_room, Some(timeout))
     }
 
     /// Counts, as of the last commit.
@@ -455,8 +459,42 @@ impl Engine {
     pub fn close(&self, is_clean: bool) -> Result<Summary, DeliveryError> {
         self.timer.close();
         self.queue.stop();
-        let Some(mut writer) = self.writer.lock().take() else { return Ok(self.summary()) };
-        let is_usable = !matches!(self.queue.lock().failure, Some(DeliveryError::Store(_)));
+        let writer = self.writer.lock().take();
+        self.end(writer, is_clean)
+    }
+
+    /// As [`Engine::close`], but does not wait for a disk that does not answer: the thread that waits for it closes the store.
+    ///
+    /// # Errors
+    /// The store failed, or its disk does not answer.
+    pub(crate) fn close_unless_written(&self) -> Result<Summary, DeliveryError> {
+        self.timer.close();
+        self.queue.stop();
+        self.is_left.store(true, Ordering::SeqCst); // before the look at the lock: one of the two threads sees the other
+        let Some(mut writer) = self.writer.try_lock() else {
+            let path = self.ownership.upgrade().map(|it| it.path().to_owned()).unwrap_or_default();
+            let advice = "look at its disk; all that was answered is kept, and what was sent since then is sent again";
+            let error = DeliveryError::Store(StoreError::new(&path, "the disk did not answer in time", advice));
+            self.queue.fail(&error);
+            self.queue.feeds.end();
+            return Err(error);
+        };
+        let writer_taken = writer.take();
+        drop(writer);
+        self.end(writer_taken, false)
+    }
+
+    /// Called by the thread that writes, at its end: closes the store if a close did not wait for that thread.
+    pub(crate) fn close_if_left(&self) {
+        if self.is_left.load(Ordering::SeqCst) {
+            drop(self.writer.lock().take());
+        }
+    }
+
+    fn end(&self, writer: Option<Writer>, is_clean: bool) -> Result<Summary, DeliveryError> {
+        let Some(mut writer) = writer else { return Ok(self.summary()) };
+        let is_usable =
+            !matches!(self.queue.lock().failure, Some(DeliveryError::Store(_))) && !self.dispatcher.is_poisoned();
         let mut dispatcher = self.lock_dispatcher();
         dispatcher.halt();
         let ended = if is_usable { writer.end(&dispatcher, is_clean) } else { Ok(()) };
@@ -466,9 +504,7 @@ impl Engine {
         self.queue.feeds.end();
         let mut summary = writer.summary;
         summary.cancels_unknown = writer.store.remembered_cancels();
-        if is_usable && ended.is_ok() {
-            *self.percentiles.lock() = writer.store.lateness_ms(self.first_n)?;
-        }
+        *self.percentiles.lock() = writer.lateness.percentiles();
         self.queue.lock().summary = summary;
         ended.map(|()| summary).map_err(DeliveryError::Store)
     }

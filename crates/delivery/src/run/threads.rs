@@ -59,7 +59,7 @@ impl Running {
     ) -> Result<Self, DeliveryError> {
         let wall: Arc<dyn WallTime> = Arc::new(SystemWallTime);
         let mut engine = Engine::open(ownership, settings, Clock::monotonic(0), wall)?;
-        engine.is_driven = false;
+        engine.waits_for_room = true;
         let opened = open_sinks(&engine, &open, threads);
         if let Err(forked) = engine.check_process() {
             // The store is the parent's, and nothing of it may run here.
@@ -145,14 +145,14 @@ impl Running {
             if left.is_zero() {
                 return Ok(false);
             }
-            state = queue.wait(state, left);
+            state = queue.wait_until_emptied(state, left);
         }
     }
 
     /// Sends what is due by now, commits, and stops. Nothing that comes after it is taken. A sink that hangs is waited for
     /// until `timeout`; what is in its hands counts as not delivered then, and is sent again next time. So is an observer that
     /// hangs with dead letters, which is told of them again next time, and a sink that hangs in its sync: what was sent since the
-    /// last commit is sent again then.
+    /// last commit is sent again then. So is a disk that does not answer: then the store is closed once it does.
     ///
     /// # Errors
     /// What ended the run, or a failure at the end of it.
@@ -176,7 +176,9 @@ impl Running {
             let _ = thread.join();
         }
         let failure = shared.failure.lock().clone();
-        let summary = shared.engine.close(all_ended && is_written && failure.is_none());
+        let engine = &shared.engine;
+        let summary =
+            if is_written { engine.close(all_ended && failure.is_none()) } else { engine.close_unless_written() };
         match failure {
             Some(failure) => Err(failure),
             None => summary,
@@ -230,6 +232,8 @@ impl Drop for Running {
     }
 }
 
+#[cfg(test)]
+mod faults;
 #[cfg(test)]
 mod pacing;
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::path::Path;
 use rusqlite::types::{FromSql, ToSql};
 use rustc_hash::FxHashSet;
 
-use super::{Action, Attempts, Done, Known, Letter, Occurrence, Percentiles, Position, Progress, Store, Waiting};
+use super::{Action, Attempts, Done, Known, Letter, Occurrence, Position, Progress, Store, Waiting};
 use crate::base::error::{DeliveryError, StoreError};
 use crate::message::Message;
 use crate::message::incoming::{Content, Digest};
@@ -16,7 +16,7 @@ use crate::message::recurrence::Recurrence;
 use crate::store::file::options::Options;
 use crate::store::file::schema;
 use crate::store::open::{bodies, recover, waiting};
-use crate::store::tables::{bulk_actions, inputs, ledger, letters, meta, paused_keys};
+use crate::store::tables::{bulk_actions, inputs, letters, meta, paused_keys};
 
 /// Opening, and what is open.
 impl Store {
@@ -335,10 +335,5 @@ impl Store {
     /// Takes the place of what was there. The names that the store uses itself are listed in `open/recover.rs`.
     pub(crate) fn put_meta(&mut self, name: &str, value: impl ToSql) -> Result<(), StoreError> {
         self.told(meta::put(&self.db, name, value))
-    }
-
-    /// How late what was delivered after that row of the ledger was. O(rows).
-    pub(crate) fn lateness_ms(&self, after_n: i64) -> Result<Percentiles, StoreError> {
-        self.told(ledger::lateness_ms(&self.db, after_n))
     }
 }

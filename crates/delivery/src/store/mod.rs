@@ -60,7 +60,7 @@ pub use tables::bulk_actions::{Filter, Kind as ActionKind};
 pub(crate) use tables::meta::{PAUSED, RESTORED};
 pub(crate) use tables::paused_keys::MOST_PAUSED_KEYS;
 pub(crate) use types::Outcome;
-pub(crate) use types::{Accepted, Attempts, Done, Held, Known, Percentiles, Position, Waiting};
+pub(crate) use types::{Accepted, Attempts, Done, Held, Known, Position, Waiting};
 pub use types::{Letter, Progress};
 
 use crate::base::open_stores::FileId;
@@ -130,6 +130,7 @@ impl Store {
     }
 
     /// The number of the last row of the ledger; 0 before the first.
+    #[cfg(test)]
     #[must_use]
     pub(crate) fn last_n(&self) -> i64 {
         self.last_n
@@ -139,6 +140,12 @@ impl Store {
     #[must_use]
     pub(crate) fn remembered_cancels(&self) -> u64 {
         self.cancels
+    }
+
+    /// A thread of the engine panicked, which is a fault of ours: memory may be in the middle of a change.
+    pub(crate) fn panicked(&self) -> StoreError {
+        let advice = "see the output of the panic hook, report it, and run again: nothing that was accepted is lost";
+        StoreError::new(&self.path, "a thread that uses it panicked", advice)
     }
 
     /// Looks whether the file at the store's path is the one that is open: what is accepted into another is gone with the

@@ -179,16 +179,3 @@ pub struct Progress {
     /// `BLAKE2b` of those bytes.
     pub digest: [u8; 16],
 }
-
-/// Lateness of delivered messages in milliseconds, by nearest rank; `None` where none was delivered.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Percentiles {
-    /// Half of them were at most that late.
-    pub p50: Option<f64>,
-    /// 99 in 100.
-    pub p99: Option<f64>,
-    /// 999 in 1,000.
-    pub p999: Option<f64>,
-    /// All of them.
-    pub max: Option<f64>,
-}

@@ -6,6 +6,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
+from tickwheel._native import Answer as Answer
 from tickwheel._native import Records
 from tickwheel.delivery.base.errors import BadRecord
 from tickwheel.delivery.model.message import Cancel, Message
@@ -13,34 +14,6 @@ from tickwheel.delivery.model.message import Cancel, Message
 OTHER_CONTENT = BadRecord(
     "this key and id were accepted before with other content", "the same content again, or another id"
 )
-
-
-class Answer(StrEnum):
-    """A word. To a message one of the first four; to a cancel one from `CANCELLED` to `UNKNOWN`; to a look one of
-    those, `WAITING` or `RECURRING`; to another due time one of those to a cancel, or `RESCHEDULED`; to a message in the
-    place of another `ACCEPTED`, `REPLACED`, `CANCELLED` or `DELIVERING`; to a dead letter that is to be tried anew
-    `REQUEUED`, or one to a look; to a pause one of the last three.
-
-    The engine knows the members by their order.
-    """
-
-    ACCEPTED = "accepted"
-    DUPLICATE = "duplicate"
-    CONFLICT = "conflict"
-    CANCELLED = "cancelled"
-    DELIVERED = "delivered"
-    DELIVERING = "delivering"
-    DEAD = "dead"
-    EXPIRED = "expired"
-    UNKNOWN = "unknown"
-    WAITING = "waiting"
-    RECURRING = "recurring"
-    RESCHEDULED = "rescheduled"
-    REPLACED = "replaced"
-    REQUEUED = "requeued"
-    PAUSED = "paused"
-    RESUMED = "resumed"
-    REFUSED = "refused"
 
 
 class Outcome(IntEnum):

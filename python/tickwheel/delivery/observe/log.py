@@ -19,6 +19,7 @@ _EVENTS: Final = {
     "paused": (logging.WARNING, "sending is paused: what is due waits until it is resumed"),
     "resumed": (logging.WARNING, "sending goes on"),
     "keys paused": (logging.WARNING, "keys that are paused: %d; what is due of them waits until they are resumed"),
+    "left out": (logging.WARNING, "events that were not logged, as there were too many: %d"),
     "clock stepped": (logging.WARNING, "the wall clock was stepped"),
     "checkpoint failed": (logging.ERROR, "a checkpoint failed: %s"),
 }

@@ -1,6 +1,6 @@
 """Reads the lateness of delivered messages from the ledger: over time, and by size.
 
-Percentiles are exact, by nearest rank as in the summary. SQLite sorts and ranks, on disk where it is much, so that
+Percentiles are exact, by nearest rank. SQLite sorts and ranks, on disk where it is much, so that
 memory does not grow with the ledger. A message found at its destination after a crash has no lateness.
 """
 

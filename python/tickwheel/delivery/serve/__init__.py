@@ -1,4 +1,4 @@
-"""`tickwheel serve`: accepts messages over HTTP and Arrow Flight (rules D9, D11, D12).
+"""`tickwheel serve`: accepts messages over HTTP (rules D9, D11, D12).
 
 Nothing is imported here: each part needs libraries of its own, `pip install 'tickwheel[serve]'`.
 """

@@ -21,6 +21,7 @@ from starlette.routing import Route
 from tickwheel.delivery.base.errors import BadRecord, StoreFailed, WrongUsage
 from tickwheel.delivery.model.bulk import OTHER_ACTION, act_of
 from tickwheel.delivery.model.entries import Answer, Item
+from tickwheel.delivery.model.operations import reply
 from tickwheel.delivery.serve.bodies import Bodies
 from tickwheel.delivery.serve.problems import AGAIN, json_response, problem, refuse_query
 from tickwheel.delivery.serve.threads import Threads
@@ -73,7 +74,7 @@ class Actions:
         answer = await self._ask(act)
         if answer is Answer.CONFLICT:
             raise problem(409, OTHER_ACTION.reason, OTHER_ACTION.allowed)
-        return json_response(202 if answer is Answer.ACCEPTED else 200, {"id": act.id, "state": answer})
+        return json_response(reply("act", answer).status, {"id": act.id, "state": answer})
 
     async def _list(self, request: Request) -> Response:
         refuse_query(request)

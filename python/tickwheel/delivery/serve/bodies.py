@@ -4,13 +4,15 @@ At most `_MOST` bytes of bodies are in memory; a body counts from its first part
 part has no room, the body that has been on its way for longest is given up (408), if that is more than a second, as it
 is slow. Otherwise the request of that part gets 503. So slow bodies, however many, hold up nothing but each other.
 When the server ends, a body has `_END_WITHIN_S` left, and then gets 503.
+
+A body that is passed on in parts counts by what is kept of it. While a part is taken its time stands still.
 """
 
 import asyncio
 import contextlib
 import math
-from collections.abc import AsyncIterator, Mapping
-from typing import Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Final, TypeAlias
 
 from starlette.requests import ClientDisconnect, Request
 
@@ -29,12 +31,18 @@ class _NotReceived(Exception):
         self.status, self.reason, self.allowed, self.headers = status, reason, allowed, headers
 
 
+Take: TypeAlias = Callable[[bytes], Awaitable[int]]
+"""Takes a part, and returns how many bytes are still kept of all the parts."""
+
+
 class _Body:
     def __init__(self, end_s: float) -> None:
         self.since_s = asyncio.get_running_loop().time()
         self.deadline = asyncio.timeout_at(min(self.since_s + _WITHIN_S, end_s))
+        self.take: Take | None = None
         self.parts: list[bytes] = []
         self.size = 0  # for which it has room
+        self.is_given_up = False
 
 
 class Bodies:
@@ -42,7 +50,7 @@ class Bodies:
 
     def __init__(self) -> None:
         self._left = _MOST
-        self._on_their_way: dict[_Body, None] = {}  # the first one first
+        self._on_their_way: dict[_Body, None] = {}
         self._end_s = math.inf  # of the server, on the clock of the loop
 
     def end(self) -> None:
@@ -61,13 +69,25 @@ class Bodies:
         """
         body = _Body(self._end_s)
         try:
-            try:
-                await self._receive(request, limit, body)
-            except _NotReceived as why:
-                raise problem(why.status, why.reason + more, why.allowed, why.headers) from None
+            await self._received(request, limit, body, more)
             yield b"".join(body.parts)
         finally:
             self._left += body.size
+
+    async def pass_on(self, request: Request, limit: int, take: Take, more: str = "") -> None:
+        """Give each part to `take`, in order. Errors: those of `take`, and as of `receive`."""
+        body = _Body(self._end_s)
+        body.take = take
+        try:
+            await self._received(request, limit, body, more)
+        finally:
+            self._left += body.size
+
+    async def _received(self, request: Request, limit: int, body: _Body, more: str) -> None:
+        try:
+            await self._receive(request, limit, body)
+        except _NotReceived as why:
+            raise problem(why.status, why.reason + more, why.allowed, why.headers) from None
 
     async def _receive(self, request: Request, limit: int, body: _Body) -> None:
         self._on_their_way[body] = None
@@ -88,27 +108,48 @@ class Bodies:
         size = 0
         if int(request.headers.get("content-length", "0")) <= limit:
             async for part in request.stream():
+                if body.is_given_up:  # though this part came just before its deadline
+                    raise TimeoutError
                 size += len(part)
                 if size > limit:
                     break
-                body.parts.append(part)
-                body.size += len(part)
-                self._left -= len(part)
-                if self._left < 0:
-                    self._make_room(body)
+                self._keep(body, body.size + len(part))
+                if body.take is None:
+                    body.parts.append(part)
+                else:
+                    await self._pass_on(body, body.take, part)
             else:
                 return
         if "expect" not in request.headers:
             await _discard(request)
         raise _NotReceived(413, "the body is too large", f"at most {limit:,} bytes", CLOSE)
 
+    async def _pass_on(self, body: _Body, take: Take, part: bytes) -> None:
+        loop = asyncio.get_running_loop()
+        del self._on_their_way[body]  # its client is not slow now
+        body.deadline.reschedule(None)
+        began_s = loop.time()
+        kept = await take(part)
+        body.since_s += loop.time() - began_s
+        body.deadline.reschedule(min(body.since_s + _WITHIN_S, self._end_s))
+        self._on_their_way[body] = None
+        self._keep(body, kept)
+
+    def _keep(self, body: _Body, size: int) -> None:
+        self._left += body.size - size
+        body.size = size
+        if self._left < 0:
+            self._make_room(body)
+
     def _make_room(self, own: _Body) -> None:
         now_s = asyncio.get_running_loop().time()
-        slowest = next(iter(self._on_their_way))
+        slowest = min(self._on_their_way, key=lambda body: body.since_s)
         if slowest is own or now_s - slowest.since_s < _SLOW_S:
             raise _NotReceived(503, "too many bodies are being received", AGAIN, {**CLOSE, "retry-after": "1"})
         del self._on_their_way[slowest]
-        slowest.deadline.reschedule(now_s)
+        slowest.is_given_up = True
+        if not slowest.deadline.expired():
+            slowest.deadline.reschedule(now_s)
         self._left, slowest.size = self._left + slowest.size, 0
 
 

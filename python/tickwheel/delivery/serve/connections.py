@@ -69,10 +69,6 @@ class Place:
         if within_s is not None:
             self._deadline = asyncio.get_running_loop().call_later(within_s, self.close)
 
-    def goes_on(self) -> None:
-        """It waits, and something has come: it is the last one to be closed for others. Its deadline stays."""
-        self._places.add(self)
-
     def works(self) -> None:
         """From now on the client waits for the server, or the connection has ended."""
         self._places.remove(self)

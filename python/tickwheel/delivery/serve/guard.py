@@ -2,6 +2,7 @@
 
 | request | right |
 |---|---|
+| `/hand-off`, `/hand-off/marks` | hand-off |
 | `GET`, `HEAD` | read |
 | `POST /messages` | produce |
 | any other | control |
@@ -65,7 +66,11 @@ def right_of(method: str, path: str) -> Right:
 
     >>> right_of("POST", "/messages"), right_of("POST", "/pause"), right_of("GET", "/messages/a")
     (<Right.PRODUCE: 1>, <Right.CONTROL: 2>, <Right.READ: 4>)
+    >>> right_of("POST", "/hand-off"), right_of("GET", "/hand-off/marks"), right_of("GET", "/messages/hand-off")
+    (<Right.HAND_OFF: 8>, <Right.HAND_OFF: 8>, <Right.READ: 4>)
     """
+    if path.partition("/")[2].partition("/")[0] == "hand-off":
+        return Right.HAND_OFF
     if method in ("GET", "HEAD"):
         return Right.READ
     return Right.PRODUCE if (method, path) == ("POST", "/messages") else Right.CONTROL

@@ -5,6 +5,7 @@
 | `POST /messages`, a message (D1) | 201 accepted; 200 duplicate, or cancelled before it came; 409 other content |
 | `POST /messages`, a cancel (D1) | 200 cancelled; 409 too late; 202 unknown, and remembered |
 | `POST /messages`, NDJSON of many (type `application/x-ndjson`) | 200; a line each, in order: `line`, `status`, ... |
+| `POST /messages`, an Arrow IPC stream of many; `POST /hand-off`, `GET /hand-off/marks` | `arrow_bodies.py` |
 | `DELETE /messages/{id}?key=K` | the same |
 | `POST /requeue`, `{"id": ..., "key": ...}` | 200 requeued; 409 it is no dead letter; 404 unknown |
 | `PATCH /messages/{id}?key=K`, `{"due": ...}` or `{"delay_ms": ...}` | 200 rescheduled; 409 too late; 404 unknown |
@@ -24,8 +25,9 @@ percent-encoded, with slashes or without. In the query a + is a space, as in for
 """
 
 import asyncio
+import codecs
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TypeAlias
 from urllib.parse import parse_qsl, unquote_to_bytes
@@ -45,8 +47,10 @@ from tickwheel.delivery.base.errors import BadRecord, StoreFailed, WrongUsage
 from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.model.bulk import is_text
 from tickwheel.delivery.model.entries import OTHER_CONTENT, Answer, Item, Look, Pause, Requeue, Reschedule
-from tickwheel.delivery.model.message import Cancel, Columns, Message
+from tickwheel.delivery.model.message import Cancel, Columns
+from tickwheel.delivery.model.operations import reply
 from tickwheel.delivery.serve.actions import Actions
+from tickwheel.delivery.serve.arrow_bodies import SOME, ArrowBodies, is_arrow
 from tickwheel.delivery.serve.bodies import Bodies
 from tickwheel.delivery.serve.health import health_routes
 from tickwheel.delivery.serve.intake import Intake
@@ -54,37 +58,23 @@ from tickwheel.delivery.serve.listing import Listing
 from tickwheel.delivery.serve.live import Live
 from tickwheel.delivery.serve.metrics import renderer
 from tickwheel.delivery.serve.problems import AGAIN, fault, json_response, problem, refuse_query
-from tickwheel.delivery.serve.replacing import Replacing, numbered
+from tickwheel.delivery.serve.replacing import Replacing
 from tickwheel.delivery.serve.threads import Threads
 
 _OVERHEAD = 1 << 16  # bytes for the names and the id beside a payload in base64
 _NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl")
 _MANY = 4 << 20  # bytes of many messages
-_STATES: Mapping[Answer, int] = {
-    Answer.DUPLICATE: 200,
-    Answer.CANCELLED: 200,
-    Answer.UNKNOWN: 202,
-    Answer.DELIVERED: 409,
-    Answer.DELIVERING: 409,
-    Answer.DEAD: 409,
-    Answer.EXPIRED: 409,
-    Answer.REPLACED: 200,
-    Answer.REQUEUED: 200,
-    Answer.RESCHEDULED: 200,
-    Answer.WAITING: 409,
-    Answer.RECURRING: 409,
-}
 _ROUTES = (
     "GET or POST /messages, GET, DELETE or PATCH /messages/{id}?key=K, GET /dead, GET /status, POST /requeue,"
-    " GET or POST /actions, GET /actions/{id}, POST /pause or /resume, also with ?key=K, GET /metrics, GET /livez,"
-    " GET /readyz, GET / (a page), GET /events"
+    " POST /hand-off, GET /hand-off/marks, GET or POST /actions, GET /actions/{id}, POST /pause or /resume, also with"
+    " ?key=K, GET /metrics, GET /livez, GET /readyz, GET / (a page), GET /events"
 )
 _NO_KEY = "no message without a key has this id: one with a key is cancelled with ?key=K"
 _LONGEST_NAME = 1 << 22  # a name has at most 1 MiB, each part of it twice with escapes
 _IN_ADDRESS = "UTF-8, percent-encoded, and ?key=K"
 _DUE_ALLOWED = '{"due": RFC 3339 or epoch milliseconds}, or {"delay_ms": milliseconds from now}'
 
-_Traced: TypeAlias = Callable[[Records], Records]
+_Change: TypeAlias = Callable[[Records], Records]
 
 
 class _Name(msgspec.Struct, forbid_unknown_fields=True):
@@ -120,6 +110,7 @@ def app(running: Running, max_payload: int, bodies: Bodies, live: Live) -> ASGIA
         Route("/status", listing.status, methods=["GET"]),
         Route("/requeue", messages.requeue, methods=["POST"]),
         *messages.actions.routes,
+        *messages.arrow.routes,
         Route("/pause", messages.pause, methods=["POST"]),
         Route("/resume", messages.pause, methods=["POST"]),
         Route("/metrics", show_metrics, methods=["GET"]),
@@ -139,38 +130,45 @@ class _Messages:
         self._max_payload = max_payload
         self._bodies = bodies
         self.actions = Actions(self._ask, running.view, pages, self._bodies)
+        self.arrow = ArrowBodies(running, max_payload, bodies)
         self._lines = NdjsonLines("-", Columns().names, max_payload, letters=False)
 
     async def post(self, request: Request) -> Response:
         replacing, traced = Replacing.of(request), _traced(request)
+
+        def change(records: Records) -> Records:
+            return replacing.place(traced(records))
+
+        if is_arrow(request):
+            answers = await self.arrow.messages(request, change)
+            return await _lines((line, *each) for line, each in enumerate(answers, 1))
         limit = 2 * self._max_payload + _OVERHEAD
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() in _NDJSON:
             none_of_many = "; none of its messages was accepted"
             async with self._bodies.receive(request, max(limit, _MANY), none_of_many) as body:
-                return await self._many(body, replacing, traced)
+                return await self._many(body, change)
         async with self._bodies.receive(request, limit) as body:
-            return await self._one(body, replacing, traced)
+            return await self._one(body, change, is_put_off=replacing.at_latest_ms is not None)
 
-    async def _one(self, body: bytes, replacing: Replacing, traced: _Traced) -> Response:
-        replacing.check(body)
-        records = self._lines.read_object(body, now_ns=time.time_ns())
-        [item] = records.to_list()
-        if isinstance(item, BadRecord):
-            raise problem(_status_of(item), item.reason, item.allowed)
-        answer = await self._ask(replacing.place(traced(records)))
+    async def _one(self, body: bytes, change: _Change, *, is_put_off: bool) -> Response:
+        records = change(self._lines.read_object(body, now_ns=time.time_ns()))
+        [fault], [name], [operation] = records.faults(), records.names(), records.operations()
+        if name is None:
+            assert fault is not None
+            bad = BadRecord(*fault[1:])
+            raise problem(_status_of(bad), bad.reason, bad.allowed)
+        (id_, key, due_ms), answer = name, await self._ask(records)
         if answer is Answer.CONFLICT:
             raise problem(409, OTHER_CONTENT.reason, OTHER_CONTENT.allowed)
-        if replacing.at_latest_ms is not None and answer in (Answer.ACCEPTED, Answer.REPLACED):
-            due = await self._due_of(item.id, item.key)
-            return _state(201 if answer is Answer.ACCEPTED else 200, item.id, item.key, answer, **due)
-        if answer is Answer.ACCEPTED:
-            assert isinstance(item, Message)
-            return _state(201, item.id, item.key, answer, due=rfc_3339(item.due_ms))
-        if isinstance(item, Reschedule) and answer is Answer.UNKNOWN:
-            return _state(404, item.id, item.key, answer)
-        return _state(_STATES[answer], item.id, item.key, answer)
+        due = {}
+        if is_put_off and answer in (Answer.ACCEPTED, Answer.REPLACED):
+            due = await self._due_of(id_, key)
+        elif answer is Answer.ACCEPTED:
+            assert due_ms is not None
+            due = {"due": rfc_3339(due_ms)}
+        return _state(operation, id_, key, answer, **due)
 
-    async def _due_of(self, id_: str, key: str | None) -> Mapping[str, str]:
+    async def _due_of(self, id_: str, key: str | None) -> dict[str, str]:
         """Of a message that was committed, which may be due earlier than its record says; none if it can't be read."""
         try:
             due = (await self._listing.details(id_, key)).get("due")
@@ -178,30 +176,26 @@ class _Messages:
             return {}
         return {"due": due} if due else {}
 
-    async def _many(self, body: bytes, replacing: Replacing, traced: _Traced) -> Response:
-        body, bad = await asyncio.to_thread(replacing.checked, body)
-        records = await asyncio.to_thread(self._lines.read, body, now_ns=time.time_ns())
+    async def _many(self, body: bytes, change: _Change) -> Response:
+        records = change(await asyncio.to_thread(self._lines.read, body, now_ns=time.time_ns()))
         try:
-            ticket = await asyncio.to_thread(self._running.submit_records, [replacing.place(traced(records))])
+            ticket = await asyncio.to_thread(self._running.submit_records, [records])
             found = await asyncio.wrap_future(ticket)
         except Exception as error:
-            reason = f"{error}; some of its messages may have been accepted"
-            raise problem(503, reason, f"{AGAIN}: what was accepted answers duplicate") from error
-        lines = await asyncio.to_thread(lambda: list(map(msgspec.json.encode, _answers(body, found, bad))))
-        return Response(b"".join(line + b"\n" for line in lines), 200, media_type="application/x-ndjson")
+            raise problem(503, f"{error}; {SOME}", f"{AGAIN}: what was accepted answers duplicate") from error
+        return await _lines(zip(_numbered(body), records.operations(), found, strict=True))
 
     async def one(self, request: Request) -> Response:
         id_, key = _name(request)
         if request.method == "DELETE":
             answer = await self._ask(Cancel(id_, key))
-            if answer is Answer.UNKNOWN and key is None:
-                return _state(_STATES[answer], id_, key, answer, note=_NO_KEY)
-            return _state(_STATES[answer], id_, key, answer)
+            note = {"note": _NO_KEY} if answer is Answer.UNKNOWN and key is None else {}
+            return _state("cancel", id_, key, answer, **note)
         if request.method == "PATCH":
             return await self._reschedule(request, id_, key)
         answer = await self._ask(Look(id_, key))
         if answer is Answer.UNKNOWN:
-            return _state(404, id_, key, answer)
+            return _state("look", id_, key, answer)
         # The engine knows what is being sent in this moment, and the store all else.
         return json_response(200, {**await self._listing.details(id_, key), "id": id_, "key": key, "state": answer})
 
@@ -215,8 +209,7 @@ class _Messages:
         if not is_text(name.id) or not (name.key is None or is_text(name.key)):
             raise problem(400, "the id or the key is empty, or too long", "text of 1 byte to 1 MiB")
         answer = await self._ask(Requeue(name.id, name.key))
-        status = 404 if answer is Answer.UNKNOWN else 409 if answer is Answer.CANCELLED else _STATES[answer]
-        return _state(status, name.id, name.key, answer)
+        return _state("requeue", name.id, name.key, answer)
 
     async def pause(self, request: Request) -> Response:
         allowed = f"{request.url.path}, or {request.url.path}?key=K, not empty"
@@ -228,7 +221,7 @@ class _Messages:
                 )
         answer = await self._ask(Pause(request.url.path == "/pause", key))
         if answer is Answer.REFUSED:
-            raise problem(409, *self._running.why_not_paused())
+            raise problem(reply("pause", answer).status, *self._running.why_not_paused())
         return json_response(200, {"state": answer} if key is None else {"key": key, "state": answer})
 
     async def _reschedule(self, request: Request, id_: str, key: str | None) -> Response:
@@ -241,9 +234,8 @@ class _Messages:
             except BadRecord as error:
                 raise problem(400, error.reason, error.allowed) from error
         answer = await self._ask(Reschedule(id_, key, due_ms))
-        if answer is Answer.RESCHEDULED:
-            return _state(200, id_, key, answer, due=rfc_3339(due_ms))
-        return _state(404 if answer is Answer.UNKNOWN else 409, id_, key, answer)
+        due = {"due": rfc_3339(due_ms)} if answer is Answer.RESCHEDULED else {}
+        return _state("reschedule", id_, key, answer, **due)
 
     async def _ask(self, item: Item) -> Answer:
         try:
@@ -256,18 +248,28 @@ def _status_of(bad: BadRecord) -> int:
     return 413 if bad.is_too_large else 400
 
 
-def _answers(
-    body: bytes, found: Sequence[Answer | BadRecord], bad: Mapping[int, BadRecord]
-) -> Iterator[dict[str, object]]:
-    """For each record, in order, its line and the status that it would have had alone. `bad`: what was not read."""
-    answers = {**dict(zip(numbered(body), found, strict=True)), **bad}
-    for line, answer in sorted(answers.items()):
-        if isinstance(answer, BadRecord):
-            yield {"line": line, "status": _status_of(answer), **fault(answer.reason, answer.allowed)}
-        elif answer is Answer.CONFLICT:
-            yield {"line": line, "status": 409, **fault(OTHER_CONTENT.reason, OTHER_CONTENT.allowed)}
-        else:
-            yield {"line": line, "status": 201 if answer is Answer.ACCEPTED else _STATES[answer], "state": answer}
+def _numbered(body: bytes) -> Iterator[int]:
+    """The numbers of the lines that have a record."""
+    lines = body.removeprefix(codecs.BOM_UTF8).split(b"\n")
+    return (number for number, line in enumerate(lines, 1) if line.strip(b" \t\r"))
+
+
+async def _lines(found: Iterable[tuple[int, str, Answer | BadRecord]]) -> Response:
+    """For each record, in order, its line and the status that it would have had alone."""
+
+    def text() -> bytes:
+        return b"".join(msgspec.json.encode(_answer(*each)) + b"\n" for each in found)
+
+    return Response(await asyncio.to_thread(text), 200, media_type="application/x-ndjson")
+
+
+def _answer(line: int, operation: str, found: Answer | BadRecord) -> dict[str, object]:
+    if isinstance(found, BadRecord):
+        return {"line": line, "status": _status_of(found), **fault(found.reason, found.allowed)}
+    status = reply(operation, found).status
+    if found is Answer.CONFLICT:
+        return {"line": line, "status": status, **fault(OTHER_CONTENT.reason, OTHER_CONTENT.allowed)}
+    return {"line": line, "status": status, "state": found}
 
 
 class _Any(Convertor[str]):
@@ -312,14 +314,14 @@ def _key(request: Request, reason: str, allowed: str) -> str | None:
     return given[0][1] if given else None
 
 
-def _traced(request: Request) -> _Traced:
+def _traced(request: Request) -> _Change:
     """Messages without a `traceparent` get that of the request."""
     parent = request.headers.get("traceparent")
     return (lambda records: records) if parent is None else lambda records: records.traced_by(parent)
 
 
-def _state(status: int, id_: str, key: str | None, answer: Answer, **more: str) -> Response:
-    return json_response(status, {"id": id_, "key": key, **more, "state": answer})
+def _state(operation: str, id_: str, key: str | None, answer: Answer, **more: str) -> Response:
+    return json_response(reply(operation, answer).status, {"id": id_, "key": key, **more, "state": answer})
 
 
 async def _refuse(request: Request, error: Exception) -> Response:

@@ -28,7 +28,7 @@ from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.serve.access import Access
 from tickwheel.delivery.serve.problems import AGAIN, problem, refuse_query
 from tickwheel.delivery.serve.threads import Threads
-from tickwheel.delivery.serve.tokens import Right
+from tickwheel.delivery.serve.tokens import Right, names_of
 from tickwheel.delivery.sight.status import count_paused_keys, sizes_of
 from tickwheel.pages.live.assembly import live_page
 from tickwheel.pages.live.frames import REST
@@ -78,7 +78,7 @@ class Live:
     async def _told(self, authorization: list[str]) -> AsyncIterator[bytes]:
         """What the sender is told, as long as its token has the right."""
         rights = self._access.rights_of(authorization)
-        hello = {"version": __version__, "store": self._store, "rights": [str(right.name).lower() for right in rights]}
+        hello = {"version": __version__, "store": self._store, "rights": [names_of(right) for right in rights]}
         async for frame in self._frames.events(_event("hello", hello)):
             if Right.READ not in self._access.rights_of(authorization):
                 return

@@ -1,6 +1,6 @@
-"""The ports of `tickwheel serve` and their threads (rules D9, D11, D12).
+"""The ports of `tickwheel serve`, and the thread that serves them (rules D9, D11, D12).
 
-One thread accepts the connections of both, and serves HTTP. Flight has threads of its own, behind `relay.py`.
+There is one for requests, and if it is wanted one that answers health only.
 """
 
 import asyncio
@@ -18,7 +18,6 @@ from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.serve.access import Access, Address
 from tickwheel.delivery.serve.connections import Acceptor, Place
-from tickwheel.delivery.serve.relay import FlightSocket, RelayConnection
 from tickwheel.delivery.serve.tls import Certificates
 
 if TYPE_CHECKING:
@@ -26,49 +25,47 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from tickwheel.delivery.serve.bodies import Bodies
-    from tickwheel.delivery.serve.flight import FlightServer
     from tickwheel.delivery.serve.live import Live
 
 _REQUESTS_END_WITHIN_S = 5
-_STREAMS_END_WITHIN_S = 1
 _CONNECTIONS = 256  # of a port, that wait for their clients
 _FREE_WITHIN_S, _FREE_EVERY_S = 1, 0.01
 
 
 class Listening:
-    """The sockets of the ports. That of health is there from the start, the others from `open` on, once the store is
+    """The sockets of the ports. That of health is there from the start, the other one from `open` on, once the store is
     this process's: one that waits for the store never has a port that the process which has it needs. Errors:
     `WrongUsage` if a port can't be opened, ever.
     """
 
-    def __init__(self, listen: Address, flight: Address, health: Address | None = None) -> None:
-        self.addresses = listen, flight
+    def __init__(self, listen: Address, health: Address | None = None) -> None:
+        self._address = listen
         self._health_address = health
         self.http: socket.socket | None = None
-        self.flight: socket.socket | None = None
-        for address in self.addresses:
-            _check(address)
+        _check(listen)
         self.health = _listening(health) if health else None
 
     def open(self) -> None:
-        """Open what is left. Errors: `WrongUsage` if it can't be opened."""
-        listen, flight = self.addresses
-        self.http = _listening_soon(listen)
-        self.flight = _listening_soon(flight)
+        """Open the port for requests. Errors: `WrongUsage` if it can't be opened."""
+        self.http = _listening_soon(self._address)
 
     def close(self) -> None:
         """Close all."""
-        for each in (self.http, self.flight, self.health):
+        for each in (self.http, self.health):
             if each is not None:
                 each.close()
 
-    def urls(self, *, is_tls: bool) -> str:
+    def url(self, *, is_tls: bool) -> str:
         """What clients are told."""
         assert self.http is not None
-        assert self.flight is not None
-        http, flight = self.addresses
-        of_http = _url(http, "https" if is_tls else "http", self.http)
-        return f"{of_http} and {_url(flight, 'grpc+tls' if is_tls else 'grpc', self.flight)}"
+        return _url(self._address, "https" if is_tls else "http", self.http)
+
+    @property
+    def port(self) -> int:
+        """The one in use."""
+        assert self.http is not None
+        port: int = self.http.getsockname()[1]
+        return port
 
     @property
     def health_url(self) -> str | None:
@@ -89,21 +86,17 @@ class Ports:
         self._server = _http_server(self._application)
         self._bodies: Bodies | None = None
         self._live: Live | None = None
-        self._behind: FlightSocket | None = None
-        self._flight: FlightServer | None = None
         self._over = threading.Event()
         self._failure: BaseException | None = None
         self._loop = asyncio.new_event_loop()
         self._is_opened = asyncio.Event()
-        self._is_ending = asyncio.Event()
         self._accepting: list[asyncio.Task[None]] = []
         self._thread = threading.Thread(target=self._serve, name="http-serve", daemon=True)
         self._thread.start()
 
     def open(self, running: Running, max_payload: int) -> str:
-        """Serve everything; returns the URLs for clients. Errors: `WrongUsage` if a port can't be opened."""
+        """Serve everything; returns the URL for clients. Errors: `WrongUsage` if a port can't be opened."""
         from tickwheel.delivery.serve.bodies import Bodies
-        from tickwheel.delivery.serve.flight import FlightServer
         from tickwheel.delivery.serve.http import app
         from tickwheel.delivery.serve.live import Live
 
@@ -111,11 +104,8 @@ class Ports:
         self._bodies = Bodies()
         self._live = Live(running, self._access)
         self._application.open(app(running, max_payload, self._bodies, self._live))
-        self._behind = FlightSocket()
-        self._flight = FlightServer(self._behind.location, running, self._access, max_payload)
-        self._behind.hide()
         self._call(self._is_opened.set)
-        return self._listening.urls(is_tls=self._certificates is not None)
+        return self._listening.url(is_tls=self._certificates is not None)
 
     def are_open(self, timeout_s: float) -> bool:
         """Whether they are still open after this time. Raises the error that closed them."""
@@ -124,23 +114,10 @@ class Ports:
             raise self._failure
         return not self._over.is_set()
 
-    def stop_requests(self) -> None:
-        """Close the HTTP port. Requests in progress still get their answer, for some seconds."""
+    def close(self) -> None:
+        """Requests in progress still get their answer, for some seconds."""
         self._call(self._stop_requests)
         self._over.wait(_REQUESTS_END_WITHIN_S + 1)
-
-    def stop_streams(self) -> bool:
-        """Close the Flight port, and after a second its streams. Returns whether all have ended."""
-        have_ended = True
-        if self._flight is not None:
-            self._flight.stop(_STREAMS_END_WITHIN_S)
-        self._call(self._is_ending.set)
-        self._thread.join(_STREAMS_END_WITHIN_S)
-        if self._flight is not None:
-            have_ended = self._flight.stop(_STREAMS_END_WITHIN_S)
-        if self._behind is not None:
-            self._behind.close()
-        return have_ended
 
     def _call(self, function: Callable[[], object]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has ended
@@ -169,41 +146,25 @@ class Ports:
         async with asyncio.TaskGroup() as group:
             if self._listening.health is not None:
                 self._accept_http(group, self._listening.health, is_health_only=True)
-            deliveries = group.create_task(self._accept_deliveries(group))
+            self._accepting.append(group.create_task(self._accept_requests(group)))
             await self._server.serve([])  # the connections are accepted here, so it opens no socket
             self._stop_requests()
-            self._over.set()
-            await self._is_ending.wait()
-            deliveries.cancel()
 
     def _accept_http(self, group: asyncio.TaskGroup, port: socket.socket, *, is_health_only: bool = False) -> None:
         certificates = None if is_health_only else self._certificates
         acceptor = Acceptor(
             port,
-            lambda: certificates.http if certificates else None,
+            lambda: certificates.context if certificates else None,
             partial(_http_connection, self._server, is_health_only),
             _CONNECTIONS,
         )
         self._accepting.append(group.create_task(acceptor.run()))
 
-    async def _accept_deliveries(self, group: asyncio.TaskGroup) -> None:
+    async def _accept_requests(self, group: asyncio.TaskGroup) -> None:
         """Once the store is open."""
         await self._is_opened.wait()
         assert self._listening.http is not None
-        assert self._listening.flight is not None
-        assert self._behind is not None
-        certificates, path = self._certificates, self._behind.path
         self._accept_http(group, self._listening.http)
-        flight = Acceptor(
-            self._listening.flight,
-            lambda: certificates.flight if certificates else None,
-            lambda place: RelayConnection(place, path),
-            _CONNECTIONS,
-        )
-        try:
-            await flight.run()
-        finally:
-            flight.close()
 
 
 def _http_server(app: "ASGIApp") -> "uvicorn.Server":

@@ -9,15 +9,13 @@ reads the files of tokens, certificates and webhooks again. systemd is told each
 
 import contextlib
 import importlib
-import os
 import signal
-import sys
 import threading
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
 
 from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.command.job import Result
@@ -37,7 +35,7 @@ MAX_PAYLOAD_LIMIT: Final = 16 << 20
 _LOOK_EVERY_S = 0.1
 _STOP_WITHIN_S = 10
 _STOPPING = "stopping (a second signal ends it immediately)"
-_LIBRARIES = ("starlette", "uvicorn", "prometheus_client", "pyarrow.flight")
+_LIBRARIES = ("starlette", "uvicorn", "prometheus_client")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +49,6 @@ class Service:
     put_letters: PutLetters
     settings: Settings
     listen: Address
-    flight: Address
     credentials: Credentials
     max_payload: int
     output: Path | None = None
@@ -66,19 +63,10 @@ class Service:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How the run ended. `is_stuck`: a client keeps a stream open, so the process must be ended by force."""
+    """How the run ended."""
 
     result: Result
     code: int
-    is_stuck: bool
-
-    def exit(self) -> NoReturn:
-        """End the process."""
-        if self.is_stuck:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(self.code)
-        sys.exit(self.code)
 
 
 class _Stopped(BaseException):
@@ -99,8 +87,8 @@ def serve(service: Service, say: Callable[[str], object], notifier: Notifier | N
     running, ports, code, failure = None, None, 0, None
     was_there = service.output is None or service.output.exists()
     try:
-        access = Access(service.credentials.tokens, service.listen, service.flight)
-        listening = Listening(service.listen, service.flight, service.health)
+        access = Access(service.credentials.tokens, service.listen)
+        listening = Listening(service.listen, service.health)
         ports = Ports(listening, access, service.credentials.certificates)
         wait = _waiter(listening, say, notifier)
         running = Running(
@@ -109,9 +97,9 @@ def serve(service: Service, say: Callable[[str], object], notifier: Notifier | N
         if read_again.is_set():  # while it waited for the store
             read_again.clear()
             service.credentials.read_again(access, say)
-        urls = ports.open(running, service.max_payload)
+        url = ports.open(running, service.max_payload)
         running.start()
-        say(f"listening on {urls}")
+        say(f"listening on {url}")
         notifier.ready(f"delivering from {service.store}")
         while ports.are_open(_LOOK_EVERY_S):
             running.check()
@@ -133,16 +121,16 @@ def serve(service: Service, say: Callable[[str], object], notifier: Notifier | N
         failure = _failure(error)
     try:
         notifier.stopping(f"stopping; {service.store} keeps what is not delivered")
-        failed, is_stuck = _close(running, ports)
+        failed = _close(running, ports)
     except _Stopped:  # after a failure the first signal may still come
         say(_STOPPING)
-        failed, is_stuck = _close(running, ports)
+        failed = _close(running, ports)
     if running is not None and running.has_open_sinks:
         say(f"the destination did not end within {_STOP_WITHIN_S} s: what it had in hand is sent again by the next run")
     failure = failure or failed
     summary = running.summary if running is not None else Summary()
     result = Result(summary, failure, interrupted=code == 130, stopped_at=None, store=service.store)
-    return Ended(result, 3 if failure else code, is_stuck)
+    return Ended(result, 3 if failure else code)
 
 
 def _waiter(listening: Listening, say: Callable[[str], object], notifier: Notifier) -> Callable[[str], object]:
@@ -160,17 +148,16 @@ def _waiter(listening: Listening, say: Callable[[str], object], notifier: Notifi
     return wait
 
 
-def _close(running: Running | None, ports: Ports | None) -> tuple[str | None, bool]:
-    """What failed, and whether a client keeps a stream open. A further call goes on where one was interrupted."""
-    failure = None
+def _close(running: Running | None, ports: Ports | None) -> str | None:
+    """What failed. A further call goes on where one was interrupted."""
     if ports is not None:
-        ports.stop_requests()
+        ports.close()
     try:
         if running is not None:
             running.close(_STOP_WITHIN_S)
     except Exception as error:
-        failure = _failure(error)
-    return failure, ports is not None and not ports.stop_streams()
+        return _failure(error)
+    return None
 
 
 def need_libraries() -> None:

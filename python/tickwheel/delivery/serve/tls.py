@@ -1,6 +1,6 @@
-"""The certificates of the ports (rule D12): files in PEM, read at the start, and again when the operator asks for it.
+"""The certificates of the port (rule D12): files in PEM, read at the start, and again when the operator asks for it.
 
-Both ports have the same ones. With `client_ca` a client must show a certificate that an authority in that file signed.
+With `client_ca` a client must show a certificate that an authority in that file signed.
 TLS is 1.2 at least.
 """
 
@@ -40,25 +40,25 @@ class TlsFiles:
 
 
 class Certificates:
-    """The contexts of both ports: `http`, `flight`. A connection gets the one of the moment when it came."""
+    """`context`: a connection gets the one of the moment when it came."""
 
     def __init__(self, files: TlsFiles) -> None:
         self._files = files
         self.read()
 
     def read(self) -> None:
-        """Read the files, again. Errors: `WrongUsage`; then the contexts are as they were."""
-        self.http, self.flight = _context(self._files, "http/1.1"), _context(self._files, "h2")
+        """Read the files, again. Errors: `WrongUsage`; then the context is as it was."""
+        self.context = _context(self._files)
 
 
-def _context(files: TlsFiles, protocol: str) -> ssl.SSLContext:
+def _context(files: TlsFiles) -> ssl.SSLContext:
     key = files.key or files.cert
     read_file("--tls-cert", files.cert, MOST_BYTES, is_secret=files.key is None)
     if files.key:
         read_file("--tls-key", files.key, MOST_BYTES, is_secret=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols([protocol])
+    context.set_alpn_protocols(["http/1.1"])
     load_certificate(context, files.cert, key)
     if files.client_ca:
         read_file("--tls-client-ca", files.client_ca, MOST_BYTES)

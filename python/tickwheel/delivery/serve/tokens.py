@@ -5,6 +5,7 @@ that begins with `#` is a comment, and so is what follows a space and a `#`:
 
     f2c9...e1  produce          # the shop
     07ab...94  control,read     # operators
+    95d0...3b  hand-off         # Spark
 
 A token is compared in constant time with every token of the file. Only digests of tokens are kept.
 """
@@ -28,14 +29,16 @@ class Right(enum.Flag):
     """What a request needs, and a token has."""
 
     PRODUCE = enum.auto()
-    """Messages come in, and records that cancel one: `POST /messages`, and Arrow Flight."""
+    """Messages come in, and records that cancel one: `POST /messages`."""
     CONTROL = enum.auto()
     """What changes messages that have come: `DELETE`, and every request that is neither of the others."""
     READ = enum.auto()
     """`GET`."""
+    HAND_OFF = enum.auto()
+    """Messages of a keeper, as Spark's hold, and how far their outcomes are on disk: `/hand-off`."""
 
 
-ALL: Final = Right.PRODUCE | Right.CONTROL | Right.READ
+ALL: Final = ~Right(0)
 
 
 def names_of(rights: Right) -> str:
@@ -44,7 +47,14 @@ def names_of(rights: Right) -> str:
     >>> names_of(Right.READ | Right.PRODUCE)
     'produce,read'
     """
-    return ",".join(str(right.name).lower() for right in ALL if right in rights)
+    return ",".join(_name(right) for right in Right if right in rights)
+
+
+def _name(right: Right) -> str:
+    return str(right.name).lower().replace("_", "-")
+
+
+_RIGHTS: Final = {_name(right): right for right in Right}
 
 
 class Tokens:
@@ -90,7 +100,7 @@ def _entries(path: Path) -> list[tuple[bytes, Right]]:
 
 _FORM: Final = (
     f"write a token of {_LEAST} to {_MOST:,} letters, digits and signs on a line, and after a space its rights, of "
-    "produce, control and read, separated by commas; openssl rand -hex 32 makes a token"
+    "produce, control, read and hand-off, separated by commas; openssl rand -hex 32 makes a token"
 )
 
 
@@ -111,7 +121,7 @@ def _rights(where: str, text: bytes) -> Right:
     rights = Right(0)
     for number, name in enumerate(text.split(b","), 1):
         try:
-            rights |= Right[name.decode("ascii").upper()]
+            rights |= _RIGHTS[name.decode("ascii").lower()]
         except (KeyError, UnicodeDecodeError):  # it is not shown, because it may be a part of a token
             raise WrongUsage(f"{where}: right {number} is not known: {_FORM}") from None
     return rights

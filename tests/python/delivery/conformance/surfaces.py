@@ -18,15 +18,14 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 from click.testing import CliRunner
-from pyarrow import flight
 
-from delivery.serve.conftest import Served
+from delivery.batches import stream
+from delivery.serve.conftest import ARROW, Served
 from tickwheel._native import NdjsonLines
 from tickwheel.commands import tickwheel as command
 from tickwheel.delivery import AsyncDeliveryQueue, BadRecord, Delivery, DeliveryQueue, Letter
 from tickwheel.delivery.model.message import MAX_PAYLOAD, Columns
 from tickwheel.delivery.read.hand_off_rows import HANDED, batch_of
-from tickwheel.delivery.serve.flight import HAND_OFF
 
 STEERING = {"requeue", "pause", "resume", "state"}
 
@@ -260,13 +259,9 @@ class HandOff(Http):
         if op in STEERING:
             return super().do(op, fields)
         records = NdjsonLines("in", Columns().names, 2 * MAX_PAYLOAD).read(line(op, fields), now_ns=time.time_ns())
-        with flight.connect(f"grpc://127.0.0.1:{self.served.flight_port}") as client:
-            options = flight.FlightCallOptions(timeout=20)
-            writer, reader = client.do_exchange(flight.FlightDescriptor.for_path(HAND_OFF), options)
-            with writer:
-                writer.begin(HANDED)
-                writer.write_batch(batch_of(records).select(HANDED.names))
-                reader.read_chunk()
+        given = stream(batch_of(records).select(HANDED.names))
+        reply = self.served.ask("POST", "/hand-off", given, headers=ARROW)
+        assert reply[:2] == (200, {"rows": 1}), reply
         return None
 
 

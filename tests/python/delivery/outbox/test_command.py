@@ -51,7 +51,7 @@ def test_serve_delivers_what_outboxes_have(tmp_path: Path) -> None:
         connection.close()
         addresses += ["--outbox", f"sqlite:{tmp_path / name}.db"]
     command = [sys.executable, "-m", "tickwheel.cli", "serve", "--store", str(tmp_path / "store.db"), *addresses]
-    command += ["--to", f"file:{tmp_path / 'out'}", "--listen", "127.0.0.1:0", "--flight", "127.0.0.1:0"]
+    command += ["--to", f"file:{tmp_path / 'out'}", "--listen", "127.0.0.1:0"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
             until_s = time.monotonic() + 30
@@ -77,7 +77,7 @@ def test_serve_refuses_its_own_store_as_an_outbox__D9(tmp_path: Path) -> None:
         "--to",
         f"file:{tmp_path / 'out'}",
     ]
-    command += ["--listen", "127.0.0.1:0", "--flight", "127.0.0.1:0", "--outbox", f"sqlite:{store}"]
+    command += ["--listen", "127.0.0.1:0", "--outbox", f"sqlite:{store}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
     assert done.returncode == 2
     assert "is the store of a queue in this process: name another file" in done.stderr

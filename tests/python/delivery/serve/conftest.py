@@ -4,7 +4,6 @@ import contextlib
 import http.client
 import json
 import queue
-import re
 import signal
 import subprocess
 import sys
@@ -29,6 +28,7 @@ from tickwheel.delivery.sinks import sink_of_function
 
 COMMAND = [sys.executable, "-m", "tickwheel.cli", "serve"]
 TOKEN = b"not-for-other-eyes"
+ARROW = {"content-type": "application/vnd.apache.arrow.stream"}
 
 
 class Reply(NamedTuple):
@@ -83,22 +83,19 @@ class Served:
             ),
             lambda letters: None,
         )
-        anywhere = Address.of("--listen", "127.0.0.1:0"), Address.of("--flight", "127.0.0.1:0")
-        self.access = Access(tokens, *anywhere)
-        self.ports = Ports(Listening(*anywhere), self.access, certificates)
-        self.urls = self.ports.open(self.running, max_payload)
+        anywhere = Address.of("--listen", "127.0.0.1:0")
+        self.access = Access(tokens, anywhere)
+        self.ports = Ports(Listening(anywhere), self.access, certificates)
+        self.url = self.ports.open(self.running, max_payload)
         self.running.start()
-        self.port, self.flight_port = map(int, re.findall(r":(\d+)", self.urls))
+        self.port = int(self.url.rpartition(":")[2])
 
     def ask(self, method: str, path: str, body: object = None, **more: Any) -> Reply:
         return ask(self.port, method, path, body, **more)
 
     def close(self) -> None:
-        self.ports.stop_requests()
-        try:
-            self.running.close(5)
-        finally:
-            assert self.ports.stop_streams()
+        self.ports.close()
+        self.running.close(5)
 
 
 @pytest.fixture(scope="module")
@@ -121,9 +118,9 @@ class Server:
 
     def __init__(self, store: Path, *more: str, stdout: int = subprocess.PIPE) -> None:
         ports = [] if "--listen" in more else ["--listen", "127.0.0.1:0"]
-        command = [*COMMAND, "--store", str(store), *ports, "--flight", "127.0.0.1:0", *more]
+        command = [*COMMAND, "--store", str(store), *ports, *more]
         self.process = subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, text=True)
-        self.port = self.flight_port = 0
+        self.port = 0
 
     def says(self) -> str:
         assert self.process.stderr is not None
@@ -133,7 +130,7 @@ class Server:
         while (line := self.says()).startswith("until then"):
             pass  # it has waited for the store
         assert line.startswith("listening on http://127.0.0.1:"), line
-        self.port, self.flight_port = map(int, re.findall(r":(\d+)", line))
+        self.port = int(line.rpartition(":")[2])
         return self
 
     def ask(self, method: str, path: str, body: object = None, **more: Any) -> Reply:

@@ -8,17 +8,19 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
-from pyarrow import flight
 
-from tickwheel.delivery.serve import application, bodies, connections, http_connection, relay
+from delivery.batches import batch, stream
+from tickwheel.delivery.serve import application, bodies, connections, http_connection
 
-from .conftest import Served
+from .conftest import ARROW, Served
 
 pytestmark = pytest.mark.timeout(60)
 MANY = 260
 FAR_MS = 4_000_000_000_000
+STREAM_HEAD = b"POST /messages HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: %s\r\ncontent-length: %%d\r\n\r\n" % (
+    ARROW["content-type"].encode()
+)
 HEAD = b"POST /messages HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 100000\r\n\r\n"
 
 
@@ -68,6 +70,9 @@ SILENT = {
     "silent": opened,
     "half a head": lambda port: opened(port, first=HEAD[:30]),
     "a slow body": lambda port: opened(port, 600, HEAD + b"{"),  # more than there may be requests at a time
+    "a slow stream": lambda port: opened(
+        port, 600, STREAM_HEAD % 100_000 + stream(batch(id=["a"], due=[FAR_MS]))[:-30]
+    ),
     "half-closed": half_closed,
     "answered": lambda port: opened(port, first=b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"),
 }
@@ -79,63 +84,10 @@ def test_others_are_served_beside_260_that_say_nothing__D12(kind: str, fresh: Se
         for n in range(20):
             assert fresh.ask("GET", "/healthz").status == 200
             assert fresh.ask("POST", "/messages", {"id": f"{n}", "due": FAR_MS}).status == 201
+        assert fresh.ask("POST", "/messages", stream(batch(id=["x"], due=[FAR_MS])), headers=ARROW).status == 200
         with opened(fresh.port):  # and as many again
             assert fresh.ask("DELETE", "/messages/7").status == 200
             assert fresh.ask("GET", "/healthz").status == 200
-
-
-def put(port: int, id_: str) -> list[str]:
-    with flight.connect(f"grpc://127.0.0.1:{port}") as client:
-        options = flight.FlightCallOptions(timeout=20)
-        writer, reader = client.do_exchange(flight.FlightDescriptor.for_path("m"), options)
-        batch = pa.record_batch([[id_], [FAR_MS]], ["id", "due"])
-        writer.begin(batch.schema)
-        writer.write_batch(batch)
-        found: list[str] = reader.read_chunk().data["answer"].to_pylist()
-        writer.close()
-        return found
-
-
-@pytest.mark.parametrize("first", [b"", b"PRI * HTTP/2.0\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0"])
-def test_streams_are_served_beside_260_that_say_nothing__D12(first: bytes, fresh: Served) -> None:
-    with opened(fresh.flight_port, first=first):
-        for n in range(3):
-            assert put(fresh.flight_port, f"{n}") == ["accepted"]
-
-
-def test_a_call_without_an_answer_is_read_for_64_kib_only__D12(fresh: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relay, "_END_WITHIN_S", 0.2)
-    sent: list[int] = []
-    write = asyncio.selector_events._SelectorSocketTransport.write  # type: ignore[attr-defined]
-
-    def count(transport: asyncio.Transport, data: bytes) -> None:
-        if transport.get_extra_info("socket").family == socket.AF_UNIX:
-            sent.append(len(data))
-        write(transport, data)
-
-    monkeypatch.setattr(asyncio.selector_events._SelectorSocketTransport, "write", count)  # type: ignore[attr-defined]
-    unsaid = pytest.raises(flight.FlightUnavailableError)  # nothing has read far enough to refuse it
-    with flight.connect(f"grpc://127.0.0.1:{fresh.flight_port}") as client, unsaid:
-        client.get_flight_info(flight.FlightDescriptor.for_command(b" " * (5 << 20)))
-    assert sum(sent) < (64 << 10) + (256 << 10)  # of which the last are what is read at a time
-
-
-def test_a_batch_is_bounded_before_the_whole_of_it_is_read__D12(fresh: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relay, "_END_WITHIN_S", 0.2)
-    monkeypatch.setattr(relay, "_UNANSWERED", 8 << 20)
-    with flight.connect(f"grpc://127.0.0.1:{fresh.flight_port}") as client:
-        writer, reader = client.do_exchange(flight.FlightDescriptor.for_path("m"), flight.FlightCallOptions(timeout=20))
-        schema = pa.schema([("id", pa.string()), ("due", pa.int64()), ("payload", pa.binary())])
-        writer.begin(schema)
-        for size, id_ in ((1_000_000, "small"), (900_000, "again")):  # and more than 64 KiB with the schema
-            writer.write_batch(pa.record_batch([[id_], [FAR_MS], [b" " * size]], schema=schema))
-            assert reader.read_chunk().data["answer"].to_pylist() == ["accepted"]
-        with contextlib.suppress(flight.FlightUnavailableError):  # or the read says so
-            writer.write_batch(pa.record_batch([["x"], [FAR_MS], [b" " * (20 << 20)]], schema=schema))
-        with pytest.raises(flight.FlightUnavailableError):
-            reader.read_chunk()
-        with contextlib.suppress(pa.ArrowException):
-            writer.close()
 
 
 @pytest.fixture
@@ -163,9 +115,9 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("first", [b"", HEAD[:30], b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n", b"\r\n" * 10])
-@pytest.mark.parametrize("port", ["port", "flight_port"])
-def test_one_that_says_nothing_is_closed__D12(first: bytes, port: str, short: None, fresh: Served) -> None:
-    with opened(getattr(fresh, port), 1, first) as [connection]:
+@pytest.mark.usefixtures("short")
+def test_one_that_says_nothing_is_closed__D12(first: bytes, fresh: Served) -> None:
+    with opened(fresh.port, 1, first) as [connection]:
         assert is_closed(connection)
 
 
@@ -181,24 +133,14 @@ def test_one_whose_bytes_trickle_is_closed__D12(fresh: Served) -> None:
 
 
 @pytest.mark.usefixtures("short")
-def test_one_that_speaks_http_2_and_calls_nothing_is_closed__D12(fresh: Served) -> None:
-    with opened(fresh.flight_port, 1, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0") as [connection]:
-        assert connection.recv(9)[3] == 4  # the server's settings
-        assert is_closed(connection)
-
-
-@pytest.mark.usefixtures("short")
 def test_a_stream_that_has_begun_may_pause_for_longer_than_that__D12(fresh: Served) -> None:
-    with flight.connect(f"grpc://127.0.0.1:{fresh.flight_port}") as client:
-        writer, reader = client.do_exchange(flight.FlightDescriptor.for_path("m"), flight.FlightCallOptions(timeout=20))
-        batch = pa.record_batch([["a"], [FAR_MS]], ["id", "due"])
-        writer.begin(batch.schema)
-        for answer in ("accepted", "duplicate"):
-            with opened(fresh.port, 1) as [connection]:  # of which the deadline is known to have passed
-                assert is_closed(connection)
-            writer.write_batch(batch)
-            assert reader.read_chunk().data["answer"].to_pylist() == [answer]
-        writer.close()
+    given = stream(batch(id=["a"], due=[FAR_MS]), batch(id=["b"], due=[FAR_MS]))
+    with opened(fresh.port, 1, STREAM_HEAD % len(given) + given[:-30]) as [connection]:
+        with opened(fresh.port, 1) as [other]:  # of which the deadline is known to have passed
+            assert is_closed(other)
+        connection.sendall(given[-30:])
+        assert connection.recv(4096).startswith(b"HTTP/1.1 200 ")
+    assert fresh.ask("GET", "/messages/b").status == 200
 
 
 def test_a_body_that_stalls_is_answered_408__D12(monkeypatch: pytest.MonkeyPatch, fresh: Served) -> None:
@@ -223,22 +165,33 @@ def test_an_answer_that_is_not_read_is_given_up__D12(monkeypatch: pytest.MonkeyP
             assert time.monotonic() < deadline_s
 
 
+LARGE = stream(batch(id=["large"], due=[FAR_MS], payload=[b" " * 99_000]))
+
+
+@pytest.mark.parametrize(
+    ("begun", "rest", "answer"),
+    [
+        (HEAD + b" " * 90_000, b" " * 10_000, b"400"),
+        (STREAM_HEAD % len(LARGE) + LARGE[:90_000], LARGE[90_000:], b"200"),
+    ],
+    ids=["whole", "in parts"],
+)
 def test_bodies_have_a_bound_in_all_and_the_slowest_gives_way__D8_D12(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    begun: bytes, rest: bytes, answer: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(bodies, "_MOST", 200_000)
     monkeypatch.setattr(bodies, "_SLOW_S", 0)
     served = Served(tmp_path)
     try:
-        with opened(served.port, 2, HEAD + b" " * 90_000) as [first, second]:
+        with opened(served.port, 2, begun) as [first, second]:
             message = {"id": "a", "due": FAR_MS, "payload": "x" * 50_000}
             while served.ask("POST", "/messages", message).status not in (200, 201):
                 pass  # until both are there, and the first has given way
             while served.running.summary.duplicates == 0:
                 assert served.ask("POST", "/messages", message).status == 200
             assert first.recv(4096).startswith(b"HTTP/1.1 408 ")
-            second.sendall(b" " * 10_000)
-            assert second.recv(4096).startswith(b"HTTP/1.1 400 ")  # it was received
+            second.sendall(rest)
+            assert second.recv(4096).startswith(b"HTTP/1.1 " + answer)  # it was received
     finally:
         served.close()
 
@@ -349,7 +302,7 @@ def test_a_body_that_is_on_its_way_at_the_end_is_answered_503__D9_D11(
         with opened(served.port, 1, head) as [connection]:
             assert connection.recv(4096).startswith(b"HTTP/1.1 100 ")
             connection.sendall(b'{"id": "a"')
-            served.ports.stop_requests()
+            served.ports.close()
             answer = everything(connection)
     finally:
         served.close()

@@ -12,7 +12,7 @@ import pytest
 
 from tickwheel.delivery import DeliveryFailed, StoreFailed
 from tickwheel.delivery.model.message import MAX_PAYLOAD
-from tickwheel.delivery.serve.tokens import Right, Tokens
+from tickwheel.delivery.serve.tokens import Right, Tokens, names_of
 
 from .conftest import TOKEN, Served
 
@@ -137,7 +137,8 @@ def test_what_there_is_not_is_answered_with_what_there_is__D11(
     assert reply.body == {
         "reason": f"there is no {method} {path}",
         "allowed": "GET or POST /messages, GET, DELETE or PATCH /messages/{id}?key=K, GET /dead, GET /status,"
-        " POST /requeue, GET or POST /actions, GET /actions/{id}, POST /pause or /resume, also with ?key=K,"
+        " POST /requeue, POST /hand-off, GET /hand-off/marks, GET or POST /actions, GET /actions/{id},"
+        " POST /pause or /resume, also with ?key=K,"
         " GET /metrics, GET /livez, GET /readyz, GET / (a page), GET /events",
     }
     assert (status == 405) == ("allow" in reply.headers)
@@ -296,6 +297,7 @@ def test_rights_are_asked_for_by_method_and_path__D12(tmp_path: Path) -> None:
         b"of-one-who-produces": Right.PRODUCE,
         b"of-one-who-controls": Right.CONTROL,
         b"of-one-who-reads": Right.READ,
+        b"of-one-who-hands-off": Right.HAND_OFF,
     }
     served = Served(tmp_path, tokens=Tokens(rights))
     requests = {
@@ -304,6 +306,9 @@ def test_rights_are_asked_for_by_method_and_path__D12(tmp_path: Path) -> None:
         ("POST", "/pause"): Right.CONTROL,
         ("GET", "/messages/a"): Right.READ,
         ("GET", "/metrics"): Right.READ,
+        ("GET", "/messages/hand-off"): Right.READ,
+        ("GET", "/hand-off/marks"): Right.HAND_OFF,
+        ("POST", "/hand-off"): Right.HAND_OFF,
     }
     try:
         for token, right in rights.items():
@@ -312,7 +317,7 @@ def test_rights_are_asked_for_by_method_and_path__D12(tmp_path: Path) -> None:
                 reply = served.ask(method, path, {"id": "a", "due": FAR_MS}, headers=authorization)
                 assert (reply.status == 403) == (right != needed), (method, path, right)
                 if reply.status == 403:
-                    assert f"and the request needs {str(needed.name).lower()}" in reply.body["reason"]
+                    assert f"and the request needs {names_of(needed)}" in reply.body["reason"]
                     assert "www-authenticate" not in reply.headers
         for path in ("/healthz", "/livez", "/readyz"):
             assert served.ask("GET", path).status in (200, 404)

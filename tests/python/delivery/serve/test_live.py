@@ -42,7 +42,7 @@ def test_a_page_is_greeted_and_gets_the_wheel_and_the_figures__D14(served: Serve
     served.ask("POST", "/messages", {"id": "a", "delay_ms": 5_000})
     with ExitStack() as stack:
         page = opened_page(served, stack)
-        told = {"version": live.__version__, "store": "store.db", "rights": ["produce", "control", "read"]}
+        told = {"version": live.__version__, "store": "store.db", "rights": ["produce", "control", "read", "hand-off"]}
         assert event(page) == ("hello", told)
         (first, wheel), (second, figures) = event(page), event(page)
     assert (first, second) == ("wheel", "figures")

@@ -1,36 +1,42 @@
-"""The marks of a deliverer, asked over Arrow Flight: up to when every outcome is on disk (rules S4, D12)."""
+"""The marks of a deliverer, `GET /hand-off/marks`: up to when every outcome is on disk (rules S4, D12)."""
 
-import json
 import queue
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyarrow import flight
 
+from delivery.batches import stream
+from tickwheel._native import NdjsonLines
 from tickwheel.delivery import Delivery, DeliveryFailed, DeliveryQueue
-from tickwheel.delivery.model.message import MAX_PAYLOAD, Cancel, Message
-from tickwheel.delivery.read.hand_off_rows import PARTITIONS
+from tickwheel.delivery.model.message import MAX_PAYLOAD, Cancel, Columns, Message
+from tickwheel.delivery.read.hand_off_rows import HANDED, PARTITIONS, batch_of
 from tickwheel.delivery.serve.access import Access, Address
-from tickwheel.delivery.serve.flight import FlightServer
+from tickwheel.delivery.serve.ports import Listening, Ports
 from tickwheel.delivery.serve.tokens import Right, Tokens
 from tickwheel.delivery.sinks import Refusals, Sink
 
-from .conftest import TOKEN, Served
+from .conftest import ARROW, TOKEN, Reply, Served, ask
 
 pytestmark = pytest.mark.timeout(30)
 PARTITION = 13  # of the key `customer 3`
+ANYWHERE = Address.of("--listen", "127.0.0.1:0")
 
 
-def asked(served: Served, token: bytes | None = None, body: bytes = b"") -> dict[str, Any]:
-    options = flight.FlightCallOptions(timeout=20, headers=[(b"authorization", b"Bearer " + token)] if token else [])
-    with flight.connect(f"grpc://127.0.0.1:{served.flight_port}") as client:
-        [answer] = client.do_action(flight.Action("marks", body), options)
-        found: dict[str, Any] = json.loads(answer.body.to_pybytes())
-        return found
+def ask_for(served: Served, token: bytes | None = None, query: str = "") -> Reply:
+    headers = {"authorization": f"Bearer {token.decode()}"} if token else {}
+    return served.ask("GET", f"/hand-off/marks{query}", headers=headers)
+
+
+def asked(served: Served, token: bytes | None = None, query: str = "") -> dict[str, Any]:
+    reply = ask_for(served, token, query)
+    assert reply.status == 200, reply
+    found: dict[str, Any] = reply.body
+    return found
 
 
 def test_a_mark_stays_before_what_is_overdue_until_its_outcome_is_on_disk__S4(tmp_path: Path) -> None:
@@ -76,31 +82,58 @@ def test_marks_are_told_while_a_commit_does_not_end__S4(tmp_path: Path) -> None:
 
     overdue_ms = int(time.time() * 1000) - 5_000
     with DeliveryQueue(tmp_path / "store.db", to=SlowSink) as queue_:
-        address = Address.of("--flight", "127.0.0.1:0")
-        server = FlightServer(address.url("grpc", 0), queue_._running, Access(None, address), MAX_PAYLOAD)
+        ports = Ports(Listening(ANYWHERE), Access(None, ANYWHERE), None)
         try:
+            port = int(ports.open(queue_._running, MAX_PAYLOAD).rpartition(":")[2])
             queue_.put("a", due=overdue_ms, key="customer 3")
             assert syncs.wait(20)
             ticket = queue_.submit([{"id": "b", "key": "k", "due": overdue_ms}])
-            with flight.connect(f"grpc://127.0.0.1:{server.port}") as client:
-                [answer] = client.do_action("marks", flight.FlightCallOptions(timeout=10))
-            found = json.loads(answer.body.to_pybytes())
+            found = ask(port, "GET", "/hand-off/marks").body
             assert not ticket.done()
             assert found["marks"][PARTITION] == overdue_ms - 1, "it was sent, and that is not on disk"
         finally:
             may_end.set()
-            assert server.stop(5)
+            ports.close()
 
 
-def test_marks_need_a_token_that_may_produce__S4_D12(tmp_path: Path) -> None:
-    reader = b"a token that only reads"
-    served = Served(tmp_path, tokens=Tokens({TOKEN: Right.PRODUCE, reader: Right.READ}))
+def test_marks_are_told_while_a_hand_off_waits_for_room__S4(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    has_begun, may_end = threading.Event(), threading.Event()
+
+    def submit(*_: object) -> "Future[list[object]]":
+        has_begun.set()
+        assert may_end.wait(20)
+        done: Future[list[object]] = Future()
+        done.set_result([])
+        return done
+
+    served = Served(tmp_path)
+    try:
+        monkeypatch.setattr(served.running, "submit", submit)
+        row = batch_of(NdjsonLines("in", Columns().names, 1000).read(b'{"id": "a", "due": 4000000000000}'))
+        given = stream(row.select(HANDED.names))
+        with ThreadPoolExecutor(1) as pool:
+            handed = pool.submit(served.ask, "POST", "/hand-off", given, headers=ARROW)
+            assert has_begun.wait(20)
+            assert len(asked(served)["marks"]) == PARTITIONS
+            assert not handed.done()
+            may_end.set()
+            assert handed.result(20).status == 200
+    finally:
+        may_end.set()
+        served.close()
+
+
+def test_marks_need_the_right_to_hand_off__S4_D12(tmp_path: Path) -> None:
+    reader = b"a-token-that-only-reads"
+    served = Served(tmp_path, tokens=Tokens({TOKEN: Right.HAND_OFF, reader: Right.READ | Right.PRODUCE}))
     try:
         assert len(asked(served, TOKEN)["marks"]) == PARTITIONS
-        with pytest.raises(flight.FlightUnauthenticatedError, match="no token is given"):
-            asked(served)
-        with pytest.raises(flight.FlightUnauthorizedError, match="this token may read, and the request needs produce"):
-            asked(served, reader)
+        assert ask_for(served).status == 401
+        refused = ask_for(served, reader)
+        assert (refused.status, refused.body["reason"]) == (
+            403,
+            "this token may produce,read, and the request needs hand-off",
+        )
     finally:
         served.close()
 
@@ -110,31 +143,32 @@ def test_what_recurs_in_a_partition_is_told_until_it_ends__S4_D19(served: Served
     for rule in (*rules, {"id": "elsewhere", "every": 60_000}):
         assert served.ask("POST", "/messages", rule).status == 201
     assert "recurring" not in asked(served)
-    body = b"%d" % PARTITION
-    assert asked(served, body=body)["recurring"] == [["customer 3", f"r{n}"] for n in range(3)]
+    query = f"?partition={PARTITION}"
+    assert asked(served, query=query)["recurring"] == [["customer 3", f"r{n}"] for n in range(3)]
     served.running.submit([Cancel("r1", "customer 3")]).result(20)
     assert served.ask("POST", "/messages", rules[1]).status == 200, "a duplicate"
-    assert asked(served, body=body)["recurring"] == [["customer 3", "r0"], ["customer 3", "r2"]]
-    for wrong in (b"64", b"-1", b"x", b" 1", "²".encode()):
-        with pytest.raises(flight.FlightServerError, match="the number of a partition, 0 to 63") as refused:
-            asked(served, body=wrong)
-        assert "Traceback" not in str(refused.value)
+    assert asked(served, query=query)["recurring"] == [["customer 3", "r0"], ["customer 3", "r2"]]
 
 
-def test_the_actions_are_listed_and_another_is_refused__S4(served: Served) -> None:
-    with flight.connect(f"grpc://127.0.0.1:{served.flight_port}") as client:
-        assert [it.type for it in client.list_actions()] == ["marks"]
-        with pytest.raises(flight.FlightServerError, match="there is no action 'other' here: use marks") as refused:
-            list(client.do_action("other"))
-        assert "Traceback" not in str(refused.value)
+@pytest.mark.parametrize(
+    "query", ["64", "-1", "x", "", "%201", "%C2%B2", "00001", "1&partition=2", "1&x", "1e0", "9" * 5000]
+)
+def test_what_is_no_partition_is_refused_with_what_is_one__S4(query: str, served: Served) -> None:
+    for asks in (f"?partition={query}", "?&", "?store=1", "?=1"):
+        refused = ask_for(served, query=asks)
+        assert refused.status == 400, asks
+        assert refused.body["allowed"] == "/hand-off/marks, or /hand-off/marks?partition=N, 0 to 63"
+        assert len(refused.body["reason"]) < 200
 
 
 def test_once_delivery_has_failed_there_are_no_marks__S4(tmp_path: Path) -> None:
     served = Served(tmp_path)
     try:
         served.running.fail(DeliveryFailed("the destination is gone"))
-        with pytest.raises(flight.FlightUnavailableError, match="the destination is gone"):
-            asked(served)
+        assert ask_for(served)[:2] == (
+            503,
+            {"reason": "the destination is gone", "allowed": "the same request again, later"},
+        )
     finally:
         with pytest.raises(DeliveryFailed):
             served.close()

@@ -14,8 +14,12 @@ from jsonschema import Draft202012Validator
 from msgspec.structs import fields
 from openapi_spec_validator import validate
 
+from delivery.batches import batch, stream
+from tickwheel._native import NdjsonLines
 from tickwheel.delivery import Answer, Delivery, DeliveryFailed
 from tickwheel.delivery.model.entries import ActionKind
+from tickwheel.delivery.model.message import MAX_PAYLOAD, Columns
+from tickwheel.delivery.read.hand_off_rows import HANDED, batch_of
 from tickwheel.delivery.serve import actions, bodies, listing
 from tickwheel.delivery.serve import http as served_http
 from tickwheel.delivery.serve.bodies import Bodies
@@ -25,7 +29,7 @@ from tickwheel.delivery.serve.replacing import Replacing
 from tickwheel.delivery.serve.tokens import Right, Tokens, names_of
 from tickwheel.delivery.sight import Action, Details, LetterSeen, Rule, Seen, State, StoreStatus
 
-from .conftest import Reply, Served
+from .conftest import ARROW, Reply, Served
 
 pytestmark = pytest.mark.timeout(60)
 SPEC: dict[str, Any] = yaml.safe_load((Path(__file__).parents[4] / "docs/openapi.yaml").read_text())
@@ -40,10 +44,11 @@ OPERATIONS: dict[Operation, dict[str, Any]] = {
 OPEN = [operation for operation in OPERATIONS if OPERATIONS[operation].get("security") == []]
 HEALTH = [operation for operation in OPEN if OPERATIONS[operation]["tags"] == ["Health"]]
 EVENTS = ("GET", "/events")
+HAND_OFF, MARKS = ("POST", "/hand-off"), ("GET", "/hand-off/marks")
 NDJSON = {"content-type": "application/x-ndjson"}
 OF_ANY_ANSWER = {"content-type", "content-length", "date", "server", "transfer-encoding"}
 FAR_MS = 4_000_000_000_000
-TOKENS = Tokens({b"p" * 32: Right.PRODUCE, b"c" * 32: Right.CONTROL, b"r" * 32: Right.READ})
+TOKENS = Tokens({names_of(right)[:1].encode() * 32: right for right in Right})
 
 
 def resolved(given: dict[str, Any]) -> dict[str, Any]:
@@ -60,8 +65,21 @@ def address(operation: Operation) -> str:
     return operation[1].replace("{id}", "some")
 
 
+def handed(id_: str) -> bytes:
+    """A hand-off of one message."""
+    line = json.dumps({"id": id_, "due": FAR_MS}).encode()
+    return stream(batch_of(NdjsonLines("in", Columns().names, MAX_PAYLOAD).read(line)).select(HANDED.names))
+
+
+def kind_of(operation: Operation) -> dict[str, str]:
+    """The headers that a body needs."""
+    return dict(ARROW) if operation == HAND_OFF else {}
+
+
 def text_of(operation: Operation) -> bytes:
     """A body that can be used."""
+    if operation == HAND_OFF:
+        return handed("some")
     bodies = {
         ("POST", "/messages"): {"id": "some", "due": FAR_MS},
         ("PATCH", "/messages/{id}"): {"delay_ms": FAR_MS},
@@ -133,18 +151,22 @@ def test_it_has_every_parameter_of_the_server_and_no_other__D11(served: Served) 
         ("POST", "/messages"): ["replace", *(name for name in Replacing.__struct_fields__ if name != "is_wanted")],
         **{(method, "/messages/{id}"): ["key"] for method in ("GET", "DELETE", "PATCH")},
         **{("POST", path): ["key"] for path in ("/pause", "/resume")},
+        HAND_OFF: ["store"],
+        MARKS: ["partition"],
     }
     assert {operation: names for operation, names in told.items() if names} == known
     values = {"state": "dead", "due_from": str(FAR_MS), "due_before": str(FAR_MS), "limit": "1", "replace": "true"}
-    values |= {"key": "k", "at_latest_ms": "1"}
+    values |= {"key": "k", "at_latest_ms": "1", "partition": "63"}
     for operation, names in told.items():
         for name in names:
             text = f"{name}={values.get(name, '1')}" + ("&replace=true" if name == "at_latest_ms" else "")
             if name != "cursor":  # of which only the server makes one
-                reply = served.ask(operation[0], f"{address(operation)}?{text}", text_of(operation))
+                path = f"{address(operation)}?{text}"
+                reply = served.ask(operation[0], path, text_of(operation), headers=kind_of(operation))
                 assert reply.status != 400, (operation, name, reply.body)
         if operation not in HEALTH and operation != ("GET", "/metrics"):
-            reply = served.ask(operation[0], f"{address(operation)}?other=1", text_of(operation))
+            path = f"{address(operation)}?other=1"
+            reply = served.ask(operation[0], path, text_of(operation), headers=kind_of(operation))
             assert reply.status == 400, operation
 
 
@@ -230,6 +252,20 @@ def go_through(served: Served, seeing: Seeing) -> None:
     for line in told:
         Draft202012Validator({**SCHEMAS["LineAnswer"], "components": SPEC["components"]}).validate(line)
 
+    rows = stream(batch(id=["row", None], due=[FAR_MS] * 2))
+    lines = ask("POST", "/messages", 200, rows, headers=ARROW)
+    told = [json.loads(line) for line in lines.splitlines()]
+    assert [line["status"] for line in told] == [201, 400]
+    for line in told:
+        Draft202012Validator({**SCHEMAS["LineAnswer"], "components": SPEC["components"]}).validate(line)
+    ask(*HAND_OFF, 200, handed("handed"), headers=ARROW)
+    ask(*HAND_OFF, 409, handed("handed"), "/hand-off?store=other", headers=ARROW)
+    ask(*HAND_OFF, 400, rows, headers=ARROW)
+    ask(*HAND_OFF, 415, {"id": "handed"})
+    ask(*MARKS, 200)
+    ask(*MARKS, 200, at="/hand-off/marks?partition=0")
+    ask(*MARKS, 400, at="/hand-off/marks?partition=64")
+
     ask("POST", "/messages", 201, {"id": "late", "due": 1_700_000_000_000})
     assert served.arrived.get(timeout=10).message.id == "late"
     until(lambda: served.ask("GET", "/messages/late").body["state"] == "delivered")
@@ -285,8 +321,9 @@ def go_through(served: Served, seeing: Seeing) -> None:
 def send_the_examples(served: Served, seeing: Seeing) -> None:
     """Each is one that the server takes."""
     for operation, told in OPERATIONS.items():
-        if "requestBody" in told:
-            schema = resolved(told["requestBody"]["content"]["application/json"]["schema"])
+        kinds = told.get("requestBody", {}).get("content", {})
+        if "application/json" in kinds:
+            schema = resolved(kinds["application/json"]["schema"])
             for example in schema["examples"]:
                 Draft202012Validator({**schema, "components": SPEC["components"]}).validate(example)
                 reply = served.ask(operation[0], address(operation), example)
@@ -308,10 +345,11 @@ def send_too_much_and_too_slowly(served: Served, seeing: Seeing, monkeypatch: py
         short.setattr(bodies, "_WITHIN_S", 0.2)
         for operation in OPERATIONS:
             if "413" in OPERATIONS[operation]["responses"]:
-                length = {"content-length": str(1 << 24), "expect": "100-continue"}  # so it waits for the answer
-                too_long = served.ask(operation[0], address(operation), headers=length)
+                length = {"content-length": str(1 << 27), "expect": "100-continue"}  # so it waits for the answer
+                too_long = served.ask(operation[0], address(operation), headers=length | kind_of(operation))
                 assert seeing.check(operation, too_long).status == 413
-                slow = served.ask(operation[0], address(operation), headers={"content-length": "5"})
+                length = {"content-length": "5"}
+                slow = served.ask(operation[0], address(operation), headers=length | kind_of(operation))
                 assert seeing.check(operation, slow).status == 408
 
 
@@ -320,14 +358,14 @@ def ask_for_too_much_at_a_time(served: Served, seeing: Seeing) -> None:
     guard._left = -10  # what ends meanwhile gives its place back
     for operation in OPERATIONS:
         if operation not in HEALTH:
-            reply = served.ask(operation[0], address(operation), text_of(operation))
+            reply = served.ask(operation[0], address(operation), text_of(operation), headers=kind_of(operation))
             assert seeing.check(operation, reply).status == 503
             assert reply.headers["retry-after"] == "1"
     guard._left = 100
 
 
 def ask_without_the_right(served: Served, seeing: Seeing) -> None:
-    weaker = {"read": b"p", "produce": b"r", "control": b"r"}
+    weaker = {"read": b"p", "produce": b"r", "control": b"r", "hand-off": b"p"}
     for operation, told in OPERATIONS.items():
         if operation in OPEN:
             continue

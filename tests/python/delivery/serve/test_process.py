@@ -1,21 +1,23 @@
 """`tickwheel serve` as a process: crashes, two on one store, signals, failures (rules D5, D9, D13)."""
 
+import http.client
+import json
 import os
 import re
 import resource
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
-from pyarrow import flight
 
-from .conftest import Server
+from delivery.batches import batch, stream
+
+from .conftest import ARROW, Server
 
 pytestmark = pytest.mark.timeout(120)
 Start = Callable[..., Server]
@@ -103,17 +105,20 @@ def test_a_signal_ends_it_while_it_waits__D9(number: int, code: int, tmp_path: P
 
 def test_a_signal_ends_it_though_a_stream_is_open__D13(tmp_path: Path, start: Start) -> None:
     server = start(tmp_path / "s.db").listening()
-    batch = pa.record_batch([["a"], [FAR_MS]], ["id", "due"])
-    with flight.connect(f"grpc://127.0.0.1:{server.flight_port}") as client:
-        options = flight.FlightCallOptions(timeout=30)
-        writer, reader = client.do_exchange(flight.FlightDescriptor.for_path("m"), options)
-        writer.begin(batch.schema)
-        writer.write_batch(batch)
-        assert reader.read_chunk().data["answer"].to_pylist() == ["accepted"]
+    given = stream(batch(id=["a"], due=[FAR_MS]), batch(id=["b"], due=[FAR_MS]))
+    with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)) as client:
+        client.request("POST", "/messages", given[:-30], ARROW | {"content-length": str(len(given))})
+        while server.ask("GET", "/messages/a").status == 404:
+            pass  # until its first batch is taken
         assert server.kill(signal.SIGTERM) == 0
-        assert "Not delivered: 1" in server.rest()[2]
-        with pytest.raises(pa.ArrowException):
-            writer.close()
+        err = server.rest()[2]
+        assert "Not delivered: 1" in err
+        assert "Traceback" not in err
+        answer = client.getresponse()
+        assert (answer.status, answer.headers["connection"]) == (503, "close")
+        assert json.loads(answer.read())["reason"] == (
+            "the server is stopping, and the body has not come as a whole; some of its messages may have been accepted"
+        )
 
 
 def test_the_second_ctrl_c_ends_it_at_once__D13(tmp_path: Path, start: Start) -> None:
@@ -144,7 +149,7 @@ def test_a_destination_that_fails_ends_it_with_the_reason__D9(tmp_path: Path, st
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("option", ["--listen", "--flight"])
+@pytest.mark.parametrize("option", ["--listen", "--health"])
 def test_a_port_that_is_taken_is_wrong_usage__D11(option: str, tmp_path: Path, start: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -155,7 +160,7 @@ def test_a_port_that_is_taken_is_wrong_usage__D11(option: str, tmp_path: Path, s
 
 
 def test_a_public_address_is_refused_before_anything_is_made__D12(tmp_path: Path, start: Start) -> None:
-    server = start(tmp_path / "s.db", "--flight", "0.0.0.0:0", stdout=subprocess.DEVNULL)
+    server = start(tmp_path / "s.db", "--listen", "0.0.0.0:0", stdout=subprocess.DEVNULL)
     code, _, err = server.rest()
     assert (code, list(tmp_path.iterdir())) == (2, [])
     assert "use --token-file FILE" in " ".join(err.split())
@@ -185,7 +190,7 @@ def test_it_may_open_more_files_than_the_usual_limit__D12(tmp_path: Path, start:
     assert found == (min(8192, limits[1]), limits[1])
 
 
-@pytest.mark.parametrize("option", ["--listen", "--flight"])
+@pytest.mark.parametrize("option", ["--listen", "--health"])
 def test_a_port_that_is_taken_leaves_nothing__D13(option: str, tmp_path: Path, start: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -200,14 +205,3 @@ def test_a_port_that_is_taken_leaves_a_destination_that_was_there__D13(tmp_path:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         assert start(tmp_path / "s.db", "--to", f"file:{tmp_path / 'out'}", "--listen", address).rest()[0] == 2
     assert [*tmp_path.iterdir()] == [tmp_path / "out"]
-
-
-def test_no_socket_is_left_when_it_is_killed__D13(
-    tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # The path of a socket has to be short, however long that of the tests is.
-    with tempfile.TemporaryDirectory(dir="/tmp") as temporary:
-        monkeypatch.setenv("TMPDIR", temporary)
-        server = start(tmp_path / "s.db").listening()
-        server.kill()
-        assert [*Path(temporary).iterdir()] == []

@@ -37,19 +37,14 @@ class ClosedPorts:
     def are_open(self, _timeout_s: float) -> bool:
         return False
 
-    def stop_requests(self) -> None:
+    def close(self) -> None:
         pass
-
-    def stop_streams(self) -> bool:
-        return True
 
 
 def served(folder: Path, opener: Opener, said: list[object]) -> run.Ended:
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     here = Address.of("--listen", "127.0.0.1:0")
-    service = run.Service(
-        folder / "store.db", opener, lambda _: None, Settings(), here, here, Credentials(), MAX_PAYLOAD
-    )
+    service = run.Service(folder / "store.db", opener, lambda _: None, Settings(), here, Credentials(), MAX_PAYLOAD)
     try:
         return run.serve(service, said.append)
     finally:
@@ -95,17 +90,16 @@ def test_a_signal_while_ports_close_after_a_failure_does_not_interrupt_that__D13
     class Signalled(ClosedPorts):
         calls = 0
 
-        def stop_streams(self) -> bool:
+        def close(self) -> None:
             Signalled.calls += 1
             if Signalled.calls == 1:
                 os.kill(os.getpid(), signal.SIGINT)
-            return False  # a client keeps its stream open
 
     said: list[object] = []
     monkeypatch.setattr(run, "Listening", ClosedListening)
     monkeypatch.setattr(run, "Ports", Signalled)
     ended = served(tmp_path, sink_of_function(print), said)
-    assert (ended.code, ended.is_stuck, Signalled.calls) == (3, True, 2)
+    assert (ended.code, Signalled.calls) == (3, 2)
     assert said[1:] == ["stopping (a second signal ends it immediately)"]
 
 

@@ -1,4 +1,4 @@
-"""TLS on both ports: certificates, clients with certificates, broken files, files that are read again (D12)."""
+"""TLS: certificates, clients with certificates, broken files, files that are read again (D12)."""
 
 import contextlib
 import http.client
@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from pyarrow import flight
 
+from delivery.batches import batch, stream
 from delivery.certificates import Pair, authority, signed, with_passphrase
 from tickwheel.commands import tickwheel
 from tickwheel.delivery import WrongUsage
@@ -24,7 +23,7 @@ from tickwheel.delivery.serve import connections
 from tickwheel.delivery.serve.credentials import Credentials
 from tickwheel.delivery.serve.tls import Certificates, TlsFiles
 
-from .conftest import TOKEN, Served, Server
+from .conftest import ARROW, TOKEN, Served, Server
 
 pytestmark = pytest.mark.timeout(60)
 FAR_MS = 4_000_000_000_000
@@ -75,26 +74,31 @@ def status(port: int, context: ssl.SSLContext, path: str = "/healthz") -> int:
         return connection.getresponse().status
 
 
-def put(port: int, id_: str, ca: Pair, own: Pair | None = None) -> list[str]:
-    """By Arrow Flight."""
-    chain = {"cert_chain": own.cert.read_bytes(), "private_key": own.key.read_bytes()} if own else {}
-    options = flight.FlightCallOptions(timeout=20)
-    with flight.connect(f"grpc+tls://127.0.0.1:{port}", tls_root_certs=ca.cert.read_bytes(), **chain) as client:
-        writer, reader = client.do_exchange(flight.FlightDescriptor.for_path("m"), options)
-        batch = pa.record_batch([[id_], [FAR_MS]], ["id", "due"])
-        writer.begin(batch.schema)
-        writer.write_batch(batch)
-        found: list[str] = reader.read_chunk().data["answer"].to_pylist()
-        writer.close()
+def put(port: int, id_: str, ca: Pair, own: Pair | None = None) -> int:
+    """A stream of one message; its status."""
+    connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=20, context=context(ca, own))
+    with contextlib.closing(connection):
+        connection.request("POST", "/messages", stream(batch(id=[id_], due=[FAR_MS])), ARROW)
+        [line] = connection.getresponse().read().splitlines()
+        found: int = json.loads(line)["status"]
         return found
 
 
-def test_both_ports_are_encrypted__D12(encrypted: Served, made: Signed) -> None:
-    assert encrypted.urls.startswith("https://127.0.0.1:")
-    assert " and grpc+tls://127.0.0.1:" in encrypted.urls
+def test_requests_and_streams_are_encrypted__D12(encrypted: Served, made: Signed) -> None:
+    assert encrypted.url == f"https://127.0.0.1:{encrypted.port}"
     assert status(encrypted.port, context(made.ca)) == 200
-    assert put(encrypted.flight_port, "by tls", made.ca) == ["accepted"]
+    assert put(encrypted.port, "by tls", made.ca) == 201
     assert status(encrypted.port, context(made.ca), "/messages/by%20tls") == 200
+
+
+def test_it_speaks_http_1_1_whatever_its_clients_offer__D12(encrypted: Served, made: Signed) -> None:
+    offers = context(made.ca)
+    offers.set_alpn_protocols(["h2", "http/1.1"])
+    with (
+        socket.create_connection(("127.0.0.1", encrypted.port), timeout=20) as plain,
+        offers.wrap_socket(plain, server_hostname="127.0.0.1") as connection,
+    ):
+        assert connection.selected_alpn_protocol() == "http/1.1"
 
 
 def test_a_server_that_its_authority_did_not_sign_is_refused_by_its_clients__D12(
@@ -102,37 +106,31 @@ def test_a_server_that_its_authority_did_not_sign_is_refused_by_its_clients__D12
 ) -> None:
     with pytest.raises(ssl.SSLCertVerificationError):
         status(encrypted.port, context(made.other))
-    with pytest.raises(flight.FlightUnavailableError):
-        put(encrypted.flight_port, "x", made.other)
 
 
 def test_a_client_without_tls_is_told_nothing__D12(encrypted: Served) -> None:
-    for port in (encrypted.port, encrypted.flight_port):
-        with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
-            connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
-            with contextlib.suppress(ConnectionResetError):
-                assert not connection.recv(4096).startswith(b"HTTP")
-    with pytest.raises(flight.FlightUnavailableError), flight.connect(f"grpc://127.0.0.1:{encrypted.flight_port}") as c:
-        c.do_exchange(flight.FlightDescriptor.for_path("m"), flight.FlightCallOptions(timeout=20))[0].close()
+    with socket.create_connection(("127.0.0.1", encrypted.port), timeout=20) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+        with contextlib.suppress(ConnectionResetError):
+            assert not connection.recv(4096).startswith(b"HTTP")
 
 
 def test_others_are_served_beside_260_that_begin_no_handshake__D12(encrypted: Served, made: Signed) -> None:
     with contextlib.ExitStack() as stack:
-        for port in [encrypted.port, encrypted.flight_port] * 260:
-            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=20))
+        for _ in range(260):
+            stack.enter_context(socket.create_connection(("127.0.0.1", encrypted.port), timeout=20))
         for n in range(3):
             assert status(encrypted.port, context(made.ca)) == 200
-            assert put(encrypted.flight_port, f"beside {n}", made.ca) == ["accepted"]
+            assert put(encrypted.port, f"beside {n}", made.ca) == 201
 
 
 def test_a_handshake_that_takes_too_long_is_closed__D12(encrypted: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "HEAD_WITHIN_S", 0.2)
     for first in (b"", b"\x16\x03\x01\x02\x00"):  # nothing, and the beginning of a hello
-        for port in (encrypted.port, encrypted.flight_port):
-            with socket.create_connection(("127.0.0.1", port), timeout=8) as connection:
-                connection.sendall(first)
-                with contextlib.suppress(ConnectionResetError):
-                    assert connection.recv(1) == b""
+        with socket.create_connection(("127.0.0.1", encrypted.port), timeout=8) as connection:
+            connection.sendall(first)
+            with contextlib.suppress(ConnectionResetError):
+                assert connection.recv(1) == b""
 
 
 def test_old_versions_of_tls_are_refused__D12(encrypted: Served, made: Signed) -> None:
@@ -147,12 +145,12 @@ def test_old_versions_of_tls_are_refused__D12(encrypted: Served, made: Signed) -
 
 def test_with_an_authority_for_clients_each_needs_a_certificate__D12(mutual: Served, made: Signed) -> None:
     assert status(mutual.port, context(made.ca, made.client)) == 200
-    assert put(mutual.flight_port, "known", made.ca, made.client) == ["accepted"]
+    assert put(mutual.port, "known", made.ca, made.client) == 201
     for own in (None, made.stranger):
-        with pytest.raises((ssl.SSLError, ConnectionResetError, http.client.RemoteDisconnected)):
+        with pytest.raises((ssl.SSLError, ConnectionError)):
             status(mutual.port, context(made.ca, own))
-        with pytest.raises(flight.FlightUnavailableError):
-            put(mutual.flight_port, "x", made.ca, own)
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            put(mutual.port, "x", made.ca, own)
     assert status(mutual.port, context(made.ca, made.client), "/messages/x") == 404
 
 
@@ -227,7 +225,6 @@ def test_read_again_a_new_certificate_is_for_the_next_connection__D12(made: Sign
         credentials.read_again(served.access, said.append)
         assert said == ["the certificates were read again"]
         assert status(served.port, context(made.other)) == 200
-        assert put(served.flight_port, "anew", made.other) == ["accepted"]
         with pytest.raises(ssl.SSLCertVerificationError):
             status(served.port, context(made.ca))
         before.request("GET", "/healthz")

@@ -9,7 +9,7 @@ import pytest
 
 from tickwheel.delivery import WrongUsage
 from tickwheel.delivery.serve.access import Access
-from tickwheel.delivery.serve.tokens import ALL, Right, Tokens, read_token, read_tokens
+from tickwheel.delivery.serve.tokens import ALL, Right, Tokens, names_of, read_token, read_tokens
 
 TOKEN = b"not-for-other-eyes"
 
@@ -36,12 +36,16 @@ def test_each_line_has_a_token_and_its_rights__D12(tmp_path: Path) -> None:
     text = b"""# who may what
 the-shop-produces  produce       # the shop
 the-operators-look\tread, control
+spark-hands-off-alone hand-off
+the-old-form-of-a-word HAND-OFF,read
 everything-is-allowed
 #a-comment-of-a-token read
 """
     tokens = read_tokens(token_file(tmp_path, text))
     assert tokens.rights_of(b"the-shop-produces") == Right.PRODUCE
     assert tokens.rights_of(b"the-operators-look") == Right.READ | Right.CONTROL
+    assert tokens.rights_of(b"spark-hands-off-alone") == Right.HAND_OFF
+    assert tokens.rights_of(b"the-old-form-of-a-word") == Right.HAND_OFF | Right.READ
     assert tokens.rights_of(b"everything-is-allowed") == ALL
     assert [tokens.rights_of(each) for each in (b"#a-comment-of-a-token", b"produce", b"", b"# who")] == [None] * 4
 
@@ -64,7 +68,9 @@ def test_a_file_without_a_token_is_refused__D12(content: bytes, tmp_path: Path) 
 
 def test_a_right_that_is_none_is_refused_by_its_place_and_not_shown__D12(tmp_path: Path) -> None:
     path = token_file(tmp_path, TOKEN + b" read,not-for-other-eyes-either")
-    with pytest.raises(WrongUsage, match=r"line 1: right 2 is not known: .* produce, control and read") as refused:
+    with pytest.raises(
+        WrongUsage, match=r"line 1: right 2 is not known: .* produce, control, read and hand-off"
+    ) as refused:
         read_tokens(path)
     assert "eyes" not in str(refused.value)
 
@@ -131,12 +137,12 @@ def test_no_token_can_be_seen_in_what_is_kept__D12() -> None:
     assert "eyes" not in repr(tokens) + repr(vars(tokens)) + repr(vars(Access(tokens)))
 
 
-@pytest.mark.parametrize("right", [Right.PRODUCE, Right.CONTROL, Right.READ])
+@pytest.mark.parametrize("right", [Right.PRODUCE, Right.CONTROL, Right.READ, Right.HAND_OFF])
 def test_a_token_without_the_right_is_known_and_refused__D12(right: Right) -> None:
     access = Access(Tokens({TOKEN: ALL & ~right}))
     refusal = access.why_not([b"Bearer " + TOKEN], right)
     assert refusal is not None
     assert refusal.is_known
-    assert f"the request needs {str(right.name).lower()}" in refusal.reason
+    assert f"the request needs {names_of(right)}" in refusal.reason
     for other in ALL & ~right:
         assert access.why_not([b"Bearer " + TOKEN], other) is None

@@ -41,33 +41,30 @@ def test_the_second_lives_and_is_not_ready_and_takes_over_when_the_first_is_kill
     tmp_path: Path, start: Start
 ) -> None:
     first = start(tmp_path / "s.db").listening()
-    ports = free_port(), free_port()
-    more = ["--listen", f"127.0.0.1:{ports[0]}", "--flight", f"127.0.0.1:{ports[1]}", "--health", "127.0.0.1:0"]
-    second = start(tmp_path / "s.db", *more)
+    port = free_port()
+    second = start(tmp_path / "s.db", "--listen", f"127.0.0.1:{port}", "--health", "127.0.0.1:0")
     health = waiting(second)
     assert [ask(health, "GET", path)[:2] for path in ("/livez", "/healthz", "/readyz")] == [OK, OK, WAITING]
     assert ask(health, "POST", "/messages", {"id": "a", "delay_ms": 60_000}).status == 404
-    for port in ports:
-        with pytest.raises(ConnectionRefusedError):
-            socket.create_connection(("127.0.0.1", port))
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))
 
     assert first.ask("POST", "/messages", {"id": "a", "delay_ms": 60_000}).status == 201
     killed_s = time.monotonic()
     first.kill()
     second.listening()
     assert time.monotonic() - killed_s < 1
-    assert (second.port, second.flight_port) == ports
+    assert second.port == port
     assert [ask(health, "GET", path)[:2] for path in ("/livez", "/readyz")] == [OK, OK]
     assert [second.ask("GET", path)[:2] for path in ("/livez", "/readyz")] == [OK, OK]
     assert second.ask("GET", "/messages/a").body["state"] == "waiting"
-    socket.create_connection(("127.0.0.1", ports[1])).close()
     assert second.kill(signal.SIGTERM) == 0
 
 
-def test_one_on_the_same_ports_takes_them_over__D9(tmp_path: Path, start: Start) -> None:
-    ports = "--listen", f"127.0.0.1:{free_port()}", "--flight", f"127.0.0.1:{free_port()}"
-    first = start(tmp_path / "s.db", *ports).listening()
-    second = start(tmp_path / "s.db", *ports)
+def test_one_on_the_same_port_takes_it_over__D9(tmp_path: Path, start: Start) -> None:
+    port = "--listen", f"127.0.0.1:{free_port()}"
+    first = start(tmp_path / "s.db", *port).listening()
+    second = start(tmp_path / "s.db", *port)
     assert "waiting for it to end" in second.says()
     assert second.says() == "until then no port is open; --health HOST:PORT would answer /livez and /readyz\n"
     first.kill()
@@ -77,43 +74,42 @@ def test_one_on_the_same_ports_takes_them_over__D9(tmp_path: Path, start: Start)
 
 
 def test_of_two_that_start_at_the_same_moment_one_serves_and_the_other_waits__D9(tmp_path: Path, start: Start) -> None:
-    ports = "--listen", f"127.0.0.1:{free_port()}", "--flight", f"127.0.0.1:{free_port()}"
-    both = [start(tmp_path / "s.db", *ports) for _ in range(2)]
+    port = "--listen", f"127.0.0.1:{free_port()}"
+    both = [start(tmp_path / "s.db", *port) for _ in range(2)]
     first, second = sorted(both, key=lambda server: "waiting for it to end" in server.says())
     first.kill()
     second.listening()
     assert second.ask("GET", "/readyz")[:2] == OK
 
 
-def test_one_that_waits_leaves_the_ports_to_the_one_that_has_the_store__D9(tmp_path: Path, start: Start) -> None:
-    """That one has its store, and has not opened its ports yet."""
+def test_one_that_waits_leaves_the_port_to_the_one_that_has_the_store__D9(tmp_path: Path, start: Start) -> None:
+    """That one has its store, and has not opened its port yet."""
     running = Running(tmp_path / "s.db", sink_of_function(print), Settings(), lambda _: None)
     try:
-        ports = [f"127.0.0.1:{free_port()}" for _ in range(2)]
-        second = start(tmp_path / "s.db", "--listen", ports[0], "--flight", ports[1])
+        address = f"127.0.0.1:{free_port()}"
+        second = start(tmp_path / "s.db", "--listen", address)
         assert "waiting for it to end" in second.says()
-        listening = Listening(Address.of("--listen", ports[0]), Address.of("--flight", ports[1]))
+        listening = Listening(Address.of("--listen", address))
         try:
             listening.open()
         finally:
             listening.close()
     finally:
         running.close(5)
-    assert f":{second.listening().port}" in ports[0]
+    assert f":{second.listening().port}" in address
 
 
 def test_a_port_that_is_given_free_a_moment_after_the_store_is_opened__D9(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = socket.create_server(("127.0.0.1", 0))
     monkeypatch.setattr(time, "sleep", lambda _: taken.close())
-    anywhere = Address.of("--flight", "127.0.0.1:0")
-    listening = Listening(Address.of("--listen", f"127.0.0.1:{taken.getsockname()[1]}"), anywhere)
+    listening = Listening(Address.of("--listen", f"127.0.0.1:{taken.getsockname()[1]}"))
     try:
         listening.open()
     finally:
         listening.close()
 
 
-@pytest.mark.parametrize("option", ["--listen", "--flight"])
+@pytest.mark.parametrize("option", ["--listen", "--health"])
 def test_an_address_that_can_never_be_opened_is_told_before_it_waits__D9(
     option: str, tmp_path: Path, start: Start
 ) -> None:

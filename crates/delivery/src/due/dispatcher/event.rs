@@ -43,6 +43,11 @@ pub enum Event {
     },
     /// The wall clock was stepped.
     ClockStepped,
+    /// The observer was slow, and so many events were left out.
+    LeftOut {
+        /// How many.
+        count: u64,
+    },
     /// The log of the store could not be moved to its place.
     CheckpointFailed {
         /// Why.

@@ -90,7 +90,7 @@ fn only(row: Row<'_>) -> Parsed {
 
 fn read_batch(batch: &RecordBatch, max_payload: usize) -> Result<Vec<Parsed>, BadRecord> {
     let mut found = Vec::new();
-    add_hand_off(&mut found, batch, max_payload)?;
+    found.extend(read_hand_off(batch, max_payload)?);
     Ok(found)
 }
 
@@ -98,7 +98,7 @@ fn read_batch(batch: &RecordBatch, max_payload: usize) -> Result<Vec<Parsed>, Ba
 fn read_stream(bytes: &[u8], max_payload: usize) -> Result<Vec<Parsed>, BadRecord> {
     let mut found = Vec::new();
     for batch in batches(bytes)? {
-        add_hand_off(&mut found, &batch, max_payload)?;
+        found.extend(read_hand_off(&batch, max_payload)?);
     }
     Ok(found)
 }

@@ -2,24 +2,45 @@
 
 #![forbid(unsafe_code)]
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::senders::own_fault_caught;
 use crate::base::error::DeliveryError;
 use crate::scenarios::testing::{Delivering, LONG, many, settings};
 use crate::sinks::{AroundFn, Delivery, OpenSink, Reply, Sink, SyncFn, Verdict, Verdicts};
 
-/// Panics in the function with this name; in `position` once it has sent something.
-struct Panics(&'static str, bool);
+/// Panics in the function with this name, once the test has set `accepted`; in `position` once it has sent something.
+#[derive(Clone)]
+struct Panics {
+    place: &'static str,
+    accepted: Arc<OnceLock<()>>,
+    has_sent: bool,
+}
 
 impl Panics {
-    fn opener(place: &'static str) -> OpenSink {
-        Arc::new(move |_: &str| Ok(Box::new(Self(place, false)) as Box<dyn Sink>))
+    fn new(place: &'static str) -> Self {
+        Self { place, accepted: Arc::default(), has_sent: false }
+    }
+
+    fn opener(&self) -> OpenSink {
+        let sink = self.clone();
+        Arc::new(move |_: &str| Ok(Box::new(sink.clone()) as Box<dyn Sink>))
     }
 
     fn at(&self, place: &str) {
-        assert!(self.0 != place, "the test panics in {place}");
+        if self.place == place {
+            self.accepted.wait();
+            panic!("the test panics in {place}");
+        }
     }
+}
+
+/// Starts a run, and has a message on its disk before the sink panics.
+fn started(sink: &Panics, open: OpenSink) -> Delivering {
+    let delivering = Delivering::start(settings(), open);
+    delivering.submit(many(1));
+    sink.accepted.set(()).unwrap();
+    delivering
 }
 
 impl Sink for Panics {
@@ -40,21 +61,21 @@ impl Sink for Panics {
 
     fn send(&mut self, _: &[Delivery]) -> Result<Verdicts, DeliveryError> {
         self.at("send");
-        self.1 = true;
+        self.has_sent = true;
         Ok(Verdicts::Delivered)
     }
 
     fn position(&self) -> Option<String> {
-        if self.1 {
+        if self.has_sent {
             self.at("position");
         }
         None
     }
 
     fn sync(&self) -> Option<SyncFn> {
-        let place = self.0;
+        let sink = self.clone();
         Some(Arc::new(move || {
-            Self(place, true).at("sync");
+            sink.at("sync");
             Ok(())
         }))
     }
@@ -68,12 +89,12 @@ impl Sink for Panics {
 #[test]
 fn a_sink_that_panics_ends_the_run_and_nothing_is_lost__d6() {
     for place in ["max_messages", "is_cut_off", "around", "send", "position", "sync", "close"] {
-        let delivering = Delivering::start(settings(), Panics::opener(place));
-        delivering.submit(many(1));
+        let sink = Panics::new(place);
+        let delivering = started(&sink, sink.opener());
         let _ = delivering.running.wait_until_empty(LONG);
         let failed = delivering.running.close(Some(LONG)).unwrap_err().to_string();
         assert!(failed.contains("the destination panicked"), "{place}: {failed}");
-        let again = Delivering::on(delivering.folder.clone(), settings(), Panics::opener("nothing"));
+        let again = Delivering::on(delivering.folder.clone(), settings(), Panics::new("nothing").opener());
         assert!(again.running.wait_until_empty(LONG).unwrap());
         assert_eq!(again.running.engine().summary().delivered, u64::from(place != "close"), "{place}");
         again.running.close(Some(LONG)).unwrap();
@@ -115,9 +136,10 @@ impl Sink for OverlappingPanics {
 #[test]
 fn a_sink_that_answers_later_and_panics_ends_the_run_and_no_close_waits_for_it__d6_d13() {
     for place in ["max_bytes", "is_cut_off", "start", "close"] {
-        let opener = move |_: &str| Ok(Box::new(OverlappingPanics(Panics(place, false))) as Box<dyn Sink>);
-        let delivering = Delivering::start(settings(), Arc::new(opener));
-        delivering.submit(many(1));
+        let sink = Panics::new(place);
+        let inner = sink.clone();
+        let opener = move |_: &str| Ok(Box::new(OverlappingPanics(inner.clone())) as Box<dyn Sink>);
+        let delivering = started(&sink, Arc::new(opener));
         let _ = delivering.running.wait_until_empty(LONG);
         let failed = delivering.running.close(Some(LONG)).unwrap_err().to_string();
         assert!(failed.contains("the destination panicked"), "{place}: {failed}");
@@ -132,13 +154,13 @@ fn a_fault_of_the_engine_is_not_told_as_the_destinations__d6_d13() {
 
 #[test]
 fn a_writer_that_panics_leaves_no_call_without_an_answer__d9() {
-    let delivering = Delivering::start(settings(), Panics::opener("nothing"));
+    let delivering = Delivering::start(settings(), Panics::new("nothing").opener());
     delivering.running.engine().submit_with(many(1), Box::new(|_| panic!("the test panics"))).unwrap();
     let failed = delivering.running.wait_until_empty(LONG).unwrap_err().to_string();
     assert!(failed.contains("the thread that writes it panicked"), "{failed}");
     assert!(delivering.running.submit(many(1)).is_err());
     assert!(matches!(delivering.running.close(Some(LONG)), Err(DeliveryError::Store(_))));
-    let again = Delivering::on(delivering.folder.clone(), settings(), Panics::opener("nothing"));
+    let again = Delivering::on(delivering.folder.clone(), settings(), Panics::new("nothing").opener());
     assert!(again.running.wait_until_empty(LONG).unwrap());
     assert_eq!(again.running.close(Some(LONG)).unwrap().delivered, 1);
 }

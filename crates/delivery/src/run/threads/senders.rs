@@ -5,6 +5,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
@@ -121,7 +122,11 @@ impl Shared {
     }
 
     pub(super) fn end_sender(self: &Arc<Self>, number: u64, mut sink: Box<dyn Sink>, is_overlapping: bool) {
-        let closed = caught(|| sink.close());
+        let closed = caught(move || {
+            let closed = sink.close();
+            drop(sink); // before a close is told that this sender has ended: it keeps nothing of the program's then
+            closed
+        });
         let mut senders = self.lock_senders();
         senders.overlapping -= usize::from(is_overlapping);
         let was_working = senders.working.iter().any(|(other, _)| *other == number);
@@ -134,13 +139,10 @@ impl Shared {
             }
         } else {
             senders.hanging -= 1;
-            if senders.put_off > 0 {
-                senders.put_off -= 1;
-                self.replace(&mut senders);
-            }
         }
         drop(senders);
         self.sender_ended.notify_all();
+        self.replace_cut_off();
     }
 
     /// The next to be sent; waits for it. `None` at the end.
@@ -154,15 +156,25 @@ impl Shared {
         let mut dispatcher = engine.lock_dispatcher();
         loop {
             let taken = engine.take_locked(&mut dispatcher, most, most_bytes, is_cut_off);
-            self.hear_events(&mut dispatcher);
+            let is_one_missing = self.hear_events(&mut dispatcher);
             if let Some((flight, deliveries)) = taken {
-                if !self.holds(number, flight) {
+                let is_kept = self.holds(number, flight);
+                if !is_kept {
                     dispatcher.give_back(flight);
-                    return Ok(None);
                 }
-                let turns = is_in_turn.then(|| dispatcher.in_turn(flight));
+                let turns = (is_kept && is_in_turn).then(|| dispatcher.in_turn(flight));
                 self.pass_on(&dispatcher);
-                return Ok(Some(Next { flight, deliveries, turns }));
+                drop(dispatcher);
+                if is_one_missing {
+                    self.replace_cut_off();
+                }
+                return Ok(is_kept.then_some(Next { flight, deliveries, turns }));
+            }
+            if is_one_missing {
+                drop(dispatcher);
+                self.replace_cut_off();
+                dispatcher = engine.lock_dispatcher();
+                continue;
             }
             if dispatcher.take_more_expired() {
                 drop(dispatcher); // others wait for it
@@ -242,11 +254,13 @@ impl Shared {
         }
     }
 
-    /// A sender that was cut off is replaced; the program is told of everything.
-    pub(super) fn hear_events(self: &Arc<Self>, dispatcher: &mut Dispatcher) {
+    /// The program is told of everything. Whether a sender was cut off: the caller calls [`Shared::replace_cut_off`] without a
+    /// lock, because the system may take its time to start a thread.
+    pub(super) fn hear_events(&self, dispatcher: &mut Dispatcher) -> bool {
         if dispatcher.events.is_empty() {
-            return;
+            return false;
         }
+        let mut is_one_missing = false;
         let events = std::mem::take(&mut dispatcher.events);
         for event in &events {
             if let Event::CutOff { flight, .. } = event {
@@ -255,20 +269,39 @@ impl Shared {
                 let (number, _) = senders.working.swap_remove(place);
                 senders.syncs.retain(|(other, _)| *other != number);
                 senders.hanging += 1;
-                if senders.hanging <= MOST_HANGING {
-                    self.replace(&mut senders);
-                } else {
-                    senders.put_off += 1;
-                }
+                senders.missing += 1;
+                is_one_missing = true;
             }
         }
         self.tell(events);
+        is_one_missing
     }
 
-    /// A new sender begins. In a thread, as opening may take its time; what is due waits for it, and is not counted as
-    /// tried.
-    pub(super) fn replace(self: &Arc<Self>, senders: &mut Senders) {
-        let opener = spawn("opener-deliver", self, |shared| {
+    /// For each sender that was cut off a new one begins, while at most [`MOST_HANGING`] are replaced. Where the system gives no
+    /// thread, the writer asks again.
+    pub(super) fn replace_cut_off(self: &Arc<Self>) {
+        loop {
+            {
+                let mut senders = self.lock_senders();
+                let replaced = senders.hanging.saturating_sub(senders.missing);
+                if senders.missing == 0 || replaced >= MOST_HANGING {
+                    return;
+                }
+                senders.missing -= 1;
+            }
+            let opener = self.open_another();
+            let mut senders = self.lock_senders();
+            let Ok(opener) = opener else {
+                senders.missing += 1;
+                return;
+            };
+            senders.threads.push(opener);
+        }
+    }
+
+    /// A thread opens a sink, as that may take its time; what is due waits for it, and is not counted as tried.
+    fn open_another(self: &Arc<Self>) -> Result<JoinHandle<()>, DeliveryError> {
+        spawn("opener-deliver", self, |shared| {
             let mut random = Rng::new();
             for attempt in 1.. {
                 if shared.is_closing.load(Ordering::SeqCst) {
@@ -290,20 +323,7 @@ impl Shared {
                     senders = shared.sender_ended.wait_timeout(senders, left);
                 }
             }
-        });
-        match opener {
-            Ok(opener) => senders.threads.push(opener),
-            Err(_) => senders.put_off += 1, // `replace_again`
-        }
-    }
-
-    /// Where the system gave no thread for one, it may now.
-    pub(super) fn replace_again(self: &Arc<Self>) {
-        let mut senders = self.lock_senders();
-        if senders.put_off > 0 && senders.hanging <= MOST_HANGING {
-            senders.put_off -= 1;
-            self.replace(&mut senders);
-        }
+        })
     }
 
     /// Every sender ends what it has in hand; whether all did in time.

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::base::error::DeliveryError;
-use crate::base::sync::{Condvar, Mutex};
+use crate::base::sync::{Condvar, Mutex, Rank, assert_none_is_held};
 use crate::due::dispatcher::Event;
 use crate::run::engine::Engine;
 use crate::sinks::{OpenSink, SyncFn};
@@ -71,8 +71,8 @@ pub(super) struct Senders {
     pub(super) working: Vec<(u64, Option<u64>)>,
     /// How many were cut off and have not come back.
     pub(super) hanging: usize,
-    /// How many wait for one of those to come back, or for the system to give a thread, so that they may begin.
-    pub(super) put_off: usize,
+    /// How many of those were not replaced yet: too many hang, or the system gave no thread.
+    pub(super) missing: usize,
     /// How many have a sink that answers later. They end soon after the engine is halted.
     pub(super) overlapping: usize,
     pub(super) syncs: Vec<(u64, SyncFn)>,
@@ -82,12 +82,43 @@ pub(super) struct Senders {
 /// What the teller has to tell.
 #[derive(Default)]
 pub(super) struct Telling {
-    pub(super) events: Vec<Event>,
+    pub(super) events: Events,
     /// The writer has ended.
     pub(super) is_over: bool,
     /// The teller has ended.
     pub(super) has_ended: bool,
     pub(super) is_woken: bool,
+}
+
+/// Events that wait to be told, bounded by count.
+#[derive(Default)]
+pub(super) struct Events {
+    waiting: Vec<Event>,
+    left_out: u64,
+}
+
+impl Events {
+    /// Most of all kinds together; and of [`Event::Failed`], of which there may be one for each message.
+    const MOST: usize = 2_000;
+    const MOST_FAILED: usize = 1_000;
+
+    pub(super) fn add(&mut self, event: Event) {
+        let most = if matches!(event, Event::Failed { .. }) { Self::MOST_FAILED } else { Self::MOST };
+        if self.waiting.len() < most {
+            self.waiting.push(event);
+        } else {
+            self.left_out += 1;
+        }
+    }
+
+    /// All of them, and at their end how many were left out.
+    pub(super) fn take(&mut self) -> Vec<Event> {
+        let Self { mut waiting, left_out } = std::mem::take(self);
+        if left_out > 0 {
+            waiting.push(Event::LeftOut { count: left_out });
+        }
+        waiting
+    }
 }
 
 impl Shared {
@@ -105,10 +136,10 @@ impl Shared {
             is_closing: AtomicBool::new(false),
             leaves_letters: AtomicBool::new(false),
             end: Mutex::default(),
-            senders: Mutex::default(),
+            senders: Mutex::ranked(Rank::Senders, Senders::default()),
             sender_ended: Condvar::default(),
             failure: Mutex::new(None),
-            telling: Mutex::default(),
+            telling: Mutex::ranked(Rank::Telling, Telling::default()),
             to_tell: Condvar::default(),
         }
     }
@@ -158,6 +189,7 @@ pub(super) fn spawn(
     shared: &Arc<Shared>,
     run: impl FnOnce(&Arc<Shared>) + Send + 'static,
 ) -> Result<JoinHandle<()>, DeliveryError> {
+    assert_none_is_held(); // the system may take its time
     let shared = shared.clone();
     thread::Builder::new()
         .name(name.to_owned())

@@ -13,8 +13,13 @@ use crate::due::dispatcher::Event;
 const OBSERVER_PANICKED: &str = "what is told of dead letters panicked: see the output of the panic hook";
 
 impl Shared {
-    pub(super) fn tell(&self, mut events: Vec<Event>) {
-        self.telling.lock().events.append(&mut events);
+    pub(super) fn tell(&self, events: Vec<Event>) {
+        {
+            let mut telling = self.telling.lock();
+            for event in events {
+                telling.events.add(event);
+            }
+        }
         self.wake_teller();
     }
 
@@ -55,7 +60,7 @@ impl Shared {
                     telling = self.to_tell.wait(telling);
                 }
                 telling.is_woken = false;
-                (std::mem::take(&mut telling.events), telling.is_over)
+                (telling.events.take(), telling.is_over)
             };
             if !events.is_empty() {
                 // The panic hook has told of it, and events are only for the log.

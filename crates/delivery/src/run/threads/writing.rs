@@ -27,6 +27,7 @@ impl Shared {
             self.engine.give_up(&failure);
         }
         self.engine.queue.feeds.end(); // nothing more is committed
+        self.engine.close_if_left();
         let mut telling = self.telling.lock();
         telling.is_over = true;
         self.to_tell.notify_all();
@@ -77,7 +78,7 @@ impl Shared {
                 // A leader wakes up once a second itself, and may be the one that hangs next.
                 let is_led = self.has_leader.load(Ordering::Relaxed);
                 let most_us = if is_led { LOOK_AT_CLOCK_US } else { LOOK_AT_SENDS_US };
-                drop(self.engine.queue.wait(state, Duration::from_micros(idle_us.min(most_us))));
+                drop(self.engine.queue.wait_for_work(state, Duration::from_micros(idle_us.min(most_us))));
             }
             self.cut_off_sends();
         }
@@ -94,7 +95,7 @@ impl Shared {
         self.hear_events(&mut dispatcher);
         self.pass_on(&dispatcher);
         drop(dispatcher);
-        self.replace_again();
+        self.replace_cut_off();
     }
 
     /// The run has failed. What was delivered before is committed, if the store is not what failed.

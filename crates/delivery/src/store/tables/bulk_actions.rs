@@ -64,6 +64,11 @@ pub struct Filter {
 }
 
 impl Filter {
+    /// Bytes of its texts.
+    pub(crate) fn size(&self) -> usize {
+        self.key.as_ref().map_or(0, String::len) + self.key_prefix.as_ref().map_or(0, String::len)
+    }
+
     /// Whether it is about the key.
     pub(crate) fn asks_key(&self) -> bool {
         self.key.is_some() || self.key_prefix.is_some()

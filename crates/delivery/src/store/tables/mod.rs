@@ -6,7 +6,6 @@ pub(crate) mod attempts;
 pub(crate) mod bulk_actions;
 pub(crate) mod cancels;
 pub(crate) mod inputs;
-pub(crate) mod ledger;
 pub(crate) mod letters;
 pub(crate) mod meta;
 pub(crate) mod paused_keys;

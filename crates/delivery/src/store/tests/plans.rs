@@ -49,7 +49,6 @@ fn nothing_that_a_group_does_looks_at_a_whole_table() {
             store.note_attempts(&[Attempts { seq: 41, attempts: 1, next_ms: None, error: None }]).unwrap();
             store.mark_redelivered(&[(40, 41)]).unwrap();
             store.suspects().unwrap();
-            store.lateness_ms(0).unwrap();
             store.upkeep(false).unwrap();
         });
         shelf.pass(shelf.keep_ids_ms);

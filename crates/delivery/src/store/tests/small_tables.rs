@@ -5,10 +5,10 @@
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use super::making::{Shelf, TINY, commit, count, done, incoming, incoming_with};
+use super::making::{Shelf, TINY, commit, count, incoming, incoming_with};
 use crate::message::incoming::Incoming;
 use crate::message::{Body, Message};
-use crate::store::{Accepted, Checkpoints, Done, Letter, Limits, Outcome, Percentiles, Progress};
+use crate::store::{Accepted, Checkpoints, Letter, Limits, Progress};
 
 fn letter(line: i64, bytes: usize) -> Letter {
     Letter { source: "s".into(), line, reason: "r".into(), allowed: "a".into(), record: vec![0xff; bytes] }
@@ -63,25 +63,6 @@ fn inputs_and_values_are_kept() {
     assert_eq!((inputs.len(), &inputs["a\u{301}"]), (1, &progress(2)));
     assert_eq!(store.get_meta::<String>("position").unwrap().as_deref(), Some("12:34"));
     assert_eq!(store.get_meta::<String>("other").unwrap(), None);
-}
-
-#[test]
-fn lateness_is_by_nearest_rank_of_what_was_delivered_since() {
-    let shelf = Shelf::new(Limits::default());
-    let mut store = shelf.open();
-    assert_eq!(store.lateness_ms(0).unwrap(), Percentiles::default());
-    let items: Vec<_> = (0..6).map(|number| incoming(&number.to_string(), 5)).collect();
-    let late = |(seq, late_ms): (i64, i64)| Done {
-        lateness_us: Some(late_ms * 1_000),
-        ..done(seq, 5, if seq == 6 { Outcome::Dead } else { Outcome::Delivered }, 9)
-    };
-    commit(&mut store, |store| {
-        store.accept(&items, 0).unwrap();
-        let all: Vec<_> = [(1, 70), (2, 4), (3, 1), (4, 3), (5, 2), (6, 99)].into_iter().map(late).collect();
-        store.finish(&all).unwrap();
-    });
-    let expected = Percentiles { p50: Some(2.0), p99: Some(4.0), p999: Some(4.0), max: Some(4.0) };
-    assert_eq!(store.lateness_ms(1).unwrap(), expected);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use pyo3::types::PyDict;
 use crate::delivery::calls::callees::Callees;
 use crate::delivery::calls::failures;
 use crate::delivery::engine::sqlite_at_fork::SqliteInUse;
-use crate::delivery::values::answers::{Answers, is_thread_of};
+use crate::delivery::values::futures::{Answers, is_thread_of};
 use crate::tools::finalizing::{self, ForeignCall};
 use crate::tools::fork::{BelongsToProcess, ProcessOwned, fork_epoch};
 use crate::tools::native_lock::{SIGNAL_CHECK_US, lock_plain};

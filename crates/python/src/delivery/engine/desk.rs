@@ -15,6 +15,7 @@ use crate::delivery::engine::engine_class::{Counts, counts_of, next_id, opener_o
 use crate::delivery::engine::observer::{events_to_python, put_letters};
 use crate::delivery::engine::sqlite_at_fork::SqliteInUse;
 use crate::delivery::values::items;
+use crate::delivery::values::operations;
 use crate::delivery::values::settings::settings_of;
 use crate::tools::native_lock::lock_plain;
 use tickwheel::Clock;
@@ -122,7 +123,9 @@ impl DeliveryDesk {
         let answered = std::mem::take(&mut *lock_plain(py, &open.answered));
         for (future, result) in answered {
             match result {
-                Ok(answers) => future.call_method1(py, "set_result", (items::answers_to_python(py, &answers)?,))?,
+                Ok(answers) => {
+                    future.call_method1(py, "set_result", (operations::answers_to_python(py, &answers)?,))?
+                }
                 Err(error) => future.call_method1(py, "set_exception", (failures::to_python(py, &error),))?,
             };
         }

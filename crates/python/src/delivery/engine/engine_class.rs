@@ -18,7 +18,7 @@ use crate::delivery::engine::outcomes::OutcomeReader;
 use crate::delivery::engine::sqlite_at_fork::SqliteInUse;
 use crate::delivery::sinks::destination::Destination;
 use crate::delivery::sinks::sink::PythonSink;
-use crate::delivery::values::answers::{Answers, gives_answers_of, writes_for};
+use crate::delivery::values::futures::{Answers, gives_answers_of, writes_for};
 use crate::delivery::values::items;
 use crate::delivery::values::measures::EngineMeasures;
 use crate::delivery::values::settings::settings_of;

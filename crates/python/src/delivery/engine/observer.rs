@@ -5,7 +5,7 @@ use pyo3::types::{PyList, PyTuple};
 
 use crate::delivery::calls::callees::Callee;
 use crate::delivery::calls::failures;
-use crate::delivery::values::answers::this_thread_is_of;
+use crate::delivery::values::futures::this_thread_is_of;
 use crate::delivery::values::items;
 use crate::tools::finalizing::ForeignCall;
 use crate::tools::native_lock::attach;
@@ -48,7 +48,7 @@ pub(crate) fn put_letters(py: Python<'_>, function: &Bound<'_, PyAny>, letters: 
 }
 
 /// Events as tuples: `("down", reason)`, `("up", after_ms)`, `("failed", key, id, reason)`, `("cut off", send, messages)`,
-/// `("paused",)`, `("resumed",)`, `("keys paused", count)`, `("clock stepped",)`, `("checkpoint failed", reason)`.
+/// `("paused",)`, `("resumed",)`, `("keys paused", count)`, `("clock stepped",)`, `("left out", count)`, `("checkpoint failed", reason)`.
 pub(crate) fn events_to_python<'py>(py: Python<'py>, events: &[Event]) -> PyResult<Bound<'py, PyList>> {
     let made = events.iter().map(|event| -> PyResult<Bound<'py, PyTuple>> {
         match event {
@@ -59,6 +59,7 @@ pub(crate) fn events_to_python<'py>(py: Python<'py>, events: &[Event]) -> PyResu
             Event::Paused => ("paused",).into_pyobject(py),
             Event::Resumed => ("resumed",).into_pyobject(py),
             Event::KeysPaused { count } => ("keys paused", *count).into_pyobject(py),
+            Event::LeftOut { count } => ("left out", *count).into_pyobject(py),
             Event::ClockStepped => ("clock stepped",).into_pyobject(py),
             Event::CheckpointFailed { reason } => ("checkpoint failed", reason).into_pyobject(py),
             _ => unreachable!("{event:?} has no tuple"),

@@ -13,7 +13,9 @@ use crate::delivery::values::records::Records;
 use crate::tools::native_lock::lock_plain;
 use tickwheel::internal::sync::PlainMutex;
 use tickwheel_delivery::BadRecord;
-use tickwheel_delivery::internal::{ArrowRows as ArrowReader, ArrowStream, Parsed, Schema, add_hand_off, batches};
+use tickwheel_delivery::internal::{
+    ArrowRows as ArrowReader, ArrowStream, Parsed, Schema, batches, has_dictionaries, read_hand_off,
+};
 
 /// How rows of Arrow batches are read.
 #[pyclass(frozen, module = "tickwheel._native")]
@@ -85,6 +87,10 @@ impl HandOffRows {
     }
 }
 
+/// Of messages, in any order; other columns are the payload where there is none.
+const COLUMNS: &str = "the columns id; due, delay_ms, every, cron or op; and if needed key, payload, payload_base64, \
+                       expires, traceparent, tz, missed";
+
 enum Kind {
     Messages(Arc<ArrowInput>),
     HandOff { max_payload: usize },
@@ -101,7 +107,9 @@ pub(crate) struct ArrowBody {
 struct Reading {
     stream: ArrowStream,
     is_known: bool,
+    has_dictionaries: bool,
     rows: u64,
+    kept_bytes: usize,
 }
 
 impl ArrowBody {
@@ -112,17 +120,26 @@ impl ArrowBody {
     fn read(&self, part: &[u8]) -> Result<(Vec<RecordBatch>, u64), BadRecord> {
         let mut reading = self.stream.lock();
         let found = reading.stream.read(part)?;
+        reading.kept_bytes += part.len();
         if !reading.is_known
             && let Some(schema) = reading.stream.schema()
         {
             reading.is_known = true;
+            reading.has_dictionaries = has_dictionaries(&schema);
             if let Kind::Messages(input) = &self.kind {
                 let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
-                input.schema.columns.fault("schema", &names).map_or(Ok(()), Err)?;
+                if let Some(bad) = input.schema.columns.fault("schema", &names) {
+                    return Err(BadRecord { reason: bad.reason, allowed: COLUMNS.to_owned() });
+                }
             }
         }
-        let first_line = reading.rows + 1;
-        reading.rows += found.iter().map(|batch| batch.num_rows() as u64).sum::<u64>();
+        if !found.is_empty() && !reading.has_dictionaries {
+            reading.kept_bytes = 0; // but for the beginning of the next batch, which is in this part
+        }
+        let first_line = reading.rows.saturating_add(1);
+        for batch in &found {
+            reading.rows = reading.rows.saturating_add(batch.num_rows() as u64); // nulls take no bytes, however many
+        }
         Ok((found, first_line))
     }
 }
@@ -149,6 +166,12 @@ impl ArrowBody {
         lock_plain(py, &self.stream).rows
     }
 
+    /// How many bytes it keeps, about: of the batch that has not come as a whole, and of dictionaries.
+    #[getter]
+    fn kept_bytes(&self, py: Python<'_>) -> usize {
+        lock_plain(py, &self.stream).kept_bytes
+    }
+
     /// Nothing more comes. Errors: `BadRecord` if it ends in the middle.
     fn end(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| self.stream.lock().stream.end()).map_err(|bad| bad_record(py, &bad))
@@ -156,7 +179,18 @@ impl ArrowBody {
 }
 
 /// Rows and bytes of a piece, about: a row may be larger, and in Arrow many equal ones take little memory.
-const PIECE: (usize, usize) = (1024, 4 << 20);
+const PIECE_ROWS: usize = 1024;
+const PIECE_BYTES: usize = 4 << 20;
+
+fn some_of(items: impl Iterator<Item = Parsed>) -> Vec<Parsed> {
+    let mut bytes = 0;
+    let has_room = |item: &Parsed| {
+        let had_room = bytes < PIECE_BYTES;
+        bytes += item.size_in_memory();
+        had_room
+    };
+    items.take_while(has_room).collect()
+}
 
 enum Rows {
     Messages { input: Arc<ArrowInput>, now_ns: Option<i64>, as_bytes: Vec<String>, fault: Option<BadRecord> },
@@ -204,7 +238,6 @@ impl ArrowPieces {
     }
 
     fn piece(&self, place: &mut Place) -> Result<Option<Vec<Parsed>>, BadRecord> {
-        let (most_rows, most_bytes) = PIECE;
         let batch = loop {
             match self.batches.get(place.batch) {
                 None => return Ok(None),
@@ -212,10 +245,9 @@ impl ArrowPieces {
                 Some(_) => (place.batch, place.row) = (place.batch + 1, 0),
             }
         };
-        let batch = batch.slice(place.row, most_rows.min(batch.num_rows() - place.row));
-        let mut items = Vec::new();
-        match &self.rows {
-            Rows::HandOff { max_payload } => add_hand_off(&mut items, &batch, *max_payload)?,
+        let batch = batch.slice(place.row, PIECE_ROWS.min(batch.num_rows() - place.row));
+        let items = match &self.rows {
+            Rows::HandOff { max_payload } => some_of(read_hand_off(&batch, *max_payload)?),
             Rows::Messages { input, now_ns, as_bytes, fault } => {
                 let reader = ArrowReader {
                     source: Arc::clone(&input.source),
@@ -225,16 +257,9 @@ impl ArrowPieces {
                     as_bytes,
                     fault: fault.as_ref(),
                 };
-                let mut bytes = 0;
-                for item in reader.read(&batch, place.line) {
-                    bytes += item.size_in_memory();
-                    items.push(item);
-                    if bytes >= most_bytes {
-                        break;
-                    }
-                }
+                some_of(reader.read(&batch, place.line))
             }
-        }
+        };
         place.row += items.len();
         place.line += if place.line == 0 { 0 } else { items.len() as u64 };
         Ok(Some(items))

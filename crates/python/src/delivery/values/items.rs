@@ -1,11 +1,11 @@
-//! What Python submits, as items of the engine; and the engine's answers as members of `Answer`.
+//! What Python submits, as items of the engine.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
+use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString, PyTuple, PyType};
 
 use crate::delivery::calls::failures::{bad_record, shown};
 use crate::delivery::values::message::{message_class, message_of, parts_of_name, text};
@@ -16,7 +16,7 @@ use tickwheel_delivery::internal::{
     Reschedule, Schema, SystemWallTime, TZ, Value, WallTime, check_name, checked, not_json, on_one_line, with_commas,
     write_text,
 };
-use tickwheel_delivery::{Answer, BadRecord, Letter};
+use tickwheel_delivery::{BadRecord, Letter};
 
 const ENTRIES: &str = "tickwheel.delivery.model.entries";
 
@@ -285,14 +285,4 @@ pub(crate) fn progress_to_python<'py>(py: Python<'py>, it: &Progress) -> PyResul
 pub(crate) fn letter_to_python<'py>(py: Python<'py>, it: &Letter) -> PyResult<Bound<'py, PyAny>> {
     let record = PyBytes::new(py, &it.record);
     class!(py, ENTRIES, "Letter").call1((&it.source, it.line, &it.reason, &it.allowed, record))
-}
-
-/// As a list of members of `Answer`, which has them in the order of the native ones.
-pub(crate) fn answers_to_python<'py>(py: Python<'py>, answers: &[Answer]) -> PyResult<Bound<'py, PyList>> {
-    static MEMBERS: MadeOnce<Vec<Py<PyAny>>> = MadeOnce::new();
-    let members = MEMBERS.get_or_try_init(py, || {
-        let members = class!(py, ENTRIES, "Answer").try_iter()?;
-        members.map(|member| member.map(Bound::unbind)).collect()
-    })?;
-    PyList::new(py, answers.iter().map(|answer| members[*answer as usize].bind(py)))
 }

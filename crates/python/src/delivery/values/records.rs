@@ -17,6 +17,9 @@ type Place<'py> = (String, u64, Option<Bound<'py, PyBytes>>);
 /// What is wrong with a record: its line, the reason, and what is allowed.
 type Fault = (u64, String, String);
 
+/// The id of a record, its key, and when it is due.
+type NameAndDue<'a> = (&'a str, Option<&'a str>, Option<i64>);
+
 /// Records in their order: messages, cancels, and those that can't be used. Not changed once it is made.
 #[pyclass(frozen, module = "tickwheel._native")]
 pub(crate) struct Records(Arc<Found>);
@@ -86,10 +89,21 @@ impl Records {
     }
 
     /// The same, but each message takes the place of the one of its name; `at_latest_ms`: due so long after the first at the latest.
+    /// A recurring message can't be put off like that: it becomes a record that can't be used.
     fn replacing(&self, at_latest_ms: Option<i64>) -> Self {
         let Found { items, letters, traceparent, .. } = &*self.0;
+        let item = |item: &Parsed| match item {
+            Parsed::Message(it) if at_latest_ms.is_some() && it.message.recurs() => Parsed::Bad(
+                BadRecord {
+                    reason: "a message that recurs can't be debounced".to_owned(),
+                    allowed: "every or cron without at_latest_ms".to_owned(),
+                },
+                it.origin.clone().unwrap_or(Origin { source: "".into(), line: 0, record: None }),
+            ),
+            other => other.clone(),
+        };
         Self(Arc::new(Found {
-            items: items.clone(),
+            items: items.iter().map(item).collect(),
             letters: *letters,
             replaces: Some(Replaces { at_latest_ms }),
             traceparent: traceparent.clone(),
@@ -106,6 +120,34 @@ impl Records {
             replaces: *replaces,
             traceparent: check_traceparent(traceparent).is_ok().then(|| traceparent.into()),
         }))
+    }
+
+    /// For each record in order its id, its key and its due time (none of a cancel); `None` for one that can't be used.
+    fn names(&self) -> Vec<Option<NameAndDue<'_>>> {
+        fn name(item: &Parsed) -> Option<NameAndDue<'_>> {
+            match item {
+                Parsed::Message(incoming) => {
+                    let message = &incoming.message;
+                    let first_ms = message.body.recurrence().and_then(|it| it.first_ms().ok());
+                    Some((message.id(), message.key(), Some(first_ms.unwrap_or(message.due_ms))))
+                }
+                Parsed::Cancel(it, _) => Some((&it.id, it.key.as_deref(), None)),
+                Parsed::Reschedule(it, _) => Some((&it.id, it.key.as_deref(), Some(it.due_ms))),
+                Parsed::Bad(..) => None,
+            }
+        }
+        self.0.items.iter().map(name).collect()
+    }
+
+    /// For each record in order its operation, by its name in the table of operations; `put` for one that can't be used.
+    fn operations(&self) -> Vec<&'static str> {
+        let put = if self.0.replaces.is_some() { "replace" } else { "put" };
+        let operation = |item: &Parsed| match item {
+            Parsed::Message(_) | Parsed::Bad(..) => put,
+            Parsed::Cancel(..) => "cancel",
+            Parsed::Reschedule(..) => "reschedule",
+        };
+        self.0.items.iter().map(operation).collect()
     }
 
     /// For each record in order a `Message`, a `Cancel`, a `Reschedule` or a `BadRecord`.

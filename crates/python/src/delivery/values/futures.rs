@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use pyo3::prelude::*;
 
 use crate::delivery::calls::failures;
-use crate::delivery::values::items;
+use crate::delivery::values::operations;
 use crate::tools::finalizing::ForeignCall;
 use crate::tools::fork::fork_epoch;
 use crate::tools::made_once::intern;
@@ -123,7 +123,7 @@ fn give(py: Python<'_>, engine: u64, mut receiver: Receiver<Answered>) {
         };
         let future = future.into_bound(py);
         let given = match result {
-            Ok(answers) => items::answers_to_python(py, &answers)
+            Ok(answers) => operations::answers_to_python(py, &answers)
                 .and_then(|answers| future.call_method1(intern!(py, "set_result"), (answers,))),
             Err(error) => {
                 let error = failures::to_python(py, &error);

@@ -1,0 +1,204 @@
+//! The table of operations: what can be asked about messages, and what each answer means on every surface.
+//!
+//! Plain data. The HTTP side looks the status up, the commands the exit code and the sentence, Python makes its class `Answer`
+//! from [`ANSWERS`]. `docs/openapi.yaml` and the pages are compared with the table by tests. A new operation is an entry here,
+//! an [`Item`](super::items::Item), and what that does in `changes.rs`.
+
+#![forbid(unsafe_code)]
+
+use super::items::Answer;
+use super::items::Answer::{
+    Accepted, Cancelled, Conflict, Dead, Delivered, Delivering, Duplicate, Expired, Paused, Recurring, Refused,
+    Replaced, Requeued, Rescheduled, Resumed, Unknown, Waiting,
+};
+
+/// Each answer and its word, in the order of the enum.
+pub const ANSWERS: [(Answer, &str); 17] = [
+    (Accepted, "accepted"),
+    (Duplicate, "duplicate"),
+    (Conflict, "conflict"),
+    (Cancelled, "cancelled"),
+    (Delivered, "delivered"),
+    (Delivering, "delivering"),
+    (Dead, "dead"),
+    (Expired, "expired"),
+    (Unknown, "unknown"),
+    (Waiting, "waiting"),
+    (Recurring, "recurring"),
+    (Rescheduled, "rescheduled"),
+    (Replaced, "replaced"),
+    (Requeued, "requeued"),
+    (Paused, "paused"),
+    (Resumed, "resumed"),
+    (Refused, "refused"),
+];
+
+/// Something that can be asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Operation {
+    /// Its name: that of the method in Python, and of the command.
+    pub name: &'static str,
+    /// Its requests over HTTP, as `docs/openapi.yaml` has them.
+    pub requests: &'static [&'static str],
+    /// Every answer that it may have.
+    pub replies: &'static [Reply],
+}
+
+/// An answer to an operation.
+#[derive(Clone, Copy, Debug)]
+pub struct Reply {
+    /// The answer.
+    pub answer: Answer,
+    /// The status over HTTP.
+    pub status: u16,
+    /// The exit code of the command: 0 where the operation did its work, 1 where it came too late, 2 where it is refused.
+    pub exit_code: u8,
+    /// Of the message, or of the key.
+    pub sentence: &'static str,
+}
+
+const fn done(answer: Answer, status: u16, sentence: &'static str) -> Reply {
+    Reply { answer, status, exit_code: 0, sentence }
+}
+
+const fn too_late(answer: Answer, sentence: &'static str) -> Reply {
+    Reply { answer, status: 409, exit_code: 1, sentence }
+}
+
+const UNKNOWN: Reply = Reply { answer: Unknown, status: 404, exit_code: 1, sentence: "no message has this name" };
+const REFUSED: Reply = Reply { answer: Refused, status: 409, exit_code: 2, sentence: "this key can't be paused" };
+const DELIVERED: Reply = too_late(Delivered, "it is delivered");
+const DELIVERING: Reply = too_late(Delivering, "it is being sent in this moment");
+const DEAD: Reply = too_late(Dead, "it is a dead letter");
+const EXPIRED: Reply = too_late(Expired, "it has expired");
+const CANCELLED: Reply = too_late(Cancelled, "it is cancelled");
+
+/// All operations.
+pub const OPERATIONS: &[Operation] = &[
+    Operation {
+        name: "put",
+        requests: &["POST /messages"],
+        replies: &[
+            done(Accepted, 201, "it is on disk, and will be delivered"),
+            done(Duplicate, 200, "it was accepted before, with the same content"),
+            too_late(Conflict, "it was accepted before with other content"),
+            done(Cancelled, 200, "a cancel came before it"),
+            done(Replaced, 200, "it recurs, and has another rule or payload now"),
+        ],
+    },
+    Operation {
+        name: "replace",
+        requests: &["POST /messages"],
+        replies: &[
+            done(Accepted, 201, "it is on disk, and will be delivered"),
+            done(Replaced, 200, "it takes the place of the message that waited"),
+            done(Duplicate, 200, "it was accepted before, with the same content"),
+            done(Cancelled, 200, "a cancel came before it"),
+            DELIVERING,
+        ],
+    },
+    Operation {
+        name: "cancel",
+        requests: &["DELETE /messages/{id}", "POST /messages"],
+        replies: &[
+            done(Cancelled, 200, "it is cancelled"),
+            done(Unknown, 202, "it has not come, and is cancelled when it comes"),
+            DELIVERED,
+            DELIVERING,
+            DEAD,
+            EXPIRED,
+        ],
+    },
+    Operation {
+        name: "reschedule",
+        requests: &["PATCH /messages/{id}", "POST /messages"],
+        replies: &[
+            done(Rescheduled, 200, "it has another due time"),
+            UNKNOWN,
+            CANCELLED,
+            DELIVERED,
+            DELIVERING,
+            DEAD,
+            EXPIRED,
+            too_late(Recurring, "no occurrence of it waits"),
+        ],
+    },
+    Operation {
+        name: "requeue",
+        requests: &["POST /requeue"],
+        replies: &[
+            done(Requeued, 200, "it is tried anew"),
+            UNKNOWN,
+            CANCELLED,
+            DELIVERED,
+            DELIVERING,
+            too_late(Dead, "it is a dead letter, and its record is not kept any more"),
+            too_late(Expired, "it has expired, and its record is not kept any more"),
+            too_late(Waiting, "it waits, and is no dead letter"),
+            too_late(Recurring, "it recurs, and is no dead letter"),
+        ],
+    },
+    Operation {
+        name: "look",
+        requests: &["GET /messages/{id}"],
+        replies: &[
+            done(Waiting, 200, "it waits"),
+            done(Recurring, 200, "it recurs"),
+            done(Delivering, 200, "it is being sent in this moment"),
+            done(Delivered, 200, "it is delivered"),
+            done(Cancelled, 200, "it is cancelled"),
+            done(Dead, 200, "it is a dead letter"),
+            done(Expired, 200, "it has expired"),
+            UNKNOWN,
+        ],
+    },
+    Operation {
+        name: "pause",
+        requests: &["POST /pause"],
+        replies: &[done(Paused, 200, "nothing more is sent"), REFUSED],
+    },
+    Operation { name: "resume", requests: &["POST /resume"], replies: &[done(Resumed, 200, "what is due is sent")] },
+    Operation {
+        name: "act",
+        requests: &["POST /actions"],
+        replies: &[
+            done(Accepted, 202, "it has begun"),
+            done(Duplicate, 200, "it has begun before"),
+            too_late(Conflict, "this id is of another action"),
+        ],
+    },
+];
+
+/// The answer. Debug builds check that the table has it, so each test of the engine holds the table up.
+pub(super) fn replied(operation: &str, answer: Answer) -> Answer {
+    debug_assert!(
+        OPERATIONS.iter().any(|it| it.name == operation && it.replies.iter().any(|reply| reply.answer == answer)),
+        "the table of operations has no {answer:?} for {operation}"
+    );
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_stand_in_the_order_of_the_answers() {
+        assert!(ANSWERS.iter().enumerate().all(|(place, (answer, _))| *answer as usize == place));
+        assert_eq!(ANSWERS[Refused as usize].1, "refused");
+    }
+
+    #[test]
+    fn an_operation_has_each_answer_once_and_does_its_work_by_the_first() {
+        for operation in OPERATIONS {
+            let mut seen: Vec<_> = operation.replies.iter().map(|reply| reply.answer as usize).collect();
+            seen.sort_unstable();
+            seen.dedup();
+            assert_eq!(seen.len(), operation.replies.len(), "{}", operation.name);
+            assert_eq!(operation.replies[0].exit_code, 0, "{}", operation.name);
+            assert!(operation.replies.iter().all(|it| (it.exit_code == 0) == (it.status < 300)), "{}", operation.name);
+        }
+        let answered = |answer: Answer| OPERATIONS.iter().flat_map(|it| it.replies).any(|it| it.answer == answer);
+        assert!(ANSWERS.iter().all(|(answer, _)| answered(*answer)));
+    }
+}

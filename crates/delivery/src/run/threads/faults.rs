@@ -1,0 +1,120 @@
+//! A disk that hangs, an observer that hangs, and a thread that dies in the middle of a change.
+
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use super::shared::Events;
+use crate::base::error::DeliveryError;
+use crate::due::dispatcher::Event;
+use crate::group::items::Item;
+use crate::message::origin::Origin;
+use crate::message::parsed::Parsed;
+use crate::message::{Cancel, Reschedule};
+use crate::scenarios::testing::{ByHand, Delivering, LONG, START_MS, cancel, many, put, settings, spawn, wait_until};
+use crate::sinks::{Delivery, OpenSink, Sink, Verdicts};
+use crate::store::file::owner::Ownership;
+
+struct Takes;
+
+impl Sink for Takes {
+    fn send(&mut self, _: &[Delivery]) -> Result<Verdicts, DeliveryError> {
+        Ok(Verdicts::Delivered)
+    }
+}
+
+fn takes() -> OpenSink {
+    Arc::new(|_: &str| Ok(Box::new(Takes) as Box<dyn Sink>))
+}
+
+#[test]
+fn a_close_with_a_time_limit_does_not_wait_for_a_disk_that_hangs__d13() {
+    let delivering = Delivering::start(settings(), takes());
+    delivering.submit(many(3));
+    assert!(delivering.running.wait_until_empty(LONG).unwrap());
+    let running = Arc::new(delivering.running);
+    let ((hangs, hanging), (answer, answers)) = (channel(), channel::<()>());
+    let disk = spawn({
+        let running = running.clone();
+        move || {
+            running.engine().with_store(|_| {
+                hangs.send(()).unwrap();
+                let _ = answers.recv_timeout(LONG);
+            });
+        }
+    });
+    hanging.recv_timeout(LONG).unwrap();
+    let began = Instant::now();
+    let failed = running.close(Some(Duration::from_millis(20))).unwrap_err().to_string();
+    assert!(failed.contains("the disk did not answer in time"), "{failed}");
+    assert!(began.elapsed() < LONG, "it waited");
+    let path = delivering.folder.path().join("store.db");
+    answer.send(()).unwrap();
+    disk.join().unwrap();
+    wait_until("the thread that waited closes the store", || {
+        let mut gives_up = || true;
+        Ownership::take(&path, &mut |_| (), &mut gives_up).is_ok()
+    });
+    let again = Delivering::on(delivering.folder.clone(), settings(), takes());
+    assert!(again.running.wait_until_empty(LONG).unwrap());
+    assert_eq!(again.running.close(Some(LONG)).unwrap().delivered, 0, "all of it was committed");
+}
+
+#[test]
+fn events_that_wait_for_a_slow_observer_are_bounded_and_counted__d8() {
+    let failed = |number: usize| Event::Failed { key: None, id: number.to_string(), reason: String::new() };
+    let mut events = Events::default();
+    (0..5_000).for_each(|number| events.add(failed(number)));
+    (0..10).for_each(|_| events.add(Event::Paused));
+    let waiting = events.take();
+    assert_eq!(waiting.len(), 1_000 + 10 + 1);
+    assert_eq!((&waiting[999], &waiting[1_009]), (&failed(999), &Event::Paused));
+    assert_eq!(waiting[1_010], Event::LeftOut { count: 4_000 });
+    events.add(Event::Paused);
+    assert_eq!(events.take(), [Event::Paused]);
+}
+
+#[test]
+fn what_a_thread_that_died_was_changing_is_not_written__d6() {
+    let by_hand = ByHand::start(settings());
+    by_hand.give(vec![put(None, "a", START_MS), put(None, "b", START_MS)]);
+    let (number, deliveries) = by_hand.take().unwrap();
+    assert_eq!(deliveries.len(), 2);
+    by_hand.engine.settle(number, Verdicts::Delivered, None);
+    std::thread::scope(|scope| {
+        let dies = scope.spawn(|| {
+            let _window = by_hand.engine.lock_dispatcher();
+            panic!("the test panics in the middle of a change");
+        });
+        assert!(dies.join().is_err());
+    });
+    let failed = by_hand.engine.write(&|| Ok(())).unwrap_err().to_string();
+    assert!(failed.contains("a thread that uses it panicked"), "{failed}");
+    let _ = by_hand.engine.close(true);
+    let mut again = by_hand.again().sent();
+    again.sort_by_key(|it| it.seq);
+    assert_eq!(
+        again.iter().map(|it| (it.id().to_owned(), it.redelivered)).collect::<Vec<_>>(),
+        [("a".to_owned(), true), ("b".to_owned(), true)]
+    );
+}
+
+#[test]
+fn names_count_in_the_size_of_what_is_queued__d8() {
+    let long = "x".repeat(1 << 20);
+    let items = [
+        cancel(Some(&long), &long),
+        put(Some(&long), &long, START_MS),
+        Item::Look { id: long.clone(), key: Some(long.clone()) },
+        Item::Requeue { id: long.clone(), key: Some(long.clone()) },
+        Item::Reschedule(Reschedule { id: long.clone(), key: Some(long.clone()), due_ms: START_MS, asked_ms: None }),
+    ];
+    for item in items {
+        assert!(item.size() > 2 << 20, "{}", item.size());
+    }
+    let origin = Origin { source: "".into(), line: 1, record: None };
+    let parsed = Parsed::Cancel(Cancel { id: long.clone(), key: Some(long), keep_days: 1 }, origin);
+    assert!(parsed.size_in_memory() > 2 << 20);
+}

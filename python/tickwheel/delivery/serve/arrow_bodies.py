@@ -1,0 +1,190 @@
+"""Takes requests whose body is an Arrow IPC stream: many messages, or a hand-off (rules D11, D12, S3).
+
+| request | answer |
+|---|---|
+| `POST /messages` of type `application/vnd.apache.arrow.stream` | 200; a line for each row, as for NDJSON |
+| `POST /hand-off?store=ID`, of this type too | 200 `{"rows": N}`, once all are on disk; 409 if another store is here |
+| `GET /hand-off/marks?partition=N` | 200, how far the outcomes are on disk |
+
+Each batch is read and given to the engine as soon as it has come, in pieces of some megabytes, by one thread for
+all requests, so that only one competes with due messages. It takes a piece of each in turn, so that none of them holds
+up the others. The answer comes after the last commit. In memory are the
+batch that has not come as a whole, the dictionaries of the stream, and what the engine has room for. A stream is not
+compressed, so a batch in memory is no larger than it was on its way. Messages that share a value of a dictionary are
+larger: that is why a piece has a bound.
+
+A body that can't be read ends with 400. The rows before the fault may have been accepted. To send the same again does
+no harm: what was accepted is a duplicate.
+
+`marks` (rule S4) has `store_id`, which is another one after the disk was lost or a backup was restored; `now_ms`, this
+machine's clock; and `marks`, for each of the 64 partitions the instant up to which every outcome is on disk. It waits
+for no commit. For one partition the answer has `recurring` too: the key and id of each of its recurring messages that
+is open, or null where they are more than 256 KiB.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import Final, TypeAlias, TypeVar
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from tickwheel._native import PARTITIONS, ArrowBody, ArrowRows, HandOffRows, Records
+from tickwheel.delivery.base.errors import BadRecord
+from tickwheel.delivery.engine.running import Running
+from tickwheel.delivery.model.entries import Answer
+from tickwheel.delivery.model.message import Columns
+from tickwheel.delivery.serve.bodies import Bodies
+from tickwheel.delivery.serve.problems import AGAIN, json_response, problem
+from tickwheel.delivery.serve.threads import Threads
+
+TYPE: Final = "application/vnd.apache.arrow.stream"
+MOST_BYTES: Final = 64 << 20
+MOST_ROWS: Final = 100_000
+SOME: Final = "some of its messages may have been accepted"
+_MARKS: Final = f"/hand-off/marks, or /hand-off/marks?partition=N, 0 to {PARTITIONS - 1}"
+
+_T = TypeVar("_T")
+_A = TypeVar("_A")
+_Submit: TypeAlias = Callable[[Records], Future[list[_A]]]
+
+
+class ArrowBodies:
+    """`max_payload`: bytes. Everything runs in the event loop, but what reads and submits."""
+
+    def __init__(self, running: Running, max_payload: int, bodies: Bodies) -> None:
+        self._running = running
+        self._max_payload = max_payload
+        self._bodies = bodies
+        self._messages = ArrowRows("-", Columns().names, max_payload, letters=False)
+        self._hand_off = HandOffRows(max_payload)
+        self._thread = Threads("Arrow streams", 1, 256)
+        self._marking = Threads("marks", 1, 64)  # the thread above may wait for room
+        self.routes: Sequence[Route] = [
+            Route("/hand-off", self.hand_off, methods=["POST"]),
+            Route("/hand-off/marks", self.marks, methods=["GET"]),
+        ]
+
+    async def messages(
+        self, request: Request, change: Callable[[Records], Records]
+    ) -> Sequence[tuple[str, Answer | BadRecord]]:
+        """For each row its operation and its answer. `change`: of what is read, before it is submitted. Errors: 400,
+        408, 413, 503.
+        """
+        operations: list[str] = []
+
+        def submit(records: Records) -> Future[list[Answer | BadRecord]]:
+            changed = change(records)
+            operations.extend(changed.operations())
+            return self._running.submit_records([changed])
+
+        found = await self._take(request, self._messages.body(), submit)
+        if not found:
+            raise problem(400, "the stream has no rows", f"1 to {MOST_ROWS:,} rows")
+        return [*zip(operations, found, strict=True)]
+
+    async def hand_off(self, request: Request) -> Response:
+        """Take the rows of a hand-off. Errors: 400, 408, 409, 413, 415, 503."""
+        if not is_arrow(request):
+            raise problem(415, "the body is no Arrow IPC stream", f"content-type: {TYPE}")
+        self._check_store(request)
+
+        def submit(records: Records) -> Future[list[Answer]]:
+            return self._running.submit([records], self._max_payload)
+
+        body = self._hand_off.body()
+        await self._take(request, body, submit)
+        return json_response(200, {"rows": body.rows})
+
+    async def marks(self, request: Request) -> Response:
+        """How far the outcomes of each partition are on disk. Errors: 400, 503."""
+        partition = _partition(request)
+        return json_response(200, await self._marking.run(partial(self._marks, partition)))
+
+    def _marks(self, partition: int | None) -> dict[str, object]:
+        try:
+            now_ms, marks = self._running.marks()
+            found: dict[str, object] = {"store_id": self._running.history_id, "now_ms": now_ms, "marks": marks}
+            return found if partition is None else found | {"recurring": self._running.rules_of(partition)}
+        except Exception as error:
+            raise problem(503, str(error), AGAIN) from error
+
+    def _check_store(self, request: Request) -> None:
+        """A client that believes in a store that is not here any more must learn that before it gives anything."""
+        if not request.scope["query_string"]:
+            return
+        given = request.query_params.multi_items()
+        if [name for name, _ in given] != ["store"]:
+            raise problem(400, f"the address asks for {str(request.url.query)!r:.100}", "/hand-off, or ?store=ID")
+        if given[0][1] != self._running.history_id:
+            reason = f"the store here is {self._running.history_id}, not {given[0][1]:.100}"
+            raise problem(409, reason, "GET /hand-off/marks, which tells the store's id")
+
+    async def _take(self, request: Request, body: ArrowBody, submit: _Submit[_A]) -> list[_A]:
+        """The answers, once all of it is on disk."""
+        tickets: list[Future[list[_A]]] = []
+
+        async def take(part: bytes) -> int:
+            pieces = self._pieces(body, part)
+            while await self._thread.run(partial(self._submit, pieces, submit, tickets)):
+                pass  # others have their turns
+            return body.kept_bytes
+
+        await self._bodies.pass_on(request, MOST_BYTES, take, f"; {SOME}")
+        _checked(body, body.end)
+        try:
+            return [answer for ticket in tickets for answer in await asyncio.wrap_future(ticket)]
+        except Exception as error:
+            raise _not_taken(error) from error
+
+    @staticmethod
+    def _submit(pieces: Iterator[Records], submit: _Submit[_A], tickets: list[Future[list[_A]]]) -> bool:
+        """In the thread: the next piece, if there is one. Waits while the engine has no room."""
+        if (records := next(pieces, None)) is None:
+            return False
+        try:
+            tickets.append(submit(records))
+        except Exception as error:
+            raise _not_taken(error) from error
+        return True
+
+    @staticmethod
+    def _pieces(body: ArrowBody, part: bytes) -> Iterator[Records]:
+        pieces = _checked(body, partial(body.add, part, now_ns=time.time_ns()))
+        if body.rows > MOST_ROWS:
+            raise problem(413, f"the stream has too many rows; {SOME}", f"at most {MOST_ROWS:,} in a request")
+        while (records := _checked(body, partial(next, pieces, None))) is not None:
+            yield records
+
+
+def is_arrow(request: Request) -> bool:
+    """By its type."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower() == TYPE
+
+
+def _checked(body: ArrowBody, read: Callable[[], _T]) -> _T:
+    """What it returns. Errors: 400 for a stream that can't be read."""
+    try:
+        return read()
+    except BadRecord as bad:
+        raise problem(400, f"{bad.reason}; {SOME}" if body.rows else bad.reason, bad.allowed) from bad
+
+
+def _not_taken(error: Exception) -> HTTPException:
+    return problem(503, f"{error}; {SOME}", f"{AGAIN}: what was accepted answers duplicate")
+
+
+def _partition(request: Request) -> int | None:
+    """Errors: 400."""
+    if not request.scope["query_string"]:
+        return None
+    match request.query_params.multi_items():
+        case [("partition", digits)] if digits.isascii() and digits.isdigit() and len(digits) <= 4:
+            if int(digits) < PARTITIONS:
+                return int(digits)
+    raise problem(400, f"the address asks for {str(request.url.query)!r:.100}", _MARKS)

@@ -1,0 +1,148 @@
+"""The port of a deliverer as Spark's processes use it: HTTP, by one connection that is kept open (rules S3, S4).
+
+`Refused` says that a deliverer refuses what it gets, whenever it is sent. Every other error of a call is an `OSError`
+or an `HTTPException`, and may pass.
+"""
+
+import http.client
+import json
+import ssl
+import tempfile
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from tickwheel.delivery.read.hand_off_rows import HANDED
+from tickwheel.delivery.serve.client_tls import ClientTls
+
+PASSING: Final = (OSError, http.client.HTTPException)
+"""Errors that may pass."""
+_REFUSALS: Final = {400, 401, 403, 404, 405, 413, 415}
+_LONGEST_ANSWER: Final = 4 << 20
+_ARROW: Final = "application/vnd.apache.arrow.stream"
+
+
+class Refused(Exception):
+    """A deliverer does not take this, whenever it is sent."""
+
+
+class NotTaken(OSError):
+    """A deliverer does not take this now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a deliverer requires: a token with the right `hand-off`, and how TLS knows it."""
+
+    token: bytes | None = field(default=None, repr=False)
+    tls: ClientTls | None = None
+
+    def connect(self, address: str, timeout_s: float) -> "Client":
+        """A client for `HOST:PORT`. Nothing is sent yet. `timeout_s`: how long the peer may say nothing."""
+        return Client(address, self, timeout_s)
+
+
+class Client:
+    """One thread uses it; any may close it, which ends a call in progress."""
+
+    def __init__(self, address: str, access: Access, timeout_s: float) -> None:
+        host, _, port = address.rpartition(":")
+        self._peer = host.removeprefix("[").removesuffix("]"), int(port)
+        self._timeout_s = timeout_s
+        self._headers = {"authorization": f"Bearer {access.token.decode()}"} if access.token else {}
+        self._context = _context(access.tls) if access.tls else None
+        self._connection: http.client.HTTPConnection | None = None
+        self._is_closed = False
+
+    def marks(self, partition: int | None = None) -> dict[str, Any]:
+        """The deliverer's store, clock and marks; and what recurs in this partition."""
+        return self._ask("GET", "/hand-off/marks" + ("" if partition is None else f"?partition={partition}"))
+
+    def hand_off(self, batches: Iterable[Any], store_id: str) -> None:
+        """Send batches of `HANDED`, and wait until they are on disk. Another store than this one does not take them."""
+        out = pa.BufferOutputStream()
+        with pa.ipc.new_stream(out, HANDED) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+        self._ask("POST", f"/hand-off?store={quote(store_id, safe='')}", memoryview(out.getvalue()))
+
+    def close(self) -> None:
+        """End a call in progress, and the connection. It is not used again."""
+        self._is_closed = True
+        if (connection := self._connection) is not None:
+            if (opened := connection.sock) is not None:
+                with suppress(OSError):
+                    opened.shutdown(2)  # wakes the thread that waits for an answer
+            connection.close()
+
+    def _ask(self, method: str, path: str, body: memoryview | None = None) -> dict[str, Any]:
+        is_used = self._connection is not None
+        try:
+            return self._answer(method, path, body)
+        except ConnectionError:  # the peer closes what has been idle for some seconds
+            if not is_used:
+                raise
+        return self._answer(method, path, body)
+
+    def _answer(self, method: str, path: str, body: memoryview | None) -> dict[str, Any]:
+        connection = self._connection = self._connection or self._connected()
+        headers = self._headers | ({"content-type": _ARROW} if body is not None else {})
+        try:
+            if connection.sock is None:
+                connection.connect()
+            if self._is_closed:  # while it connected; from now on `close` sees the socket
+                raise NotTaken("closed")
+            connection.request(method, path, body, headers)
+            response = connection.getresponse()
+            text = response.read(_LONGEST_ANSWER)
+        except BaseException as error:
+            self._connection = None
+            connection.close()
+            if self._is_closed and isinstance(error, Exception):  # of any kind, as its socket was taken away
+                raise NotTaken("the connection was closed here") from error
+            raise
+        if response.will_close:
+            self._connection = None
+        if response.status == http.client.OK:
+            found: dict[str, Any] = json.loads(text)
+            return found
+        raise (Refused if response.status in _REFUSALS else NotTaken)(_told(response.status, text))
+
+    def _connected(self) -> http.client.HTTPConnection:
+        host, port = self._peer
+        if self._context is None:
+            made = http.client.HTTPConnection(host, port, timeout=self._timeout_s)
+        else:
+            made = http.client.HTTPSConnection(host, port, timeout=self._timeout_s, context=self._context)
+        made.auto_open = 0  # what was closed is not opened again
+        return made
+
+
+def reason_of(error: BaseException) -> str:
+    """An error of a call in one line."""
+    return " ".join((str(error) or type(error).__name__).split())
+
+
+def _told(status: int, text: bytes) -> str:
+    try:
+        problem = json.loads(text)
+        return f"{status}: {problem['reason']}; allowed: {problem['allowed']}"
+    except (ValueError, KeyError, TypeError):
+        return f"{status}, by something that is no tickwheel serve"
+
+
+def _context(tls: ClientTls) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=tls.ca.decode("ascii", "ignore"))
+    if tls.cert is not None:
+        # Python reads a certificate from a file only.
+        with tempfile.TemporaryDirectory(prefix="tickwheel-") as folder:
+            path = Path(folder) / "cert.pem"
+            path.touch(0o600)
+            path.write_bytes(tls.cert + b"\n" + (tls.key or b""))
+            context.load_cert_chain(path)
+    return context
