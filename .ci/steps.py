@@ -32,6 +32,7 @@ SHOWN_LINES, SHOWN_CHARACTERS = 80, 400
 PR_SET_CHILD_SUBREAPER = 36
 CLEAN_UP_S = 20  # from Ctrl-C to the end by force
 TESTS = re.compile(r"pytest|cargo test(?!.*--no-run)")
+HURRIES: list[bool] = []  # a signal came after the first one
 ENVIRONMENT = {"PYO3_PYTHON": f"{BIN}/python"}
 
 
@@ -158,11 +159,11 @@ def end(process: "subprocess.Popen[bytes]", before: set[int]) -> None:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGINT)
             with suppress(ProcessLookupError):  # the shell ends at once, pytest after its clean-up: an empty group
-                while time.monotonic() < deadline_s:
+                while time.monotonic() < deadline_s and not HURRIES:
                     process.poll()
                     os.killpg(process.pid, 0)
                     time.sleep(0.05)
-    finally:  # also when a second signal ends the waiting
+    finally:
         for pid in (started | {*below(os.getpid())}) - before:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -170,8 +171,16 @@ def end(process: "subprocess.Popen[bytes]", before: set[int]) -> None:
 
 
 def stop(number: int, _frame: object) -> None:
-    """The end that SIGTERM and a closed terminal ask for: as by Ctrl-C, the step is ended on the way out."""
+    """The end that a signal asks for: the step is ended on the way out, which no further signal interrupts."""
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(each) is stop:
+            signal.signal(each, hurry)
     sys.exit(128 + number)
+
+
+def hurry(_number: int, _frame: object) -> None:
+    """A second signal ends the waiting for the clean-up."""
+    HURRIES.append(True)
 
 
 class Run:
@@ -248,8 +257,9 @@ class Run:
 
 def main(tier: str) -> int:
     """The exit code: 1 if anything failed."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background; the steps send it to what they test
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(
+        signal.SIGINT, stop
+    )  # also in the background, where it is ignored: the steps send it to what they test
     for ending in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(ending) is not signal.SIG_IGN:  # under nohup it goes on when the terminal is closed
             signal.signal(ending, stop)

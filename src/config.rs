@@ -1,7 +1,5 @@
 //! The settings of a timer, checked once (T13).
 
-#![forbid(unsafe_code)]
-
 use crate::clock::LIMIT_MS;
 use crate::error::Error;
 use crate::schedule::Precision;

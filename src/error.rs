@@ -1,7 +1,5 @@
 //! Why a timer refuses a call: what was given, what is allowed, and what to do.
 
-#![forbid(unsafe_code)]
-
 use std::borrow::Cow;
 use std::fmt;
 

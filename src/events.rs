@@ -3,8 +3,6 @@
 //! Under the lock an event is 40 bytes appended to a chunk of fixed size, so no event is ever copied there. The caller takes
 //! the chunks out now and then. If it does not, the newest events are counted as lost.
 
-#![forbid(unsafe_code)]
-
 use crate::wheel::Flushed;
 
 /// Events per chunk.

@@ -2,8 +2,6 @@
 //!
 //! An occurrence counts from `start` alone, never from the call before it, so nothing drifts. [`Missed`] has an example.
 
-#![forbid(unsafe_code)]
-
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 

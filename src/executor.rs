@@ -3,8 +3,6 @@
 //! An executor is given handles, in order. The tasks stay in the timer until the executor claims them one by one, each
 //! right before it runs. That makes a cancel exact (T9).
 
-#![forbid(unsafe_code)]
-
 use crate::sync::Sender;
 use crate::wheel::Handle;
 

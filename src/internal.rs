@@ -1,8 +1,6 @@
 //! Private parts of this crate that the Python bindings use. Do not use them elsewhere: they change in any release, and so do the
 //! methods with the attribute `#[doc(hidden)]`. `tests/rust/layout.rs` lists both.
 
-#![forbid(unsafe_code)]
-
 pub use crate::every::Occurrences;
 pub use crate::schedule::{STEP, Schedule};
 pub use crate::snapshot::take as take_snapshot;

@@ -33,6 +33,7 @@
 
 // The way of a task: `add` → wheel → bucket queue → front → executor → callback, driven by the reaper.
 
+#![forbid(unsafe_code)]
 #![cfg_attr(any(tickwheel_model, tickwheel_loom), allow(dead_code, unused_imports, reason = "a model has no bindings"))]
 #![cfg_attr(test, expect(non_snake_case, reason = "a test name ends with the rule it holds up, as in __t9"))]
 

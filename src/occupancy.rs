@@ -1,7 +1,5 @@
 //! How many tasks each bucket has, at one moment: what a page draws of a wheel, however full it is.
 
-#![forbid(unsafe_code)]
-
 use crate::schedule::Schedule;
 use crate::timer::Timer;
 use crate::wheel::{BucketPage, Wheel, expiration_ms};

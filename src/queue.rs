@@ -6,8 +6,6 @@
 //! Example: in the seven tasks of `tickwheel trace` (tick 1000, size 3) levels 1, 2 and 3 each have a bucket that expires at
 //! 21. The bucket of level 3 is the first, that of level 1 the last, and the one that expires at 22 comes after it.
 
-#![forbid(unsafe_code)]
-
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 

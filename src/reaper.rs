@@ -5,8 +5,6 @@
 //! never runs a task and never drops one; with Python on top it never takes the GIL. An executor that panics costs the
 //! batch that it was given, which the timer keeps as rejected (T13).
 
-#![forbid(unsafe_code)]
-
 use crate::executor::{Executor, Released};
 use crate::lead::Wait;
 use crate::panics;

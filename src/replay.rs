@@ -7,8 +7,6 @@
 //! released task is claimed only when time goes on, so that a callback can cancel what is due at the same instant. The last
 //! instant of a replay is processed to its end like any other.
 
-#![forbid(unsafe_code)]
-
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 

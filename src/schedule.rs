@@ -7,8 +7,6 @@
 //! the wheel is due later. All buckets that expire at one instant are flushed completely before any entry is released. An
 //! add never advances the levels past an armed bucket (T16). So the first entry of the front is the first of all.
 
-#![forbid(unsafe_code)]
-
 mod advance;
 
 use crate::front::Front;

@@ -5,8 +5,6 @@
 //! a buffer of one step. No foreign code runs in a call, so a panic of the caller finds the wheel as the last call
 //! left it.
 
-#![forbid(unsafe_code)]
-
 use std::fmt;
 
 use crate::config::Config;

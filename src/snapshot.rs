@@ -1,7 +1,5 @@
 //! The whole timer at one moment, as plain data (T14).
 
-#![forbid(unsafe_code)]
-
 use std::collections::HashSet;
 
 use crate::schedule::Schedule;

@@ -1,7 +1,5 @@
 //! What the timer's lock guards: the schedule, the sleep of the driving thread, the counters. No lock and no thread in here.
 
-#![forbid(unsafe_code)]
-
 use std::ops::ControlFlow;
 
 use crate::clock::{Clock, LIMIT_MS, LIMIT_US};

@@ -1,7 +1,5 @@
 //! Counters of a timer, and the histogram of its lateness.
 
-#![forbid(unsafe_code)]
-
 /// Classes per doubling of the histogram: a class is at most an eighth wide.
 const SUB_BITS: u32 = 3;
 const SUB: u64 = 1 << SUB_BITS;

@@ -1,7 +1,5 @@
 //! When a task is to run: after a delay, or at an instant of the timer's clock.
 
-#![forbid(unsafe_code)]
-
 use std::time::Duration;
 
 /// When a task is to run. A [`Duration`] converts into it, as a delay.

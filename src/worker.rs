@@ -1,7 +1,5 @@
 //! The worker: it runs released tasks one after another, and drives the timer while it has none to run.
 
-#![forbid(unsafe_code)]
-
 use std::sync::Arc;
 
 use crate::executor::Released;

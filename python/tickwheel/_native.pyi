@@ -857,6 +857,9 @@ class Answer(StrEnum):
 OPERATIONS: Final[dict[str, tuple[list[str], dict[Answer, tuple[int, int, str]]]]]
 """By name: its requests over HTTP, and for each answer the HTTP status, the exit code and a sentence."""
 
+SETTINGS: Final[dict[str, tuple[str, bool, float, float, float | None]]]
+"""By name: the unit of a setting that is a number, whether it is a count, the least, the most, and its default."""
+
 PARTITIONS: Final[int]
 
 def due_of(text: str, name: str) -> int: ...

@@ -14,8 +14,6 @@
 //!
 //! Example: keys 3 and 5 come together, then 4. The run is 3 and 5, key 4 is out of order. They leave as 3, 4, 5.
 
-#![forbid(unsafe_code)]
-
 mod dense_bucket;
 mod lists;
 mod partitions;

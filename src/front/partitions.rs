@@ -8,8 +8,6 @@
 //! Example: 7000 entries in a tick of 1 ms go to 10 partitions of 100 us. An entry that is due 730 us after the begin of the
 //! tick goes to partition 7.
 
-#![forbid(unsafe_code)]
-
 use super::lists::List;
 
 /// A bucket with fewer entries is not dense.

@@ -1,7 +1,5 @@
 //! Releasing the keys of the front in order: the run, the overlapping runs and the tree are merged as they are read.
 
-#![forbid(unsafe_code)]
-
 use std::collections::binary_heap::PeekMut;
 
 use super::{Front, OverlappingRun};

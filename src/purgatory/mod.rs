@@ -12,8 +12,6 @@
 //! - `postponed_checks`, `checking`, `timer_check_run`, `leaving`, `watching`: what happens to an operation.
 //! - `rust/`: the public API for Rust programs. The one for Python is in the bindings.
 
-#![forbid(unsafe_code)]
-
 mod check_requests;
 mod checking;
 mod host;

@@ -1,7 +1,5 @@
 //! Advancing: which bucket is flushed next, what is released, and when there is something to do again.
 
-#![forbid(unsafe_code)]
-
 use super::{Precision, Progress, STEP, Schedule, ready_us};
 use crate::wheel::{BucketRef, Handle, ReleaseKey};
 

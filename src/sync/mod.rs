@@ -1,6 +1,6 @@
 //! The locks, threads and queue of this crate, or those of a model checker.
 //!
-//! With `--cfg tickwheel_model` all of them are shuttle's, which goes through interleavings (see `docs/concurrency.md`). No
+//! With `--cfg tickwheel_model` all of them are shuttle's, which goes through interleavings (see `docs/concurrency-proofs.md`). No
 //! code outside this folder may use `std::sync::Mutex`, `std::sync::mpsc` or `std::thread`.
 //!
 //! Why not always `parking_lot`: it keeps all sleeping threads of the process in one table. A forked child inherits the table
@@ -8,7 +8,6 @@
 //! `test_rule7_fork.py`). Here each lock has its own sleeping threads. Rust programs may use `parking_lot` by the feature of
 //! that name.
 
-#![forbid(unsafe_code)]
 #![cfg_attr(not(tickwheel_model), expect(clippy::disallowed_types, reason = "they are wrapped here"))]
 
 #[cfg(not(any(tickwheel_model, feature = "parking_lot")))]

@@ -4,8 +4,6 @@
 //! The panic hook reports a callback that panics, and the next one runs (T10). Linux keeps 15 bytes of a thread's name, so it
 //! shows that thread as `exec-<name>`, with the first 10 bytes of the timer's name.
 
-#![forbid(unsafe_code)]
-
 mod callbacks;
 mod periodic;
 

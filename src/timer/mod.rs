@@ -3,7 +3,7 @@
 //! - `advancing` is how time goes on, `waiting` how a thread waits for that, and how a timer ends.
 //! - `many` has the calls for many tasks at once, `guard` the lock for a batch of calls, `pending` the lists of tasks.
 //!
-//! The ground rules (`docs/concurrency.md` has the proof):
+//! The ground rules (`docs/concurrency-proofs.md` has the proof):
 //!
 //! - `state` guards all that is pending. No foreign code runs under it: tasks are moved out and dropped after it. It is
 //!   held for one operation, or for a step of about [`STEP`] entries of a long one.
@@ -12,8 +12,6 @@
 //!   run earlier than that sees it under the lock and wakes the reaper: no wake-up is lost, none is wasted.
 //! - A released task stays in its slot until the executor claims it, under the lock. A cancel takes it out of the same
 //!   slot under the same lock. So exactly one of them gets it (T9).
-
-#![forbid(unsafe_code)]
 
 mod advancing;
 mod guard;

@@ -8,8 +8,6 @@
 //! that expires at 4 goes to level 2, bucket 1, `[3, 6)`. When that bucket expires at 3, level 1 covers `[3, 6)`, and the
 //! task cascades to its bucket 1, `[4, 5)`.
 
-#![forbid(unsafe_code)]
-
 mod bucket;
 mod flush;
 mod flush_state;

@@ -173,7 +173,7 @@ def test_a_second_signal_ends_at_once_what_does_not_clean_up(tmp_path: Path) -> 
         begins(runner, tmp_path / "pid")
         while runner.poll() is None:  # the first begins the clean-up, a later one ends it
             runner.send_signal(signal.SIGTERM)
-            time.sleep(0.2)
+            time.sleep(0.002)  # so that one comes while the last processes are ended
         assert runner.wait(30) != 0
     ends(int((tmp_path / "pid").read_text()))
 

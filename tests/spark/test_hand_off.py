@@ -476,7 +476,7 @@ def test_one_that_is_used_again_knows_that_its_last_micro_batch_failed__S3(tmp_p
         (["nohost"], [], "'nohost' is no deliverer: write HOST:PORT"),
         (["a:0"], [], "no deliverer"),
         (["a:99999"], [], "no deliverer"),
-        (["grpc://a:1"], [], "no deliverer"),
+        (["http://a:1"], [], "no deliverer"),
         (["a:1"], ["b"], "'b' is no deliverer"),
         (["a:1", "b:2"], ["b:2"], "b:2 is a deliverer and lost"),
         ([], [], "there is no deliverer"),
@@ -488,7 +488,7 @@ def test_addresses_that_can_not_be_are_refused__D2(deliverers: list[str], lost: 
 
 
 def test_one_that_is_named_twice_counts_once_and_addresses_may_be_of_any_kind__S5() -> None:
-    given = ["a:1", "a:1", "127.0.0.1:7401", "[::1]:7401", "tickwheel-0.tickwheel:65535"]
+    given = ["a:1", "a:1", "127.0.0.1:7400", "[::1]:7400", "tickwheel-0.tickwheel:65535"]
     assert set(HandOff(given)._assigned) == set(given)
 
 
@@ -506,10 +506,10 @@ def test_another_store_at_an_address_is_told__S4(tmp_path: Path, caplog: pytest.
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 64, 100])
 def test_shards_are_spread_evenly_and_a_changed_list_moves_few__S5(count: int) -> None:
-    some = [f"host{n}:7401" for n in range(count)]
+    some = [f"host{n}:7400" for n in range(count)]
     counts = Counter(assign(some))
     assert max(counts.values()) <= -(-PARTITIONS // count)
     assert assign(some) == assign(random.Random(1).sample(some, count)), "the order of the list does not matter"
-    longer = assign([*some, "another:7401"])
+    longer = assign([*some, "another:7400"])
     moved = sum(a != b for a, b in zip(assign(some), longer, strict=True))
     assert moved <= PARTITIONS // 2 + 8

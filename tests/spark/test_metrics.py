@@ -17,7 +17,7 @@ from tickwheel.spark.watched import Watched
 
 pytestmark = pytest.mark.timeout(60)
 
-AT = "127.0.0.1:7401"
+AT = "127.0.0.1:7400"
 
 
 def shard(taker: str | None, waiting: int, given: int, due_ms: int | None) -> dict[str, Any]:

@@ -22,7 +22,7 @@ fn the_bindings_use_these_names_of_the_inside_alone() {
                  CsvContent CsvHeader CsvRow CsvRows Digest DueClock Ended Engine Extras Fields Filter Histogram \
                  Incoming Item LONGEST_REASON LineWriter MAX_DUE_MS MISSED Name Ndjson OPERATIONS OpenSink Origin Other \
                  OutcomeFeed Ownership PARTITIONS Parsed Payload Progress Rate Record Recurrence Request Reschedule \
-                 Retry Running Schema SendLog Sends Sent Settings Snapshot Stop SystemWallTime TZ Ticket Turns \
+                 Retry Running SETTINGS Schema SendLog Sends Sent Settings Snapshot Stop SystemWallTime TZ Ticket Turns \
                  Value WallTime backup batches check check_name check_traceparent checked compact cut delivery_rows \
                  due_from_digits_or_text has_dictionaries is_open_here lane_of not_json on_one_line owners_of pause \
                  read_hand_off restore rfc_3339 step_up store_is_open with_commas write_stream write_text";

@@ -11,7 +11,7 @@
 //! 5. `engine`: what happens to tasks. They are claimed and called, or leave the timer.
 //! 6. `driving`: the executor's thread, and the class `Timer`.
 //! 7. `classes`: `SystemTimer`, `ManualTimer`, `DelayedOperationPurgatory`, and the timers of an event loop.
-//! 8. `delivery`: the engine of delivery, and sinks that are Python objects; and this file, which makes the module.
+//! 8. to 12. `delivery`: the engine of delivery, and sinks that are Python objects; and this file, which makes the module.
 //!
 //! `docs/design.md` says what is in which file, and which eight rules the bindings keep at the two borders.
 
@@ -81,6 +81,7 @@ fn add_delivery(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(delivery::values::times::rfc_3339, module)?)?;
     module.add_function(wrap_pyfunction!(delivery::values::times::occurrence_after, module)?)?;
     delivery::values::operations::add_operations(module)?;
+    delivery::values::settings::add_settings(module)?;
     module.add("MAX_DUE_MS", tickwheel_delivery::internal::times::MAX_DUE_MS)?;
     module.add("PARTITIONS", tickwheel_delivery::internal::PARTITIONS)?;
     module.add_class::<delivery::sinks::destination::Destination>()?;

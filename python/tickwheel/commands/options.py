@@ -6,9 +6,11 @@ import resource
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import click
+
+from tickwheel._native import SETTINGS
 
 _FILES = 8192
 
@@ -89,30 +91,39 @@ def _backoff(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[
     return first_s, longest_s
 
 
+def _default(name: str) -> float | None:
+    """Of a setting that is a number, as the engine has it."""
+    default = SETTINGS[name][4]
+    return int(default) if default is not None and default == int(default) else default
+
+
+_BACKOFF: Final = ",".join(f"{_default(name):g}" for name in ("backoff's first wait", "backoff's longest wait"))
+
+
 def delivery_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that `deliver` and `serve` share; `settings_of` takes their values."""
     for option in reversed(
         (
             click.option("--order", type=click.Choice(["key", "global"]), default="key", show_default=True,
                          help="Order per key, or one order for all messages, one at a time."),
-            click.option("--horizon", metavar="SECONDS", type=float, default=10, show_default=True,
+            click.option("--horizon", metavar="SECONDS", type=float, default=_default("horizon"), show_default=True,
                          help="Messages due within this time are in memory."),
-            click.option("--max-attempts", metavar="N", type=int, default=5, show_default=True,
+            click.option("--max-attempts", metavar="N", type=int, default=_default("max-attempts"), show_default=True,
                          help="Attempts for each message, before it goes to the dead letters."),
-            click.option("--backoff", metavar="FIRST,LONGEST", default="1,300", show_default=True, callback=_backoff,
+            click.option("--backoff", metavar="FIRST,LONGEST", default=_BACKOFF, show_default=True, callback=_backoff,
                          help="Seconds between two attempts: at first, and at most; they double each time."),
             click.option("--give-up-after", metavar="SECONDS", type=float,
                          help="How long the destination may be down before what is due goes to the dead letters; "
                          "by default for ever."),
-            click.option("--sink-timeout", metavar="SECONDS", type=float, default=30, show_default=True,
-                         help="The longest wait for the answer to an attempt."),
+            click.option("--sink-timeout", metavar="SECONDS", type=float, default=_default("sink-timeout"),
+                         show_default=True, help="The longest wait for the answer to an attempt."),
             click.option("--rate", metavar="N/s",
                          help="Send at most N messages in a second, on average, retries included; also N/min or N/h, "
                          "and 0.5/s. By default as fast as the destination takes them."),
             click.option("--concurrency", metavar="N", type=int,
                          help="At most N sends at a time: requests of a webhook, calls of a function. By default 2048 "
                          "and 8."),
-            click.option("--keep-ids", metavar="DAYS", type=float, default=7, show_default=True,
+            click.option("--keep-ids", metavar="DAYS", type=float, default=_default("keep-ids"), show_default=True,
                          help="How long the id of a message is kept after its outcome, to find duplicates."),
         )
     ):  # fmt: skip

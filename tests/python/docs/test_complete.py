@@ -28,7 +28,7 @@ from tickwheel.delivery.sight.messages import MOST
 
 ROOT = Path(__file__).parents[3]
 # But for the page of the models, which names flags of builds.
-PAGES = [path for path in sorted((ROOT / "docs").rglob("*.md")) if path.name != "concurrency.md"]
+PAGES = [path for path in sorted((ROOT / "docs").rglob("*.md")) if not path.name.startswith("concurrency")]
 METHODS = "GET|POST|PUT|PATCH|DELETE"
 # Options of other programs that the documents name: cargo, curl, docker, Spark, systemd, and our own benchmarks.
 OF_OTHERS = {

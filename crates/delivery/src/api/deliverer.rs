@@ -1,7 +1,5 @@
 //! A store that is being delivered, as a program sees it: [`Deliverer`].
 
-#![forbid(unsafe_code)]
-
 mod control;
 mod submit;
 

@@ -1,7 +1,5 @@
 //! Where a program wants its messages to go, before anything is opened: [`Destination`].
 
-#![forbid(unsafe_code)]
-
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;

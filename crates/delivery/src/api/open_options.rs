@@ -1,7 +1,5 @@
 //! How a store is opened for delivery: [`OpenOptions`].
 
-#![forbid(unsafe_code)]
-
 use std::fmt;
 use std::io::Write as _;
 use std::path::Path;
@@ -17,10 +15,6 @@ use crate::run::settings::Settings;
 use crate::run::threads::{Observer, Running};
 use crate::store::Letter;
 use crate::store::file::owner::Ownership;
-
-const MS: Duration = Duration::from_millis(1);
-const HOUR: Duration = Duration::from_secs(3_600);
-const DAY: Duration = Duration::from_secs(86_400);
 
 /// How to deliver from a store. The default suits most programs; [`Deliverer::open`] takes it.
 ///
@@ -230,7 +224,7 @@ impl OpenOptions {
     /// [`DeliveryError::Usage`] where an option is out of range, the store is in use, is on a network file system or is no file,
     /// or the destination can't be opened; [`DeliveryError::Store`] where the file can't be used.
     pub fn open(self, store: impl AsRef<Path>, to: Destination) -> Result<Deliverer, DeliveryError> {
-        self.check()?;
+        self.settings.check()?;
         let ownership = if self.is_standby {
             Ownership::take(store.as_ref(), &mut |_| (), &mut || true)?
         } else {
@@ -239,20 +233,6 @@ impl OpenOptions {
         let running = Running::open(ownership, self.settings, to.into_opener(), 1, self.observer)?;
         running.start(running.engine().wall_clock());
         Ok(Deliverer::new(running, self.max_payload))
-    }
-
-    fn check(&self) -> Result<(), DeliveryError> {
-        let Settings { horizon_ms, sink_timeout_ms, keep_ids_ms, give_up_after_ms, retry, rate, concurrency, .. } =
-            &self.settings;
-        retry.check()?;
-        rate.map_or(Ok(()), Rate::check)?;
-        if *concurrency == 0 {
-            return Err(DeliveryError::Usage("concurrency is 0: it may be 1 or more".to_owned()));
-        }
-        in_range("horizon", *horizon_ms, 100 * MS, HOUR)?;
-        in_range("sink_timeout", *sink_timeout_ms, MS, DAY)?;
-        in_range("keep_ids", *keep_ids_ms, Duration::ZERO, 36_500 * DAY)?;
-        give_up_after_ms.map_or(Ok(()), |ms| in_range("give_up_after", ms, MS, 365 * DAY))
     }
 }
 
@@ -296,13 +276,6 @@ fn whole(time: Duration, unit_ns: u128) -> u64 {
     u64::try_from(time.as_nanos().div_ceil(unit_ns)).unwrap_or(u64::MAX)
 }
 
-fn in_range(name: &str, given_ms: u64, least: Duration, most: Duration) -> Result<(), DeliveryError> {
-    if (whole_ms(least)..=whole_ms(most)).contains(&given_ms) {
-        return Ok(());
-    }
-    Err(DeliveryError::Usage(format!("{name} is {given_ms} ms: it may be {least:?} to {most:?}")))
-}
-
 /// Tells of dead letters on standard error.
 struct StandardError;
 
@@ -323,6 +296,10 @@ mod tests {
     use super::*;
     use crate::Verdict;
 
+    const MS: Duration = Duration::from_millis(1);
+    const HOUR: Duration = Duration::from_secs(3_600);
+    const DAY: Duration = Duration::from_secs(86_400);
+
     fn refused(options: OpenOptions) -> String {
         let folder = tempfile::tempdir().unwrap();
         let store = folder.path().join("store.db");
@@ -335,17 +312,18 @@ mod tests {
     fn an_option_out_of_range_is_named_with_what_is_allowed() {
         let options = OpenOptions::default;
         let longest = Duration::MAX;
-        assert_eq!(refused(options().with_horizon(MS)), "horizon is 1 ms: it may be 100ms to 3600s");
+        assert_eq!(refused(options().with_horizon(MS)), "horizon is 0.001 s: it may be 0.1 to 3,600 s");
         assert_eq!(
             refused(options().with_sink_timeout(Duration::ZERO)),
-            "sink_timeout is 0 ms: it may be 1ms to 86400s"
+            "sink-timeout is 0 s: it may be 0.001 to 86,400 s"
         );
-        assert!(refused(options().with_keep_ids(longest)).starts_with("keep_ids is 18446744073709551615 ms"));
-        assert!(refused(options().with_give_up_after(366 * DAY)).starts_with("give_up_after is "));
-        assert!(refused(options().with_max_attempts(0)).starts_with("max-attempts is 0"));
+        assert!(refused(options().with_keep_ids(longest)).ends_with(" days: it may be 0 to 36,500 days"));
+        assert!(refused(options().with_give_up_after(366 * DAY)).starts_with("give-up-after is 31622400 s"));
+        assert_eq!(refused(options().with_max_attempts(0)), "max-attempts is 0: it may be 1 to 1,000,000");
         assert!(refused(options().with_rate(0, MS)).starts_with("rate is 0 in 1000 us: it may be one a day to"));
-        assert_eq!(refused(options().with_concurrency(0)), "concurrency is 0: it may be 1 or more");
-        assert!(refused(options().with_backoff(HOUR, MS)).starts_with("backoff is 3600000 ms,1 ms"));
+        assert_eq!(refused(options().with_concurrency(0)), "concurrency is 0: it may be 1 to 1,000,000");
+        assert!(refused(options().with_backoff(HOUR, MS)).contains("wait is 0.001 s: it may be 3600 to 86,400 s"));
+        assert!(refused(options().with_backoff(Duration::ZERO, MS)).starts_with("backoff's first wait is 0 s"));
     }
 
     #[test]

@@ -6,8 +6,6 @@
 //! rounded up, and the best of a few readings is taken. Example: wall 1,700,000,000,000 ms when the timer's clock reads 5,000 ms; a message due
 //! at 1,700,000,000,250 has the instant 5,250.
 
-#![forbid(unsafe_code)]
-
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tickwheel::Clock;

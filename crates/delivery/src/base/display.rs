@@ -1,8 +1,6 @@
 //! How values are shown in errors: text in quotes on one line, numbers with commas between the thousands, and a reason that is
 //! neither empty nor long.
 
-#![forbid(unsafe_code)]
-
 use std::fmt::Write;
 
 /// The most characters of a reason. It is stored, and one may be for each message of a send.

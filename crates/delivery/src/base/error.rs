@@ -2,8 +2,6 @@
 //!
 //! Each message says what was given, what is allowed, and what to do.
 
-#![forbid(unsafe_code)]
-
 use std::fmt;
 use std::path::{Path, PathBuf};
 

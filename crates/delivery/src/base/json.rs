@@ -5,8 +5,6 @@
 //! - A carriage return or newline between values becomes a space: in the output it would split a line. Inside a string
 //!   neither is allowed, so nothing that is said changes.
 
-#![forbid(unsafe_code)]
-
 use std::borrow::Cow;
 use std::fmt;
 

@@ -3,8 +3,6 @@
 //! `TICKWHEEL_KILL_AT=3:INSERT INTO ledger`: at the third place whose name has that text. Each statement of the store is a
 //! place of its own. A test may also look at each place, in its own thread.
 
-#![forbid(unsafe_code)]
-
 #[cfg(not(test))]
 #[inline]
 pub(crate) const fn kill_point(_: &str) {}

@@ -1,7 +1,5 @@
 //! What every room uses: errors, the clock, locks, and how values are written and shown. It knows nothing of messages.
 
-#![forbid(unsafe_code)]
-
 pub(crate) mod clock;
 pub(crate) mod display;
 pub(crate) mod error;

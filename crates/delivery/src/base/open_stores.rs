@@ -10,8 +10,6 @@
 //!   process that filled it. A child finds its parent's slots free: what the parent has open is not open *here*.
 //! - `alone` runs a function while no other thread of this process is in it: look, open, lock, and fill a slot.
 
-#![forbid(unsafe_code)]
-
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

@@ -2,8 +2,6 @@
 //!
 //! Always `resumed + accepted = delivered + cancelled + undeliverable + not_delivered`.
 
-#![forbid(unsafe_code)]
-
 /// What was counted since the store was opened, as of the last commit.
 ///
 /// ```

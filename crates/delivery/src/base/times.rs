@@ -6,8 +6,6 @@
 //!
 //! Example: `1970-01-01T01:00:00.0001+01:00` is 1 ms, and is written as `1970-01-01T00:00:00.001Z`.
 
-#![forbid(unsafe_code)]
-
 use crate::base::display::quoted;
 use crate::base::error::BadRecord;
 

@@ -17,8 +17,6 @@
 //! - With a rate (D18), each message that goes out takes a token. Without one, all waits for an alarm on the timer.
 //! - A lock guards all of this. No sink is called under it.
 
-#![forbid(unsafe_code)]
-
 mod down;
 mod event;
 mod pausing;

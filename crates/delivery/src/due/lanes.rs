@@ -2,8 +2,6 @@
 //!
 //! Nothing here has a lock: [`Window`](super::window::Window) owns the lanes, and the dispatcher's lock guards all of it.
 
-#![forbid(unsafe_code)]
-
 use std::collections::BTreeMap;
 
 use crate::store::Position;

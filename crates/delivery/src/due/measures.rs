@@ -3,8 +3,6 @@
 //!
 //! [`SendMeasures`] is the dispatcher's and behind its lock, [`CommitMeasures`] the writer's.
 
-#![forbid(unsafe_code)]
-
 use hdrhistogram::Histogram as HdrHistogram;
 
 use crate::sinks::Verdict;

@@ -1,7 +1,5 @@
 //! Messages that are due soon: in memory, in order per key, on the timer, and between tries.
 
-#![forbid(unsafe_code)]
-
 pub(crate) mod dispatcher;
 pub(crate) mod lanes;
 pub(crate) mod measures;

@@ -8,8 +8,6 @@
 //! - An answer that is about a message shows that it is up. While it is down, only the answer to a probe does: what was sent
 //!   before may still be answered by a destination that takes nothing new.
 
-#![forbid(unsafe_code)]
-
 use fastrand::Rng;
 
 use super::lanes::Slot;

@@ -6,8 +6,6 @@
 //!   past that it loses the oldest, and is told how many.
 //! - Without a reader nothing is kept: the dispatcher asks before it copies a name.
 
-#![forbid(unsafe_code)]
-
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};

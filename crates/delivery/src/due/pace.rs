@@ -10,8 +10,6 @@
 //! Example: 50/s is 1 message in 20,000 µs. The bucket holds 5 tokens, or 100,000 parts. Five messages go out at once, the
 //! sixth 20 ms later.
 
-#![forbid(unsafe_code)]
-
 use crate::base::error::DeliveryError;
 
 /// The time whose tokens the bucket holds.

@@ -2,11 +2,7 @@
 //!
 //! Example: 1 s, then 2, 4 and 8, each shortened by up to a half at random.
 
-#![forbid(unsafe_code)]
-
 use fastrand::Rng;
-
-use crate::base::error::DeliveryError;
 
 /// How often a message is tried, and after what time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,11 +15,6 @@ pub struct Retry {
     pub longest_ms: u64,
 }
 
-/// The largest `max_attempts`.
-pub(crate) const MOST_ATTEMPTS: u32 = 1_000_000;
-/// The largest `first_ms` and `longest_ms`: 400 days.
-pub(crate) const LONGEST_MS: u64 = 400 * 86_400_000;
-
 impl Default for Retry {
     fn default() -> Self {
         Self { max_attempts: 5, first_ms: 1_000, longest_ms: 300_000 }
@@ -31,24 +22,6 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// Whether the values are within bounds.
-    ///
-    /// # Errors
-    /// [`DeliveryError::Usage`], which says which one is not.
-    pub fn check(&self) -> Result<(), DeliveryError> {
-        let Self { max_attempts, first_ms, longest_ms } = *self;
-        if !(1..=MOST_ATTEMPTS).contains(&max_attempts) {
-            return Err(DeliveryError::Usage(format!("max-attempts is {max_attempts}: it may be 1 to 1,000,000")));
-        }
-        if !(1..=longest_ms).contains(&first_ms) || longest_ms > LONGEST_MS {
-            return Err(DeliveryError::Usage(format!(
-                "backoff is {first_ms} ms,{longest_ms} ms: it may be FIRST,LONGEST, each from 1 ms to 400 days, with \
-                 FIRST not longer than LONGEST"
-            )));
-        }
-        Ok(())
-    }
-
     /// The time between this attempt, counted from 1, and the next, in microseconds. `rng` is the caller's, so that a simulation
     /// with the same seed repeats it.
     #[must_use]
@@ -106,17 +79,5 @@ mod tests {
         assert_eq!(of(0, 0).delay_us(1, &mut rng), 0);
         assert!(of(u64::MAX, u64::MAX).delay_us(u32::MAX, &mut rng) >= u64::MAX / 2);
         assert!((500..=1000).contains(&of(1, 1).delay_us(0, &mut rng)));
-    }
-
-    #[test]
-    fn values_out_of_bounds_are_named__d6() {
-        assert!(Retry::default().check().is_ok());
-        let text = |retry: Retry| retry.check().unwrap_err().to_string();
-        assert_eq!(text(Retry { max_attempts: 0, ..SHORT }), "max-attempts is 0: it may be 1 to 1,000,000");
-        assert!(
-            text(Retry { first_ms: 2_000, ..SHORT }).starts_with("backoff is 2000 ms,1000 ms: it may be FIRST,LONGEST")
-        );
-        assert!(text(Retry { first_ms: 0, ..SHORT }).contains("each from 1 ms to 400 days"));
-        assert!(Retry { longest_ms: LONGEST_MS + 1, ..SHORT }.check().is_err());
     }
 }

@@ -17,8 +17,6 @@
 //! Example: at most two in a lane, cursor (50, 9). Key k has (10, 1) and (20, 2) in memory and (30, 3) in the store, so its
 //! `more_from` is (30, 3). A new message (15, 10) of k comes in between, (20, 2) goes back, `more_from` is (20, 2).
 
-#![forbid(unsafe_code)]
-
 mod entry;
 mod leaving;
 mod pausing;

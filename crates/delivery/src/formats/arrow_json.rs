@@ -7,8 +7,6 @@
 //!   twice, and all other types (durations, intervals, unions). So is one that is too large: in Arrow, a thousand million
 //!   nulls or copies of one text take no memory.
 
-#![forbid(unsafe_code)]
-
 use std::io::Write as _;
 
 use arrow_array::cast::AsArray;

@@ -9,8 +9,6 @@
 //! The arrays must be valid: those of an Arrow IPC stream are checked when it is read, all others by the caller. A column
 //! of text that is not all UTF-8 is not valid; as bytes it is, see [`ArrowRows::as_bytes`].
 
-#![forbid(unsafe_code)]
-
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -2,8 +2,6 @@
 //!
 //! The crate has no codec, so a compressed stream is an error: what a batch takes in memory is what was received.
 
-#![forbid(unsafe_code)]
-
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

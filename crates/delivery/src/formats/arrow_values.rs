@@ -1,7 +1,5 @@
 //! Reads single values of Arrow arrays, of which only the type in the batch says what they are.
 
-#![forbid(unsafe_code)]
-
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, RunEndIndexType,

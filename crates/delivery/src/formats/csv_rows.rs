@@ -6,8 +6,6 @@
 //!   absent where the other is a column too.
 //! - Digits in `due` are epoch milliseconds. The columns that make up the payload where there is none are text.
 
-#![forbid(unsafe_code)]
-
 use std::borrow::Cow;
 use std::sync::Arc;
 

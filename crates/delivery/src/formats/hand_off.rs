@@ -17,8 +17,6 @@
 //! written has a further column, `partition`: where the row belongs (`message/partition.rs`), of a dead letter its line modulo 64. It is for the
 //! hold, and no deliverer reads it.
 
-#![forbid(unsafe_code)]
-
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;

@@ -6,8 +6,6 @@
 //! Example: with lines of at most 4 bytes, `aa\nbb\ncccccc\ndd\n` has the lines `aa`, `bb`, then line 3, which is too long
 //! with its 7 bytes, then `dd`.
 
-#![forbid(unsafe_code)]
-
 use memchr::memchr;
 
 use crate::base::display::with_commas;

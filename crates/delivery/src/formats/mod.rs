@@ -1,7 +1,5 @@
 //! Readers of NDJSON, CSV and Arrow: each makes messages of bytes, by the schema in `message/fields.rs`.
 
-#![forbid(unsafe_code)]
-
 pub(crate) mod arrow_json;
 pub(crate) mod arrow_rows;
 pub(crate) mod arrow_stream;

@@ -3,8 +3,6 @@
 //! Example: `{"id": "a", "delay_ms": 5, "payload": [1.50]}` read at 0 is a message that is due at 5 ms, with the payload `[1.50]`;
 //! `oops` in line 2 is a bad record of line 2, with these four bytes.
 
-#![forbid(unsafe_code)]
-
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;

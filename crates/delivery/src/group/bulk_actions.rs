@@ -1,7 +1,5 @@
 //! The actions on many messages that have not ended (D16). `bulk_step.rs` does a part of the first one in each group.
 
-#![forbid(unsafe_code)]
-
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashSet;

@@ -4,8 +4,6 @@
 //! of their due times. A message that leaves memory meanwhile gets a row, and is found there. After a restart all that is open has a
 //! row. Those that came after the action began are left alone, and so are those that are being sent.
 
-#![forbid(unsafe_code)]
-
 use super::Group;
 use crate::base::error::StoreError;
 use crate::due::dispatcher::TakenBack;

@@ -2,8 +2,6 @@
 //!
 //! Each is one answer, exact in the very moment of sending: what was taken back does not go out, and what is being sent stays so.
 
-#![forbid(unsafe_code)]
-
 use super::{DAY_MS, Group, answer_of, held_of};
 use crate::base::error::StoreError;
 use crate::due::dispatcher::TakenBack;

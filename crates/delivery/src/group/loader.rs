@@ -3,8 +3,6 @@
 //! The writer calls it inside its transaction, so it sees what has just been accepted. Rows are read without their
 //! payloads first; the window chooses, and only what it chose is read whole.
 
-#![forbid(unsafe_code)]
-
 use crate::base::error::StoreError;
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::due::dispatcher::Dispatcher;

@@ -1,7 +1,5 @@
 //! What one transaction does for what was submitted; and what has to follow once it is committed.
 
-#![forbid(unsafe_code)]
-
 pub(crate) mod bulk_actions;
 mod bulk_step;
 mod changes;

@@ -8,8 +8,6 @@
 //!
 //! So one occurrence is open at a time, and a crash can neither leave one out nor make one twice.
 
-#![forbid(unsafe_code)]
-
 use super::Group;
 use crate::base::error::{BadRecord, StoreError};
 use crate::group::items::Answer;

@@ -4,8 +4,6 @@
 //! from [`ANSWERS`]. `docs/openapi.yaml` and the pages are compared with the table by tests. A new operation is an entry here,
 //! an [`Item`](super::items::Item), and what that does in `changes.rs`.
 
-#![forbid(unsafe_code)]
-
 use super::items::Answer;
 use super::items::Answer::{
     Accepted, Cancelled, Conflict, Dead, Delivered, Delivering, Duplicate, Expired, Paused, Recurring, Refused,

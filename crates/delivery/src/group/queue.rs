@@ -3,8 +3,6 @@
 //! - A ticket begins a group at once; outcomes alone, for which nothing waits, are gathered for 20 ms.
 //! - Sending pauses while two groups of outcomes are uncommitted: one being written, and one that is 50 ms old.
 
-#![forbid(unsafe_code)]
-
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

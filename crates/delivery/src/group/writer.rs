@@ -11,8 +11,6 @@
 //! - A step has three parts, so that a test can do other things between them: [`Writer::begin`], [`Writer::commit`],
 //!   [`Writer::publish`].
 
-#![forbid(unsafe_code)]
-
 use std::collections::VecDeque;
 use std::sync::Arc;
 

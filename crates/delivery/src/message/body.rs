@@ -1,7 +1,5 @@
 //! Key, id and payload of a message, in one piece, and what few messages have beside.
 
-#![forbid(unsafe_code)]
-
 use std::sync::Arc;
 
 use super::extras::Extras;

@@ -1,7 +1,5 @@
 //! The names of the fields of a record (rules D1, D11): the usual ones, or those that the caller gave.
 
-#![forbid(unsafe_code)]
-
 use crate::base::display::cut;
 use crate::base::error::BadRecord;
 

@@ -1,7 +1,5 @@
 //! The earliest due time in each partition: what marks are made of (rule S4).
 
-#![forbid(unsafe_code)]
-
 use crate::message::partition::PARTITIONS;
 
 /// A number for each partition.

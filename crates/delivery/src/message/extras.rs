@@ -1,7 +1,5 @@
 //! What few messages have beside their name, their due time and their payload.
 
-#![forbid(unsafe_code)]
-
 use crate::base::display::quoted;
 use crate::base::error::BadRecord;
 use crate::message::recurrence::Recurrence;

@@ -11,8 +11,6 @@
 //! - Where there is no payload, a field that is a near miss of a known name is an error too: `paylod`.
 //! - JSON keeps its bytes, on one line. Where a format has text only, text that is not JSON becomes a JSON string.
 
-#![forbid(unsafe_code)]
-
 mod recurrence;
 
 use std::borrow::Cow;

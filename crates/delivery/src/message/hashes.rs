@@ -12,8 +12,6 @@
 //!
 //! The hashes of small messages are computed side by side, by the vector instructions of the processor.
 
-#![forbid(unsafe_code)]
-
 use blake2b_simd::Params;
 use blake2b_simd::many::{HashManyJob, hash_many};
 use smallvec::SmallVec;

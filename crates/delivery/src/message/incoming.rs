@@ -8,8 +8,6 @@
 //!
 //! They are computed once, by the thread that reads the message: [`Incoming::of`].
 
-#![forbid(unsafe_code)]
-
 use crate::message::hashes;
 use crate::message::origin::Origin;
 use crate::message::{Body, Message};

@@ -1,7 +1,5 @@
 //! What a message is, and what a program may make one of (rule D1).
 
-#![forbid(unsafe_code)]
-
 mod body;
 pub(crate) mod columns;
 pub(crate) mod earliest;

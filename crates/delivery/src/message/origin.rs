@@ -2,8 +2,6 @@
 //!
 //! A record shares the block of bytes in which it was read, so keeping it costs no copy.
 
-#![forbid(unsafe_code)]
-
 use std::fmt;
 use std::sync::Arc;
 

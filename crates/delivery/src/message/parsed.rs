@@ -1,7 +1,5 @@
 //! What a reader makes of a record: a message, a cancel, a reschedule, or what is wrong with it.
 
-#![forbid(unsafe_code)]
-
 use crate::base::error::BadRecord;
 use crate::message::fields::Request;
 use crate::message::incoming::Incoming;

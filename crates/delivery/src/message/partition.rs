@@ -6,8 +6,6 @@
 //! Example: key `customer 3` is in partition 13 with all its messages; message `a` without a key is in partition 1, and so is
 //! `a@2026-01-31T08:00:00.000Z`.
 
-#![forbid(unsafe_code)]
-
 use crate::message::incoming::{Digest, Incoming, lane_of};
 use crate::message::recurrence::recurring_id;
 

@@ -1,7 +1,5 @@
 //! A message as the record from which it can be read again, for dead letters and exports (rule D1).
 
-#![forbid(unsafe_code)]
-
 use super::incoming::Incoming;
 use super::origin::Origin;
 use super::recurrence::Rule;

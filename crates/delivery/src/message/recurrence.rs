@@ -8,8 +8,6 @@
 //! (`*`, `*/2`) those count that pass. `croner` alone does that for one hour and minute only. A rule is asked anew each time, so that what
 //! the system learns of a time zone counts from then on.
 
-#![forbid(unsafe_code)]
-
 use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
 use jiff::tz::{AmbiguousOffset, TimeZone};

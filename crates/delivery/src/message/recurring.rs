@@ -1,7 +1,5 @@
 //! Messages that come again and again, as a program makes them (rule D19).
 
-#![forbid(unsafe_code)]
-
 use std::time::{Duration, SystemTime};
 
 use super::{Body, Message, ms_of};

@@ -9,8 +9,6 @@
 //! [`Engine`] is driven by hand: on a manual clock a run is the same each time. [`threads`](super::threads) drives it with
 //! threads of its own.
 
-#![forbid(unsafe_code)]
-
 mod looking;
 mod marks;
 mod recover;

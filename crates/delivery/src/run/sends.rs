@@ -9,8 +9,6 @@
 //! send 3 ── settled, group 8 ──┘   group 8 on disk: three
 //! ```
 
-#![forbid(unsafe_code)]
-
 use std::collections::VecDeque;
 
 use super::engine::Engine;

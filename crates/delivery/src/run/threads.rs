@@ -8,8 +8,6 @@
 //! - A sink that answers each message later has one thread for all of them: [`overlapping`].
 //! - Once the engine is closing, a sink that was cut off, or that is opened only now, gets nothing to send.
 
-#![forbid(unsafe_code)]
-
 mod overlapping;
 mod senders;
 mod shared;

@@ -1,7 +1,5 @@
 //! Actions on many messages (D16), in parts, beside delivery and over a restart.
 
-#![forbid(unsafe_code)]
-
 use super::testing::{ByHand, START_MS, put};
 use crate::due::retry::Retry;
 use crate::group::items::{Answer, Item};

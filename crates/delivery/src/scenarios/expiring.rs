@@ -1,7 +1,5 @@
 //! A message is not delivered past its time (D17): it ends as expired, and is a dead letter.
 
-#![forbid(unsafe_code)]
-
 use super::testing::{ByHand, START_MS, put};
 use crate::due::retry::Retry;
 use crate::group::items::{Answer, Item};

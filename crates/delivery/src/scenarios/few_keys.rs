@@ -9,8 +9,6 @@
 //! | 4 | 1 to 4 | nothing |
 //! | 5 or more | none | nothing |
 
-#![forbid(unsafe_code)]
-
 use super::testing::{ByHand, START_MS, put};
 use crate::group::items::Item;
 use crate::run::settings::Settings;

@@ -1,8 +1,6 @@
 //! An outage of ten minutes at 1,000 messages a second, on a manual clock (D6): no attempt is spent, all are delivered in
 //! order afterwards, memory is bounded, and the program hears of it twice.
 
-#![forbid(unsafe_code)]
-
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

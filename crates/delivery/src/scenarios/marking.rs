@@ -1,8 +1,6 @@
 //! Marks (S4): none passes a message without an outcome on disk, whatever moves it meanwhile. `simulation` compares all of them with a
 //! plain look, between the steps of the engine; here they are asked in the middle of a step, and in the middle of the answer.
 
-#![forbid(unsafe_code)]
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -1,7 +1,5 @@
 //! What an engine measures of its own work, on clocks that the test moves (D15).
 
-#![forbid(unsafe_code)]
-
 use super::testing::{ByHand, START_MS, put};
 use crate::due::measures::{BOUNDS_US, Cause, Histogram};
 use crate::due::retry::Retry;

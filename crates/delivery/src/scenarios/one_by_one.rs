@@ -1,7 +1,5 @@
 //! A sink that sends one delivery after another, on a manual clock: one that takes long holds up no other (D4, D6).
 
-#![forbid(unsafe_code)]
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 

@@ -1,7 +1,5 @@
 //! A rate and a bound of sends at a time (D18), on clocks that the test moves: how many go out, and what waits.
 
-#![forbid(unsafe_code)]
-
 use super::testing::{ByHand, START_MS, cancel, many, put, settings};
 use crate::due::dispatcher::Event;
 use crate::due::pace::Rate;

@@ -1,7 +1,5 @@
 //! Sending pauses and goes on (D16): after the answer nothing is sent, also by the next process.
 
-#![forbid(unsafe_code)]
-
 use super::testing::{ByHand, START_MS, put};
 use crate::due::dispatcher::Event;
 use crate::group::items::{Answer, Item};

@@ -1,7 +1,5 @@
 //! A key pauses and goes on (D16): after the answer nothing of it is sent, also by the next process, and others do not wait.
 
-#![forbid(unsafe_code)]
-
 use super::testing::{ByHand, START_MS, cancel, put, settings};
 use crate::due::dispatcher::Event;
 use crate::due::window::Bounds;

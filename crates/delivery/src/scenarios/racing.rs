@@ -2,8 +2,6 @@
 //!
 //! Messages become due while they are acted upon, by threads on a real clock. `TICKWHEEL_SOAK=1`: 100,000 races of each action.
 
-#![forbid(unsafe_code)]
-
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

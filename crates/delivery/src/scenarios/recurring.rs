@@ -1,7 +1,5 @@
 //! Messages that come again and again (D19): each occurrence is made with the outcome of the one before.
 
-#![forbid(unsafe_code)]
-
 mod storm;
 
 use super::testing::{ByHand, START_MS, cancel, put};

@@ -1,7 +1,5 @@
 //! A message in the place of one that waits, as often as it is put off (D16); and a second life of a dead letter.
 
-#![forbid(unsafe_code)]
-
 use super::testing::{ByHand, START_MS, cancel, put};
 use crate::due::retry::Retry;
 use crate::group::items::{Answer, Item};

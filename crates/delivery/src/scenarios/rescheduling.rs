@@ -1,7 +1,5 @@
 //! Another due time for a message that waits (D16): it goes out then, once, wherever it was when that was asked.
 
-#![forbid(unsafe_code)]
-
 use super::testing::{ByHand, START_MS, cancel, put};
 use crate::due::retry::Retry;
 use crate::group::items::{Answer, Item};

@@ -9,8 +9,6 @@
 //! The model knows what is on disk: a group takes all that was submitted and settled when it begins, and is on disk as a
 //! whole or not at all.
 
-#![forbid(unsafe_code)]
-
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,7 +1,5 @@
 //! What tests of a running engine share.
 
-#![forbid(unsafe_code)]
-
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -1,8 +1,6 @@
 //! What had no answer may have arrived (D5, D6): it goes out again with that mark, also where it counts as no attempt, as the
 //! destination was down. What was refused, or could not be told to the destination, has not arrived.
 
-#![forbid(unsafe_code)]
-
 use super::testing::{ByHand, START_MS, put};
 use crate::due::retry::Retry;
 use crate::group::items::{Answer, Item};

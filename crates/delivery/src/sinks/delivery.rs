@@ -1,7 +1,5 @@
 //! A delivery that goes to a sink, and what became of it (rules D5, D6).
 
-#![forbid(unsafe_code)]
-
 use crate::message::incoming::Digest;
 use crate::message::{Body, Message};
 

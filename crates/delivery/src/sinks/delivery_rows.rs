@@ -11,8 +11,6 @@
 //! | `redelivered` | boolean | whether it may have arrived before: a send had no answer, or the process ended |
 //! | `digest` | 16 bytes | by which a destination knows the message, whatever store it comes from |
 
-#![forbid(unsafe_code)]
-
 use std::sync::Arc;
 
 use arrow_array::builder::FixedSizeBinaryBuilder;

@@ -6,8 +6,6 @@
 //! - If the reader of a pipe is slow, a write waits: that is back-pressure, and a time-out would leave half a line.
 //! - A write that fails ends the run, because the next one would probably fail for every message.
 
-#![forbid(unsafe_code)]
-
 use std::fs::{File, OpenOptions};
 use std::io::{Error, Write as _};
 use std::os::fd::AsFd as _;

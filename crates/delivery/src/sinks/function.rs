@@ -3,8 +3,6 @@
 //! One thread calls it for many messages in a row, as long as it is fast. A message that waits for a slow call goes to another
 //! thread: see [`Turns`](super::Turns).
 
-#![forbid(unsafe_code)]
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 

@@ -12,8 +12,6 @@
 //!   [`masking`].
 //! - [`Webhook`] says which further headers a request has, and by which secrets it is signed; [`SharedWebhook`] may change that.
 
-#![forbid(unsafe_code)]
-
 mod address;
 mod answers;
 mod certificates;

@@ -3,8 +3,6 @@
 //! `id, key, due, payload` (or `payload_base64`), `delivered_at, lateness_ms, attempt, redelivered`, and `traceparent` if it came
 //! with one. Times are RFC 3339 in UTC with milliseconds; `lateness_ms` is to the microsecond. About 0.2 µs for a small message.
 
-#![forbid(unsafe_code)]
-
 use super::delivery::Delivery;
 use crate::base::times::rfc_3339;
 use crate::message::record::{write_names, write_traceparent};

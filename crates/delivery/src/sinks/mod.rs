@@ -1,7 +1,5 @@
 //! Where messages go (rule D10): a sink takes deliveries and says of each what became of it.
 
-#![forbid(unsafe_code)]
-
 pub(crate) mod delivery;
 pub(crate) mod delivery_rows;
 pub(crate) mod file;

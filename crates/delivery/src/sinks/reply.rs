@@ -1,7 +1,5 @@
 //! The answer to one delivery that a sink gives later, from any thread (rules D4, D6).
 
-#![forbid(unsafe_code)]
-
 use std::fmt;
 use std::sync::Arc;
 

@@ -1,7 +1,5 @@
 //! What a sink sent, when, and what became of it: for traces, where the program makes a span of each (rule D15).
 
-#![forbid(unsafe_code)]
-
 use std::collections::VecDeque;
 use std::sync::Arc;
 

@@ -9,8 +9,6 @@
 //!                                    ^ stop       3 and later are given back; the next `begin` says no
 //! ```
 
-#![forbid(unsafe_code)]
-
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::delivery::{Verdict, Verdicts};

@@ -1,7 +1,5 @@
 //! The further calls of the store: the plan, what may have been sent, and the small tables.
 
-#![forbid(unsafe_code)]
-
 use std::collections::HashMap;
 use std::path::Path;
 

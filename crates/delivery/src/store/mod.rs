@@ -23,8 +23,6 @@
 //! | `maintenance/` | check, compact, back up, restore |
 //! | `upgrade/` | a store of an older version |
 
-#![forbid(unsafe_code)]
-
 mod calls;
 pub(crate) mod file;
 pub(crate) mod look;

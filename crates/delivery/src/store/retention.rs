@@ -8,8 +8,6 @@
 //! start of one. A message is kept `keep_ids` at least, and up to one part longer. Example: `keep_ids` is 7 days, so a part is
 //! 21 hours; a message that was delivered at 10:00 on day 1, in a part that ends at 21:00, is forgotten after 21:00 on day 8.
 
-#![forbid(unsafe_code)]
-
 use std::collections::VecDeque;
 
 use rusqlite::Connection;

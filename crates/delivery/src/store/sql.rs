@@ -1,7 +1,5 @@
 //! How the parts of the store run their statements, and what may go wrong inside it.
 
-#![forbid(unsafe_code)]
-
 use std::path::Path;
 
 use rusqlite::{CachedStatement, Connection};

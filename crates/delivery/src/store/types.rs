@@ -1,7 +1,5 @@
 //! What goes into the store and comes out of it. Times are milliseconds since 1970 unless their name says otherwise.
 
-#![forbid(unsafe_code)]
-
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 
 use crate::message::incoming::Content;

@@ -2,8 +2,6 @@
 //!
 //! Each part bounds its own step, so that no group of commits waits long.
 
-#![forbid(unsafe_code)]
-
 use rusqlite::Connection;
 
 use super::Store;

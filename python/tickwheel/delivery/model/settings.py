@@ -1,8 +1,9 @@
-"""How to deliver: the options of `tickwheel deliver` with the same names."""
+"""How to deliver: the options of `tickwheel deliver` with the same names. The engine has the table of their ranges."""
 
 from dataclasses import dataclass, field
 from typing import Literal
 
+from tickwheel._native import SETTINGS
 from tickwheel.delivery.base.errors import WrongUsage, shown
 from tickwheel.delivery.model.pace import Rate
 from tickwheel.delivery.model.retry import Retry
@@ -39,19 +40,25 @@ class Settings:
     def __post_init__(self) -> None:
         if self.order not in ("key", "global"):
             raise WrongUsage(f"order is {self.order!r}: it may be 'key' or 'global'")
-        for name, value, least, most in (
-            ("horizon", self.horizon_s, 0.1, 3600),
-            ("max-attempts", self.retry.max_attempts, 1, 1_000_000),
-            ("sink-timeout", self.sink_timeout_s, 0.001, 86_400),
-            ("keep-ids", self.keep_ids_days, 0, 36_500),
-            ("backoff's first wait", self.retry.first_ms / 1000, 0.001, 86_400),
-            ("backoff's longest wait", self.retry.longest_ms / 1000, self.retry.first_ms / 1000, 86_400),
-            ("concurrency", 1 if self.concurrency is None else self.concurrency, 1, 1_000_000),
-            ("give-up-after", 1 if self.give_up_after_s is None else self.give_up_after_s, 0.001, 31_536_000),
-        ):
-            kinds = int if name in ("max-attempts", "concurrency") else int | float
+        given: dict[str, object] = {
+            "horizon": self.horizon_s,
+            "max-attempts": self.retry.max_attempts,
+            "backoff's first wait": self.retry.first_ms / 1000,
+            "backoff's longest wait": self.retry.longest_ms / 1000,
+            "give-up-after": self.give_up_after_s,
+            "sink-timeout": self.sink_timeout_s,
+            "keep-ids": self.keep_ids_days,
+            "concurrency": self.concurrency,
+        }
+        for name, value in given.items():
+            _, is_whole, least, most, default = SETTINGS[name]
+            if value is None and default is None:
+                continue
+            if name == "backoff's longest wait":
+                least = self.retry.first_ms / 1000
+            kinds = int if is_whole else int | float
             if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value <= most:
-                raise WrongUsage(f"{name} is {_shown(value)}: it may be {least:g} to {most:,}")
+                raise WrongUsage(f"{name} is {_shown(value)}: it may be {least:g} to {most:,.0f}")
 
 
 def _shown(value: object) -> str:

@@ -121,6 +121,16 @@ def test_a_signal_ends_it_though_a_stream_is_open__D13(tmp_path: Path, start: St
         )
 
 
+def test_streams_of_arrow_need_no_pyarrow__D11(tmp_path: Path, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "without").mkdir()
+    (tmp_path / "without/pyarrow.py").write_text("raise ImportError('there is none')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "without"))
+    server = start(tmp_path / "s.db").listening()
+    reply = server.ask("POST", "/messages", stream(batch(id=["a"], due=[FAR_MS])), headers=ARROW)
+    assert (reply.status, json.loads(reply.body)["state"]) == (200, "accepted")
+    assert server.ask("GET", "/hand-off/marks").status == 200
+
+
 def test_the_second_ctrl_c_ends_it_at_once__D13(tmp_path: Path, start: Start) -> None:
     reading, writing = os.pipe()  # without a reader
     server = start(tmp_path / "s.db", stdout=writing)

@@ -1,7 +1,5 @@
 //! What changes messages that were submitted, and the destination's pause (D7, D16). Each call returns once its answer is on disk.
 
-#![forbid(unsafe_code)]
-
 use std::time::{Duration, SystemTime};
 
 use super::{Deliverer, usage};

@@ -1,7 +1,5 @@
 //! The ways in: messages, lines of NDJSON, and Arrow rows.
 
-#![forbid(unsafe_code)]
-
 use std::sync::Arc;
 
 use super::{Deliverer, usage};

@@ -1,7 +1,5 @@
 //! While the destination is down: probes, no attempt spent, and what is given up after too long (rule D6).
 
-#![forbid(unsafe_code)]
-
 use std::time::Duration;
 
 use super::{Alarm, Dispatcher, Event, InFlight, Offer};

@@ -1,7 +1,5 @@
 //! What the destination and the clock did, for the log (rule D15).
 
-#![forbid(unsafe_code)]
-
 /// What the destination and the clock did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

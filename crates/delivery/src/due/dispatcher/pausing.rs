@@ -1,7 +1,5 @@
 //! Sending pauses and goes on, of all or of one key (rule D16). What is on its way stays so.
 
-#![forbid(unsafe_code)]
-
 use super::{CRASHED, Dispatcher, Event};
 use crate::due::lanes::Slot;
 use crate::due::window::Gone;

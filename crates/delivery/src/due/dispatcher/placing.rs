@@ -1,7 +1,5 @@
 //! From the window to the timer and from the timer to what can be sent (rules D3, D4).
 
-#![forbid(unsafe_code)]
-
 use super::{Alarm, CRASHED, Dispatcher, Event, Moment, Offer};
 use crate::base::clock::DueClock;
 use crate::due::lanes::Slot;

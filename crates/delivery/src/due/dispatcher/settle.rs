@@ -1,7 +1,5 @@
 //! What the answer of a sink, or none, means for each message (rules D5, D6).
 
-#![forbid(unsafe_code)]
-
 use std::sync::Arc;
 use std::time::Duration;
 

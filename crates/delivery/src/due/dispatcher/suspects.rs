@@ -1,7 +1,5 @@
 //! Messages that a crashed process may have had in its hands: their attempts are on disk before they go out (rules D5, D6).
 
-#![forbid(unsafe_code)]
-
 use super::{CRASHED, Dispatcher, Offer};
 use crate::due::window::State;
 use crate::store::Outcome;

@@ -1,7 +1,5 @@
 //! A send that takes long: what has not begun goes to another sender, and at its time-out it is cut off (rule D6).
 
-#![forbid(unsafe_code)]
-
 use std::sync::Arc;
 use std::time::Duration;
 

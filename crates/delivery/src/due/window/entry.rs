@@ -1,7 +1,5 @@
 //! A message in memory, and how much may be there (rule D8).
 
-#![forbid(unsafe_code)]
-
 use crate::message::Body;
 use crate::store::{Outcome, Position};
 

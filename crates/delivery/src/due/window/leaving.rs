@@ -1,7 +1,5 @@
 //! What leaves memory for the store, where there is no room or no place for it any more (rules D4, D8).
 
-#![forbid(unsafe_code)]
-
 use super::Window;
 use super::entry::{Gone, State};
 use crate::due::lanes::Slot;

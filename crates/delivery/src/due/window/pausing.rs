@@ -3,8 +3,6 @@
 //! A paused lane is as one of which all waits in the store: its `more_from` is where it begins. It is not refilled, so it never
 //! makes the loader read. Two keys may share a lane, by a collision of 64 bits: then both are held, until the lane is resumed.
 
-#![forbid(unsafe_code)]
-
 use super::Window;
 use super::entry::{Gone, State};
 use crate::due::lanes::Slot;

@@ -3,8 +3,6 @@
 //! `tz` and `missed` have a meaning beside these two only. In any other record they are fields as those of the payload are, because
 //! tables often have a column of that name.
 
-#![forbid(unsafe_code)]
-
 use super::{Fields, Schema, Value};
 use crate::base::display::quoted;
 use crate::base::error::BadRecord;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use super::float;
 use crate::message::incoming::{Content, Digest, Incoming, lane_of};
 use crate::message::{Body, Message};

@@ -1,8 +1,6 @@
 //! A disk that is full at any page: what waits for an answer gets the error with advice, no accepted message is lost, and it
 //! goes on once there is room (rules D5, D11).
 
-#![forbid(unsafe_code)]
-
 use super::Settings;
 use crate::base::error::DeliveryError;
 use crate::group::items::{Answer, Item};

@@ -3,8 +3,6 @@
 //! What is in memory is looked through some thousands at a time, and the dispatcher's lock is free in between: senders wait some
 //! ten microseconds. A message that moves meanwhile may be counted twice, or not at all.
 
-#![forbid(unsafe_code)]
-
 use super::Engine;
 use crate::base::error::DeliveryError;
 use crate::due::measures::{CommitMeasures, SendMeasures};

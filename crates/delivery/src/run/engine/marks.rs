@@ -9,8 +9,6 @@
 //! part; with its last part, what is between; then the rows, of one moment. A message moves in the same direction, so none is missed.
 //! `docs/concurrency.md` says more.
 
-#![forbid(unsafe_code)]
-
 use super::Engine;
 use crate::base::error::DeliveryError;
 use crate::message::earliest::{Earliest, PerPartition};

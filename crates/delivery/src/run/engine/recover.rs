@@ -1,7 +1,5 @@
 //! After a crash: the destination is asked which of the messages that may have been sent have arrived (rule D5).
 
-#![forbid(unsafe_code)]
-
 use rustc_hash::FxHashSet;
 
 use super::Engine;

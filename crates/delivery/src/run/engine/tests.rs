@@ -1,8 +1,6 @@
 //! The engine by hand: at most two groups are uncommitted, and the end of every obstacle wakes what waits behind it
 //! (rules D4, D5, D7, D8).
 
-#![forbid(unsafe_code)]
-
 use crate::base::error::DeliveryError;
 use crate::due::retry::Retry;
 use crate::due::window::Bounds;

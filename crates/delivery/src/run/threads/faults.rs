@@ -1,7 +1,5 @@
 //! A disk that hangs, an observer that hangs, and a thread that dies in the middle of a change.
 
-#![forbid(unsafe_code)]
-
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};

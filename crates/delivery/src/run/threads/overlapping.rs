@@ -14,8 +14,6 @@
 //!   What it has not answered is aborted, and no answer is heard any more.
 //! - The counts of places change under the dispatcher's lock, so that no notification of a free one is lost.
 
-#![forbid(unsafe_code)]
-
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 

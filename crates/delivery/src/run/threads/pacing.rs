@@ -1,7 +1,5 @@
 //! A rate and a bound of sends at a time (D18), with the threads.
 
-#![forbid(unsafe_code)]
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;

@@ -1,7 +1,5 @@
 //! Functions of a program that panic, and the writer itself: the run ends, says so, and keeps what was accepted.
 
-#![forbid(unsafe_code)]
-
 use std::sync::{Arc, OnceLock};
 
 use super::senders::own_fault_caught;

@@ -1,7 +1,5 @@
 //! What the threads of a running engine share: the engine, which sender has which send, what is to be told (rules D5, D6).
 
-#![forbid(unsafe_code)]
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::thread::{self, JoinHandle};

@@ -1,7 +1,5 @@
 //! The thread that tells the program of dead letters and events (rules D2, D15).
 
-#![forbid(unsafe_code)]
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -7,8 +7,6 @@
 //!
 //! Example: a file is made, written and synced, and the folder is not. After the power failed it may not be there.
 
-#![forbid(unsafe_code)]
-
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::Path;

@@ -4,8 +4,6 @@
 //! and what is on the disk when the power fails at a moment is made from that (`disk.rs`). Then a process starts with these
 //! files, and the same must hold as after a kill.
 
-#![forbid(unsafe_code)]
-
 use super::disk::{Call, Disk, Op};
 use super::upgrade::Old;
 use super::*;

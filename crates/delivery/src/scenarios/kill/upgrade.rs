@@ -4,8 +4,6 @@
 //! too. So what holds after any kill must hold over the step-up: an accepted message is known, a cancelled one stays so, and
 //! what version 1 may have sent is marked. After each kill the store is one complete file, of one version or the other.
 
-#![forbid(unsafe_code)]
-
 use std::fmt::Write as _;
 use std::path::PathBuf;
 

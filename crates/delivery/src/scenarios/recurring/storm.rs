@@ -1,7 +1,5 @@
 //! Recurring messages among crashes, failures, cancels, other rules and moved occurrences, by seeds: a model says which may come.
 
-#![forbid(unsafe_code)]
-
 use super::{ByHand, record, replace};
 use crate::base::times::due_from_text;
 use crate::due::retry::Retry;

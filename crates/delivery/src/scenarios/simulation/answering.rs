@@ -1,7 +1,5 @@
 //! What the destination answers, and what follows for each message.
 
-#![forbid(unsafe_code)]
-
 use super::World;
 use super::types::{Flight, Key, Life, MAX_ATTEMPTS};
 use crate::sinks::{Turns, Verdict, Verdicts};

@@ -1,7 +1,5 @@
 //! What is submitted, and what the model expects of it.
 
-#![forbid(unsafe_code)]
-
 use std::collections::BTreeSet;
 
 use super::World;

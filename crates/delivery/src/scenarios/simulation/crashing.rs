@@ -1,7 +1,5 @@
 //! The end of a process, with or without a crash, and what must hold in the end.
 
-#![forbid(unsafe_code)]
-
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 

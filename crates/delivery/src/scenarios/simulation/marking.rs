@@ -1,7 +1,5 @@
 //! Marks, against a look at all that is stored (rule S4).
 
-#![forbid(unsafe_code)]
-
 use super::World;
 use super::types::{Stored, text};
 use crate::message::earliest::{Earliest, PerPartition};

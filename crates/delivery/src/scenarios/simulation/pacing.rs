@@ -1,7 +1,5 @@
 //! How many messages may go out by the rate (D18): counted over all times since the process began.
 
-#![forbid(unsafe_code)]
-
 use super::World;
 use super::types::Random;
 use crate::due::pace::Rate;

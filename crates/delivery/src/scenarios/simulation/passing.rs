@@ -1,7 +1,5 @@
 //! Time passes, the wall clock is stepped, the program is told.
 
-#![forbid(unsafe_code)]
-
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 

@@ -1,7 +1,5 @@
 //! What goes out, and whether it may.
 
-#![forbid(unsafe_code)]
-
 use super::World;
 use super::types::{Flight, Key, Life, MAX_ATTEMPTS, Stored, name_of, payload, shown};
 use crate::due::dispatcher::Event;

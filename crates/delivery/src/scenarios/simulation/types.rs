@@ -1,7 +1,5 @@
 //! What the model knows of messages, tickets and sends, and how it names them.
 
-#![forbid(unsafe_code)]
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

@@ -1,7 +1,5 @@
 //! The writer, a part of a group at a time.
 
-#![forbid(unsafe_code)]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 

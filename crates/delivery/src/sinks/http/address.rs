@@ -1,7 +1,5 @@
 //! The address of a webhook: `http://HOST/PATH` or `https://HOST/PATH` (rule D10).
 
-#![forbid(unsafe_code)]
-
 use std::fmt::{self, Write as _};
 
 use hyper::Uri;

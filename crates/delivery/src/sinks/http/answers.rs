@@ -7,8 +7,6 @@
 //! | any other, a redirect as well | refused |
 //! | the connection is refused, the name is not found, TLS fails | unreachable |
 
-#![forbid(unsafe_code)]
-
 use std::error::Error as _;
 use std::time::{Duration, SystemTime};
 

@@ -3,8 +3,6 @@
 //! Where thousands of messages are due at once, requests that end free their connections for those that wait. So few more
 //! connections are opened than the receiver's speed asks for, and its queue of new ones does not overflow.
 
-#![forbid(unsafe_code)]
-
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;

@@ -3,8 +3,6 @@
 //! Example: with the secret `whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw`, id `msg_1`, time 1,674,087,231 and body `{}` the text
 //! `msg_1.1674087231.{}` is signed. An id here is hexadecimal, so that it has no point in it.
 
-#![forbid(unsafe_code)]
-
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::general_purpose::STANDARD;

@@ -1,7 +1,5 @@
 //! Against a receiver on this machine that answers as each test says.
 
-#![forbid(unsafe_code)]
-
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -1,7 +1,5 @@
 //! What a webhook is sent to and with: the address, headers of the operator, and the secrets that sign it (rules D10, D12).
 
-#![forbid(unsafe_code)]
-
 use std::fmt;
 
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};

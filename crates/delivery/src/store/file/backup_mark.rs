@@ -3,8 +3,6 @@
 //! Delivered as it is, it would give new messages the numbers that its store gave to others since, and a destination that
 //! knows messages by `(store, seq)` would take the new ones for the old.
 
-#![forbid(unsafe_code)]
-
 use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension};

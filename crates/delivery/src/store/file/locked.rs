@@ -1,7 +1,5 @@
 //! A file that this process has locked and noted in the list of opened ones (D9); see `owner.rs` for the rules.
 
-#![forbid(unsafe_code)]
-
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;

@@ -1,7 +1,5 @@
 //! The file of a store: its tables, its options, which process has it, and how another file takes its place.
 
-#![forbid(unsafe_code)]
-
 pub(crate) mod backup_mark;
 pub(crate) mod checkpoints;
 pub(crate) mod locked;

@@ -3,8 +3,6 @@
 //! Its name is the path's with a suffix. It is locked, so that a second process does not write it too. What a process that was
 //! killed has left under that name is begun anew. It is removed again if it does not get its path.
 
-#![forbid(unsafe_code)]
-
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;

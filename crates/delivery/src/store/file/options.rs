@@ -1,7 +1,5 @@
 //! How a store is opened, and the sizes of what it does in one step.
 
-#![forbid(unsafe_code)]
-
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;

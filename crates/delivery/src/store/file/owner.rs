@@ -22,8 +22,6 @@
 //!
 //! The process id of the owner is only for people: on Linux from `/proc/locks`, else from `STORE.lock`.
 
-#![forbid(unsafe_code)]
-
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, IntoRawFd};

@@ -23,8 +23,6 @@
 //! What is written for every message goes to the end of a table, because a page that is touched costs as much as twenty
 //! rows: it goes to the write-ahead log whole, and once more to its place.
 
-#![forbid(unsafe_code)]
-
 use std::path::Path;
 use std::time::Duration;
 

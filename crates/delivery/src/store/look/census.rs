@@ -1,7 +1,5 @@
 //! How many messages wait in the file, counted by a connection of its own: the writer goes on meanwhile.
 
-#![forbid(unsafe_code)]
-
 use std::path::Path;
 
 use rusqlite::params;

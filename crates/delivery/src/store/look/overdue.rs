@@ -1,8 +1,6 @@
 //! The earliest due time of what is open in the file, for the marks (rule S4): read by a connection of its own, so that neither the
 //! writer nor what is sent waits for it, and it for neither.
 
-#![forbid(unsafe_code)]
-
 use std::path::Path;
 
 use rusqlite::{Connection, params};

@@ -1,8 +1,6 @@
 //! The names of the recurring messages that are open (D19, S4). What handed them in keeps a copy of each for as long as it is one of these.
 //! Read by a connection of its own.
 
-#![forbid(unsafe_code)]
-
 use std::path::Path;
 
 use crate::base::error::StoreError;

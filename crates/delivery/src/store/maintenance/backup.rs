@@ -2,8 +2,6 @@
 //!
 //! It is marked as one (`file/backup_mark.rs`), so it must be restored before it delivers.
 
-#![forbid(unsafe_code)]
-
 use std::path::Path;
 
 use super::Stop;

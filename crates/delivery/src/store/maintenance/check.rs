@@ -4,8 +4,6 @@
 //! memory are SQLite's page cache, one filter of names at a time (10 MiB for the largest run), and 8 bytes for each message that a
 //! newer one of its name took the place of.
 
-#![forbid(unsafe_code)]
-
 use std::path::Path;
 
 use rusqlite::{Connection, ErrorCode};

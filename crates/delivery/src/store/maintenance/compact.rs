@@ -3,8 +3,6 @@
 //! A deliverer gives pages back too, a few at a time and only where a quarter of the file is free. Here the file is written anew,
 //! so its tables are in one piece after it. SQLite does that in the log, so a crash at any moment leaves the store as it was.
 
-#![forbid(unsafe_code)]
-
 use std::fs;
 use std::path::Path;
 use std::time::Duration;

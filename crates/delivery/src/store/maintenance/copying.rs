@@ -1,7 +1,5 @@
 //! A copy of one moment of a store, in a new file.
 
-#![forbid(unsafe_code)]
-
 use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
 

@@ -1,7 +1,5 @@
 //! Each message is in exactly one place, and all tables say the same of it: one walk over them in the order of numbers.
 
-#![forbid(unsafe_code)]
-
 use rusqlite::{Connection, Row, Rows};
 
 use super::problems::Problems;

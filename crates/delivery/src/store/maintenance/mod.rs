@@ -10,8 +10,6 @@
 //!
 //! A long read keeps the deliverer's log from starting anew: it grows by what is written meanwhile, and is given back after.
 
-#![forbid(unsafe_code)]
-
 pub(crate) mod backup;
 pub(crate) mod check;
 pub(crate) mod compact;

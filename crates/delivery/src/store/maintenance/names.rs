@@ -1,7 +1,5 @@
 //! Known names: the newest message of each name is found by it, in the run that has its number, and only one is known by a name.
 
-#![forbid(unsafe_code)]
-
 use rusqlite::{CachedStatement, Connection, OptionalExtension};
 
 use super::problems::Problems;

@@ -1,7 +1,5 @@
 //! Sending from a store that nothing delivers from is paused, or goes on with the next deliverer (D16): of all, or of a key.
 
-#![forbid(unsafe_code)]
-
 use std::path::Path;
 
 use super::{close, open};

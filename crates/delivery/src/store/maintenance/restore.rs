@@ -9,8 +9,6 @@
 //!   it, and what it does not know is delivered again, as `redelivered`.
 //! - **What is replaced stays**, as `STORE.replaced`.
 
-#![forbid(unsafe_code)]
-
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};

@@ -3,8 +3,6 @@
 //! Of one name only its newest message is here, however often it came again. Two names may have one number: what is of a name
 //! whose number is taken is a twin.
 
-#![forbid(unsafe_code)]
-
 use std::collections::BTreeSet;
 use std::hash::{BuildHasherDefault, Hasher};
 

@@ -6,8 +6,6 @@
 //!
 //! Example: runs of 131,072 names; the eighth makes one of 1,048,576, the 64th one of 8,388,608, which are not merged further.
 
-#![forbid(unsafe_code)]
-
 use rusqlite::{Connection, params};
 
 use super::memory::Memory;

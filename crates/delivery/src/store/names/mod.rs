@@ -14,8 +14,6 @@
 //! Memory: some 40 bytes for each of at most twice 131,072 names, and 10 bits for each name in a run, up to 32 MiB; past that
 //! the oldest runs are asked on disk.
 
-#![forbid(unsafe_code)]
-
 mod memory;
 mod merges;
 pub(super) mod runs;

@@ -9,8 +9,6 @@
 //! A run is complete once it has a row in `runs`; what is half made after a crash is dropped. Runs are made by a `Job`, which
 //! merges sources in ascending order: names from memory, or neighbouring runs.
 
-#![forbid(unsafe_code)]
-
 use fastbloom::BloomFilter;
 use rusqlite::{Connection, OptionalExtension, params};
 

@@ -4,8 +4,6 @@
 //! each older one has its outcome. A message that is a dead letter is not known any more. Equal names within one call are found
 //! as any others, as each new name is in memory at once.
 
-#![forbid(unsafe_code)]
-
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::bodies;

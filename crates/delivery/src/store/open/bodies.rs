@@ -8,8 +8,6 @@
 //!
 //! A step is bounded by rows, and by bytes: a payload of 1 MB is 256 pages to free.
 
-#![forbid(unsafe_code)]
-
 use std::collections::{HashMap, VecDeque};
 
 use rusqlite::types::FromSqlError;

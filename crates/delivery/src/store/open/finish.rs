@@ -1,7 +1,5 @@
 //! A message has its outcome: a row in the ledger (D5).
 
-#![forbid(unsafe_code)]
-
 use rusqlite::params;
 
 use crate::message::recurrence::NEVER_MS;

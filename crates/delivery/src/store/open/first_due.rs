@@ -1,8 +1,6 @@
 //! Messages that wait and were given another due time: when each was due at first (rule S4). What handed it in knows that time alone,
 //! so a mark stays before it until the message has its outcome. Few messages have a row.
 
-#![forbid(unsafe_code)]
-
 use rusqlite::{OptionalExtension, params};
 
 use crate::store::sql::{Result, cached};

@@ -4,8 +4,6 @@
 //! by `cursor`, the position up to which `waiting` was read into memory; and by `held_back`, the lanes of which only what is
 //! before a position is in memory. So of a million overdue messages of one key only the few that were in memory are marked.
 
-#![forbid(unsafe_code)]
-
 use rusqlite::{Connection, params};
 
 use crate::store::sql::{Result, cached};

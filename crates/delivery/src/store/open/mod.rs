@@ -1,7 +1,5 @@
 //! Open messages: accepted, moved, waiting, being sent, finished, and found again after a crash.
 
-#![forbid(unsafe_code)]
-
 pub(crate) mod accept;
 pub(crate) mod bodies;
 pub(crate) mod finish;

@@ -1,8 +1,6 @@
 //! A message whose name is known goes on, or comes again (D16): under a new number, so that the old one has its outcome, and all
 //! that is kept by number, position or chunk stays as it was written. The name is known by the newest number.
 
-#![forbid(unsafe_code)]
-
 use rusqlite::{OptionalExtension, params};
 
 use super::bodies;

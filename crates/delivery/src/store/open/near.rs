@@ -11,8 +11,6 @@
 //! Example, in chunks of 4: messages 1 to 6 are near, 7 is held. 1, 2 and 4 are finished: the floor is 1, as 3 is open. 3
 //! is finished: the payloads 1 to 4 are deleted as one range, and the floor is 5.
 
-#![forbid(unsafe_code)]
-
 use std::collections::VecDeque;
 
 const WORDS: usize = 32; // 2,048 bits

@@ -1,8 +1,6 @@
 //! The open occurrences of recurring messages (D19). The recurring message itself is an open one that is never due, so that its name,
 //! its payload and its end are kept as those of any other; an occurrence is a message of its own.
 
-#![forbid(unsafe_code)]
-
 use rusqlite::{OptionalExtension, params};
 use rustc_hash::FxHashSet;
 

@@ -19,8 +19,6 @@
 //! For those who look at the store, the writer notes `committed_ms`, the time of its last commit; and `down_since_ms` and
 //! `down_reason`, while the destination is down: both null after that.
 
-#![forbid(unsafe_code)]
-
 use std::path::Path;
 
 use rusqlite::{Connection, params};

@@ -1,7 +1,5 @@
 //! Open messages that have a row in `waiting`, in order of delivery (D4).
 
-#![forbid(unsafe_code)]
-
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 
 use crate::message::recurrence::NEVER_MS;

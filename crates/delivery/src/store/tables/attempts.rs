@@ -1,8 +1,6 @@
 //! How often a message was tried, where it failed at least once (D6): kept until its outcome, so that a message that ends the
 //! process each time is not tried for ever.
 
-#![forbid(unsafe_code)]
-
 use rusqlite::{OptionalExtension, params};
 
 use crate::store::sql::{Result, cached};

@@ -2,8 +2,6 @@
 //!
 //! The last ten thousand that have ended are kept.
 
-#![forbid(unsafe_code)]
-
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 

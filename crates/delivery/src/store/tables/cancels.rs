@@ -1,8 +1,6 @@
 //! Cancels whose message has not come (D7). Their times are those of the store's own clock (`retention.rs`), so that a step
 //! of the wall clock forgets none.
 
-#![forbid(unsafe_code)]
-
 use rusqlite::params;
 
 use crate::message::incoming::Digest;

@@ -2,8 +2,6 @@
 //!
 //! An input is known by its name, and taken for the same one as before if it still begins with the same bytes.
 
-#![forbid(unsafe_code)]
-
 use std::collections::HashMap;
 
 use rusqlite::{Connection, params};

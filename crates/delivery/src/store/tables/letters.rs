@@ -3,8 +3,6 @@
 //! After a crash those whose writing out was not noted are written once more: a dead letter may be there twice, never not.
 //! Of those that were written out the last 100,000 are kept, and 256 MiB of records; one whose message is tried anew goes (D16).
 
-#![forbid(unsafe_code)]
-
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::meta;

@@ -1,7 +1,5 @@
 //! Single values by name.
 
-#![forbid(unsafe_code)]
-
 use rusqlite::types::{FromSql, ToSql};
 use rusqlite::{Connection, OptionalExtension, params};
 

@@ -1,7 +1,5 @@
 //! The small tables: one file each.
 
-#![forbid(unsafe_code)]
-
 pub(crate) mod attempts;
 pub(crate) mod bulk_actions;
 pub(crate) mod cancels;

@@ -1,7 +1,5 @@
 //! Keys that are paused (D16), by the number of their lane: two keys of one lane are one here.
 
-#![forbid(unsafe_code)]
-
 use rusqlite::{Connection, params};
 
 use crate::store::sql::{Result, cached};

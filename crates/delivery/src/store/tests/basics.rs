@@ -1,7 +1,5 @@
 //! What each call of the store does, by one example each.
 
-#![forbid(unsafe_code)]
-
 use super::making::{Shelf, TINY, count, done, held, incoming, incoming_with, positions};
 use crate::store::{Accepted, Attempts, Limits, Outcome};
 

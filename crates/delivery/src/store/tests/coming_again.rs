@@ -1,8 +1,6 @@
 //! A name that comes again and again (D16) is found by its newest message, which is looked at first: a change costs what the first
 //! one did.
 
-#![forbid(unsafe_code)]
-
 use super::making::{DAY_MS, Shelf, TINY, commit, count, done, incoming, tidy};
 use crate::message::incoming::Digest;
 use crate::store::maintenance::check;

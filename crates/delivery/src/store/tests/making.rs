@@ -1,7 +1,5 @@
 //! A store in a folder of the test's own, with clocks that the test sets, and messages to put into it.
 
-#![forbid(unsafe_code)]
-
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};

@@ -1,7 +1,5 @@
 //! The store against models and examples.
 
-#![forbid(unsafe_code)]
-
 mod basics;
 mod coming_again;
 mod making;

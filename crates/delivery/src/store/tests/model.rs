@@ -1,7 +1,5 @@
 //! The store against a map: any calls in any order, a crash anywhere, names that share eight numbers, tiny limits.
 
-#![forbid(unsafe_code)]
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::making::{DAY_MS, Random, Shelf, TINY, count, done, eight_numbers, incoming_with, positions};

@@ -1,7 +1,5 @@
 //! Opening existing files: a store, the database of another program, a broken, an older or a newer store (D2, D5).
 
-#![forbid(unsafe_code)]
-
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,5 @@
 //! No statement that runs for every message looks at a whole table (D8), by the query plans of SQLite.
 
-#![forbid(unsafe_code)]
-
 use super::making::{Shelf, TINY, commit, done, held, incoming, incoming_with, tidy};
 use crate::store::{Attempts, Letter, Outcome, Progress, sql};
 

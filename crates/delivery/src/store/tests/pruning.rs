@@ -1,7 +1,5 @@
 //! Payloads that are done with, old names and old cancels go; everything that is still needed stays (D5, D7, D8).
 
-#![forbid(unsafe_code)]
-
 use std::sync::atomic::Ordering;
 
 use super::making::{DAY_MS, Shelf, TINY, commit, count, done, incoming, incoming_with, tidy};

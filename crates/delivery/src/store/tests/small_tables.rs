@@ -1,7 +1,5 @@
 //! Dead letters, inputs, values by name, lateness, odd names, and the log.
 
-#![forbid(unsafe_code)]
-
 use std::sync::mpsc::channel;
 use std::time::Duration;
 

@@ -10,8 +10,6 @@
 //! | `meta` | only what this version knows too |
 //! | `ids` | are left out: the store makes its runs of `messages` when it is opened |
 
-#![forbid(unsafe_code)]
-
 use std::borrow::Cow;
 
 use rusqlite::types::{ToSqlOutput, ValueRef};

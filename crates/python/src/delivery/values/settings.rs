@@ -1,11 +1,21 @@
 //! The settings of an engine, read from the Python class `Settings`.
 
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use crate::delivery::calls::failures;
-use tickwheel_delivery::internal::{Bounds, Rate, Retry, Settings};
+use tickwheel_delivery::internal::{Bounds, Rate, Retry, SETTINGS, Settings};
 
 const DAY_MS: f64 = 86_400_000.0;
+
+/// Adds `SETTINGS`: by name the unit of a setting that is a number, whether it is a count, its range and its default.
+pub(crate) fn add_settings(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let settings = PyDict::new(module.py());
+    for it in SETTINGS {
+        settings.set_item(it.name, (it.unit, it.is_whole, it.least, it.most, it.default))?;
+    }
+    module.add("SETTINGS", settings)
+}
 
 /// Reads `Settings`; its ranges are checked where it is made.
 pub(crate) fn settings_of(given: &Bound<'_, PyAny>) -> PyResult<Settings> {
@@ -16,7 +26,6 @@ pub(crate) fn settings_of(given: &Bound<'_, PyAny>) -> PyResult<Settings> {
         first_ms: retry.getattr("first_ms")?.extract::<f64>()?.round() as u64,
         longest_ms: retry.getattr("longest_ms")?.extract::<f64>()?.round() as u64,
     };
-    retry.check().map_err(|error| failures::to_python(given.py(), &error))?;
     let rate = given.getattr("rate")?;
     let rate = if rate.is_none() {
         None

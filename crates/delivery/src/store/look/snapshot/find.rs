@@ -1,7 +1,5 @@
 //! The message of a name, from the file alone: runs have the names that left memory, and the rest is read through.
 
-#![forbid(unsafe_code)]
-
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::Snapshot;
