@@ -257,9 +257,7 @@ class Run:
 
 def main(tier: str) -> int:
     """The exit code: 1 if anything failed."""
-    signal.signal(
-        signal.SIGINT, stop
-    )  # also in the background, where it is ignored: the steps send it to what they test
+    signal.signal(signal.SIGINT, stop)  # in the background it is ignored, and the steps send it to what they test
     for ending in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(ending) is not signal.SIG_IGN:  # under nohup it goes on when the terminal is closed
             signal.signal(ending, stop)

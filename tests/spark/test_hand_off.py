@@ -74,9 +74,11 @@ def encrypted(store: Path, certificates: Certificates) -> Iterator[tuple[Deliver
 
 
 @contextmanager
-def answering(answer: Callable[[int, threading.Event], bool]) -> Iterator[str]:
-    """A port that reads each hand-off. `answer` is asked before it is answered, with its number, from 0, and an event
-    that is set at the end. `False`: it never is answered.
+def answering(
+    answer: Callable[[int, threading.Event], bool], says: bytes | None = None, bodies: list[bytes] | None = None
+) -> Iterator[str]:
+    """A port that reads each hand-off, into `bodies`. `answer` is asked before it is answered, with its number, from 0,
+    and an event that is set at the end. `False`: it never is answered.
     """
     over, count = threading.Event(), itertools.count()
 
@@ -85,11 +87,14 @@ def answering(answer: Callable[[int, threading.Event], bool]) -> Iterator[str]:
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
+            if bodies is not None:
+                bodies.append(body)
             if not answer(next(count), over):
                 over.wait(20)
                 self.close_connection = True
                 return
-            text = json.dumps({"rows": sum(batch.num_rows for batch in pa.ipc.open_stream(body))}).encode()
+            rows = sum(batch.num_rows for batch in pa.ipc.open_stream(body))
+            text = json.dumps({"rows": rows}).encode() if says is None else says
             self.send_response(200)
             self.send_header("content-length", str(len(text)))
             self.end_headers()
@@ -230,6 +235,16 @@ def test_what_was_taken_before_a_deliverer_fell_silent_is_not_sent_again__S3(tmp
         told = send(quick(), (1, at, far(*ids[:5_000])), (2, at, far(*ids[5_000:])))
     assert [it["error"] is None for it in told] == [False, False]
     assert 0 < sum(it["sent"] for it in told) < 9_000
+
+
+def test_what_is_sent_together_is_one_batch_so_that_a_cancel_is_beside_its_message__S3_D7() -> None:
+    """A deliverer commits each batch, and a message that is overdue goes out after that."""
+    bodies: list[bytes] = []
+    with answering(lambda number, over: number > 0 or not over.wait(0.3), bodies=bodies) as at:
+        told = send(quick(), *((n, at, far(f"m{n}")) for n in range(30)))
+    assert sum(it["sent"] for it in told) == 30
+    assert len(bodies) < 30, "while the first waited for its answer the others gathered"
+    assert [len([*pa.ipc.open_stream(body)]) for body in bodies] == [1] * len(bodies)
 
 
 def test_a_store_that_took_the_place_of_another_takes_nothing_that_was_for_that_one__S4_D4(tmp_path: Path) -> None:
@@ -513,3 +528,21 @@ def test_shards_are_spread_evenly_and_a_changed_list_moves_few__S5(count: int) -
     longer = assign([*some, "another:7400"])
     moved = sum(a != b for a, b in zip(assign(some), longer, strict=True))
     assert moved <= PARTITIONS // 2 + 8
+
+
+def test_the_thread_of_a_deliverer_that_was_given_up_ends__S3() -> None:
+    before = {*threading.enumerate()}
+    with silent() as mute:
+        for number in (7, 7):  # the second is given up before it has sent anything
+            send(replace(quick(), batch_id=number), (3, mute, far("a")))
+    for left in {*threading.enumerate()} - before:
+        left.join(20)
+    assert not [left.name for left in {*threading.enumerate()} - before if left.name.startswith("send-to-")]
+
+
+@pytest.mark.parametrize("body", [b"null", b"[1]", b"<html>", b'{"rows": 2}'])
+def test_an_answer_that_is_none_of_a_tickwheel_is_not_taken_for_one__S3(body: bytes) -> None:
+    with answering(lambda _number, _over: True, body) as at:
+        client = ACCESS.connect(at, 5)
+        with pytest.raises(NotTaken), closing(client):
+            client.hand_off([batch_of([row(message("a"))])], "store")

@@ -24,6 +24,7 @@ PASSING: Final = (OSError, http.client.HTTPException)
 """Errors that may pass."""
 _REFUSALS: Final = {400, 401, 403, 404, 405, 413, 415}
 _LONGEST_ANSWER: Final = 4 << 20
+_CONNECT_WITHIN_S: Final = 5.0  # and the handshake of TLS as long: a thread that closes can't end either
 _ARROW: Final = "application/vnd.apache.arrow.stream"
 
 
@@ -65,11 +66,14 @@ class Client:
 
     def hand_off(self, batches: Iterable[Any], store_id: str) -> None:
         """Send batches of `HANDED`, and wait until they are on disk. Another store than this one does not take them."""
-        out = pa.BufferOutputStream()
+        out, rows = pa.BufferOutputStream(), 0
         with pa.ipc.new_stream(out, HANDED) as writer:
             for batch in batches:
                 writer.write_batch(batch)
-        self._ask("POST", f"/hand-off?store={quote(store_id, safe='')}", memoryview(out.getvalue()))
+                rows += batch.num_rows
+        answer = self._ask("POST", f"/hand-off?store={quote(store_id, safe='')}", memoryview(out.getvalue()))
+        if answer.get("rows") != rows:
+            raise NotTaken(f"{rows} rows were sent, and the answer is {str(answer)[:200]}")
 
     def close(self) -> None:
         """End a call in progress, and the connection. It is not used again."""
@@ -84,7 +88,7 @@ class Client:
         is_used = self._connection is not None
         try:
             return self._answer(method, path, body)
-        except ConnectionError:  # the peer closes what has been idle for some seconds
+        except (ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError):  # the peer closes what is idle for seconds
             if not is_used:
                 raise
         return self._answer(method, path, body)
@@ -95,6 +99,7 @@ class Client:
         try:
             if connection.sock is None:
                 connection.connect()
+                connection.sock.settimeout(self._timeout_s)
             if self._is_closed:  # while it connected; from now on `close` sees the socket
                 raise NotTaken("closed")
             connection.request(method, path, body, headers)
@@ -109,16 +114,18 @@ class Client:
         if response.will_close:
             self._connection = None
         if response.status == http.client.OK:
-            found: dict[str, Any] = json.loads(text)
-            return found
+            with suppress(ValueError):
+                if isinstance(found := json.loads(text), dict):
+                    return found
+            raise NotTaken("an answer by something that is no tickwheel serve")
         raise (Refused if response.status in _REFUSALS else NotTaken)(_told(response.status, text))
 
     def _connected(self) -> http.client.HTTPConnection:
-        host, port = self._peer
+        (host, port), timeout_s = self._peer, min(self._timeout_s, _CONNECT_WITHIN_S)
         if self._context is None:
-            made = http.client.HTTPConnection(host, port, timeout=self._timeout_s)
+            made = http.client.HTTPConnection(host, port, timeout=timeout_s)
         else:
-            made = http.client.HTTPSConnection(host, port, timeout=self._timeout_s, context=self._context)
+            made = http.client.HTTPSConnection(host, port, timeout=timeout_s, context=self._context)
         made.auto_open = 0  # what was closed is not opened again
         return made
 

@@ -8,7 +8,7 @@ from tickwheel.delivery.base.errors import DeliveryFailed
 
 _MOST_CHARACTERS: Final = 500
 _PLAN_HEADER: Final = "=== Streaming Query ==="  # Spark's query plan follows
-_OWN_ERROR: Final = re.compile(r"^tickwheel\.(?:delivery\.errors|recording)\.\w+: (.+)$", re.MULTILINE)
+_OWN_ERROR: Final = re.compile(r"^tickwheel\.(?:delivery\.base\.errors|recording)\.\w+: (.+)$", re.MULTILINE)
 _TRACEBACK: Final = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)$", re.MULTILINE)
 _CODE: Final = r"\[[A-Z0-9]+_[A-Z0-9_.]+\] "
 _SPARK_ERROR: Final = re.compile(

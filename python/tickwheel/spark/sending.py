@@ -10,13 +10,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sized
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from tickwheel.spark.client import PASSING, Access, Client, reason_of
+from tickwheel.spark.client import PASSING, Access, Client, NotTaken, reason_of
 from tickwheel.spark.packing import unpack
 from tickwheel.spark.schemas import TOLD
 
@@ -151,8 +152,10 @@ class _Sender(threading.Thread):
         self.close()
 
     def close(self) -> None:
-        """End the connection, whatever its state."""
+        """End the connection, whatever its state, and the thread."""
         self._over.set()
+        with suppress(queue.Full):
+            self._pieces.put_nowait(None)  # it may wait for a piece
         if self._client is not None:
             self._client.close()
 
@@ -192,5 +195,7 @@ class _Sender(threading.Thread):
         self._asked_s = time.monotonic()
         if self._client is None:
             self._client = self._limits.access.connect(self._address, _CALL_TIMEOUT_S)
-        self._client.hand_off([unpack(piece) for piece in pieces], self._store_id)
+            if self._over.is_set():
+                raise NotTaken("it was given up just before")
+        self._client.hand_off([pa.concat_batches([unpack(piece) for piece in pieces])], self._store_id)
         self._asked_s = None

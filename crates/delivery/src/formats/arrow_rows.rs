@@ -91,10 +91,12 @@ impl ArrowRows<'_> {
         let name = self.schema.columns.payload();
         let payload = columns.payload.as_ref().map_or(Ok(None), |array| payload_of(array, at, max));
         let mut fields = Fields::of(values, payload.map_err(|unfit| unfit.bad(name))?);
+        let mut left = max; // for all of them: there may be thousands
         for (name, array) in &columns.others {
             if !is_null(array, at) {
                 let mut json = Vec::new();
-                write_json(&mut json, array, at, max).map_err(|unfit| unfit.bad(name))?;
+                write_json(&mut json, array, at, left).map_err(|unfit| unfit.bad(name))?;
+                left = left.saturating_sub(json.len());
                 fields.others.push((Cow::Borrowed(name), json.into()));
             }
         }

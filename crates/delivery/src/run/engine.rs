@@ -485,7 +485,8 @@ impl Engine {
     /// Called by the thread that writes, at its end: closes the store if a close did not wait for that thread.
     pub(crate) fn close_if_left(&self) {
         if self.is_left.load(Ordering::SeqCst) {
-            drop(self.writer.lock().take());
+            let writer = self.writer.lock().take();
+            drop(writer); // without the lock: it joins a thread, and closes the file
         }
     }
 

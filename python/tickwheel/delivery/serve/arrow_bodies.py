@@ -40,6 +40,7 @@ from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.model.entries import Answer
 from tickwheel.delivery.model.message import Columns
 from tickwheel.delivery.serve.bodies import Bodies
+from tickwheel.delivery.serve.http_connection import HELD_UP
 from tickwheel.delivery.serve.problems import AGAIN, json_response, problem
 from tickwheel.delivery.serve.threads import Threads
 
@@ -128,11 +129,16 @@ class ArrowBodies:
     async def _take(self, request: Request, body: ArrowBody, submit: _Submit[_A]) -> list[_A]:
         """The answers, once all of it is on disk."""
         tickets: list[Future[list[_A]]] = []
+        held_up: Callable[[bool], object] = request.scope["state"][HELD_UP]
 
         async def take(part: bytes) -> int:
             pieces = self._pieces(body, part)
-            while await self._thread.run(partial(self._submit, pieces, submit, tickets)):
-                pass  # others have their turns
+            held_up(True)
+            try:
+                while await self._thread.run(partial(self._submit, pieces, submit, tickets)):
+                    pass  # others have their turns
+            finally:
+                held_up(False)
             return body.kept_bytes
 
         await self._bodies.pass_on(request, MOST_BYTES, take, f"; {SOME}")

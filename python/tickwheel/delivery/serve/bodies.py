@@ -138,7 +138,7 @@ class Bodies:
     def _keep(self, body: _Body, size: int) -> None:
         self._left += body.size - size
         body.size = size
-        if self._left < 0:
+        while self._left < 0:
             self._make_room(body)
 
     def _make_room(self, own: _Body) -> None:

@@ -4,7 +4,7 @@
 |---|---|---|
 | the head of a request | yes | after 10 s, however its bytes trickle; without any byte of a further one after 5 s |
 | a body | yes | by the answer 408, see `bodies.py` |
-| nothing, as the request is being answered | no | |
+| nothing, as the request is being answered, or a part of its body is taken | no | |
 | to read what was answered | no | after 30 s in which it took nothing |
 | the end of TLS, once it has read everything | yes | after 1 s |
 
@@ -25,6 +25,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from tickwheel.delivery.serve.connections import HEAD_WITHIN_S, Place
 from tickwheel.delivery.serve.problems import CLOSE, fault, json_response
 
+HELD_UP: Final = "held_up"
+"""In the state of a connection: a function that is told when the server, not the client, holds a body up."""
 _READ_WITHIN_S: Final = 30
 _LOOK_EVERY_S: Final = 1
 _END_WITHIN_S: Final = 1
@@ -42,6 +44,8 @@ class HttpConnection(H11Protocol):
         self._owes: str | None = "a head"
         self._looking: asyncio.TimerHandle | None = None
         self._is_half_closed = False
+        self._is_held_up = False
+        self.app_state[HELD_UP] = self._hold_up
         self._taken, self._taken_s = 0, 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
@@ -107,6 +111,11 @@ class HttpConnection(H11Protocol):
         else:
             self.transport.close()
 
+    def _hold_up(self, is_held_up: bool) -> None:
+        """The server takes a part of the body, and reads no further meanwhile; or it is through with that."""
+        self._is_held_up = is_held_up
+        self._look()
+
     def _is_answering(self) -> bool:
         """Whether a request has come as a whole, and has no whole answer yet."""
         return self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body
@@ -139,7 +148,7 @@ class HttpConnection(H11Protocol):
             return "an end"
         if self.cycle is None or self.cycle.response_complete:
             return "a head"
-        return "a body" if self.cycle.more_body else None
+        return "a body" if self.cycle.more_body and not self._is_held_up else None
 
     def _look_at_reader(self) -> None:
         self._look()

@@ -3,11 +3,12 @@
 import http.client
 import json
 import re
+import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -555,3 +556,32 @@ def test_streams_at_the_same_time_get_each_their_own_answers__D11(served: Served
     assert [len(each) for each in found] == [30 + n % 10 for n in range(40)]
     assert sum(each.count("accepted") for each in found) == sum(30 + n for n in range(10))
     assert {word for each in found for word in each} == {"accepted", "duplicate"}
+
+
+def test_a_body_that_the_server_holds_up_is_not_closed_for_those_that_say_nothing__D12(
+    fresh: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given, is_taken, has_room = stream(far("a"), far("b")), threading.Event(), threading.Event()
+    submit = fresh.running.submit_records
+
+    def slowly(records: Any) -> Any:
+        is_taken.set()
+        assert has_room.wait(20)
+        return submit(records)
+
+    monkeypatch.setattr(fresh.running, "submit_records", slowly)
+    with closing(http.client.HTTPConnection("127.0.0.1", fresh.port, timeout=20)) as connection:
+        connection.putrequest("POST", "/messages")
+        for name, value in (ARROW | {"content-length": str(len(given))}).items():
+            connection.putheader(name, value)
+        connection.endheaders()
+        connection.send(given[:-100])
+        assert is_taken.wait(20)
+        with ExitStack() as mute:
+            for _ in range(300):
+                mute.enter_context(socket.create_connection(("127.0.0.1", fresh.port), timeout=20))
+            assert fresh.ask("GET", "/livez").status == 200, "all of them were accepted before"
+            has_room.set()
+            connection.send(given[-100:])
+            answer = connection.getresponse()
+            assert (answer.status, answer.read().count(b'"accepted"')) == (200, 2)

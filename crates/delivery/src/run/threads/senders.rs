@@ -272,6 +272,9 @@ impl Shared {
             }
         }
         self.tell(events);
+        if is_one_missing {
+            self.sender_ended.notify_all(); // a close may wait for the one that was cut off
+        }
         is_one_missing
     }
 
@@ -332,8 +335,8 @@ impl Shared {
             self.leader.notify_all();
             self.followers.notify_all();
         }
+        let mut senders = self.lock_senders(); // first, so that an opener between its look and its wait is not missed
         self.sender_ended.notify_all();
-        let mut senders = self.lock_senders();
         while !senders.working.is_empty() {
             senders = match self.left() {
                 None => self.sender_ended.wait(senders),

@@ -84,6 +84,7 @@ impl Shared {
 
     /// While each sender has a send in hand, none looks at the timer: then the writer does, so that one that hangs is cut off.
     pub(super) fn cut_off_sends(self: &Arc<Self>) {
+        self.replace_cut_off(); // where the system gave no thread before
         if self.has_leader.load(Ordering::Relaxed) {
             return;
         }
