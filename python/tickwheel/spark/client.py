@@ -99,9 +99,9 @@ class Client:
         try:
             if connection.sock is None:
                 connection.connect()
-                connection.sock.settimeout(self._timeout_s)
-            if self._is_closed:  # while it connected; from now on `close` sees the socket
+            if (opened := connection.sock) is None or self._is_closed:  # from now on `close` sees the socket
                 raise NotTaken("closed")
+            opened.settimeout(self._timeout_s)
             connection.request(method, path, body, headers)
             response = connection.getresponse()
             text = response.read(_LONGEST_ANSWER)
