@@ -936,6 +936,9 @@ class ArrowBody:
     kept_bytes: Final[int]
     """How many bytes it keeps, about: of the batch that has not come as a whole, and of dictionaries."""
 
+    decoded_bytes: Final[int]
+    """How many bytes the records take that were read by now. Rows may share a value of a dictionary: each has it."""
+
     def add(self, part: bytes, *, now_ns: int | None = None) -> Iterator[Records]: ...
     def end(self) -> None: ...
 

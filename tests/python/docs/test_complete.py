@@ -193,6 +193,7 @@ def test_every_bound_of_the_server_is_told_as_it_is__D12() -> None:
     known = {
         "a payload": mib(MAX_PAYLOAD),
         "a body": f"{http._OVERHEAD >> 10} KiB, of many messages at least {mib(http._MANY)}",
+        "the messages of an Arrow stream": mib(arrow_bodies.MOST_DECODED_BYTES),
         "an Arrow stream": f"{arrow_bodies.MOST_ROWS:,} rows and {mib(arrow_bodies.MOST_BYTES)}",
         "bodies on their way, in all": mib(bodies._MOST),
         "until the head of a request is there, TLS included": f"{HEAD_WITHIN_S} s",

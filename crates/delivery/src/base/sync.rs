@@ -52,16 +52,6 @@ impl<T> Mutex<T> {
         MutexGuard { inner: self.inner.lock().unwrap_or_else(PoisonError::into_inner), held }
     }
 
-    /// `None` while another thread has it.
-    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        let held = Held::new(self.rank);
-        match self.inner.try_lock() {
-            Ok(inner) => Some(MutexGuard { inner, held }),
-            Err(std::sync::TryLockError::Poisoned(poisoned)) => Some(MutexGuard { inner: poisoned.into_inner(), held }),
-            Err(std::sync::TryLockError::WouldBlock) => None,
-        }
-    }
-
     /// Whether a thread panicked while it had the lock.
     pub(crate) fn is_poisoned(&self) -> bool {
         self.inner.is_poisoned()
@@ -197,16 +187,5 @@ mod tests {
         assert_eq!(*inner, 2);
         drop(inner);
         assert_eq!(*writer.lock() + *dispatcher.lock(), 3);
-    }
-
-    #[test]
-    fn a_lock_that_another_has_is_not_waited_for() {
-        let lock = Mutex::ranked(Rank::Queue, 1);
-        let first = lock.try_lock().unwrap();
-        std::thread::scope(|scope| {
-            scope.spawn(|| assert!(lock.try_lock().is_none()));
-        });
-        drop(first);
-        assert!(lock.try_lock().is_some() && !lock.is_poisoned());
     }
 }

@@ -10,7 +10,7 @@
 //! of text that is not all UTF-8 is not valid; as bytes it is, see [`ArrowRows::as_bytes`].
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, RecordBatch, StringArray};
@@ -54,7 +54,10 @@ impl ArrowRows<'_> {
             let line = if first_line == 0 { 0 } else { first_line + at as u64 };
             let origin = |record| Origin { source: Arc::clone(&self.source), line, record };
             match self.request(&columns, at) {
-                Err(bad) => Parsed::Bad(bad, origin(Some(Record::from(&*self.shown(batch, at))))),
+                Err(bad) => {
+                    let record = self.keeps_origin.then(|| Record::from(&*self.shown(batch, at)));
+                    Parsed::Bad(bad, origin(record))
+                }
                 read => Parsed::of(read, self.keeps_origin, || origin(None)),
             }
         })
@@ -107,23 +110,32 @@ impl ArrowRows<'_> {
     fn shown(&self, batch: &RecordBatch, at: usize) -> Vec<u8> {
         let max = self.schema.max_record();
         let mut out = b"{".to_vec();
-        let fields = batch.schema_ref().fields();
-        for (number, (field, array)) in fields.iter().zip(batch.columns()).enumerate() {
+        let mut seen = HashMap::<&str, usize>::new();
+        for (field, array) in batch.schema_ref().fields().iter().zip(batch.columns()) {
+            let same = seen.entry(field.name()).and_modify(|count| *count += 1).or_default();
             if is_null(array, at) {
                 continue;
+            }
+            if out.len() > max {
+                break; // it is cut
             }
             if out.len() > 1 {
                 out.push(b',');
             }
-            let same = fields[..number].iter().filter(|other| other.name() == field.name()).count();
-            let name = format!("{}{}", field.name(), " again".repeat(same));
+            let name = format!("{}{}", field.name(), " again".repeat((*same).min(100)));
             let is_payload = name == self.schema.columns.payload();
             let payload = if is_payload { payload_of(array, at, max).ok().flatten() } else { None };
             match payload {
                 Some(Payload { bytes, is_json: false }) => {
-                    out.extend_from_slice(b"\"payload_base64\":\"");
-                    write_base64(&mut out, &bytes);
-                    out.push(b'"');
+                    if let Ok(text) = std::str::from_utf8(&bytes) {
+                        write_text(&mut out, &name); // it is too long to be read
+                        out.push(b':');
+                        write_text(&mut out, text);
+                    } else {
+                        out.extend_from_slice(b"\"payload_base64\":\"");
+                        write_base64(&mut out, &bytes);
+                        out.push(b'"');
+                    }
                 }
                 payload => {
                     write_text(&mut out, &name);
@@ -260,6 +272,9 @@ fn payload_of(array: &dyn Array, at: usize, max: usize) -> Result<Option<Payload
         (None, None) => None,
     };
     let bytes = if let Some(text) = kept {
+        if text.len() > max {
+            return Ok(Some(Payload { bytes: text.as_bytes().into(), is_json: false })); // it is refused, and not read
+        }
         json_or_text(text).map_err(|_| Unfit::new("the JSON is nested too deep", "deep JSON"))?
     } else {
         let mut json = Vec::new();

@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use arrow_array::RecordBatch;
 use arrow_ipc::reader::{StreamDecoder, StreamReader};
+use arrow_ipc::root_as_message;
 use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 
 use crate::base::display::cut;
@@ -22,9 +23,17 @@ pub fn batches(stream: &[u8]) -> Result<Vec<RecordBatch>, BadRecord> {
 
 /// An Arrow IPC stream whose bytes come in parts, as the body of a request does.
 ///
-/// After an error it is not used again. It keeps the bytes of one batch that has not come as a whole, and the dictionaries.
+/// After an error it is not used again. It keeps the bytes of one message that has not come as a whole, and the dictionaries. Two
+/// things that the format allows are refused, because little would take much: buffers of a message that overlap, of which each may
+/// be copied; and a dictionary that is extended, which is copied each time.
 #[derive(Debug, Default)]
-pub struct ArrowStream(StreamDecoder);
+pub struct ArrowStream {
+    decoder: StreamDecoder,
+    /// The beginning of a message.
+    begun: Vec<u8>,
+    /// How many bytes of it must have come before it is looked at again.
+    wanted: usize,
+}
 
 impl ArrowStream {
     /// The batches that are complete with this part.
@@ -32,20 +41,33 @@ impl ArrowStream {
     /// # Errors
     /// The bytes are not such a stream, or an array in it is broken.
     pub fn read(&mut self, part: &[u8]) -> Result<Vec<RecordBatch>, BadRecord> {
-        let mut part = part.into();
-        caught(|| {
-            let mut found = Vec::new();
-            while let Some(batch) = self.0.decode(&mut part)? {
-                found.push(batch);
+        self.begun.extend_from_slice(part);
+        let (mut found, mut start) = (Vec::new(), 0);
+        while self.begun.len() - start >= self.wanted {
+            match extent_of(&self.begun[start..])? {
+                Extent::AtLeast(size) => self.wanted = size,
+                Extent::Whole(size) => {
+                    let mut message = self.begun[start..start + size].into();
+                    (start, self.wanted) = (start + size, 0);
+                    let decoder = &mut self.decoder;
+                    caught(|| {
+                        // A message without a body is decoded with the next one.
+                        while let Some(batch) = decoder.decode(&mut message)? {
+                            found.push(batch);
+                        }
+                        Ok(())
+                    })?;
+                }
             }
-            Ok(found)
-        })
+        }
+        self.begun.drain(..start);
+        Ok(found)
     }
 
     /// The names and types of its columns, once they have come.
     #[must_use]
     pub fn schema(&self) -> Option<SchemaRef> {
-        self.0.schema()
+        self.decoder.schema()
     }
 
     /// Nothing more comes.
@@ -53,9 +75,46 @@ impl ArrowStream {
     /// # Errors
     /// It ends in the middle, or has not begun.
     pub fn end(&mut self) -> Result<(), BadRecord> {
-        caught(|| self.0.finish())?;
+        if !self.begun.is_empty() {
+            return Err(not_a_stream(&"it ends in the middle"));
+        }
+        caught(|| self.decoder.finish())?;
         self.schema().map(|_| ()).ok_or_else(|| not_a_stream(&"it has no schema"))
     }
+}
+
+/// How many bytes the first message has.
+enum Extent {
+    /// All of it is there.
+    Whole(usize),
+    /// Not all of it is there: it has so many, or more.
+    AtLeast(usize),
+}
+
+/// Of the first message: its mark, the length of its header, the header, and the body.
+fn extent_of(bytes: &[u8]) -> Result<Extent, BadRecord> {
+    let word = |at: usize| bytes.get(at..at + 4).map(|it| u32::from_le_bytes([it[0], it[1], it[2], it[3]]));
+    let prefix = if word(0) == Some(u32::MAX) { 8 } else { 4 }; // an old writer leaves the mark out
+    let Some(header_size) = word(prefix - 4) else { return Ok(Extent::AtLeast(bytes.len().max(3) + 1)) };
+    if header_size == 0 {
+        return Ok(Extent::Whole(prefix)); // the end
+    }
+    let end = prefix + header_size as usize;
+    let Some(header) = bytes.get(prefix..end) else { return Ok(Extent::AtLeast(end)) };
+    let message = root_as_message(header).map_err(|error| not_a_stream(&error))?;
+    let dictionary = message.header_as_dictionary_batch();
+    if dictionary.is_some_and(|it| it.isDelta()) {
+        return Err(not_a_stream(&"it extends a dictionary: send a new one, or none"));
+    }
+    let batch = message.header_as_record_batch().or_else(|| dictionary?.data());
+    let lengths = batch.and_then(|it| it.buffers()).into_iter().flatten().map(arrow_ipc::Buffer::length);
+    let used = lengths.fold(0_i64, |sum, length| sum.saturating_add(length.max(0)));
+    if message.bodyLength() < used {
+        return Err(not_a_stream(&"its buffers are longer than the message that has them"));
+    }
+    let size = usize::try_from(message.bodyLength()).ok().and_then(|body| end.checked_add(body));
+    let size = size.ok_or_else(|| not_a_stream(&"a message has a wrong length"))?;
+    Ok(if size <= bytes.len() { Extent::Whole(size) } else { Extent::AtLeast(size) })
 }
 
 /// Whether a stream of this schema has dictionaries, which it keeps until its end.
@@ -122,8 +181,39 @@ mod tests {
         let bytes = stream(&[&["a"]]);
         let mut cut_off = ArrowStream::default();
         assert!(cut_off.read(&bytes[..bytes.len() - 20]).unwrap().is_empty());
-        assert!(cut_off.end().unwrap_err().reason.contains("End of Stream"));
+        assert!(cut_off.end().unwrap_err().reason.contains("ends in the middle"));
         assert!(ArrowStream::default().end().unwrap_err().reason.contains("it has no schema"));
+    }
+
+    /// The first message of these bytes, and what follows it.
+    fn message(bytes: &[u8]) -> (&[u8], &[u8]) {
+        let Ok(Extent::Whole(size)) = extent_of(bytes) else { panic!("it is there") };
+        bytes.split_at(size)
+    }
+
+    #[test]
+    fn a_message_whose_buffers_overlap_is_refused() {
+        let mut bytes = stream(&[&["a", "b", "c"]]);
+        let (schema, rest) = message(&bytes);
+        let (batch, end) = message(rest);
+        assert_eq!((batch.len() + end.len(), end.len()), (rest.len(), 8));
+        let header = root_as_message(&batch[8..]).unwrap().header_as_record_batch().unwrap();
+        let lengths: Vec<i64> = header.buffers().unwrap().iter().map(arrow_ipc::Buffer::length).collect();
+        let place = batch.windows(8).position(|it| it == lengths[1].to_le_bytes()).unwrap() + schema.len();
+        bytes[place..place + 8].copy_from_slice(&(1_i64 << 20).to_le_bytes());
+        let refused = ArrowStream::default().read(&bytes).unwrap_err();
+        assert!(refused.reason.contains("its buffers are longer"), "{}", refused.reason);
+    }
+
+    #[test]
+    fn a_message_that_comes_in_many_parts_is_looked_at_once() {
+        let ids = vec!["an id"; 10_000];
+        let bytes = stream(&[&ids]);
+        let (schema, _) = message(&bytes);
+        let mut stream = ArrowStream::default();
+        stream.read(&bytes[..schema.len() + 1_000]).unwrap();
+        assert!(stream.wanted > 100_000, "{}", stream.wanted);
+        assert_eq!(stream.read(&bytes[schema.len() + 1_000..]).unwrap()[0].num_rows(), ids.len());
     }
 
     #[test]

@@ -14,7 +14,6 @@ mod marks;
 mod recover;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -47,8 +46,6 @@ pub struct Engine {
     pub(crate) settings: Settings,
     /// Until it is closed.
     writer: Mutex<Option<Writer>>,
-    /// A close did not wait for the thread that writes. `SeqCst`, with the look at the writer's lock.
-    is_left: AtomicBool,
     /// Whether submitting waits where much is queued: threads make room then.
     pub(crate) waits_for_room: bool,
     /// The process that opened it.
@@ -123,7 +120,6 @@ impl Engine {
             wall,
             settings,
             writer: Mutex::ranked(Rank::Writer, Some(writer)),
-            is_left: AtomicBool::new(false),
             waits_for_room: false,
             process: std::process::id(),
             store_id,
@@ -355,6 +351,16 @@ impl Engine {
         StoreError::new(&path, "the thread that writes it panicked", advice).into()
     }
 
+    /// A close waits no longer for the disk: nothing more is written once it answers.
+    pub(crate) fn leave_hanging_disk(&self) -> DeliveryError {
+        let path = self.ownership.upgrade().map(|it| it.path().to_owned()).unwrap_or_default();
+        let advice = "look at its disk; all that was answered is kept, and what was sent since then is sent again";
+        let error = DeliveryError::Store(StoreError::new(&path, "the disk did not answer in time", advice));
+        self.queue.fail(&error);
+        self.queue.feeds.end();
+        error
+    }
+
     /// Dead letters that are on disk and were not told yet. Call [`Engine::letters_told`] with the number when they are.
     pub fn take_letters(&self) -> Option<(Vec<Letter>, i64)> {
         self.queue.take_letters()
@@ -457,41 +463,7 @@ impl Engine {
     pub fn close(&self, is_clean: bool) -> Result<Summary, DeliveryError> {
         self.timer.close();
         self.queue.stop();
-        let writer = self.writer.lock().take();
-        self.end(writer, is_clean)
-    }
-
-    /// As [`Engine::close`], but does not wait for a disk that does not answer: the thread that waits for it closes the store.
-    ///
-    /// # Errors
-    /// The store failed, or its disk does not answer.
-    pub(crate) fn close_unless_written(&self) -> Result<Summary, DeliveryError> {
-        self.timer.close();
-        self.queue.stop();
-        self.is_left.store(true, Ordering::SeqCst); // before the look at the lock: one of the two threads sees the other
-        let Some(mut writer) = self.writer.try_lock() else {
-            let path = self.ownership.upgrade().map(|it| it.path().to_owned()).unwrap_or_default();
-            let advice = "look at its disk; all that was answered is kept, and what was sent since then is sent again";
-            let error = DeliveryError::Store(StoreError::new(&path, "the disk did not answer in time", advice));
-            self.queue.fail(&error);
-            self.queue.feeds.end();
-            return Err(error);
-        };
-        let writer_taken = writer.take();
-        drop(writer);
-        self.end(writer_taken, false)
-    }
-
-    /// Called by the thread that writes, at its end: closes the store if a close did not wait for that thread.
-    pub(crate) fn close_if_left(&self) {
-        if self.is_left.load(Ordering::SeqCst) {
-            let writer = self.writer.lock().take();
-            drop(writer); // without the lock: it joins a thread, and closes the file
-        }
-    }
-
-    fn end(&self, writer: Option<Writer>, is_clean: bool) -> Result<Summary, DeliveryError> {
-        let Some(mut writer) = writer else { return Ok(self.summary()) };
+        let Some(mut writer) = self.writer.lock().take() else { return Ok(self.summary()) };
         let is_usable =
             !matches!(self.queue.lock().failure, Some(DeliveryError::Store(_))) && !self.dispatcher.is_poisoned();
         let mut dispatcher = self.lock_dispatcher();

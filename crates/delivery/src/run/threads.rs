@@ -174,9 +174,7 @@ impl Running {
             let _ = thread.join();
         }
         let failure = shared.failure.lock().clone();
-        let engine = &shared.engine;
-        let summary =
-            if is_written { engine.close(all_ended && failure.is_none()) } else { engine.close_unless_written() };
+        let summary = shared.close_engine(all_ended && is_written && failure.is_none());
         match failure {
             Some(failure) => Err(failure),
             None => summary,

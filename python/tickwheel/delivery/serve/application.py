@@ -7,13 +7,14 @@ A second process on a store waits like this, for as long as the first one lives.
 then; it answers health only, before and after, without tokens and TLS.
 """
 
+import asyncio
 from typing import Final
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tickwheel.delivery.serve.access import Access
 from tickwheel.delivery.serve.guard import HEALTH, Guard
-from tickwheel.delivery.serve.problems import CLOSE, fault, json_response
+from tickwheel.delivery.serve.problems import AGAIN, CLOSE, fault, json_response
 
 REQUESTS: Final = 512
 """At a time; as many as half of them may be waiting for their bodies."""
@@ -21,6 +22,9 @@ HEALTH_ONLY: Final = "health_only"
 """In the state of a connection to the port of `--health`."""
 _REFUSED: Final = json_response(
     400, fault("the request has content-length and transfer-encoding", "one of them (RFC 9112, 6.1)"), CLOSE
+)
+_STOPPED: Final = json_response(
+    503, fault("the server is stopping, and this request was not done; it may be done in part", AGAIN), CLOSE
 )
 
 
@@ -36,7 +40,21 @@ class Application:
         self._opened = opened
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+        """Answer a request. At the end of the server it is cancelled if that takes too long."""
+        has_begun = False
+
+        async def note_and_send(message: Message) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
+        try:
+            await self._respond(scope, receive, note_and_send)
+        except asyncio.CancelledError:
+            if not has_begun:
+                await _STOPPED(scope, receive, send)
+
+    async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
         if _has_two_lengths(scope):
             await _REFUSED(scope, receive, send)
         elif not scope["state"].get(HEALTH_ONLY):

@@ -10,8 +10,8 @@ Each batch is read and given to the engine as soon as it has come, in pieces of 
 all requests, so that only one competes with due messages. It takes a piece of each in turn, so that none of them holds
 up the others. The answer comes after the last commit. In memory are the
 batch that has not come as a whole, the dictionaries of the stream, and what the engine has room for. A stream is not
-compressed, so a batch in memory is no larger than it was on its way. Messages that share a value of a dictionary are
-larger: that is why a piece has a bound.
+compressed, so a batch in memory is about as large as it was on its way. Messages that share a value of a dictionary are
+larger: a piece has a bound for that, and so have all messages of a request.
 
 A body that can't be read ends with 400. The rows before the fault may have been accepted. To send the same again does
 no harm: what was accepted is a duplicate.
@@ -46,7 +46,8 @@ from tickwheel.delivery.serve.threads import Threads
 
 TYPE: Final = "application/vnd.apache.arrow.stream"
 MOST_BYTES: Final = 64 << 20
-MOST_ROWS: Final = 100_000
+MOST_ROWS: Final = 10_000
+MOST_DECODED_BYTES: Final = 256 << 20
 SOME: Final = "some of its messages may have been accepted"
 _MARKS: Final = f"/hand-off/marks, or /hand-off/marks?partition=N, 0 to {PARTITIONS - 1}"
 
@@ -135,7 +136,7 @@ class ArrowBodies:
             pieces = self._pieces(body, part)
             held_up(True)
             try:
-                while await self._thread.run(partial(self._submit, pieces, submit, tickets)):
+                while await self._thread.run(partial(self._submit, body, pieces, submit, tickets)):
                     pass  # others have their turns
             finally:
                 held_up(False)
@@ -149,10 +150,15 @@ class ArrowBodies:
             raise _not_taken(error) from error
 
     @staticmethod
-    def _submit(pieces: Iterator[Records], submit: _Submit[_A], tickets: list[Future[list[_A]]]) -> bool:
+    def _submit(
+        body: ArrowBody, pieces: Iterator[Records], submit: _Submit[_A], tickets: list[Future[list[_A]]]
+    ) -> bool:
         """In the thread: the next piece, if there is one. Waits while the engine has no room."""
         if (records := next(pieces, None)) is None:
             return False
+        if body.decoded_bytes > MOST_DECODED_BYTES:
+            reason = f"the messages of the stream are too large, each with its own values; {SOME}"
+            raise problem(413, reason, f"at most {MOST_DECODED_BYTES:,} bytes in a request")
         try:
             tickets.append(submit(records))
         except Exception as error:

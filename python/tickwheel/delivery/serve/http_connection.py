@@ -55,6 +55,7 @@ class HttpConnection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It has ended, by either side."""
+        self.app_state.pop(HELD_UP, None)  # else a circle, and the collector alone would free it
         self._place.works()
         self._stop_looking()
         super().connection_lost(exc)
@@ -114,7 +115,8 @@ class HttpConnection(H11Protocol):
     def _hold_up(self, is_held_up: bool) -> None:
         """The server takes a part of the body, and reads no further meanwhile; or it is through with that."""
         self._is_held_up = is_held_up
-        self._look()
+        if not self.transport.is_closing():
+            self._look()
 
     def _is_answering(self) -> bool:
         """Whether a request has come as a whole, and has no whole answer yet."""

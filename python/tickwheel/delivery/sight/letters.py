@@ -44,7 +44,7 @@ def list_letters(db: StoreSnapshot, *, limit: int = 100, cursor: str | None = No
         limit=limit + 1,
     )
     found = [
-        LetterSeen(n, rfc_3339(at_ms), source, line, reason, allowed, record.decode("utf-8", "replace"))
+        LetterSeen(n, rfc_3339(at_ms), source, line, reason, allowed, (record or b"").decode("utf-8", "replace"))
         for n, at_ms, source, line, reason, allowed, record in rows[:limit]
     ]
     return LetterPage(found, str(found[-1].n) if len(rows) > limit else None)

@@ -17,7 +17,7 @@ import pytest
 
 from delivery.batches import batch, invalid_utf8, stream, to_arrow
 from tickwheel.delivery import DeliveryFailed, StoreFailed
-from tickwheel.delivery.model.entries import Answer
+from tickwheel.delivery.model.entries import Answer, Letter
 from tickwheel.delivery.model.message import Cancel, Message
 from tickwheel.delivery.serve import arrow_bodies, bodies
 from tickwheel.delivery.serve.application import REQUESTS
@@ -263,17 +263,17 @@ def test_a_stream_that_can_not_be_read_is_refused_as_a_whole__D2(served: Served)
         writer.write_batch(far("w1"))
     wrong = {
         "it has no schema": b"",
-        "Unexpected End of Stream": given[:-20],
+        "it ends in the middle": given[:-20],
         "Unexpected EOS": given + given,
-        "Unexpected End": b"nonsense" * 100,
-        "Unexpected": out.getvalue().to_pybytes(),
+        "the Arrow stream can't be read: it ends": b"nonsense" * 100,
+        "the Arrow stream can't be read": out.getvalue().to_pybytes(),
         "the stream has no rows": stream(far("w1").slice(0, 0)),
     }
     for reason, body in wrong.items():
         reply = post(served, body)
         assert reply.status == 400, reply
         assert reason in reply.body["reason"]
-        assert reply.body["allowed"] in (A_STREAM, "1 to 100,000 rows")
+        assert reply.body["allowed"] in (A_STREAM, "1 to 10,000 rows")
     assert post(served, given[: len(given) - 8]).status == 200, "the mark of the end may be left out"
 
 
@@ -320,7 +320,7 @@ def test_a_request_has_so_many_rows_at_most__D12(fresh: Served) -> None:
     given = batch(id=ids, due=pa.array([FAR_MS] * MOST_ROWS))
     found = words(post(fresh, stream(given)))
     assert found == ["accepted" if n % 7 else 400 for n in range(MOST_ROWS)]
-    refused = {"reason": f"the stream has too many rows; {SOME}", "allowed": "at most 100,000 in a request"}
+    refused = {"reason": f"the stream has too many rows; {SOME}", "allowed": "at most 10,000 in a request"}
     assert post(fresh, stream(far("x", *["y"] * MOST_ROWS)))[:2] == (413, refused)
     assert state(fresh, "x") == "unknown", "nothing of a batch that is too large is taken"
     assert post(fresh, stream(given.slice(0, MOST_ROWS - 1), far("x", "y")))[:2] == (413, refused)
@@ -331,7 +331,7 @@ def test_rows_that_take_no_room_are_counted_too__D8_D12(lengths: list[int], serv
     """A column of nulls has no bytes, however long it is; and the sum of lengths may be more than a number holds."""
     given = [pa.Array.from_buffers(pa.null(), length, [None]) for length in lengths]
     reply = post(served, stream(*(pa.RecordBatch.from_arrays([it, it], ["id", "due"]) for it in given)))
-    assert (reply.status, reply.body["allowed"]) == (413, "at most 100,000 in a request")
+    assert (reply.status, reply.body["allowed"]) == (413, "at most 10,000 in a request")
 
 
 @pytest.mark.parametrize("told", [True, False])
@@ -443,11 +443,11 @@ def shared(kind: str, rows: int, value: str) -> Any:
 
 @pytest.mark.parametrize("kind", ["dictionary", "run", "view"])
 def test_rows_that_share_a_large_value_are_accepted_in_bounded_memory__D8_D12(kind: str, fresh: Served) -> None:
-    rows = 400
+    rows = 200
     given = stream(far(*(f"m{n}" for n in range(rows)), payload=shared(kind, rows, "x" * 1_000_000)))
     assert len(given) < 1 << 21
     replies: list[Reply] = []
-    assert peak_mib(lambda: replies.append(post(fresh, given))) < 150, "they are 400 MB"
+    assert peak_mib(lambda: replies.append(post(fresh, given))) < 100, "they are 200 MB"
     assert words(replies[0]) == ["accepted"] * rows
     size = len(json.dumps(fresh.ask("GET", "/messages/m7").body["payload"]))
     assert size == 1_000_002
@@ -517,14 +517,14 @@ def test_a_stream_with_much_to_do_holds_up_no_other__D12(fresh: Served, monkeypa
 
     monkeypatch.setattr(fresh.running, "submit_records", submit)
     with ThreadPoolExecutor(2) as pool:
-        long = pool.submit(post, fresh, stream(short(*[(None, None)] * 50_000)))
+        long = pool.submit(post, fresh, stream(short(*[(None, None)] * 10_000)))
         assert has_begun.wait(20)
         other = pool.submit(post, fresh, stream(far("other")))
         while bodies_of(fresh)._on_their_way or fresh.ports._application._guarded._left > REQUESTS - 2:
             pass  # until what has come of the other one waits for its turn
         may_go_on.set()
         assert words(other.result(20)) == ["accepted"]
-        assert words(long.result(20)) == [400] * 50_000
+        assert words(long.result(20)) == [400] * 10_000
     assert taken.index(1) < len(taken) / 2, "each has its turn"
 
 
@@ -585,3 +585,58 @@ def test_a_body_that_the_server_holds_up_is_not_closed_for_those_that_say_nothin
             connection.send(given[-100:])
             answer = connection.getresponse()
             assert (answer.status, answer.read().count(b'"accepted"')) == (200, 2)
+
+
+def test_a_request_that_is_not_done_when_the_server_ends_is_told_and_leaves_no_traceback__D9_D13(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    served, is_taken, may_go_on = Served(tmp_path), threading.Event(), threading.Event()
+    submit = served.running.submit_records
+
+    def slowly(records: Any) -> Any:
+        is_taken.set()
+        assert may_go_on.wait(20)
+        return submit(records)
+
+    monkeypatch.setattr(served.running, "submit_records", slowly)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(post, served, stream(far("a")))
+        assert is_taken.wait(20)
+        served.ports.close()
+        reply = asked.result(20)
+        may_go_on.set()
+    served.running.close(5)
+    assert (reply.status, reply.body["allowed"]) == (503, "the same request again, later")
+    assert "Traceback" not in caplog.text
+    assert "Exception in ASGI application" not in caplog.text
+
+
+def test_rows_that_share_a_value_have_a_bound_for_all_their_messages__D8_D12(
+    fresh: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arrow_bodies, "MOST_DECODED_BYTES", 1 << 20)
+    shared = pa.array([b"x" * 100_000]).dictionary_encode()
+    rows = pa.DictionaryArray.from_arrays(pa.array([0] * 20, pa.int32()), shared.dictionary)
+    given = pa.record_batch([[f"shared {n}" for n in range(20)], [FAR_MS] * 20, rows], names=["id", "due", "payload"])
+    reply = post(fresh, stream(given))
+    assert (reply.status, reply.body["allowed"]) == (413, "at most 1,048,576 bytes in a request")
+    assert reply.body["reason"].endswith(SOME)
+
+
+def test_a_dictionary_that_is_extended_is_refused__D12(served: Served) -> None:
+    out = pa.BufferOutputStream()
+    words = [pa.array(names).dictionary_encode() for names in (["d1"], ["d1", "d2"])]
+    options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
+    schema = pa.schema([("id", words[0].type), ("due", pa.int64())])
+    with pa.ipc.new_stream(out, schema, options=options) as writer:
+        for word in words:
+            writer.write_batch(pa.record_batch([word, [FAR_MS] * len(word)], schema=schema))
+    reply = post(served, out.getvalue().to_pybytes())
+    assert reply.status == 400
+    assert "it extends a dictionary" in reply.body["reason"]
+
+
+def test_a_letter_without_a_record_is_listed__D2_D14(fresh: Served) -> None:
+    fresh.running.submit([Letter("in", 1, "why", "what", b"")]).result(20)
+    [letter] = fresh.ask("GET", "/dead").body["letters"]
+    assert (letter["reason"], letter["record"]) == ("why", "")

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use super::shared::Events;
 use crate::base::error::DeliveryError;
+use crate::base::error::StoreError;
+use crate::base::sync::Mutex;
 use crate::due::dispatcher::Event;
 use crate::group::items::Item;
 use crate::message::origin::Origin;
@@ -13,6 +15,7 @@ use crate::message::parsed::Parsed;
 use crate::message::{Cancel, Reschedule};
 use crate::scenarios::testing::{ByHand, Delivering, LONG, START_MS, cancel, many, put, settings, spawn, wait_until};
 use crate::sinks::{Delivery, OpenSink, Sink, Verdicts};
+use crate::store::Checkpoints;
 use crate::store::file::owner::Ownership;
 
 struct Takes;
@@ -58,6 +61,32 @@ fn a_close_with_a_time_limit_does_not_wait_for_a_disk_that_hangs__d13() {
     let again = Delivering::on(delivering.folder.clone(), settings(), takes());
     assert!(again.running.wait_until_empty(LONG).unwrap());
     assert_eq!(again.running.close(Some(LONG)).unwrap().delivered, 0, "all of it was committed");
+}
+
+#[test]
+fn a_close_with_a_time_limit_does_not_wait_for_a_checkpoint_that_hangs__d13() {
+    let delivering = Delivering::start(settings(), takes());
+    delivering.submit(many(3));
+    assert!(delivering.running.wait_until_empty(LONG).unwrap());
+    let ((hangs, hanging), (answer, answers)) = (channel(), channel::<()>());
+    let answers = Mutex::new(answers);
+    let hang = move |_: &StoreError| {
+        hangs.send(()).unwrap();
+        let _ = answers.lock().recv_timeout(LONG);
+    };
+    let nowhere = delivering.folder.path().join("nowhere.db");
+    let slow = Checkpoints::start_at(&nowhere, None, Box::new(hang)).unwrap();
+    delivering.running.engine().with_store(|store| slow.after_commit(store));
+    hanging.recv_timeout(LONG).unwrap();
+    let before = delivering.running.engine().with_writer(|writer| writer.checkpoints.replace(slow)).unwrap();
+    drop(before);
+    let began = Instant::now();
+    let failed = delivering.running.close(Some(Duration::from_millis(20))).unwrap_err().to_string();
+    assert!(failed.contains("the disk did not answer in time"), "{failed}");
+    assert!(began.elapsed() < LONG, "it waited");
+    answer.send(()).unwrap();
+    let again = Delivering::on(delivering.folder.clone(), settings(), takes());
+    assert_eq!(again.running.close(Some(LONG)).unwrap().resumed, 0, "all of it was committed");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::base::error::DeliveryError;
+use crate::base::summary::Summary;
 use crate::base::sync::{Condvar, Mutex, Rank, assert_none_is_held};
 use crate::due::dispatcher::Event;
 use crate::run::engine::Engine;
@@ -86,6 +87,8 @@ pub(super) struct Telling {
     /// The teller has ended.
     pub(super) has_ended: bool,
     pub(super) is_woken: bool,
+    /// The store was closed.
+    pub(super) closed: Option<Result<Summary, DeliveryError>>,
 }
 
 /// Events that wait to be told, bounded by count.

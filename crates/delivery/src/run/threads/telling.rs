@@ -4,8 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::shared::{ABORT, Shared, Telling};
+use super::senders::own_fault_caught;
+use super::shared::{ABORT, Shared, Telling, spawn};
 use crate::base::error::DeliveryError;
+use crate::base::summary::Summary;
 use crate::due::dispatcher::Event;
 
 const OBSERVER_PANICKED: &str = "what is told of dead letters panicked: see the output of the panic hook";
@@ -39,6 +41,24 @@ impl Shared {
             };
         }
         true
+    }
+
+    /// Closes the engine in a thread of its own, as its disk may hang; the summary, if it was closed in time.
+    ///
+    /// # Errors
+    /// The store failed, or its disk does not answer. Then that thread closes the store once it does.
+    pub(super) fn close_engine(self: &Arc<Self>, is_clean: bool) -> Result<Summary, DeliveryError> {
+        let closer = spawn("closer-deliver", self, move |shared| {
+            let closed = own_fault_caught(|| shared.engine.close(is_clean));
+            shared.telling.lock().closed = Some(closed);
+            shared.to_tell.notify_all();
+        });
+        let Ok(closer) = closer else { return self.engine.close(is_clean) };
+        if !self.wait_for(|telling| telling.closed.is_some()) {
+            return Err(self.engine.leave_hanging_disk());
+        }
+        let _ = closer.join();
+        self.telling.lock().closed.take().unwrap_or_else(|| self.engine.close(is_clean))
     }
 
     pub(super) fn tell_all(self: &Arc<Self>) {

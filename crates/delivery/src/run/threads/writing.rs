@@ -25,7 +25,6 @@ impl Shared {
             self.engine.give_up(&failure);
         }
         self.engine.queue.feeds.end(); // nothing more is committed
-        self.engine.close_if_left();
         let mut telling = self.telling.lock();
         telling.is_over = true;
         self.to_tell.notify_all();

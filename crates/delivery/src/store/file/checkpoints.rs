@@ -69,11 +69,7 @@ impl Checkpoints {
         Self::start_at(&store.path, store.guard.clone(), on_failure)
     }
 
-    pub(in crate::store) fn start_at(
-        path: &Path,
-        guard: Guard,
-        on_failure: OnFailure,
-    ) -> std::result::Result<Self, StoreError> {
+    pub(crate) fn start_at(path: &Path, guard: Guard, on_failure: OnFailure) -> std::result::Result<Self, StoreError> {
         let shared = Arc::new(Shared {
             path: path.to_owned(),
             on_failure,

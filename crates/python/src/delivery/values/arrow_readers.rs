@@ -2,6 +2,7 @@
 //! body of a request. They read without the GIL.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow_array::RecordBatch;
 use pyo3::prelude::*;
@@ -59,7 +60,7 @@ impl ArrowRows {
         let batches = py.detach(|| batches(stream)).map_err(|bad| bad_record(py, &bad))?;
         let fault = fault.map(|(reason, allowed)| BadRecord { reason, allowed });
         let rows = Rows::Messages { input: Arc::clone(&self.0), now_ns, as_bytes, fault };
-        Ok(ArrowPieces::new(rows, batches, first_line))
+        Ok(ArrowPieces::new(rows, batches, first_line, Arc::default()))
     }
 
     /// A reader of one request's body.
@@ -101,6 +102,8 @@ enum Kind {
 pub(crate) struct ArrowBody {
     kind: Kind,
     stream: PlainMutex<Reading>,
+    /// Of the records that were read by now.
+    decoded_bytes: Arc<AtomicUsize>,
 }
 
 #[derive(Default)]
@@ -114,7 +117,7 @@ struct Reading {
 
 impl ArrowBody {
     fn new(kind: Kind) -> Self {
-        Self { kind, stream: PlainMutex::new(Reading::default()) }
+        Self { kind, stream: PlainMutex::new(Reading::default()), decoded_bytes: Arc::default() }
     }
 
     fn read(&self, part: &[u8]) -> Result<(Vec<RecordBatch>, u64), BadRecord> {
@@ -126,6 +129,9 @@ impl ArrowBody {
         {
             reading.is_known = true;
             reading.has_dictionaries = has_dictionaries(&schema);
+            if let Kind::HandOff { max_payload } = &self.kind {
+                read_hand_off(&RecordBatch::new_empty(Arc::clone(&schema)), *max_payload).map(drop)?; // its columns
+            }
             if let Kind::Messages(input) = &self.kind {
                 let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
                 if let Some(bad) = input.schema.columns.fault("schema", &names) {
@@ -157,7 +163,7 @@ impl ArrowBody {
                 Rows::Messages { input: Arc::clone(input), now_ns, as_bytes: Vec::new(), fault: None }
             }
         };
-        Ok(ArrowPieces::new(rows, batches, first_line))
+        Ok(ArrowPieces::new(rows, batches, first_line, Arc::clone(&self.decoded_bytes)))
     }
 
     /// How many rows there were in its batches.
@@ -172,6 +178,12 @@ impl ArrowBody {
         lock_plain(py, &self.stream).kept_bytes
     }
 
+    /// How many bytes the records take that were read by now: rows may share a value of a dictionary, which takes none.
+    #[getter]
+    fn decoded_bytes(&self) -> usize {
+        self.decoded_bytes.load(Ordering::Relaxed)
+    }
+
     /// Nothing more comes. Errors: `BadRecord` if it ends in the middle.
     fn end(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| self.stream.lock().stream.end()).map_err(|bad| bad_record(py, &bad))
@@ -182,14 +194,17 @@ impl ArrowBody {
 const PIECE_ROWS: usize = 1024;
 const PIECE_BYTES: usize = 4 << 20;
 
-fn some_of(items: impl Iterator<Item = Parsed>) -> Vec<Parsed> {
-    let mut bytes = 0;
-    let has_room = |item: &Parsed| {
-        let had_room = bytes < PIECE_BYTES;
+fn some_of(items: impl Iterator<Item = Parsed>, decoded_bytes: &AtomicUsize) -> Vec<Parsed> {
+    let (mut found, mut bytes) = (Vec::new(), 0);
+    for item in items {
         bytes += item.size_in_memory();
-        had_room
-    };
-    items.take_while(has_room).collect()
+        found.push(item);
+        if bytes >= PIECE_BYTES {
+            break;
+        }
+    }
+    decoded_bytes.fetch_add(bytes, Ordering::Relaxed); // it guards nothing
+    found
 }
 
 enum Rows {
@@ -208,6 +223,7 @@ struct Place {
 #[pyclass(frozen, module = "tickwheel._native")]
 pub(crate) struct ArrowPieces {
     rows: Rows,
+    decoded_bytes: Arc<AtomicUsize>,
     batches: Vec<RecordBatch>,
     next: PlainMutex<Place>,
 }
@@ -233,8 +249,8 @@ impl ArrowPieces {
 }
 
 impl ArrowPieces {
-    fn new(rows: Rows, batches: Vec<RecordBatch>, first_line: u64) -> Self {
-        Self { rows, batches, next: PlainMutex::new(Place { batch: 0, row: 0, line: first_line }) }
+    fn new(rows: Rows, batches: Vec<RecordBatch>, first_line: u64, decoded_bytes: Arc<AtomicUsize>) -> Self {
+        Self { rows, decoded_bytes, batches, next: PlainMutex::new(Place { batch: 0, row: 0, line: first_line }) }
     }
 
     fn piece(&self, place: &mut Place) -> Result<Option<Vec<Parsed>>, BadRecord> {
@@ -247,7 +263,7 @@ impl ArrowPieces {
         };
         let batch = batch.slice(place.row, PIECE_ROWS.min(batch.num_rows() - place.row));
         let items = match &self.rows {
-            Rows::HandOff { max_payload } => some_of(read_hand_off(&batch, *max_payload)?),
+            Rows::HandOff { max_payload } => some_of(read_hand_off(&batch, *max_payload)?, &self.decoded_bytes),
             Rows::Messages { input, now_ns, as_bytes, fault } => {
                 let reader = ArrowReader {
                     source: Arc::clone(&input.source),
@@ -257,7 +273,7 @@ impl ArrowPieces {
                     as_bytes,
                     fault: fault.as_ref(),
                 };
-                some_of(reader.read(&batch, place.line))
+                some_of(reader.read(&batch, place.line), &self.decoded_bytes)
             }
         };
         place.row += items.len();
