@@ -16,7 +16,7 @@ use std::time::Duration;
 /// The locks of a running engine, in the order in which a thread may take them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rank {
-    /// Held alone, or inside of any other: under it no lock with a rank is taken.
+    /// Held for a moment, alone or inside of any other. It is not checked.
     #[default]
     None,
     /// The store and what it is written from.

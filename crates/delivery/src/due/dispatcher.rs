@@ -7,9 +7,9 @@
 //!             +------ early, after a step of the clock --+
 //! ```
 //!
-//! - One timer task stands for all that is due in a millisecond, the finest that a due time can be. What goes out of a lane
-//!   is always its first message, so order needs no care of the timer's, and a message that was accepted late goes before
-//!   what is due after it.
+//! - One timer task stands for all that is due in a millisecond, the finest that a due time can be. A lane always
+//!   sends its first message. So the timer need not keep order, and a message that was accepted late goes before the
+//!   messages that are due after it.
 //! - Right before the send the clock is read again. What would be early, as the wall clock was stepped back, goes back on
 //!   the timer, and with it all that waits.
 //! - No message goes out that is due after `sent_until_ms`, a mark that is on disk: after a crash, only what is due until

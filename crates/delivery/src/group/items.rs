@@ -98,10 +98,7 @@ impl Item {
     }
 }
 
-/// The answer to a message is one of the first four; to a cancel one of `Cancelled` to `Unknown`; to a question for the state one
-/// of those, or `Waiting`; to another due time one of those to a cancel, or `Rescheduled`. To a message that is to take the place of
-/// another: `Accepted`, `Replaced`, `Cancelled` or `Delivering`. To a dead letter that is to be tried anew: `Requeued`, or one to a
-/// question; `Dead` if its record is not kept any more.
+/// What became of what was submitted. Each method of [`Deliverer`](crate::Deliverer) says which of them it gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Answer {

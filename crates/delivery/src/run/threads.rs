@@ -147,10 +147,12 @@ impl Running {
         }
     }
 
-    /// Sends what is due by now, commits, and stops. Nothing that comes after it is taken. A sink that hangs is waited for
-    /// until `timeout`; what is in its hands counts as not delivered then, and is sent again next time. So is an observer that
-    /// hangs with dead letters, which is told of them again next time, and a sink that hangs in its sync: what was sent since the
-    /// last commit is sent again then. So is a disk that does not answer: then the store is closed once it does.
+    /// Sends the messages that are due by now, commits, and stops. Later submits are refused. The close waits until `timeout` for:
+    ///
+    /// - a sink that hangs in a send: its messages count as not delivered, and are sent again by the next run;
+    /// - a sink that hangs in its sync: the messages sent since the last commit are sent again;
+    /// - an observer that hangs with dead letters: the next run gives it the letters again;
+    /// - a disk that does not answer: the store is closed once the disk answers, and nothing more is written.
     ///
     /// # Errors
     /// What ended the run, or a failure at the end of it.

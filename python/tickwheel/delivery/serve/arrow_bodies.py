@@ -24,7 +24,7 @@ is open, or null where they are more than 256 KiB.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Final, TypeAlias, TypeVar
@@ -142,10 +142,21 @@ class ArrowBodies:
                 held_up(False)
             return body.kept_bytes
 
-        await self._bodies.pass_on(request, MOST_BYTES, take, f"; {SOME}")
-        _checked(body, body.end)
         try:
-            return [answer for ticket in tickets for answer in await asyncio.wrap_future(ticket)]
+            await self._bodies.pass_on(request, MOST_BYTES, take)
+            _checked(body.end)
+            return [answer for ticket in tickets for answer in await self._result(ticket)]
+        except HTTPException as refused:
+            if not tickets:
+                raise  # nothing was submitted
+            fault: Mapping[str, str] = refused.detail  # type: ignore[assignment]  # of `problem`
+            reason = f"{fault['reason']}; {SOME}"
+            raise problem(refused.status_code, reason, fault["allowed"], refused.headers) from refused
+
+    @staticmethod
+    async def _result(ticket: Future[list[_A]]) -> list[_A]:
+        try:
+            return await asyncio.wrap_future(ticket)
         except Exception as error:
             raise _not_taken(error) from error
 
@@ -157,7 +168,7 @@ class ArrowBodies:
         if (records := next(pieces, None)) is None:
             return False
         if body.decoded_bytes > MOST_DECODED_BYTES:
-            reason = f"the messages of the stream are too large, each with its own values; {SOME}"
+            reason = "the messages of the stream are too large, each with its own values"
             raise problem(413, reason, f"at most {MOST_DECODED_BYTES:,} bytes in a request")
         try:
             tickets.append(submit(records))
@@ -167,10 +178,10 @@ class ArrowBodies:
 
     @staticmethod
     def _pieces(body: ArrowBody, part: bytes) -> Iterator[Records]:
-        pieces = _checked(body, partial(body.add, part, now_ns=time.time_ns()))
+        pieces = _checked(partial(body.add, part, now_ns=time.time_ns()))
         if body.rows > MOST_ROWS:
-            raise problem(413, f"the stream has too many rows; {SOME}", f"at most {MOST_ROWS:,} in a request")
-        while (records := _checked(body, partial(next, pieces, None))) is not None:
+            raise problem(413, "the stream has too many rows", f"at most {MOST_ROWS:,} in a request")
+        while (records := _checked(partial(next, pieces, None))) is not None:
             yield records
 
 
@@ -179,16 +190,16 @@ def is_arrow(request: Request) -> bool:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower() == TYPE
 
 
-def _checked(body: ArrowBody, read: Callable[[], _T]) -> _T:
+def _checked(read: Callable[[], _T]) -> _T:
     """What it returns. Errors: 400 for a stream that can't be read."""
     try:
         return read()
     except BadRecord as bad:
-        raise problem(400, f"{bad.reason}; {SOME}" if body.rows else bad.reason, bad.allowed) from bad
+        raise problem(400, bad.reason, bad.allowed) from bad
 
 
 def _not_taken(error: Exception) -> HTTPException:
-    return problem(503, f"{error}; {SOME}", f"{AGAIN}: what was accepted answers duplicate")
+    return problem(503, str(error), f"{AGAIN}: what was accepted answers duplicate")
 
 
 def _partition(request: Request) -> int | None:

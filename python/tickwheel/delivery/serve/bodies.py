@@ -74,16 +74,16 @@ class Bodies:
         finally:
             self._left += body.size
 
-    async def pass_on(self, request: Request, limit: int, take: Take, more: str = "") -> None:
+    async def pass_on(self, request: Request, limit: int, take: Take) -> None:
         """Give each part to `take`, in order. Errors: those of `take`, and as of `receive`."""
         body = _Body(self._end_s)
         body.take = take
         try:
-            await self._received(request, limit, body, more)
+            await self._received(request, limit, body)
         finally:
             self._left += body.size
 
-    async def _received(self, request: Request, limit: int, body: _Body, more: str) -> None:
+    async def _received(self, request: Request, limit: int, body: _Body, more: str = "") -> None:
         try:
             await self._receive(request, limit, body)
         except _NotReceived as why:

@@ -320,10 +320,10 @@ def test_a_request_has_so_many_rows_at_most__D12(fresh: Served) -> None:
     given = batch(id=ids, due=pa.array([FAR_MS] * MOST_ROWS))
     found = words(post(fresh, stream(given)))
     assert found == ["accepted" if n % 7 else 400 for n in range(MOST_ROWS)]
-    refused = {"reason": f"the stream has too many rows; {SOME}", "allowed": "at most 10,000 in a request"}
+    refused = {"reason": "the stream has too many rows", "allowed": "at most 10,000 in a request"}
     assert post(fresh, stream(far("x", *["y"] * MOST_ROWS)))[:2] == (413, refused)
     assert state(fresh, "x") == "unknown", "nothing of a batch that is too large is taken"
-    assert post(fresh, stream(given.slice(0, MOST_ROWS - 1), far("x", "y")))[:2] == (413, refused)
+    assert post(fresh, stream(given.slice(0, MOST_ROWS - 1), far("x", "y")))[:2] == (413, refused), "in all of them"
 
 
 @pytest.mark.parametrize("lengths", [[1 << 40], [(1 << 63) - 1], [(1 << 63) - 1, (1 << 63) - 1, 10]])
@@ -338,7 +338,7 @@ def test_rows_that_take_no_room_are_counted_too__D8_D12(lengths: list[int], serv
 def test_a_body_has_so_many_bytes_at_most__D8_D12(told: bool, fresh: Served) -> None:
     given = stream(far("large", payload=[b" " * MOST_BYTES]))
     reply = post(fresh, given if told else parts(given, 1 << 20))
-    assert reply[:2] == (413, {"reason": f"the body is too large; {SOME}", "allowed": "at most 67,108,864 bytes"})
+    assert reply[:2] == (413, {"reason": "the body is too large", "allowed": "at most 67,108,864 bytes"})
     assert reply.headers["connection"] == "close"
     assert state(fresh, "large") == "unknown"
     [found] = answers(post(fresh, stream(far("large", payload=[b"x" * (40 << 20)]))))
@@ -379,7 +379,7 @@ def test_once_delivery_has_failed_a_stream_is_answered_with_the_reason__D11(
         assert reply[:2] == (
             503,
             {
-                "reason": f"{failure}; {SOME}",
+                "reason": str(failure),
                 "allowed": "the same request again, later: what was accepted answers duplicate",
             },
         )
@@ -620,7 +620,7 @@ def test_rows_that_share_a_value_have_a_bound_for_all_their_messages__D8_D12(
     given = pa.record_batch([[f"shared {n}" for n in range(20)], [FAR_MS] * 20, rows], names=["id", "due", "payload"])
     reply = post(fresh, stream(given))
     assert (reply.status, reply.body["allowed"]) == (413, "at most 1,048,576 bytes in a request")
-    assert reply.body["reason"].endswith(SOME)
+    assert SOME not in reply.body["reason"], "it was the first piece"
 
 
 def test_a_dictionary_that_is_extended_is_refused__D12(served: Served) -> None:

@@ -5,8 +5,9 @@
 //! So it goes back when an overdue message comes.
 //!
 //! An open message is in memory and *near*, has a row in the store, or is between the two: it has left memory, and the transaction with
-//! its row is not committed. The window keeps the due times of the last kind. What is open is looked at in this order: memory, part by
-//! part; with its last part, what is between; then the rows, of one moment. A message moves in the same direction, so none is missed.
+//! its row is not committed. The window keeps the due times of the last kind. A call reads the three in this order: memory,
+//! in parts; together with its last part, the messages between; then the rows, in one transaction. A message moves in the same direction,
+//! so none is missed.
 //! `docs/concurrency.md` says more.
 
 use super::Engine;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// A clock in milliseconds.
 pub(crate) type ClockMs = Box<dyn Fn() -> i64 + Send>;
 
-/// What must be there as long as the file is open, and is dropped after it is closed: the lock by which one process has it.
+/// The lock by which one process has the file. It is dropped after the file is closed.
 pub(crate) type Guard = Option<Arc<dyn Any + Send + Sync>>;
 
 /// How a store is opened.

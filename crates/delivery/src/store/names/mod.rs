@@ -1,9 +1,9 @@
 //! Which messages are known, by the number of their name: the newest in memory, all others in runs on disk.
 //!
-//! Numbers are random, so writing each to its place in one large table would touch a page for every message. So the newest
-//! wait in memory; when there are enough they are written as a run (`runs.rs`), a table of its own; memory keeps them until
-//! that is complete, and gathers the next ones meanwhile. Each run has a filter in memory, so that nearly no name is looked
-//! up in vain. Runs are merged (`merges.rs`), so that there are few.
+//! Numbers are random, so writing each to its place in one large table would touch a page for every message. So memory
+//! collects the newest numbers. When there are enough, they are written as a run (`runs.rs`), a table of its own. Memory keeps
+//! them until the run is complete, and collects the next numbers meanwhile. Each run has a filter in memory, so nearly no look-up
+//! reads a run that does not have the name. Runs are merged (`merges.rs`), so that there are few.
 //!
 //! Nothing is lost in a crash, as `messages` has all names: those after the last complete run are read from there again. A
 //! number that is found says only where to look: the caller compares key and id, and a message may be forgotten by then.
