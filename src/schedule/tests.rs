@@ -91,6 +91,22 @@ fn emptied_buckets_are_dropped_in_steps__t9() {
     assert_eq!(schedule.next_wake_us(), Some(6_000_000));
 }
 
+/// Of a bucket that only has moved tasks, a call looks at 1,000; what is left tells nothing of the buckets after it.
+#[test]
+fn a_bucket_that_its_tasks_were_moved_out_of_delays_no_wake_up__t5() {
+    for left in [1, 20, 64, 65, 600] {
+        let mut schedule = schedule(&[20]);
+        let moved: Vec<_> = (0..STEP as u64 + left).map(|task| schedule.add(0, 5_500, task, 0).0).collect();
+        let (_, wake_us) = schedule.add(0, 6_300, 0, 0);
+        assert_eq!(wake_us, 6_300);
+        for handle in moved {
+            schedule.reschedule(0, handle, HOUR_US).unwrap();
+        }
+        let wake_us = schedule.next_wake_us().unwrap();
+        assert!(wake_us <= 6_300, "{left} are left: it would wake up at {wake_us} µs");
+    }
+}
+
 /// In a bucket of level 1, and in the first tick of a bucket of level 2.
 #[test]
 fn the_entries_of_a_dense_tick_are_one_run_before_they_are_released__t6() {

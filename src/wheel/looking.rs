@@ -17,7 +17,8 @@ pub(crate) struct BucketPage {
 
 impl Wheel {
     /// The earliest instant in an armed bucket of level 1, or when the bucket expires if it has many entries: at that density a
-    /// wake-up too early is one for many of them.
+    /// wake-up too early is one for many of them. Never later than the end of the bucket: an entry that was moved out of it may be due
+    /// after what is in the next one.
     pub(crate) fn earliest_us<T>(&self, slab: &Slab<T>, armed: BucketRef) -> u64 {
         let list = bucket::list(self.bucket(armed));
         let begin_us = armed.expiration_ms * 1000;
@@ -25,7 +26,8 @@ impl Wheel {
             return begin_us;
         }
         let entries = self.reminders.iter(list).filter_map(|reminder| slab.reminded(reminder));
-        entries.map(|entry| entry.due_us).min().unwrap_or(begin_us)
+        let end_us = armed.expiration_ms.saturating_add(self.tick_ms()).saturating_mul(1000);
+        entries.map(|entry| entry.due_us).min().map_or(begin_us, |first_us| first_us.min(end_us))
     }
 
     /// The level of an entry by its instant, from 1; 0 for the front. So it is that of one that was just placed.

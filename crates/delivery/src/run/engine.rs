@@ -37,7 +37,7 @@ use tickwheel::{Clock, Timer};
 
 /// An open store with everything that waits in it. Nothing is due before [`Engine::start`].
 ///
-/// A thread takes its locks in the order of [`Rank`]: the writer's, the dispatcher's, the queue's. Debug builds check that.
+/// A thread takes its locks in this order: the writer's, the dispatcher's, the queue's. Debug builds check that.
 pub struct Engine {
     pub(crate) queue: Queue,
     pub(crate) dispatcher: Mutex<Dispatcher>,
