@@ -1,7 +1,7 @@
-//! Delayed delivery: a message that is submitted now comes out at its due time, in order per key, once, whatever crashes.
+//! Delayed delivery: a submitted message arrives at its due time, in order per key, once, whatever crashes.
 //!
-//! Messages wait in a store, which is one file; those that are due within ten seconds are in memory, on a timer. Here three wait
-//! for one key. The second is cancelled, the others arrive when they are due:
+//! Messages wait in a store, which is one file. Messages that are due within ten seconds are also in memory, on a
+//! timer. In this example three messages of one key wait. The second is cancelled; the others arrive when they are due:
 //!
 //! ```
 //! use std::sync::mpsc::channel;
@@ -34,38 +34,41 @@
 //!
 //! # What is promised
 //!
-//! - **Never early.** A message is sent when the wall clock has reached its due time, also where that clock is set. What is overdue,
-//!   as after a pause of the process, is sent at once.
-//! - **In order.** The messages of one key are sent in the order of their due times, and by acceptance where those are equal; each
-//!   after the one before has arrived, was given up or was cancelled. Other keys, and messages without one, do not wait for it.
-//! - **Once.** A message is known by its key and id, until seven days after its outcome. A second one of that name is
-//!   [`Answer::Duplicate`], or [`Answer::Conflict`]; neither is delivered.
-//! - **A crash** loses nothing that was accepted: an [`Answer`] comes when its message is on disk. What was sent shortly before the
-//!   crash, and not yet noted on disk, is sent again, with [`Delivery::redelivered`]. So is what had no answer. A
-//!   destination that keeps [`Delivery::digest`] beside what it received drops those.
-//! - **A cancel has a definite answer**: what is [`Answer::Cancelled`] will not be sent, whatever crashes.
-//! - **A destination that is down** costs no attempt: all messages wait, and it is probed with one after the other until it answers.
-//!   A message that it refuses is tried five times, its key waiting; then it is a dead letter, and the [`Observer`] is told.
+//! - **Never early.** A message is sent when the wall clock has reached its due time, even if that clock is changed.
+//!   Overdue messages are sent at once, for example after a pause of the process.
+//! - **In order.** The messages of one key are sent in the order of their due times. If these are equal, the message
+//!   that was accepted first is sent first. A message is sent after the message before it has arrived, was given up or
+//!   was cancelled. Messages of other keys, and messages without a key, do not wait.
+//! - **Once.** A message is known by its key and id, until seven days after its outcome. A second message with the same
+//!   name is [`Answer::Duplicate`] or [`Answer::Conflict`], and is not delivered.
+//! - **A crash** loses no accepted message: an [`Answer`] comes when its message is on disk. If a message was sent
+//!   shortly before the crash and its outcome is not on disk, it is sent again, with [`Delivery::redelivered`]. The
+//!   same happens if a send had no answer. A destination can drop such repeats: it keeps [`Delivery::digest`] beside
+//!   the messages that it received.
+//! - **A cancel has a definite answer**: after [`Answer::Cancelled`], the message will not be sent, whatever crashes.
+//! - **A destination that is down** costs no attempt. All messages wait, and single messages are sent as probes until
+//!   it answers. If the destination refuses a message, the message is tried five times, and its key waits. Then it is a
+//!   dead letter, and the [`Observer`] gets it.
 //! - **One process** at a time has a store. A second one gets an error, or [waits](OpenOptions::with_standby).
-//!
 //! # Units
 //!
-//! A delay or a time-out is a [`Duration`](std::time::Duration), a due time a [`SystemTime`](std::time::SystemTime). A number has its
-//! unit in its name: `due_ms` is in milliseconds since 1970, `lateness_us` in microseconds.
+//! A delay or a time-out is a [`Duration`](std::time::Duration), and a due time is a
+//! [`SystemTime`](std::time::SystemTime). The name of a number has its unit: `due_ms` is in milliseconds since 1970,
+//! `lateness_us` is in microseconds.
 //!
 //! # What is bounded
 //!
-//! In memory are at most 400,000 messages, 96 MiB of them, and 128 messages of one key; the others are in the file. A payload has at
-//! most [1 MiB](OpenOptions::with_max_payload). While 60,000 messages or 32 MiB are queued for the disk, a call that submits more
-//! waits. Sending pauses while two groups of outcomes are not on disk.
+//! Memory holds at most 400,000 messages, 96 MiB of messages, and 128 messages of one key; the others are in the file.
+//! A payload has at most [1 MiB](OpenOptions::with_max_payload). While 60,000 messages or 32 MiB are queued for the
+//! disk, a call that submits more waits. Sending pauses while two groups of outcomes are not on disk.
 //!
 //! # Threads
 //!
-//! One thread writes to the store, in groups: all that is submitted, and all outcomes, within 20 to 50 ms share one commit. As many
-//! threads as the destination wants send: one for a file and for webhooks, eight for a function. One tells the [`Observer`], which
-//! therefore holds up nothing. A method that waits does so in the thread that calls it.
+//! One thread writes to the store, in groups: all messages and outcomes that come within 20 to 50 ms share one commit.
+//! The destination sets the number of threads that send: one for a file and for webhooks, eight for a function. Another
+//! thread calls the [`Observer`], so the observer delays nothing. A method waits in the thread of its caller.
 //!
-//! Messages from a Python program, from HTTP, Kafka or files come in by the Python package, which uses the same store.
+//! The Python package uses the same store. It takes messages from Python programs, HTTP, Kafka and files.
 
 // read -> accept -> commit -> window -> wheel -> sink -> commit
 

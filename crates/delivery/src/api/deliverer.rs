@@ -1,4 +1,4 @@
-//! A store that is being delivered, as a program sees it: [`Deliverer`].
+//! [`Deliverer`]: an open store whose messages are being delivered.
 
 mod control;
 mod submit;
@@ -13,10 +13,10 @@ use crate::message::columns::Columns;
 use crate::message::fields::Schema;
 use crate::run::threads::Running;
 
-/// A store that is being delivered, with threads of its own, until [`close`](Deliverer::close).
+/// Delivers the messages of one store with its own threads, until [`close`](Deliverer::close).
 ///
-/// All its methods may be called by many threads at a time. One that is dropped without `close` sends nothing more; what it had not
-/// delivered waits in the store.
+/// Many threads may call its methods at the same time. If a program drops it without `close`, it sends nothing more,
+/// and the messages that are not delivered wait in the store.
 ///
 /// ```
 /// use std::sync::mpsc::channel;
@@ -64,7 +64,7 @@ impl Deliverer {
         self.running.engine().open_count() as usize
     }
 
-    /// Whether no message waits, and nothing is queued or still to be told.
+    /// Whether no message waits, nothing is queued for the disk, and the observer knows of every dead letter.
     ///
     /// ```
     /// # use tickwheel_delivery::{Deliverer, Destination, Verdict};
@@ -80,7 +80,7 @@ impl Deliverer {
         self.running.engine().is_empty()
     }
 
-    /// Waits until [`is_empty`](Deliverer::is_empty) holds; `false` if that takes longer than the time-out.
+    /// Waits until [`is_empty`](Deliverer::is_empty) is true. Returns `false` if it takes longer than the time-out.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -95,12 +95,12 @@ impl Deliverer {
     /// ```
     ///
     /// # Errors
-    /// What ended the run.
+    /// The error that ended the run.
     pub fn wait_until_empty(&self, timeout: Duration) -> Result<bool, DeliveryError> {
         self.running.wait_until_empty(timeout)
     }
 
-    /// What was counted since the store was opened, as of the last commit.
+    /// Counts since the store was opened, as of the last commit.
     ///
     /// ```
     /// # use tickwheel_delivery::{Deliverer, Destination, Message, Verdict};
@@ -118,7 +118,7 @@ impl Deliverer {
         self.running.engine().summary()
     }
 
-    /// Why the destination is down, if it is. While it is down, all messages wait, and no attempt of theirs is counted.
+    /// Why the destination is down, if it is. While it is down, all messages wait, and no attempts are counted.
     ///
     /// ```
     /// # use tickwheel_delivery::{Deliverer, Destination, Verdict};
@@ -134,7 +134,8 @@ impl Deliverer {
         self.running.engine().down()
     }
 
-    /// What ended the run before it was closed, if anything did: the store or the destination failed for good.
+    /// The error that ended the run before it was closed, if there is one: the store or the destination failed for
+    /// good.
     ///
     /// ```
     /// # use tickwheel_delivery::{Deliverer, Destination, Verdict};
@@ -150,11 +151,12 @@ impl Deliverer {
         self.running.failure()
     }
 
-    /// Sends what is due by now, commits, and gives the store up. The rest stays in it, and is delivered once it is opened again.
-    /// Not to be called by the destination or the observer, which it waits for.
+    /// Sends the messages that are due by now, commits, and closes the store. The other messages stay in the store;
+    /// they are delivered once it is opened again. The destination and the observer must not call this, because it
+    /// waits for them.
     ///
-    /// A send or an observer that hangs is waited for until the time-out; `None`: for ever. What was in its hands is sent, or told,
-    /// again next time.
+    /// If a send or the observer hangs, this call waits until the time-out; `None` waits for ever. After a time-out,
+    /// the messages of that send are sent again next time, and the observer gets its dead letters again.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -170,12 +172,11 @@ impl Deliverer {
     /// ```
     ///
     /// # Errors
-    /// What ended the run, or a failure at the end of it.
+    /// The error that ended the run, or a failure while it was closed.
     pub fn close(&self, timeout: Option<Duration>) -> Result<Summary, DeliveryError> {
         self.running.close(timeout)
     }
 
-    /// One item has one answer.
     fn ask(&self, item: Item) -> Result<Answer, DeliveryError> {
         let answers = self.running.submit(vec![item])?.wait(None).expect("it waits without a time-out")?;
         Ok(answers[0])

@@ -1,4 +1,4 @@
-//! Where a program wants its messages to go, before anything is opened: [`Destination`].
+//! [`Destination`]: where a program wants its messages to go. It is a description; nothing is open yet.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,17 +11,17 @@ use crate::sinks::function::FunctionSink;
 use crate::sinks::http::{HttpSink, SharedWebhook, Webhook};
 use crate::sinks::{Delivery, OpenSink, Sink, Verdict};
 
-/// Where messages go. Nothing is opened before the store is.
+/// Where messages go. The destination is opened when the store is opened, not before.
 ///
 /// | | |
 /// |---|---|
 /// | [`standard_output`](Destination::standard_output), [`file`](Destination::file) | a line of JSON for each message |
-/// | [`http`](Destination::http), [`webhook`](Destination::webhook) | a POST of that line, with the feature `http` |
+/// | [`http`](Destination::http), [`webhook`](Destination::webhook) | a POST of such a line, with the feature `http` |
 /// | [`function`](Destination::function) | a call for each message |
 /// | [`sink`](Destination::sink) | a [`Sink`] of the program's own |
 ///
-/// A line has the members `id`, `key`, `due`, `payload` (or `payload_base64`, if it is not JSON), `delivered_at`, `lateness_ms`,
-/// `attempt` and `redelivered`.
+/// A line has the members `id`, `key`, `due`, `payload` (or `payload_base64`, if the payload is not JSON),
+/// `delivered_at`, `lateness_ms`, `attempt` and `redelivered`.
 #[derive(Clone)]
 pub struct Destination {
     shown: String,
@@ -29,7 +29,7 @@ pub struct Destination {
 }
 
 impl Destination {
-    /// Lines on standard output, which stays open at the end.
+    /// Writes lines to standard output. Standard output stays open at the end.
     ///
     /// ```
     /// use tickwheel_delivery::Destination;
@@ -40,8 +40,7 @@ impl Destination {
         Self::lines("standard_output()".to_owned(), Target::StandardOutput)
     }
 
-    /// Lines that are appended to this file, which is made if there is none. They are on disk before their messages count as
-    /// delivered.
+    /// Appends lines to this file; a missing file is created. A line is on disk before its message counts as delivered.
     ///
     /// ```
     /// use tickwheel_delivery::Destination;
@@ -57,10 +56,11 @@ impl Destination {
         Self::shown(shown, move |_| LineSink::open(&target))
     }
 
-    /// A POST of a line to this address, `http` or `https`, for each message; up to 2,048 at a time. Redirects are not followed.
+    /// Sends each message as a POST of a line to this `http` or `https` address, up to 2,048 at a time. Redirects are
+    /// not followed.
     ///
-    /// Needs the feature `http`. A status of 200 to 299 means that the message has arrived. The header `Idempotency-Key` is the same each time a message is
-    /// sent, so that the receiver can recognize a repeat.
+    /// Needs the feature `http`. A status of 200 to 299 means that the message has arrived. Each send of a message has
+    /// the same header `Idempotency-Key`, so that the receiver can recognize a repeat.
     ///
     /// ```
     /// use tickwheel_delivery::Destination;
@@ -70,13 +70,14 @@ impl Destination {
     /// ```
     ///
     /// # Errors
-    /// [`DeliveryError::Usage`] if this is no address.
+    /// [`DeliveryError::Usage`] if this is not an address.
     #[cfg(feature = "http")]
     pub fn http(url: &str) -> Result<Self, DeliveryError> {
         Webhook::to(url).map(Self::webhook)
     }
 
-    /// As [`http`](Destination::http), with headers and signatures of your own. Those of a [`SharedWebhook`] may change.
+    /// Does the same as [`http`](Destination::http), with your own headers and signatures. A [`SharedWebhook`] can
+    /// change them later.
     ///
     /// ```
     /// use tickwheel_delivery::{Destination, Webhook};
@@ -90,7 +91,7 @@ impl Destination {
         Self::shown(format!("http({webhook:?})"), move |_| HttpSink::open(webhook.clone()))
     }
 
-    /// A call of this function for each message, from up to eight threads, in order for each key. A panic counts as
+    /// Calls this function for each message, from up to eight threads, in order for each key. A panic counts as
     /// [`Verdict::Refused`].
     ///
     /// ```
@@ -107,8 +108,8 @@ impl Destination {
         Self::shown("function(...)".to_owned(), move |_| Ok(FunctionSink::new(function.clone())))
     }
 
-    /// What this function opens. It is called with the id of the store: once, again for each further thread of
-    /// [`Sink::threads`], and again where a sink that hangs is replaced.
+    /// Sends to the sink that this function opens. The function gets the id of the store. It is called once, again for
+    /// each further thread of [`Sink::threads`], and again to replace a sink that hangs.
     ///
     /// ```
     /// use tickwheel_delivery::{Delivery, DeliveryError, Destination, Sink, Verdicts};
@@ -144,7 +145,7 @@ impl Destination {
     }
 }
 
-/// Of a webhook's address it shows the host only, as path and query may hold a secret.
+/// Shows only the host of a webhook's address, because the path and the query may hold a secret.
 impl fmt::Debug for Destination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Destination::{}", self.shown)

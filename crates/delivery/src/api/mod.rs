@@ -1,4 +1,4 @@
-//! What a Rust program uses: options, the deliverer, and destinations.
+//! The API for Rust programs: options, the deliverer, and destinations.
 
 pub(crate) mod deliverer;
 pub(crate) mod destination;

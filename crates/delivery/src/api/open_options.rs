@@ -1,4 +1,4 @@
-//! How a store is opened for delivery: [`OpenOptions`].
+//! [`OpenOptions`]: how to open a store for delivery.
 
 use std::fmt;
 use std::io::Write as _;
@@ -16,7 +16,7 @@ use crate::run::threads::{Observer, Running};
 use crate::store::Letter;
 use crate::store::file::owner::Ownership;
 
-/// How to deliver from a store. The default suits most programs; [`Deliverer::open`] takes it.
+/// How to deliver from a store. The default suits most programs; [`Deliverer::open`] uses it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -51,7 +51,7 @@ impl Default for OpenOptions {
 }
 
 impl OpenOptions {
-    /// With one order of all messages, not one for each key: one message is in flight at a time.
+    /// Sends all messages in one order, instead of one order for each key. Then one message is in flight at a time.
     ///
     /// ```
     /// # use tickwheel_delivery::OpenOptions;
@@ -62,7 +62,7 @@ impl OpenOptions {
         self
     }
 
-    /// With messages loaded into memory so long before they are due: 100 ms to 1 hour. Usually 10 s.
+    /// Sets how long before their due time messages are loaded into memory: 100 ms to 1 hour. The default is 10 s.
     ///
     /// ```
     /// # use tickwheel_delivery::OpenOptions;
@@ -73,7 +73,8 @@ impl OpenOptions {
         self
     }
 
-    /// With so many attempts for a message that its destination refuses, at most 1,000,000. Then it is a dead letter. Usually 5.
+    /// Sets how often a message is tried if its destination refuses it: 1 to 1,000,000 times. After the last attempt
+    /// the message is a dead letter. The default is 5.
     ///
     /// ```
     /// # use tickwheel_delivery::OpenOptions;
@@ -84,8 +85,8 @@ impl OpenOptions {
         self
     }
 
-    /// With these times between attempts: the first, which doubles after each attempt, and the longest; at most 400 days. Each is
-    /// shortened at random, by up to a half. Usually 1 s and 5 minutes.
+    /// Sets the first and the longest wait between attempts. The wait doubles after each attempt; it is 1 ms to 1 day.
+    /// Each wait is shortened at random, by up to a half. The defaults are 1 s and 5 minutes.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -98,8 +99,8 @@ impl OpenOptions {
         self
     }
 
-    /// With an end for what waits while the destination is down: a message that has been due for so long is a dead letter then.
-    /// From 1 ms to 365 days. Usually it waits for ever.
+    /// Sets when a message is given up while the destination is down: if it has been due for this long, it becomes a
+    /// dead letter. From 1 ms to 365 days. By default it waits for ever.
     ///
     /// ```
     /// # use tickwheel_delivery::OpenOptions;
@@ -110,7 +111,8 @@ impl OpenOptions {
         self
     }
 
-    /// With so much time for one send, from 1 ms to 1 day. A send that takes longer counts as unanswered. Usually 30 s.
+    /// Sets how long one send may take, from 1 ms to 1 day. A send that takes longer counts as unanswered. The default
+    /// is 30 s.
     ///
     /// ```
     /// # use tickwheel_delivery::OpenOptions;
@@ -121,9 +123,10 @@ impl OpenOptions {
         self
     }
 
-    /// With at most so many messages sent in that time, on average; retries count too. From one a day to 1,000,000 a second. After
-    /// a quiet time, what the rate allows in 100 ms goes out at once, and at least one message. What the rate holds back is late;
-    /// at the end it stays in the store. Usually messages go out as fast as the destination takes them.
+    /// Limits the rate: at most `messages` are sent in the time `per`, on average. Retries count too. The rate may be
+    /// one a day to 1,000,000 a second. After a quiet time, the messages of 100 ms go out at once, and at least one
+    /// message. Messages that the rate holds back are late; at the end they stay in the store. By default messages go
+    /// out as fast as the destination takes them.
     ///
     /// ```
     /// # use tickwheel_delivery::OpenOptions;
@@ -134,9 +137,9 @@ impl OpenOptions {
         self
     }
 
-    /// With at most so many sends at a time: requests of a webhook, calls of a function or of [`Sink::send`](crate::Sink::send). At
-    /// least 1. One that is cut off does not count any more. Usually as many as the destination has threads: a function eight; a
-    /// webhook has up to 2,048 requests at a time.
+    /// Limits the number of sends at a time: requests of a webhook, calls of a function or of
+    /// [`Sink::send`](crate::Sink::send). At least 1. A send that was cut off no longer counts. The default depends on
+    /// the destination: a function has eight threads, and a webhook has up to 2,048 requests at a time.
     ///
     /// ```
     /// # use tickwheel_delivery::OpenOptions;
@@ -147,8 +150,8 @@ impl OpenOptions {
         self
     }
 
-    /// With names of messages known so long after the outcome: a second message of that name is a duplicate. At most 36,500 days.
-    /// Usually 7 days.
+    /// Sets how long the name of a message is known after its outcome. In this time, a second message with the name is
+    /// a duplicate. At most 36,500 days. The default is 7 days.
     ///
     /// ```
     /// # use tickwheel_delivery::OpenOptions;
@@ -159,7 +162,7 @@ impl OpenOptions {
         self
     }
 
-    /// With payloads of at most so many bytes. Usually 1 MiB.
+    /// Sets the largest payload, in bytes. The default is 1 MiB.
     ///
     /// ```
     /// # use tickwheel_delivery::OpenOptions;
@@ -170,7 +173,8 @@ impl OpenOptions {
         self
     }
 
-    /// With this observer of dead letters and events. Usually dead letters are a line each on standard error.
+    /// Sets the observer of dead letters and events. The default observer writes a line to standard error for each dead
+    /// letter.
     ///
     /// ```
     /// use tickwheel_delivery::{DeliveryError, Event, Letter, Observer, OpenOptions};
@@ -195,7 +199,8 @@ impl OpenOptions {
         self
     }
 
-    /// With a wait, where another process has the store, until that one ends, however it ends. Otherwise that is an error.
+    /// If another process has the store, waits until that process ends, however it ends. Without this option it is an
+    /// error.
     ///
     /// ```
     /// # use tickwheel_delivery::OpenOptions;
@@ -206,7 +211,7 @@ impl OpenOptions {
         self
     }
 
-    /// Opens the store, which is a file, and makes it where there is none. What is overdue is sent at once.
+    /// Opens the store, which is a file; a missing file is created. Overdue messages are sent at once.
     ///
     /// ```
     /// use tickwheel_delivery::{Destination, OpenOptions};
@@ -221,8 +226,8 @@ impl OpenOptions {
     /// ```
     ///
     /// # Errors
-    /// [`DeliveryError::Usage`] where an option is out of range, the store is in use, is on a network file system or is no file,
-    /// or the destination can't be opened; [`DeliveryError::Store`] where the file can't be used.
+    /// [`DeliveryError::Usage`] if an option is out of range, or the destination can't be opened. The same if the store
+    /// is in use, is on a network file system, or is not a file. [`DeliveryError::Store`] if the file can't be used.
     pub fn open(self, store: impl AsRef<Path>, to: Destination) -> Result<Deliverer, DeliveryError> {
         self.settings.check()?;
         let ownership = if self.is_standby {
@@ -236,9 +241,9 @@ impl OpenOptions {
     }
 }
 
-/// The way in without options.
+/// Opens a store without options.
 impl Deliverer {
-    /// Opens the store, which is a file, and makes it where there is none. What is overdue is sent at once. As
+    /// Opens the store, which is a file; a missing file is created. Overdue messages are sent at once. The same as
     /// [`OpenOptions::open`] with the default options.
     ///
     /// ```
@@ -252,7 +257,7 @@ impl Deliverer {
     /// ```
     ///
     /// # Errors
-    /// As there.
+    /// The same as for [`OpenOptions::open`].
     pub fn open(store: impl AsRef<Path>, to: Destination) -> Result<Self, DeliveryError> {
         OpenOptions::default().open(store, to)
     }
@@ -271,19 +276,19 @@ fn whole_ms(time: Duration) -> u64 {
     whole(time, 1_000_000)
 }
 
-/// In units of so many nanoseconds, rounded up.
+/// Converts to units of `unit_ns` nanoseconds, rounded up.
 fn whole(time: Duration, unit_ns: u128) -> u64 {
     u64::try_from(time.as_nanos().div_ceil(unit_ns)).unwrap_or(u64::MAX)
 }
 
-/// Tells of dead letters on standard error.
+/// Writes dead letters to standard error.
 struct StandardError;
 
 impl Observer for StandardError {
     fn letters(&self, letters: &[Letter]) -> Result<(), DeliveryError> {
         let mut out = std::io::stderr().lock();
         for Letter { source, line, reason, .. } in letters {
-            let _ = writeln!(out, "dead letter of {source}, line {line}: {reason}"); // it may be closed
+            let _ = writeln!(out, "dead letter of {source}, line {line}: {reason}"); // stderr may be closed
         }
         Ok(())
     }

@@ -1,10 +1,15 @@
-//! From wall time to the timer's time (rule D3): when on the timer's own clock a message is due, and how late it is now.
+//! Converts wall time to the timer's time (rule D3): when a message is due on the timer's own clock, and how late it
+//! is now.
 //!
-//! The timer's clock is monotonic, due times are wall time, and the wall clock may be stepped. So the distance between the
-//! two is measured and kept, which makes order on the timer the order of due times, and is measured again by `read_again`.
-//! Every measurement errs on the late side, by some microseconds: first the wall clock is read, rounded down, then the timer's,
-//! rounded up, and the best of a few readings is taken. Example: wall 1,700,000,000,000 ms when the timer's clock reads 5,000 ms; a message due
-//! at 1,700,000,000,250 has the instant 5,250.
+//! Due times are wall time, but the timer's clock is monotonic, and the wall clock may be stepped. `measure` takes
+//! the distance between the two clocks. While the stored distance stays the same, messages have the same order on the
+//! timer as by their due times. `read_again` measures the distance anew.
+//!
+//! Every measurement errs on the late side, by some microseconds. It reads the wall clock first and rounds down. Then
+//! it reads the timer's clock and rounds up. It takes the best of a few readings.
+//!
+//! Example: the wall clock shows 1,700,000,000,000 ms when the timer's clock reads 5,000 ms. A message due at
+//! 1,700,000,000,250 has the instant 5,250.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -43,40 +48,41 @@ impl<F: Fn() -> i64 + Send + Sync> WallTime for F {
     }
 }
 
-/// By what messages are due: the wall clock, or a replay of recorded times.
+/// The clock by which messages are due: the wall clock, or a replay of recorded times.
 #[derive(Clone, Copy, Debug)]
 pub enum DueClock {
-    /// Messages are due when the wall clock says so. It is ahead of the timer's clock by so much, as last measured.
+    /// Messages are due by the wall clock.
     Wall {
-        /// In microseconds.
+        /// How far the wall clock was ahead of the timer's clock at the last measurement, in microseconds.
         ahead_us: i64,
     },
-    /// Recorded times, `speed` times faster. Steps of the wall clock do not matter.
+    /// Messages are due by recorded times, which pass `speed` times faster. Steps of the wall clock do not matter.
     Replay {
-        /// How much faster.
+        /// How many times faster recorded time passes.
         speed: f64,
         /// The recorded time at the start, in milliseconds.
         from_ms: i64,
-        /// The start on the timer's clock.
+        /// The start on the timer's clock, in microseconds.
         start_us: i64,
     },
 }
 
 impl DueClock {
-    /// By the wall clock.
+    /// A clock that follows the wall clock.
     #[must_use]
     pub(crate) fn wall(timer: &Clock, wall: &dyn WallTime) -> Self {
         Self::Wall { ahead_us: measure(timer, wall) }
     }
 
-    /// A replay from `from_ms`, which is `head_start_ms` from now. Example: speed 60, from 08:00, due 08:01: in a second.
+    /// A replay that begins at the recorded time `from_ms`, `head_start_ms` from now. Example: with speed 60, from
+    /// 08:00, a message due at 08:01 comes one second after the start.
     #[must_use]
     pub fn replay(timer: &Clock, speed: f64, from_ms: i64, head_start_ms: f64) -> Self {
         let start_us = (timer.now_up_us() as i64).saturating_add((head_start_ms * 1000.0).round() as i64);
         Self::Replay { speed, from_ms, start_us }
     }
 
-    /// When this is due on the timer's clock, in microseconds; 0 for what was before that.
+    /// The instant of this due time on the timer's clock, in microseconds. 0 for a due time before the clock's start.
     #[must_use]
     pub(crate) fn instant_us(&self, due_ms: i64) -> u64 {
         let instant_us = match *self {
@@ -86,8 +92,8 @@ impl DueClock {
         u64::try_from(instant_us).unwrap_or(0).min(tickwheel::LIMIT_US - 1)
     }
 
-    /// How late it is now, in microseconds; negative if it would be early. By the wall clock itself, or in real time
-    /// against the replayed due time.
+    /// How late a message is now, in microseconds; negative before its due time. On the wall clock, `wall_us`
+    /// decides. In a replay, lateness is real time after the replayed due time.
     #[must_use]
     pub(crate) fn late_us(&self, due_ms: i64, timer_us: u64, wall_us: i64) -> i64 {
         match *self {
@@ -96,7 +102,8 @@ impl DueClock {
         }
     }
 
-    /// The latest due time that is at most so far ahead of now; of a replay in recorded time, so `speed` times as far.
+    /// The latest due time at most `ms` ahead of now. In a replay `ms` is real time, so the answer lies `speed` times
+    /// as far ahead.
     #[must_use]
     pub(crate) fn due_within(&self, ms: f64, timer_us: u64, wall_us: i64) -> i64 {
         match *self {
@@ -108,7 +115,7 @@ impl DueClock {
         }
     }
 
-    /// Whether instants are off by a millisecond or more, so that [`DueClock::read_again`] is called for.
+    /// Whether the stored distance is off by a millisecond or more. Then call [`DueClock::read_again`].
     #[must_use]
     pub(crate) fn was_stepped(&self, timer: &Clock, wall: &dyn WallTime) -> bool {
         match *self {
@@ -117,7 +124,7 @@ impl DueClock {
         }
     }
 
-    /// Measures once more. Instants are others than before then, and all that waits has to be placed anew.
+    /// Measures the distance again. Instants change, so the caller must place all waiting messages anew.
     pub(crate) fn read_again(&mut self, timer: &Clock, wall: &dyn WallTime) {
         if let Self::Wall { ahead_us } = self {
             *ahead_us = measure(timer, wall);
@@ -135,13 +142,13 @@ impl DueClock {
     }
 }
 
-/// How far the wall clock is ahead of the timer's, as near as a few readings tell, and never too far.
+/// How far the wall clock is ahead of the timer's clock, in microseconds. The answer is never too large.
 fn measure(timer: &Clock, wall: &dyn WallTime) -> i64 {
     let read = || {
         let wall_us = wall.now_us();
         wall_us.saturating_sub(timer.now_up_us() as i64)
     };
-    // A pause between the two readings makes the distance too small, so the largest is the best.
+    // A pause between the two readings makes the distance too small, so the largest distance is the best.
     (0..READINGS).map(|_| read()).max().expect("there are some")
 }
 
@@ -156,7 +163,8 @@ mod tests {
     const WALL_US: i64 = 1_700_000_000_000_000;
     const DUE_MS: i64 = 1_700_000_000_250;
 
-    /// Reads 5,000 ms on the timer; between each reading of the wall clock and the next of the timer's, so much time passes.
+    /// A clock measured when the timer reads 5,000 ms. After each reading of the wall clock, `costs_us` passes on the
+    /// timer.
     fn slow(timer: &Arc<Clock>, costs_us: impl Fn(u64) -> u64 + Send + Sync) -> DueClock {
         let (moved, count, start_us) = (timer.clone(), AtomicU64::new(0), timer.now_us());
         let wall = move || {
@@ -204,7 +212,8 @@ mod tests {
 
     #[test]
     fn a_reading_of_the_timer_is_rounded_up__d3() {
-        // Both clocks are the same one; rounded down, the distance would be a microsecond too large now and then.
+        // Both readings come from one clock. If `measure` rounded down, the distance would sometimes be a microsecond
+        // too large.
         let timer = Clock::monotonic(0);
         for _ in 0..10_000 {
             let wall = || timer.now_us() as i64;
@@ -236,7 +245,7 @@ mod tests {
         let clock = DueClock::replay(&timer, 60.0, 1_000_000, 10.0);
         assert_eq!(clock.instant_us(1_060_000), 5_000_000 + 10_000 + 1_000_000);
         assert_eq!(clock.late_us(1_000_000, timer.now_us(), 0), -10_000);
-        assert_eq!(clock.due_within(0.0, timer.now_us(), 0), 999_400); // nothing that is recorded
+        assert_eq!(clock.due_within(0.0, timer.now_us(), 0), 999_400); // no recorded message is due yet
         timer.set_us(5_015_000);
         assert_eq!(clock.late_us(1_000_000, timer.now_us(), 0), 5_000);
         assert_eq!(clock.due_within(1_000.0, timer.now_us(), 0), 1_000_000 + 60 * 1_005);

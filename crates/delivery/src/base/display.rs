@@ -1,9 +1,8 @@
-//! How values are shown in errors: text in quotes on one line, numbers with commas between the thousands, and a reason that is
-//! neither empty nor long.
+//! How errors show values: text in quotes on one line, numbers with commas, and a short reason that is never empty.
 
 use std::fmt::Write;
 
-/// The most characters of a reason. It is stored, and one may be for each message of a send.
+/// The most characters of a reason. The store keeps reasons, and a send may have a reason for each of its messages.
 pub const LONGEST_REASON: usize = 1_000;
 
 /// The first `max` characters of a text, in quotes. A character that does not print is written as an escape.
@@ -55,7 +54,7 @@ pub fn cut(text: &str, max: usize) -> &str {
     text.char_indices().nth(max).map_or(text, |(end, _)| &text[..end])
 }
 
-/// A reason as it is told and stored: its beginning.
+/// A reason as it is shown and stored: the first [`LONGEST_REASON`] characters of the text.
 pub(crate) fn reason(text: &str) -> &str {
     if text.trim().is_empty() { "no reason was given" } else { cut(text, LONGEST_REASON) }
 }

@@ -1,11 +1,12 @@
-//! The errors of delivery, by where the correction belongs: in the record, in the call, in the store, or at the destination.
+//! The errors of delivery, by the place that needs the correction: the record, the call, the store, or the
+//! destination.
 //!
-//! Each message says what was given, what is allowed, and what to do.
+//! Each message says three things: the given value, the allowed values, and the next step.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// A message or a record can't be used, and only this one: all others are.
+/// A message or a record can't be used. All others are used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadRecord {
     /// What is wrong.
@@ -28,7 +29,7 @@ impl fmt::Display for BadRecord {
 
 impl std::error::Error for BadRecord {}
 
-/// The store cannot be read or written. It still has everything that was accepted before.
+/// The store cannot be read or written. All messages that were accepted before are still in the file.
 #[derive(Clone, Debug)]
 pub struct StoreError {
     path: PathBuf,
@@ -48,7 +49,7 @@ impl StoreError {
         Self { path: path.to_owned(), what: what.into(), advice }
     }
 
-    /// With the words of SQLite, and what to do.
+    /// An error of SQLite in SQLite's own words, with advice.
     pub(crate) fn because(path: &Path, error: &rusqlite::Error) -> Self {
         use rusqlite::ErrorCode::{
             CannotOpen, DatabaseBusy, DatabaseCorrupt, DatabaseLocked, DiskFull, NotADatabase, PermissionDenied,
@@ -86,9 +87,9 @@ pub enum DeliveryError {
     Usage(String),
     /// The store failed.
     Store(StoreError),
-    /// The destination failed for good, and the run with it. What is not delivered waits in the store.
+    /// The destination failed for good, and the run ends. The store keeps all messages that are not delivered.
     Failed(String),
-    /// It is closed, and takes nothing more.
+    /// The queue is closed and takes no more messages.
     Closed,
 }
 

@@ -1,9 +1,9 @@
-//! JSON text that is kept as it is: checked, put on one line, and written beside text of our own.
+//! Checks JSON text and writes it without any change but the line ends.
 //!
 //! - Strict RFC 8259 in UTF-8. Half of a surrogate pair is refused, because no UTF-8 text can hold it.
 //! - Values are nested at most [`MAX_DEPTH`] levels, so that a reader by recursion can read them.
-//! - A carriage return or newline between values becomes a space: in the output it would split a line. Inside a string
-//!   neither is allowed, so nothing that is said changes.
+//! - A carriage return or newline between values becomes a space, because it would split a line of the output. JSON
+//!   allows neither inside a string, so the meaning stays the same.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,15 +13,15 @@ use base64::engine::general_purpose::STANDARD;
 use memchr::{memchr, memchr2};
 use serde_json::value::RawValue;
 
-/// The most levels of arrays and objects within each other.
+/// The most levels of nested arrays and objects.
 pub(crate) const MAX_DEPTH: usize = 900;
 
-/// Why a text is not JSON that can be kept.
+/// Why a text is refused as JSON.
 #[derive(Debug)]
 pub enum Refused {
-    /// Too many levels; the text was not read further.
+    /// Too many levels. The rest of the text was not read.
     TooDeep,
-    /// The words of the parser.
+    /// The parser's message.
     Syntax(String),
 }
 
@@ -35,7 +35,7 @@ impl fmt::Display for Refused {
 }
 
 impl From<serde_json::Error> for Refused {
-    /// Without the number of the line, which is always 1.
+    /// Leaves out the line number, which is always 1.
     fn from(error: serde_json::Error) -> Self {
         let text = error.to_string();
         let what = text.rsplit_once(" at line ").map_or(&*text, |(what, _)| what);
@@ -51,10 +51,10 @@ pub(crate) fn value_of(text: &str) -> Result<&str, Refused> {
     Ok(value.get())
 }
 
-/// The text on one line if it has several, or nothing to replace.
+/// Checks JSON and puts it on one line. `None`: the text is on one line already.
 ///
 /// # Errors
-/// The bytes are not JSON.
+/// The bytes are not JSON in UTF-8.
 pub fn on_one_line(bytes: &[u8]) -> Result<Option<Vec<u8>>, Refused> {
     let text = std::str::from_utf8(bytes)
         .map_err(|error| Refused::Syntax(format!("byte {} is not UTF-8", error.valid_up_to() + 1)))?;
@@ -65,7 +65,7 @@ pub fn on_one_line(bytes: &[u8]) -> Result<Option<Vec<u8>>, Refused> {
     })
 }
 
-/// JSON that was checked, on one line.
+/// Puts JSON on one line. The caller has checked the JSON.
 pub(crate) fn without_line_ends(json: &[u8]) -> Cow<'_, [u8]> {
     if memchr2(b'\r', b'\n', json).is_none() {
         return Cow::Borrowed(json);
@@ -73,7 +73,7 @@ pub(crate) fn without_line_ends(json: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(json.iter().map(|byte| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte }).collect())
 }
 
-/// Refuses what is nested too deep, before a parser sees it. Needs no valid JSON.
+/// Refuses text with too many nested levels before a parser reads it. The text need not be valid JSON.
 pub(crate) fn check_depth(text: &str) -> Result<(), Refused> {
     let bytes = text.as_bytes();
     if bytes.len() <= MAX_DEPTH {
@@ -101,7 +101,7 @@ fn next_mark(bytes: &[u8]) -> Option<usize> {
     bytes.iter().position(|byte| matches!(byte, b'"' | b'[' | b'{' | b']' | b'}'))
 }
 
-/// The place of the quote that ends the string which begins at `start`, or the end of the text.
+/// Finds the quote at the end of a string that begins at `start`, or the end of the text.
 fn end_of_string(bytes: &[u8], start: usize) -> usize {
     let mut at = start + 1;
     while let Some(found) = bytes.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
@@ -114,7 +114,7 @@ fn end_of_string(bytes: &[u8], start: usize) -> usize {
     bytes.len()
 }
 
-/// Refuses half of a surrogate pair in JSON whose syntax was checked.
+/// Refuses half of a surrogate pair. The caller has checked the syntax of the JSON.
 pub(crate) fn check_surrogates(text: &str) -> Result<(), Refused> {
     let bytes = text.as_bytes();
     let mut at = 0;
@@ -178,7 +178,7 @@ fn write_escaped(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(&bytes[start..]);
 }
 
-/// JSON as it is, on one line; any other text as a JSON string. Errors: JSON that is nested too deep.
+/// JSON is kept unchanged, but on one line. Any other text becomes a JSON string. Too deeply nested JSON is an error.
 pub(crate) fn json_or_text(text: &str) -> Result<Cow<'_, [u8]>, Refused> {
     match value_of(text) {
         Ok(value) => Ok(without_line_ends(value.as_bytes())),

@@ -1,7 +1,7 @@
-//! Places at which a test ends the process as `kill -9` does; in a build that is no test there is nothing.
+//! Places at which a test ends the process, like `kill -9`. In a build without tests, `kill_point` does nothing.
 //!
-//! `TICKWHEEL_KILL_AT=3:INSERT INTO ledger`: at the third place whose name has that text. Each statement of the store is a
-//! place of its own. A test may also look at each place, in its own thread.
+//! Example: `TICKWHEEL_KILL_AT=3:INSERT INTO ledger` ends the process at the third place whose name contains this
+//! text. Each statement of the store is a place of its own. A test may also watch each place in its own thread.
 
 #[cfg(not(test))]
 #[inline]
@@ -15,7 +15,7 @@ thread_local! {
     static LOOK: std::cell::Cell<Option<Look>> = const { std::cell::Cell::new(None) };
 }
 
-/// From now on this is called at each place that this thread comes to.
+/// Sets a function that runs at each place which this thread reaches from now on.
 #[cfg(test)]
 pub(crate) fn at_each_place(look: Option<Look>) {
     LOOK.set(look);

@@ -1,4 +1,5 @@
-//! What every room uses: errors, the clock, locks, and how values are written and shown. It knows nothing of messages.
+//! Shared by all other modules: errors, the clock, locks, and how values are written and shown. It knows nothing of
+//! messages.
 
 pub(crate) mod clock;
 pub(crate) mod display;

@@ -1,14 +1,16 @@
-//! The store files that this process has open, so that nothing else in the process opens one of them.
+//! Lists the store files that this process has open, so that no other code in the process opens the same file.
 //!
-//! SQLite's own locks are POSIX locks, and those belong to the process: when *any* descriptor of the file is closed, all
-//! of the process's locks on it are gone, also those of a connection that is in the middle of a transaction. One SQLite
-//! library knows that and keeps such descriptors open. A second library in the process (that of Python), or a plain
-//! `open` and `close`, does not. So everything that wants to open a store asks here first.
+//! SQLite's own locks are POSIX locks, which belong to the process. If the process closes *any* descriptor of a file,
+//! it loses all its locks on the file. This happens even while a connection is in the middle of a transaction. A
+//! single SQLite library handles this case: it keeps such descriptors open. A second library in the process (Python's
+//! own), or a plain `open` and `close`, does not. For this reason, all code checks this list before it opens a store.
 //!
-//! - A file is known by its device and inode: two paths, or a symbolic link, may lead to one file.
-//! - The list has no lock that a forked child could inherit locked. It is a fixed number of slots, and each names the
-//!   process that filled it. A child finds its parent's slots free: what the parent has open is not open *here*.
-//! - `alone` runs a function while no other thread of this process is in it: look, open, lock, and fill a slot.
+//! - The list knows a file by its device and inode, because two paths, or a symbolic link, may lead to one file.
+//! - The list has no lock that a forked child could inherit locked. It is a fixed number of slots, and each slot
+//!   names the process that filled it. A child finds the slots of its parent free, because the child itself has no
+//!   store open.
+//! - `alone` runs a function while no other thread of this process is inside `alone`. The function looks, opens,
+//!   locks, and fills a slot.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -18,15 +20,17 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crossbeam_utils::Backoff;
 
-/// The most store files that one process has open at a time.
+/// The most store files that one process can have open at a time.
 pub(crate) const MOST_OPEN: usize = 256;
 
 static SLOTS: [Slot; MOST_OPEN] = [const { Slot::free() }; MOST_OPEN];
 
-/// The process that has a thread in [`alone`]; 0: none. Acquire and Release order one stay in it after the other.
+/// The id of the process that has a thread in [`alone`]; 0 if there is none. The exchange in `alone` (Acquire) pairs
+/// with the store in `Leave` (Release), so each thread in `alone` sees the writes of the thread before.
 static INSIDE: AtomicU32 = AtomicU32::new(0);
 
-/// `pid` is written last (Release) and read first (Acquire), so a reader that sees it sees the other two.
+/// `note` writes `pid` last (Release) and `has` reads `pid` first (Acquire). A reader that sees the new `pid` also
+/// sees `device` and `inode`.
 struct Slot {
     pid: AtomicU32,
     device: AtomicU64,
@@ -45,7 +49,7 @@ impl Slot {
     }
 }
 
-/// Which file it is, whatever its path.
+/// Identifies a file by device and inode, independent of its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileId {
     pub(crate) device: u64,
@@ -57,33 +61,33 @@ impl FileId {
         Self { device: metadata.dev(), inode: metadata.ino() }
     }
 
-    /// The device as its two parts.
+    /// The major and minor number of the device.
     pub(crate) fn device_numbers(self) -> (u64, u64) {
-        let device = self.device as rustix::fs::Dev; // it is narrower on macOS, where `dev` widens it
+        let device = self.device as rustix::fs::Dev; // narrower on macOS, where `dev` widens it
         (rustix::fs::major(device).into(), rustix::fs::minor(device).into())
     }
 
-    /// Of what is at this path now, if anything is.
+    /// The file at this path now; `None` if there is none.
     pub(crate) fn at(path: &Path) -> Option<Self> {
         fs::metadata(path).ok().as_ref().map(Self::of)
     }
 }
 
-/// Whether the engine has this store open in this process. Then the engine is the one to ask about it: code that opens the
-/// file itself must refuse, or be run in another process. Costs one `stat`.
+/// Whether the engine has this store open in this process. If so, ask the engine: code that opens the file itself
+/// must refuse, or run in another process. Costs one `stat`.
 #[must_use]
 pub fn is_open_here(path: &Path) -> bool {
     FileId::at(path).is_some_and(has) || main_file(path).and_then(|path| FileId::at(&path)).is_some_and(has)
 }
 
-/// Of a file that SQLite keeps beside a database: that database.
+/// The database of a file that SQLite keeps beside it, such as `NAME-wal`.
 fn main_file(path: &Path) -> Option<PathBuf> {
     let name = path.file_name()?.to_str()?;
     let base = ["-wal", "-shm", "-journal"].iter().find_map(|suffix| name.strip_suffix(suffix))?;
     Some(path.with_file_name(base))
 }
 
-/// What to say where such a file is named as one to be written.
+/// The error text if a caller wants to write to such a file.
 #[must_use]
 pub fn store_is_open(path: &Path) -> String {
     format!("{} is the store of a queue in this process: name another file", path.display())
@@ -93,7 +97,7 @@ pub(crate) fn has(file: FileId) -> bool {
     SLOTS.iter().any(|slot| slot.has(file))
 }
 
-/// A file in the list, until it is dropped. Close the file's descriptors before.
+/// An entry in the list, removed when the value is dropped. Close the file's descriptors before.
 #[derive(Debug)]
 pub(crate) struct Opened {
     index: usize,
@@ -101,7 +105,7 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// Call it inside [`alone`]. `None`: all slots are filled.
+    /// Adds the file to the list. Call it inside [`alone`]. `None`: all slots are filled.
     pub(crate) fn note(file: FileId) -> Option<Self> {
         let pid = process::id();
         let index = SLOTS.iter().position(|slot| slot.pid.load(Ordering::Acquire) != pid)?;
@@ -112,7 +116,7 @@ impl Opened {
         Some(Self { index, pid })
     }
 
-    /// Whether this process noted it, and not the one that it was forked from.
+    /// Whether this process made the entry, and not the parent from which it was forked.
     pub(crate) fn is_ours(&self) -> bool {
         self.pid == process::id()
     }
@@ -126,9 +130,9 @@ impl Drop for Opened {
     }
 }
 
-/// Runs `work` while no other thread of this process runs one. Only system calls that do not wait belong in it.
+/// Runs `work` while no other thread of this process is inside `alone`. Make only system calls that do not wait.
 ///
-/// A child that was forked while a thread of its parent was inside goes in at once: the slots are its own.
+/// If a thread of the parent was inside at the fork, the child does not wait: the child's slots are its own.
 pub(crate) fn alone<R>(work: impl FnOnce() -> R) -> R {
     let pid = process::id();
     let backoff = Backoff::new();
@@ -143,7 +147,7 @@ pub(crate) fn alone<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// Also after a panic.
+/// Leaves `alone`, also after a panic.
 struct Leave;
 
 impl Drop for Leave {
@@ -201,7 +205,7 @@ mod tests {
         let file = FileId { device: u64::MAX, inode: u64::MAX };
         let opened = alone(|| Opened::note(file)).unwrap();
         assert!(has(file));
-        let parent = process::id() + 1; // as if this process had been forked from that one
+        let parent = process::id() + 1; // simulates a fork from that process
         SLOTS[opened.index].pid.store(parent, Ordering::Release);
         assert!(!has(file));
         let inherited = Opened { index: opened.index, pid: parent };

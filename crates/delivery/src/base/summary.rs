@@ -1,8 +1,8 @@
-//! What an engine counts: messages by outcome (rule D11).
+//! An engine's counts of messages by outcome (rule D11).
 //!
 //! Always `resumed + accepted = delivered + cancelled + undeliverable + not_delivered`.
 
-/// What was counted since the store was opened, as of the last commit.
+/// Counts since the store was opened, up to the last commit.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -20,13 +20,13 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Summary {
-    /// Messages that waited in the store already.
+    /// Messages that were in the store already when it was opened.
     pub resumed: u64,
     /// New messages.
     pub accepted: u64,
-    /// Messages that have arrived.
+    /// Messages that the destination has.
     pub delivered: u64,
-    /// Messages that were known already.
+    /// Messages whose name was known already.
     pub duplicates: u64,
     /// Messages that were cancelled.
     pub cancelled: u64,
@@ -34,24 +34,24 @@ pub struct Summary {
     pub dead_letters: u64,
     /// Messages that were given up, or have expired.
     pub undeliverable: u64,
-    /// Those among them that have expired.
+    /// The part of `undeliverable` that expired.
     pub expired: u64,
-    /// Dead letters that are tried anew: they count as accepted too.
+    /// Dead letters that are tried again. They count as accepted too.
     pub requeued: u64,
-    /// Messages that have another due time, or another payload.
+    /// Messages that got another due time or another payload.
     pub rescheduled: u64,
-    /// Other due times that came after the message was sent, or whose message has not come.
+    /// Reschedules that came after the message was sent, or for a message that is not known.
     pub reschedules_too_late: u64,
     /// Cancels that came after the message was sent.
     pub cancels_too_late: u64,
-    /// Cancels whose message has not come.
+    /// Cancels for a message that has not come.
     pub cancels_unknown: u64,
     /// Messages whose name was known with other content.
     pub conflicts: u64,
 }
 
 impl Summary {
-    /// Messages that wait, or are not known to have arrived.
+    /// Messages that wait, or may not have reached the destination.
     ///
     /// ```
     /// assert_eq!(tickwheel_delivery::Summary::default().not_delivered(), 0);

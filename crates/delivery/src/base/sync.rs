@@ -1,11 +1,11 @@
-//! The locks of this crate: the standard library's, and an order for those that a thread holds together.
+//! The locks of this crate: the standard library's, with a fixed order in which a thread may take them.
 //!
-//! A lock with a [`Rank`] may be taken only while the thread holds locks of lower ranks. Debug builds check that, so each test
-//! of a running engine checks the order too.
+//! A thread may take a lock with a [`Rank`] only while it holds locks of lower ranks. Debug builds check this order,
+//! so each test of a running engine checks it too.
 //!
-//! A panic under a lock does not close it. A user of the guarded data that may be half changed then asks
-//! [`Mutex::is_poisoned`]. On Linux a lock is one word for the kernel's futex. So there is no table of sleeping threads in the
-//! process, which a forked child would inherit.
+//! A panic under a lock does not close the lock. A user of the guarded data asks [`Mutex::is_poisoned`], because the
+//! data may be half changed. On Linux a lock is one word for the kernel's futex. The process has no table of sleeping
+//! threads, so a forked child inherits none.
 
 #![expect(clippy::disallowed_types, reason = "they are wrapped here")]
 
@@ -16,22 +16,22 @@ use std::time::Duration;
 /// The locks of a running engine, in the order in which a thread may take them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rank {
-    /// Held for a moment, alone or inside of any other. It is not checked.
+    /// Held only for a moment, alone or inside any other lock. The order is not checked.
     #[default]
     None,
-    /// The store and what it is written from.
+    /// The writer: the store, and the memory that belongs to it.
     Writer,
-    /// What is due soon.
+    /// The dispatcher: messages due soon.
     Dispatcher,
-    /// What waits for the writer.
+    /// The queue of tickets and outcomes for the writer.
     Queue,
-    /// The threads that send.
+    /// The sending threads.
     Senders,
-    /// What the program is to be told.
+    /// Events that the teller thread reports to the program.
     Telling,
 }
 
-/// Threads that find it locked sleep in the kernel.
+/// A lock. A thread that finds it locked sleeps in the kernel.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T> {
     inner: std::sync::Mutex<T>,
@@ -58,13 +58,13 @@ impl<T> Mutex<T> {
     }
 }
 
-/// In debug builds: this thread has no lock with a rank. For calls that may take long.
+/// Checks in debug builds that this thread holds no lock with a rank. Used before calls that may take long.
 pub(crate) fn assert_none_is_held() {
     #[cfg(debug_assertions)]
     checked::assert_none_is_held();
 }
 
-/// Unlocks when it is dropped.
+/// Unlocks the mutex when dropped.
 #[derive(Debug)]
 pub(crate) struct MutexGuard<'a, T> {
     inner: std::sync::MutexGuard<'a, T>,
@@ -85,7 +85,7 @@ impl<T> DerefMut for MutexGuard<'_, T> {
     }
 }
 
-/// Threads wait here for a change of what a [`Mutex`] guards. Each wait may return early.
+/// Threads wait here until the value in a [`Mutex`] changes. Each wait may return early.
 #[derive(Debug, Default)]
 pub(crate) struct Condvar(std::sync::Condvar);
 
@@ -104,14 +104,14 @@ impl Condvar {
         MutexGuard { inner: self.0.wait(inner).unwrap_or_else(PoisonError::into_inner), held }
     }
 
-    /// As [`Condvar::wait`], for so long at most.
+    /// Like [`Condvar::wait`], but waits at most `timeout`.
     pub(crate) fn wait_timeout<'a, T>(&self, guard: MutexGuard<'a, T>, timeout: Duration) -> MutexGuard<'a, T> {
         let MutexGuard { inner, held } = guard;
         MutexGuard { inner: self.0.wait_timeout(inner, timeout).unwrap_or_else(PoisonError::into_inner).0, held }
     }
 }
 
-/// That this thread has a lock of this rank, or is about to.
+/// Notes that this thread holds a lock of this rank, or is about to.
 #[derive(Debug)]
 struct Held(#[cfg(debug_assertions)] Rank);
 
@@ -152,7 +152,7 @@ mod checked {
     impl Drop for Held {
         fn drop(&mut self) {
             if self.0 != Rank::None {
-                // Without the table, at the end of the thread, nothing is checked any more.
+                // At the end of a thread the table may be gone. Then the order is not checked any more.
                 let _ = HELD.try_with(|held| {
                     let mut held = held.borrow_mut();
                     if let Some(place) = held.iter().rposition(|rank| *rank == self.0) {

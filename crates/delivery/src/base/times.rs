@@ -1,8 +1,8 @@
 //! Reads and writes wall times (rule D1): RFC 3339 text, and integer milliseconds since 1970-01-01T00:00:00Z.
 //!
-//! - Text always has a zone. A part finer than a millisecond is rounded up, so that nothing is ever early (D3).
-//! - An integer below [`SECONDS_BELOW`] is refused: as milliseconds it is a time before March 1973, so it is almost
-//!   certainly seconds. Text may name any time from 1970 on.
+//! - Text always has a zone. Fractions finer than a millisecond are rounded up, so no message is early (D3).
+//! - An integer below [`SECONDS_BELOW`] is refused. As milliseconds it is before March 1973, so it is almost
+//!   certainly meant as seconds. Text may name any time from 1970 on.
 //!
 //! Example: `1970-01-01T01:00:00.0001+01:00` is 1 ms, and is written as `1970-01-01T00:00:00.001Z`.
 
@@ -15,13 +15,13 @@ pub const MAX_DUE_MS: i64 = 253_402_300_799_999;
 /// An integer due time below this looks like seconds: 10^11 seconds end in the year 5138, 10^11 ms in 1973.
 pub(crate) const SECONDS_BELOW: i64 = 100_000_000_000;
 
-/// What a due time may be, for errors.
+/// The allowed due times, for errors.
 pub(crate) const ALLOWED: &str = "RFC 3339 with an offset, such as 2026-01-31T08:00:00.000Z or 2026-01-31T09:00:00+01:00, or an \
                            integer of epoch milliseconds, from 1970 to 9999";
 
 const MS_PER_DAY: i64 = 86_400_000;
 
-/// Epoch milliseconds of a due time given as text. `name` is the name of the field, for the error.
+/// The epoch milliseconds of a due time given as text. `name` is the name of the field, for the error.
 ///
 /// # Errors
 /// The text is not RFC 3339, has no zone, or is out of range.
@@ -32,10 +32,10 @@ pub(crate) fn due_from_text(text: &str, name: &str) -> Result<i64, BadRecord> {
     }
 }
 
-/// Checks a due time given as an integer. Takes any size, because JSON has no bound.
+/// Checks a due time given as an integer. It may have any size, because JSON has no bound.
 ///
 /// # Errors
-/// It is out of range, or looks like seconds.
+/// The time is out of range, or looks like seconds.
 pub(crate) fn due_from_integer(value: i128, name: &str) -> Result<i64, BadRecord> {
     if (0..i128::from(SECONDS_BELOW)).contains(&value) {
         return Err(BadRecord::new(
@@ -46,10 +46,10 @@ pub(crate) fn due_from_integer(value: i128, name: &str) -> Result<i64, BadRecord
     due_in_range(i64::try_from(value).unwrap_or(i64::MAX), name)
 }
 
-/// A due time from CSV or the command line, where all is text and digits are epoch milliseconds.
+/// A due time from CSV or the command line, where every value is text. Digits are epoch milliseconds.
 ///
 /// # Errors
-/// The text is no due time, or one out of range.
+/// The text is not a due time, or the time is out of range.
 pub fn due_from_digits_or_text(text: &str, name: &str) -> Result<i64, BadRecord> {
     match integer_of(text) {
         Some(value) => due_from_integer(value.into(), name),
@@ -57,10 +57,10 @@ pub fn due_from_digits_or_text(text: &str, name: &str) -> Result<i64, BadRecord>
     }
 }
 
-/// Checks milliseconds that are known to be milliseconds: a computed or typed value.
+/// Checks a due time that is certainly in milliseconds, because the program computed it or its type says so.
 ///
 /// # Errors
-/// It is before 1970 or after 9999.
+/// The time is before 1970 or after 9999.
 pub(crate) fn due_in_range(due_ms: i64, name: &str) -> Result<i64, BadRecord> {
     if (0..=MAX_DUE_MS).contains(&due_ms) {
         Ok(due_ms)
@@ -69,10 +69,10 @@ pub(crate) fn due_in_range(due_ms: i64, name: &str) -> Result<i64, BadRecord> {
     }
 }
 
-/// Checks a delay, in milliseconds. Below 0 is overdue.
+/// Checks a delay in milliseconds. A delay below 0 makes the message overdue.
 ///
 /// # Errors
-/// It is no number, or longer than any due time can be away.
+/// The delay is not a number, or is longer than any due time can be away.
 pub(crate) fn delay_in_range(delay_ms: f64) -> Result<f64, BadRecord> {
     if delay_ms.abs() <= MAX_DUE_MS as f64 {
         return Ok(delay_ms);
@@ -81,14 +81,15 @@ pub(crate) fn delay_in_range(delay_ms: f64) -> Result<f64, BadRecord> {
     Err(BadRecord::new("delay_ms is not a number in range", allowed))
 }
 
-/// The integer that a text of at most 18 digits is.
+/// Parses an integer of at most 18 digits, with an optional minus sign. `None` for any other text.
 pub(crate) fn integer_of(text: &str) -> Option<i64> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let fits = (1..=18).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
     if fits { text.parse().ok() } else { None }
 }
 
-/// The time in UTC with milliseconds, as in every output. Times before 1970 are written as 1970, after 9999 as the last.
+/// Formats a time in UTC with milliseconds, as in every output. A time before 1970 is written as the start of 1970,
+/// and a time after 9999 as the end of 9999.
 #[must_use]
 pub fn rfc_3339(epoch_ms: i64) -> [u8; 24] {
     let epoch_ms = epoch_ms.clamp(0, MAX_DUE_MS) as u64;
@@ -112,7 +113,7 @@ pub fn rfc_3339(epoch_ms: i64) -> [u8; 24] {
     out
 }
 
-/// The parts of `YYYY-MM-DDThh:mm:ss[.fraction](Z|+hh:mm|-hh:mm)`, or what is wrong with it.
+/// Epoch milliseconds of `YYYY-MM-DDThh:mm:ss[.fraction](Z|+hh:mm|-hh:mm)`, or an error text.
 fn epoch_ms(text: &[u8]) -> Result<i64, &'static str> {
     const SHAPE: &[u8; 19] = b"dddd-dd-ddTdd:dd:dd";
     const NO_TIME: &str = "is not a time";
@@ -178,7 +179,7 @@ fn is_leap(year: i64) -> bool {
     year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
 }
 
-/// Days in a month; none in a month that does not exist.
+/// Days in a month; 0 for a month that does not exist.
 fn days_in(year: i64, month: i64) -> i64 {
     match month {
         2 => 28 + i64::from(is_leap(year)),
@@ -188,8 +189,8 @@ fn days_in(year: i64, month: i64) -> i64 {
     }
 }
 
-// A year that begins in March has its leap day at its end. So the days before a month in it are (153 * month + 2) / 5,
-// and 400 such years have 146,097 days. 1970-01-01 is day 719,468 from the first of March of year 0.
+// If a year begins in March, its leap day is at its end. Then (153 * month + 2) / 5 days of the year lie before a
+// month. 400 such years have 146,097 days. 1970-01-01 is day 719,468, counted from the first of March of year 0.
 
 fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
@@ -210,7 +211,7 @@ fn date_of(days: u32) -> (u32, u32, u32) {
     if month < 10 { (year, month + 3, day) } else { (year + 1, month - 9, day) }
 }
 
-/// Year, month and day of any day since 1970 or before it, in the years 0 to 9999.
+/// Year, month and day of a day, which may be before 1970. `None` outside the years 0 to 9999.
 pub(crate) fn date_of_day(days: i64) -> Option<(u32, u32, u32)> {
     let days_of_2000_years = 5 * 146_097; // the calendar repeats every 400 years
     let (year, month, day) =

@@ -1,11 +1,13 @@
 //! Writes a value of an Arrow array as JSON, for a payload (rule D1).
 //!
-//! - Booleans, numbers and text as JSON has them; decimals as numbers, with their digits (`1.50`); binary as base64 text.
-//! - Times as text: dates, times of day and timestamps by ISO 8601, those with a zone as RFC 3339 in UTC (`...Z`).
-//! - Structs and maps with text keys are objects, lists are arrays; inside them a null is `null`.
-//! - A value without such a form is [`Unfit`]: NaN and infinity, times outside the years 0 to 9999, a name that occurs
-//!   twice, and all other types (durations, intervals, unions). So is one that is too large: in Arrow, a thousand million
-//!   nulls or copies of one text take no memory.
+//! - Booleans, numbers and text become the JSON values of that kind. Decimals are numbers and keep their digits
+//!   (`1.50`). Binary is base64 text.
+//! - Dates, times of day and timestamps become ISO 8601 text. Timestamps with a zone become RFC 3339 in UTC (`...Z`).
+//! - Structs, and maps with text keys, become objects. Lists become arrays. A null inside them is `null`.
+//! - A value without such a form is [`Unfit`]: NaN, infinity, times outside the years 0 to 9999, a name that occurs
+//!   twice, and all other types (durations, intervals, unions).
+//! - A value that is too large is [`Unfit`] too. In Arrow, a thousand million nulls or copies of a text take no
+//!   memory.
 
 use std::io::Write as _;
 
@@ -27,7 +29,7 @@ use crate::formats::arrow_values::{binary, float, inner, integer, is_null, text,
 const ALLOWED: &str =
     "text, finite numbers, booleans, binary, times from year 0 to 9999, and structs, lists and maps of these";
 
-/// Why a value has no form in JSON, and some text that shows which value it is.
+/// Why a value has no form in JSON, and a short text that shows the value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unfit {
     why: String,
@@ -45,7 +47,7 @@ impl Unfit {
     }
 }
 
-/// Appends a value. `max` bounds the length of `out`. On an error, a part may have been appended.
+/// Appends a value. `max` bounds the length of `out`. After an error, `out` may hold a part of the value.
 pub(crate) fn write_json(out: &mut Vec<u8>, array: &dyn Array, at: usize, max: usize) -> Result<(), Unfit> {
     if out.len() > max {
         return Err(Unfit::new(format!("it has more than {} bytes", with_commas(max)), "a large value"));
@@ -120,7 +122,7 @@ fn write_other(out: &mut Vec<u8>, array: &dyn Array, at: usize, max: usize) -> R
     Ok(())
 }
 
-/// The name of a type that is refused, as Arrow's own documents write it.
+/// The name of a refused type, as Arrow's own documents write it.
 fn shown(kind: &DataType) -> String {
     match kind {
         DataType::Duration(TimeUnit::Second) => "duration[s]".into(),
@@ -187,7 +189,7 @@ fn write_float(out: &mut Vec<u8>, value: f64) -> Result<(), Unfit> {
     Err(Unfit::new(format!("{shown} is not finite"), shown))
 }
 
-/// Its digits as they are: in full, or with an exponent where that is shorter.
+/// Writes a decimal with all its digits: in full, or with an exponent if that is shorter.
 fn write_decimal(out: &mut Vec<u8>, unscaled: &dyn std::fmt::Display, scale: i8) {
     let text = unscaled.to_string();
     let (sign, digits) = text.strip_prefix('-').map_or(("", &*text), |digits| ("-", digits));

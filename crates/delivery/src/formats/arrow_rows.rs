@@ -1,13 +1,18 @@
 //! Reads rows of Arrow record batches, from Parquet files and Arrow IPC streams, by the one schema (rule D1).
 //!
-//! - `id`, `key`, `op`, `payload_base64` and `traceparent` are text; `delay_ms` is a number. In any column null means absent.
-//! - `due` and `expires` are a timestamp with a zone, rounded up to the millisecond, an integer of epoch milliseconds, or text as in CSV.
-//! - A payload of text or bytes that is JSON stays as it is; other text is a JSON string, other bytes are bytes. A payload
-//!   of another type becomes JSON by `arrow_json`; so do the columns that make up the payload where there is none.
-//! - An error in the schema makes every row a bad record. Its record shows the row as a line of NDJSON.
+//! - `id`, `key`, `op`, `payload_base64` and `traceparent` are text. `delay_ms` is a number. In any column, null
+//!   means absent.
+//! - `due` and `expires` may have three forms: a timestamp with a zone, rounded up to the millisecond; an integer of
+//!   epoch milliseconds; text as in CSV.
+//! - If a payload of text or bytes is JSON, it stays unchanged. Other text becomes a JSON string, and other bytes
+//!   stay bytes.
+//! - `arrow_json` turns payloads of other types into JSON. If there is no payload, it does the same with the columns
+//!   that make up the payload.
+//! - An error in the schema makes every row a bad record. The record of a bad row is the row as a line of NDJSON.
 //!
-//! The arrays must be valid: those of an Arrow IPC stream are checked when it is read, all others by the caller. A column
-//! of text that is not all UTF-8 is not valid; as bytes it is, see [`ArrowRows::as_bytes`].
+//! The arrays must be valid. The reader of Arrow IPC streams checks them; for all other sources the caller must do
+//! so. A text column is valid only if all its values are UTF-8. The caller may pass an invalid one as bytes, see
+//! [`ArrowRows::as_bytes`].
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -35,19 +40,19 @@ pub struct ArrowRows<'a> {
     pub source: Arc<str>,
     /// The schema of its records.
     pub schema: &'a Schema,
-    /// The wall time from which a `delay_ms` counts; none in a replay.
+    /// The wall time from which a `delay_ms` counts; `None` in a replay.
     pub now_ns: Option<i64>,
-    /// Whether messages keep where they come from.
+    /// Whether messages keep their origin.
     pub keeps_origin: bool,
-    /// Columns of text that are given as bytes, because not all of it is UTF-8: that is an error of its row.
+    /// Text columns passed as bytes, because some values are not UTF-8. A row with such a value is a bad record.
     pub as_bytes: &'a [String],
-    /// What is wrong with every row, if the caller found something.
+    /// An error found by the caller, which makes every row a bad record.
     pub fault: Option<&'a BadRecord>,
 }
 
 impl ArrowRows<'_> {
-    /// The items of a batch, in order. `first_line`: the number of its first row in the input, from 1;
-    /// 0 for rows without an order, which all get 0.
+    /// Reads the items of a batch, in order. `first_line` is the number of the batch's first row in the input, from
+    /// 1. If it is 0, the rows have no order and all get the number 0.
     pub fn read(&self, batch: &RecordBatch, first_line: u64) -> impl Iterator<Item = Parsed> {
         let columns = Columns::of(batch, self);
         (0..batch.num_rows()).map(move |at| {
@@ -94,7 +99,7 @@ impl ArrowRows<'_> {
         let name = self.schema.columns.payload();
         let payload = columns.payload.as_ref().map_or(Ok(None), |array| payload_of(array, at, max));
         let mut fields = Fields::of(values, payload.map_err(|unfit| unfit.bad(name))?);
-        let mut left = max; // for all of them: there may be thousands
+        let mut left = max; // for all of them together: there may be thousands
         for (name, array) in &columns.others {
             if !is_null(array, at) {
                 let mut json = Vec::new();
@@ -106,7 +111,7 @@ impl ArrowRows<'_> {
         self.schema.check(&fields, self.now_ns)
     }
 
-    /// A row as a line of NDJSON, for the dead letters. A long one is cut.
+    /// Writes a row as a line of NDJSON, for the dead letters. A long row is cut.
     fn shown(&self, batch: &RecordBatch, at: usize) -> Vec<u8> {
         let max = self.schema.max_record();
         let mut out = b"{".to_vec();
@@ -117,7 +122,7 @@ impl ArrowRows<'_> {
                 continue;
             }
             if out.len() > max {
-                break; // it is cut
+                break; // the rest is cut
             }
             if out.len() > 1 {
                 out.push(b',');
@@ -128,7 +133,7 @@ impl ArrowRows<'_> {
             match payload {
                 Some(Payload { bytes, is_json: false }) => {
                     if let Ok(text) = std::str::from_utf8(&bytes) {
-                        write_text(&mut out, &name); // it is too long to be read
+                        write_text(&mut out, &name); // too long to be read
                         out.push(b':');
                         write_text(&mut out, text);
                     } else {
@@ -161,7 +166,7 @@ impl ArrowRows<'_> {
 
 /// The columns of a batch by their meaning.
 struct Columns<'a> {
-    /// Of `columns::Columns::values`.
+    /// In the order of `columns::Columns::values`.
     parts: [Option<ArrayRef>; VALUES],
     payload: Option<ArrayRef>,
     others: Vec<(&'a str, ArrayRef)>,
@@ -196,7 +201,7 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// Bytes as text, and the rows in which they are not UTF-8; these are null.
+/// Turns bytes into text. Values that are not UTF-8 become null; the set holds their rows.
 fn text_of_bytes(array: &ArrayRef) -> (ArrayRef, HashSet<usize>) {
     let mut not_text = HashSet::new();
     let texts = (0..array.len()).map(|at| {
@@ -273,7 +278,7 @@ fn payload_of(array: &dyn Array, at: usize, max: usize) -> Result<Option<Payload
     };
     let bytes = if let Some(text) = kept {
         if text.len() > max {
-            return Ok(Some(Payload { bytes: text.as_bytes().into(), is_json: false })); // it is refused, and not read
+            return Ok(Some(Payload { bytes: text.as_bytes().into(), is_json: false })); // the schema refuses it without reading it
         }
         json_or_text(text).map_err(|_| Unfit::new("the JSON is nested too deep", "deep JSON"))?
     } else {

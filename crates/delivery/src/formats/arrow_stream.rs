@@ -1,6 +1,7 @@
-//! Reads Arrow IPC streams, of which any byte may be wrong.
+//! Reads Arrow IPC streams, in which any byte may be wrong.
 //!
-//! The crate has no codec, so a compressed stream is an error: what a batch takes in memory is what was received.
+//! The crate has no codec, so a compressed stream is an error. A batch takes no more memory than the bytes received
+//! for it.
 
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,17 +22,19 @@ pub fn batches(stream: &[u8]) -> Result<Vec<RecordBatch>, BadRecord> {
     caught(|| StreamReader::try_new(stream, None).and_then(Iterator::collect))
 }
 
-/// An Arrow IPC stream whose bytes come in parts, as the body of a request does.
+/// An Arrow IPC stream whose bytes come in parts, like the body of a request.
 ///
-/// After an error it is not used again. It keeps the bytes of one message that has not come as a whole, and the dictionaries. Two
-/// things that the format allows are refused, because little would take much: buffers of a message that overlap, of which each may
-/// be copied; and a dictionary that is extended, which is copied each time.
+/// After an error, do not use the stream again. It keeps the bytes of an incomplete message, and the dictionaries. It
+/// refuses two things that the format allows, because a few bytes could take much memory:
+///
+/// - Overlapping buffers of a message, because each buffer may be copied.
+/// - A dictionary that is extended, because each extension copies it.
 #[derive(Debug, Default)]
 pub struct ArrowStream {
     decoder: StreamDecoder,
-    /// The beginning of a message.
+    /// The bytes of a message that is not complete.
     begun: Vec<u8>,
-    /// How many bytes of it must have come before it is looked at again.
+    /// How many bytes must have come before the message is looked at again.
     wanted: usize,
 }
 
@@ -83,15 +86,15 @@ impl ArrowStream {
     }
 }
 
-/// How many bytes the first message has.
+/// The size of the first message, as far as the bytes tell.
 enum Extent {
-    /// All of it is there.
+    /// The message is complete. The number is its size.
     Whole(usize),
-    /// Not all of it is there: it has so many, or more.
+    /// The message is not complete. It has at least this size.
     AtLeast(usize),
 }
 
-/// Of the first message: its mark, the length of its header, the header, and the body.
+/// Measures the first message. A message is a mark, the length of the header, the header, and the body.
 fn extent_of(bytes: &[u8]) -> Result<Extent, BadRecord> {
     let word = |at: usize| bytes.get(at..at + 4).map(|it| u32::from_le_bytes([it[0], it[1], it[2], it[3]]));
     let prefix = if word(0) == Some(u32::MAX) { 8 } else { 4 }; // an old writer leaves the mark out
@@ -117,13 +120,14 @@ fn extent_of(bytes: &[u8]) -> Result<Extent, BadRecord> {
     Ok(if size <= bytes.len() { Extent::Whole(size) } else { Extent::AtLeast(size) })
 }
 
-/// Whether a stream of this schema has dictionaries, which it keeps until its end.
+/// Whether a stream of this schema has dictionaries. The reader keeps dictionaries until the end of the stream.
 #[must_use]
 pub fn has_dictionaries(schema: &Schema) -> bool {
     schema.flattened_fields().iter().any(|field| matches!(field.data_type(), DataType::Dictionary(..)))
 }
 
-/// The reader asserts some things that a stream should keep, such as the length of a buffer of offsets.
+/// Turns a panic of the reader into an error. The reader panics if a stream breaks some rules of the format, such as
+/// the length of a buffer of offsets.
 fn caught<T>(read: impl FnOnce() -> Result<T, ArrowError>) -> Result<T, BadRecord> {
     match catch_unwind(AssertUnwindSafe(read)) {
         Ok(found) => found.map_err(|error| not_a_stream(&error)),
@@ -185,7 +189,7 @@ mod tests {
         assert!(ArrowStream::default().end().unwrap_err().reason.contains("it has no schema"));
     }
 
-    /// The first message of these bytes, and what follows it.
+    /// The first message of these bytes, and the bytes after it.
     fn message(bytes: &[u8]) -> (&[u8], &[u8]) {
         let Ok(Extent::Whole(size)) = extent_of(bytes) else { panic!("it is there") };
         bytes.split_at(size)

@@ -1,4 +1,4 @@
-//! Reads single values of Arrow arrays, of which only the type in the batch says what they are.
+//! Reads single values of Arrow arrays. Only the type in the batch tells how to read an array.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -9,7 +9,7 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, TimeUnit};
 
-/// Whether the value is null. A dictionary may have a null among its values, too.
+/// Whether the value is null. A dictionary may also have a null among its own values.
 pub(crate) fn is_null(array: &dyn Array, at: usize) -> bool {
     match array.data_type() {
         DataType::Null => true,
@@ -21,7 +21,7 @@ pub(crate) fn is_null(array: &dyn Array, at: usize) -> bool {
     }
 }
 
-/// The place of a value that stands for others, in a dictionary or a run.
+/// Where the actual value is, if the array is a dictionary or is run-end encoded.
 pub(crate) fn inner(array: &dyn Array, at: usize) -> Option<(&ArrayRef, usize)> {
     fn of_run<R: RunEndIndexType>(array: &dyn Array, at: usize) -> (&ArrayRef, usize) {
         let run = array.as_run::<R>();

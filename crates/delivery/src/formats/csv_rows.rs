@@ -1,10 +1,10 @@
-//! Makes messages of rows of CSV that the caller has split into cells, by the one schema (rule D1).
+//! Turns rows of CSV into messages, by the one schema (rule D1). The caller has split the rows into cells.
 //!
 //! - The header names the columns. A row has as many cells as the header.
-//! - An empty cell is absent, except in a payload. In a cancel, every empty cell is absent.
-//! - A payload that is JSON stays as it is, any other is a JSON string. Of `payload` and `payload_base64`, an empty one is
-//!   absent where the other is a column too.
-//! - Digits in `due` are epoch milliseconds. The columns that make up the payload where there is none are text.
+//! - An empty cell is absent, except in a payload. In a cancel or a reschedule, every empty cell is absent.
+//! - A payload of JSON stays unchanged. Any other payload becomes a JSON string. If a file has both columns,
+//!   `payload` and `payload_base64`, an empty cell in one of them is absent.
+//! - Digits in `due` are epoch milliseconds. If there is no payload, the other columns make up the payload, as text.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -26,18 +26,19 @@ pub struct CsvRow<'a, S> {
     pub line: u64,
     /// Its bytes, without the newline at the end.
     pub data: &'a [u8],
-    /// What they hold.
+    /// The cells, or why there are none.
     pub content: CsvContent<'a, S>,
 }
 
-/// What the caller made of the bytes of a row.
+/// The caller's result of splitting a row.
 #[derive(Clone, Debug)]
 pub enum CsvContent<'a, S> {
     /// Its cells.
     Cells(&'a [S]),
-    /// Nothing: a line is too long, or not UTF-8. So many bytes it has with those that are not kept.
+    /// No cells, because a line is too long or not UTF-8. The number is the size of the row in bytes, including bytes
+    /// that were not kept.
     Unread(usize),
-    /// It is not CSV.
+    /// The row is not CSV.
     Broken(BadRecord),
 }
 
@@ -63,7 +64,7 @@ impl<'a, S> CsvRow<'a, S> {
 #[derive(Clone, Debug)]
 pub struct CsvHeader {
     names: Vec<String>,
-    /// Of `Columns::values`.
+    /// In the order of `Columns::values`.
     parts: [Option<usize>; VALUES],
     payload: Option<usize>,
     others: Vec<usize>,
@@ -97,7 +98,7 @@ pub struct CsvRows<'a> {
     pub schema: &'a Schema,
     /// Its columns.
     pub header: &'a CsvHeader,
-    /// The wall time from which a `delay_ms` counts; none in a replay.
+    /// The wall time from which a `delay_ms` counts; `None` in a replay.
     pub now_ns: Option<i64>,
 }
 
@@ -135,7 +136,7 @@ impl CsvRows<'_> {
             Refused::Syntax(text) => BadRecord::new(text, "JSON, or text"),
         })?;
         let others = others.iter().map(|at| (names[*at].as_str(), cells[*at].as_ref()));
-        // What a row has that does not recur, in a file where some do.
+        // In a file with rules, rows that do not recur leave these cells empty.
         let has_rules = every.is_some() || cron.is_some();
         let is_left_out = |name: &str| has_no_payload || has_rules && [TZ, MISSED].contains(&name);
         let others = others.filter(|(name, cell)| !cell.is_empty() || !is_left_out(name)).map(|(name, cell)| {
@@ -160,7 +161,7 @@ impl CsvRows<'_> {
     }
 }
 
-/// Digits are an integer.
+/// Digits become an integer.
 fn instant(cell: Option<&str>) -> Value<'_> {
     match text(cell) {
         Value::Text(text) => integer_of(&text).map_or(Value::Text(text), |value| Value::Integer(value.into())),

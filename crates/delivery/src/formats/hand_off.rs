@@ -1,21 +1,27 @@
 //! The rows of a hand-off (rule S3): messages that were read and checked elsewhere, and go to a deliverer.
 //!
-//! A row is one of three. Empty fields are null:
+//! A row has one of five kinds. Empty fields are null:
 //!
 //! | | `id`, `key` | `due_ms`, `delay_ms` | `payload`, `is_json` | `source`, `line` | `reason`, `allowed` |
 //! |---|---|---|---|---|---|
-//! | a message | its name | due; the delay too, if it gave one | what is delivered | its place in the input | |
-//! | a recurring message | its name | the delay of the first, if it gave one | what is delivered | its place in the input | |
+//! | a message | its name | the due time; also the delay, if given | the content to deliver | its place in the input | |
+//! | a recurring message | its name | the delay of the first occurrence, if given | the content to deliver | its place in the input | |
 //! | a cancel | its name | | | its place in the input | |
-//! | a reschedule | its name | due | | its place in the input | |
-//! | a dead letter | | | the original record | its place in the input | why, and what is allowed |
+//! | a reschedule | its name | the due time | | its place in the input | |
+//! | a dead letter | | | the original record | its place in the input | the reason, and the allowed values |
 //!
-//! A message may have `expires_ms` and `traceparent` too. `again` says that another deliverer, which was lost with its disk, may have
-//! delivered it: so its first attempt here is marked as a repeat. `moved_to_ms` is when it is due now, if it was rescheduled before
-//! it came here; its content is still that with the first due time. `recurrence` is the rule of a recurring message, as JSON. `asked_ms` is of a
-//! reschedule of such a message: one that is not later than another one is that again, and does not move the occurrence after it. What is
-//! written has a further column, `partition`: where the row belongs (`message/partition.rs`), of a dead letter its line modulo 64. It is for the
-//! hold, and no deliverer reads it.
+//! Further columns:
+//!
+//! - `expires_ms` and `traceparent`: optional parts of a message.
+//! - `again`: another deliverer may have delivered the message before it was lost with its disk. The first attempt
+//!   here is marked as a repeat.
+//! - `moved_to_ms`: the present due time of a message that was rescheduled before it came here. Its content still has
+//!   the first due time.
+//! - `recurrence`: the rule of a recurring message, as JSON.
+//! - `asked_ms`: the time of a request to reschedule a recurring message. A request that is not later than an earlier
+//!   one counts as a repeat, and does not move the next occurrence.
+//! - `partition`: only in a written stream. The partition of the row (`message/partition.rs`); for a dead letter, its
+//!   line modulo 64. The hold uses it, and no deliverer reads it.
 
 use std::sync::Arc;
 
@@ -38,10 +44,10 @@ use crate::message::partition::{PARTITIONS, partition_of_incoming, partition_of_
 use crate::message::recurrence::{NEVER_MS, Recurrence};
 use crate::message::{Body, Cancel, Extras, Message, Reschedule, check_name, checked};
 
-/// How long a cancel is remembered: it passes at once, while its message may be held for this long (D7).
+/// How long a cancel is remembered. A cancel passes at once, but the hold may keep its message for this long (D7).
 pub(crate) const KEEP_CANCELS_DAYS: u32 = 400;
 
-/// Names, types, and whether they may be null.
+/// The name of each column, its type, and whether it may be null.
 const COLUMNS: [(&str, DataType, bool); 16] = [
     ("id", DataType::Utf8, true),
     ("key", DataType::Utf8, true),
@@ -61,7 +67,8 @@ const COLUMNS: [(&str, DataType, bool); 16] = [
     ("asked_ms", DataType::Int64, true),
 ];
 
-/// An Arrow IPC stream of one batch with a row for each item, and its partition. A message's original record is not part of it.
+/// Writes the items as an Arrow IPC stream of one batch. Each row also has its partition. The original record of a
+/// message is left out.
 #[must_use]
 pub fn write_stream(items: &[Parsed]) -> Vec<u8> {
     fn texts<'a>(items: &'a [Parsed], of: impl Fn(&'a Parsed) -> Option<&'a str>) -> ArrayRef {
@@ -114,8 +121,8 @@ pub fn write_stream(items: &[Parsed]) -> Vec<u8> {
         Arc::new(items.iter().map(|item| item.origin().map(|origin| origin.line as i64)).collect::<Int64Array>()),
         texts(items, |item| bad(item).map(|bad| bad.reason.as_str())),
         texts(items, |item| bad(item).map(|bad| bad.allowed.as_str())),
-        Arc::new(Int64Array::from(vec![None; items.len()])), // what is read here was neither moved
-        Arc::new(BooleanArray::from(vec![false; items.len()])), // nor sent before
+        Arc::new(Int64Array::from(vec![None; items.len()])), // the rows come from an input: none was moved
+        Arc::new(BooleanArray::from(vec![false; items.len()])), // or sent before
         Arc::new(messages().map(rule).collect::<StringArray>()),
         Arc::new(Int64Array::from(vec![None; items.len()])), // the hold numbers them
         Arc::new(items.iter().map(|item| Some(i32::from(partition_of_item(item)))).collect::<Int32Array>()),
@@ -137,10 +144,10 @@ fn partition_of_item(item: &Parsed) -> u8 {
     }
 }
 
-/// The items of a batch. A row that no deliverer can take is a bad record. About 1 µs a row.
+/// Reads the items of a batch. A row that no deliverer can take becomes a bad record. About 1 µs a row.
 ///
 /// # Errors
-/// Its columns are not those of a hand-off.
+/// The columns are not the columns of a hand-off.
 pub fn read_hand_off(batch: &RecordBatch, max_payload: usize) -> Result<impl Iterator<Item = Parsed>, BadRecord> {
     check_columns(batch.schema_ref())?;
     let rows = Rows::of(batch);
@@ -171,7 +178,7 @@ fn check_columns(schema: &Schema) -> Result<(), BadRecord> {
     Err(BadRecord::new(reason, format!("those of a hand-off: [{allowed}]")))
 }
 
-/// The columns of a batch whose types were checked.
+/// The columns of a batch. Their types were checked.
 struct Rows<'a> {
     id: &'a StringArray,
     key: &'a StringArray,

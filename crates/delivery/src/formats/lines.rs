@@ -1,17 +1,17 @@
 //! Splits a block of bytes into lines.
 //!
-//! A line that is too long is cut to its first [`KEPT`] bytes, and its whole length is still known. A byte order mark at
-//! the start of the input is dropped.
+//! A line that is too long is cut to its first [`KEPT`] bytes, but keeps its whole length. A byte order mark at the
+//! start of the input is dropped.
 //!
-//! Example: with lines of at most 4 bytes, `aa\nbb\ncccccc\ndd\n` has the lines `aa`, `bb`, then line 3, which is too long
-//! with its 7 bytes, then `dd`.
+//! Example: lines may have at most 4 bytes. Then `aa\nbb\ncccccc\ndd\n` has the lines `aa` and `bb`, then line 3,
+//! which is too long with its 7 bytes, then `dd`.
 
 use memchr::memchr;
 
 use crate::base::display::with_commas;
 use crate::base::error::BadRecord;
 
-/// Bytes that are kept of a line that is too long.
+/// How many bytes of a too long line are kept.
 pub(crate) const KEPT: usize = 1024;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -19,13 +19,13 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// A line of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Line<'a> {
-    /// From 1.
+    /// The number of the line, from 1.
     pub number: u64,
-    /// Its bytes, or the first of them if it is too long.
+    /// The bytes of the line; if it is too long, only the first of them.
     pub data: &'a [u8],
-    /// Where they begin in the block.
+    /// Where the line begins in the block.
     pub start: usize,
-    /// Its whole length, with the newline.
+    /// The whole length of the line, with the newline.
     pub size: usize,
 }
 
@@ -33,7 +33,7 @@ impl<'a> Line<'a> {
     /// The line as text.
     ///
     /// # Errors
-    /// It is too long, or not UTF-8.
+    /// The line is too long, or not UTF-8.
     pub(crate) fn text(&self, max_line: usize) -> Result<&'a str, BadRecord> {
         if self.size > max_line {
             let size = with_commas(self.size);
@@ -47,24 +47,24 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Whole lines of an input, of which the last may lack its newline.
+/// Whole lines of an input. The last line may lack its newline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block<B> {
     /// The lines.
     pub bytes: B,
-    /// The number of the first one.
+    /// The number of the first line.
     pub first_line: u64,
-    /// Bytes of the last line that are not here, because it is too long.
+    /// How many bytes of the last line are missing, because the line is too long.
     pub left_out: usize,
 }
 
 impl<B: AsRef<[u8]>> Block<B> {
-    /// Bytes that are complete: all of an input.
+    /// A block that holds all of an input.
     pub(crate) fn whole(bytes: B) -> Self {
         Self { bytes, first_line: 1, left_out: 0 }
     }
 
-    /// The lines. One of more than `max_line` bytes is cut.
+    /// The lines. A line of more than `max_line` bytes is cut.
     pub(crate) fn lines(&self, max_line: usize) -> impl Iterator<Item = Line<'_>> {
         let bytes = self.bytes.as_ref();
         let (mut start, mut number) = (0, self.first_line);

@@ -1,4 +1,4 @@
-//! Readers of NDJSON, CSV and Arrow: each makes messages of bytes, by the schema in `message/fields.rs`.
+//! Readers of NDJSON, CSV and Arrow. Each turns bytes into messages, by the schema in `message/fields.rs`.
 
 pub(crate) mod arrow_json;
 pub(crate) mod arrow_rows;

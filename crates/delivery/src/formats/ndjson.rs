@@ -1,7 +1,8 @@
-//! Reads NDJSON: one JSON object per line. A blank line is no record; a name that occurs twice is an error.
+//! Reads NDJSON: one JSON object per line. A blank line is not a record. A name that occurs twice in an object is an
+//! error.
 //!
-//! Example: `{"id": "a", "delay_ms": 5, "payload": [1.50]}` read at 0 is a message that is due at 5 ms, with the payload `[1.50]`;
-//! `oops` in line 2 is a bad record of line 2, with these four bytes.
+//! Example: the line `{"id": "a", "delay_ms": 5, "payload": [1.50]}`, read at time 0, is a message due at 5 ms with
+//! the payload `[1.50]`. The text `oops` in line 2 is a bad record of line 2, and the record keeps these four bytes.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -23,7 +24,7 @@ use crate::message::parsed::Parsed;
 
 const ALLOWED: &str = "one JSON object per line, each name once";
 
-/// The most digits of an integer that is decoded; more are an attack, or an error.
+/// The most digits of a decoded integer. A longer integer is an attack or an error.
 const MAX_DIGITS: usize = 4300;
 
 /// A reader of one input.
@@ -33,16 +34,16 @@ pub struct Ndjson<'a> {
     pub source: Arc<str>,
     /// The schema of its records.
     pub schema: &'a Schema,
-    /// The wall time from which a `delay_ms` counts; none in a replay.
+    /// The wall time from which a `delay_ms` counts; `None` in a replay.
     pub now_ns: Option<i64>,
-    /// Lines up to this one are skipped: an earlier run has accepted them.
+    /// Lines up to this one are skipped, because an earlier run has accepted them.
     pub after: u64,
-    /// Whether messages keep where they come from. A connection gets its answers itself and needs no dead letters.
+    /// Whether messages keep their origin. A connection gets its answers itself and needs no dead letters.
     pub keeps_origin: bool,
 }
 
 impl Ndjson<'_> {
-    /// The items of some lines, in order. About 1 µs each.
+    /// Reads the items of some lines, in order. About 1 µs each.
     pub fn read(&self, block: &Block<Arc<[u8]>>) -> impl Iterator<Item = Parsed> {
         block.lines(self.schema.max_record()).filter_map(|line| {
             let data = trim(line.data);
@@ -53,7 +54,8 @@ impl Ndjson<'_> {
         })
     }
 
-    /// The item of bytes that hold one record, as from Kafka; `line` is its place there.
+    /// Reads the bytes of a single record, for example a Kafka message. `line` is the place of the record in its
+    /// source.
     #[must_use]
     pub fn read_value(&self, bytes: &Arc<[u8]>, line: u64) -> Parsed {
         let block = Block::whole(Arc::clone(bytes));
@@ -74,7 +76,7 @@ impl Ndjson<'_> {
         }
     }
 
-    /// The item of bytes that are one record, on however many lines. Their size is known to be allowed.
+    /// Reads one record, which may extend over several lines. The caller has checked its size.
     #[must_use]
     pub fn read_object(&self, bytes: &Arc<[u8]>) -> Parsed {
         let line = Line { number: 1, data: bytes, start: 0, size: 0 };
@@ -102,7 +104,7 @@ impl Ndjson<'_> {
 /// The fields of one object.
 ///
 /// # Errors
-/// The text is not one JSON object with each name once.
+/// The text is not a JSON object, or has a name twice.
 pub(crate) fn fields_of<'a>(text: &'a str, schema: &Schema) -> Result<Fields<'a>, BadRecord> {
     let refused = |why: Refused| match why {
         Refused::TooDeep => BadRecord::new("the JSON is nested too deep", "a few hundred levels"),
@@ -145,7 +147,7 @@ fn trim(mut bytes: &[u8]) -> &[u8] {
 
 /// The members of an object, not yet decoded.
 struct Found<'a> {
-    /// Of `Columns::values`.
+    /// In the order of `Columns::values`.
     values: [Option<&'a str>; VALUES],
     others: Others<'a>,
     is_double: bool,
@@ -179,7 +181,8 @@ impl<'de> Visitor<'de> for AnObject<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
-        /// From here on, names are compared by a set: with many names, comparing each with each takes for ever.
+        /// If an object has more names than this, the names are compared by a set. Comparing each with each would
+        /// take too long.
         const MANY: usize = 16;
         let columns = &self.0.columns;
         let names = columns.values();
@@ -216,7 +219,7 @@ impl<'de> Visitor<'de> for AnObject<'_> {
     }
 }
 
-/// The value of a field that is not kept as JSON.
+/// The value of a field, if the field is not kept as JSON.
 fn value_of(raw: &str) -> Result<Value<'_>, Refused> {
     match raw.as_bytes() {
         [b'"', text @ .., b'"'] if memchr::memchr(b'\\', text).is_none() => {

@@ -1,4 +1,4 @@
-//! The actions on many messages that have not ended (D16). `bulk_step.rs` does a part of the first one in each group.
+//! The running actions on many messages (D16). In each group, `bulk_step.rs` does a part of the first action.
 
 use std::collections::VecDeque;
 
@@ -6,18 +6,18 @@ use rustc_hash::FxHashSet;
 
 use crate::store::Action;
 
-/// Those that have not ended: one after the other.
+/// The running actions, in the order in which they are done.
 #[derive(Debug, Default)]
 pub(crate) struct Actions {
     pub(crate) running: VecDeque<Action>,
-    /// How far the first of them is in memory; `None`: it is through.
+    /// The slot at which the first action goes on in memory; `None`: it has looked at all slots.
     pub(crate) slots: Option<usize>,
-    /// Found in the moment of sending there, without a row.
+    /// Near messages that the first action found while they were being sent. Each counts as too late once.
     pub(crate) sending: FxHashSet<i64>,
 }
 
 impl Actions {
-    /// Of the runs before: their messages in memory have rows.
+    /// Continues the actions of earlier runs. All their messages have rows, so `slots` is `None`.
     pub(crate) fn go_on(running: Vec<Action>) -> Self {
         Self { running: running.into(), ..Self::default() }
     }
@@ -35,7 +35,7 @@ impl Actions {
 
     pub(crate) fn end(&mut self) {
         self.running.pop_front();
-        self.slots = Some(0); // of the next one
+        self.slots = Some(0); // for the next action
         self.sending.clear();
     }
 }

@@ -1,8 +1,10 @@
-//! Actions on many messages, a part in each group (D16): what else is submitted, and what is sent, does not wait for them.
+//! Actions on many messages (D16). Each group does a part of an action, so other items and sends do not wait for all of
+//! it.
 //!
-//! A cancel first goes through the messages in memory that have no row in the store, by their slots, and then through the rows, in order
-//! of their due times. A message that leaves memory meanwhile gets a row, and is found there. After a restart all that is open has a
-//! row. Those that came after the action began are left alone, and so are those that are being sent.
+//! A cancel first goes through the messages in memory that have no row in the store, by their slots. Then it goes
+//! through the rows, in the order of their due times. A message that leaves memory meanwhile gets a row, and is found
+//! there. After a restart every open message has a row. Messages that came after the action began are left alone, and
+//! so are messages in the moment of sending.
 
 use super::Group;
 use crate::base::error::StoreError;
@@ -12,14 +14,15 @@ use crate::group::items::Answer;
 use crate::message::incoming::lane_of;
 use crate::store::{Action, ActionKind, Done, Filter, Outcome, Position};
 
-/// Messages that one group looks at, and changes: what is sent meanwhile waits for its commit.
+/// How many messages one group looks at, and how many it changes. Outcomes that come meanwhile wait for its commit.
 const LOOK: usize = 8_000;
 const CHANGE: usize = 1_000;
-/// Messages whose lane may be taken from under one hold of the dispatcher's lock: senders wait meanwhile.
+/// How many messages are taken back under one hold of the dispatcher's lock. Senders wait meanwhile.
 const TAKE_BACK: usize = 256;
 
 impl Group<'_> {
-    /// Begins one: `Accepted`; `Duplicate` if its id is known, or `Conflict` if it asked for something else.
+    /// Begins an action: `Accepted`. If the id is known: `Duplicate`, or `Conflict` if that action asked for something
+    /// else.
     pub(super) fn begin_action(&mut self, id: String, kind: ActionKind, filter: Filter) -> Result<Answer, StoreError> {
         let (through, at) = match kind {
             ActionKind::Cancel => (self.store.last_seq(), (filter.due_from_ms.unwrap_or(i64::MIN), i64::MIN)),
@@ -33,7 +36,7 @@ impl Group<'_> {
         Ok(Answer::Accepted)
     }
 
-    /// A part of the first action.
+    /// Does a part of the first action.
     pub(crate) fn act(&mut self) -> Result<(), StoreError> {
         let Some(mut action) = self.actions.running.front().cloned() else { return Ok(()) };
         let has_more = match action.kind {
@@ -49,7 +52,7 @@ impl Group<'_> {
         Ok(())
     }
 
-    /// Whether there may be more.
+    /// Returns whether there may be more.
     fn cancel_some(&mut self, action: &mut Action) -> Result<bool, StoreError> {
         if let Some(from) = self.actions.slots {
             let (near, next) = self.near_ones(action, from);
@@ -66,7 +69,7 @@ impl Group<'_> {
         Ok(next.is_some())
     }
 
-    /// Messages in memory that have no row, from this slot on; and the slot to go on with.
+    /// Returns messages in memory that have no row, from slot `from` on, and the slot at which to go on.
     fn near_ones(&self, action: &Action, from: usize) -> (Vec<Position>, Option<usize>) {
         let dispatcher = self.dispatcher.lock();
         let (slots, next) = dispatcher.window.part(from, CHANGE);
@@ -112,7 +115,8 @@ impl Group<'_> {
         Ok(())
     }
 
-    /// Where no due times are asked for, rules end too, and each withdraws its occurrence: a new rule of that name may make it again.
+    /// Leaves out occurrences of recurring messages, unless the action asks for due times. If it does not, it ends the
+    /// rules too. Then each rule withdraws its own occurrence, so that a new rule of the name may make it again.
     fn without_occurrences(&self, action: &Action, found: &[Position]) -> Result<Vec<Position>, StoreError> {
         let mut left = found.to_vec();
         if !action.filter.asks_due() && self.store.recurring_count() > 0 {
@@ -122,7 +126,7 @@ impl Group<'_> {
         Ok(left)
     }
 
-    /// Whether there may be more.
+    /// Returns whether there may be more.
     fn requeue_some(&mut self, action: &mut Action) -> Result<bool, StoreError> {
         let letters = self.store.letters_of_messages(action.at.0, action.through, CHANGE)?;
         for (n, seq) in &letters {

@@ -1,4 +1,4 @@
-//! What the writer takes, and its answers once they are on disk (rules D5, D7, D11).
+//! The items that the writer takes, and their answers once they are on disk (rules D5, D7, D11).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,38 +16,38 @@ use crate::store::{ActionKind, Filter, Letter, Progress};
 pub enum Item {
     /// A message to accept.
     Put(Incoming),
-    /// A message that takes the place of the one with its name, if there is one.
+    /// A message that takes the place of a waiting message with the same name.
     Replace {
         /// The message.
         put: Incoming,
-        /// How long after the first that was replaced it is due at the latest.
+        /// How long after the first call of a series the message is due at the latest.
         at_latest_ms: Option<i64>,
     },
-    /// A dead letter that is to be tried anew.
+    /// A dead letter to try again.
     Requeue {
         /// Its id.
         id: String,
         /// Its key.
         key: Option<String>,
     },
-    /// A message that is not to be delivered.
+    /// A message to cancel.
     Cancel(Cancel),
-    /// A message that is to be delivered at another time.
+    /// A message that gets another due time.
     Reschedule(Reschedule),
-    /// Many messages are to be cancelled, or tried anew.
+    /// An action on many messages: cancel them, or try them again.
     Act {
         /// The name of this action.
         id: String,
-        /// What is done.
+        /// Cancel or requeue.
         kind: ActionKind,
-        /// To which messages.
+        /// The messages to change.
         filter: Filter,
     },
-    /// Sending pauses, or goes on.
+    /// Pauses sending, or ends the pause.
     Pause {
-        /// Of one key; `None`: of all.
+        /// The key; `None`: all messages.
         key: Option<String>,
-        /// Which of the two.
+        /// `true`: sending pauses; `false`: sending goes on.
         is_paused: bool,
     },
     /// A question about the state of a message.
@@ -98,7 +98,8 @@ impl Item {
     }
 }
 
-/// What became of what was submitted. Each method of [`Deliverer`](crate::Deliverer) says which of them it gives.
+/// The answer to a submitted item. Each method of [`Deliverer`](crate::Deliverer) says which answers it
+/// gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Answer {
@@ -118,27 +119,27 @@ pub enum Answer {
     Dead,
     /// It was not sent in time.
     Expired,
-    /// It has not come.
+    /// No message of this name has come.
     Unknown,
     /// It waits.
     Waiting,
-    /// It comes again and again: its next occurrence waits, or is being sent.
+    /// It recurs: its next occurrence waits, or is being sent.
     Recurring,
     /// It waits, and has another due time now.
     Rescheduled,
-    /// It takes the place of one that waited.
+    /// It takes the place of a message that waited.
     Replaced,
-    /// It was a dead letter, and is tried anew.
+    /// It was a dead letter, and is tried again.
     Requeued,
-    /// Nothing more is sent.
+    /// Sending is paused.
     Paused,
-    /// What is due is sent.
+    /// Sending goes on.
     Resumed,
-    /// A key can't be paused: too many are, or all messages have one order.
+    /// The key can't be paused: too many keys are paused, or all messages have one order.
     Refused,
 }
 
-/// The answers to what was submitted together, once all of it is on disk.
+/// The answers to items that were submitted together. They come once all items are on disk.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -157,7 +158,7 @@ pub enum Answer {
 #[must_use = "what was submitted is on disk once its answers have come"]
 pub struct Receipt {
     shared: Arc<Shared>,
-    /// What was not submitted, with its place among all.
+    /// The refused items, each with its place among all items.
     refused: Vec<(usize, BadRecord)>,
 }
 
@@ -182,8 +183,8 @@ impl Receipt {
         Self { refused, ..self }
     }
 
-    /// Waits until all of it is on disk: in order, the answer to each, or what is wrong with it. What is refused changes nothing
-    /// for the others.
+    /// Waits until all items are on disk. Returns an answer or an error for each item, in order. A refused item does
+    /// not affect the others.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -201,7 +202,7 @@ impl Receipt {
     /// ```
     ///
     /// # Errors
-    /// What ended the run before all of it was on disk.
+    /// The error that ended the run before all items were on disk.
     pub fn answers(self) -> Result<Vec<Result<Answer, BadRecord>>, DeliveryError> {
         let mut answers = self.wait(None).expect("it waits without a time-out")?.into_iter();
         let mut refused = self.refused.into_iter().peekable();
@@ -217,10 +218,11 @@ impl Receipt {
         }
     }
 
-    /// Waits for the answers, one for each message, cancel and look, in order; `None` if they do not come in time.
+    /// Waits for the answers, in order: one for each item, except letters and progress. `None` if they do not come in
+    /// time.
     ///
     /// # Errors
-    /// What ended the engine before all of it was on disk.
+    /// The error that ended the engine before all items were on disk.
     #[must_use]
     pub(crate) fn wait(&self, timeout: Option<Duration>) -> Option<Result<Vec<Answer>, DeliveryError>> {
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
@@ -241,10 +243,10 @@ impl Receipt {
     }
 }
 
-/// Called once with the answers, in the writer's thread: it must be quick.
+/// A function that gets the answers. The writer's thread calls it once, so it must be quick.
 pub type Completion = Box<dyn FnOnce(Result<Vec<Answer>, DeliveryError>) + Send>;
 
-/// What was submitted together, and the answers so far.
+/// Items that were submitted together, and their answers so far.
 pub struct Ticket {
     pub(crate) items: std::vec::IntoIter<Item>,
     pub(crate) answers: Vec<Answer>,

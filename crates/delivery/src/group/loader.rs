@@ -1,7 +1,7 @@
-//! Brings what is due within the horizon from the store into the window (rules D3, D8).
+//! Loads messages that are due within the horizon from the store into the window (rules D3, D8).
 //!
-//! The writer calls it inside its transaction, so it sees what has just been accepted. Rows are read without their
-//! payloads first; the window chooses, and only what it chose is read whole.
+//! The writer calls the loader inside its transaction, so the loader sees messages that were just accepted. It first
+//! reads rows without their payloads. The window chooses some of them, and the loader reads only these messages whole.
 
 use crate::base::error::StoreError;
 use crate::base::sync::{Mutex, MutexGuard};
@@ -12,12 +12,12 @@ use crate::store::{Store, Waiting};
 const ROWS: usize = 2_000;
 const SCAN: usize = 5_000;
 
-/// Idle until it is started.
+/// Loads nothing before [`Loader::start`].
 #[derive(Debug)]
 pub(crate) struct Loader {
     horizon_ms: f64,
     is_started: bool,
-    /// There may be more to read at once.
+    /// Whether there may be more to read at once.
     pub(crate) is_behind: bool,
 }
 
@@ -26,19 +26,19 @@ impl Loader {
         Self { horizon_ms, is_started: false, is_behind: false }
     }
 
-    /// From now on there is a horizon.
+    /// From now on [`Loader::load`] reads as far as the horizon.
     pub(crate) fn start(&mut self) {
         self.is_started = true;
         self.is_behind = true;
     }
 
-    /// Reads nothing more.
+    /// From now on [`Loader::load`] reads nothing.
     pub(crate) fn stop(&mut self) {
         self.is_started = false;
         self.is_behind = false;
     }
 
-    /// What comes next, at most some thousand messages; they are in the window, and not on the timer yet.
+    /// Loads the next messages, at most some thousand. They are in the window, and not on the timer yet.
     pub(crate) fn load(
         &mut self,
         store: &mut Store,
@@ -66,7 +66,7 @@ impl Loader {
         Ok(loaded)
     }
 
-    /// The next ones, and whether there may be more.
+    /// Reads the next messages, and returns whether there may be more.
     fn read_ahead(&self, store: &mut Store, dispatcher: &Mutex<Dispatcher>) -> Result<(Vec<Slot>, bool), StoreError> {
         let (cursor, until_ms) = {
             let mut dispatcher = lock(dispatcher);

@@ -1,4 +1,4 @@
-//! What one transaction does for what was submitted; and what has to follow once it is committed.
+//! The work of one transaction for submitted items, and the work that follows after its commit.
 
 pub(crate) mod bulk_actions;
 mod bulk_step;
@@ -26,21 +26,22 @@ use crate::message::{Body, Reschedule};
 use crate::store::{Accepted, Held, Known, Letter, Outcome, Store, Waiting};
 
 const DAY_MS: i64 = 86_400_000;
-/// Messages that come into memory under one hold of the dispatcher's lock: senders wait meanwhile.
+/// How many messages come into memory under one hold of the dispatcher's lock. Senders wait meanwhile.
 const ADMIT: usize = 256;
 
-/// Made for one transaction, and used inside it.
+/// The state of one transaction. It is made for the transaction and used inside it.
 pub(super) struct Group<'a> {
     pub(super) counts: Summary,
     pub(super) letters: Vec<Letter>,
-    /// In memory, to be placed on the timer after the commit.
+    /// Messages in memory that go on the timer after the commit.
     pub(super) admitted: Vec<(Slot, i64)>,
     pub(super) first_due_ms: Option<i64>,
-    /// Cancelled or moved, to be forgotten after the commit; and the number under which it goes on.
+    /// Cancelled or moved messages, which memory forgets after the commit. A moved message has its new number beside
+    /// it.
     pub(super) taken_back: Vec<(i64, Option<i64>)>,
-    /// On many messages: a part of each in this group.
+    /// Actions on many messages. This group does a part of the first action.
     pub(super) actions: &'a mut Actions,
-    /// Sending goes on after the commit: of all, and of these lanes.
+    /// Sending goes on after the commit: `resumes` for all messages, `resumed_lanes` for the messages of these lanes.
     pub(super) resumes: bool,
     pub(super) resumed_lanes: Vec<i64>,
     store: &'a mut Store,
@@ -70,7 +71,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Does what a ticket asks for, in order; messages that follow each other at once.
+    /// Does the items of a ticket in order. Puts that follow each other are accepted together.
     pub(super) fn apply(&mut self, items: Vec<Item>, answers: &mut Vec<Answer>) -> Result<(), StoreError> {
         let mut puts = Vec::new();
         for item in items {
@@ -113,7 +114,7 @@ impl<'a> Group<'a> {
         let first = answers.len();
         let accepted = self.store.accept(&puts, self.now_ms)?;
         let mut fresh = Vec::with_capacity(puts.len());
-        let mut recurring = Vec::new(); // those that follow from them come after them
+        let mut recurring = Vec::new(); // begun last: their occurrences come after all other messages
         let mut moved = Vec::new();
         for (put, accepted) in puts.into_iter().zip(accepted) {
             let recurs = put.message.body.recurrence().is_some();
@@ -147,14 +148,14 @@ impl<'a> Group<'a> {
                 }
                 Accepted::Known(_) if recurs => {
                     recurring.push(Recurring::Known(answers.len(), put));
-                    Answer::Unknown // until then
+                    Answer::Unknown // until `recur_again` has run
                 }
                 Accepted::Known(known) => self.again(&put, &known),
             });
         }
         self.admit(&fresh)?;
         for it in moved {
-            self.reschedule(&it)?; // in the same transaction: before it nothing goes out
+            self.reschedule(&it)?; // in the same transaction, so nothing goes out at the old due time
         }
         for it in recurring {
             match it {
@@ -168,7 +169,7 @@ impl<'a> Group<'a> {
         Ok(())
     }
 
-    /// What is due soon comes into memory, and all else waits in the store.
+    /// Puts messages that are due soon into memory. All others wait in the store.
     fn admit(&mut self, fresh: &[(Waiting, u8, Body)]) -> Result<(), StoreError> {
         let (mut held, mut gone) = (Vec::new(), Vec::new());
         for part in fresh.chunks(ADMIT) {
@@ -178,7 +179,7 @@ impl<'a> Group<'a> {
                 if let Some(slot) = slot {
                     self.admitted.push((slot, row.seq));
                     self.first_due_ms = Some(self.first_due_ms.map_or(row.due_ms, |first| first.min(row.due_ms)));
-                    // That it may have arrived is kept by its row.
+                    // A redelivered message has a row, which keeps the mark, so it is not near.
                     dispatcher.window.entry_mut(slot).is_near = !row.redelivered;
                 }
                 if slot.is_none() || row.redelivered {
@@ -208,7 +209,7 @@ impl<'a> Group<'a> {
     }
 }
 
-/// A recurring message that was accepted, or one whose name is known, with the place of its answer.
+/// A recurring message: newly accepted, or with a known name and the place of its answer.
 enum Recurring {
     New(i64, Body),
     Known(usize, Incoming),
@@ -231,11 +232,11 @@ fn answer_of(outcome: Outcome) -> Answer {
         Outcome::Cancelled | Outcome::Withdrawn => Answer::Cancelled,
         Outcome::Dead => Answer::Dead,
         Outcome::Expired => Answer::Expired,
-        Outcome::Moved => Answer::Unknown, // the one that it goes on as is forgotten later than it
+        Outcome::Moved => Answer::Unknown, // its new number is forgotten later than this one
     }
 }
 
-/// What is wrong with a message whose name is known with other content.
+/// The error for a message whose name is known with other content.
 pub(super) fn conflict() -> BadRecord {
     BadRecord::new("this key and id were accepted before with other content", "the same content again, or another id")
 }

@@ -1,8 +1,8 @@
-//! The table of operations: what can be asked about messages, and what each answer means on every surface.
+//! The table of operations on messages, and the meaning of each answer in HTTP, in the commands and in Python.
 //!
-//! Plain data. The HTTP side looks the status up, the commands the exit code and the sentence, Python makes its class `Answer`
-//! from [`ANSWERS`]. `docs/openapi.yaml` and the pages are compared with the table by tests. A new operation is an entry here,
-//! an [`Item`](super::items::Item), and what that does in `changes.rs`.
+//! The table is plain data. HTTP reads the status from it, the commands read the exit code and the sentence, and Python
+//! makes its class `Answer` from [`ANSWERS`]. Tests compare `docs/openapi.yaml` and the pages with the table. A new
+//! operation needs an entry here, an [`Item`](super::items::Item), and its code in `changes.rs`.
 
 use super::items::Answer;
 use super::items::Answer::{
@@ -31,12 +31,12 @@ pub const ANSWERS: [(Answer, &str); 17] = [
     (Refused, "refused"),
 ];
 
-/// Something that can be asked.
+/// An operation that a caller can ask for.
 #[derive(Clone, Copy, Debug)]
 pub struct Operation {
-    /// Its name: that of the method in Python, and of the command.
+    /// The name of the method in Python, and of the command.
     pub name: &'static str,
-    /// Its requests over HTTP, as `docs/openapi.yaml` has them.
+    /// Its HTTP requests, as in `docs/openapi.yaml`.
     pub requests: &'static [&'static str],
     /// Every answer that it may have.
     pub replies: &'static [Reply],
@@ -49,9 +49,9 @@ pub struct Reply {
     pub answer: Answer,
     /// The status over HTTP.
     pub status: u16,
-    /// The exit code of the command: 0 where the operation did its work, 1 where it came too late, 2 where it is refused.
+    /// The exit code of the command: 0 if the operation did its work, 1 if it came too late, 2 if it was refused.
     pub exit_code: u8,
-    /// Of the message, or of the key.
+    /// A sentence about the message, or about the key.
     pub sentence: &'static str,
 }
 
@@ -167,7 +167,7 @@ pub const OPERATIONS: &[Operation] = &[
     },
 ];
 
-/// The answer. Debug builds check that the table has it, so each test of the engine holds the table up.
+/// Returns the answer. Debug builds check that the table has it, so every test of the engine also checks the table.
 pub(super) fn replied(operation: &str, answer: Answer) -> Answer {
     debug_assert!(
         OPERATIONS.iter().any(|it| it.name == operation && it.replies.iter().any(|reply| reply.answer == answer)),

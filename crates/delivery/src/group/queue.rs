@@ -1,7 +1,8 @@
-//! What other threads leave for the writer: tickets and outcomes, bounded by count and bytes (rules D5, D8).
+//! The queue from other threads to the writer: tickets and outcomes, bounded by count and bytes (rules D5, D8).
 //!
-//! - A ticket begins a group at once; outcomes alone, for which nothing waits, are gathered for 20 ms.
-//! - Sending pauses while two groups of outcomes are uncommitted: one being written, and one that is 50 ms old.
+//! - A ticket begins a group at once. If there are only outcomes, no caller waits, and they are gathered for 20 ms.
+//! - Sending pauses while two groups of outcomes are uncommitted: the queued outcomes are older than 50 ms while a
+//!   group is written, or older than 100 ms otherwise.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,15 +18,15 @@ use crate::due::measures::CommitMeasures;
 use crate::due::outcome_feed::OutcomeFeeds;
 use crate::store::Letter;
 
-/// Items and bytes that wait for a group.
+/// The most items and bytes that wait for a group.
 const QUEUE_ITEMS: usize = 60_000;
 const QUEUE_BYTES: usize = 32 << 20;
-/// How long outcomes alone are gathered.
+/// How long outcomes are gathered if there is no ticket.
 const GATHER_US: u64 = 20_000;
-/// How old outcomes may be before sending pauses.
+/// How old the outcomes of one group may be before sending pauses.
 const GROUP_US: u64 = 50_000;
 
-/// What other threads leave for the writer.
+/// The queue from other threads to the writer.
 pub(crate) struct Queue {
     pub(crate) feeds: Arc<OutcomeFeeds>,
     state: Mutex<QueueState>,
@@ -35,11 +36,13 @@ pub(crate) struct Queue {
     room: Condvar,
     /// Callers wait here until nothing waits any more, or the run has failed.
     emptied: Condvar,
-    /// Groups that were begun. Each takes all outcomes there are; counted under the lock.
+    /// Counts the groups that were begun, under the lock. Each group takes all outcomes there are.
     groups: AtomicU64,
-    /// Groups that are on disk. Written by the writer after a commit, and read by senders, which act on what is on disk.
+    /// Counts the groups on disk. The writer stores it after a commit. Senders read it, because they act only on groups
+    /// on disk.
     committed: AtomicU64,
-    /// Whether all that an earlier process may have sent has its outcome on disk. As `committed`.
+    /// Whether every message that an earlier process may have sent has its outcome on disk. Written and read like
+    /// `committed`.
     earlier_is_over: AtomicBool,
 }
 
@@ -54,21 +57,21 @@ pub(crate) struct QueueState {
     pub(crate) is_committing: bool,
     /// A step that takes or ends messages is under way.
     pub(crate) is_busy: bool,
-    /// Since when, on the timer's clock.
+    /// When this step began, on the timer's clock.
     pub(crate) busy_since_us: u64,
     pub(crate) is_woken: bool,
     pub(crate) is_stopping: bool,
     pub(crate) failure: Option<DeliveryError>,
-    /// How far the destination was when all that is reported had arrived.
+    /// The position of the destination when all reported messages had arrived.
     pub(crate) position: Option<String>,
-    /// Dead letters to be told, up to this number.
+    /// Dead letters for the observer, and the number of the last one.
     pub(crate) letters: Option<(Vec<Letter>, i64)>,
     pub(crate) told_through: Option<i64>,
-    /// Whether letters that are on disk are being told, or wait for that; as of the last commit.
+    /// Whether the observer gets letters from disk, or such letters wait for it; as of the last commit.
     pub(crate) has_letters: bool,
     /// Messages without an outcome, as of the last commit.
     pub(crate) open: u64,
-    /// Those of them that come again and again.
+    /// How many open messages recur.
     pub(crate) recurring: u64,
     pub(crate) summary: Summary,
     pub(crate) commits: CommitMeasures,
@@ -89,27 +92,28 @@ impl Queue {
         }
     }
 
-    /// The number of a group that has all outcomes that this thread has reported by now, or comes after it.
+    /// Returns the number of the next group. All outcomes that this thread has reported are in it, or in an earlier
+    /// group.
     pub(crate) fn next_group(&self) -> u64 {
         self.groups.load(Ordering::Acquire) + 1
     }
 
-    /// The last group that is on disk.
+    /// The last group on disk.
     pub(crate) fn committed_group(&self) -> u64 {
         self.committed.load(Ordering::Acquire)
     }
 
-    /// Whether all that an earlier process may have sent has its outcome on disk.
+    /// Whether every message that an earlier process may have sent has its outcome on disk.
     pub(crate) fn earlier_is_over(&self) -> bool {
         self.earlier_is_over.load(Ordering::Acquire)
     }
 
-    /// Another group is begun; with the lock.
+    /// Notes that another group is begun. The caller holds the lock.
     pub(crate) fn note_begun(&self) {
         self.groups.fetch_add(1, Ordering::Release);
     }
 
-    /// The group that was begun last is on disk; there is one at a time.
+    /// Notes that the group begun last is on disk. There is one group at a time.
     pub(crate) fn note_committed(&self) {
         self.committed.store(self.groups.load(Ordering::Relaxed), Ordering::Release);
     }
@@ -122,7 +126,7 @@ impl Queue {
         self.state.lock()
     }
 
-    /// The writer waits for work, for so long at most.
+    /// Waits in the writer's thread for work, at most for `timeout`.
     pub(crate) fn wait_for_work<'a>(
         &self,
         state: MutexGuard<'a, QueueState>,
@@ -131,7 +135,7 @@ impl Queue {
         self.work.wait_timeout(state, timeout)
     }
 
-    /// A caller waits until the queue may be empty, for so long at most.
+    /// Waits in a caller's thread until the queue may be empty, at most for `timeout`.
     pub(crate) fn wait_until_emptied<'a>(
         &self,
         state: MutexGuard<'a, QueueState>,
@@ -140,12 +144,12 @@ impl Queue {
         self.emptied.wait_timeout(state, timeout)
     }
 
-    /// A group has taken something.
+    /// Called when a group has taken items.
     pub(crate) fn notify_room(&self) {
-        self.room.notify_all(); // of several that wait, a large ticket may not fit where a small one does
+        self.room.notify_all(); // all, because a small ticket may fit where a large one does not
     }
 
-    /// A group is done.
+    /// Called when a group is done.
     pub(crate) fn notify_done(&self) {
         self.emptied.notify_all();
     }
@@ -156,8 +160,8 @@ impl Queue {
         self.emptied.notify_all();
     }
 
-    /// Takes these; waits while much is queued, if it `waits_for_room`. If it is full still after `timeout`, it takes none,
-    /// and returns them.
+    /// Queues a ticket. With `waits_for_room`, the caller waits while much is queued. If the queue is still full after
+    /// `timeout`, it takes nothing and returns the ticket.
     pub(crate) fn submit(
         &self,
         ticket: Ticket,
@@ -197,7 +201,7 @@ impl Queue {
         Ok(None)
     }
 
-    /// What senders have for the writer.
+    /// Takes the outcomes of senders, and the position of the destination, for the writer.
     pub(crate) fn report(&self, outcomes: Outcomes, position: Option<String>, now_us: u64) {
         let mut state = self.lock();
         if position.is_some() {
@@ -207,7 +211,7 @@ impl Queue {
             return;
         }
         let was_empty = state.outcomes.is_empty();
-        // A message that waits for its attempt to be on disk is late already.
+        // Messages of `before_send` wait until their attempts are on disk, and they are late already.
         state.is_woken |= !outcomes.before_send.is_empty();
         if was_empty {
             state.outcomes_since_us = now_us;
@@ -220,7 +224,7 @@ impl Queue {
         }
     }
 
-    /// There is something to load, or to mark.
+    /// Wakes the writer: there is something to load, or to mark.
     pub(crate) fn wake(&self) {
         self.lock().is_woken = true;
         self.work.notify_one();
@@ -233,7 +237,7 @@ impl Queue {
         !state.outcomes.is_empty() && now_us.saturating_sub(state.outcomes_since_us) > most_us
     }
 
-    /// Takes nothing more, and ends once what there is is committed.
+    /// Takes no more tickets. The writer ends once everything in the queue is committed.
     pub(crate) fn stop(&self) {
         let mut state = self.lock();
         state.is_stopping = true;
@@ -242,13 +246,13 @@ impl Queue {
         self.notify_all();
     }
 
-    /// Takes nothing more; what waits for an answer gets the error.
+    /// Takes no more tickets. Waiting tickets get the error.
     pub(crate) fn fail(&self, error: &DeliveryError) {
         self.lock().failure.get_or_insert_with(|| error.clone());
         self.reject(error);
     }
 
-    /// What waits for an answer gets the error.
+    /// Gives the error to all waiting tickets.
     pub(crate) fn reject(&self, error: &DeliveryError) {
         let tickets = {
             let mut state = self.lock();
@@ -262,12 +266,12 @@ impl Queue {
         }
     }
 
-    /// Dead letters to be told now.
+    /// Takes the dead letters that the observer gets now.
     pub(crate) fn take_letters(&self) -> Option<(Vec<Letter>, i64)> {
         self.lock().letters.take()
     }
 
-    /// They were told.
+    /// The observer has the letters up to this number.
     pub(crate) fn letters_told(&self, through: i64) {
         let mut state = self.lock();
         state.told_through = Some(through);
@@ -278,7 +282,7 @@ impl Queue {
 }
 
 impl QueueState {
-    /// Whether nothing waits. `items` counts what is left of a ticket that was begun too.
+    /// Whether nothing waits. `items` also counts the rest of a ticket whose first part is taken.
     pub(crate) fn is_empty(&self) -> bool {
         let has_items = self.items > 0 || !self.tickets.is_empty();
         self.open == 0 && !has_items && self.outcomes.is_empty() && !self.is_busy && !self.has_letters

@@ -1,4 +1,4 @@
-//! The one user of the store: it commits in groups what has come meanwhile (rule D5).
+//! The writer is the only user of the store. It commits queued work in groups (rule D5).
 //!
 //! ```text
 //! submit -> tickets --+                        +--> answers
@@ -6,8 +6,8 @@
 //! loader (horizon) ---+                        +--> dead letters
 //! ```
 //!
-//! - A ticket is answered after the commit, all of it, in order; a large one after several.
-//! - What a sink has not synced does not count as delivered: `sync` comes before the transaction.
+//! - A ticket is answered after the commit of all its items, in order. A large ticket needs several commits.
+//! - A message counts as delivered only after its sink has synced it: `sync` comes before the transaction.
 //! - A step has three parts, so that a test can do other things between them: [`Writer::begin`], [`Writer::commit`],
 //!   [`Writer::publish`].
 
@@ -36,12 +36,12 @@ use crate::message::incoming::lane_of;
 use crate::message::record::record_of;
 use crate::store::{Attempts, Checkpoints, Done, Held, Letter, Outcome, Store};
 
-/// Items and bytes of one transaction.
+/// The most items and bytes of one transaction.
 const GROUP_ITEMS: usize = 4_096;
 const GROUP_BYTES: usize = 8 << 20;
-/// How often the store's file is looked for.
+/// How often the writer checks that the store's file is in its place.
 const LOOK_EVERY_US: u64 = 1_000_000;
-/// What is due so soon may be sent before the next commit.
+/// Messages that are due within this time may be sent before the next commit.
 const MARK_AHEAD_MS: f64 = 500.0;
 /// The name of the sink's position in the store.
 pub(crate) const POSITION: &str = "position";
@@ -67,7 +67,7 @@ impl Begun {
     }
 }
 
-/// A group that is on disk, and of which nothing knows yet.
+/// A group on disk that the other threads do not know of yet.
 pub(crate) struct Committed {
     done: Vec<i64>,
     noted: Vec<i64>,
@@ -76,7 +76,7 @@ pub(crate) struct Committed {
     is_woken: bool,
     resumes: bool,
     resumed_lanes: Vec<i64>,
-    /// For the readers of outcomes.
+    /// Outcomes for the feeds.
     ended: Vec<Arc<Ended>>,
 }
 
@@ -88,18 +88,19 @@ pub(crate) struct Writer {
     pub(crate) commits: CommitMeasures,
     pub(crate) lateness: Lateness,
     pub(crate) checkpoints: Option<Checkpoints>,
-    /// When the store's file was looked for, on the timer's clock.
+    /// When the writer last checked the store's file, on the timer's clock.
     looked_at_us: u64,
     /// Tickets that were begun; they are answered in this order.
     begun: VecDeque<Ticket>,
-    /// Letters that are being told, up to this number.
+    /// The observer is getting the letters up to this number.
     telling_through: Option<i64>,
-    /// What an earlier process may have sent, and has no outcome.
+    /// Messages without an outcome that an earlier process may have sent.
     suspects: FxHashSet<i64>,
-    /// What the last group took back: its attempts may be reported after that, and belong to what it goes on as, if it does.
+    /// Messages that the last group took back, each with its new number if it goes on. Attempts that are reported later
+    /// count for the new number.
     taken_back: FxHashMap<i64, Option<i64>>,
     actions: Actions,
-    /// Why the destination is down, if it is, as the store has it.
+    /// The reason why the destination is down, as the store has it.
     noted_down: Option<String>,
 }
 
@@ -122,7 +123,7 @@ impl Writer {
         }
     }
 
-    /// Actions of the runs before go on.
+    /// Continues the actions of earlier runs.
     ///
     /// # Errors
     /// The store can't be read.
@@ -131,18 +132,18 @@ impl Writer {
         Ok(())
     }
 
-    /// The destination was asked for all that an earlier process may have sent: these did not arrive.
+    /// The destination was asked for all messages that an earlier process may have sent: these did not arrive.
     pub(crate) fn suspect(&mut self, seqs: FxHashSet<i64>, queue: &Queue) {
         queue.set_earlier_is_over(seqs.is_empty());
         self.suspects = seqs;
     }
 
-    /// Takes what goes into one group: parts of tickets, and outcomes.
+    /// Takes the work of one group from the queue: parts of tickets, and outcomes.
     pub(crate) fn begin(&mut self, queue: &Queue) -> Begun {
         let mut state = queue.lock();
         let mut parts = Vec::new();
         let (mut items, mut bytes) = (0, 0);
-        // What is left of the last ticket comes first.
+        // The rest of the last ticket comes first.
         let mut place = self.begun.len().saturating_sub(1);
         while items < GROUP_ITEMS && bytes < GROUP_BYTES {
             if place == self.begun.len() {
@@ -165,7 +166,7 @@ impl Writer {
             }
             place += 1;
         }
-        state.items = state.items.saturating_sub(items); // a failure has emptied the queue
+        state.items = state.items.saturating_sub(items); // a failure may have emptied the queue
         state.bytes = state.bytes.saturating_sub(bytes);
         let outcomes = std::mem::take(&mut state.outcomes);
         queue.note_begun();
@@ -179,7 +180,7 @@ impl Writer {
         begun
     }
 
-    /// Of what an earlier process sent, these arrived.
+    /// Stores that these messages of an earlier process have arrived.
     pub(crate) fn note_arrived(
         &mut self,
         done: &[Done],
@@ -196,10 +197,10 @@ impl Writer {
         self.store.commit()
     }
 
-    /// Looks once a second whether the store's file is still at its place.
+    /// Checks once a second that the store's file is in its place.
     ///
     /// # Errors
-    /// It is not.
+    /// The file was moved, replaced or removed.
     pub(crate) fn look_at_place(&mut self, now_us: u64) -> Result<(), DeliveryError> {
         if now_us.saturating_sub(self.looked_at_us) < LOOK_EVERY_US {
             return Ok(());
@@ -208,12 +209,12 @@ impl Writer {
         Ok(self.store.check_place()?)
     }
 
-    /// Whether the group has nothing to do but the upkeep.
+    /// Whether the group has no work except the upkeep.
     pub(crate) fn is_idle(&self, begun: &Begun) -> bool {
         begun.parts.is_empty() && begun.outcomes.is_empty() && self.actions.is_empty()
     }
 
-    /// Commits a group. The sinks have synced what it says is delivered.
+    /// Commits a group. The sinks have already synced the messages that the group calls delivered.
     pub(crate) fn commit(
         &mut self,
         begun: Begun,
@@ -241,7 +242,7 @@ impl Writer {
             self.store.put_meta(POSITION, &position)?;
         }
         let letters: Vec<Letter> = outcomes.dead.iter().map(letter_of).collect();
-        self.store.put_letters(&letters, now_ms)?; // before what may ask for one of them
+        self.store.put_letters(&letters, now_ms)?; // before the items, which may ask for one of these letters
         let mut group = Group::new(&mut self.store, &mut self.actions, dispatcher, now_ms);
         group.finish(&outcomes.done)?;
         let dead = outcomes.dead.len() as u64;
@@ -268,7 +269,7 @@ impl Writer {
         let more = self.store.upkeep(is_idle)?;
         self.note_state(dispatcher, is_idle, now_ms)?;
         if dispatcher.is_poisoned() {
-            return Err(self.store.panicked()); // some of this came from a window that a thread was changing
+            return Err(self.store.panicked()); // a thread panicked while it changed the window
         }
         self.store.commit()?;
         if let Some(checkpoints) = self.checkpoints.as_ref().filter(|_| !is_idle) {
@@ -290,7 +291,7 @@ impl Writer {
         Ok(Committed { done, noted, placed, sent_until_ms, is_woken, resumes, resumed_lanes, ended })
     }
 
-    /// For those who look at the store from another process.
+    /// Notes the state for other processes that look at the store.
     fn note_state(&mut self, dispatcher: &Mutex<Dispatcher>, is_idle: bool, now_ms: i64) -> Result<(), StoreError> {
         if !is_idle {
             self.store.put_meta("committed_ms", now_ms)?;
@@ -304,14 +305,15 @@ impl Writer {
         Ok(())
     }
 
-    /// Without those of messages that were taken back meanwhile.
+    /// Leaves out the attempts of messages that were taken back meanwhile. If such a message goes on under a new
+    /// number, its attempts go there.
     fn attempts_of(&self, attempts: Vec<Attempts>) -> Vec<Attempts> {
         let mut kept = Vec::with_capacity(attempts.len());
         for mut it in attempts {
             let mut goes_on = Some(it.seq);
             while let Some(next) = goes_on.and_then(|seq| self.taken_back.get(&seq)) {
                 it.next_ms = None;
-                goes_on = *next; // which may have been taken back in the same group
+                goes_on = *next; // this number may have been taken back in the same group too
             }
             if let Some(seq) = goes_on {
                 kept.push(Attempts { seq, ..it });
@@ -346,7 +348,7 @@ impl Writer {
         self.store.hold(&held)
     }
 
-    /// Notes what may be sent before the next commit.
+    /// Notes in the store which messages may be sent before the next commit.
     fn mark(
         &mut self,
         dispatcher: &Mutex<Dispatcher>,
@@ -359,7 +361,7 @@ impl Writer {
         let loaded_ms = loaded.map(|entry| entry.due_ms).min();
         let first_ms = [dispatcher.first_due_ms(), first_due_ms, loaded_ms].into_iter().flatten().min();
         let first_ms = first_ms.map_or(i64::MIN, |first_ms| first_ms.saturating_add(MARK_AHEAD_MS as i64));
-        // Senders go by the mark before until this one is on disk, so it never goes back.
+        // Senders use the earlier mark until this mark is on disk, so it never goes back.
         let until_ms = soon_ms.max(first_ms).max(dispatcher.sent_until_ms);
         let cursor = dispatcher.window.cursor;
         let changed: Vec<_> = dispatcher.window.take_changed_lanes().collect();
@@ -370,7 +372,8 @@ impl Writer {
         Ok(Some(until_ms))
     }
 
-    /// Tells what is on disk now: messages go on the timer, tickets get their answers. Whether there is more to do.
+    /// Publishes a group on disk: messages go on the timer, and tickets get their answers. Returns whether there is
+    /// more to do.
     pub(crate) fn publish(
         &mut self,
         committed: &Committed,
@@ -443,7 +446,8 @@ impl Writer {
         Ok(more)
     }
 
-    /// The last transaction: what was sent and has no outcome may have arrived. `is_clean`: no send is under way.
+    /// Writes the last transaction. Messages that were sent without an outcome may have arrived, so they are marked.
+    /// `is_clean`: no send is under way.
     pub(crate) fn end(&mut self, dispatcher: &Dispatcher, is_clean: bool) -> Result<(), StoreError> {
         let (mut near, mut others, mut unsent) = (Vec::new(), Vec::new(), Vec::new());
         for (_, it) in dispatcher.window.slots().filter(|(_, it)| it.state != State::Over) {
@@ -472,14 +476,15 @@ impl Writer {
         self.store.commit()
     }
 
-    /// What waits for an answer that does not come any more.
+    /// Gives the error to begun tickets that get no answer any more.
     pub(crate) fn give_up(&mut self, error: &DeliveryError) {
         for ticket in self.begun.drain(..) {
             (ticket.complete)(Err(error.clone()));
         }
     }
 
-    /// Whether all that was submitted has its answer, and every letter that is on disk was told, or is left for next time.
+    /// Whether every ticket has its answer, and the observer has every letter on disk. With `leaves_letters`, letters
+    /// may stay for the next run.
     pub(crate) fn is_finished(&self, queue: &Queue, leaves_letters: bool) -> bool {
         let state = queue.lock();
         let is_told = leaves_letters || !self.store.has_unwritten_letters();
@@ -496,7 +501,7 @@ impl Writer {
     }
 }
 
-/// The dead letter of a message that its destination did not take.
+/// Makes the dead letter of a message that was given up or has expired.
 fn letter_of(dead: &Dead) -> Letter {
     let message = Message { body: dead.body.clone(), due_ms: dead.due_ms, delay_ms: None };
     let (reason, allowed) = if dead.outcome == Outcome::Expired {

@@ -1,4 +1,4 @@
-//! Key, id and payload of a message, in one piece, and what few messages have beside.
+//! The key, id and payload of a message in one piece, and the parts that few messages have.
 
 use std::sync::Arc;
 
@@ -7,19 +7,19 @@ use crate::message::recurrence::Recurrence;
 
 const NO_KEY: u32 = u32::MAX;
 
-/// Key, id and payload of a message, in one allocation that its copies share.
+/// The key, id and payload of a message, in one allocation. Copies of the message share it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Body {
     bytes: Arc<[u8]>,
     key_len: u32,
     id_len: u32,
     pub(super) is_json: bool,
-    /// Shared by its copies too.
+    /// Copies of the message share these too.
     extras: Option<Arc<Extras>>,
 }
 
 impl Body {
-    /// Copies the parts. `is_json`: the payload is JSON on one line, else any bytes.
+    /// Copies the parts. If `is_json` is true, the payload is JSON on one line; otherwise it may be any bytes.
     #[must_use]
     pub fn new(key: Option<&str>, id: &str, payload: &[u8], is_json: bool) -> Self {
         let key_bytes = key.unwrap_or("").as_bytes();
@@ -31,46 +31,46 @@ impl Body {
         Self { bytes: bytes.into(), key_len, id_len: id.len() as u32, is_json, extras: None }
     }
 
-    /// With these instead of those it has.
+    /// Replaces the extras.
     #[must_use]
     pub fn with_extras(self, extras: Extras) -> Self {
         let extras = (extras != Extras::default()).then(|| Arc::new(extras));
         Self { extras, ..self }
     }
 
-    /// Of a message whose name had its outcome before it came, by its number.
+    /// Marks a message whose name an earlier message had. `number` is the number of the new message.
     #[must_use]
     pub(crate) fn again(self, number: i64) -> Self {
         let extras = Extras { again: Some(number), ..self.extras().cloned().unwrap_or_default() };
         self.with_extras(extras)
     }
 
-    /// Of a message that comes again and again.
+    /// Makes the message recurring.
     #[must_use]
     pub(crate) fn recurring(self, recurrence: Recurrence) -> Self {
         let extras = Extras { recurrence: Some(Box::new(recurrence)), ..self.extras().cloned().unwrap_or_default() };
         self.with_extras(extras)
     }
 
-    /// What few have.
+    /// The parts that few messages have.
     #[must_use]
     pub(crate) fn extras(&self) -> Option<&Extras> {
         self.extras.as_deref()
     }
 
-    /// Past this it is not delivered, in milliseconds since 1970.
+    /// When the message expires, in milliseconds since 1970. After this time it is not delivered.
     #[must_use]
     pub(crate) fn expires_ms(&self) -> Option<i64> {
         self.extras()?.expires_ms
     }
 
-    /// The trace and span in which it was made.
+    /// The trace and span in which the message was made.
     #[must_use]
     pub fn traceparent(&self) -> Option<&str> {
         self.extras()?.traceparent.as_deref()
     }
 
-    /// When its occurrences are due, if it comes again and again.
+    /// The rule of a recurring message: when its occurrences are due.
     #[must_use]
     pub fn recurrence(&self) -> Option<&Recurrence> {
         self.extras()?.recurrence.as_deref()
@@ -84,13 +84,13 @@ impl Body {
         self.id_start() + self.id_len as usize
     }
 
-    /// The key; messages of one key are delivered in order.
+    /// The key. Messages with the same key are delivered in order.
     #[must_use]
     pub fn key(&self) -> Option<&str> {
         (self.key_len != NO_KEY).then(|| text(&self.bytes[..self.id_start()]))
     }
 
-    /// The id; `(key, id)` is the name of the message.
+    /// The id. `(key, id)` is the name of the message.
     #[must_use]
     pub fn id(&self) -> &str {
         text(&self.bytes[self.id_start()..self.id_end()])
@@ -108,7 +108,7 @@ impl Body {
         self.is_json
     }
 
-    /// Bytes of all parts.
+    /// The size of all parts in bytes.
     #[must_use]
     pub(crate) fn size(&self) -> usize {
         self.bytes.len() + self.extras().map_or(0, Extras::size)

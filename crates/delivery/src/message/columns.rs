@@ -1,4 +1,4 @@
-//! The names of the fields of a record (rules D1, D11): the usual ones, or those that the caller gave.
+//! The names of the fields of a record (rules D1, D11): the usual names, or names given by the caller.
 
 use crate::base::display::cut;
 use crate::base::error::BadRecord;
@@ -7,27 +7,27 @@ pub(crate) const CRON: &str = "cron";
 pub(crate) const DELAY_MS: &str = "delay_ms";
 pub(crate) const EVERY: &str = "every";
 pub(crate) const EXPIRES: &str = "expires";
-/// Beside `every` and `cron` only.
+/// Has a meaning only beside `every` and `cron`.
 pub const MISSED: &str = "missed";
 pub(crate) const OP: &str = "op";
 pub(crate) const PAYLOAD_BASE64: &str = "payload_base64";
 pub(crate) const TRACEPARENT: &str = "traceparent";
-/// Beside `every` and `cron` only.
+/// Has a meaning only beside `every` and `cron`.
 pub const TZ: &str = "tz";
 
-/// How many parts are values.
+/// The number of parts that are values.
 pub(crate) const VALUES: usize = 10;
 
-/// The name of the field or column of each part. `None`: the caller named none, and the usual name is used.
+/// The name of the field or column of each part. `None`: the caller gave no name, and the usual name is used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Columns {
-    /// Of the id: usually `id`.
+    /// The name of the id: usually `id`.
     pub id: Option<String>,
-    /// Of the key: usually `key`.
+    /// The name of the key: usually `key`.
     pub key: Option<String>,
-    /// Of the due time: usually `due`.
+    /// The name of the due time: usually `due`.
     pub due: Option<String>,
-    /// Of the payload: usually `payload`. Once it is named, each record must have it.
+    /// The name of the payload: usually `payload`. If the caller gives a name, each record must have a payload.
     pub payload: Option<String>,
 }
 
@@ -48,12 +48,12 @@ impl Columns {
         self.payload.as_deref().unwrap_or("payload")
     }
 
-    /// The names of the parts that are values: all but the payload. In the order of `fields::Values`.
+    /// The names of all parts but the payload, in the order of `fields::Values`.
     pub(crate) fn values(&self) -> [&str; VALUES] {
         [self.id(), self.key(), self.due(), DELAY_MS, EXPIRES, OP, PAYLOAD_BASE64, TRACEPARENT, EVERY, CRON]
     }
 
-    /// The names that have a meaning, in order. All others are part of the payload.
+    /// All names with a meaning, in ascending order. Any other field is part of the payload.
     pub(crate) fn known(&self) -> Vec<&str> {
         let mut known = vec![self.payload()];
         known.extend(self.values());
@@ -62,9 +62,11 @@ impl Columns {
         known
     }
 
-    /// Why no record can be read with these names, if so. `what` is where they come from: `header` or `schema`.
+    /// Why no record can be read with these names; `None` if records can be read. `what` tells where the names come
+    /// from: `header` or `schema`.
     ///
-    /// There must be an id, what the caller named, and a due time, unless there are delays, cancels or rules instead.
+    /// The names must include an id and each name that the caller gave. They must also include a due time, unless
+    /// there are delays, operations (`op`) or rules instead.
     #[must_use]
     pub fn fault(&self, what: &str, names: &[&str]) -> Option<BadRecord> {
         let mut sorted = names.to_vec();
@@ -93,11 +95,13 @@ impl Columns {
         None
     }
 
-    /// The known name that was probably meant by an unknown one, in a record where `is_given` says what else is there.
+    /// The known name that the writer of an unknown name probably meant. `is_given` tells which other names the
+    /// record has.
     ///
-    /// The rule: capitals, hyphens and underscores do not count, and what remains differs in one letter, or in two if
-    /// the name has seven or more. Names of two and three letters are too short for it. A name that is given was not
-    /// meant by another, and no `delay_ms` was meant beside a due time.
+    /// Capitals, hyphens and underscores do not count. The rest of the name may differ in one letter, or in two
+    /// letters if the known name has seven or more. `expires` allows one, and `cron` none. Names of two or three
+    /// letters are too short for this rule. A known name that the record already has was not meant, and neither was
+    /// `delay_ms` if the record has a due time.
     pub(crate) fn meant_by(&self, unknown: &str, is_given: impl Fn(&str) -> bool) -> Option<&str> {
         if unknown.len() > 64 {
             return None;
@@ -109,8 +113,8 @@ impl Columns {
             let is_out = is_given(name) || *name == DELAY_MS && is_given(self.due());
             let edits = match name.chars().count() {
                 ..4 => return false,
-                _ if *name == EXPIRES => 1, // by two letters it is `express`
-                _ if *name == CRON => 0,    // by one it is `corn`
+                _ if *name == EXPIRES => 1, // two letters away is `express`
+                _ if *name == CRON => 0,    // one letter away is `corn`
                 4..7 => 1,
                 _ => 2,
             };
@@ -119,7 +123,7 @@ impl Columns {
     }
 }
 
-/// Whether one of the names that only a recurring message has was probably meant by an unknown one.
+/// The name of a recurring message's own field, if the writer of the unknown name probably meant it.
 pub(crate) fn of_recurring(unknown: &str) -> Option<&'static str> {
     let given = plain(unknown);
     [(MISSED, 1), (TZ, 0)]
@@ -132,12 +136,14 @@ fn plain(name: &str) -> Vec<char> {
     name.chars().filter(|c| !matches!(c, '_' | '-' | ' ')).flat_map(char::to_lowercase).collect()
 }
 
-/// Whether one text becomes the other by at most `most` edits: a letter more, less or other, or two neighbours swapped.
+/// Whether at most `most` edits turn one text into the other. An edit adds, removes or changes a letter, or swaps two
+/// neighbours.
 fn differ_at_most(one: &[char], other: &[char], most: usize) -> bool {
     if one.len().abs_diff(other.len()) > most {
         return false;
     }
-    // `rows[i % 3][j]`: the edits from the first `i` letters of one to the first `j` of the other.
+    // `rows[i % 3][j]` is the number of edits from the first `i` letters of one to the first `j` letters of the
+    // other.
     let mut rows = [vec![0; other.len() + 1], (0..=other.len()).collect(), vec![0; other.len() + 1]];
     rows.rotate_left(1); // row 0 is in place 0
     for i in 1..=one.len() {

@@ -1,31 +1,32 @@
-//! What few messages have beside their name, their due time and their payload.
+//! The parts that few messages have beside the name, the due time and the payload.
 
 use crate::base::display::quoted;
 use crate::base::error::BadRecord;
 use crate::message::recurrence::Recurrence;
 
-/// What is allowed as `traceparent`, for errors.
+/// The allowed form of a `traceparent`, for errors.
 const TRACEPARENT: &str = "traceparent: version, trace, span and flags as W3C Trace Context has them, such as \
                            00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 /// The parts that most messages do not have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Extras {
-    /// Past this it is not delivered, in milliseconds since 1970.
+    /// When the message expires, in milliseconds since 1970. After this time it is not delivered.
     pub expires_ms: Option<i64>,
-    /// The trace and the span in which it was made, as W3C Trace Context writes them.
+    /// The trace and the span in which the message was made, as W3C Trace Context writes them.
     pub traceparent: Option<Box<str>>,
-    /// It is due then at the latest, however often it is put off, in milliseconds since 1970.
+    /// The limit of a series of replacements with `at_latest_ms`, in milliseconds since 1970. A replacement with
+    /// `at_latest_ms` is not due later.
     pub latest_ms: Option<i64>,
-    /// Its name had its outcome before it came, and this is its number: destinations know it by another digest than the one
-    /// that was sent before. It stays the same when the message is moved.
+    /// The number of the message, if an earlier message had the same name. The number is part of the digest for
+    /// destinations, so they do not take one message for the other. A reschedule does not change it.
     pub again: Option<i64>,
-    /// It comes again and again: it is never sent itself, its occurrences are.
+    /// The rule of a recurring message. The message itself is never sent, only its occurrences are.
     pub recurrence: Option<Box<Recurrence>>,
 }
 
 impl Extras {
-    /// Bytes in memory, about.
+    /// The approximate size in memory, in bytes.
     pub(super) fn size(&self) -> usize {
         let recurrence = self.recurrence.as_ref().map_or(0, |it| it.size());
         size_of::<Self>() + self.traceparent.as_ref().map_or(0, |text| text.len()) + recurrence
@@ -35,7 +36,7 @@ impl Extras {
 /// Checks a `traceparent`.
 ///
 /// # Errors
-/// It is none.
+/// The text is not a `traceparent`.
 pub fn check_traceparent(text: &str) -> Result<(), BadRecord> {
     if is_traceparent(text) {
         return Ok(());
@@ -43,7 +44,7 @@ pub fn check_traceparent(text: &str) -> Result<(), BadRecord> {
     Err(BadRecord::new(format!("{} is no traceparent", quoted(text, 80)), TRACEPARENT))
 }
 
-/// By version 00, which later versions only add to, at the end.
+/// Checks by version 00. Later versions only add parts at the end.
 fn is_traceparent(text: &str) -> bool {
     let is_hex = |part: &str, digits: usize| {
         part.len() == digits && part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))

@@ -1,15 +1,15 @@
-//! The one schema (rule D1): what a message is in every input format, and why a record is not one.
+//! The one schema (rule D1): how every input format describes a message, and why a record is refused.
 //!
-//! The reader of a format puts a record's values into [`Fields`]. [`Schema::check`] makes a message or a cancel of them,
-//! or says what is wrong. Rules for every format:
+//! The reader of a format puts a record's values into [`Fields`]. [`Schema::check`] turns them into a request (a
+//! message, a cancel or a reschedule) or an error. Rules for every format:
 //!
 //! - `due` and `delay_ms` exclude each other, and so do the payload and `payload_base64`.
-//! - A cancel has a name and nothing else, a reschedule a due time or a delay too.
-//! - A recurring message has `every` or `cron`, and may have a due time or a delay: of its first occurrence.
-//! - Without a payload the other fields are the payload, as an object. With one, another field is an error. So no value
-//!   is ever dropped.
-//! - Where there is no payload, a field that is a near miss of a known name is an error too: `paylod`.
-//! - JSON keeps its bytes, on one line. Where a format has text only, text that is not JSON becomes a JSON string.
+//! - A cancel has only a name. A reschedule has a name, and a due time or a delay.
+//! - A recurring message has `every` or `cron`. It may also have the due time or the delay of its first occurrence.
+//! - If there is no payload, the other fields become the payload, as an object. If there is a payload, any other
+//!   field is an error. For this reason no value is ever dropped.
+//! - If there is no payload, a field whose name is nearly a known name is an error too, such as `paylod`.
+//! - JSON keeps its bytes, on one line. If a format has only text, text that is not JSON becomes a JSON string.
 
 mod recurrence;
 
@@ -32,34 +32,35 @@ const BASE64: GeneralPurpose =
     GeneralPurpose::new(&STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
 const IN_BASE64: &str = "payload_base64: text in base64, padded";
 
-/// The value of a field, as far as its kind matters.
+/// The value of a field. It tells only the kinds that the schema needs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Value<'a> {
-    /// Not there, or null.
+    /// The field is missing, or null.
     #[default]
     Absent,
     /// Text.
     Text(Cow<'a, str>),
-    /// An integer. One that is too large for this type is its largest or smallest value, which no rule allows.
+    /// An integer. An integer too large for this type becomes the largest or smallest value, and no rule allows those
+    /// two values.
     Integer(i128),
     /// Any other number.
     Float(f64),
-    /// Milliseconds since 1970 from a type that says so.
+    /// Milliseconds since 1970, from a type that means a point in time.
     Instant(i64),
     /// A boolean, an array, an object, or text that is not UTF-8.
     Other,
 }
 
-/// A payload as it was given.
+/// A payload as the record gave it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Payload<'a> {
     /// JSON on one line, or any bytes.
     pub bytes: Cow<'a, [u8]>,
-    /// Which of the two.
+    /// Whether the bytes are JSON.
     pub is_json: bool,
 }
 
-/// A field that no rule knows: its name, and its value as JSON on one line.
+/// A field unknown to all rules: its name, and its value as JSON on one line.
 pub type Other<'a> = (Cow<'a, str>, Cow<'a, [u8]>);
 
 /// A record's values before the check.
@@ -85,7 +86,7 @@ pub struct Fields<'a> {
     pub every: Value<'a>,
     /// The field `cron`.
     pub cron: Value<'a>,
-    /// The payload, where the format has it apart from the other fields.
+    /// The payload, if the format has it apart from the other fields.
     pub payload: Option<Payload<'a>>,
     /// All fields that no rule knows.
     pub others: SmallVec<[Other<'a>; 4]>,
@@ -95,7 +96,7 @@ pub struct Fields<'a> {
 pub(crate) type Values<'a> = [Value<'a>; VALUES];
 
 impl<'a> Fields<'a> {
-    /// Without the fields that no rule knows.
+    /// Fields with no entry in `others`.
     pub(crate) fn of(values: Values<'a>, payload: Option<Payload<'a>>) -> Self {
         let [id, key, due, delay_ms, expires, op, payload_base64, traceparent, every, cron] = values;
         let others = SmallVec::new();
@@ -103,14 +104,14 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// What a record asks for.
+/// The request in a record.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
-    /// To deliver a message.
+    /// Deliver a message.
     Message(Message),
-    /// Not to deliver one.
+    /// Do not deliver a message.
     Cancel(Cancel),
-    /// To deliver one at another time.
+    /// Deliver a message at another time.
     Reschedule(Reschedule),
 }
 
@@ -123,8 +124,8 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// Payloads have at most `max_payload` bytes, and records twice that: as base64, or with escapes, a payload takes
-    /// up to twice its size.
+    /// Payloads have at most `max_payload` bytes, and records twice as many. The reason: a payload in base64 or with
+    /// escapes takes up to twice its size.
     #[must_use]
     pub fn new(columns: Columns, max_payload: usize) -> Self {
         Self { columns, max_payload }
@@ -136,10 +137,10 @@ impl Schema {
         self.max_payload.saturating_mul(2)
     }
 
-    /// The message or cancel of a record. `now_ns`: the wall time from which a `delay_ms` counts; none in a replay.
+    /// The request of a record. `now_ns` is the wall time from which a `delay_ms` counts; `None` in a replay.
     ///
     /// # Errors
-    /// What breaks the schema first.
+    /// The first rule that the record breaks.
     pub fn check(&self, fields: &Fields<'_>, now_ns: Option<i64>) -> Result<Request, BadRecord> {
         let id = text(&fields.id, self.columns.id())?;
         let key = match fields.key {
@@ -203,7 +204,7 @@ impl Schema {
         let columns = &self.columns;
         let is_absent = |value: &Value<'_>| *value == Value::Absent;
         if fields.payload.is_some() || !is_absent(&fields.payload_base64) {
-            return Ok(()); // all of them are refused, once the rest is right
+            return Ok(()); // once the rest is right, a later check refuses all of them
         }
         let is_given = |name: &str| {
             (name == columns.id() && !is_absent(&fields.id))
@@ -224,10 +225,10 @@ impl Schema {
         Ok(())
     }
 
-    /// When it is due, and the delay if that is what is given.
+    /// When the message is due, and the delay if the record gives one.
     ///
     /// # Errors
-    /// None of the two is given, or both, or it is no time.
+    /// The record gives both or neither of the two, or the value is not a time.
     pub fn due(&self, fields: &Fields<'_>, now_ns: Option<i64>) -> Result<(i64, Option<f64>), BadRecord> {
         let name = self.columns.due();
         let either = |given: String| BadRecord::new(given, format!("either {name} or delay_ms"));
@@ -319,7 +320,7 @@ fn cancel(fields: &Fields<'_>, id: &str, key: Option<&str>) -> Result<Request, B
     Ok(Request::Cancel(Cancel { id: id.into(), key: key.map(Into::into), keep_days: 0 }))
 }
 
-/// Whether there is nothing of a message but its name and its time.
+/// Whether the record has only a name, and perhaps a time.
 fn is_plain(fields: &Fields<'_>) -> bool {
     let others = [&fields.payload_base64, &fields.expires, &fields.traceparent, &fields.every, &fields.cron];
     fields.others.is_empty() && fields.payload.is_none() && others.into_iter().all(|value| *value == Value::Absent)

@@ -1,14 +1,22 @@
-//! The three hashes of a message, by `BLAKE2b`: of its name, its lane and its content.
+//! The three hashes of a message, by `BLAKE2b`: name, lane and content.
 //!
-//! The bytes that are hashed belong to the store's format: they never change.
+//! The hashed bytes are part of the store's format, so they never change.
 //!
 //! | hash | length | bytes |
 //! |---|---|---|
 //! | name, without a key | 16 | `\0`, then the id |
 //! | name, with a key | 16 | the number of characters of the key, `:`, the key, the id |
-//! | name, again | 16 | `\u{1}`, the number of the message, `:`, and the above |
+//! | name, again | 16 | `\u{1}`, the number of the message, `:`, and the bytes of the name as above |
 //! | lane | 8 | the key |
-//! | content | 15 (JSON), 16 (bytes) | due time in ms, or `+` and the delay; `!` and when it expires in ms, if it does; `*` and its rule, if it comes again and again; a space; the payload |
+//! | content | 15 (JSON), 16 (bytes) | the parts below |
+//!
+//! The content is hashed in this order:
+//!
+//! - the due time in ms, or `+` and the delay
+//! - if the message expires: `!` and the time in ms
+//! - if the message recurs: `*` and the rule
+//! - a space
+//! - the payload
 //!
 //! The hashes of small messages are computed side by side, by the vector instructions of the processor.
 
@@ -18,7 +26,7 @@ use smallvec::SmallVec;
 
 use crate::message::recurrence::Recurrence;
 
-/// What is hashed of a message.
+/// The parts of a message that are hashed.
 #[derive(Clone, Copy)]
 pub(crate) struct Parts<'a> {
     pub(crate) key: Option<&'a str>,
@@ -64,25 +72,25 @@ fn name_text(key: Option<&str>, id: &str) -> NameText {
     text
 }
 
-/// Of `(key, id)`.
+/// The hash of `(key, id)`.
 pub(crate) fn name_of(key: Option<&str>, id: &str) -> [u8; 16] {
     sixteen(params(16).hash(&name_text(key, id)).as_bytes())
 }
 
-/// Of `(key, id)` and the number of a message whose name had its outcome before it came.
+/// The hash of `(key, id)` and the number of the message. Used if an earlier message had the same name.
 pub(crate) fn name_again_of(key: Option<&str>, id: &str, number: i64) -> [u8; 16] {
     let mut state = params(16).to_state();
     state.update(b"\x01").update(itoa::Buffer::new().format(number).as_bytes()).update(b":");
     sixteen(state.update(&name_text(key, id)).finalize().as_bytes())
 }
 
-/// Of a key.
+/// The lane of a key.
 #[must_use]
 pub fn lane_of(key: &str) -> i64 {
     first_64(params(8).hash(key.as_bytes()).as_bytes())
 }
 
-/// Of due time or delay, and payload.
+/// The hash of the content.
 pub(crate) fn content_of(parts: Parts<'_>) -> ContentHash {
     let (length, prefix) = content_prefix(parts);
     let mut state = params(length).to_state();
@@ -90,7 +98,8 @@ pub(crate) fn content_of(parts: Parts<'_>) -> ContentHash {
     content(hash.as_bytes())
 }
 
-/// All three at once. A large payload is hashed on its own, because the others would have nothing to do beside it.
+/// All three hashes at once. A large payload is hashed alone, because the other hashes are too short to be computed
+/// beside it.
 pub(crate) fn all_of(parts: Parts<'_>) -> All {
     const SMALL: usize = 512;
     let Parts { key, id, payload, .. } = parts;
@@ -116,7 +125,7 @@ pub(crate) fn all_of(parts: Parts<'_>) -> All {
     }
 }
 
-/// The length of the digest, and what is hashed before the payload.
+/// The length of the digest, and the bytes before the payload.
 fn content_prefix(parts: Parts<'_>) -> (usize, SmallVec<[u8; 640]>) {
     let mut text = SmallVec::new();
     match parts.delay_ms {
@@ -138,7 +147,7 @@ fn content_prefix(parts: Parts<'_>) -> (usize, SmallVec<[u8; 640]>) {
     (if parts.is_json { 15 } else { 16 }, text)
 }
 
-/// The shortest decimal that reads back the same, with a fraction or an exponent of two digits: `5.0`, `1e-05`.
+/// The shortest decimal that reads back as the same number, with a fraction or a two-digit exponent: `5.0`, `1e-05`.
 fn float(value: f64) -> String {
     let text = format!("{value:?}");
     match text.split_once('e') {

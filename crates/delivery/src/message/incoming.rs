@@ -1,30 +1,30 @@
 //! A message to accept, with the hashes by which the store knows it (rules D4, D5).
 //!
-//! | hash | of | used for |
+//! | hash | made from | used for |
 //! |---|---|---|
-//! | [`Digest`], 128 bits | key and id | the name: is it known? Two names may share its first 64 bits, so they are compared too |
-//! | [`Content`], 120 or 128 bits | due time or delay, and payload | is a second message of that name a duplicate? |
-//! | lane, 64 bits | key | order: the messages of one lane go out one after the other |
+//! | [`Digest`], 128 bits | key and id | whether the name is known. Two names may share their first 64 bits, so the store compares the names too |
+//! | [`Content`], 120 or 128 bits | due time or delay, expiry, rule, payload | whether a second message with the same name is a duplicate |
+//! | lane, 64 bits | key | the order: messages in a lane go out one after the other |
 //!
-//! They are computed once, by the thread that reads the message: [`Incoming::of`].
+//! [`Incoming::of`] computes the hashes once, on the thread that reads the message.
 
 use crate::message::hashes;
 use crate::message::origin::Origin;
 use crate::message::{Body, Message};
 
-/// The 128-bit digest of a name: what sinks know a message by (D5).
+/// The 128-bit digest of a name. Sinks know a message by it (D5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest(pub [u8; 16]);
 
 impl Digest {
-    /// Of `(key, id)`.
+    /// The digest of `(key, id)`.
     #[must_use]
     pub(crate) fn of(key: Option<&str>, id: &str) -> Self {
         Self(hashes::name_of(key, id))
     }
 
-    /// What a destination knows a message by: its name; and its number too if its name had its outcome before it came, so that it is
-    /// not taken for the one before.
+    /// The digest by which a destination knows a message. It is made from the name. If an earlier message had the
+    /// same name, the number is added, so a destination does not take one message for the other.
     #[must_use]
     pub fn of_body(body: &Body) -> Self {
         match body.extras().and_then(|extras| extras.again) {
@@ -33,7 +33,7 @@ impl Digest {
         }
     }
 
-    /// Its first 64 bits, by which the store looks names up. Two names may have the same number.
+    /// The first 64 bits, by which the store looks names up. Two names may have the same number.
     #[must_use]
     pub(crate) fn number(self) -> i64 {
         let (first, _) = self.0.split_first_chunk().expect("16 bytes");
@@ -41,9 +41,9 @@ impl Digest {
     }
 }
 
-/// A digest of what a message says: when it is due, or its delay as given, and its payload.
+/// A digest of a message's content: the due time or the given delay, the expiry, the rule, and the payload.
 ///
-/// It has 15 bytes for JSON and 16 for other bytes, so JSON and bytes are never the same content.
+/// It has 15 bytes for JSON and 16 for other bytes, so JSON and bytes never count as the same content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Content {
     pub(crate) bytes: [u8; 16],
@@ -55,21 +55,22 @@ impl Content {
         Self { bytes, len }
     }
 
-    /// Of a message.
+    /// The content of a message.
     #[cfg(test)]
     #[must_use]
     pub(crate) fn of(message: &Message) -> Self {
         Self::from_hash(hashes::content_of(message.parts()))
     }
 
-    /// As the store keeps it.
+    /// The bytes that the store keeps.
     #[must_use]
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len.into()]
     }
 }
 
-/// The number of a key's lane; none without a key: such a message waits for no other. Two keys may share a lane.
+/// The number of a key's lane. Without a key there is none, and the message waits for no other message. Two keys may
+/// share a lane.
 #[must_use]
 pub(crate) fn lane_of(key: Option<&str>) -> Option<i64> {
     key.map(hashes::lane_of)
@@ -86,11 +87,12 @@ pub struct Incoming {
     pub(crate) content: Content,
     /// Its lane, if it has a key.
     pub lane: Option<i64>,
-    /// Where it was read, for the dead letter if its name is known with other content. None if a program made it.
+    /// Where the message was read. If its name is known with other content, the dead letter shows this. `None` if a
+    /// program made the message.
     pub origin: Option<Origin>,
-    /// Whether a deliverer that was lost with its disk may have delivered it (S4).
+    /// Whether another deliverer may have delivered the message before it was lost with its disk (S4).
     pub redelivered: bool,
-    /// Where it was rescheduled before it came here: when it is due.
+    /// The present due time of a message that was rescheduled before it came here.
     pub moved_to_ms: Option<i64>,
 }
 
@@ -101,7 +103,7 @@ impl Incoming {
         Self::from_origin(message, None)
     }
 
-    /// The same for a message that was read.
+    /// Like [`Incoming::of`], for a message read from an input.
     #[must_use]
     pub(crate) fn from_origin(message: Message, origin: Option<Origin>) -> Self {
         let hashes::All { name, content, lane } = hashes::all_of(message.parts());

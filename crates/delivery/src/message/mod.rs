@@ -1,4 +1,4 @@
-//! What a message is, and what a program may make one of (rule D1).
+//! The message, and the ways in which a program makes one (rule D1).
 
 mod body;
 pub(crate) mod columns;
@@ -48,11 +48,11 @@ pub struct Message {
     /// Key, id and payload.
     #[doc(hidden)]
     pub body: Body,
-    /// In milliseconds since 1970.
+    /// The due time in milliseconds since 1970.
     #[doc(hidden)]
     pub due_ms: i64,
-    /// The delay that the record gave, if it gave one: two records with one delay have the same content (D5), though
-    /// their due times differ.
+    /// The delay, if the record gave one. Two records with the same delay have the same content (D5), though their
+    /// due times differ.
     #[doc(hidden)]
     pub delay_ms: Option<f64>,
 }
@@ -64,7 +64,7 @@ impl Message {
         Self { body, due_ms, delay_ms }
     }
 
-    /// A message that is due at this time, rounded up to the millisecond. Its id and its key are its name.
+    /// A message due at this time, rounded up to the millisecond. The id and the key are its name.
     ///
     /// ```
     /// # use std::time::{Duration, UNIX_EPOCH};
@@ -77,8 +77,8 @@ impl Message {
         Self { body: Body::new(None, id, payload.as_ref(), false), due_ms: ms_of(due), delay_ms: None }
     }
 
-    /// A message that is due so long after this call, rounded up to the millisecond. Two with the same delay and payload have the same
-    /// content, though their due times differ.
+    /// A message due `delay` after this call, rounded up to the millisecond. Two messages with the same delay and
+    /// payload have the same content, though their due times differ.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -95,7 +95,7 @@ impl Message {
         Self { body: Body::new(None, id, payload.as_ref(), false), due_ms, delay_ms: Some(delay_ms) }
     }
 
-    /// With a key. Messages of one key are delivered in order of their due times, one after the other.
+    /// Sets the key. Messages with the same key are delivered in order of their due times, one after the other.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -109,7 +109,8 @@ impl Message {
         Self { body: body.with_extras(self.extras()), ..self }
     }
 
-    /// With a time past which it is not delivered: it is a dead letter then. Rounded up to the millisecond.
+    /// Sets the time when the message expires, rounded up to the millisecond. A message that is not sent by then
+    /// becomes a dead letter.
     ///
     /// ```
     /// # use std::time::{Duration, UNIX_EPOCH};
@@ -123,7 +124,8 @@ impl Message {
         Self { body: self.body.with_extras(extras), ..self }
     }
 
-    /// With the trace and the span in which it was made, as W3C Trace Context writes them: they come out with it.
+    /// Sets the trace and the span in which the message was made, as W3C Trace Context writes them. The destination
+    /// gets them with the message.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -142,7 +144,8 @@ impl Message {
         self.body.extras().cloned().unwrap_or_default()
     }
 
-    /// With a payload that is JSON: it is written as it is, and not as base64. Checked when the message is submitted.
+    /// Marks the payload as JSON. JSON is written unchanged, and not as base64. The payload is checked when the
+    /// message is submitted.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -168,7 +171,7 @@ impl Message {
         self.body.id()
     }
 
-    /// The key, if it has one.
+    /// The key, if the message has one.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -204,7 +207,7 @@ impl Message {
         self.body.is_json()
     }
 
-    /// When it is due, in milliseconds since 1970.
+    /// When the message is due, in milliseconds since 1970.
     ///
     /// ```
     /// # use tickwheel_delivery::Message;
@@ -216,7 +219,7 @@ impl Message {
         self.due_ms
     }
 
-    /// Past this it is not delivered, in milliseconds since 1970.
+    /// When the message expires, in milliseconds since 1970. After this time it is not delivered.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -228,7 +231,7 @@ impl Message {
         self.body.expires_ms()
     }
 
-    /// The trace and the span in which it was made.
+    /// The trace and the span in which the message was made.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -247,19 +250,20 @@ impl Message {
         hashes::Parts { key, id, due_ms: *due_ms, delay_ms: *delay_ms, expires_ms, recurrence, payload, is_json }
     }
 
-    /// Bytes that it takes in memory, about: its parts, and 200 for its entries in the tables of the engine (D8).
+    /// The approximate size in memory, in bytes: the parts of the message, and 200 for its entries in the engine's
+    /// tables (D8).
     #[must_use]
     pub(crate) fn size_in_memory(&self) -> usize {
         size_in_memory(self.body.size())
     }
 }
 
-/// As [`Message::size_in_memory`], of a message whose parts have so many bytes.
+/// Like [`Message::size_in_memory`], for a message whose parts have `body_bytes` bytes.
 pub(crate) fn size_in_memory(body_bytes: usize) -> usize {
     200 + body_bytes
 }
 
-/// Bytes of a name, which may have 1 MiB in each part.
+/// The size of a name in bytes. Each part may have 1 MiB.
 pub(crate) fn name_size(key: Option<&str>, id: &str) -> usize {
     id.len() + key.map_or(0, str::len)
 }
@@ -269,22 +273,23 @@ pub(crate) fn name_size(key: Option<&str>, id: &str) -> usize {
 pub struct Cancel {
     /// The id of the message.
     pub id: String,
-    /// Its key.
+    /// The key of the message.
     pub key: Option<String>,
-    /// How long the request is remembered at least, if the message has not come; otherwise as long as ids are.
+    /// The least number of days for which the cancel is remembered, if its message has not come. 0: as long as ids.
     pub keep_days: u32,
 }
 
-/// A request to deliver a message that waits at another time (D16).
+/// A request to deliver a waiting message at another time (D16).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reschedule {
     /// The id of the message.
     pub id: String,
     /// Its key.
     pub key: Option<String>,
-    /// When it is due from now on.
+    /// The new due time.
     pub due_ms: i64,
-    /// When that was asked for, if the same may be asked for twice: an occurrence after it is not moved by the second.
+    /// The time of the request, if the caller may send the same request twice. The repeat does not move a later
+    /// occurrence.
     pub asked_ms: Option<i64>,
 }
 
@@ -299,7 +304,7 @@ pub(crate) fn ms_of(time: SystemTime) -> i64 {
 /// Checks the name of a message.
 ///
 /// # Errors
-/// No message can have this name: a part is empty.
+/// A part of the name is empty or longer than 1 MiB.
 pub fn check_name(key: Option<&str>, id: &str) -> Result<(), BadRecord> {
     let empty = |part: &str| Err(BadRecord::new(format!("{part} is empty"), format!("{part}: text, not empty")));
     let long = |part: &str, size: usize| {
@@ -315,10 +320,13 @@ pub fn check_name(key: Option<&str>, id: &str) -> Result<(), BadRecord> {
     }
 }
 
-/// Checks a message made by a program, by the rules for records. JSON is put on one line.
+/// Checks a message that a program made, by the rules for records. JSON is put on one line.
 ///
 /// # Errors
-/// A part is empty, the due time or the delay is out of range, or the payload is too large or not the JSON that it claims to be.
+/// - A part of the name is empty or too long.
+/// - The due time, the delay or the rule is not allowed.
+/// - The payload is too large, or it claims to be JSON and is not.
+/// - The expiry or the `traceparent` is not allowed.
 pub fn checked(mut message: Message, max_payload: usize) -> Result<Message, BadRecord> {
     check_name(message.body.key(), message.body.id())?;
     match message.body.recurrence() {
@@ -338,10 +346,10 @@ pub fn checked(mut message: Message, max_payload: usize) -> Result<Message, BadR
     Ok(message)
 }
 
-/// Checks what few messages have.
+/// Checks the parts that few messages have.
 ///
 /// # Errors
-/// It expires before it is due, or its `traceparent` is none.
+/// The message expires at or before its due time, or its `traceparent` is not valid.
 pub(crate) fn check_extras(message: &Message) -> Result<(), BadRecord> {
     if let Some(expires_ms) = message.expires_ms() {
         due_in_range(expires_ms, "expires")?;
@@ -355,7 +363,7 @@ pub(crate) fn check_extras(message: &Message) -> Result<(), BadRecord> {
     message.traceparent().map_or(Ok(()), check_traceparent)
 }
 
-/// The payload claims to be JSON, and is not.
+/// The error for a payload that claims to be JSON but is not.
 #[must_use]
 pub fn not_json(why: &json::Refused) -> BadRecord {
     let reason = format!("the payload is not JSON: {why}");

@@ -1,18 +1,18 @@
-//! Where a record was read, and its original bytes: what a dead letter shows (rule D2).
+//! Where a record was read, and its original bytes. A dead letter shows both (rule D2).
 //!
-//! A record shares the block of bytes in which it was read, so keeping it costs no copy.
+//! A record shares the block of bytes from which it was read, so the original costs no copy.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Where a record was read.
+/// The place in the input where a record was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// The name of the file or connection.
     pub source: Arc<str>,
-    /// Its line or row there, from 1.
+    /// The line or row of the record, from 1.
     pub line: u64,
-    /// The original record. None if only the message was sent here: then the message is written out as a record.
+    /// The original record. `None` if only the message came here; then the message is written out as a record.
     pub record: Option<Record>,
 }
 
@@ -24,7 +24,7 @@ impl Origin {
     }
 }
 
-/// The bytes of a record: a range of the block that was read, which lives as long as one of its records does.
+/// The bytes of a record, as a range of the block that was read. The block lives as long as one of its records.
 #[derive(Clone)]
 pub struct Record {
     block: Arc<[u8]>,
@@ -33,7 +33,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// These bytes of a block. A range outside of it is cut to it.
+    /// A record made from a range of a block. A range that reaches past the block is cut.
     #[must_use]
     pub(crate) fn part_of(block: &Arc<[u8]>, start: usize, end: usize) -> Self {
         let within = |at: usize| at.min(block.len()).min(u32::MAX as usize) as u32;

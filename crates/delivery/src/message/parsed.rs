@@ -1,4 +1,4 @@
-//! What a reader makes of a record: a message, a cancel, a reschedule, or what is wrong with it.
+//! The result of reading a record: a message, a cancel, a reschedule, or an error.
 
 use crate::base::error::BadRecord;
 use crate::message::fields::Request;
@@ -6,21 +6,22 @@ use crate::message::incoming::Incoming;
 use crate::message::origin::Origin;
 use crate::message::{Cancel, Reschedule, name_size, size_in_memory};
 
-/// What was read from a record.
+/// The result of reading a record.
 #[derive(Clone, Debug)]
 pub enum Parsed {
     /// A message to accept.
     Message(Incoming),
-    /// A cancel, and where it is.
+    /// A cancel, and where it was read.
     Cancel(Cancel, Origin),
-    /// Another due time, and where it is.
+    /// A reschedule, and where it was read.
     Reschedule(Reschedule, Origin),
-    /// A record that can't be used, and where it is.
+    /// A record that can't be used, and where it was read.
     Bad(BadRecord, Origin),
 }
 
 impl Parsed {
-    /// What a record asks for, or what is wrong with it. `keeps_origin`: also of a message. `origin`: where it was read.
+    /// Turns a request or an error into a result. `origin` tells where the record was read; a message keeps it only
+    /// if `keeps_origin` is true.
     #[must_use]
     pub(crate) fn of(read: Result<Request, BadRecord>, keeps_origin: bool, origin: impl FnOnce() -> Origin) -> Self {
         match read {
@@ -31,7 +32,7 @@ impl Parsed {
         }
     }
 
-    /// Where it was read, if that was kept.
+    /// Where the record was read, if the origin was kept.
     #[must_use]
     pub fn origin(&self) -> Option<&Origin> {
         match self {
@@ -40,7 +41,7 @@ impl Parsed {
         }
     }
 
-    /// Bytes in memory, about.
+    /// The approximate size in memory, in bytes.
     #[must_use]
     pub fn size_in_memory(&self) -> usize {
         match self {

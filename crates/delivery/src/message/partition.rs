@@ -1,30 +1,32 @@
-//! The partitions of what is handed off (rule S5): all messages of a key are in one, and each belongs to one deliverer at a time.
+//! The partitions of a hand-off (rule S5). All messages of a key are in the same partition. Each partition belongs to
+//! one deliverer at a time.
 //!
-//! A message's partition is the number of its lane, as an unsigned number, modulo 64; without a key, the number of its name. The occurrences
-//! of a recurring message are where that is. It is kept in checkpoints: it never changes.
+//! The partition of a message with a key is the number of its lane, unsigned, modulo 64. For a message without a key
+//! it is the number of its name, modulo 64. Occurrences are in the partition of their recurring message. Checkpoints
+//! keep partitions, so this rule never changes.
 //!
-//! Example: key `customer 3` is in partition 13 with all its messages; message `a` without a key is in partition 1, and so is
-//! `a@2026-01-31T08:00:00.000Z`.
+//! Example: key `customer 3` is in partition 13 with all its messages. Message `a` without a key is in partition 1,
+//! and so is `a@2026-01-31T08:00:00.000Z`.
 
 use crate::message::incoming::{Digest, Incoming, lane_of};
 use crate::message::recurrence::recurring_id;
 
-/// How many there are.
+/// The number of partitions.
 pub const PARTITIONS: u8 = 64;
 
-/// Of a message in this lane.
+/// The partition of messages in this lane.
 #[must_use]
 pub(crate) fn partition_of_lane(lane: i64) -> u8 {
     partition_of(lane)
 }
 
-/// Of a message without a key, whose name has this number.
+/// The partition of a message without a key. `number` is the number of its name.
 #[must_use]
 pub(crate) fn partition_of_id(number: i64, id: &str) -> u8 {
     partition_of(recurring_id(id).map_or(number, |of| Digest::of(None, of).number()))
 }
 
-/// Of a message whose hashes are known.
+/// The partition of a message whose hashes are known.
 #[must_use]
 pub(crate) fn partition_of_incoming(incoming: &Incoming) -> u8 {
     match incoming.lane {
@@ -33,7 +35,7 @@ pub(crate) fn partition_of_incoming(incoming: &Incoming) -> u8 {
     }
 }
 
-/// Of the message with this name. Costs a hash.
+/// The partition of the message with this name. Costs a hash.
 #[must_use]
 pub(crate) fn partition_of_name(key: Option<&str>, id: &str) -> u8 {
     match lane_of(key) {

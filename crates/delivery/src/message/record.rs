@@ -1,4 +1,4 @@
-//! A message as the record from which it can be read again, for dead letters and exports (rule D1).
+//! Writes a message as a record that can be read again, for dead letters and exports (rule D1).
 
 use super::incoming::Incoming;
 use super::origin::Origin;
@@ -7,7 +7,7 @@ use super::{Body, Message};
 use crate::base::json::{write_base64, write_text};
 use crate::base::times::rfc_3339;
 
-/// The record that it came from, or else one from which the same message can be read.
+/// The record from which the message was read. If it was not kept, a record from which the same message can be read.
 pub(crate) fn record_of_incoming(incoming: &Incoming) -> Vec<u8> {
     match &incoming.origin {
         Some(Origin { record: Some(record), .. }) => record.as_bytes().to_vec(),
@@ -22,7 +22,7 @@ pub(crate) fn record_of(message: &Message) -> Vec<u8> {
     match message.body.recurrence() {
         None => write_names(&mut out, &message.body, Some(&rfc_3339(message.due_ms))),
         Some(it) => {
-            // The times of a pattern are the same whenever it begins.
+            // The times of a cron pattern do not depend on the start, so the record leaves it out.
             let from = matches!(it.rule, Rule::Every { .. }).then(|| rfc_3339(it.from_ms));
             write_names(&mut out, &message.body, from.as_ref().map(<[u8; 24]>::as_slice));
             out.push(b',');
@@ -46,7 +46,7 @@ pub(crate) fn write_traceparent(out: &mut Vec<u8>, body: &Body) {
     }
 }
 
-/// The first four members of both.
+/// The first members that both kinds of record share.
 pub(crate) fn write_names(out: &mut Vec<u8>, body: &Body, due: Option<&[u8]>) {
     out.extend_from_slice(b"{\"id\":");
     write_text(out, body.id());

@@ -1,12 +1,18 @@
-//! When a recurring message is due again (rule D19): every so many milliseconds, or as a cron pattern says in a time zone.
+//! When a recurring message is due again (rule D19): every N milliseconds, or by a cron pattern in a time zone.
 //!
-//! Example: every 60,000 ms from 10:00:00 on. The occurrence of 10:01 has its outcome at 10:03:30, as its destination was down. With
-//! `skip` the next is due at 10:04, with `all` at 10:02, and so at once, with `last` at 10:03.
+//! Example: a message is due every 60,000 ms from 10:00:00 on. Its destination is down, so the occurrence of 10:01
+//! has its outcome only at 10:03:30. With `skip` the next occurrence is due at 10:04. With `all` it is due at 10:02,
+//! so it comes at once. With `last` it is due at 10:03.
 //!
-//! Patterns and time zones are those of `croner` and `jiff`. Where a clock goes forward, a time of the day that is left out comes at
-//! the first moment after it; where it goes back, a time of the day comes once. So it is with patterns that name hours; with all hours
-//! (`*`, `*/2`) those count that pass. `croner` alone does that for one hour and minute only. A rule is asked anew each time, so that what
-//! the system learns of a time zone counts from then on.
+//! `croner` reads the patterns and `jiff` knows the time zones. Two rules apply to a pattern that names hours:
+//!
+//! - When the clock goes forward, it skips some times of the day. A skipped time is due at the first moment after the
+//!   gap.
+//! - When the clock goes back, it shows some times of the day twice. Such a time is due only once.
+//!
+//! A pattern with all hours (`*`, `*/2`) counts the hours that really pass. `croner` alone follows these rules only
+//! for patterns with a single hour and minute. Each question evaluates the rule anew, so an updated time zone counts
+//! from then on.
 
 use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
@@ -18,77 +24,80 @@ use crate::base::display::{quoted, with_commas};
 use crate::base::error::BadRecord;
 use crate::base::times::{MAX_DUE_MS, due_from_text, due_in_range, rfc_3339};
 
-/// The due time of a recurring message itself, which is never sent: its occurrences are. After all due times.
+/// The due time of the recurring message itself, after all real due times. The message is never sent; its occurrences
+/// are.
 pub(crate) const NEVER_MS: i64 = MAX_DUE_MS + 1;
 
-/// Bytes of the due time in the id of an occurrence, behind an @.
+/// Bytes of the due time in the id of an occurrence, after the `@`.
 const DUE: usize = 24;
-/// The most bytes of an id: that of an occurrence has 25 more, and is an id as any other.
+/// The most bytes of a recurring message's id. The id of an occurrence has 25 more, and must fit into a usual id.
 const LONGEST_ID: usize = (1 << 20) - 1 - DUE;
 
 const LONGEST_PATTERN: usize = 256;
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
-/// The year 4940. `croner` looks for a pattern that never comes up to the year 5000, which takes 50 ms from today; sixty years
-/// have all days of the week on all days of the year.
+/// The year 4940. `croner` searches up to the year 5000 for a pattern that never comes, and from today such a search
+/// takes 50 ms. The check of a new pattern begins here, in the last sixty years. In these years each day of the year
+/// falls on each day of the week.
 const LAST_YEARS_MS: i64 = 93_724_128_000_000;
 const EVERY: &str = "every: a whole number of milliseconds, 1 to 253,402,300,799,999";
 const CRON: &str = "cron: minute, hour, day of the month, month and day of the week, such as \"30 9 * * 1-5\"; seconds before \
                     them, if there are six fields";
 const TZ: &str = "tz: a name of the IANA database, such as Europe/Berlin or UTC";
 
-/// What happens to occurrences that were not made in time, because the one before had no outcome, or nothing ran.
+/// How missed occurrences are treated. An occurrence is missed if the one before had no outcome in time, or if
+/// nothing ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Missed {
-    /// They are left out.
+    /// Missed occurrences are left out.
     #[default]
     Skip,
-    /// Each is delivered, one after the other.
+    /// Each missed occurrence is delivered, one after the other.
     All,
-    /// The last of them is delivered.
+    /// Only the last missed occurrence is delivered.
     Last,
 }
 
-/// By what the times are given.
+/// How the times of the occurrences are computed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Rule {
-    /// So many milliseconds after each other.
+    /// A fixed number of milliseconds apart.
     Every { every: i64 },
-    /// As a pattern says, in a time zone.
+    /// By a cron pattern, in a time zone.
     Cron { cron: Box<str>, tz: Box<str> },
 }
 
-/// A rule, from when on it counts, and what happens to what was missed. As JSON it is what the store keeps.
+/// A rule, its start, and what happens to missed occurrences. The store keeps it as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recurrence {
     #[serde(flatten)]
     pub(crate) rule: Rule,
     pub(crate) missed: Missed,
-    /// The first is due then, or at the first time of the pattern from then on.
+    /// The start. The first occurrence is due at this time, or at the pattern's first time from then on.
     #[serde(rename = "from")]
     pub(crate) from_ms: i64,
-    /// That time, if the record gave it, and no delay: it is part of the content (D5).
+    /// The start, if the record gave it as a due time and not as a delay. It is part of the content (D5).
     #[serde(skip)]
     pub(crate) given_ms: Option<i64>,
-    /// Where it was before, if that is lost.
+    /// The state at another deliverer that had the message before and is lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) before: Option<Before>,
-    /// The last time that one of its occurrences was put off, if what asked for it may ask twice.
+    /// The time of the last request that rescheduled an occurrence, if the caller may send a request twice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) asked_ms: Option<i64>,
 }
 
-/// What is known of a deliverer that had the message, and is lost with its disk (S4).
+/// The known state of a deliverer that had the message and is lost with its disk (S4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Before {
-    /// All times up to then had their outcome.
+    /// All occurrences up to this time had their outcome.
     pub(crate) settled_ms: Option<i64>,
-    /// All up to then may have been sent: that they are sent again is marked.
+    /// All occurrences up to this time may have been sent. If they are sent again, they are marked.
     pub(crate) sent_ms: i64,
 }
 
-/// As it is handed from one process to another: with all that makes up the content.
+/// The form in which a process passes the rule to another process, with all parts of the content.
 #[derive(Serialize, Deserialize)]
 struct Handed {
     #[serde(flatten)]
@@ -97,10 +106,10 @@ struct Handed {
 }
 
 impl Rule {
-    /// So many milliseconds after each other.
+    /// A rule with a fixed number of milliseconds between occurrences.
     ///
     /// # Errors
-    /// It is no number of milliseconds.
+    /// The number is out of range.
     pub(crate) fn every(every: i64) -> Result<Self, BadRecord> {
         if (1..=MAX_DUE_MS).contains(&every) {
             return Ok(Self::Every { every });
@@ -108,22 +117,22 @@ impl Rule {
         Err(BadRecord::new(format!("every is {every}"), EVERY))
     }
 
-    /// As a pattern says.
+    /// A rule by a cron pattern.
     ///
     /// # Errors
-    /// It is no pattern, never comes, or the time zone is not known.
+    /// The pattern is not valid or never comes, or the time zone is not known.
     pub(crate) fn cron(cron: &str, tz: &str) -> Result<Self, BadRecord> {
         let rule = Self::Cron { cron: cron.into(), tz: tz.into() };
         rule.at_or_after(LAST_YEARS_MS)?;
         Ok(rule)
     }
 
-    /// Of a value that is no number of milliseconds.
+    /// The error for an `every` that is not a number of milliseconds.
     pub(crate) fn no_every() -> BadRecord {
         BadRecord::new("every is not a whole number in range", EVERY)
     }
 
-    /// Of a value that is no text.
+    /// The error for a field that is not text.
     pub(crate) fn no_text(name: &str) -> BadRecord {
         BadRecord::new(format!("{name} is not text"), if name == "tz" { TZ } else { CRON })
     }
@@ -143,7 +152,8 @@ impl Rule {
     }
 }
 
-/// Whether its hours are all hours, or each so many: then those count that pass, and not those that the clock shows.
+/// Whether the pattern has all hours (`*`) or every Nth hour (`*/2`). Such a pattern counts hours that pass, not
+/// hours that the clock shows.
 fn has_every_hour(cron: &str) -> bool {
     let fields: Vec<&str> = cron.split_whitespace().collect();
     match fields[..] {
@@ -153,11 +163,11 @@ fn has_every_hour(cron: &str) -> bool {
     }
 }
 
-/// The first moment from `from` on at which the clock of the zone shows a time of the pattern. One that it leaves out counts as the first
-/// moment after the gap; of one that it shows twice the first counts.
+/// The first moment from `from` on at which the clock of the zone shows a time of the pattern. A time that the clock
+/// skips counts as the first moment after the gap. If the clock shows a time twice, the first one counts.
 fn next_by_the_clock(pattern: &Cron, zone: &TimeZone, from: Timestamp) -> Option<Timestamp> {
     let change = zone.preceding(from.checked_add(SECOND).ok()?).next().map(|it| it.timestamp());
-    // What the clock has just left out counts as this moment.
+    // If a gap ends at `from`, the skipped times count as `from`.
     let shown = match change.filter(|change| *change == from) {
         Some(change) => {
             let before = zone.to_datetime(change.checked_sub(SECOND).ok()?).checked_add(SECOND).ok()?;
@@ -182,10 +192,10 @@ fn next_by_the_clock(pattern: &Cron, zone: &TimeZone, from: Timestamp) -> Option
 }
 
 impl Recurrence {
-    /// Checks one that a program made.
+    /// Checks a recurrence that a program made.
     ///
     /// # Errors
-    /// It has no rule that can be used, or as [`check_parts`].
+    /// The rule cannot be used, or [`check_parts`] fails.
     pub fn check(&self, id: &str, can_expire: bool) -> Result<(), BadRecord> {
         match &self.rule {
             Rule::Every { every } => Rule::every(*every)?,
@@ -195,21 +205,22 @@ impl Recurrence {
         check_parts(id, can_expire)
     }
 
-    /// When the first is due.
+    /// When the first occurrence is due.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no occurrence.
     pub fn first_ms(&self) -> Result<i64, BadRecord> {
         let settled_ms = self.before.and_then(|it| it.settled_ms);
         self.at_or_after(settled_ms.map_or(self.from_ms, |settled_ms| settled_ms.saturating_add(1)))
     }
 
-    /// Whether the occurrence that is due then may have been sent by another deliverer.
+    /// Whether another deliverer may have sent the occurrence due at `due_ms`.
     pub(crate) fn may_have_been_sent(&self, due_ms: i64) -> bool {
         self.before.is_some_and(|it| due_ms <= it.sent_ms)
     }
 
-    /// It takes the place of another rule: it goes on where that is, and what that may have sent it may have sent.
+    /// Lets this rule replace `other`. The new rule continues after the settled occurrences of `other`, and takes
+    /// over what `other` may have sent.
     pub(crate) fn in_place_of(self, other: &Self) -> Self {
         let before = match (self.before, other.before) {
             (Some(one), Some(other)) => Some(Before {
@@ -221,18 +232,18 @@ impl Recurrence {
         Self { before, asked_ms: self.asked_ms.max(other.asked_ms), ..self }
     }
 
-    /// When the first from this time on is due.
+    /// When the first occurrence from this time on is due.
     ///
     /// # Errors
-    /// As [`Recurrence::after`].
+    /// The same as for [`Recurrence::after`].
     pub fn from(&self, at_ms: i64) -> Result<i64, BadRecord> {
         self.at_or_after(at_ms)
     }
 
-    /// When the one after `last_ms` is due, at the time `now_ms`.
+    /// When the occurrence after `last_ms` is due, asked at the time `now_ms`.
     ///
     /// # Errors
-    /// There is none before year 10000, or the time zone is not known any more.
+    /// No occurrence is left before year 10000, or the time zone is not known any more.
     pub(crate) fn after(&self, last_ms: i64, now_ms: i64) -> Result<i64, BadRecord> {
         let next_ms = self.at_or_after(last_ms.saturating_add(1))?;
         match self.missed {
@@ -257,7 +268,7 @@ impl Recurrence {
         Err(BadRecord::new("no occurrence is left before year 10000", "a due time before year 10000"))
     }
 
-    /// The last one up to `at_ms`, of which `first_ms` is one.
+    /// The last occurrence up to `at_ms`. `first_ms` is an occurrence up to `at_ms`.
     fn last_before(&self, first_ms: i64, at_ms: i64) -> Result<i64, BadRecord> {
         if let Rule::Every { every } = &self.rule {
             return Ok(self.from_ms + (at_ms - self.from_ms) / every * every);
@@ -273,12 +284,12 @@ impl Recurrence {
         Ok(found_ms)
     }
 
-    /// As the store keeps it.
+    /// The JSON that the store keeps.
     pub(crate) fn to_json(&self) -> String {
         serde_json::to_string(self).expect("numbers and text are JSON")
     }
 
-    /// Its members in a record, without the braces.
+    /// The members for a record, without the braces.
     pub(crate) fn fields(&self) -> Vec<u8> {
         #[derive(Serialize)]
         struct Members<'a> {
@@ -291,33 +302,34 @@ impl Recurrence {
         json[1..json.len() - 1].to_vec()
     }
 
-    /// As it was kept.
+    /// Reads the JSON that the store keeps.
     pub(crate) fn from_json(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok()
     }
 
-    /// What two records with the same content have in common, beside a delay and the payload.
+    /// The part of the content that comes from the rule. Two records with the same content share it, as well as the
+    /// delay and the payload.
     pub(crate) fn content(&self) -> String {
         Self { from_ms: self.given_ms.unwrap_or(0), before: None, asked_ms: None, ..self.clone() }.to_json()
     }
 
-    /// As it is handed on.
+    /// The JSON for a hand-off.
     pub(crate) fn to_handed(&self) -> String {
         let handed = Handed { recurrence: self.clone(), given: self.given_ms.is_some() };
         serde_json::to_string(&handed).expect("numbers and text are JSON")
     }
 
-    /// As it was handed on.
+    /// Reads the JSON of a hand-off.
     ///
     /// # Errors
-    /// It is not what [`Recurrence::to_handed`] writes.
+    /// The text was not written by [`Recurrence::to_handed`].
     pub fn from_handed(text: &str) -> Result<Self, BadRecord> {
         let bad = |error| BadRecord::new(format!("recurrence: {error}"), "what a hand-off of this version has");
         let Handed { recurrence, given } = serde_json::from_str(text).map_err(bad)?;
         Ok(Self { given_ms: given.then_some(recurrence.from_ms), ..recurrence })
     }
 
-    /// Bytes in memory, about.
+    /// The approximate size in memory, in bytes.
     pub(crate) fn size(&self) -> usize {
         let rule = match &self.rule {
             Rule::Every { .. } => 0,
@@ -330,7 +342,7 @@ impl Recurrence {
 /// Checks the other parts of a recurring message.
 ///
 /// # Errors
-/// It can expire, or its id is that of an occurrence, or leaves no room for one.
+/// The message can expire, its id looks like the id of an occurrence, or the id is too long for occurrences.
 pub(crate) fn check_parts(id: &str, can_expire: bool) -> Result<(), BadRecord> {
     if can_expire {
         return Err(BadRecord::new(
@@ -348,13 +360,13 @@ pub(crate) fn check_parts(id: &str, can_expire: bool) -> Result<(), BadRecord> {
     Ok(())
 }
 
-/// Of an id that is that of an occurrence: the id of the recurring message.
+/// The id of the recurring message, if `id` is the id of an occurrence.
 pub(crate) fn recurring_id(id: &str) -> Option<&str> {
     let (of, due) = id.split_at_checked(id.len().checked_sub(1 + DUE)?)?;
     due.strip_prefix('@').filter(|due| due_from_text(due, "due").is_ok()).map(|_| of)
 }
 
-/// The id of the occurrence that is due then.
+/// The id of the occurrence due at `due_ms`.
 pub(crate) fn occurrence_id(id: &str, due_ms: i64) -> String {
     let due = rfc_3339(due_ms);
     format!("{id}@{}", std::str::from_utf8(&due).expect("it is ASCII"))

@@ -1,4 +1,4 @@
-//! Messages that come again and again, as a program makes them (rule D19).
+//! How a program makes recurring messages (rule D19).
 
 use std::time::{Duration, SystemTime};
 
@@ -7,10 +7,12 @@ use crate::base::clock::{SystemWallTime, WallTime as _};
 use crate::message::recurrence::{Missed, NEVER_MS, Recurrence, Rule};
 
 impl Message {
-    /// A message that comes every so many milliseconds, for the first time so long after this call. Each time it is a message of its own,
-    /// with the id `ID@DUE`, made when the one before has its outcome.
+    /// A message that recurs every `interval`. The first occurrence is due one interval after this call. Each
+    /// occurrence is a message of its own with the id `ID@DUE`. The engine makes it when the occurrence before has
+    /// its outcome.
     ///
-    /// Submitted again with other content it takes the place of the one of its name; a cancel ends it.
+    /// If the same name is submitted again with other content, the new message takes the place of the old one. A
+    /// cancel ends the message.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -25,8 +27,9 @@ impl Message {
         Self::recurring(id, Rule::Every { every }, from_ms, payload.as_ref())
     }
 
-    /// A message that comes as a cron pattern says in a time zone of the IANA database: five fields, or six with the seconds first. It
-    /// is checked when it is submitted. Otherwise as [`Message::every`].
+    /// A message that recurs by a cron pattern, in a time zone of the IANA database. A pattern has five fields, or
+    /// six with the seconds first. The engine checks it when the message is submitted. All else is as for
+    /// [`Message::every`].
     ///
     /// ```
     /// # use tickwheel_delivery::Message;
@@ -38,8 +41,8 @@ impl Message {
         Self::recurring(id, Rule::Cron { cron: pattern.into(), tz: tz.into() }, now_ms(), payload.as_ref())
     }
 
-    /// The same, for the first time at `first`, or at the first time of its pattern from then on. It is made however late it is. Nothing for
-    /// a message that comes once.
+    /// Sets the start: the first occurrence is due at `first`, or at the pattern's first time from then on. The first
+    /// occurrence is made however late it is. Does nothing for a message that comes once.
     ///
     /// ```
     /// # use std::time::{Duration, UNIX_EPOCH};
@@ -53,8 +56,8 @@ impl Message {
         self.with_recurrence(|it| Recurrence { from_ms, given_ms: Some(from_ms), ..it })
     }
 
-    /// What happens to times that pass before the message of the time before has its outcome, or while nothing runs. Nothing for a
-    /// message that comes once.
+    /// Sets what happens to missed occurrences. An occurrence is missed if the one before has no outcome in time, or
+    /// if nothing runs. Does nothing for a message that comes once.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -66,7 +69,7 @@ impl Message {
         self.with_recurrence(|it| Recurrence { missed, ..it })
     }
 
-    /// Whether it comes again and again.
+    /// Whether the message recurs.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -20,7 +20,7 @@ fn of_key(key: &str) -> Filter {
     Filter { key: Some(key.to_owned()), ..Filter::default() }
 }
 
-/// It has read what is due soon, so what comes from now on may be near.
+/// An engine that has read all messages that are due soon, so later messages may be near.
 fn started(settings: Settings) -> ByHand {
     let world = ByHand::start(settings);
     world.write();
@@ -33,7 +33,7 @@ fn give_many(world: &ByHand) {
     assert!(near > MANY / 10 && near < MANY / 2, "{near} are near");
 }
 
-/// Half of them are near, as far as their keys let them, half far; of two keys and of none.
+/// Half of them are near, as far as their keys allow it, and half are far. They have two keys or none.
 fn many() -> Vec<Item> {
     let key = |n: usize| ["user/a", "user/b", ""].get(n % 3).copied().filter(|key| !key.is_empty());
     let due_ms = |n: usize| START_MS + 5_000 + if n.is_multiple_of(2) { 0 } else { DAY_MS } + n as i64;
@@ -44,7 +44,7 @@ fn cancelled(world: &ByHand) -> u64 {
     world.engine.summary().cancelled
 }
 
-/// What is left, and what became of the rest, agree with the store's own check.
+/// Checks that the open messages and the outcomes agree with the store's own check.
 fn whole(world: ByHand) {
     let world = world.again();
     assert_whole(&world.store(), Digest::number);

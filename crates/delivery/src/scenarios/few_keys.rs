@@ -1,5 +1,5 @@
-//! An outage in which the destination answers 503, or not at all, with few keys (D6): five messages without an answer show it.
-//! With fewer keys than that, up to four messages have spent all their attempts before the fifth is sent.
+//! An outage with few keys (D6): the destination answers 503, or not at all. Five messages without an answer show the
+//! outage. With fewer than five keys, up to four messages spend all their attempts before the fifth message is sent.
 //!
 //! | keys | given up | spent by the others |
 //! |---|---|---|
@@ -20,7 +20,7 @@ fn busy() -> Verdict {
     Verdict::Unanswered { reason: "503".to_owned(), retry_after_ms: None }
 }
 
-/// Sends what is due; the destination answers this about each.
+/// Sends the due messages. The destination answers each one with `answer`.
 fn send_all(world: &ByHand, answer: impl Fn(&Delivery) -> Verdict) -> Vec<Delivery> {
     let mut sent = Vec::new();
     loop {

@@ -4,14 +4,14 @@
 //! TICKWHEEL_SOAK=1 cargo test -p tickwheel-delivery kill     # 200 kills
 //! ```
 //!
-//! The process that is killed is this test program, started again for its test `child`. It writes what it submits, and each
-//! answer that it gets, to files; what is delivered is in the file of its sink. What a process wrote before it is killed stays
-//! written. From the three files follows:
+//! The killed process is this test program, started again for its test `child`. It writes each submitted item and each
+//! answer to files, and its sink writes each delivered message to a third file. Lines that were written before a kill
+//! stay written. The three files must show:
 //!
-//! - what was answered as accepted is delivered, unless it was cancelled;
-//! - nothing is early, and nothing goes out in the process that cancelled it or a later one;
+//! - an accepted message is delivered, unless it was cancelled;
+//! - nothing is early, and after a cancel nothing goes out in the same process or a later one;
 //! - the messages of a key go out in order, over all processes together;
-//! - what is delivered again is marked, and was delivered by an earlier process.
+//! - a message that is delivered again is marked, and an earlier process delivered it before.
 
 mod disk;
 mod power;
@@ -42,13 +42,13 @@ use crate::store::maintenance::check;
 use crate::store::{Letter, Limits};
 
 const KEYS: u64 = 37;
-/// Messages of one ticket, and how often one is submitted: 20,000 messages a second.
+/// Messages of one ticket, and the time between two tickets: 20,000 messages a second.
 const TICKET: u64 = 100;
 const EVERY: Duration = Duration::from_millis(5);
-/// A place that is not reached by then is not waited for.
+/// How long to wait for a process to reach a place.
 const LIFE: Duration = Duration::from_secs(3);
 
-/// What the writer does from the beginning of a group until its answers, and what the store does for its own sake.
+/// Places in the writer, from the beginning of a group until its answers, and in the upkeep of the store.
 const PLACES: &[&str] = &[
     "group: begun",
     "BEGIN IMMEDIATE",
@@ -78,7 +78,7 @@ const PLACES: &[&str] = &[
     "checkpoint",
 ];
 
-/// Those of them that come seldom.
+/// Places that are reached seldom.
 const RARE: &[&str] = &[
     "UPDATE waiting SET redelivered",
     "INTO runs",
@@ -141,7 +141,7 @@ fn cancel(number: u64) -> Item {
     Item::Cancel(Cancel { id: format!("i{number}"), key: key_of(number), keep_days: 0 })
 }
 
-/// What is written of an item, once for the submission and once with its answer.
+/// An item as it is written to a file, once when it is submitted and once with its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Asked {
     Put(u64, i64),
@@ -173,7 +173,7 @@ impl Asked {
     }
 }
 
-// --- The process that is killed ----------------------------------------------
+// --- The killed process --------------------------------------------------------
 
 #[test]
 #[ignore = "it is started by the tests below"]
@@ -204,7 +204,7 @@ fn child() {
             again.push(asked);
         }
     }
-    // A message may have been accepted, delivered and forgotten; then its producer must not give it again.
+    // A message may have been accepted, delivered and forgotten. Then its producer must not submit it again.
     if keep_ids_ms > 60_000 {
         again.chunks(TICKET as usize).for_each(|part| submit(&running, folder, part.to_vec()));
     }
@@ -214,7 +214,7 @@ fn child() {
         return;
     }
     if setting("TICKWHEEL_KILL_AT").is_some_and(|place| place.contains("incremental_vacuum")) {
-        // Only what has become much smaller gives pages back; it is killed there.
+        // A store gives pages back only after it has become much smaller. The process is killed there.
         running.wait_until_empty(LIFE).unwrap();
         std::thread::park_timeout(LIFE);
     }
@@ -260,9 +260,9 @@ fn submit(running: &Running, folder: &Path, asked: Vec<Asked>) {
     running.engine().submit_with(items, Box::new(complete)).unwrap();
 }
 
-// --- The process that kills it -----------------------------------------------
+// --- The process that kills it -------------------------------------------------
 
-/// One store, its sink in a folder of its own, and how long the files were when each process ended.
+/// A store, its sink in a separate folder, and the lengths of the files when each process ended.
 struct Trial {
     folder: tempfile::TempDir,
     keep_ids_ms: u64,
@@ -306,7 +306,8 @@ impl Trial {
         command
     }
 
-    /// A kill may cut a long write off. A line of the sink is ended by the next process; of the others it did not come.
+    /// A kill may cut off a long write. The next process ends the cut line of the sink. A cut line of the other files
+    /// is removed.
     fn note_end(&mut self) {
         for name in ["submitted", "answered"] {
             let path = self.folder.path().join(name);
@@ -318,7 +319,7 @@ impl Trial {
         self.ends.push((len("out/delivered"), len("answered")));
     }
 
-    /// Kills it after this time, or at a place, if it comes there.
+    /// Kills the process after this time, or at a place if the process gets there.
     fn kill(&mut self, after: Duration, place: Option<String>) {
         let mut command = self.command();
         if let Some(place) = &place {
@@ -363,7 +364,7 @@ impl Trial {
         lines.lines().filter(|line| line.starts_with("put")).count()
     }
 
-    /// In which process it was written.
+    /// The number of the process that wrote it.
     fn life(&self, at: usize, of: impl Fn(&(usize, usize)) -> usize) -> usize {
         self.ends.iter().position(|end| at < of(end)).unwrap()
     }
@@ -442,7 +443,7 @@ impl Trial {
     }
 }
 
-/// So many trials of so many kills, at random moments and at places in turn.
+/// Runs `count` trials with `kills` kills each, in turn at random moments and at places.
 fn trials(count: u64, kills: u64, seed: u64) {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut place = seed as usize;

@@ -1,5 +1,5 @@
-//! An outage of ten minutes at 1,000 messages a second, on a manual clock (D6): no attempt is spent, all are delivered in
-//! order afterwards, memory is bounded, and the program hears of it twice.
+//! An outage of ten minutes at 1,000 messages a second, on a manual clock (D6). No attempt is spent, and afterwards all
+//! messages are delivered in order. Memory is bounded, and the program hears of the outage twice.
 
 use std::collections::HashMap;
 use std::sync::Arc;

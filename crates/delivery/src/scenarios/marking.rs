@@ -1,5 +1,6 @@
-//! Marks (S4): none passes a message without an outcome on disk, whatever moves it meanwhile. `simulation` compares all of them with a
-//! plain look, between the steps of the engine; here they are asked in the middle of a step, and in the middle of the answer.
+//! Marks (S4): no mark passes a message without an outcome on disk, even if the message moves meanwhile. `simulation`
+//! compares all marks with a slow search between the steps of the engine. Here the tests ask for marks in the middle of
+//! a step, and in the middle of the answer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,7 +42,7 @@ fn mark(world: &ByHand, key: &str) -> i64 {
     world.engine.marks(world.wall_ms()).unwrap()[usize::from(partition_of_name(Some(key), ""))]
 }
 
-/// What is due goes out, and the destination refuses it.
+/// Sends the due messages, and the destination refuses them.
 fn refuse(world: &ByHand) {
     world.write();
     let (number, deliveries) = world.take().expect("it is due");
@@ -165,7 +166,7 @@ fn marks_need_no_transaction_of_the_writer_to_end__s4() {
     });
 }
 
-/// A window that sends most of what it has back to the store.
+/// A window that sends most of its messages back to the store.
 fn tiny() -> Settings {
     let bounds = Bounds { messages: 4, bytes: 4_000, lane_messages: 2, lane_bytes: 2_000 };
     Settings { bounds, limits: Limits::tiny(), ..strict() }
@@ -173,7 +174,7 @@ fn tiny() -> Settings {
 
 type Name = (Option<String>, String);
 
-/// What is open in the file, by a look at all of it, and when those were due that have another due time since.
+/// The open messages of the file, by a search through all of it, and the first due times of rescheduled messages.
 #[derive(Clone, Default)]
 struct Plain {
     open: BTreeMap<Name, i64>,
@@ -199,7 +200,7 @@ impl Plain {
         earliest.marks(now_ms)
     }
 
-    /// What has its answer by now.
+    /// Notes the answers that have come.
     fn hear(&mut self, asked: Vec<(Name, bool)>, before: &BTreeMap<Name, i64>, answers: Vec<Answer>) {
         for ((name, is_move), answer) in asked.into_iter().zip(answers) {
             match answer {
@@ -215,7 +216,7 @@ impl Plain {
     }
 }
 
-/// Some items, each of another name; and which of them give another due time.
+/// Some items with different names; and which of them are reschedules.
 fn some(random: &mut fastrand::Rng, now_ms: i64) -> (Vec<Item>, Vec<(Name, bool)>) {
     let mut names: Vec<(Option<&str>, String)> =
         [None, Some("k"), Some("l")].into_iter().flat_map(|key| (0..4).map(move |id| (key, format!("{id}")))).collect();
@@ -237,7 +238,7 @@ fn some(random: &mut fastrand::Rng, now_ms: i64) -> (Vec<Item>, Vec<(Name, bool)
     names.into_iter().map(item).unzip()
 }
 
-/// Some of what is due goes out.
+/// Sends some of the due messages.
 fn send_some(world: &ByHand, random: &mut fastrand::Rng) {
     if let Some((number, deliveries)) = world.engine.take(random.usize(1..4), 1 << 20, false) {
         let verdict = |_| if random.u8(0..3) == 0 { Verdict::Refused("no".to_owned()) } else { Verdict::Delivered };
@@ -250,8 +251,8 @@ fn passes(marks: &PerPartition, open: &PerPartition) -> bool {
     marks.iter().zip(open).any(|(mark, open)| mark > open)
 }
 
-/// A play whose marks `look` asks for while it writes a group. It is given what was open before, and the names of what the group changes
-/// other than to another due time.
+/// Plays random steps. While a group is written, `look` asks for marks. It gets the messages that were open before, and
+/// the names that the group changes in another way than by a reschedule.
 fn play(seed: u64, look: impl Fn(&Arc<ByHand>, &Plain, &[Name], &mut fastrand::Rng)) {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut plain = Plain::default();

@@ -1,4 +1,4 @@
-//! What an engine measures of its own work, on clocks that the test moves (D15).
+//! The engine's measures of its own work, on clocks that the test moves (D15).
 
 use super::testing::{ByHand, START_MS, put};
 use crate::due::measures::{BOUNDS_US, Cause, Histogram};

@@ -1,4 +1,4 @@
-//! A sink that sends one delivery after another, on a manual clock: one that takes long holds up no other (D4, D6).
+//! A sink that sends one delivery after another, on a manual clock: a slow delivery delays no other (D4, D6).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -1,4 +1,5 @@
-//! A rate and a bound of sends at a time (D18), on clocks that the test moves: how many go out, and what waits.
+//! A rate and a bound of concurrent sends (D18), on clocks that the test moves: how many messages go out, and which
+//! ones wait.
 
 use super::testing::{ByHand, START_MS, cancel, many, put, settings};
 use crate::due::dispatcher::Event;
@@ -13,7 +14,7 @@ fn paced(messages: u64, per_us: u64) -> Settings {
     Settings { rate: Some(Rate { messages, per_us }), ..settings() }
 }
 
-/// All that goes out in this moment.
+/// Everything that goes out in this moment.
 fn sent(world: &ByHand) -> Vec<String> {
     let mut sent = Vec::new();
     loop {

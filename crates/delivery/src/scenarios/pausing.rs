@@ -70,7 +70,7 @@ fn what_is_in_the_hands_of_a_sender_and_has_not_begun_waits_too__d16() {
     assert!(world.take().is_none());
     world.give(vec![pause(false)]);
     assert_eq!(world.send(), ["1", "2", "3"]);
-    // Where none has begun, that is no sign that the destination is down.
+    // If no turn has begun, this does not show that the destination is down.
     world.give(vec![put(None, "a", START_MS)]);
     let (number, _) = world.take().expect("it is due");
     let turns = world.engine.lock_dispatcher().in_turn(number);

@@ -1,4 +1,5 @@
-//! A key pauses and goes on (D16): after the answer nothing of it is sent, also by the next process, and others do not wait.
+//! A key pauses and goes on (D16). After the answer none of its messages is sent, also by the next process. Other
+//! messages do not wait.
 
 use super::testing::{ByHand, START_MS, cancel, put, settings};
 use crate::due::dispatcher::Event;
@@ -14,7 +15,7 @@ fn pause_key(key: &str, is_paused: bool) -> Item {
     Item::Pause { key: Some(key.to_owned()), is_paused }
 }
 
-/// All that goes out in this moment, sorted.
+/// Everything that goes out in this moment, sorted.
 fn sent(world: &ByHand) -> Vec<String> {
     let mut sent = Vec::new();
     loop {
@@ -105,7 +106,7 @@ fn a_message_that_failed_is_not_tried_while_its_key_is_paused_and_may_have_arriv
     }
 }
 
-/// A message that was refused once and whose key was paused then has just left memory, in the moment before the next commit.
+/// A message that was refused once and then paused with its key. It has just left memory, before the next commit.
 fn just_left(after_ms: i64) -> ByHand {
     let world = ByHand::start(settings());
     world.give(vec![put(Some("k"), "a", START_MS + after_ms)]);
@@ -119,7 +120,7 @@ fn just_left(after_ms: i64) -> ByHand {
     world
 }
 
-/// What is sent next, once its attempt is on disk.
+/// Resumes the key, and returns the next delivery, once its attempt is on disk.
 fn goes_on(world: &ByHand) -> Delivery {
     world.give(vec![pause_key("k", false)]);
     world.write();

@@ -22,10 +22,10 @@ use crate::sinks::{Delivery, OpenSink, Sink, Verdict, Verdicts};
 const AT_ONCE: usize = 500;
 const THREADS: usize = 4;
 
-/// What was sent: the payload, when it was due, and the moment.
+/// The sends of each message: the payload, the due time, and the moment.
 type Sent = Arc<Mutex<HashMap<String, Vec<(Vec<u8>, i64, Instant)>>>>;
 
-/// Notes what it is sent, or refuses it.
+/// A sink that notes its messages, or refuses them.
 struct Notes {
     most: usize,
     sent: Sent,
@@ -235,7 +235,7 @@ fn after_the_answer_to_its_cancel_no_occurrence_of_a_rule_begins__d7_d19() {
             let (rule, _) = id.split_once('@').expect("an occurrence");
             *late.entry(rule).or_default() += usize::from(times[0].2 > answered[rule]);
         }
-        // One may have been taken from the engine by a thread before the answer.
+        // A thread may have taken one message before the answer.
         assert!(late.values().all(|count| *count <= 1), "{late:?}");
     }
 }

@@ -48,7 +48,7 @@ fn ids(deliveries: &[Delivery]) -> Vec<&str> {
     deliveries.iter().map(Delivery::id).collect()
 }
 
-/// What goes out in so many steps of 100 ms.
+/// The ids that go out in this many steps of 100 ms.
 fn sent_in(world: &ByHand, steps: u32) -> Vec<String> {
     let mut all = Vec::new();
     for _ in 0..steps {
@@ -106,7 +106,7 @@ fn the_next_is_made_whatever_became_of_the_one_before__d19() {
     world.engine.settle(number, Verdicts::Each(vec![failed]), None);
     world.write();
     assert_eq!(world.give(vec![look(&at(0)), cancel(Some("k"), &at(1_000))]), [Answer::Dead, Answer::Cancelled]);
-    // One that is cancelled before it is made is not made.
+    // If an occurrence is cancelled before it is made, it is not made.
     assert_eq!(world.give(vec![cancel(Some("k"), &at(3_000))]), [Answer::Unknown]);
     assert_eq!(sent_in(&world, 45), [at(2_000), at(4_000)]);
     let summary = world.engine.summary();
@@ -123,7 +123,8 @@ fn a_cancel_ends_it_and_its_occurrence__d7_d19() {
     assert_eq!(world.give(vec![look("beat"), look(&at(1_000))]), [Answer::Cancelled, Answer::Cancelled]);
     assert_eq!(world.engine.open_count(), 0);
     assert_eq!(sent_in(&world, 30), [] as [&str; 0]);
-    // Given again as it was it stays cancelled; another one of that name begins anew, and so does the same where that is asked for.
+    // The same message again stays cancelled. Another message of the name begins anew, and so does the same one as a
+    // `replace`.
     assert_eq!(world.give(vec![beat("")]), [Answer::Cancelled]);
     world = world.again();
     assert_eq!(world.give(vec![replace(beat(""))]), [Answer::Accepted]);
@@ -161,7 +162,7 @@ fn the_same_again_is_a_duplicate_and_another_takes_its_place__d5_d19() {
     let second = world.sent();
     assert_eq!(ids(&second), [at(2_500)]);
     assert_eq!(second[0].payload(), b"2");
-    // With the same times: the payload is new, and a destination knows it for another message.
+    // The times are the same, but the payload is new, so a destination sees another message.
     world.give(vec![record(r#"{"id":"beat","key":"k","every":2500,"payload":3}"#)]);
     let third = sent_in(&world, 25);
     assert_eq!(third, [at(5_000)]);
@@ -302,7 +303,8 @@ fn what_was_cancelled_by_its_own_name_stays_so_also_under_another_rule__d7_d19()
     world.give(vec![later("old")]);
     assert_eq!(world.give(vec![cancel(Some("k"), &of(0)), later("new")]), [Answer::Cancelled, Answer::Replaced]);
     assert_eq!(world.give(vec![look(&of(0)), look(&of(1_000))]), [Answer::Cancelled, Answer::Waiting]);
-    // One that was withdrawn by the change of its rule, and is cancelled by its name then, does not come either.
+    // A new rule withdraws the occurrence. If it is then cancelled by its name, it does not come under the next rule
+    // either.
     let sooner = || record(&format!(r#"{{"id":"beat","key":"k","every":1000,"due":{},"payload":3}}"#, START_MS + 700));
     assert_eq!(world.give(vec![sooner(), look(&of(1_000))]), [Answer::Replaced, Answer::Cancelled]);
     assert_eq!(world.give(vec![cancel(Some("k"), &of(1_000))]), [Answer::Unknown]);
@@ -361,7 +363,7 @@ fn a_rule_that_begins_anew_finds_its_way_past_all_that_has_arrived__d8_d19() {
     assert_eq!(sent_in(&world, 1)[0], at(1_200), "the first from then on");
 }
 
-/// Every second from the start on; a deliverer that is lost had it.
+/// A message for every second from the start on. A deliverer that is now lost had it before.
 fn going_on(missed: &str, before: Before) -> Item {
     let Item::Put(mut put) = beat(&format!(r#","missed":"{missed}""#)) else { panic!("it is no message") };
     let rule = Recurrence { before: Some(before), ..put.message.body.recurrence().unwrap().clone() };
@@ -467,7 +469,7 @@ fn the_same_again_tells_a_store_that_was_restored_what_may_have_been_sent__d19_d
         world.advance_ms(100);
         marked.extend(world.sent().iter().map(|it| (it.id().to_owned(), it.redelivered)));
     }
-    // The first is made already: the restore marks what is open.
+    // The first occurrence exists already: the restore marks open messages.
     let expected = [(1_000, false), (2_000, true), (3_000, false)];
     assert_eq!(marked, expected.map(|(after_ms, is_marked)| (at(after_ms), is_marked)));
 }

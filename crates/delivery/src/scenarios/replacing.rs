@@ -1,4 +1,5 @@
-//! A message in the place of one that waits, as often as it is put off (D16); and a second life of a dead letter.
+//! A message takes the place of a waiting message, however often this happens (D16). And a dead letter gets a second
+//! life.
 
 use super::testing::{ByHand, START_MS, cancel, put};
 use crate::due::retry::Retry;

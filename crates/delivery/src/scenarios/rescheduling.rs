@@ -1,4 +1,4 @@
-//! Another due time for a message that waits (D16): it goes out then, once, wherever it was when that was asked.
+//! A waiting message gets another due time (D16): it goes out then, once, wherever it was at the moment of the request.
 
 use super::testing::{ByHand, START_MS, cancel, put};
 use crate::due::retry::Retry;
@@ -23,7 +23,7 @@ fn refuse(world: &ByHand) {
     world.engine.settle(number, Verdicts::Each(vec![Verdict::Refused("no".to_owned())]), None);
 }
 
-/// What goes out now, where a mark or an attempt has to be on disk before it.
+/// The ids that go out now. A mark or an attempt may have to be on disk first.
 fn sent_now(world: &ByHand) -> Vec<String> {
     (0..3)
         .flat_map(|_| {

@@ -1,13 +1,13 @@
-//! The engine under deterministic simulation: one seed decides the clock, what is submitted, what the sink answers, crashes,
-//! and the order of all steps. A slow model says what has to follow (rules D3 to D9).
+//! The engine under deterministic simulation. One seed decides the clock, the items, the answers of the sink, the
+//! crashes, and the order of all steps. A slow model predicts the results (rules D3 to D9).
 //!
 //! ```text
 //! TICKWHEEL_SEEDS=100000 cargo test --release -p tickwheel-delivery simulation     # `make soak`
 //! TICKWHEEL_SEED=4711 cargo test -p tickwheel-delivery simulation -- --nocapture   # one seed again, step by step
 //! ```
 //!
-//! The model knows what is on disk: a group takes all that was submitted and settled when it begins, and is on disk as a
-//! whole or not at all.
+//! The model knows the content of the disk. A group takes everything that is submitted or settled when it begins. It is
+//! on disk as a whole or not at all.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ const STEPS: usize = 150;
 /// Steps between two looks at the marks, which take longer than a step.
 const MARKS_EVERY: usize = 7;
 
-/// The engine, and what the model knows of it.
+/// The engine, and the model's knowledge of it.
 #[expect(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 struct World {
     random: Random,
@@ -45,34 +45,35 @@ struct World {
     submitted: Vec<Ticket>,
     begun: Option<(Begun, Vec<Ticket>)>,
     committed: Option<(Committed, Vec<Ticket>)>,
-    /// What was open before the last commit, and the last message that was accepted.
+    /// The open messages before the last commit, and the last accepted message.
     before_commit: (Earliest, u64),
     stored: BTreeMap<Name, Vec<Stored>>,
-    /// Of messages that did not come, and how old the store was then at most.
+    /// Cancels of messages that did not come, with the greatest possible age of the store at that time.
     cancels: BTreeMap<Name, i64>,
     accepted: u64,
-    /// Cancels of many, on disk: of this key, or of all; and the last message that each is about.
+    /// Cancels of many messages, on disk: the key or `None` for all, and the last message that each cancel is about.
     actions: VecDeque<(Option<u8>, u64)>,
-    /// What the destination keeps of what it was sent, in order, if it keeps that.
+    /// The log of the destination: the messages that it got, in order. `None` if it keeps no log.
     log: Option<Vec<i64>>,
     telling: Telling,
     bad: i64,
-    /// How old the store is by its own clock at most, and by how much the wall clock was stepped ahead since it was opened.
+    /// The greatest possible age of the store by its own clock, and how far the wall clock was stepped ahead since it
+    /// was opened.
     age_ms: i64,
     ahead_ms: i64,
     largest: usize,
-    /// The wall clock was stepped, and the engine was not told.
+    /// The wall clock was stepped, and the engine does not know it.
     is_off: bool,
     lives: BTreeMap<Key, Life>,
     numbers: BTreeMap<i64, Key>,
     flights: VecDeque<Flight>,
-    /// Failures of the message's own, and sends that ended without an answer about it.
+    /// How often the message was refused, and how often a send ended without an answer about it.
     failures: BTreeMap<Key, (u32, u32)>,
     crashes: u32,
     moment: u64,
     may_be_again: BTreeSet<Key>,
     must_be_again: BTreeSet<Key>,
-    /// A send by this process had no answer, so that the next one is marked.
+    /// A send of this process had no answer, so the next send is marked.
     unanswered: BTreeSet<Key>,
     is_healed: bool,
     /// On disk.
@@ -104,7 +105,7 @@ impl World {
     fn new(seed: u64, folder: &Path, is_shown: bool) -> Self {
         let mut random = Random(fastrand::Rng::with_seed(seed));
         let messages = 3 + random.below(12) as usize;
-        // Messages may be larger than what may be in memory.
+        // A message may be larger than the bound of memory.
         let least_bytes = [250, 2_000][random.below(2) as usize];
         let keep_ids_ms = if random.below(2) == 0 { 2_000 + random.below(20_000) } else { 7 * 86_400_000 };
         let settings = Settings {
@@ -181,7 +182,7 @@ impl World {
         self.check_summary();
     }
 
-    /// What came in went out, or is there (D11).
+    /// Every accepted message went out, or is still there (D11).
     fn check_summary(&self) {
         let it = self.engine.summary();
         let open = self.engine.open_count();

@@ -1,4 +1,4 @@
-//! What tests of a running engine share.
+//! Tools for tests of a running engine.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::store::maintenance::check;
 use crate::store::{Letter, Store};
 use tickwheel::Clock;
 
-/// Longer than anything takes that a test waits for.
+/// Longer than any wait of a test takes.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// When an engine by hand starts.
@@ -37,7 +37,7 @@ pub(crate) fn cancel(key: Option<&str>, id: &str) -> Item {
     Item::Cancel(Cancel { id: id.to_owned(), key: key.map(str::to_owned), keep_days: 0 })
 }
 
-/// Messages without a key, all overdue, in the order of their ids.
+/// A record that could not be read.
 pub(crate) fn letter() -> Item {
     Item::Letter(Letter {
         source: "input".to_owned(),
@@ -48,6 +48,7 @@ pub(crate) fn letter() -> Item {
     })
 }
 
+/// Messages without a key, all overdue, in the order of their ids.
 pub(crate) fn many(count: usize) -> Vec<Item> {
     (0..count).map(|id| put(None, &id.to_string(), 1 + id as i64)).collect()
 }
@@ -61,7 +62,7 @@ pub(crate) fn settings() -> Settings {
     }
 }
 
-/// What the program was told.
+/// The dead letters and events that the observer got.
 #[derive(Clone, Default)]
 pub(crate) struct Told(Arc<Mutex<(Vec<Event>, Vec<Letter>)>>);
 
@@ -134,7 +135,7 @@ impl Delivering {
     }
 }
 
-/// A folder in memory where the system has one, for what does not test the disk.
+/// A folder in memory if the system has one, for tests that are not about the disk.
 pub(crate) fn folder_in_memory() -> tempfile::TempDir {
     let builder = &mut tempfile::Builder::new();
     let made = builder.prefix("tickwheel-").tempdir_in(Path::new("/dev/shm"));
@@ -142,7 +143,7 @@ pub(crate) fn folder_in_memory() -> tempfile::TempDir {
 }
 
 impl Engine {
-    /// Runs this with the store of an engine that is open.
+    /// Runs this with the store of an open engine.
     pub(crate) fn with_store<T>(&self, run: impl FnOnce(&mut Store) -> T) -> T {
         self.with_writer(|writer| run(&mut writer.store)).unwrap()
     }
@@ -175,7 +176,7 @@ impl ByHand {
         Ok(Self { engine, wall_us, settings, folder })
     }
 
-    /// A new process on the same store; what was not committed is gone.
+    /// Starts a new process on the same store. Uncommitted work is lost.
     pub(crate) fn again(self) -> Self {
         let settings = self.settings.clone();
         self.try_again_with(settings).unwrap()
@@ -189,7 +190,7 @@ impl ByHand {
         Self::try_on(folder, settings, wall_us)
     }
 
-    /// The process is gone; the store is left.
+    /// Ends the process, and keeps the store.
     pub(crate) fn end(self) -> Arc<tempfile::TempDir> {
         self.folder
     }
@@ -211,7 +212,7 @@ impl ByHand {
         self.wall_us.fetch_add(ms * 1000, Ordering::Relaxed);
     }
 
-    /// When there is something to do next.
+    /// When the timer has its next task.
     pub(crate) fn next_wake_us(&self) -> u64 {
         self.engine.next_wake_us().expect("there is something on the timer")
     }
@@ -232,12 +233,12 @@ impl ByHand {
         answered(&receipt).expect("it is committed").unwrap()
     }
 
-    /// What goes out in one send, which has no answer yet.
+    /// Takes one send, which has no answer yet.
     pub(crate) fn take(&self) -> Option<(u64, Vec<Delivery>)> {
         self.engine.take(64, 1 << 20, false)
     }
 
-    /// All that goes out now, and arrives.
+    /// Sends everything that can go out now, and all of it arrives.
     pub(crate) fn sent(&self) -> Vec<Delivery> {
         let mut all = Vec::new();
         for _ in 0..8 {
@@ -251,7 +252,7 @@ impl ByHand {
         all
     }
 
-    /// One send that arrives: its ids.
+    /// Sends once, and all of it arrives. Returns the ids.
     pub(crate) fn send(&self) -> Vec<String> {
         let Some((flight, deliveries)) = self.take() else { return Vec::new() };
         self.engine.settle(flight, Verdicts::Delivered, None);
@@ -278,7 +279,8 @@ pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// The name of a test of this module, as the test binary takes it: for a test that runs another one in a process of its own.
+/// The name of a test as the test binary takes it. A test uses this to run another test of this module in a new
+/// process.
 pub(crate) fn test_named(module_path: &str, name: &str) -> String {
     let (_crate, module) = module_path.split_once("::").unwrap();
     format!("{module}::{name}")

@@ -1,5 +1,6 @@
-//! What had no answer may have arrived (D5, D6): it goes out again with that mark, also where it counts as no attempt, as the
-//! destination was down. What was refused, or could not be told to the destination, has not arrived.
+//! A message without an answer may have arrived (D5, D6). It goes out again with a mark, even if the attempt does not
+//! count because the destination was down. A refused message has not arrived, nor has a message if the destination
+//! could not be reached.
 
 use super::testing::{ByHand, START_MS, put};
 use crate::due::retry::Retry;
@@ -25,7 +26,7 @@ fn started(messages: usize) -> ByHand {
     world
 }
 
-/// What is due goes out, and the destination says this of each: id, attempt, and whether it is marked.
+/// Sends the due messages. The destination answers each with `verdict`. Returns id, attempt, and whether it is marked.
 fn send(world: &ByHand, verdict: &Verdict) -> Vec<(String, u32, bool)> {
     let mut sent = Vec::new();
     for _ in 0..3 {
@@ -108,7 +109,7 @@ fn an_attempt_after_a_send_without_an_answer_is_marked_and_one_after_a_refusal_i
     }
 }
 
-/// Of a hand-off: another deliverer, which is lost with its disk, may have delivered it.
+/// A message of a hand-off: another deliverer, lost with its disk, may have delivered it.
 fn put_again(key: Option<&str>, id: &str, due_ms: i64) -> Item {
     let Item::Put(incoming) = put(key, id, due_ms) else { panic!("it is a message") };
     Item::Put(Incoming { redelivered: true, ..incoming })

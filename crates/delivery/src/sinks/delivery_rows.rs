@@ -5,8 +5,8 @@
 //! | `seq` | int64 | the number of the message in its store |
 //! | `id`, `key` | text | the name of the message; a key may be null |
 //! | `due_ms` | int64 | when it is due, in milliseconds since 1970 |
-//! | `payload`, `is_json` | bytes, boolean | what is delivered, and whether it is JSON |
-//! | `delivered_at_ms`, `lateness_us` | int64 | when it is sent, and how late that is |
+//! | `payload`, `is_json` | bytes, boolean | the payload, and whether it is JSON |
+//! | `delivered_at_ms`, `lateness_us` | int64 | when the message is sent, and how late |
 //! | `attempt` | uint32 | from 1 |
 //! | `redelivered` | boolean | whether it may have arrived before: a send had no answer, or the process ended |
 //! | `digest` | 16 bytes | by which a destination knows the message, whatever store it comes from |
@@ -20,7 +20,7 @@ use arrow_schema::{Field, Schema};
 use crate::message::incoming::Digest;
 use crate::sinks::Delivery;
 
-/// A row for each delivery, in their order. O(bytes).
+/// Makes a row for each delivery, in the same order. O(bytes).
 #[must_use]
 pub fn delivery_rows(deliveries: &[Delivery]) -> RecordBatch {
     let all = || deliveries.iter();

@@ -1,7 +1,7 @@
 //! Appends lines to a file or to standard output, without a buffer of its own.
 //!
-//! - What earlier runs wrote is never lost. If a crash cut the last line off, it gets a newline first, so that it can't
-//!   join a new one.
+//! - Lines of earlier runs are never lost. If a crash cut the last line off, a newline is written first, so that it
+//!   can't join a new line.
 //! - Once `write` has returned, other processes see the lines. They are on the disk after `sync`.
 //! - If the reader of a pipe is slow, a write waits: that is back-pressure, and a time-out would leave half a line.
 //! - A write that fails ends the run, because the next one would probably fail for every message.
@@ -30,7 +30,7 @@ pub(crate) enum Target {
     File(PathBuf),
 }
 
-/// Appends a line for each delivery; on the disk before it counts as delivered.
+/// Appends a line for each delivery. The line is on disk before the message counts as delivered.
 #[derive(Debug)]
 pub(crate) struct LineSink {
     file: FileSink,
@@ -43,7 +43,7 @@ impl LineSink {
     /// Opens the target.
     ///
     /// # Errors
-    /// [`DeliveryError::Usage`] if it can't be opened or written: another one is to be named.
+    /// [`DeliveryError::Usage`] if the target can't be opened or written. The user should name another file.
     pub(crate) fn open(target: &Target) -> Result<Self, DeliveryError> {
         let file = FileSink::open(target)?;
         let syncer = Arc::new(file.try_clone()?);
@@ -86,7 +86,7 @@ impl FileSink {
     /// Opens the target.
     ///
     /// # Errors
-    /// [`DeliveryError::Usage`] if it can't be opened or written: another one is to be named.
+    /// [`DeliveryError::Usage`] if the target can't be opened or written. The user should name another file.
     pub(crate) fn open(target: &Target) -> Result<Self, DeliveryError> {
         match target {
             Target::StandardOutput => {
@@ -106,7 +106,7 @@ impl FileSink {
     /// Writes all of these whole lines.
     ///
     /// # Errors
-    /// [`DeliveryError::Failed`], and then a part of them may have been written.
+    /// [`DeliveryError::Failed`]: some of the lines may have been written.
     pub(crate) fn write(&mut self, lines: &[u8]) -> Result<(), DeliveryError> {
         self.file.write_all(lines).map_err(|error| {
             let (reason, count) = (reason(&error), memchr_iter(b'\n', lines).count());
@@ -115,10 +115,10 @@ impl FileSink {
         })
     }
 
-    /// Makes durable what was written, if it is on a disk. Another handle of the same file may write meanwhile.
+    /// Makes all written lines durable, if they are on a disk. Another handle of the same file may write meanwhile.
     ///
     /// # Errors
-    /// [`DeliveryError::Failed`]: it is not known what is on the disk.
+    /// [`DeliveryError::Failed`]: it is not known which lines are on the disk.
     pub(crate) fn sync(&self) -> Result<(), DeliveryError> {
         match self.file.sync_data() {
             Err(error) if !has_no_disk(&error) => {
@@ -129,7 +129,7 @@ impl FileSink {
         }
     }
 
-    /// A second handle, by which another thread syncs while this one writes.
+    /// Makes a second handle, with which another thread syncs while this thread writes.
     ///
     /// # Errors
     /// [`DeliveryError::Failed`] if the process has too many files open.
@@ -153,12 +153,12 @@ fn open_to_append(path: &Path) -> Result<File, Error> {
     Ok(file)
 }
 
-/// A new file may lose its name when the power fails, though what is in it was synced.
+/// Syncs the folder: a new file may lose its name when the power fails, even if its content was synced.
 fn sync_folder(path: &Path) -> Result<(), Error> {
     let path = path.canonicalize()?;
     let Some(folder) = path.parent() else { return Ok(()) };
     match File::open(folder).and_then(|folder| folder.sync_all()) {
-        // A folder in which files may be made and not listed can't be opened, and then not be synced either.
+        // If files in a folder may be made but not listed, the folder can't be opened, and so it can't be synced.
         Err(error) if has_no_disk(&error) || error.kind() == std::io::ErrorKind::PermissionDenied => Ok(()),
         synced => synced,
     }
@@ -169,7 +169,7 @@ fn has_no_disk(error: &Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::INVAL | Errno::ROFS | Errno::OPNOTSUPP))
 }
 
-/// The words of the operating system, without the number.
+/// The text of the operating system, without the number.
 fn reason(error: &Error) -> String {
     if Errno::from_io_error(error) == Some(Errno::FBIG) {
         return "File too large for the file system, or for the limit that ulimit -f shows".to_owned();

@@ -1,4 +1,4 @@
-//! A sink that is a function of the program: it is called with one delivery after another.
+//! A sink that calls a function of the program with one delivery after another.
 //!
 //! One thread calls it for many messages in a row, as long as it is fast. A message that waits for a slow call goes to another
 //! thread: see [`Turns`](super::Turns).

@@ -1,16 +1,17 @@
 //! Webhooks: each message is a POST to one address, many in flight at a time (rules D6, D10).
 //!
-//! - The body is the line of the file sink. `Idempotency-Key` is the same each time the message is sent, so that the
+//! - The body is the same line as in the file sink. Each send of a message has the same `Idempotency-Key`, so that the
 //!   receiver can recognize a repeat: 128 bits of `BLAKE2b`, in hex, of the JSON array `[key,id]`.
-//! - A status of 200 to 299 means that the message has arrived; [`answers`] says what else counts as what. A redirect is not
+//! - A status of 200 to 299 means that the message has arrived; [`answers`] has the other answers. A redirect is not
 //!   followed, because the destination is a setting of the operator (D12). Proxies in the environment are ignored.
-//! - One thread has all connections. They are kept open between messages, and as many are opened as are needed, at most one
-//!   for each message in flight.
-//! - The engine cuts off what takes too long: the connection is closed then. At most [`LOOKUPS`] threads look up names.
-//! - Certificates are checked by those of the system, or those that `SSL_CERT_FILE` names.
-//! - What only the operator and the receiver may know is not in the text of an error, also where the receiver echoes it:
+//! - One thread has all connections. They stay open between messages. At most one connection is opened for each message
+//!   in flight.
+//! - If a request takes too long, the engine cuts it off, and its connection is closed. At most [`LOOKUPS`] threads
+//!   look up names.
+//! - Certificates are checked with the certificates of the system, or of `SSL_CERT_FILE`.
+//! - The text of an error has no secrets of the operator and the receiver, even if the receiver echoes them:
 //!   [`masking`].
-//! - [`Webhook`] says which further headers a request has, and by which secrets it is signed; [`SharedWebhook`] may change that.
+//! - [`Webhook`] has the further headers of a request, and the secrets that sign it; [`SharedWebhook`] may change them.
 
 mod address;
 mod answers;
@@ -49,17 +50,17 @@ use crate::base::clock::{SystemWallTime, WallTime as _};
 use crate::base::error::DeliveryError;
 use crate::base::json::write_text;
 
-/// How many messages are in flight at most, where the system lets the process have so many connections.
+/// The most messages in flight, if the process may have this many connections.
 pub(crate) const IN_FLIGHT: usize = 2_048;
 /// How many threads wait for the system to look up a name.
 pub(crate) const LOOKUPS: usize = 8;
 
-/// Files that the rest of the process may have open.
+/// How many files the rest of the process may have open.
 const OTHER_FILES: u64 = 256;
-/// Receivers close a connection without requests after some seconds to minutes; a request that they get just then is lost.
+/// A receiver closes an idle connection after some seconds to minutes. A request that arrives in this moment is lost.
 const IDLE: Duration = Duration::from_secs(15);
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// The trace and the span in which the message was made, so that the receiver goes on with that trace.
+/// The trace and the span in which the message was made, so that the receiver continues the trace.
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
@@ -87,16 +88,16 @@ impl HttpSink {
     /// Starts the thread for the connections. Nothing is connected yet.
     ///
     /// # Errors
-    /// [`DeliveryError::Usage`] for `https` if the system has no certificates to check the receiver's by;
+    /// [`DeliveryError::Usage`] for `https` if the system has no certificates to check the receiver with;
     /// [`DeliveryError::Failed`] if the system gives no thread.
     pub(crate) fn open(webhook: SharedWebhook) -> Result<Self, DeliveryError> {
         Self::with_overlap(webhook, most_in_flight())
     }
 
-    /// With at most so many messages in flight, at least one.
+    /// Opens a sink with at most `overlap` messages in flight, and at least one.
     ///
     /// # Errors
-    /// As [`HttpSink::open`].
+    /// The same as for [`HttpSink::open`].
     pub(crate) fn with_overlap(webhook: SharedWebhook, overlap: usize) -> Result<Self, DeliveryError> {
         let failed = |error| DeliveryError::Failed(format!("the system gives no thread: {error}"));
         let connect = Connect::new(webhook.current().address.is_https())?;
@@ -107,7 +108,7 @@ impl HttpSink {
             .thread_name("lookup-deliver")
             .build()
             .map_err(failed)?;
-        let (to_thread, commands) = unbounded_channel(); // bounded by what is in flight
+        let (to_thread, commands) = unbounded_channel(); // bounded by the messages in flight
         let thread = thread::Builder::new()
             .name("http-deliver".to_owned())
             .spawn(move || run(runtime, connect, overlap, commands))
@@ -136,7 +137,7 @@ impl HttpSink {
             headers.remove(name);
         }
         headers.extend(own.iter().map(|(name, value)| (name.clone(), value.clone())));
-        // A header of the operator's own counts.
+        // If the operator has set this header, the operator's value counts.
         if let Some(traceparent) = delivery.traceparent().and_then(|text| HeaderValue::from_str(text).ok()) {
             headers.entry(TRACEPARENT).or_insert(traceparent);
         }
@@ -167,10 +168,10 @@ impl Sink for HttpSink {
     }
 
     fn send(&mut self, _: &[Delivery]) -> Result<Verdicts, DeliveryError> {
-        Ok(Verdicts::Each(Vec::new())) // `start` does
+        Ok(Verdicts::Each(Vec::new())) // `start` does the work
     }
 
-    /// At least two, so that it is used by `start` always.
+    /// At least two, so that the engine always uses `start`.
     fn overlap(&self) -> usize {
         self.overlap.max(2)
     }
@@ -188,7 +189,7 @@ impl Sink for HttpSink {
         let _ = self.command(Command::Abort(number)); // if the thread has ended, so has the request
     }
 
-    /// Closes all connections; what is in flight is aborted.
+    /// Closes all connections, and aborts the requests in flight.
     fn close(&mut self) -> Result<(), DeliveryError> {
         self.to_thread = None;
         match self.thread.take().map(JoinHandle::join) {
@@ -204,8 +205,8 @@ impl Drop for HttpSink {
     }
 }
 
-/// The value of the header: equal for messages with the same `(key, id)`, which are the same message (D1); but where the name is used
-/// again after an outcome, which `again` tells.
+/// The value of the header. It is equal for messages with the same `(key, id)`, because they are the same message (D1).
+/// `again` makes it different if the name is used again after an outcome.
 #[must_use]
 pub(crate) fn idempotency_key(key: Option<&str>, id: &str, again: Option<i64>) -> String {
     let mut text = Vec::with_capacity(id.len() + 32);
@@ -231,12 +232,12 @@ fn most_in_flight() -> usize {
     IN_FLIGHT.min(usize::try_from(free).unwrap_or(usize::MAX))
 }
 
-/// The thread of the connections, until the sink is closed.
+/// Runs the thread of the connections, until the sink is closed.
 fn run(runtime: Runtime, connect: Connect, overlap: usize, commands: UnboundedReceiver<Command>) {
     let posts = LocalSet::new();
     posts.block_on(&runtime, receive(connect, overlap, commands));
-    drop(posts); // what is in flight ends here
-    runtime.shutdown_background(); // a name may still be looked up
+    drop(posts); // requests in flight end here
+    runtime.shutdown_background(); // a name lookup may still run
 }
 
 async fn receive(connect: Connect, overlap: usize, mut commands: UnboundedReceiver<Command>) {

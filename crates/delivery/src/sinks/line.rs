@@ -1,7 +1,8 @@
 //! Writes a delivery as one line of NDJSON (rule D11), the same for files, standard output and webhooks.
 //!
-//! `id, key, due, payload` (or `payload_base64`), `delivered_at, lateness_ms, attempt, redelivered`, and `traceparent` if it came
-//! with one. Times are RFC 3339 in UTC with milliseconds; `lateness_ms` is to the microsecond. About 0.2 µs for a small message.
+//! The members are `id, key, due, payload` (or `payload_base64`), `delivered_at, lateness_ms, attempt, redelivered`,
+//! and `traceparent` if the message has one. Times are RFC 3339 in UTC with milliseconds; `lateness_ms` is exact to the
+//! microsecond. A small message takes about 0.2 µs.
 
 use super::delivery::Delivery;
 use crate::base::times::rfc_3339;
@@ -32,7 +33,7 @@ impl LineWriter {
     }
 }
 
-/// The shortest decimal of thousandths: `1.235`, `1.5`, `0.0`.
+/// Writes thousandths as the shortest decimal: `1.235`, `1.5`, `0.0`.
 fn write_thousandths(out: &mut Vec<u8>, value: i64) {
     let (size, mut digits) = (value.unsigned_abs(), itoa::Buffer::new());
     if value < 0 {

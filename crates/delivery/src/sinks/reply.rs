@@ -1,4 +1,4 @@
-//! The answer to one delivery that a sink gives later, from any thread (rules D4, D6).
+//! A reply: a sink gives the answer to one delivery later, from any thread (rules D4, D6).
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use super::delivery::Verdict;
 
 /// Takes the answers of a sink.
 pub(crate) trait Replies: Send + Sync {
-    /// The sink has nothing more to do with this delivery. `size`: bytes of its message.
+    /// The sink is done with this delivery. `size`: the bytes of its message.
     fn settle(&self, number: u64, size: usize, verdict: Verdict);
 }
 
-/// What a sink answers by: once, from any thread, as late as it wants.
+/// A sink answers with it: once, from any thread, as late as it wants.
 ///
-/// One that is dropped counts as unanswered: the task that had it may have failed at any point, and if each task does, the
-/// destination is down and not asked again and again.
+/// A reply that is dropped counts as unanswered, because the task that had it may have failed at any point. If all
+/// tasks fail like this, the destination counts as down and is not asked again and again.
 ///
 /// ```
 /// use tickwheel_delivery::{Delivery, DeliveryError, Reply, Sink, Verdict, Verdicts};
@@ -59,7 +59,8 @@ impl Reply {
         Self { number, size, to: Some(to) }
     }
 
-    /// What [`Sink::abort`](super::Sink::abort) names the delivery by; no two of one sink are equal.
+    /// The number with which [`Sink::abort`](super::Sink::abort) names the delivery. A sink never gets the same number
+    /// twice.
     ///
     /// ```
     /// # use std::collections::HashMap;
@@ -73,7 +74,7 @@ impl Reply {
         self.number
     }
 
-    /// Answers. After a cut-off it is not heard.
+    /// Gives the answer. After a cut-off it has no effect.
     ///
     /// ```
     /// # use tickwheel_delivery::{Reply, Verdict};

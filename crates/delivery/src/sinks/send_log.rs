@@ -1,4 +1,5 @@
-//! What a sink sent, when, and what became of it: for traces, where the program makes a span of each (rule D15).
+//! A log of sends for traces: the program makes a span of each send, from its start, its end and its verdict (rule
+//! D15).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,28 +9,28 @@ use super::{Delivery, Reply, Verdict};
 use crate::base::clock::{SystemWallTime, WallTime as _};
 use crate::base::sync::Mutex;
 
-/// What is kept until somebody takes it; more is dropped, as a trace is no record.
+/// The most sends that are kept until the program takes them. Others are dropped, because a trace may have gaps.
 const MOST: usize = 10_000;
 
-/// One attempt that has its answer.
+/// One attempt with its answer.
 #[derive(Debug)]
 pub struct Sent {
     /// The message.
     pub delivery: Delivery,
-    /// By the wall clock, in microseconds since 1970.
+    /// When the send began, by the wall clock, in microseconds since 1970.
     pub began_us: i64,
     /// When the send ended, in microseconds since 1970.
     pub ended_us: i64,
-    /// `Delivered`, or what it was instead.
+    /// The answer.
     pub verdict: Verdict,
 }
 
-/// Filled by a sink, emptied by the program.
+/// The sink fills it, and the program empties it.
 #[derive(Debug, Default)]
 pub struct SendLog(Mutex<VecDeque<Sent>>);
 
 impl SendLog {
-    /// A reply that notes its answer too.
+    /// Makes a reply that also notes its answer here.
     pub(crate) fn noting(self: &Arc<Self>, delivery: &Delivery, reply: Reply) -> Reply {
         let note = Note {
             log: self.clone(),
@@ -41,7 +42,7 @@ impl SendLog {
         Reply::new(note.number, 0, Arc::new(note))
     }
 
-    /// All that has its answer by now.
+    /// Takes all sends that have an answer by now.
     pub fn take(&self) -> Vec<Sent> {
         std::mem::take(&mut *self.0.lock()).into()
     }
@@ -61,7 +62,7 @@ impl Replies for Note {
         let (delivery, began_us) = (self.delivery.clone(), self.began_us);
         let sent =
             Sent { delivery, began_us, ended_us: SystemWallTime.now_us().max(began_us), verdict: verdict.clone() };
-        reply.settle(verdict); // first what matters
+        reply.settle(verdict); // first, because a send must not wait for the log
         let mut log = self.log.0.lock();
         if log.len() < MOST {
             log.push_back(sent);

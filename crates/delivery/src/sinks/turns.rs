@@ -1,8 +1,8 @@
-//! How far a sink is that sends the deliveries of one call one after another (rules D4, D6).
+//! Progress of a sink that sends the deliveries of a call one after another (rules D4, D6).
 //!
-//! The sink asks before each, and the engine may end the turns meanwhile: what has not begun then goes to another sender, and
-//! does not wait for a delivery that takes long. A call ends with the first delivery that did not arrive, so the counts say
-//! everything about those before it.
+//! The sink asks before each delivery, and the engine may end the turns meanwhile. Then the deliveries that have not
+//! begun go to another sender, so they do not wait for a slow delivery. A call ends with the first delivery that did
+//! not arrive. So all deliveries before it have arrived, and the counts say everything.
 //!
 //! ```text
 //! begin 0, ended, begin 1, ended, begin 2 ...     deliveries 0 and 1 have arrived, 2 is in hand
@@ -19,27 +19,28 @@ const STOPPED: usize = 1 << (usize::BITS - 1);
 #[derive(Debug)]
 pub struct Turns {
     count: usize,
-    /// How many have begun, with [`STOPPED`] once no more may.
+    /// How many have begun. [`STOPPED`] is added once no more may begin.
     begun: AtomicUsize,
-    /// How many have arrived. Its writes are paired with the reads of [`Turns::arrived`].
+    /// How many have arrived. Each write is paired with a read in [`Turns::arrived`].
     arrived: AtomicUsize,
 }
 
 impl Turns {
-    /// For so many deliveries.
+    /// Makes the turns for a call with `count` deliveries.
     #[must_use]
     pub fn new(count: usize) -> Self {
         Self { count, begun: AtomicUsize::new(0), arrived: AtomicUsize::new(0) }
     }
 
-    /// The place of the next delivery, which the sink sends now; `None` if there is none, or it is not the sink's any more.
+    /// Begins the next delivery, which the sink sends now, and returns its place. `None` if none is left, or the turns
+    /// have ended.
     pub fn begin(&self) -> Option<usize> {
         // A number with the flag in it is larger than any count.
         let next = |begun| (begun < self.count).then_some(begun + 1);
         self.begun.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next).ok()
     }
 
-    /// The delivery that has begun has arrived.
+    /// Counts the delivery that has begun: it has arrived.
     pub fn ended(&self) {
         self.arrived.fetch_add(1, Ordering::SeqCst);
     }
@@ -50,7 +51,7 @@ impl Turns {
         self.arrived.load(Ordering::SeqCst)
     }
 
-    /// What became of all; `last`: of the one after those that arrived, if it was sent.
+    /// The verdicts of all deliveries. `last`: the verdict of the first delivery that did not arrive, if it was sent.
     #[must_use]
     pub fn verdicts(&self, last: Option<Verdict>) -> Verdicts {
         self.verdicts_from(0, last)
@@ -70,7 +71,7 @@ impl Turns {
         self.begun.load(Ordering::SeqCst) != 0
     }
 
-    /// No more begin. Returns how many had begun.
+    /// Lets no more deliveries begin. Returns how many had begun.
     pub(crate) fn stop(&self) -> usize {
         self.begun.fetch_or(STOPPED, Ordering::SeqCst) & !STOPPED
     }

@@ -1,4 +1,4 @@
-//! The further calls of the store: the plan, what may have been sent, and the small tables.
+//! More calls of the store: open messages, the plan, marks of sent messages, and the small tables.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -16,14 +16,14 @@ use crate::store::file::schema;
 use crate::store::open::{bodies, recover, waiting};
 use crate::store::tables::{bulk_actions, inputs, letters, meta, paused_keys};
 
-/// Opening, and what is open.
+/// Opening a store, and its open messages.
 impl Store {
-    /// Makes the store if the file is new or empty. Brings everything that is open into `waiting`, and marks what may have
-    /// been sent before a crash.
+    /// Opens the store at `path`, and makes one if the file is new or empty. Each open message gets a row in
+    /// `waiting`. The store marks the messages that may have been sent before a crash.
     ///
     /// # Errors
     ///
-    /// `Usage` if the file is no store of this version; `Store`.
+    /// `Usage` if the file is not a store of this version; `Store` if it cannot be read or written.
     pub(crate) fn open(path: &Path, options: Options) -> Result<Self, DeliveryError> {
         Self::open_with(path, options, Digest::number, "FULL")
     }
@@ -38,7 +38,7 @@ impl Store {
         recover::open(db, path, options, number).map_err(|broken| broken.of(path).into())
     }
 
-    /// Whether it has no outcome.
+    /// Whether the message has no outcome.
     pub(crate) fn is_open(&self, known: &Known) -> Result<bool, StoreError> {
         if known.outcome.is_some() {
             return Ok(false);
@@ -50,14 +50,15 @@ impl Store {
     }
 }
 
-/// The plan, and what is known to have been in memory.
+/// The plan, marks of sent messages, moved messages, and occurrences.
 impl Store {
-    /// The next that wait after this position and are due until then, in order.
+    /// The next messages in `waiting` after this position and due until `until_ms`, in order.
     pub(crate) fn plan(&self, after: Position, until_ms: i64, limit: usize) -> Result<Vec<Waiting>, StoreError> {
         self.told(waiting::plan(&self.db, self.with_attempts > 0, after, until_ms, limit))
     }
 
-    /// Those of these lanes among the next `limit` from `start` on, and how far that was; at most to `through`.
+    /// Looks at the next `limit` rows from `start` on, but not past `through`. Returns the rows in these lanes, and
+    /// the position of the last row it looked at.
     pub(crate) fn plan_lanes(
         &self,
         lanes: &[i64],
@@ -68,20 +69,22 @@ impl Store {
         self.told(waiting::plan_lanes(&self.db, self.with_attempts > 0, lanes, start, through, limit))
     }
 
-    /// These messages, with their payloads. The caller bounds how many, and how large they are.
+    /// Reads these messages with their payloads. The caller limits their number and size.
     pub(crate) fn bodies(&self, seqs: &[i64]) -> Result<HashMap<i64, Message>, StoreError> {
         self.told(bodies::read(&self.db, seqs))
     }
 
-    /// Of what is in `waiting`.
+    /// The first due time in `waiting`.
     pub(crate) fn first_due_ms(&self) -> Result<Option<i64>, StoreError> {
         self.told(waiting::first_due_ms(&self.db).map_err(Into::into))
     }
 
-    /// From now on everything in memory that is due until `sent_until_ms` may be sent at any moment; `None`: everything that
-    /// was sent is committed. In memory are the near messages and, of those in `waiting`, all at or before `cursor`; of a
-    /// lane that is held back only those before its position. `held_back_changes`: lanes that are held back from there on,
-    /// or (`None`) no more.
+    /// Notes that all messages in memory due until `sent_until_ms` may be sent at any moment from now on. `None`:
+    /// everything that was sent is committed.
+    ///
+    /// In memory are the near messages, and the rows of `waiting` up to `cursor`. A lane that is held back has only
+    /// its messages before a certain position in memory. `held_back_changes` lists changed lanes: each with its new
+    /// position, or `None` if it is not held back any more.
     pub(crate) fn mark(
         &mut self,
         sent_until_ms: Option<i64>,
@@ -92,36 +95,36 @@ impl Store {
         self.told(done)
     }
 
-    /// These have a row in `waiting`, were tried, and may have arrived.
+    /// Marks messages with a row in `waiting` that were tried and may have arrived.
     pub(crate) fn mark_redelivered(&mut self, positions: &[Position]) -> Result<(), StoreError> {
         let done = self.write_redelivered(positions);
         self.told(done)
     }
 
-    /// Everything in `waiting` that may have been sent before.
+    /// All messages in `waiting` that may have been sent before.
     pub(crate) fn suspects(&self) -> Result<Vec<Waiting>, StoreError> {
         self.told(waiting::redelivered(&self.db, self.with_attempts > 0, self.redelivered_until_ms))
     }
 
-    /// Keeps how often these were tried, until they have their outcome.
+    /// Keeps the number of attempts of these messages until they have their outcome.
     pub(crate) fn note_attempts(&mut self, attempts: &[Attempts]) -> Result<(), StoreError> {
         let done = self.write_attempts(attempts);
         self.told(done)
     }
 
-    /// What is kept of a message's attempts.
+    /// The stored attempts of a message.
     pub(crate) fn attempts(&self, seq: i64) -> Result<Option<Attempts>, StoreError> {
         self.told(self.read_attempts(seq))
     }
 
-    /// Of how many messages attempts are kept.
+    /// The number of messages with stored attempts.
     #[cfg(test)]
     pub(crate) fn tried_count(&self) -> u64 {
         self.with_attempts
     }
 
-    /// A message that waits goes on as a new one that is due then: its number, and what it says. The old one is to be finished
-    /// after this, in the same transaction.
+    /// Continues a waiting message as a new message with another due time. Returns the number and the content of the
+    /// new message. The caller must then finish the old one in the same transaction.
     pub(crate) fn move_to(
         &mut self,
         known: &Known,
@@ -132,48 +135,48 @@ impl Store {
         self.told(moved)
     }
 
-    /// What an open message says.
+    /// The content of an open message.
     pub(crate) fn open_message(&self, seq: i64) -> Result<Message, StoreError> {
         self.told(self.read_open(seq))
     }
 
-    /// A message whose name is known, and is over: its number.
+    /// Accepts a message under a name that is known already. Returns the number of the message.
     pub(crate) fn write_again(&mut self, message: &Message, content: Content) -> Result<i64, StoreError> {
         let before = self.find(message.key(), message.id())?.map(|known| known.seq);
         let written = self.write_one(message, content, before, None);
         self.told(written)
     }
 
-    /// By which number destinations know it, if its name came again.
+    /// The number by which destinations know the message, if an earlier message had the same name.
     pub(crate) fn again_of(&self, seq: i64) -> Result<Option<i64>, StoreError> {
         self.told(self.read_again(seq))
     }
 
-    /// This open message is the occurrence of a recurring one.
+    /// Notes that this open message is an occurrence of a recurring message.
     pub(crate) fn put_occurrence(&mut self, seq: i64, occurrence: Occurrence) -> Result<(), StoreError> {
         let done = self.write_occurrence(seq, occurrence);
         self.told(done)
     }
 
-    /// Which of these were occurrences: they are none any more.
+    /// Removes finished messages from the occurrences. Returns the removed occurrences.
     pub(crate) fn take_occurrences(&mut self, done: &[Done]) -> Result<Vec<Occurrence>, StoreError> {
         let taken = self.remove_occurrences(done);
         self.told(taken)
     }
 
-    /// A message goes on under another number: if it is an occurrence, that is one.
+    /// Moves an occurrence to a new number, if the message is one.
     pub(crate) fn move_occurrence(&mut self, from_seq: i64, to_seq: i64) -> Result<(), StoreError> {
         let done = if self.recurring > 0 { self.write_occurrence_moved(from_seq, to_seq) } else { Ok(()) };
         self.told(done)
     }
 
-    /// The occurrence of a recurring message is that of another one from now on.
+    /// Gives the occurrence of a recurring message to another recurring message.
     pub(crate) fn give_occurrence(&mut self, from_seq: i64, to_seq: i64) -> Result<(), StoreError> {
         let done = self.write_occurrence_given(from_seq, to_seq);
         self.told(done)
     }
 
-    /// Its rule, as it is from now on.
+    /// Replaces the rule of a recurring message.
     pub(crate) fn put_rule(&mut self, seq: i64, rule: &Recurrence) -> Result<(), StoreError> {
         let done = bodies::write_rule(&self.db, seq, rule);
         self.told(done)
@@ -184,18 +187,18 @@ impl Store {
         self.told(self.read_occurrence(of_seq))
     }
 
-    /// Which of these are occurrences.
+    /// The occurrences among these messages.
     pub(crate) fn occurrences_among(&self, found: &[Position]) -> Result<FxHashSet<i64>, StoreError> {
         self.told(self.read_occurrences_among(found))
     }
 
-    /// It is a message as any other from now on.
+    /// Turns an occurrence into an ordinary message.
     pub(crate) fn drop_occurrence(&mut self, seq: i64) -> Result<(), StoreError> {
         let done = self.delete_occurrence(seq);
         self.told(done)
     }
 
-    /// Whether a message that has a row in `waiting` may have arrived, and its attempts.
+    /// For a message in `waiting`: whether it may have arrived, and its attempts.
     pub(crate) fn left(&self, position: Position) -> Result<(bool, Option<Attempts>), StoreError> {
         self.told(self.read_left(position))
     }
@@ -203,8 +206,8 @@ impl Store {
 
 /// The small tables.
 impl Store {
-    /// For a message that is not known: when it comes it is cancelled (D7). It is remembered as long as names are, and until
-    /// `until_ms` at least.
+    /// Remembers a cancel for a message that is not known. When the message comes, it is cancelled (D7). The store
+    /// keeps the cancel as long as names, and at least until `until_ms`.
     pub(crate) fn remember_cancel(
         &mut self,
         key: Option<&str>,
@@ -221,28 +224,28 @@ impl Store {
         self.told(paused_keys::lanes(&self.db))
     }
 
-    /// Notes that this key is paused; `false` if too many are.
+    /// Notes that this key is paused. `false`: too many keys are paused.
     pub(crate) fn pause_key(&mut self, lane: i64, key: &str, now_ms: i64) -> Result<bool, StoreError> {
         self.told(paused_keys::add(&self.db, lane, key, now_ms))
     }
 
-    /// Notes that the keys of this lane are not paused.
+    /// Notes that the keys of this lane are not paused any more.
     pub(crate) fn resume_lane(&mut self, lane: i64) -> Result<(), StoreError> {
         self.told(paused_keys::remove(&self.db, lane))
     }
 
-    /// Dead letters, to be written out after the commit.
+    /// Keeps dead letters. They are written out after the commit.
     pub(crate) fn put_letters(&mut self, letters: &[Letter], at_ms: i64) -> Result<(), StoreError> {
         let done = self.letters.put(&self.db, letters, at_ms);
         self.told(done)
     }
 
-    /// The record of the letter of a message. `None`: it is not there any more.
+    /// The record in the dead letter of a message. `None`: the letter is gone.
     pub(crate) fn letter(&self, seq: i64) -> Result<Option<Vec<u8>>, StoreError> {
         self.told(letters::find(&self.db, seq).map(|found| found.map(|(_, record)| record)))
     }
 
-    /// That letter is kept no longer.
+    /// Removes the dead letter of a message.
     pub(crate) fn drop_letter(&mut self, seq: i64) -> Result<(), StoreError> {
         let done = self.letters.drop_one(&self.db, seq);
         self.told(done)
@@ -253,7 +256,8 @@ impl Store {
         self.letters.last()
     }
 
-    /// Letters of messages after this one, up to that one: number, and the number of the message.
+    /// The dead letters of messages, with letter numbers after `after` and up to `through`. Each item has the
+    /// letter's number and the message's number.
     pub(crate) fn letters_of_messages(
         &self,
         after: i64,
@@ -263,13 +267,14 @@ impl Store {
         self.told(bulk_actions::letters(&self.db, after, through, limit))
     }
 
-    /// An action on many messages: `None` if it is new; else whether the one with its id is the same.
+    /// Stores an action on many messages. `None`: it is new. Otherwise, whether the known action with this id is the
+    /// same.
     pub(crate) fn put_action(&mut self, action: &Action, now_ms: i64) -> Result<Option<bool>, StoreError> {
         let done = self.write_action(action, now_ms);
         self.told(done)
     }
 
-    /// How far an action is, and when it ended, if it has.
+    /// Stores the progress of an action, and its end if it has ended.
     pub(crate) fn put_progress(&mut self, action: &Action, ended_ms: Option<i64>) -> Result<(), StoreError> {
         let done = self.write_progress(action, ended_ms);
         self.told(done)
@@ -280,7 +285,7 @@ impl Store {
         self.told(bulk_actions::running(&self.db))
     }
 
-    /// How many an action has changed, and for how many it came too late.
+    /// The number of messages that an action has changed, and the number for which it came too late.
     #[cfg(test)]
     pub(crate) fn progress_of(&self, id: &str) -> Result<(u64, u64), StoreError> {
         let text = "SELECT changed, too_late FROM actions WHERE id = ?";
@@ -288,8 +293,9 @@ impl Store {
         self.told(self.db.query_row(text, [id], row).map_err(Into::into))
     }
 
-    /// The next messages with a row in `waiting` that an action is about, of those in this lane if one is given; and how far that is,
-    /// if there may be more. It looks at so many, and finds so many.
+    /// The next messages in `waiting` that match an action, only from this lane if one is given. Also returns the
+    /// position to go on from, if there may be more. `limits`: how many rows to look at, and how many messages to
+    /// find.
     pub(crate) fn matches(
         &self,
         action: &Action,
@@ -299,38 +305,40 @@ impl Store {
         self.told(self.read_matches(action, lane, limits))
     }
 
-    /// The next to be written out, bounded by count and bytes, and the number to give to `letters_written` then.
+    /// The next dead letters to write out, bounded by count and bytes. Pass the returned number to `letters_written`
+    /// afterwards.
     pub(crate) fn unwritten_letters(&self) -> Result<(Vec<Letter>, i64), StoreError> {
         self.told(self.letters.unwritten(&self.db))
     }
 
-    /// Whether there is one that is not known to be written out.
+    /// Whether a dead letter may not be written out yet.
     pub(crate) fn has_unwritten_letters(&self) -> bool {
         self.letters.has_unwritten()
     }
 
-    /// All up to this one are written out; old ones go.
+    /// Notes that all letters up to this one are written out. Old letters are removed.
     pub(crate) fn letters_written(&mut self, through: i64) -> Result<(), StoreError> {
         let done = self.letters.written(&self.db, through);
         self.told(done)
     }
 
-    /// How far each input was read, by name.
+    /// The progress of each input, by name.
     pub(crate) fn inputs(&self) -> Result<HashMap<String, Progress>, StoreError> {
         self.told(inputs::every(&self.db))
     }
 
-    /// Takes the place of what was kept for this input.
+    /// Replaces the stored progress of this input.
     pub(crate) fn put_input(&mut self, progress: &Progress) -> Result<(), StoreError> {
         self.told(inputs::put(&self.db, progress))
     }
 
-    /// A value by name, as the position of a sink; `None` if it was never put.
+    /// A value by name, such as the position of a sink. `None` if it was never stored.
     pub(crate) fn get_meta<T: FromSql>(&self, name: &str) -> Result<Option<T>, StoreError> {
         self.told(meta::get(&self.db, name))
     }
 
-    /// Takes the place of what was there. The names that the store uses itself are listed in `open/recover.rs`.
+    /// Stores a value by name, in place of an older one. The names that the store uses itself are listed in
+    /// `open/recover.rs`.
     pub(crate) fn put_meta(&mut self, name: &str, value: impl ToSql) -> Result<(), StoreError> {
         self.told(meta::put(&self.db, name, value))
     }

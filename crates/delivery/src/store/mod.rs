@@ -1,25 +1,25 @@
-//! What was accepted, what is open, and what became of it, in one SQLite file (rules D5 to D8).
+//! Keeps accepted messages, open messages and outcomes in one SQLite file (rules D5 to D8).
 //!
-//! One thread uses the store, between `begin` and `commit`: what a transaction did is on disk after `commit`, or not at all.
-//! After an error the store is not used again, as memory may be ahead of the file then.
+//! One thread uses the store, between `begin` and `commit`. After `commit`, the changes of a transaction are on disk;
+//! before, none of them are. After an error the store is not used again, because memory may be ahead of the file.
 //!
-//! - A message is *known* from its acceptance until `keep_ids` after its outcome. One whose outcome is a dead letter is not:
-//!   it may be put again (D5).
-//! - An *open* message has no outcome. It is *near* from its acceptance until it is held; then it has a row in `waiting`.
-//!   When a store is opened, everything open is in `waiting`.
+//! - A message is *known* from its acceptance until `keep_ids` after its outcome. If its outcome is a dead letter, or
+//!   it was withdrawn, it is not known: its name may be used again (D5).
+//! - An *open* message has no outcome. It is *near* from its acceptance until it is held; then it has a row in
+//!   `waiting`. When a store is opened, all open messages are in `waiting`.
 //! - Positions are `(due_ms, seq)`, the order in which messages of a key are delivered (D4).
-//! - `upkeep` does all that is done for the store's own sake, in small steps: call it in every transaction.
+//! - `upkeep` does the store's own housekeeping, in small steps. Call it in every transaction.
 //!
 //! | where | what |
 //! |---|---|
-//! | `mod.rs`, `calls.rs`, `types.rs` | [`Store`], its calls, and what they take and give |
+//! | `mod.rs`, `calls.rs`, `types.rs` | [`Store`], its calls, and the types that they take and return |
 //! | `sql.rs` | statements, and errors of the file |
-//! | `file/` | the file: tables, options, which process has it, checkpoints, and how another file takes its place |
+//! | `file/` | the file: tables, options, ownership by one process, checkpoints, and replacement by another file |
 //! | `tables/` | the small tables, one file each |
-//! | `names/` | which names are known |
+//! | `names/` | the known names |
 //! | `open/` | open messages: accepted, moved, waiting, being sent, finished, and found again after a crash |
-//! | `retention.rs`, `upkeep.rs` | what is forgotten, and pages that are given back |
-//! | `look/` | what is due when, what is overdue, what recurs, and all tables: read by connections of their own |
+//! | `retention.rs`, `upkeep.rs` | forgetting old messages, and giving free pages back |
+//! | `look/` | separate connections that read due times, overdue messages, recurring messages, and all tables |
 //! | `maintenance/` | check, compact, back up, restore |
 //! | `upgrade/` | a store of an older version |
 
@@ -68,10 +68,10 @@ use open::near::{Floor, Near};
 use retention::Retention;
 use tables::letters::Letters;
 
-/// One SQLite file, and what memory knows of it.
+/// The SQLite file, and the part of it that is also in memory.
 pub(crate) struct Store {
     path: PathBuf,
-    /// Which file it is; `None` where the system does not say.
+    /// The file's identity; `None` if the system does not tell.
     file: Option<FileId>,
     db: Connection,
     id: String,
@@ -91,7 +91,7 @@ pub(crate) struct Store {
     collector: Collector,
     letters: Letters,
     retention: Retention,
-    /// After the connection, as fields are dropped in their order.
+    /// After the connection, because Rust drops fields in order.
     guard: Guard,
 }
 
@@ -101,21 +101,21 @@ impl std::fmt::Debug for Store {
     }
 }
 
-/// Opening, and what is asked most.
+/// Opening a store, and the most frequent questions.
 impl Store {
-    /// A name that no other store has: 32 hexadecimal digits.
+    /// The store's unique name: 32 hexadecimal digits.
     #[must_use]
     pub(crate) fn id(&self) -> &str {
         &self.id
     }
 
-    /// How many messages have no outcome.
+    /// The number of messages without an outcome.
     #[must_use]
     pub(crate) fn open_count(&self) -> u64 {
         self.open
     }
 
-    /// How many of them come again and again.
+    /// The number of open recurring messages.
     #[must_use]
     pub(crate) fn recurring_count(&self) -> u64 {
         self.recurring
@@ -134,23 +134,24 @@ impl Store {
         self.last_n
     }
 
-    /// How many cancels wait for their message.
+    /// The number of cancels that wait for their message.
     #[must_use]
     pub(crate) fn remembered_cancels(&self) -> u64 {
         self.cancels
     }
 
-    /// A thread of the engine panicked, which is a fault of ours: memory may be in the middle of a change.
+    /// The error after a thread of the engine panicked. Memory may be in the middle of a change. The panic is a bug
+    /// in tickwheel.
     pub(crate) fn panicked(&self) -> StoreError {
         let advice = "see the output of the panic hook, report it, and run again: nothing that was accepted is lost";
         StoreError::new(&self.path, "a thread that uses it panicked", advice)
     }
 
-    /// Looks whether the file at the store's path is the one that is open: what is accepted into another is gone with the
-    /// process (D9). Costs one `stat`.
+    /// Checks that the file at the store's path is still the open file. If it is another file, messages accepted from
+    /// now on would be lost with the process (D9). Costs one `stat`.
     ///
     /// # Errors
-    /// It was moved, replaced or removed.
+    /// The file was moved, replaced or removed.
     pub(crate) fn check_place(&self) -> Result<(), StoreError> {
         if self.file.is_some() && FileId::at(&self.path) != self.file {
             let what = "the file was moved, replaced or removed while it was open";
@@ -159,7 +160,7 @@ impl Store {
         Ok(())
     }
 
-    /// The file may grow by so many pages, and then the disk is full.
+    /// Lets the file grow only by `left` pages; then the disk is full.
     #[cfg(test)]
     pub(crate) fn fill(&self, left: u32) {
         let pages: u32 = self.db.pragma_query_value(None, "page_count", |row| row.get(0)).expect("it is open");
@@ -176,67 +177,68 @@ impl Store {
     }
 }
 
-/// Transactions. Every other method that reads or writes the file is called between `begin` and `commit`.
+/// Transactions. Call every other method that reads or writes the file between `begin` and `commit`.
 ///
 /// # Errors
 ///
-/// Of all methods: the store cannot be read or written, and is not to be used again.
+/// For all methods: the store cannot be read or written. Then do not use it again.
 impl Store {
     /// Begins a transaction.
     pub(crate) fn begin(&mut self) -> Result<(), StoreError> {
         self.run("BEGIN IMMEDIATE")
     }
 
-    /// On return everything since `begin` is on disk.
+    /// When it returns, all changes since `begin` are on disk.
     pub(crate) fn commit(&mut self) -> Result<(), StoreError> {
         self.run("COMMIT")
     }
 
-    /// Undoes everything since `begin`, if SQLite has not done so after an error. The store is not to be used again, as
-    /// memory is not undone.
+    /// Undoes all changes since `begin`, unless SQLite has already done so after an error. Do not use the store
+    /// again, because memory is not undone.
     pub(crate) fn rollback(&mut self) -> Result<(), StoreError> {
         if self.db.is_autocommit() { Ok(()) } else { self.run("ROLLBACK") }
     }
 
-    /// Takes messages in, in this order, and answers each. New ones are near.
+    /// Accepts messages in this order, and returns an answer for each. New messages are near.
     pub(crate) fn accept(&mut self, incoming: &[Incoming], now_ms: i64) -> Result<Vec<Accepted>, StoreError> {
         let done = self.take_in(incoming, now_ms);
         self.told(done)
     }
 
-    /// These messages are to have a row in `waiting`: new ones that do not come into memory, and near ones that leave it.
+    /// Writes a row in `waiting` for each of these messages: new messages that stay out of memory, and near messages
+    /// that leave memory.
     pub(crate) fn hold(&mut self, held: &[Held]) -> Result<(), StoreError> {
         let done = self.write_waiting(held);
         self.told(done)
     }
 
-    /// Near messages that are to be held now, as they keep the store from forgetting what it knows of all others: those of
-    /// chunks that are far behind, and of the oldest one where `keep_ids` is over for what came after it.
+    /// Near messages that must be held now, because they keep the store from forgetting others. Some are in chunks
+    /// far behind. Others are in old chunks, if `keep_ids` is over for messages after them.
     #[must_use]
     pub(crate) fn stragglers(&self) -> Vec<i64> {
         self.near.stragglers(self.limits.chunks_open, self.retention.old_n())
     }
 
-    /// The message with this name; of those that are known no more, the last one with its outcome.
+    /// The message with this name. If none is known any more, the last one and its outcome.
     pub(crate) fn find(&self, key: Option<&str>, id: &str) -> Result<Option<Known>, StoreError> {
         self.told(self.look_up(key, id))
     }
 
-    /// Whether it is open and has no row in `waiting`.
+    /// Whether the message is open and has no row in `waiting`.
     #[cfg(test)]
     #[must_use]
     pub(crate) fn is_near(&self, seq: i64) -> bool {
         self.near.has(seq)
     }
 
-    /// These have their outcome.
+    /// Writes the outcome of these messages.
     pub(crate) fn finish(&mut self, done: &[Done]) -> Result<(), StoreError> {
         let done = self.write_outcomes(done);
         self.told(done)
     }
 
-    /// A little of all that the store does for its own sake; whether there is more to do. `is_idle`: nothing else is done
-    /// in this transaction.
+    /// Does a small part of the store's housekeeping. Returns whether there is more to do. `is_idle`: this
+    /// transaction does nothing else.
     pub(crate) fn upkeep(&mut self, is_idle: bool) -> Result<bool, StoreError> {
         let more = self.keep_up(is_idle);
         self.told(more)

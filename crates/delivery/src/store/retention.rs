@@ -1,12 +1,16 @@
-//! What is forgotten, `keep_ids` after its outcome, oldest first (D5), by a clock of the store's own.
+//! Forgets messages `keep_ids` after their outcome, oldest first (D5). Time is measured by the store's own clock.
 //!
-//! That clock goes on with a monotonic one while the store is open, and by the time it was closed when it is opened again:
-//! what the wall clock says of it, but never less than nothing or more than a day. So a wall clock that is stepped 8 days
-//! ahead forgets nothing. It starts at the wall time at which the store was made.
+//! While the store is open, this clock follows a monotonic clock. When the store is opened again, the clock adds the
+//! time for which it was closed. The wall clock tells this time, but at least zero and at most a day is added. If the
+//! wall clock is stepped 8 days ahead, nothing is forgotten. The store's clock starts at the wall time at which the
+//! store was made.
 //!
-//! Time is divided into parts, a day each or an eighth of `keep_ids`: `days` notes which rows of the ledger were there at the
-//! start of one. A message is kept `keep_ids` at least, and up to one part longer. Example: `keep_ids` is 7 days, so a part is
-//! 21 hours; a message that was delivered at 10:00 on day 1, in a part that ends at 21:00, is forgotten after 21:00 on day 8.
+//! Time is divided into parts of a day, or of an eighth of `keep_ids` if that is shorter. The table `days` notes
+//! which rows of the ledger were there at the start of a part. A message is kept for at least `keep_ids`, and up to
+//! one part longer.
+//!
+//! Example: `keep_ids` is 7 days, so a part has 21 hours. A message was delivered at 10:00 on day 1, in a part that
+//! ends at 21:00. It is forgotten after 21:00 on day 8.
 
 use std::collections::VecDeque;
 
@@ -20,12 +24,12 @@ use crate::store::tables::meta;
 const DAY_MS: i64 = 86_400_000;
 const HOUR_MS: i64 = 3_600_000;
 
-/// How far the rest of the store is.
+/// How far the rest of the store has come.
 #[derive(Clone, Copy)]
 pub(super) struct Ends {
     pub(super) last_seq: i64,
     pub(super) last_n: i64,
-    /// Payloads of all messages up to this row of the ledger are deleted.
+    /// The payloads of all messages up to this row of the ledger are deleted.
     pub(super) collected_n: i64,
 }
 
@@ -35,11 +39,11 @@ pub(super) struct Retention {
     limits: Limits,
     monotonic_ms: ClockMs,
     wall_ms: ClockMs,
-    /// What to add to the monotonic clock.
+    /// The distance to add to the monotonic clock.
     ahead_ms: i64,
     noted_ms: i64,
     noted: (i64, i64),
-    /// `(from_ms, last_n)`: that part of time begins after that row of the ledger.
+    /// `(from_ms, last_n)`: the part begins after this row of the ledger.
     parts: VecDeque<(i64, i64)>,
     forgotten_n: i64,
     cancels_at_ms: i64,
@@ -75,12 +79,12 @@ impl Retention {
         Ok(retention)
     }
 
-    /// Milliseconds of the store's own clock.
+    /// The time of the store's own clock, in milliseconds.
     pub(super) fn now_ms(&self) -> i64 {
         (self.monotonic_ms)().saturating_add(self.ahead_ms)
     }
 
-    /// The day by it.
+    /// The day of the store's own clock.
     pub(super) fn day(&self) -> i64 {
         self.now_ms().div_euclid(DAY_MS)
     }
@@ -92,14 +96,14 @@ impl Retention {
         Ok(())
     }
 
-    /// The row of the ledger up to which messages are old.
+    /// Messages up to this row of the ledger are old.
     pub(super) fn old_n(&self) -> i64 {
         let before_ms = self.now_ms().saturating_sub(self.keep_ms);
         let old = self.parts.iter().take_while(|(from_ms, _)| *from_ms < before_ms).last();
         old.map_or(self.forgotten_n, |(_, last_n)| *last_n)
     }
 
-    /// A little of what there is to do; whether there is more. And how many cancels were forgotten.
+    /// Does a part of the work. Returns whether there is more to do, and how many cancels were forgotten.
     pub(super) fn step(&mut self, db: &Connection, names: &mut Names, ends: Ends) -> Result<(bool, u64)> {
         let now_ms = self.now_ms();
         self.note_time(db, now_ms, ends)?;
@@ -108,7 +112,7 @@ impl Retention {
         Ok((more || self.cancels_after.is_some(), cancels))
     }
 
-    /// Once a second while anything is written, and once an hour.
+    /// Notes the time once a second while anything is written, and otherwise once an hour.
     fn note_time(&mut self, db: &Connection, now_ms: i64, ends: Ends) -> Result<()> {
         let written = (ends.last_seq, ends.last_n);
         let wait_ms = if written == self.noted { HOUR_MS } else { 1_000 };
@@ -137,7 +141,7 @@ impl Retention {
             seqs.sort_unstable();
             delete_messages(db, &seqs)?;
             names.forget(db, &seqs)?;
-            // The very last row stays, as numbers go on from it.
+            // The very last row stays, because its number is needed to go on.
             cached(db, "DELETE FROM ledger WHERE n <= ? AND n < ?")?.execute([self.forgotten_n, ends.last_n])?;
             meta::put(db, "forgotten_n", self.forgotten_n)?;
             meta::put(db, "last_seq", ends.last_seq)?;
@@ -166,7 +170,7 @@ impl Retention {
     }
 }
 
-/// In ranges, as whole pages go at once.
+/// Deletes by ranges, because whole pages are then freed at once.
 fn delete_messages(db: &Connection, seqs: &[i64]) -> Result<()> {
     let mut delete = cached(db, "DELETE FROM messages WHERE seq >= ? AND seq <= ?")?;
     for range in seqs.chunk_by(|one, next| *one + 1 == *next) {
@@ -175,7 +179,8 @@ fn delete_messages(db: &Connection, seqs: &[i64]) -> Result<()> {
     Ok(())
 }
 
-/// Forgets old ones among the next `most` after this row: how many, and the row to go on from if there may be more.
+/// Looks at the next `most` cancels after this row and forgets old ones. Returns how many it forgot, and the row to
+/// go on from if there may be more.
 fn forget_cancels(db: &Connection, after: i64, before_ms: i64, now_ms: i64, most: usize) -> Result<(u64, Option<i64>)> {
     let text = "SELECT max(rowid), count(*) FROM (SELECT rowid FROM cancels WHERE rowid > ? ORDER BY rowid LIMIT ?)";
     let (last, count): (Option<i64>, i64) =

@@ -1,4 +1,4 @@
-//! How the parts of the store run their statements, and what may go wrong inside it.
+//! How the parts of the store run their statements, and the errors inside the store.
 
 use std::path::Path;
 
@@ -10,14 +10,14 @@ use crate::base::kill_point::kill_point;
 /// Why a step of the store failed.
 #[derive(Debug)]
 pub(super) enum Broken {
-    /// SQLite says so.
+    /// An error of SQLite.
     Sql(rusqlite::Error),
-    /// The file or the caller contradicts itself: what was found.
+    /// The file or the caller contradicts itself. The text tells how.
     Contradiction(String),
 }
 
 impl Broken {
-    /// As the error of the store at this path.
+    /// Turns this into the error of the store at this path.
     pub(super) fn of(&self, path: &Path) -> StoreError {
         match self {
             Self::Sql(error) => StoreError::because(path, error),
@@ -38,7 +38,7 @@ impl From<rusqlite::Error> for Broken {
 
 pub(super) type Result<T> = std::result::Result<T, Broken>;
 
-/// The statement, prepared once for the connection.
+/// The prepared statement. It is prepared once for the connection.
 pub(super) fn cached<'a>(db: &'a Connection, text: &str) -> rusqlite::Result<CachedStatement<'a>> {
     #[cfg(test)]
     seen::note(text);
@@ -64,7 +64,7 @@ pub(super) mod seen {
         });
     }
 
-    /// All since the last call.
+    /// All statements since the last call.
     pub(in super::super) fn take() -> BTreeSet<String> {
         SEEN.take()
     }

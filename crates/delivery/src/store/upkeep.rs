@@ -1,6 +1,6 @@
-//! What the store does for its own sake, a little in each transaction: names, payloads, what is forgotten, free pages (D8).
+//! The store's housekeeping, a little in each transaction (D8): names, payloads, old messages, and free pages.
 //!
-//! Each part bounds its own step, so that no group of commits waits long.
+//! Each part bounds its own step, so no group of commits waits long.
 
 use rusqlite::Connection;
 
@@ -25,13 +25,13 @@ impl Store {
         let (is_forgetting, cancels) = self.retention.step(&self.db, &mut self.names, ends)?;
         self.cancels -= cancels;
         more |= is_forgetting;
-        more |= self.names.step(&self.db, self.retention.day())?; // after those that may have become useless
+        more |= self.names.step(&self.db, self.retention.day())?; // after the parts that may free runs
         more |= give_back(&self.db, self.limits.vacuum_pages, self.limits.free_pages)?;
         Ok(more)
     }
 }
 
-/// Gives free pages back to the disk, if there are many; whether there are more.
+/// Gives free pages back to the disk, if there are many. Returns whether there are more.
 fn give_back(db: &Connection, pages: u32, keep: u32) -> Result<bool> {
     let free: i64 = cached(db, "PRAGMA freelist_count")?.query_row([], |row| row.get(0))?;
     if free <= i64::from(keep) {

@@ -1,4 +1,5 @@
-//! What changes messages that were submitted, and the destination's pause (D7, D16). Each call returns once its answer is on disk.
+//! Changes messages that were submitted, and pauses the destination (D7, D16). Each call returns once its answer is on
+//! disk.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,8 +14,9 @@ use crate::message::{Cancel, Message, Reschedule, check_name, checked, ms_of};
 impl Deliverer {
     /// Cancels a message, and returns once the cancel is on disk.
     ///
-    /// [`Answer::Cancelled`]: it will not be sent. [`Answer::Delivered`], [`Answer::Dead`]: too late. [`Answer::Delivering`]: it is being
-    /// sent, or a send was tried. [`Answer::Unknown`]: it has not come; it is cancelled when it comes.
+    /// [`Answer::Cancelled`]: the message will not be sent. [`Answer::Delivered`], [`Answer::Dead`]: too late.
+    /// [`Answer::Delivering`]: it is being sent, or a send was tried. [`Answer::Unknown`]: the store does not know the
+    /// message yet; it is cancelled when it comes.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -30,13 +32,13 @@ impl Deliverer {
     /// ```
     ///
     /// # Errors
-    /// [`DeliveryError::Usage`] if no message can have this name. Otherwise what ended the run.
+    /// [`DeliveryError::Usage`] if no message can have this name. Otherwise the error that ended the run.
     pub fn cancel(&self, key: Option<&str>, id: &str) -> Result<Answer, DeliveryError> {
         check_name(key, id).map_err(usage)?;
         self.ask(Item::Cancel(Cancel { id: id.to_owned(), key: key.map(str::to_owned), keep_days: 0 }))
     }
 
-    /// What has become of a message: one of the answers of [`cancel`](Deliverer::cancel), or [`Answer::Waiting`].
+    /// Returns the state of a message: an answer of [`cancel`](Deliverer::cancel), or [`Answer::Waiting`].
     ///
     /// ```
     /// # use std::time::Duration;
@@ -51,14 +53,15 @@ impl Deliverer {
     /// ```
     ///
     /// # Errors
-    /// [`DeliveryError::Usage`] if no message can have this name. Otherwise what ended the run.
+    /// [`DeliveryError::Usage`] if no message can have this name. Otherwise the error that ended the run.
     pub fn state(&self, key: Option<&str>, id: &str) -> Result<Answer, DeliveryError> {
         check_name(key, id).map_err(usage)?;
         self.ask(Item::Look { id: id.to_owned(), key: key.map(str::to_owned) })
     }
 
-    /// Gives a message that waits another due time, rounded up to the millisecond: [`Answer::Rescheduled`], or why it is too late. Its
-    /// attempts so far count on. Of messages of its key that are due in the same millisecond it is the last.
+    /// Gives a waiting message another due time, rounded up to the millisecond: [`Answer::Rescheduled`], or the reason
+    /// why it is too late. The attempts so far still count. If other messages of the key are due in the same
+    /// millisecond, this message is sent last.
     ///
     /// ```
     /// # use std::time::{Duration, SystemTime};
@@ -74,7 +77,8 @@ impl Deliverer {
     /// ```
     ///
     /// # Errors
-    /// [`DeliveryError::Usage`] if no message can have this name or this due time. Otherwise what ended the run.
+    /// [`DeliveryError::Usage`] if no message can have this name or this due time. Otherwise the error that ended the
+    /// run.
     pub fn reschedule(&self, key: Option<&str>, id: &str, due: SystemTime) -> Result<Answer, DeliveryError> {
         check_name(key, id).map_err(usage)?;
         let due_ms = due_in_range(ms_of(due), "due").map_err(usage)?;
@@ -86,10 +90,12 @@ impl Deliverer {
         }))
     }
 
-    /// Accepts a message in the place of the one of its name: [`Answer::Replaced`] if that one waited, [`Answer::Accepted`] if there is
-    /// none, or its outcome is known; [`Answer::Delivering`] if it is being sent in this moment, and then nothing is accepted.
+    /// Accepts a message, which takes the place of the waiting message with the same name. [`Answer::Replaced`]: a
+    /// message waited. [`Answer::Accepted`]: there was none, or its outcome is known. [`Answer::Delivering`]: the other
+    /// message is being sent in this moment, and nothing is accepted.
     ///
-    /// `at_latest`: a message that is put off again and again is due so long after the first of them was accepted at the latest.
+    /// `at_latest` limits the delay if a message is replaced again and again: the message is due at most this long
+    /// after the first call of the series. A call without `at_latest` ends the series.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -106,16 +112,17 @@ impl Deliverer {
     /// ```
     ///
     /// # Errors
-    /// As [`put`](Deliverer::put).
+    /// The same as for [`put`](Deliverer::put).
     pub fn replace(&self, message: Message, at_latest: Option<Duration>) -> Result<Answer, DeliveryError> {
         let put = Incoming::of(checked(message, self.schema.max_payload).map_err(usage)?);
         let at_latest_ms = at_latest.map(|it| i64::try_from(it.as_millis()).unwrap_or(i64::MAX));
         self.ask(Item::Replace { put, at_latest_ms })
     }
 
-    /// Tries a dead letter anew, with all attempts: [`Answer::Requeued`]; or else as [`state`](Deliverer::state), where
-    /// [`Answer::Dead`] and [`Answer::Expired`] say that its record is not kept any more: of the last 100,000 it is. It may have arrived
-    /// before, so it is marked `redelivered`; and it does not expire.
+    /// Tries a dead letter again, with all attempts: [`Answer::Requeued`]. Otherwise the answer is the
+    /// [`state`](Deliverer::state) of the message. [`Answer::Dead`] and [`Answer::Expired`] mean that the record of the
+    /// dead letter is gone: the store keeps the last 100,000 records. The message may have arrived before, so it is
+    /// marked `redelivered`. It does not expire.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -130,14 +137,14 @@ impl Deliverer {
     /// ```
     ///
     /// # Errors
-    /// [`DeliveryError::Usage`] if no message can have this name. Otherwise what ended the run.
+    /// [`DeliveryError::Usage`] if no message can have this name. Otherwise the error that ended the run.
     pub fn requeue(&self, key: Option<&str>, id: &str) -> Result<Answer, DeliveryError> {
         check_name(key, id).map_err(usage)?;
         self.ask(Item::Requeue { id: id.to_owned(), key: key.map(str::to_owned) })
     }
 
-    /// Sends nothing more, also after a restart, until [`resume`](Deliverer::resume). Messages are accepted, and wait; what is being
-    /// sent in this moment gets its outcome.
+    /// Stops sending, also after a restart, until [`resume`](Deliverer::resume). Messages are still accepted, and wait.
+    /// If a message is being sent in this moment, it still gets its outcome.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -155,12 +162,12 @@ impl Deliverer {
     /// ```
     ///
     /// # Errors
-    /// What ended the run.
+    /// The error that ended the run.
     pub fn pause(&self) -> Result<(), DeliveryError> {
         self.ask(Item::Pause { key: None, is_paused: true }).map(|_| ())
     }
 
-    /// Sends what is due, and goes on.
+    /// Ends the pause: messages that are due are sent.
     ///
     /// ```
     /// # use tickwheel_delivery::{Deliverer, Destination, Verdict};
@@ -173,14 +180,15 @@ impl Deliverer {
     /// ```
     ///
     /// # Errors
-    /// What ended the run.
+    /// The error that ended the run.
     pub fn resume(&self) -> Result<(), DeliveryError> {
         self.ask(Item::Pause { key: None, is_paused: false }).map(|_| ())
     }
 
-    /// Sends nothing more of this key, also after a restart, until [`resume_key`](Deliverer::resume_key): [`Answer::Paused`]. Its
-    /// messages wait in the store; what was tried before goes on marked `redelivered`. [`Answer::Refused`] with one order of all
-    /// messages, and once 10,000 keys are paused.
+    /// Stops sending the messages of this key, also after a restart, until [`resume_key`](Deliverer::resume_key):
+    /// [`Answer::Paused`]. The messages wait in the store. If a message was tried before, it is marked `redelivered`
+    /// when it is sent later. The answer is [`Answer::Refused`] if all messages have one order, or if 10,000 keys are
+    /// paused already.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -198,13 +206,13 @@ impl Deliverer {
     /// ```
     ///
     /// # Errors
-    /// [`DeliveryError::Usage`] if no message can have this key. Otherwise what ended the run.
+    /// [`DeliveryError::Usage`] if no message can have this key. Otherwise the error that ended the run.
     pub fn pause_key(&self, key: &str) -> Result<Answer, DeliveryError> {
         check_name(Some(key), "any").map_err(usage)?;
         self.ask(Item::Pause { key: Some(key.to_owned()), is_paused: true })
     }
 
-    /// Sends what is due of this key, and goes on.
+    /// Ends the pause of this key: its messages that are due are sent.
     ///
     /// ```
     /// # use tickwheel_delivery::{Deliverer, Destination, Verdict};
@@ -217,7 +225,7 @@ impl Deliverer {
     /// ```
     ///
     /// # Errors
-    /// As [`pause_key`](Deliverer::pause_key).
+    /// The same as for [`pause_key`](Deliverer::pause_key).
     pub fn resume_key(&self, key: &str) -> Result<(), DeliveryError> {
         check_name(Some(key), "any").map_err(usage)?;
         self.ask(Item::Pause { key: Some(key.to_owned()), is_paused: false }).map(|_| ())

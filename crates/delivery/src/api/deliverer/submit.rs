@@ -1,4 +1,4 @@
-//! The ways in: messages, lines of NDJSON, and Arrow rows.
+//! How a program submits messages: as values, as lines of NDJSON, or as Arrow rows.
 
 use std::sync::Arc;
 
@@ -16,8 +16,9 @@ use crate::message::{Message, checked};
 
 /// Submitting.
 impl Deliverer {
-    /// Accepts a message, and returns once it is on disk: [`Answer::Accepted`], [`Answer::Duplicate`], [`Answer::Conflict`], or
-    /// [`Answer::Cancelled`] if a cancel came before it. Costs one commit; the messages of one [`submit`](Deliverer::submit) share one.
+    /// Accepts a message, and returns once it is on disk: [`Answer::Accepted`], [`Answer::Duplicate`],
+    /// [`Answer::Conflict`], or [`Answer::Cancelled`] if a cancel came before it. Each call costs one commit; all
+    /// messages of one [`submit`](Deliverer::submit) share a commit.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -34,16 +35,17 @@ impl Deliverer {
     /// ```
     ///
     /// # Errors
-    /// [`DeliveryError::Usage`] for a message that can't be: a name that is empty or longer than 1 MiB, a due time before 1970 or
-    /// after 9999, a payload that is too large or not the JSON that it claims to be. Otherwise what ended the run.
+    /// [`DeliveryError::Usage`] if the message is not valid. For example, its name is empty or longer than 1 MiB, its
+    /// due time is before 1970 or after 9999, its payload is too large, or its payload should be JSON and is not.
+    /// Otherwise the error that ended the run.
     pub fn put(&self, message: Message) -> Result<Answer, DeliveryError> {
         let message = checked(message, self.schema.max_payload).map_err(usage)?;
         self.ask(Item::Put(Incoming::of(message)))
     }
 
-    /// Accepts messages, without waiting for the disk. Each has an answer of its own: see [`Receipt::answers`].
+    /// Accepts messages, and does not wait for the disk. Each message has its own answer: see [`Receipt::answers`].
     ///
-    /// Waits while some thousand others are queued.
+    /// If some thousand other messages are queued, the call waits until there is room.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -60,18 +62,20 @@ impl Deliverer {
     /// ```
     ///
     /// # Errors
-    /// What ended the run.
+    /// The error that ended the run.
     pub fn submit(&self, messages: impl IntoIterator<Item = Message>) -> Result<Receipt, DeliveryError> {
         let checked = |message| checked(message, self.schema.max_payload).map(|it| Item::Put(Incoming::of(it)));
         self.submit_each(messages.into_iter().map(checked))
     }
 
-    /// Accepts the messages and cancels in lines of NDJSON, without waiting for the disk: the fastest way in. Each line has an
-    /// answer of its own, or what is wrong with it; blank lines have none. A `delay_ms` counts from this call.
+    /// Accepts the messages and cancels in lines of NDJSON, and does not wait for the disk. This is the fastest way to
+    /// submit. Each line has its own answer, or an error; blank lines have no answer. A `delay_ms` counts from this
+    /// call.
     ///
-    /// A line is an object with `id`; `key` if there is one; `due`, as RFC 3339 or epoch milliseconds, or `delay_ms`; and `payload`,
-    /// or `payload_base64`. Without a payload all other members are the payload. `expires` and `traceparent` may be there too. A
-    /// cancel has `"op": "cancel"`, `id` and `key`; another due time `"op": "reschedule"`, these and `due` or `delay_ms`.
+    /// A line is an object with these members: `id`; `key` if there is one; `due` (RFC 3339 or epoch milliseconds) or
+    /// `delay_ms`; `payload` or `payload_base64`. If there is no payload, all other members are the payload. A line may
+    /// also have `expires` and `traceparent`. A cancel has `"op": "cancel"`, `id` and `key`. A reschedule has
+    /// `"op": "reschedule"`, `id`, `key`, and `due` or `delay_ms`.
     ///
     /// ```
     /// # use tickwheel_delivery::{Answer, Deliverer, Destination, Verdict};
@@ -92,7 +96,7 @@ impl Deliverer {
     /// ```
     ///
     /// # Errors
-    /// What ended the run.
+    /// The error that ended the run.
     pub fn submit_ndjson(&self, lines: &[u8]) -> Result<Receipt, DeliveryError> {
         let reader = Ndjson {
             source: "submit".into(),
@@ -105,8 +109,8 @@ impl Deliverer {
         self.submit_each(reader.read(&block).map(item_of))
     }
 
-    /// As [`submit_ndjson`](Deliverer::submit_ndjson), for the rows of an Arrow IPC stream with columns of the same names. A `due` may be
-    /// a timestamp with a zone too.
+    /// Does the same as [`submit_ndjson`](Deliverer::submit_ndjson) for the rows of an Arrow IPC stream. The columns
+    /// have the names of the NDJSON members. A `due` may also be a timestamp with a zone.
     ///
     /// ```
     /// # use tickwheel_delivery::{Deliverer, Destination, Verdict};
@@ -119,7 +123,7 @@ impl Deliverer {
     /// ```
     ///
     /// # Errors
-    /// [`DeliveryError::Usage`] if the bytes are no such stream. Otherwise what ended the run.
+    /// [`DeliveryError::Usage`] if the bytes are not such a stream. Otherwise the error that ended the run.
     pub fn submit_arrow(&self, stream: &[u8]) -> Result<Receipt, DeliveryError> {
         let batches = batches(stream).map_err(usage)?;
         let reader = ArrowRows {

@@ -1,4 +1,4 @@
-//! The public face, as a program uses it: real threads, a real clock, and a wait for each event.
+//! Tests of the public API, as a program uses it: real threads, a real clock, and a wait for each event.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -15,10 +15,10 @@ use crate::{Delivery, Destination, OpenOptions, Verdict};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// What arrived: id, key and payload.
+/// A message that arrived: id, key and payload.
 type Arrived = (String, Option<String>, Vec<u8>);
 
-/// A destination that takes everything.
+/// A destination that accepts every message.
 fn taking() -> (Destination, Receiver<Arrived>) {
     let (send, arrived): (Sender<Arrived>, _) = channel();
     let to = Destination::function(move |it: &Delivery| {

@@ -132,7 +132,7 @@ fn a_small_array_can_not_become_a_huge_text__d12() {
     let mut lists = ListBuilder::new(Int32Builder::new());
     lists.append_value(vec![None; MAX / 2 + 1]);
     assert_eq!(json(&lists.finish(), 0).unwrap_err(), "it has more than 524,288 items");
-    // One text of 100 kB, a thousand times.
+    // A text of 100 kB, a thousand times.
     let text: DictionaryArray<Int8Type> = vec!["x".repeat(100_000).as_str()].into_iter().collect();
     let keys = Int8Array::from(vec![0; 1000]);
     let items = DictionaryArray::new(keys, Arc::clone(text.values()));

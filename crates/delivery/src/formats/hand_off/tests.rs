@@ -197,7 +197,7 @@ fn a_row_that_comes_again_may_have_been_delivered__s4() {
     }
 }
 
-/// As a deliverer gets it: without the partitions.
+/// The stream as a deliverer gets it, without the column `partition`.
 fn sent(items: &[Parsed]) -> Vec<u8> {
     let written = write_stream(items);
     let [batch] = batches(&written).unwrap().try_into().unwrap();

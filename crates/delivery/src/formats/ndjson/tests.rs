@@ -40,7 +40,7 @@ fn bad_of(line: &[u8], columns: Columns) -> BadRecord {
     }
 }
 
-/// A good message with these members replaced; an empty one is left out.
+/// A good message with these members replaced. An empty member is left out.
 fn with(members: &[(&str, &str)]) -> String {
     let mut all = vec![("id", "\"a\""), ("due", DUE)];
     for (name, value) in members {
@@ -202,7 +202,7 @@ fn a_near_miss_of_a_name_says_which_was_meant__d1() {
     assert_eq!(payload(&with(&[("delay", "5"), ("due_at", "6")])), r#"{"delay":5,"due_at":6}"#);
 }
 
-/// Each becomes a dead letter with this reason, or one that begins so.
+/// Each record becomes a dead letter whose reason is this text or begins with it.
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn what_breaks_the_schema_says_why_and_what_is_allowed__d2() {

@@ -1,7 +1,7 @@
-//! A record that comes again and again (rule D19): `every` or `cron`, with `tz` and `missed`.
+//! Reads a recurring record (rule D19): `every` or `cron`, with `tz` and `missed`.
 //!
-//! `tz` and `missed` have a meaning beside these two only. In any other record they are fields as those of the payload are, because
-//! tables often have a column of that name.
+//! `tz` and `missed` have a meaning only beside `every` or `cron`. In any other record they are ordinary fields of
+//! the payload, because tables often have a column with such a name.
 
 use super::{Fields, Schema, Value};
 use crate::base::display::quoted;
@@ -13,12 +13,12 @@ use crate::message::recurrence::{Missed, Recurrence, Rule, check_parts};
 const MISSED_ALLOWED: &str = "missed: \"skip\", \"all\" or \"last\"";
 
 impl<'a> Fields<'a> {
-    /// Whether it is such a record.
+    /// Whether the record has a rule.
     pub(super) fn recurs(&self) -> bool {
         self.every != Value::Absent || self.cron != Value::Absent
     }
 
-    /// Without what only a recurring one has.
+    /// The fields without `every`, `cron`, `tz` and `missed`.
     pub(super) fn once(&self) -> Fields<'a> {
         let others = self.others.iter().filter(|(name, _)| name != TZ && name != MISSED);
         Fields { every: Value::Absent, cron: Value::Absent, others: others.cloned().collect(), ..self.clone() }
@@ -26,7 +26,7 @@ impl<'a> Fields<'a> {
 }
 
 impl Schema {
-    /// When it is due, and the delay of the first, if one is given.
+    /// The rule of the record, and the delay of the first occurrence if the record gives one.
     pub(super) fn recurrence(
         &self,
         fields: &Fields<'_>,
@@ -85,7 +85,7 @@ fn rule(fields: &Fields<'_>) -> Result<Rule, BadRecord> {
     }
 }
 
-/// The text of a field that the reader of the format does not know. Empty, as in CSV, is absent.
+/// The text of a field that the format's reader does not know. An empty text counts as absent, as in CSV.
 fn other(fields: &Fields<'_>, name: &str) -> Result<Option<String>, BadRecord> {
     let Some((_, json)) = fields.others.iter().find(|(other, _)| other == name) else { return Ok(None) };
     let text: Option<String> = serde_json::from_slice(json).map_err(|_| {

@@ -21,7 +21,7 @@ fn cron(pattern: &str, tz: &str, from: &str) -> Recurrence {
     Recurrence { rule, missed: Missed::Skip, from_ms: ms(from), given_ms: None, before: None, asked_ms: None }
 }
 
-/// The first `count` times, each asked for when the one before is just over.
+/// The first `count` times. Each is asked for right after the one before.
 fn times(it: &Recurrence, count: usize) -> Vec<String> {
     let mut at_ms = it.first_ms().unwrap();
     let mut all = vec![shown(at_ms)];
@@ -43,7 +43,7 @@ fn every_so_many_milliseconds_from_the_first_on__d19() {
 
 #[test]
 fn what_was_missed_is_left_out_made_one_by_one_or_the_last_of_it__d19() {
-    // The one of 0 has its outcome at 210 s.
+    // The occurrence due at 0 has its outcome at 210 s.
     for (missed, expected_ms) in [(Missed::Skip, 240_000), (Missed::All, 60_000), (Missed::Last, 180_000)] {
         let it = every(60_000, missed, 0);
         assert_eq!(it.after(0, 210_000).unwrap(), expected_ms, "{missed:?}");
@@ -63,13 +63,13 @@ fn what_was_missed_is_left_out_made_one_by_one_or_the_last_of_it__d19() {
 
 #[test]
 fn a_pattern_counts_in_its_time_zone_also_where_the_clock_is_changed__d19() {
-    // On 2026-03-29 there is no 02:30 in Berlin: it comes at 03:00, which is 01:00 UTC.
+    // On 2026-03-29 the clock in Berlin skips 02:30. The occurrence comes at 03:00, or 01:00 UTC.
     let daily = cron("30 2 * * *", "Europe/Berlin", "2026-03-28T00:00:00Z");
     assert_eq!(times(&daily, 3), ["2026-03-28T01:30:00.000Z", "2026-03-29T01:00:00.000Z", "2026-03-30T00:30:00.000Z"]);
-    // On 2026-10-25 there are two: the first counts.
+    // On 2026-10-25 the clock shows 02:30 twice. The first counts.
     let daily = Recurrence { from_ms: ms("2026-10-24T12:00:00Z"), ..daily };
     assert_eq!(times(&daily, 2), ["2026-10-25T00:30:00.000Z", "2026-10-26T01:30:00.000Z"]);
-    // Every hour is every hour.
+    // An hourly pattern comes every hour, whatever the clock does.
     let hourly = cron("0 * * * *", "Europe/Berlin", "2026-10-24T23:30:00Z");
     let hours = ["2026-10-25T00", "2026-10-25T01", "2026-10-25T02"].map(|hour| format!("{hour}:00:00.000Z"));
     assert_eq!(times(&hourly, 3), hours);
@@ -104,7 +104,7 @@ fn each_hour_that_a_pattern_names_comes_once_a_day_also_where_the_clock_is_chang
     );
     assert_eq!(all("*/30 2 * * *", berlin, "2027-10-31T00:10:00Z", 2), ["10-31T00:30", "11-01T01:00"]);
     assert_eq!(all("0 */2 * * *", berlin, "2027-10-30T23:30:00Z", 3), ["10-31T00:00", "10-31T01:00", "10-31T03:00"]);
-    // Asked for in the last second before the change, in the moment of it, and after it.
+    // The question comes in the last second before the change, at the change, and after it.
     let daily = cron("30 2 * * *", berlin, "2027-01-01T00:00:00Z");
     for (from, expected) in [
         ("2027-03-28T00:59:59Z", "2027-03-28T01:00:00.000Z"),
@@ -114,7 +114,7 @@ fn each_hour_that_a_pattern_names_comes_once_a_day_also_where_the_clock_is_chang
     ] {
         assert_eq!(shown(daily.after(ms(from) - 1, ms(from)).unwrap()), expected, "{from}");
     }
-    // Midnight is left out in Cairo, and a whole day on Samoa.
+    // The clock skips midnight in Cairo, and a whole day on Samoa.
     assert_eq!(
         all("0 0 * * *", "Africa/Cairo", "2027-04-28T12:00:00Z", 3),
         ["04-28T22:00", "04-29T22:00", "04-30T21:00"]

@@ -1,4 +1,4 @@
-//! A disk that is full at any page: what waits for an answer gets the error with advice, no accepted message is lost, and it
+//! The disk is full at any page. Waiting tickets get an error with advice, no accepted message is lost, and the run
 //! goes on once there is room (rules D5, D11).
 
 use super::Settings;
@@ -42,7 +42,7 @@ fn an_accept_has_the_error_with_advice_and_the_rest_is_kept__d5() {
     assert_eq!(sent, ["before 0", "lost 1 0"]);
 }
 
-/// Outcomes and messages are in one group: however far it comes, all of it is there after it, or nothing.
+/// One group has outcomes and messages. Wherever it fails, the store has all of the group or nothing.
 #[test]
 fn wherever_in_a_group_the_disk_is_full_nothing_of_it_is_left_and_nothing_is_lost__d5() {
     let (mut failures, mut left) = (0, 0);

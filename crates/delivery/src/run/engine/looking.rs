@@ -1,7 +1,7 @@
-//! What waits, counted while the engine works (rules D14, D15).
+//! Counts waiting messages while the engine works (rules D14, D15).
 //!
-//! What is in memory is looked through some thousands at a time, and the dispatcher's lock is free in between: senders wait some
-//! ten microseconds. A message that moves meanwhile may be counted twice, or not at all.
+//! It looks through memory in parts of some thousand places. Between two parts it frees the dispatcher's lock, so
+//! senders wait some ten microseconds. A message that moves meanwhile may be counted twice, or not at all.
 
 use super::Engine;
 use crate::base::error::DeliveryError;
@@ -9,24 +9,25 @@ use crate::due::measures::{CommitMeasures, SendMeasures};
 use crate::due::window::{Entry, State, Window};
 use crate::store::{Census, Name, rules_of};
 
-/// Places that are looked at under one hold of the lock.
+/// How many places are looked at under one hold of the lock.
 const STEP: usize = 4_096;
 
-/// Of the messages without an outcome, those in memory; and the keys that cannot go on.
+/// The open messages in memory, by state, and the keys that cannot go on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InMemory {
     /// On the timer.
     pub near: u64,
-    /// Due, and not being sent: they wait for a sender, for another of their key, or for a destination that is down.
+    /// Due, and not being sent: they wait for a sender, for an earlier message of their key, or because the destination
+    /// is down.
     pub due: u64,
     pub in_flight: u64,
-    /// An attempt failed, and they are tried again.
+    /// An attempt failed, and they will be tried again.
     pub retrying: u64,
-    /// Keys whose next message is due and waits for one that is being sent.
+    /// Keys whose next message is due and waits for a message in flight.
     pub behind_send: u64,
-    /// The same, behind one that is tried again.
+    /// Keys whose next message is due and waits behind a retry.
     pub behind_retry: u64,
-    /// The same, until an outcome is on disk.
+    /// Keys whose next message is due and waits until an outcome is on disk.
     pub behind_commit: u64,
 }
 
@@ -45,7 +46,7 @@ impl InMemory {
         }
     }
 
-    /// Whether the lane's next message is due, and what it waits for.
+    /// If the lane's next message is due, counts the lane by the reason why it waits.
     fn add_lane(&mut self, window: &Window, lane: u32) {
         let lane = window.lane(lane);
         if lane.is_free() || lane.first().is_none_or(|((due_ms, _), _)| due_ms > lane.due_until_ms) {
@@ -67,7 +68,8 @@ impl Engine {
         (dispatcher.window.len(), dispatcher.window.bytes())
     }
 
-    /// The first due time of what waits, and how many messages are due by each of these times, counted up to `most`.
+    /// The first due time of waiting messages, and how many messages are due by each of these times, counted up to
+    /// `most`.
     ///
     /// # Errors
     /// The store cannot be read, or is closed.
@@ -83,8 +85,8 @@ impl Engine {
         Ok(counted)
     }
 
-    /// The names of a partition's recurring messages that are open, or `None` where they are too many to tell (S4). Every one that
-    /// was accepted before the call is among them, or has ended.
+    /// The names of a partition's open recurring messages, or `None` if there are too many names (S4). If a recurring
+    /// message was accepted before the call, it is among them, or has ended.
     ///
     /// # Errors
     /// The store cannot be read, or is closed.
@@ -93,7 +95,7 @@ impl Engine {
         Ok(rules_of(&path, partition)?)
     }
 
-    /// What is in memory, by its state.
+    /// Counts the messages in memory by state.
     pub fn states(&self) -> InMemory {
         let now_ms = self.wall.now_us() / 1000;
         let mut found = InMemory::default();
@@ -110,23 +112,23 @@ impl Engine {
         }
     }
 
-    /// What became of sends.
+    /// Measures of the sends.
     pub fn sends(&self) -> SendMeasures {
         self.lock_dispatcher().measures
     }
 
-    /// What became of commits.
+    /// Measures of the commits.
     pub fn commits(&self) -> CommitMeasures {
         self.queue.lock().commits
     }
 
-    /// For how long a group has been on its way to the disk, in microseconds; 0 where none is.
+    /// How long a group has been on its way to the disk, in microseconds; 0 if there is no such group.
     pub fn commit_running_us(&self) -> u64 {
         let state = self.queue.lock();
         if state.is_busy { self.clock().now_us().saturating_sub(state.busy_since_us) } else { 0 }
     }
 
-    /// When that was on the timer's clock, in milliseconds since 1970.
+    /// Converts a time on the timer's clock to milliseconds since 1970.
     pub fn epoch_ms(&self, timer_us: u64) -> i64 {
         let ago_us = self.clock().now_us().saturating_sub(timer_us) as i64;
         (self.wall.now_us() - ago_us) / 1000

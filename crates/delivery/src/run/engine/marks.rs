@@ -1,27 +1,28 @@
-//! Up to which instant every outcome is on disk, for each partition (rule S4).
+//! For each partition: the instant up to which every outcome is on disk (rule S4).
 //!
-//! What handed messages in keeps them until a mark has passed them, and hands them to another deliverer if this one is lost with its
-//! disk. A mark is the last millisecond before the earliest message that is due and open: accepted, and without an outcome on disk.
-//! So it goes back when an overdue message comes.
+//! The program that submits messages keeps them until a mark has passed them. If this deliverer is lost with its disk,
+//! the program gives them to another one. A message is open if it is accepted and has no outcome on disk. A mark is the
+//! last millisecond before the earliest open message that is due. So a mark goes back when an overdue message comes.
 //!
-//! An open message is in memory and *near*, has a row in the store, or is between the two: it has left memory, and the transaction with
-//! its row is not committed. The window keeps the due times of the last kind. A call reads the three in this order: memory,
-//! in parts; together with its last part, the messages between; then the rows, in one transaction. A message moves in the same direction,
-//! so none is missed.
-//! `docs/concurrency.md` says more.
+//! An open message is in one of three places. It is in memory and *near*; or it has a row in the store; or it is
+//! between the two: it has left memory, and the transaction with its row is not committed. The window keeps the due
+//! times of messages in the last place. A call reads the places in this order: memory, in parts; with the last part,
+//! the messages between; then the rows, in one transaction. A message moves in the same direction, so the call misses
+//! none. `docs/concurrency.md` says more.
 
 use super::Engine;
 use crate::base::error::DeliveryError;
 use crate::message::earliest::{Earliest, PerPartition};
 use crate::store::add_overdue;
 
-/// Places of the window that are looked at under one hold of the dispatcher's lock.
+/// How many places of the window are looked at under one hold of the dispatcher's lock.
 const STEP: usize = 4_096;
 
 impl Engine {
-    /// For each partition an instant, in milliseconds since 1970 and before `now_ms`: every message of it that was accepted before the
-    /// call, and is due at or before that instant, has its outcome on disk. One that was given another due time counts at its first
-    /// one too. Waits for no commit; some milliseconds where memory is full.
+    /// Returns an instant for each partition, in milliseconds since 1970 and before `now_ms`. If a message of the
+    /// partition was accepted before the call and is due at or before that instant, its outcome is on disk. A
+    /// rescheduled message also counts at its first due time. The call waits for no commit. It takes some milliseconds
+    /// if memory is full.
     ///
     /// # Errors
     /// The engine has failed or is closed, or the store cannot be read.
@@ -29,7 +30,7 @@ impl Engine {
         self.marks_by(now_ms, STEP, &mut || ())
     }
 
-    /// The same; `between` is called after each part, where no lock is held.
+    /// Does the same. `between` is called after each part, while no lock is held.
     pub(crate) fn marks_by(
         &self,
         now_ms: i64,

@@ -1,4 +1,4 @@
-//! After a crash: the destination is asked which of the messages that may have been sent have arrived (rule D5).
+//! After a crash, asks the destination which of the suspects have arrived: messages that may have been sent (rule D5).
 
 use rustc_hash::FxHashSet;
 
@@ -9,7 +9,7 @@ use crate::sinks::{Delivery, Sink};
 use crate::store::{Done, Outcome};
 
 impl Engine {
-    /// Asks the sink which of the messages that a crashed process may have sent have arrived (D5).
+    /// Asks the sink which messages have arrived, among those a crashed process may have sent (D5).
     ///
     /// # Errors
     /// The store or the sink failed.

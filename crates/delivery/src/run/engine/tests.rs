@@ -1,4 +1,4 @@
-//! The engine by hand: at most two groups are uncommitted, and the end of every obstacle wakes what waits behind it
+//! The engine by hand: at most two groups are uncommitted, and when an obstacle ends, the messages behind it wake up
 //! (rules D4, D5, D7, D8).
 
 use crate::base::error::DeliveryError;
@@ -129,7 +129,7 @@ fn nothing_is_over_while_something_is_being_accepted_or_cancelled__d11() {
     assert!(world.engine.is_empty());
 }
 
-/// Sends and writes while no time passes, and writes only where something wakes the writer: what went out.
+/// Sends and writes while no time passes, and writes only if something wakes the writer. Returns the ids that went out.
 fn run_now(world: &ByHand, verdict: impl Fn(&str) -> Verdict) -> Vec<String> {
     let mut delivered = Vec::new();
     loop {

@@ -1,11 +1,11 @@
-//! What is on the disk when the power fails: of what was written and not synced some is lost.
+//! The content of the disk after the power fails: some of the unsynced writes are lost.
 //!
-//! - Of a file it is at random, for each block of 4 KiB by itself, what some prefix of the writes since the last sync made of
-//!   it; of the sink's file, a prefix.
-//! - Of the folder it is what a prefix of the changes since its last sync made of it: a journal keeps their order. A file
-//!   that was synced may be without its name.
+//! - A file: each block of 4 KiB has, at random, a prefix of its own writes since the last sync. The sink's file keeps
+//!   everything synced, and a prefix of the rest.
+//! - The folder: it has a prefix of the changes since its last sync, because a journal keeps their order. A synced file
+//!   may have lost its name.
 //!
-//! Example: a file is made, written and synced, and the folder is not. After the power failed it may not be there.
+//! Example: a file is made, written and synced, and the folder is not. After the power failed, the file may be missing.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -21,7 +21,7 @@ pub(super) enum Op {
     Sync,
 }
 
-/// One call of a process. The names of files are paths within its folder.
+/// A call of a process. The names of files are paths within its folder.
 #[derive(Clone, Debug)]
 pub(super) enum Call {
     File(String, Op),
@@ -32,14 +32,14 @@ pub(super) enum Call {
     SyncFolder(String),
 }
 
-/// One file: what is on the disk for certain, and what was done since.
+/// A file: the content that is surely on the disk, and the later operations.
 #[derive(Clone, Debug, Default)]
 struct OnDisk {
     synced: Vec<u8>,
     since: Vec<Op>,
 }
 
-/// The files of a folder, and of one in it. A file keeps its number when its name changes, and after its name is gone.
+/// The files of a folder and of one subfolder. A file keeps its number when its name changes or is removed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Disk {
     files: Vec<OnDisk>,
@@ -82,7 +82,7 @@ impl OnDisk {
         self.synced
     }
 
-    /// Each block by itself has seen some of what was done to it.
+    /// Applies to each block a random prefix of its own operations.
     fn blocks(mut self, random: &mut fastrand::Rng) -> Vec<u8> {
         let pieces: Vec<Op> = self.since.iter().flat_map(in_blocks).collect();
         let mut written: HashMap<usize, usize> = HashMap::new();
@@ -104,7 +104,7 @@ impl OnDisk {
     }
 }
 
-/// The block that a piece is in; cutting a file off is by itself.
+/// The block of a piece. A truncation counts as a separate block.
 fn block_of(piece: &Op) -> usize {
     if let Op::Write(Some(at), _) = piece { at / BLOCK } else { usize::MAX }
 }
@@ -122,7 +122,7 @@ fn in_blocks(op: &Op) -> Vec<Op> {
 }
 
 impl Disk {
-    /// With all files of a folder, on the disk.
+    /// Has all files of a folder, on the disk.
     pub(super) fn of(folder: &Path) -> Self {
         let mut disk = Self::default();
         let of = |folder: &Path| fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
@@ -177,7 +177,7 @@ impl Disk {
         self.since.push(names);
     }
 
-    /// The power fails: writes what is left into a folder. All is left of the files of this name.
+    /// The power fails: writes the remaining content into a folder. The files named by `is_kept` lose nothing.
     pub(super) fn lose(mut self, is_kept: impl Fn(&str) -> bool, folder: &Path, random: &mut fastrand::Rng) {
         let changes = random.usize(0..=self.since.len());
         for names in &self.since[..changes] {

@@ -1,8 +1,9 @@
-//! The power fails: of what was written and not synced some is lost (rule D5). Only with `strace`, and mostly in the long form.
+//! The power fails, and some unsynced writes are lost (rule D5). These tests need `strace`, and run mostly in the long
+//! form.
 //!
-//! SQLite can be given a file system of one's own only by `unsafe` code. So `strace` records what a process does to its files,
-//! and what is on the disk when the power fails at a moment is made from that (`disk.rs`). Then a process starts with these
-//! files, and the same must hold as after a kill.
+//! Only `unsafe` code can give SQLite another file system. So `strace` records the calls of a process on its files.
+//! From these calls, `disk.rs` makes the content of the disk at the moment when the power fails. Then a process starts
+//! with these files, and the same must hold as after a kill.
 
 use super::disk::{Call, Disk, Op};
 use super::upgrade::Old;
@@ -19,7 +20,8 @@ fn unescaped(text: &str) -> Vec<u8> {
         .collect()
 }
 
-/// `1700000000.000001 pwrite64(5<PATH>, "DATA", 4096, 24) = 4096`: when, and what, if it is of a file in the folder.
+/// Reads `1700000000.000001 pwrite64(5<PATH>, "DATA", 4096, 24) = 4096`: the time and the call, if its file is in the
+/// folder.
 fn call(line: &str, folder: &str) -> Option<(f64, Call)> {
     let (time, call) = line.split_once(' ')?;
     let (name, rest) = call.split_once('(')?;
@@ -50,16 +52,16 @@ fn call(line: &str, folder: &str) -> Option<(f64, Call)> {
     Some((time.parse().ok()?, call))
 }
 
-/// What was in a folder, and all that a process did there, in the order in which it began it.
+/// The content of a folder, and all calls of a process there, in the order in which they began.
 struct Recording {
     disk: Disk,
     calls: Vec<Call>,
-    /// As of the trial.
+    /// The ends of the trial.
     ends: Vec<(usize, usize)>,
 }
 
 impl Recording {
-    /// Of a process that ends at a place.
+    /// Records a process that ends at a place.
     fn of(trial: &Trial, place: &str) -> Self {
         let folder = trial.folder.path().canonicalize().unwrap();
         let traces = tempfile::tempdir().unwrap();
@@ -84,7 +86,7 @@ impl Recording {
         Self { disk, calls, ends: trial.ends.clone() }
     }
 
-    /// A file is still there after each sync of what is in it.
+    /// Checks that after each sync of a file, the file would keep its name if the power failed.
     fn check_name(&self, name: &str) {
         let mut disk = self.disk.clone();
         let mut syncs = 0;
@@ -98,7 +100,7 @@ impl Recording {
         assert!(syncs > 0, "{name} was never synced");
     }
 
-    /// What is there when the power fails after so many calls.
+    /// A trial with the remaining files, if the power fails after this many calls.
     fn lose(&self, after: usize, random: &mut fastrand::Rng) -> Trial {
         let mut trial = Trial::new(3_600_000);
         trial.is_cut = true;
@@ -160,7 +162,7 @@ fn when_the_power_fails_nothing_is_lost__d5() {
     }
 }
 
-/// Within the step-up, and within it and what comes after it; 200 losses in the long form.
+/// The power fails within the step-up, or anywhere until a later group is answered; 200 losses in the long form.
 #[test]
 fn when_the_power_fails_within_a_step_up_nothing_is_lost__d5() {
     if !has_strace() {

@@ -1,8 +1,9 @@
 //! A process is killed between two steps of the step-up of a store of version 1, and started again (rules D5, D20).
 //!
-//! Version 1 is the first process of the trial: what it accepted, cancelled and delivered is in the files as if it had been killed
-//! too. So what holds after any kill must hold over the step-up: an accepted message is known, a cancelled one stays so, and
-//! what version 1 may have sent is marked. After each kill the store is one complete file, of one version or the other.
+//! Version 1 counts as the first process of the trial: the files have its accepted, cancelled and delivered messages,
+//! as if it had been killed too. So the step-up must keep the rules of any kill. An accepted message is known, a
+//! cancelled message stays cancelled, and messages that version 1 may have sent are marked. After each kill the store
+//! is one complete file, of version 1 or of version 2.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -63,8 +64,8 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 
 /// A store of version 1 with this many messages, as a crash left it.
 ///
-/// The first quarter was delivered, but each tenth of it cancelled. The rest waits: the first third of all was sent without a
-/// commit, and version 1 noted that it might send the first half.
+/// The first quarter was delivered, except each tenth message, which was cancelled. The rest waits. Version 1 sent the
+/// first third of all messages without a commit, and noted that it might send the first half.
 pub(super) struct Old {
     pub(super) trial: Trial,
     store: PathBuf,
@@ -101,13 +102,13 @@ impl Old {
         old
     }
 
-    /// The same with other files: those that are left of it.
+    /// Makes the same with the files in the folder of `trial`.
     pub(super) fn with(&self, trial: Trial, was_sent: bool) -> Self {
         let store = trial.folder.path().join("store.db");
         Self { trial, store, rows: self.rows.clone(), messages: self.messages, was_sent }
     }
 
-    /// Kills it at the `count`th place of that name within the step-up; it must come there.
+    /// Kills the process at the `count`th place of this name within the step-up. The process must get there.
     fn kill_at(&mut self, count: u64, step: &str) {
         self.trial.kill(Duration::from_secs(60), Some(format!("{count}:step up: {step}")));
         assert!(self.trial.missed.is_empty(), "not reached: {step}");
@@ -115,7 +116,7 @@ impl Old {
         assert_eq!(version, if AFTER_RENAME.contains(&step) { 2 } else { 1 }, "{step}");
     }
 
-    /// Kills it at some moment; whether it was within the step-up.
+    /// Kills the process after this time. Returns whether it was still within the step-up.
     fn kill_after(&mut self, time: Duration) -> bool {
         self.trial.kill(time, None);
         let is_within = self.check_files() == 1;
@@ -123,7 +124,8 @@ impl Old {
         is_within
     }
 
-    /// The store is whole, and as version 1 left it or with all of that; so is the backup, once there is one. The version.
+    /// Checks that the store is whole, either unchanged or with all messages of version 1. A backup must be unchanged.
+    /// Returns the version of the store.
     pub(super) fn check_files(&self) -> i64 {
         let (version, found) = look(&self.store);
         if version == 1 {
@@ -139,7 +141,7 @@ impl Old {
         version
     }
 
-    /// The number of kills, and of messages that were delivered again.
+    /// Returns the number of kills, and of messages that were delivered again.
     pub(super) fn end(self) -> (usize, usize) {
         let Self { mut trial, store, rows, messages, was_sent } = self;
         trial.run_to_its_end();
@@ -163,7 +165,8 @@ impl Old {
     }
 }
 
-/// The rows, and the lines of the files: submitted, answered, delivered. Half of the rows is in the log only.
+/// Fills the store, and returns the lines of the files: submitted, answered, delivered. Half of the rows are only in
+/// the log.
 fn fill(database: &mut Connection, messages: u64, due_of: impl Fn(u64) -> i64) -> [String; 3] {
     let [mut submitted, mut answered, mut delivered] = [const { String::new() }; 3];
     database.execute_batch("PRAGMA wal_autocheckpoint = 0").unwrap();
@@ -237,7 +240,7 @@ fn killed_at_any_step_of_a_step_up_it_loses_nothing__d5() {
     println!("{kills} kills, {repeats} messages delivered again, all of them marked");
 }
 
-/// Some seconds of it are in the short form: at places at random, at any row, and at any moment.
+/// The short form takes some seconds: kills at random places, at any row, and at any moment.
 #[test]
 fn killed_at_any_moment_of_a_step_up_and_after_it_it_loses_nothing__d5() {
     let (trials, messages) = if setting("TICKWHEEL_SOAK").is_some() { (40, 20_000) } else { (2, 2_000) };

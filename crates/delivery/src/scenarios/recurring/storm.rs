@@ -1,4 +1,5 @@
-//! Recurring messages among crashes, failures, cancels, other rules and moved occurrences, by seeds: a model says which may come.
+//! Recurring messages among crashes, failures, cancels, new rules and moved occurrences, by seeds. A model says which
+//! may come.
 
 use super::{ByHand, record, replace};
 use crate::base::times::due_from_text;
@@ -12,11 +13,11 @@ use crate::sinks::{Delivery, Verdict, Verdicts};
 
 const NAMES: usize = 3;
 
-/// What is known of one name.
+/// The model's knowledge of one name.
 #[derive(Clone, Debug, Default)]
 struct Rule {
     is_live: bool,
-    /// Which of its rules it is, and that is its payload.
+    /// Which of its rules is current. The payload is this number.
     number: u32,
     every: i64,
     missed: &'static str,
@@ -25,11 +26,11 @@ struct Rule {
     last_ms: Option<i64>,
     /// When that had its outcome at the earliest.
     ended_ms: i64,
-    /// Of rules before, and of this: they may come again after a crash.
+    /// Sends of the current rule and of rules before it. They may come again after a crash.
     sent: Vec<(u32, i64)>,
-    /// Of a rule before: it was due when it was replaced.
+    /// The occurrence that was due when the rule before was replaced.
     left: Option<(u32, i64)>,
-    /// By their own names.
+    /// Occurrences that were cancelled by their own names.
     cancelled: Vec<i64>,
 }
 
@@ -39,12 +40,13 @@ impl Rule {
         self.from_ms + (steps.div_ceil(self.every as u64) * self.every as u64) as i64
     }
 
-    /// Whether it was cancelled by its name, or was sent by a rule before: then it need not come, and does not if it arrived.
+    /// Whether the occurrence was cancelled by its name, or a rule before sent it. Then it need not come, and if it
+    /// arrived it must not come.
     fn may_be_over(&self, at_ms: i64) -> bool {
         self.cancelled.contains(&at_ms) || self.sent.iter().any(|sent| sent.1 == at_ms)
     }
 
-    /// Whether nothing but such ones lies between.
+    /// Whether all times between the two may be over.
     fn follows(&self, from_ms: i64, at_ms: i64) -> bool {
         let mut times = (0..).map(|step| from_ms + step * self.every).take_while(|time| *time < at_ms);
         at_ms >= from_ms && times.all(|time| self.may_be_over(time))
@@ -218,7 +220,7 @@ impl Storm {
         }
     }
 
-    /// Whatever was there goes on, one occurrence after the other.
+    /// Every live rule goes on, one occurrence after the other.
     fn heal(&mut self) {
         let live: Vec<usize> = (0..NAMES).filter(|at| self.rules[*at].is_live).collect();
         let before: Vec<usize> = self.rules.iter().map(|rule| rule.sent.len()).collect();

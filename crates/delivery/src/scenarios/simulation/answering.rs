@@ -1,4 +1,4 @@
-//! What the destination answers, and what follows for each message.
+//! The answers of the destination, and their effect on each message.
 
 use super::World;
 use super::types::{Flight, Key, Life, MAX_ATTEMPTS};
@@ -67,7 +67,7 @@ impl World {
         self.hear_the_dead(before);
     }
 
-    /// Of the messages that are left to this send.
+    /// Notes the verdicts of the messages that this send still has.
     pub(super) fn note_turns(&mut self, flight: &Flight, turns: &Turns, last: Option<Verdict>) {
         let arrived = turns.arrived() - flight.first;
         let verdicts = std::iter::repeat_n(Verdict::Delivered, arrived).chain(last);
@@ -76,7 +76,8 @@ impl World {
         }
     }
 
-    /// Where the engine took away what had not begun, those before have arrived, and the one in hand is left.
+    /// If the engine took messages back from a send: the deliveries before them have arrived, and the send keeps the
+    /// delivery that has begun.
     pub(super) fn hear_divisions(&mut self) {
         for mut flight in std::mem::take(&mut self.flights) {
             let left = self.engine.lock_dispatcher().left_of(flight.number);
@@ -140,7 +141,7 @@ impl World {
         self.engine.queue.outcomes().len()
     }
 
-    /// Messages that were given up since there were so many outcomes.
+    /// Notes the messages that were given up since there were `before` outcomes.
     pub(super) fn hear_the_dead(&mut self, before: usize) {
         for done in self.engine.queue.outcomes().into_iter().skip(before) {
             if done.outcome == Outcome::Expired {

@@ -1,4 +1,4 @@
-//! What is submitted, and what the model expects of it.
+//! The submitted items, and the answers that the model expects.
 
 use std::collections::BTreeSet;
 
@@ -99,7 +99,7 @@ impl World {
         self.observe_paused(&in_memory);
     }
 
-    /// Of a paused key, what was to be tried again is in the store alone: it comes back with a mark, in the order of its lane.
+    /// The retries of a paused key are only in the store. They come back with a mark, in the order of their lane.
     fn observe_paused(&mut self, in_memory: &BTreeSet<Key>) {
         for (key, life) in &mut self.lives {
             let was_out = life.left_lane.is_some() && !life.is_in_flight && life.end.is_none();
@@ -120,7 +120,7 @@ impl World {
         stored.end_at_ms = age_ms;
     }
 
-    /// What this does once it is on disk, and the answers that are right.
+    /// The effect of an item once it is on disk, and the correct answers.
     pub(super) fn apply(&mut self, asked: &Asked) -> (Vec<Answer>, Option<Key>) {
         let name = name_asked(asked).expect("it has an answer");
         let last = self.stored.get(&name).and_then(|all| all.last()).cloned();
@@ -237,7 +237,7 @@ impl World {
         key
     }
 
-    /// All that wait and are of this key end, but those that are being sent, or have ended.
+    /// The waiting messages of this key end, except messages in flight.
     pub(super) fn cancel_many(&mut self, key: Option<u8>, through: u64) {
         let open: Vec<Key> = self
             .stored
@@ -256,7 +256,7 @@ impl World {
         }
     }
 
-    /// It goes on as the one that was accepted last, with what is known of its attempts.
+    /// The message goes on as the last accepted message of its name, with its attempts.
     fn move_to(&mut self, old: Key, last: &Stored, due_ms: i64) -> Key {
         let was_sent = self.lives.get(&old).is_some_and(|life| life.is_retrying);
         self.end(old, Outcome::Moved);

@@ -1,4 +1,4 @@
-//! The end of a process, with or without a crash, and what must hold in the end.
+//! The end of a process, with or without a crash, and the rules that must hold at the end.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -51,7 +51,7 @@ impl World {
         self.open_again();
     }
 
-    /// What is in memory may be marked after a crash.
+    /// Messages in memory may be marked after a crash.
     pub(super) fn note_suspects(&mut self) {
         let dispatcher = self.engine.lock_dispatcher();
         for (_, entry) in dispatcher.window.slots() {
@@ -87,14 +87,14 @@ impl World {
         }
         self.age_ms += std::mem::take(&mut self.ahead_ms).min(86_400_000);
         let start_us = self.random.below(1 << 40);
-        // The engine before it is closed first, as its process is gone.
+        // The earlier engine is closed first, because its process is gone.
         let nothing = open(&self.store.with_extension("none"), &self.settings, &self.wall_us, 0);
         drop(std::mem::replace(&mut self.engine, nothing));
         self.engine = open(&self.store, &self.settings, &self.wall_us, start_us);
         self.start();
     }
 
-    /// The destination takes everything from now on: in the end all is delivered, and nothing is lost.
+    /// From now on the destination takes everything. At the end all messages are delivered, and nothing is lost.
     pub(super) fn heal(&mut self) {
         show!(self, "heal");
         self.is_healed = true;
@@ -133,7 +133,7 @@ impl World {
         self.submitted.push(Ticket { asked, receipt, expected: Vec::new(), accepted: Vec::new() });
     }
 
-    /// In the end nothing is known any more (D5).
+    /// At the end the store knows no message any more (D5).
     pub(super) fn grow_old(&mut self) {
         let keep_ms = self.settings.keep_ids_ms;
         if keep_ms > 60_000 {

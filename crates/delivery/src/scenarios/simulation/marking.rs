@@ -1,4 +1,4 @@
-//! Marks, against a look at all that is stored (rule S4).
+//! Compares the marks with a search through all stored messages (rule S4).
 
 use super::World;
 use super::types::{Stored, text};
@@ -6,7 +6,7 @@ use crate::message::earliest::{Earliest, PerPartition};
 use crate::message::partition::partition_of_name;
 
 impl World {
-    /// The earliest due time of what is open on disk, in each partition, also of a time before it was moved.
+    /// The earliest due time of open messages on disk, in each partition. The due time before a reschedule counts too.
     pub(super) fn earliest_open(&self) -> Earliest {
         self.earliest_of(|it| it.end.is_none())
     }

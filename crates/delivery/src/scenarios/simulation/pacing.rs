@@ -30,7 +30,8 @@ impl World {
         self.allowed().is_some_and(|allowed| allowed < 1 + rate.messages * 1_000 / rate.per_us)
     }
 
-    /// How many more may go out now: in each time that ends now, no more than the burst and what came since.
+    /// How many more may go out now. In each period until now, at most the burst and the tokens of this period may go
+    /// out.
     fn allowed(&self) -> Option<u64> {
         let Rate { messages, per_us } = self.settings.rate?;
         let burst = (messages * 100_000 / per_us).max(1);

@@ -1,4 +1,4 @@
-//! Time passes, the wall clock is stepped, the program is told.
+//! Time passes, the wall clock is stepped, the observer gets dead letters.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -54,7 +54,7 @@ impl World {
         }
     }
 
-    /// The program is told of dead letters, each once, but for crashes.
+    /// The observer gets each dead letter once, except after crashes.
     pub(super) fn take_letters(&mut self) {
         let Some((letters, through)) = self.engine.take_letters() else { return };
         assert!(self.telling.in_hand.is_none(), "two lots of letters at a time");
@@ -75,7 +75,7 @@ impl World {
         }
     }
 
-    /// Runs until nothing is left to do at this moment: all that is due is on its way.
+    /// Runs until nothing is left to do at this moment: all due messages are in flight.
     pub(super) fn pump(&mut self) {
         show!(self, "pump");
         self.follow_clock();

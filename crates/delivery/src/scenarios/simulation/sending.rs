@@ -1,4 +1,4 @@
-//! What goes out, and whether it may.
+//! Takes messages to send, and checks whether they may be sent.
 
 use super::World;
 use super::types::{Flight, Key, Life, MAX_ATTEMPTS, Stored, name_of, payload, shown};
@@ -14,7 +14,7 @@ impl World {
         let before = self.outcomes();
         self.engine.take_events();
         let taken = self.engine.take(most, 1 << 20, true);
-        // Then all that is due was placed anew, and goes out next.
+        // After these events all due messages were placed again, and go out next.
         let events = self.engine.take_events();
         let was_stepped = events.contains(&Event::ClockStepped);
         let came_up = events.iter().any(|event| matches!(event, Event::Up { .. }));
@@ -35,7 +35,7 @@ impl World {
         self.flights.push_back(Flight { number, messages, seqs, turns, first: 0, has_begun: false });
     }
 
-    /// Nothing that is due, on the timer and first in a lane that is free is left behind (D3).
+    /// Checks that no message is left behind if it is due, on the timer, and first in a free lane (D3).
     pub(super) fn check_on_time(&self) {
         let now_us = self.engine.clock().now_us();
         let dispatcher = self.engine.lock_dispatcher();
@@ -80,7 +80,7 @@ impl World {
         assert!(delivery.attempt <= MAX_ATTEMPTS);
         let (must_be_again, was_unanswered) = (self.must_be_again.contains(&key), self.unanswered.contains(&key));
         if delivery.redelivered && (must_be_again || !was_unanswered) {
-            // It may be what ends the process, which must not go on for ever.
+            // The message may be the cause of a crash, and such crashes must not repeat for ever.
             let kept = self.engine.with_store(|store| store.attempts(delivery.seq)).unwrap();
             assert!(kept.is_some_and(|kept| kept.attempts >= delivery.attempt), "{key:?}: the attempt is not on disk");
         }
@@ -91,7 +91,7 @@ impl World {
         key
     }
 
-    /// Of its lane nothing else is on its way, and nothing that comes before it waits.
+    /// Checks that nothing else of its lane is in flight, and no earlier message of the lane waits.
     pub(super) fn check_order(&self, key: Key, it: &Stored, left_lane: u64) {
         if key.0.0.is_none() && !self.settings.is_global {
             return;

@@ -1,4 +1,4 @@
-//! What the model knows of messages, tickets and sends, and how it names them.
+//! The model's knowledge of messages, tickets and sends, and their names.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,25 +17,25 @@ pub(super) type Name = (Option<u8>, u8);
 /// A message: its name, and the number of its acceptance.
 pub(super) type Key = (Name, u64);
 
-/// A message that is on disk.
+/// A message on disk.
 #[derive(Clone, Debug)]
 pub(super) struct Stored {
     pub(super) order: u64,
     pub(super) due_ms: i64,
-    /// As it was put.
+    /// Its due time when it was put.
     pub(super) first_due_ms: i64,
-    /// When it was due before it was moved, if it was.
+    /// Its due time before it was moved.
     pub(super) unmoved_ms: i64,
     pub(super) payload: u8,
     pub(super) expires_ms: Option<i64>,
-    /// As it was put.
+    /// Its expiry when it was put.
     pub(super) first_expires_ms: Option<i64>,
-    /// It is due then at the latest, however often it is put off.
+    /// The latest due time, however often the message is put off.
     pub(super) latest_ms: Option<i64>,
     pub(super) end: Option<Outcome>,
-    /// How old the store was at most when that was committed.
+    /// The greatest possible age of the store when this was committed.
     pub(super) end_at_ms: i64,
-    /// Its ticket was answered then, so it is on the timer.
+    /// The moment of its answer. Since then it is on the timer.
     pub(super) placed: Option<u64>,
 }
 
@@ -59,7 +59,7 @@ pub(super) enum Asked {
         name: Name,
         due_ms: i64,
     },
-    /// All of this key that wait, or all.
+    /// Cancels all waiting messages of this key; `None`: of all keys.
     CancelMany(Option<u8>),
     Pause(bool),
     PauseKey(u8, bool),
@@ -68,14 +68,14 @@ pub(super) enum Asked {
     Bad(i64),
 }
 
-/// What happened to a message since the process began.
+/// The life of a message since the process began.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Life {
     pub(super) is_in_flight: bool,
     pub(super) is_retrying: bool,
     /// Not on disk yet.
     pub(super) end: Option<Outcome>,
-    /// It left its lane then: what is placed later does not go before it.
+    /// The moment when it left its lane. Messages that are placed later do not go before it.
     pub(super) left_lane: Option<u64>,
 }
 
@@ -90,25 +90,25 @@ pub(super) struct Flight {
     pub(super) number: u64,
     pub(super) messages: Vec<Key>,
     pub(super) seqs: Vec<i64>,
-    /// Of a sink that sends one after another, and the place of the first of these messages.
+    /// The turns, if the sink sends one after another, and the place of the first of these messages.
     pub(super) turns: Option<Arc<Turns>>,
     pub(super) first: usize,
     pub(super) has_begun: bool,
 }
 
-/// Where a dead letter came from: the input or the number of a message.
+/// The source of a dead letter: its input, or the number of a message.
 pub(super) type Source = (String, i64);
 
-/// What the program was told, until that is on disk.
+/// Dead letters that the observer got, until the store knows it.
 #[derive(Default)]
 pub(super) struct Telling {
-    /// On disk, and not told yet.
+    /// On disk, but the observer does not have them.
     pub(super) owed: BTreeSet<Source>,
-    /// Told, and not answered.
+    /// The observer has them, but has not answered.
     pub(super) in_hand: Option<(i64, Vec<Source>)>,
     pub(super) answered: Vec<Source>,
     pub(super) in_group: Vec<Source>,
-    /// That they were told is on disk.
+    /// The store knows that the observer has them.
     pub(super) over: BTreeSet<Source>,
 }
 
@@ -120,7 +120,7 @@ impl Random {
     }
 }
 
-/// What a destination tells of what it was sent: the tail of its log, from a position on.
+/// The destination's report on its messages: the end of its log, from a position on.
 pub(super) struct Destination {
     pub(super) log: Option<Vec<i64>>,
     pub(super) asked: Vec<i64>,
@@ -146,7 +146,7 @@ impl Sink for Destination {
     }
 }
 
-/// The name that something is asked about, if it has one.
+/// The name in a request, if there is one.
 pub(super) fn name_asked(asked: &Asked) -> Option<Name> {
     match asked {
         Asked::Put { name, .. }

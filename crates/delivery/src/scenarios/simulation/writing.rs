@@ -1,4 +1,4 @@
-//! The writer, a part of a group at a time.
+//! The steps of the writer, one part of a group at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -81,7 +81,7 @@ impl World {
             }
         }
         if let Some((key, through)) = self.actions.pop_front() {
-            self.cancel_many(key, through); // one in each group, as there are so few messages
+            self.cancel_many(key, through); // one in each group, because there are only a few messages
         }
         let committed = self.engine.commit_group(begun, &|| Ok(())).unwrap();
         self.committed = Some((committed, tickets));
@@ -99,7 +99,7 @@ impl World {
         Answer::Paused
     }
 
-    /// What the destination was sent is not durable: nothing of the group is committed, and the process ends.
+    /// The messages at the destination are not durable: nothing of the group is committed, and the process ends.
     pub(super) fn fail_to_sync(
         &mut self,
         begun: Begun,
@@ -117,7 +117,7 @@ impl World {
         self.crash();
     }
 
-    /// What is known is forgotten `keep_ids` after its outcome, and not sooner (D5).
+    /// Checks that a name is forgotten `keep_ids` after its outcome, and not sooner (D5).
     pub(super) fn look_whether_forgotten(&mut self, name: Name) {
         let (key, id) = text(name);
         let (is_known, is_cancelled) = self.engine.with_store(|store| {

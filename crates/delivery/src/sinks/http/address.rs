@@ -11,7 +11,7 @@ use crate::base::error::DeliveryError;
 const FORM: &str = "http://HOST/PATH or https://HOST/PATH";
 const SHOWN: usize = 200;
 
-/// Where messages are sent. Its `Debug` shows the host only, as path and query may hold a secret.
+/// The address to which messages are sent. Its `Debug` shows only the host, because path and query may hold a secret.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct HttpAddress(Uri);
 
@@ -19,7 +19,7 @@ impl HttpAddress {
     /// Reads the address.
     ///
     /// # Errors
-    /// [`DeliveryError::Usage`] if it is none. A user and password in it are not shown.
+    /// [`DeliveryError::Usage`] if the text is not an address. It does not show a user and password.
     pub(crate) fn parse(text: &str) -> Result<Self, DeliveryError> {
         let usage = |what: &str| DeliveryError::Usage(format!("{} {what}", shown(text)));
         let authority = text.split_once("//").map_or("", |(_, rest)| rest);
@@ -62,7 +62,7 @@ impl fmt::Debug for HttpAddress {
     }
 }
 
-/// Whether a password with a slash in it pushes the @ into what looks like the path: `me:s3/cret@host`.
+/// Whether a slash in a password makes the @ seem to be in the path: `me:s3/cret@host`.
 fn has_user(text: &str) -> bool {
     let Some((_, rest)) = text.split_once("//") else { return false };
     let Some((authority, path)) = rest.split_once('/') else { return false };
@@ -72,7 +72,7 @@ fn has_user(text: &str) -> bool {
     !has_port && path.contains('@')
 }
 
-/// Characters beyond ASCII as a request writes them.
+/// Writes characters beyond ASCII as a request does.
 fn encoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -85,7 +85,8 @@ fn encoded(text: &str) -> String {
     out
 }
 
-/// The address quoted and cut, without what is before the last @, and without path and query, which may hold a secret.
+/// The address, quoted and cut. It leaves out the text before the last @, the path and the query, because these may
+/// hold a secret.
 fn shown(text: &str) -> String {
     let public = match (text.split_once(':'), text.rsplit_once('@')) {
         (Some((scheme, _)), Some((before, host))) if before.len() > scheme.len() => format!("{scheme}://...@{host}"),

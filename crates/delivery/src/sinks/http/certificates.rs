@@ -1,8 +1,9 @@
-//! Checks the certificate of a receiver by those of the system, or those that `SSL_CERT_FILE` names.
+//! Checks the certificate of a receiver with the certificates of the system, or of `SSL_CERT_FILE`.
 //!
-//! A receiver within a network often has a certificate that it signed itself, and that the operator has put among the trusted
-//! ones. Many such say that they may sign others too; the usual check takes them for an authority and refuses them as a
-//! receiver's. Here the very certificate that is trusted is accepted, for its names and its time.
+//! A receiver within a network often has a certificate that it signed itself, and the operator has made this
+//! certificate trusted. Many such certificates say that they may sign others too. The usual check takes them for an
+//! authority, and refuses them as the certificate of a receiver. This module accepts exactly the trusted certificate,
+//! for its names and its time.
 
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ pub(super) struct Trusted {
 }
 
 impl Trusted {
-    /// Those of the system.
+    /// Reads the certificates of the system.
     pub(super) fn read(provider: Arc<CryptoProvider>) -> Result<Self, DeliveryError> {
         let found = rustls_native_certs::load_native_certs();
         let mut roots = RootCertStore::empty();
@@ -49,7 +50,7 @@ impl ServerCertVerifier for Trusted {
     ) -> Result<ServerCertVerified, Error> {
         let result = self.usual.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
         match result {
-            // Its time was checked before this was found.
+            // The usual check has checked its time before this error.
             Err(error) if is_of_an_authority(&error) && self.certificates.contains(end_entity) => {
                 verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
                 Ok(ServerCertVerified::assertion())
@@ -81,7 +82,8 @@ impl ServerCertVerifier for Trusted {
     }
 }
 
-/// The check has no value of its own for this, so its name is read; if that changes, the certificate is refused.
+/// The check has no own error value for this, so the name of the error is read. If the name changes, the certificate is
+/// refused.
 fn is_of_an_authority(error: &Error) -> bool {
     matches!(error, Error::InvalidCertificate(CertificateError::Other(other))
         if format!("{other:?}").contains("CaUsedAsEndEntity"))

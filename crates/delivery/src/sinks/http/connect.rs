@@ -1,7 +1,7 @@
 //! Opens the connections of the webhooks, a bounded number at a time.
 //!
-//! Where thousands of messages are due at once, requests that end free their connections for those that wait. So few more
-//! connections are opened than the receiver's speed asks for, and its queue of new ones does not overflow.
+//! When thousands of messages are due at once, ended requests free their connections for waiting requests. So only as
+//! many connections are opened as the receiver's speed needs, and its queue of new connections does not overflow.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,7 +20,7 @@ use tower_service::Service;
 use super::certificates::Trusted;
 use crate::base::error::DeliveryError;
 
-/// How many connections are being opened at a time.
+/// How many connections may be in the process of opening at a time.
 const OPENING: usize = 64;
 
 type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;

@@ -1,9 +1,10 @@
-//! The answer of a receiver without what only the operator and the receiver may know (rule D12): a receiver may echo the request,
-//! and the text of an error is in the log, in dead letters and on pages.
+//! Masks secrets in the answer of a receiver (rule D12). A receiver may echo the request, and the text of an error is
+//! in the log, in dead letters and on pages.
 //!
-//! `***` stands in place of path and query of the address, of each value of the operator's headers, and of the signature and the
-//! secrets that sign. The same for each part of such a value that has 8 bytes or more, as the token in `Bearer TOKEN` or the value
-//! in a cookie. A receiver escapes what it echoes, so each character is also found as JSON, HTML and addresses write it.
+//! `***` replaces path and query of the address, each value of the operator's headers, the signature, and the secrets
+//! that sign. It also replaces each part of these values with 8 bytes or more, such as the token in
+//! `Bearer TOKEN` or the value in a cookie. A receiver escapes the text that it echoes, so each character is also found
+//! in the form of JSON, HTML and addresses.
 //!
 //! Example: with the header `Authorization: Bearer a+/s3cret`, the answer `{"authorization":"Bearer a+\/s3cret"}` is shown as
 //! `{"authorization":"***"}`, and `bad token a%2B%2Fs3cret` as `bad token ***`.
@@ -16,16 +17,16 @@ use smallvec::{SmallVec, smallvec};
 use super::webhook::Webhook;
 
 const MASK: &[u8] = b"***";
-/// A value shorter than this is found only where it is a word of its own: `17` in `x-tenant: 17`, and not in `2017`.
+/// A value shorter than this is masked only as a whole word: `17` in `x-tenant: 17`, and not in `2017`.
 const SHORT: usize = 4;
-/// A part of a value that is shorter than this is shown: it is too common to be a secret.
+/// A shorter part of a value is shown: it is too common to be a secret.
 const LEAST_PART: usize = 8;
 const LONGEST_ESCAPE: usize = 8;
 const BETWEEN_PARTS: [u8; 6] = *b" ;,=&?";
 const NAMED: [(&[u8], u8); 5] =
     [(b"&quot;", b'"'), (b"&amp;", b'&'), (b"&lt;", b'<'), (b"&gt;", b'>'), (b"&apos;", b'\'')];
 
-/// What a request had in it that no error may show.
+/// The secrets of a request, which no error may show.
 #[derive(Debug)]
 pub(super) struct Sent {
     pub(super) webhook: Arc<Webhook>,
@@ -33,7 +34,7 @@ pub(super) struct Sent {
 }
 
 impl Sent {
-    /// The text without it. `is_cut`: it goes on, so that its end may be the beginning of a secret.
+    /// The text without the secrets. `is_cut`: the text goes on, so its end may be the beginning of a secret.
     pub(super) fn mask(&self, text: &[u8], is_cut: bool) -> Vec<u8> {
         let values = self.values();
         let mut shown = Vec::with_capacity(text.len());
@@ -101,12 +102,12 @@ fn end_of(value: &[u8], text: &[u8], at: usize, is_cut: bool) -> Option<usize> {
     (!is_in_a_word(value.last(), text.get(end))).then_some(end)
 }
 
-/// Whether a text that ends here may go on with what is looked for.
+/// Whether the text ends here, but may go on with the wanted byte.
 fn may_go_on(rest: &[u8]) -> bool {
     rest.is_empty() || rest.len() < LONGEST_ESCAPE && matches!(rest[0], b'\\' | b'%' | b'&') && escaped(rest).is_none()
 }
 
-/// In how many bytes this one may be written at the start of the text: as it is, behind a backslash, or escaped.
+/// The lengths with which this byte may be written at the start of the text: plain, behind a backslash, or escaped.
 fn lengths_of(byte: u8, text: &[u8]) -> [Option<usize>; 3] {
     let is_itself = text.first() == Some(&byte) || (byte == b' ' && text.first() == Some(&b'+'));
     let is_behind_backslash = text.first() == Some(&b'\\') && text.get(1) == Some(&byte);
@@ -114,7 +115,8 @@ fn lengths_of(byte: u8, text: &[u8]) -> [Option<usize>; 3] {
     [is_itself.then_some(1), is_behind_backslash.then_some(2), length]
 }
 
-/// The byte that is written as `%2F`, `\u002f`, `&#47;`, `&#x2f;` or by its name in HTML at the start of the text; and the length of that.
+/// Reads an escape at the start of the text: `%2F`, `\u002f`, `&#47;`, `&#x2f;` or a name in HTML. Returns the byte and
+/// the length of the escape.
 fn escaped(text: &[u8]) -> Option<(u8, usize)> {
     let number = |digits: &[u8], radix| u8::from_str_radix(std::str::from_utf8(digits).ok()?, radix).ok();
     match text {
@@ -133,7 +135,7 @@ fn escaped(text: &[u8]) -> Option<(u8, usize)> {
     }
 }
 
-/// Without the escapes of an address, as a receiver may show path and query.
+/// Decodes the escapes of an address, because a receiver may show path and query decoded.
 fn unescaped(mut text: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(text.len());
     while let [first, ..] = text {

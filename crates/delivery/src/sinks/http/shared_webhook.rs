@@ -8,9 +8,9 @@ use crate::base::error::DeliveryError;
 use crate::base::sync::Mutex;
 use crate::sinks::send_log::SendLog;
 
-/// A [`Webhook`] that can be replaced while messages are sent to it, as a secret that a receiver has changed.
+/// A [`Webhook`] that can be replaced while messages are sent, for example if a receiver has changed its secret.
 ///
-/// Clones share it. A request has what holds when it is begun; a further attempt has what holds then.
+/// Clones share it. Each attempt uses the headers and secrets at the moment when it begins.
 ///
 /// ```
 /// use tickwheel_delivery::{Destination, SharedWebhook, Webhook};
@@ -23,12 +23,12 @@ use crate::sinks::send_log::SendLog;
 #[derive(Clone)]
 pub struct SharedWebhook {
     current: Arc<Mutex<Arc<Webhook>>>,
-    /// Where each send is noted, if the program wants that.
+    /// The log of each send, if the program wants one.
     log: Option<Arc<SendLog>>,
 }
 
 impl SharedWebhook {
-    /// From now on requests have the headers and secrets of this one.
+    /// From now on requests have the headers and secrets of this webhook.
     ///
     /// ```
     /// use tickwheel_delivery::{SharedWebhook, Webhook};
@@ -39,7 +39,7 @@ impl SharedWebhook {
     /// ```
     ///
     /// # Errors
-    /// [`DeliveryError::Usage`] if it has another address.
+    /// [`DeliveryError::Usage`] if the webhook has another address.
     pub fn replace(&self, webhook: Webhook) -> Result<(), DeliveryError> {
         let mut current = self.current.lock();
         if current.address != webhook.address {
@@ -51,7 +51,7 @@ impl SharedWebhook {
         Ok(())
     }
 
-    /// The same, and each send is noted there.
+    /// The same webhook, which also notes each send in this log.
     #[must_use]
     #[doc(hidden)]
     pub fn noted_in(self, log: Arc<SendLog>) -> Self {

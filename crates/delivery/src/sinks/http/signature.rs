@@ -1,7 +1,7 @@
-//! Signs a request as Standard Webhooks says, version 1.0.0 of its specification (rule D12).
+//! Signs a request as in the specification of Standard Webhooks, version 1.0.0 (rule D12).
 //!
-//! Example: with the secret `whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw`, id `msg_1`, time 1,674,087,231 and body `{}` the text
-//! `msg_1.1674087231.{}` is signed. An id here is hexadecimal, so that it has no point in it.
+//! Example: the secret is `whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw`, the id `msg_1`, the time 1,674,087,231 and the body
+//! `{}`. Then the text `msg_1.1674087231.{}` is signed. Ids of tickwheel are hexadecimal, so an id has no point in it.
 
 use base64::Engine as _;
 use base64::alphabet;
@@ -20,7 +20,7 @@ const READER: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// A key that a receiver has too.
+/// A key that the receiver also has.
 #[derive(Clone)]
 pub(super) struct Secret {
     key: hmac::Key,
@@ -32,7 +32,7 @@ impl Secret {
     /// Reads `whsec_...`.
     ///
     /// # Errors
-    /// [`DeliveryError::Usage`], without the text.
+    /// [`DeliveryError::Usage`], which does not show the text.
     pub(super) fn parse(text: &str) -> Result<Self, DeliveryError> {
         let read = text.strip_prefix(PREFIX).and_then(|rest| Some((rest, READER.decode(rest).ok()?)));
         match read {
@@ -46,7 +46,7 @@ impl Secret {
         }
     }
 
-    /// Its base64, which is not to be shown.
+    /// The base64 of the key. It must not be shown.
     pub(super) fn text(&self) -> &str {
         &self.text
     }

@@ -1,4 +1,4 @@
-//! Against a receiver on this machine that answers as each test says.
+//! Tests with a receiver on this machine, which answers as each test says.
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -17,7 +17,7 @@ use crate::run::settings::Settings;
 use crate::scenarios::testing::{Delivering, LONG, many, put, settings, spawn, wait_until};
 use crate::sinks::{OpenSink, Replies};
 
-/// A request as it came.
+/// A request as it arrived.
 #[derive(Clone, Debug)]
 struct Post {
     head: String,
@@ -35,7 +35,7 @@ impl Post {
 
 type Answer = Arc<dyn Fn(&Post, &mut TcpStream) -> bool + Send + Sync>;
 
-/// A server with a thread for each connection. `answer` writes the answer; whether the connection is kept.
+/// A server with a thread for each connection. `answer` writes the answer, and returns whether the connection is kept.
 struct Receiver {
     address: SocketAddr,
     posts: Arc<Mutex<Vec<Post>>>,
@@ -252,7 +252,7 @@ fn a_repeat_has_the_same_idempotency_key_and_nothing_else_has__d10() {
     keys.sort();
     keys.dedup();
     assert_eq!(keys.len(), names.len());
-    // As before this was written in Rust, so that a receiver knows what it was sent then.
+    // These values are older than the Rust code. They must not change, so that a receiver still knows its messages.
     assert_eq!(idempotency_key(None, "a1", None), "a40b598f5dc65bb1e6e91c016214cfa1");
     let again = |number| idempotency_key(None, "a1", Some(number));
     assert!(again(1) != again(2) && again(1) != idempotency_key(None, "a1", None), "a name that is used again");
@@ -504,7 +504,8 @@ fn a_poisonous_message_among_a_thousand_good_ones_stops_nothing__d6() {
 fn a_server_that_closes_connections_in_the_middle_gets_each_message_again__d6() {
     let receiver = Receiver::new(|post, stream| post.before != 3 && reply(stream, 200, "", b""));
     let retry = Retry { max_attempts: 50, ..settings().retry };
-    // Few at a time, so that a connection has four messages: a busy receiver would get 500 of them on hundreds of connections.
+    // Few at a time, so that each connection gets four messages. Otherwise 500 messages would go over hundreds of
+    // connections.
     let settings = Settings { retry, concurrency: 4, ..settings() };
     let delivering = Delivering::start(settings, opener(&receiver.url()));
     delivering.submit(many(500));

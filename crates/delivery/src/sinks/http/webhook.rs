@@ -1,4 +1,5 @@
-//! What a webhook is sent to and with: the address, headers of the operator, and the secrets that sign it (rules D10, D12).
+//! The description of a webhook: the address, the operator's headers, and the secrets that sign requests (rules D10,
+//! D12).
 
 use std::fmt;
 
@@ -9,7 +10,7 @@ use super::signature::Secret;
 use crate::base::display::quoted;
 use crate::base::error::DeliveryError;
 
-/// The sink or HTTP itself sets these.
+/// The sink or HTTP itself sets these headers.
 const TAKEN: [&str; 12] = [
     "connection",
     "content-length",
@@ -29,10 +30,10 @@ const MOST_SECRETS: usize = 16;
 
 /// A webhook: each message is a POST to one address.
 ///
-/// With secrets, requests are signed as [Standard Webhooks](https://www.standardwebhooks.com) says. `webhook-id` is the value of
-/// `Idempotency-Key`, `webhook-timestamp` the seconds since 1970 at the attempt, and `webhook-signature` has for each secret
-/// `v1,` and the base64 of the HMAC-SHA256 of `ID.TIMESTAMP.BODY`. Two secrets are for the time in which a receiver goes over from
-/// one to the other.
+/// If there are secrets, requests are signed as [Standard Webhooks](https://www.standardwebhooks.com) says.
+/// `webhook-id` is the value of `Idempotency-Key`. `webhook-timestamp` is the time of the attempt in seconds since
+/// 1970, and `webhook-signature` has for each secret `v1,` and the base64 of the HMAC-SHA256 of `ID.TIMESTAMP.BODY`.
+/// Use two secrets while a receiver changes from one secret to the other.
 ///
 /// ```
 /// use tickwheel_delivery::{Destination, Webhook};
@@ -50,7 +51,7 @@ pub struct Webhook {
 }
 
 impl Webhook {
-    /// A POST to this address, `http` or `https`.
+    /// Sends each message as a POST to this `http` or `https` address.
     ///
     /// ```
     /// # use tickwheel_delivery::{Destination, Webhook};
@@ -60,12 +61,13 @@ impl Webhook {
     /// ```
     ///
     /// # Errors
-    /// [`DeliveryError::Usage`] if this is no address.
+    /// [`DeliveryError::Usage`] if this is not an address.
     pub fn to(url: &str) -> Result<Self, DeliveryError> {
         Ok(Self { address: HttpAddress::parse(url)?, headers: HeaderMap::new(), secrets: Vec::new() })
     }
 
-    /// One more header of each request. A name may be used again. `Content-Type` and `User-Agent` replace those that would be sent.
+    /// Adds a header to each request. A name may be used several times. `Content-Type` and `User-Agent` replace the
+    /// usual values.
     ///
     /// ```
     /// # use tickwheel_delivery::{Destination, Webhook};
@@ -75,8 +77,8 @@ impl Webhook {
     /// ```
     ///
     /// # Errors
-    /// [`DeliveryError::Usage`] for a name or a value that is none, and for a header that the request has anyway. A value is not
-    /// shown.
+    /// [`DeliveryError::Usage`] if the name or the value is not valid, or if tickwheel sets this header itself. The
+    /// error does not show the value.
     pub fn with_header(mut self, name: &str, value: &str) -> Result<Self, DeliveryError> {
         let usage = |what: &str| DeliveryError::Usage(format!("the header {} {what}", quoted(name, 100)));
         let header = HeaderName::from_bytes(name.as_bytes())
@@ -94,7 +96,7 @@ impl Webhook {
         Ok(self)
     }
 
-    /// Signs each request by this secret too: `whsec_`, and 24 to 64 bytes in base64.
+    /// Signs each request with this secret too: `whsec_`, and 24 to 64 bytes in base64.
     ///
     /// ```
     /// # use tickwheel_delivery::{Destination, Webhook};
@@ -104,7 +106,7 @@ impl Webhook {
     /// ```
     ///
     /// # Errors
-    /// [`DeliveryError::Usage`] if this is no secret. It is not shown.
+    /// [`DeliveryError::Usage`] if this is not a secret. The error does not show it.
     pub fn with_secret(mut self, secret: &str) -> Result<Self, DeliveryError> {
         if self.secrets.len() >= MOST_SECRETS {
             return Err(DeliveryError::Usage(format!("there is one secret too many: there may be {MOST_SECRETS}")));
@@ -114,7 +116,7 @@ impl Webhook {
     }
 }
 
-/// It shows the host and the names of the headers only.
+/// Shows only the host and the names of the headers.
 impl fmt::Debug for Webhook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&HeaderName> = self.headers.keys().collect();

@@ -1,7 +1,7 @@
-//! The mark of a backup, which delivers nothing before it is restored (D20).
+//! The mark of a backup, which delivers nothing until it is restored (D20).
 //!
-//! Delivered as it is, it would give new messages the numbers that its store gave to others since, and a destination that
-//! knows messages by `(store, seq)` would take the new ones for the old.
+//! Without a restore, a backup would give new messages the same numbers that its store has given to others since. A
+//! destination that knows messages by `(store, seq)` would then take a new message for an old one.
 
 use std::path::Path;
 
@@ -9,15 +9,15 @@ use rusqlite::{Connection, OptionalExtension};
 
 use crate::base::error::{DeliveryError, StoreError};
 
-/// In `meta`: when it was made, by the wall clock.
+/// The name in `meta`. The value is when the backup was made, by the wall clock.
 const NAME: &str = "backup_ms";
 
-/// Of a backup of a backup, the first one counts.
+/// Marks the file. If a backup is made from a backup, the first mark stays.
 pub(in crate::store) fn put(db: &Connection, now_ms: i64) -> rusqlite::Result<()> {
     db.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (NAME, now_ms)).map(|_| ())
 }
 
-/// It is a store now.
+/// Removes the mark, so that the file is a store.
 pub(in crate::store) fn remove(db: &Connection) -> rusqlite::Result<()> {
     db.execute("DELETE FROM meta WHERE name = ?", [NAME]).map(|_| ())
 }

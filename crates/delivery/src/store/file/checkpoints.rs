@@ -1,10 +1,11 @@
-//! The write-ahead log is moved to its place in the file while the writer goes on.
+//! Moves the write-ahead log to its place in the file while the writer goes on.
 //!
-//! A thread does it, four times a second while anything is written, by a connection of its own: of the same SQLite library, as two
-//! libraries in one process take each other's locks away. It cannot start the log anew; once it has moved nearly all of a
-//! long log, the writer moves the rest, which does.
+//! A thread does the work four times a second while anything is written. It has its own connection, from the same
+//! SQLite library, because two libraries in one process take each other's locks away. The thread cannot start the log
+//! anew. If the log is long, the writer moves the rest after the thread, and the log starts anew.
 //!
-//! A checkpoint that fails loses nothing, but the log grows: it is reported, once until one succeeds again.
+//! A failed checkpoint loses nothing, but the log grows. The failure is reported once, until a checkpoint succeeds
+//! again.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -21,7 +22,7 @@ use crate::base::sync::{Condvar, Mutex};
 use crate::store::sql::{Broken, Result};
 use crate::store::{Guard, Store};
 
-/// Short, so that each writes little: the disk is busy with it, and the next group waits behind that.
+/// Short, so that each checkpoint writes little. While the disk is busy with a checkpoint, the next group waits.
 const EVERY: Duration = Duration::from_millis(250);
 const LONG_LOG: i64 = 4_000; // pages
 
@@ -40,16 +41,16 @@ struct State {
 struct Shared {
     path: PathBuf,
     on_failure: OnFailure,
-    /// Guards what the two threads tell each other; held for no call.
+    /// Guards the state that the two threads share. It is not held during any call.
     state: Mutex<State>,
     changed: Condvar,
 }
 
-/// The thread; it ends when this is dropped, after what it is moving.
+/// The checkpoint thread. If this is dropped, the thread finishes its present checkpoint and ends.
 pub(crate) struct Checkpoints {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    /// Dropped when the thread has ended, and with it the connection.
+    /// Dropped after the thread has ended and closed its connection.
     _guard: Guard,
 }
 
@@ -64,7 +65,7 @@ impl Checkpoints {
     ///
     /// # Errors
     ///
-    /// There is no thread to be had.
+    /// The thread can't be started.
     pub(crate) fn start(store: &Store, on_failure: OnFailure) -> std::result::Result<Self, StoreError> {
         Self::start_at(&store.path, store.guard.clone(), on_failure)
     }
@@ -87,7 +88,7 @@ impl Checkpoints {
         Ok(Self { shared, thread: Some(thread), _guard: guard })
     }
 
-    /// Called by the writer after each commit that wrote anything; moves the rest of a long log.
+    /// Called by the writer after each commit with changes. Moves the rest of a long log.
     pub(crate) fn after_commit(&self, store: &Store) {
         let is_long = {
             let mut state = self.shared.state.lock();
@@ -106,7 +107,7 @@ impl Drop for Checkpoints {
         self.shared.state.lock().is_stopping = true;
         self.shared.changed.notify_all();
         if let Some(thread) = self.thread.take() {
-            let _ = thread.join(); // it had its say by `on_failure`
+            let _ = thread.join(); // it reported errors by `on_failure`
         }
     }
 }
@@ -127,7 +128,7 @@ impl Shared {
         }
     }
 
-    /// Until something is written; whether to go on.
+    /// Waits until something is written. Returns whether to go on.
     fn wait(&self) -> bool {
         let mut state = self.state.lock();
         while !state.is_written && !state.is_stopping {
@@ -156,7 +157,7 @@ impl Shared {
     }
 }
 
-/// Moves what can be moved; the pages of the log.
+/// Moves as much of the log as possible. Returns the pages of the log.
 fn move_log(db: &Connection) -> Result<i64> {
     kill_point("checkpoint");
     Ok(db.prepare_cached("PRAGMA wal_checkpoint(PASSIVE)")?.query_row([], |row| row.get(1))?)

@@ -1,4 +1,4 @@
-//! A file that this process has locked and noted in the list of opened ones (D9); see `owner.rs` for the rules.
+//! A file that this process has locked and entered in the list of open stores (D9). See `owner.rs` for the rules.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -14,14 +14,14 @@ use crate::base::error::{DeliveryError, StoreError};
 use crate::base::open_stores::{self, FileId, Opened};
 use crate::base::sync::Mutex;
 
-/// A locked file. When it is dropped, SQLite must have closed it.
+/// A locked file. SQLite must close the file before this is dropped.
 #[derive(Debug)]
 pub(in crate::store) struct Locked {
-    /// Empty in a forked child that forgot it. The mutex is never locked at a fork that matters: the parent locks it only where
-    /// no other thread has this value.
+    /// `None` in a forked child that forgot the file. The child never finds the mutex locked: the parent locks it
+    /// only while no other thread has this value.
     file: Mutex<Option<File>>,
     opened: Opened,
-    /// A file that this process made and left empty, or unused, is removed again.
+    /// The path, if this process made the file. The file is removed again if it is empty or unused.
     made: Option<PathBuf>,
     is_used: Option<Arc<AtomicBool>>,
 }
@@ -39,12 +39,12 @@ impl Locked {
         Ok(Self { file: Mutex::new(Some(file)), opened, made, is_used: None })
     }
 
-    /// If this process made the file, it is removed again unless `is_used` becomes true.
+    /// Sets the condition for a file that this process made: it is removed again unless `is_used` becomes true.
     pub(in crate::store) fn remove_unless(&mut self, is_used: Arc<AtomicBool>) {
         self.is_used = Some(is_used);
     }
 
-    /// A second descriptor, for `fsync`: close it while SQLite has the file closed.
+    /// A second descriptor, for `fsync`. Close it while SQLite has the file closed.
     pub(in crate::store) fn copy(&self) -> io::Result<File> {
         self.file.lock().as_ref().map_or_else(|| Err(io::ErrorKind::NotFound.into()), File::try_clone)
     }
@@ -57,7 +57,7 @@ impl Locked {
 }
 
 impl Drop for Locked {
-    /// The descriptor is closed first, then the file leaves the list: a field of its own, dropped after this.
+    /// Closes the descriptor first. The file leaves the list afterwards, when the field `opened` is dropped.
     fn drop(&mut self) {
         let Some(file) = self.file.lock().take() else { return };
         if self.opened.is_ours() {
@@ -67,14 +67,15 @@ impl Drop for Locked {
                 && (metadata.len() == 0 || is_unused)
                 && FileId::at(path) == Some(FileId::of(&metadata))
             {
-                // Still locked, so nothing else uses it. SQLite leaves its log where it could not write any more.
+                // The file is still locked, so nothing else uses it. If SQLite could not write any more, its log may
+                // be left.
                 for suffix in ["", "-wal", "-shm", "-journal"] {
                     let mut name = path.as_os_str().to_owned();
                     name.push(suffix);
                     let _ = fs::remove_file(name);
                 }
             }
-            // For the copies of forked children too. A child, which is not the owner, must not do it.
+            // Unlocks the copies of forked children too. A child must not do this, because it is not the owner.
             let _ = flock(&file, FlockOperation::Unlock);
         }
     }
@@ -86,10 +87,11 @@ pub(in crate::store) fn options() -> OpenOptions {
     options
 }
 
-/// The log of a store that was moved away may have messages: SQLite would empty it beside a new file.
+/// Refuses a path with a log but no file. The log may hold messages of a store that was moved away, and SQLite would
+/// empty it beside a new file.
 ///
 /// # Errors
-/// There is no file, and a log of one.
+/// There is no file, but a log of one.
 pub(in crate::store) fn refuse_log_alone(path: &Path) -> Result<(), DeliveryError> {
     if path.symlink_metadata().is_ok() {
         return Ok(());
@@ -123,7 +125,7 @@ pub(in crate::store) fn open_or_make(path: &Path) -> io::Result<(File, bool)> {
     }
 }
 
-/// `false`: another open file has it.
+/// Tries to lock the file. `false`: another open file has the lock.
 pub(in crate::store) fn try_flock(path: &Path, file: &File) -> Result<bool, DeliveryError> {
     loop {
         match flock(file, FlockOperation::NonBlockingLockExclusive) {

@@ -1,4 +1,4 @@
-//! The file of a store: its tables, its options, which process has it, and how another file takes its place.
+//! The file of a store: tables, options, ownership by one process, and replacement by another file.
 
 pub(crate) mod backup_mark;
 pub(crate) mod checkpoints;

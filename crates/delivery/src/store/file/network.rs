@@ -1,6 +1,7 @@
-//! Refuses a store on a network file system (D9): its locks may be lost, or be those of one host only. So are SQLite's own.
+//! Refuses a store on a network file system (D9). Its locks may be lost, or may hold only on one host. SQLite's own
+//! locks have the same problem.
 //!
-//! The kind of a file system is read from Linux's table of mounts. Elsewhere nothing is refused.
+//! On Linux the kind of a file system comes from the table of mounts. On other systems nothing is refused.
 
 use std::ffi::OsString;
 use std::fs;
@@ -35,7 +36,7 @@ const NETWORK: &[&str] = &[
     "smbfs",
 ];
 
-/// Refuses a folder on a network file system. `folder` has no symbolic links any more.
+/// Refuses a folder on a network file system. The caller has resolved symbolic links in `folder`.
 ///
 /// # Errors
 /// [`DeliveryError::Usage`], which names the kind of the file system.
@@ -58,7 +59,8 @@ fn refuse_network_by(folder: &Path, mounts: &[u8]) -> Result<(), DeliveryError> 
     Ok(())
 }
 
-/// The kind of the mount with the longest path that leads to the folder. Of equal ones the last, which hides the others.
+/// The kind of the mount with the longest path that leads to the folder. If two paths are equally long, the later
+/// mount hides the earlier one.
 fn kind_of<'a>(folder: &Path, mounts: &'a [u8]) -> &'a [u8] {
     let (mut longest, mut kind) = (0, &b""[..]);
     for line in mounts.split(|&byte| byte == b'\n') {

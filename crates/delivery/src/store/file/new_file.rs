@@ -1,7 +1,7 @@
-//! A database file while it is made, beside the path that it will have: whole at its path, or not there at all (D5, D20).
+//! A database file while it is made, beside its later path. At that path it appears whole or not at all (D5, D20).
 //!
-//! Its name is the path's with a suffix. It is locked, so that a second process does not write it too. What a process that was
-//! killed has left under that name is begun anew. It is removed again if it does not get its path.
+//! Its name is the path with a suffix. It is locked, so a second process does not write it too. If a killed process
+//! left a file with this name, the work begins anew. The file is removed if it does not get its path.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -21,7 +21,7 @@ pub(in crate::store) struct NewFile {
 }
 
 impl NewFile {
-    /// Errors: `Usage` if another process writes it; it can't be made.
+    /// Errors: `Usage` if another process writes the file; `Store` if the file can't be made.
     pub(in crate::store) fn begin(target: &Path, suffix: &str) -> Result<Self, DeliveryError> {
         let path = beside(target, suffix);
         let locked = alone(|| {
@@ -57,7 +57,7 @@ impl NewFile {
         Ok(())
     }
 
-    /// May be read and written by those who may do so with this file.
+    /// Gives the file the same permissions as `other`.
     pub(in crate::store) fn permit_as(&self, other: &Path) -> Result<(), DeliveryError> {
         let permitted = fs::metadata(other).and_then(|found| fs::set_permissions(&self.path, found.permissions()));
         permitted.map_err(|error| unusable(&self.path, &error))
@@ -71,7 +71,8 @@ impl NewFile {
         synced.map_err(|error| unusable(&self.path, &error))
     }
 
-    /// Takes the place of what is at that path. It stays locked as long as what is returned.
+    /// Moves the file to `target`, in place of any file there. The file stays locked as long as the returned value
+    /// lives.
     pub(in crate::store) fn rename_to(mut self, target: &Path) -> Result<Option<Locked>, DeliveryError> {
         fs::rename(&self.path, target).map_err(|error| unusable(target, &error))?;
         Ok(self.locked.take())
@@ -81,13 +82,14 @@ impl NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if self.locked.is_some() {
-            let _ = fs::remove_file(&self.path); // what is left, the next one begins anew
+            let _ = fs::remove_file(&self.path); // if this fails, the next process begins anew
             let _ = self.remove_logs();
         }
     }
 }
 
-/// Gives the store a second name, with this suffix or a number behind it; the name that it has by now, if it has one.
+/// Gives the store a second name: this suffix, with a number behind it if the name is taken. If the store has such a
+/// name already, that name is returned.
 pub(in crate::store) fn link_beside(store: &Path, suffix: &str) -> Result<PathBuf, DeliveryError> {
     let mut name = beside(store, suffix);
     for number in 2.. {
@@ -109,7 +111,7 @@ pub(in crate::store) fn link_beside(store: &Path, suffix: &str) -> Result<PathBu
     Ok(name)
 }
 
-/// So that the names in the folder of this file are on the disk.
+/// Writes the names in the folder of this file to the disk.
 pub(in crate::store) fn sync_folder(file: &Path) -> Result<(), DeliveryError> {
     File::open(folder(file)).and_then(|folder| folder.sync_all()).map_err(|error| unusable(file, &error))
 }

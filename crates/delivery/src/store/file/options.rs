@@ -1,4 +1,4 @@
-//! How a store is opened, and the sizes of what it does in one step.
+//! How a store is opened, and the sizes of its steps.
 
 use std::any::Any;
 use std::fmt;
@@ -7,16 +7,16 @@ use std::sync::Arc;
 /// A clock in milliseconds.
 pub(crate) type ClockMs = Box<dyn Fn() -> i64 + Send>;
 
-/// The lock by which one process has the file. It is dropped after the file is closed.
+/// The lock by which one process owns the file. It is dropped after the file is closed.
 pub(crate) type Guard = Option<Arc<dyn Any + Send + Sync>>;
 
 /// How a store is opened.
 pub(crate) struct Options {
     /// How long a message stays known after its outcome.
     pub keep_ids_ms: i64,
-    /// A clock that no step of the wall clock moves. Its start is of no account.
+    /// A clock that no step of the wall clock moves. It may start at any value.
     pub monotonic_ms: ClockMs,
-    /// The wall clock: tells how long the store was closed.
+    /// The wall clock. It tells how long the store was closed.
     pub wall_ms: ClockMs,
     /// Sizes of steps; the defaults are for production.
     pub limits: Limits,
@@ -41,7 +41,7 @@ impl fmt::Debug for Options {
     }
 }
 
-/// Sizes of what the store holds in memory and does in one step. A test makes them small, so that everything happens soon.
+/// Sizes of data in memory and of single steps. A test makes them small, so that everything happens soon.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Names in memory before they are written as a run.
@@ -50,35 +50,37 @@ pub struct Limits {
     pub names_in_block: usize,
     /// Blocks of a run that are written, merged, read or deleted in one step.
     pub blocks_in_step: usize,
-    /// And for each name that has come since the last step, so many more: each is written up to three times.
+    /// For each name added since the last step, a step may write this many more names, because each name is written
+    /// up to three times.
     pub writes_of_name: usize,
     /// Neighbouring runs that are merged into one.
     pub runs_in_merge: usize,
-    /// Names of the largest run.
+    /// The most names of one run.
     pub names_in_run: u64,
-    /// Runs of more than one day are merged too when there are more runs than this.
+    /// If there are more runs than this, runs of different days are merged too.
     pub runs_by_day: usize,
     /// Bytes of all filters.
     pub filter_bytes: usize,
     /// Messages of one chunk, at most 2,048.
     pub chunk: usize,
-    /// Chunks with an open near message, before those of the oldest must be held.
+    /// Chunks with an open near message. If there are more, the messages of the oldest chunks must be held.
     pub chunks_open: usize,
-    /// Finished messages in memory whose payloads are to be deleted; more are read from the ledger again.
+    /// Finished messages in memory whose payloads are to be deleted. If there are more, they are read from the ledger
+    /// again.
     pub bodies_in_memory: usize,
-    /// Payloads that are worth a batch, where they are smaller than a page.
+    /// The number of payloads in a batch, if they are smaller than a page.
     pub bodies_in_batch: usize,
-    /// And so many bytes of them.
+    /// The bytes of payloads in such a batch.
     pub body_bytes_in_batch: u64,
-    /// Payloads that are deleted in one step.
+    /// Payloads deleted in one step.
     pub bodies_in_step: usize,
-    /// Bytes of payloads that are deleted in one step.
+    /// Bytes of payloads deleted in one step.
     pub body_bytes_in_step: u64,
-    /// Rows of the ledger that are forgotten in one step.
+    /// Rows of the ledger forgotten in one step.
     pub forgotten_in_step: usize,
     /// Pages given back to the disk in one step.
     pub vacuum_pages: u32,
-    /// Pages that may be free without being given back.
+    /// Free pages that the file may keep.
     pub free_pages: u32,
     /// The shortest part of time by which messages are forgotten.
     pub shortest_part_ms: i64,
@@ -112,7 +114,7 @@ impl Default for Limits {
 
 #[cfg(test)]
 impl Limits {
-    /// So small that everything happens within some messages.
+    /// Very small limits, so that everything happens within a few messages.
     pub(crate) fn tiny() -> Self {
         Self {
             names_in_memory: 4,

@@ -1,26 +1,29 @@
-//! One process at a time works with a store (D9): an operating system's lock on the store's own file.
+//! Makes sure that one process at a time works with a store (D9), by a lock on the store's own file.
 //!
-//! The lock is the kernel's (`flock`) and ends with its process, however that ends; a paused process keeps it. A lease, by
-//! contrast, ends while its owner sleeps, and then there are two. The rules:
+//! The lock is the kernel's (`flock`). It ends with its process, however the process ends. A paused process keeps it.
+//! A lease would end while its owner sleeps, and then there would be two owners. The rules:
 //!
-//! - **The locked file is the store itself.** A file beside it can be removed, and then a second process locks a new one.
-//!   After the lock was taken, the locked file must still be the one at that path (device and inode); else it was renamed or
-//!   removed meanwhile, and the lock is taken again.
-//! - **It is closed last.** `flock` and the POSIX locks of SQLite do not meet on a local file system of Linux. But to close
-//!   any descriptor of a file drops all POSIX locks of the process on it (see `base/open_stores.rs`). So the descriptor is opened
-//!   before SQLite opens the file, and closed after SQLite closed it. For that, whatever has a connection keeps an
-//!   `Arc<Ownership>` in a field *after* the connection, as fields are dropped in their order.
-//! - **An attempt does not wait in the kernel.** It opens, tries the lock, and closes, while no other thread of the process
-//!   does so (`open_stores::alone`). A descriptor that waited could be closed later, while another thread has the store open. The
-//!   attempt is repeated every 20 ms. So a stop is noticed, and a standby takes over within 20 ms.
-//! - **A forked child does not own the store**, but its copy of the descriptor would keep the lock after its parent ended. The
-//!   bindings call [`Ownership::forget_in_child`] there. A parent that gives the store up unlocks it for all copies. A program
-//!   that is started by the process inherits nothing (`O_CLOEXEC`).
-//! - **`STORE.lock`** is what version 1 locked. Where it exists, it is locked too; the step-up from version 1 makes it first
-//!   and removes it at its end (`upgrade/`). On systems other than Linux, `flock` and POSIX locks exclude each other, also
-//!   within one process, so there `STORE.lock` is the lock, and must not be removed.
+//! - **The locked file is the store itself.** A lock file beside it could be removed, and then a second process would
+//!   lock a new one. After taking the lock, the process checks that the locked file is still the file at the path
+//!   (device and inode). If the file was renamed or removed meanwhile, the lock is taken again.
+//! - **The locked file is closed last.** On a local file system of Linux, `flock` and the POSIX locks of SQLite do
+//!   not affect each other. But if a process closes any descriptor of a file, it loses all its POSIX locks on the
+//!   file (see `base/open_stores.rs`). For this reason the descriptor is opened before SQLite opens the file, and
+//!   closed after SQLite closed it. Each value with a connection keeps an `Arc<Ownership>` in a field *after* the
+//!   connection, because Rust drops fields in order.
+//! - **An attempt does not wait in the kernel.** It opens the file, tries the lock, and closes the file, while no
+//!   other thread of the process does the same (`open_stores::alone`). A waiting descriptor could be closed later,
+//!   while another thread has the store open. The attempt is repeated every 20 ms. The waiting process notices a
+//!   stop, and a standby takes over within 20 ms.
+//! - **A forked child does not own the store.** But its copy of the descriptor would keep the lock after the parent
+//!   ended. The bindings call [`Ownership::forget_in_child`] in the child. If a parent gives up the store, it unlocks
+//!   all copies. A program that the process starts inherits nothing (`O_CLOEXEC`).
+//! - **Version 1 locked `STORE.lock`.** If this file exists, it is locked too. The step-up from version 1 makes it
+//!   first and removes it at the end (`upgrade/`). On systems other than Linux, `flock` and POSIX locks exclude each
+//!   other, even within one process. On these systems `STORE.lock` is the lock, and must not be removed.
 //!
-//! The process id of the owner is only for people: on Linux from `/proc/locks`, else from `STORE.lock`.
+//! The owner's process id is only shown to people. On Linux it comes from `/proc/locks`, on other systems from
+//! `STORE.lock`.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -41,12 +44,13 @@ use crate::base::open_stores::{self, FileId, alone};
 
 const TRY_EVERY: Duration = Duration::from_millis(20);
 const MOST_LINKS: usize = 40;
-/// How often the list of locks is read for one that must be in it.
+/// How many times the list of locks is read if it must have a lock but does not.
 const LOOKS: usize = 10;
-/// Whether the lock on the store's own file is of use.
+/// Whether the lock on the store's own file works on this system.
 pub(in crate::store) const LOCKS_ITSELF: bool = cfg!(target_os = "linux");
 
-/// A store that no other process, and nothing else in this one, works with. Held until it is dropped, or the process ends.
+/// A store that no other process, and no other code in this process, works with. The lock lasts until this is dropped
+/// or the process ends.
 #[derive(Debug)]
 pub struct Ownership {
     path: PathBuf,
@@ -56,19 +60,20 @@ pub struct Ownership {
 
 enum Attempt {
     Taken(Ownership),
-    /// By another process, or by this one.
+    /// Another process, or this one, has the store.
     Held(String),
-    /// The file at the path is another one now.
+    /// The file at the path has changed.
     Moved,
 }
 
 impl Ownership {
-    /// Waits until this process has the store alone, and makes its file if there is none. `waiting` is called once, with a text,
-    /// if another process has it; from then on `go_on` is asked every 20 ms.
+    /// Waits until only this process has the store. Makes the file if there is none. If another process has the
+    /// store, `waiting` is called once with a text; from then on `go_on` is called every 20 ms.
     ///
     /// # Errors
-    /// [`DeliveryError::Usage`] where no store can be, or on a network file system; [`DeliveryError::Store`] if the file can't
-    /// be made or locked; [`DeliveryError::Closed`] when `go_on` returns `false`.
+    /// - [`DeliveryError::Usage`]: the path can't be a store, or is on a network file system.
+    /// - [`DeliveryError::Store`]: the file can't be made or locked.
+    /// - [`DeliveryError::Closed`]: `go_on` returned `false`.
     pub fn take(
         path: &Path,
         waiting: &mut dyn FnMut(&str),
@@ -87,13 +92,13 @@ impl Ownership {
     /// Takes the store if nothing has it.
     ///
     /// # Errors
-    /// As [`Ownership::take`], and [`DeliveryError::Usage`] if another process, or this one, has it.
+    /// The same as [`Ownership::take`]. Also [`DeliveryError::Usage`] if another process, or this one, has the store.
     pub(crate) fn try_take(path: &Path) -> Result<Self, DeliveryError> {
         let held = |owner: &str| DeliveryError::Usage(format!("{owner}: close it there first, or name another store"));
         Self::take_unless(path, &mut |owner| Err(held(owner)))
     }
 
-    /// `is_held` is called every 20 ms while the store is held.
+    /// Takes the store. Calls `is_held` every 20 ms while the store is held.
     fn take_unless(
         path: &Path,
         is_held: &mut dyn FnMut(&str) -> Result<(), DeliveryError>,
@@ -119,13 +124,14 @@ impl Ownership {
         &self.path
     }
 
-    /// If the store's file was made for this owner, it is removed again at the end unless `is_used` has become true.
+    /// If the store's file was made for this owner, it is removed at the end unless `is_used` has become true.
     pub fn remove_unless(&mut self, is_used: Arc<AtomicBool>) {
         self.store.remove_unless(is_used);
     }
 
-    /// To be called in a child that was forked while this process had the store: closes the child's copy of the descriptor, so
-    /// that the store is free when the parent ends. Does nothing in the parent. Takes no lock that could be held at the fork.
+    /// Call this in a child that was forked while this process had the store. It closes the child's copy of the
+    /// descriptor, so the store is free when the parent ends. In the parent it does nothing. It takes no lock that
+    /// could be held at the fork.
     pub(crate) fn forget_in_child(&self) {
         self.store.forget_in_child();
         if let Some(side) = &self.side {
@@ -133,12 +139,12 @@ impl Ownership {
         }
     }
 
-    /// A second descriptor of the store's file. It is to be closed while SQLite does not have the file open.
+    /// A second descriptor of the store's file. Close it while SQLite does not have the file open.
     pub(in crate::store) fn file(&self) -> io::Result<File> {
         self.store.copy()
     }
 
-    /// Locks what version 1 locked, for the step-up. `false`: a process of version 1 has it.
+    /// Locks `STORE.lock` for the step-up. `false`: a process of version 1 has the lock.
     pub(in crate::store) fn take_side(&mut self) -> Result<bool, DeliveryError> {
         if self.side.is_none() {
             self.side = match lock_side(&self.path, true)? {
@@ -149,21 +155,22 @@ impl Ownership {
         Ok(true)
     }
 
-    /// Removes the file that version 1 locked. Its processes that wait for it find a newer store then, and end.
+    /// Removes `STORE.lock`. Processes of version 1 that wait for it then find a newer store, and end.
     pub(in crate::store) fn remove_side(&mut self) {
         if LOCKS_ITSELF && self.side.is_some() {
-            let _ = fs::remove_file(side_path(&self.path)); // one that is left is locked again at the next start
+            let _ = fs::remove_file(side_path(&self.path)); // if this fails, the next start locks the file again
             self.side = None;
         }
     }
 
-    /// The new file is at the store's path now. The old one is unlocked; SQLite must have closed it.
+    /// Notes that the new file is at the store's path now, and unlocks the old file. SQLite must have closed the old
+    /// file.
     pub(in crate::store) fn replace(&mut self, new: Locked) {
         self.store = new;
     }
 }
 
-/// `when_open` runs between the opening and the lock: a test replaces the file there.
+/// One attempt. `when_open` runs between opening and locking; a test replaces the file at this point.
 fn attempt(path: &Path, when_open: impl FnOnce()) -> Result<Attempt, DeliveryError> {
     alone(|| {
         if FileId::at(path).is_some_and(open_stores::has) {
@@ -173,7 +180,8 @@ fn attempt(path: &Path, when_open: impl FnOnce()) -> Result<Attempt, DeliveryErr
         let (file, is_made) = open_or_make(path).map_err(|error| unusable(path, &error))?;
         let id = FileId::of(&file.metadata().map_err(|error| unusable(path, &error))?);
         if open_stores::has(id) {
-            // Renamed between the two looks to a file that is open here: closing it would drop SQLite's locks.
+            // The path was renamed between the two checks, and now leads to a file that is open here. Closing it
+            // would drop SQLite's locks.
             std::mem::forget(file);
             return Ok(Attempt::Moved);
         }
@@ -197,7 +205,7 @@ fn attempt(path: &Path, when_open: impl FnOnce()) -> Result<Attempt, DeliveryErr
 enum Side {
     Locked(Locked),
     Absent,
-    /// With the number in the file, if it is one.
+    /// Another process has the lock. The number is its process id, if the file has one.
     Held(Option<u32>),
 }
 
@@ -218,7 +226,7 @@ fn lock_side(store: &Path, is_to_make: bool) -> Result<Side, DeliveryError> {
         let _ = (&file).take(20).read_to_string(&mut text);
         return Ok(Side::Held(text.trim().parse().ok()));
     }
-    // For people alone, so a full disk does not matter.
+    // The number is only shown to people, so a full disk does not matter.
     let _ = file.set_len(0).and_then(|()| file.write_all_at(format!("{}\n", process::id()).as_bytes(), 0));
     Locked::new(&path, file, false).map(Side::Locked)
 }
@@ -228,8 +236,9 @@ fn held_by(path: &Path, pid: Option<u32>) -> String {
     format!("another process works with {}{pid}", path.display())
 }
 
-/// Of a file that is locked: where only one lock is found. The system gives the list in parts of a page, some 60 locks. When locks
-/// come and go between two parts, one may be missing, and is looked for again.
+/// The process that locked the file; `None` unless exactly one lock is found. The system returns the list in parts of
+/// a page, about 60 locks each. If locks come and go between two parts, a lock may be missing, so the list is read
+/// again.
 fn process_that_locked(file: FileId) -> Option<u32> {
     for _ in 0..LOOKS {
         match processes_that_locked(file)?[..] {
@@ -241,13 +250,14 @@ fn process_that_locked(file: FileId) -> Option<u32> {
     None
 }
 
-/// `1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234567 0 EOF`. The lines of those that wait have an arrow behind the number. Some file systems
-/// show another device number there than in `stat`: where no lock has the file's own, the inode decides.
+/// Reads lines such as `1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234567 0 EOF`. If a process waits for a lock, its line
+/// has an arrow behind the number. Some file systems show another device number in this list than in `stat`. If no
+/// lock has the file's own device number, only the inode counts.
 fn processes_that_locked(file: FileId) -> Option<Vec<u32>> {
     Some(owners_in(&fs::read_to_string("/proc/locks").ok()?, file))
 }
 
-/// In a list that is read in parts the same lock may stand twice.
+/// The owners in the list, each once. A list read in parts may show the same lock twice.
 fn owners_in(locks: &str, file: FileId) -> Vec<u32> {
     let owners = locks.lines().filter_map(|line| {
         let mut fields = line.split_ascii_whitespace().skip(1);
@@ -267,14 +277,15 @@ fn owners_in(locks: &str, file: FileId) -> Vec<u32> {
     pids
 }
 
-/// The processes that work with the store: one at most, but for a file of the same number in another file system. They are found
-/// without a lock, so that none that starts just now is held up; in other containers only where those share their process ids.
+/// The processes that work with the store. There is at most one, but a file with the same number in another file
+/// system may add more. The search takes no lock, so it never delays a process that starts. In another container it
+/// works only if the containers share their process ids.
 #[must_use]
 pub fn owners_of(path: &Path) -> Option<Vec<u32>> {
     processes_that_locked(FileId::at(path)?)
 }
 
-/// Without symbolic links, also where there is no file yet.
+/// The path without symbolic links. It also works if there is no file yet.
 fn resolved(path: &Path) -> Result<PathBuf, DeliveryError> {
     if path.as_os_str().as_encoded_bytes().contains(&0) {
         return Err(DeliveryError::Usage("the path of the store has a NUL byte: name another file".to_owned()));
@@ -309,8 +320,8 @@ fn resolved(path: &Path) -> Result<PathBuf, DeliveryError> {
     Err(DeliveryError::Usage(format!("{} is a ring of symbolic links: name a file for the store", path.display())))
 }
 
-/// Where a standard stream is closed, the next file that is opened gets its number, and whoever prints would write into the
-/// store. So they are opened first, on nothing.
+/// Opens closed standard streams on `/dev/null`. Otherwise the next opened file would get the number of the stream,
+/// and output of the program would go into the store.
 fn fill_standard_descriptors() {
     while let Ok(file) = OpenOptions::new().read(true).write(true).open("/dev/null") {
         if file.as_raw_fd() > 2 {

@@ -1,4 +1,4 @@
-//! How many messages wait in the file, counted by a connection of its own: the writer goes on meanwhile.
+//! Counts the messages that wait in the file. It has its own connection, so the writer goes on meanwhile.
 
 use std::path::Path;
 
@@ -8,12 +8,12 @@ use crate::base::error::StoreError;
 use crate::store::file::schema;
 use crate::store::open::waiting;
 
-/// What waits: the first due time, and how many are due by each of the times asked for.
+/// The first due time, and the number of messages due by each given time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Census {
-    /// `None`: nothing waits.
+    /// `None` if nothing waits.
     pub first_due_ms: Option<i64>,
-    /// In the order of the times.
+    /// The counts, in the order of the given times.
     pub due: Vec<u64>,
 }
 
@@ -26,7 +26,7 @@ impl Census {
         }
     }
 
-    /// Counts the rows of `waiting`, at most so many for each time.
+    /// Counts the rows of `waiting`, at most `most` for each time.
     ///
     /// # Errors
     /// The store cannot be read.

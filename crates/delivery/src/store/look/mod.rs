@@ -1,4 +1,4 @@
-//! Read by connections of their own: what is due when, what is overdue, what recurs, and all tables.
+//! Reads the store by separate connections: due times, overdue messages, recurring messages, and all tables.
 
 pub(crate) mod census;
 pub(crate) mod overdue;

@@ -1,5 +1,5 @@
-//! The earliest due time of what is open in the file, for the marks (rule S4): read by a connection of its own, so that neither the
-//! writer nor what is sent waits for it, and it for neither.
+//! The earliest due times of open messages in the file, for the marks (rule S4). A separate connection reads them.
+//! The reader, the writer and the senders do not wait for each other.
 
 use std::path::Path;
 
@@ -10,11 +10,12 @@ use crate::message::earliest::Earliest;
 use crate::message::partition::{PARTITIONS, partition_of_id, partition_of_lane};
 use crate::store::file::schema;
 
-/// Rows that are looked at, some milliseconds. If more are overdue, those behind count for all partitions.
+/// The most rows that are looked at, which takes some milliseconds. If more messages are overdue, the due time of the
+/// last row counts for all partitions.
 const LOOK: usize = 20_000;
 
-/// Adds what has a row in `waiting` and is due by now, and when messages that were moved were due at first. All of one moment, which is
-/// not before the call.
+/// Adds the due times of messages in `waiting` that are due by now, and the first due times of moved messages. All
+/// are from one moment, at or after the call.
 ///
 /// # Errors
 /// The store cannot be read.
@@ -24,7 +25,7 @@ pub(crate) fn add_overdue(found: &mut Earliest, path: &Path, now_ms: i64) -> Res
 
 fn add_at_most(found: &mut Earliest, path: &Path, now_ms: i64, most: usize) -> rusqlite::Result<()> {
     let db = schema::connect_to_look(path)?;
-    db.execute_batch("BEGIN")?; // what is moved between two queries would be in neither
+    db.execute_batch("BEGIN")?; // a message that moves between two queries would be in neither
     add_moved(found, &db)?;
     let mut name_of = db.prepare("SELECT name, id FROM messages WHERE seq = ?")?;
     let text = "SELECT due_ms, lane, seq FROM waiting WHERE due_ms <= ? ORDER BY due_ms, seq LIMIT ?";
@@ -34,7 +35,7 @@ fn add_at_most(found: &mut Earliest, path: &Path, now_ms: i64, most: usize) -> r
     while let Some(row) = rows.next()? {
         let due_ms: i64 = row.get(0)?;
         if due_ms >= latest_ms {
-            return Ok(()); // as are all that follow
+            return Ok(()); // all following rows are later
         }
         let partition = match row.get(1)? {
             Some(lane) => partition_of_lane(lane),
@@ -66,7 +67,7 @@ fn add_moved(found: &mut Earliest, db: &Connection) -> rusqlite::Result<()> {
 mod tests {
     use super::*;
 
-    /// Messages in lanes 1, 2 and so on, due at 10, 20 and so on.
+    /// The marks for messages in lanes 1, 2 and so on, due at 10, 20 and so on.
     fn marks(overdue: u8, most: usize) -> Vec<i64> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s.db");

@@ -1,5 +1,5 @@
-//! The names of the recurring messages that are open (D19, S4). What handed them in keeps a copy of each for as long as it is one of these.
-//! Read by a connection of its own.
+//! The names of the open recurring messages (D19, S4), read by a separate connection. The source of a recurring
+//! message keeps a copy of it as long as its name is in this list.
 
 use std::path::Path;
 
@@ -8,14 +8,14 @@ use crate::message::partition::{partition_of_id, partition_of_lane};
 use crate::message::recurrence::NEVER_MS;
 use crate::store::file::schema;
 
-/// Bytes of names that are told at most.
+/// The most bytes of names in an answer.
 const MOST_BYTES: usize = 256 << 10;
 
 /// A key and an id.
 pub type Name = (Option<String>, String);
 
-/// Those of a partition, or `None` where they are too many to tell. All of one moment, which is not before the call. Looks at all that
-/// recur: 20 ms for 100,000.
+/// The names in a partition; `None` if there are too many. All are from one moment, at or after the call. The query
+/// reads all recurring messages, which takes 20 ms for 100,000.
 ///
 /// # Errors
 /// The store cannot be read.

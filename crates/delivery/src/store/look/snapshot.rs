@@ -1,17 +1,19 @@
-//! A store as those see it who only look at it: reports and analyses. It may be in use, also in this process, and is left
-//! as it was.
+//! A store as reports and analyses see it. The store may be in use, even in this process. It is not changed.
 //!
-//! Who looks at a SQLite file takes part in its locks, in a `-wal` and a `-shm` file beside it. So it depends:
+//! A reader of a SQLite file takes part in its locks, which are in a `-wal` and a `-shm` file beside it. There are
+//! three cases:
 //!
-//! - There is a log (`-wal`): the store is in use, or its last user crashed. It is opened for reading alone, so that what a
-//!   crash left stays as it is. A deliverer neither waits nor is waited for.
-//! - There is none: nobody uses it, and all is in the one file. SQLite makes both files for us, but only who may write
-//!   takes them away again. So it is opened for writing and told not to write.
-//! - There is none, and we may not write there: it is read as a file that never changes, which needs no locks. If somebody
-//!   changes it after all, what was read is of no use, and that is an error.
+//! - There is a log (`-wal`): the store is in use, or its last user crashed. It is opened only for reading, so that
+//!   traces of a crash stay unchanged. The reader and a deliverer do not wait for each other.
+//! - There is no log, and we may write there: nothing uses the store, and all data is in the one file. SQLite makes
+//!   both files for us, but only a connection that may write can remove them. For this reason it is opened for
+//!   writing, with queries limited to reading.
+//! - There is no log, and we may not write there: the file is read without locks, as if it never changes. If the file
+//!   changes after all, the data is useless, and the caller gets an error.
 //!
-//! A query finds the tables of `file/schema.rs`, `near_messages (due_ms, seq)`: what is near, which has no row in `waiting`; and
-//! `open_messages (due_ms, seq, redelivered)`: both together, without those that recur, which are never due.
+//! A query sees the tables of `file/schema.rs` and two views. `near_messages (due_ms, seq)` has the near messages,
+//! which have no row in `waiting`. `open_messages (due_ms, seq, redelivered)` has all open messages but the recurring
+//! ones, which are never due themselves.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -47,17 +49,17 @@ PRAGMA query_only = 1;
 BEGIN;
 ";
 
-/// One moment of a store, until it is closed.
+/// A store at one moment, until it is closed.
 pub struct Snapshot {
-    /// As given, for the errors.
+    /// The path as the caller gave it, for errors.
     path: PathBuf,
     file: PathBuf,
     db: Connection,
-    /// The file as it was, where it cannot be locked.
+    /// The state of the file at the start, if the file cannot be locked.
     alone: Option<Stamp>,
 }
 
-/// Another one after a change.
+/// Identifies the state of a file. It differs after a change.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     inode: u64,
@@ -73,10 +75,10 @@ impl Stamp {
 }
 
 impl Snapshot {
-    /// Errors: there is no store that this version knows, it is not on a local disk, or it can't be read.
+    /// Opens a store for reading.
     ///
     /// # Errors
-    /// `Usage` if there is no store of this version; the store can't be read.
+    /// `Usage` if there is no store of this version, or the file is not on a local disk; the store can't be read.
     pub fn open(path: &Path) -> Result<Self, DeliveryError> {
         if !path.is_file() {
             let text = format!("there is no store {}: name the file that was given to --store", path.display());
@@ -88,7 +90,7 @@ impl Snapshot {
         Self::open_as(path, file, flags, alone)
     }
 
-    /// Of a complete file that only this thread knows: without locks, so on any file system.
+    /// Opens a complete file that only this thread knows. It needs no locks, so it works on any file system.
     pub(in crate::store) fn open_unshared(path: &Path) -> Result<Self, DeliveryError> {
         let flags = OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_READ_ONLY;
         Self::open_as(path, path.to_owned(), flags, Stamp::of(path))
@@ -107,11 +109,11 @@ impl Snapshot {
         }
         schema::check_version(ask("PRAGMA user_version").map_err(failed)?, path)?;
         db.execute_batch(SET_UP).map_err(failed)?;
-        ask("SELECT count(*) FROM meta").map_err(failed)?; // the moment is that of the first read
+        ask("SELECT count(*) FROM meta").map_err(failed)?; // the first read sets the moment
         Ok(Self { path: path.to_owned(), file, db, alone })
     }
 
-    /// All rows of a query, whose values are given by name. Errors: the store can't be read.
+    /// All rows of a query. The values of its parameters are given by name.
     ///
     /// # Errors
     /// The query is wrong, or the store can't be read.
@@ -134,12 +136,12 @@ impl Snapshot {
         read().map_err(|error| self.failed(error))
     }
 
-    /// Its connection, in a transaction that reads.
+    /// The connection, in a transaction for reading.
     pub(in crate::store) fn db(&self) -> &Connection {
         &self.db
     }
 
-    /// An error of SQLite as one of this store.
+    /// Turns an error of SQLite into an error of this store.
     pub(in crate::store) fn failed(&self, error: impl Into<Broken>) -> DeliveryError {
         match error.into() {
             Broken::Sql(error) => failure(&self.path, &self.file, self.alone, &error),
@@ -147,10 +149,10 @@ impl Snapshot {
         }
     }
 
-    /// Errors: it was changed where it can't be locked, so what was read may not be of one moment.
+    /// Closes the store. If the file could not be locked, checks that it has not changed.
     ///
     /// # Errors
-    /// The file changed meanwhile, although it cannot be locked.
+    /// The file changed meanwhile, so the data may not be of one moment.
     pub fn close(self) -> Result<(), DeliveryError> {
         let Self { path, file, db, alone } = self;
         let closed = db.close().map_err(|(_, error)| failure(&path, &file, alone, &error));
@@ -169,7 +171,7 @@ fn how(file: &Path) -> (OpenFlags, Option<Stamp>) {
     };
     let mutex = OpenFlags::SQLITE_OPEN_NO_MUTEX;
     if is_there("-wal") || is_there("-journal") {
-        return (mutex | OpenFlags::SQLITE_OPEN_READ_ONLY, None); // -journal: not ours
+        return (mutex | OpenFlags::SQLITE_OPEN_READ_ONLY, None); // a -journal file is not ours
     }
     let may_write = |path: &Path| rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok();
     if may_write(file) && file.parent().is_some_and(may_write) {
@@ -178,7 +180,7 @@ fn how(file: &Path) -> (OpenFlags, Option<Stamp>) {
     (mutex | OpenFlags::SQLITE_OPEN_READ_ONLY, Stamp::of(file))
 }
 
-/// The address of a file that SQLite neither locks nor expects to change.
+/// A URI that tells SQLite not to lock the file and to expect no change.
 fn never_changing(file: &Path) -> String {
     let mut address = String::from("file:");
     for byte in file.as_os_str().as_bytes() {

@@ -1,6 +1,6 @@
-//! A backup: a copy of one moment in one file, while the store delivers or not (D20).
+//! Makes a backup: a copy of one moment in one file (D20). The store may deliver meanwhile.
 //!
-//! It is marked as one (`file/backup_mark.rs`), so it must be restored before it delivers.
+//! The copy is marked as a backup (`file/backup_mark.rs`), so it must be restored before it delivers.
 
 use std::path::Path;
 
@@ -12,11 +12,12 @@ use crate::store::file::backup_mark;
 use crate::store::file::new_file::{NewFile, sync_folder};
 use crate::store::look::snapshot::Snapshot;
 
-/// Writes the copy to `to`, where nothing is. It is checked: what is wrong in it was so in the store, or came by copying.
+/// Writes the copy to `to`, which must not exist. The copy is checked: a problem in it was in the store already, or
+/// came from copying.
 ///
 /// # Errors
-/// There is something at `to`, or no store of this version at `path`; one of both can't be read or written;
-/// [`DeliveryError::Closed`] after a stop. Then nothing is at `to`.
+/// `to` exists; there is no store of this version at `path`; one of the two files can't be read or written;
+/// [`DeliveryError::Closed`] after a stop. In each case, this leaves no copy at `to`.
 pub fn backup(path: &Path, to: &Path, now_ms: i64, stop: &Stop) -> Result<Checked, DeliveryError> {
     refuse_existing(to)?;
     refuse_files_of(path, to)?;
@@ -31,7 +32,7 @@ pub fn backup(path: &Path, to: &Path, now_ms: i64, stop: &Stop) -> Result<Checke
     Ok(checked)
 }
 
-/// SQLite would take the copy for its own file.
+/// Refuses names such as `STORE-wal`, because SQLite would take the copy for its own file.
 fn refuse_files_of(path: &Path, to: &Path) -> Result<(), DeliveryError> {
     let place = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     for suffix in ["-wal", "-shm", "-journal"] {

@@ -1,8 +1,8 @@
-//! Is a store whole (D20)? SQLite's own check first, then what the tables say of each other.
+//! Checks whether a store is whole (D20): first by SQLite's own check, then by comparing the tables.
 //!
-//! It reads one moment, also while the store delivers, and changes nothing. O(n log n) in the messages, with sorting on disk; in
-//! memory are SQLite's page cache, one filter of names at a time (10 MiB for the largest run), and 8 bytes for each message that a
-//! newer one of its name took the place of.
+//! It reads one moment, even while the store delivers, and changes nothing. It costs O(n log n) in the messages, and
+//! sorts on disk. Memory holds SQLite's page cache and one filter of names at a time (10 MiB for the largest run). It
+//! also holds 8 bytes for each message replaced by a newer message of the same name.
 
 use std::path::Path;
 
@@ -19,21 +19,21 @@ use crate::store::open::near::Floor;
 use crate::store::sql::{Broken, Result as SqlResult};
 use crate::store::tables::meta;
 
-/// What was looked at, and what is wrong.
+/// The result of a check: counts and problems.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
-    /// Messages that are known.
+    /// Known messages.
     pub messages: u64,
-    /// Those of them that have no outcome.
+    /// Messages without an outcome.
     pub open: u64,
-    /// A line for each thing that is wrong.
+    /// A line for each problem.
     pub problems: Vec<String>,
 }
 
-/// Errors: there is no store of this version, or it can't be read; [`DeliveryError::Closed`] after a stop.
+/// Checks the store at `path`.
 ///
 /// # Errors
-/// `Usage` if there is no store of this version; the store can't be read.
+/// `Usage` if there is no store of this version; the store can't be read; [`DeliveryError::Closed`] after a stop.
 pub fn check(path: &Path, stop: &Stop) -> Result<Checked, DeliveryError> {
     let snapshot = match Snapshot::open(path) {
         Err(DeliveryError::Store(error)) if error.is_damage() => {
@@ -51,7 +51,7 @@ pub(super) fn check_snapshot(snapshot: &Snapshot, stop: &Stop) -> Result<Checked
     look(snapshot.db(), Digest::number).map_err(|broken| stop.or(snapshot.failed(broken)))
 }
 
-/// `number`: of a name, as the store has it.
+/// Looks at all tables. `number` computes the number of a name as the store does.
 pub(in crate::store) fn look(db: &Connection, number: fn(Digest) -> i64) -> SqlResult<Checked> {
     let mut checked = Checked::default();
     let mut problems = Problems::default();
@@ -81,7 +81,7 @@ fn is_damage(error: &rusqlite::Error) -> bool {
         rusqlite::Error::SqliteFailure(of, _) => {
             matches!(of.code, ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::Unknown)
         }
-        // A value of another type than is ever written there.
+        // A value has a type that the store never writes in this column.
         _ => true,
     }
 }
@@ -137,7 +137,7 @@ fn look_at_paused_keys(db: &Connection, problems: &mut Problems) -> SqlResult<()
 pub(crate) mod tests {
     use super::*;
 
-    /// After a crash too.
+    /// Checks that the store is whole, also after a crash.
     pub(crate) fn assert_whole(path: &Path, number: fn(Digest) -> i64) {
         let snapshot = Snapshot::open(path).unwrap();
         let checked = look(snapshot.db(), number).map_err(|broken| broken.of(path)).unwrap();

@@ -1,7 +1,8 @@
-//! Gives every free page of a store back to the disk (D20), while nothing delivers from it.
+//! Gives every free page of a store back to the disk (D20), while nothing delivers from the store.
 //!
-//! A deliverer gives pages back too, a few at a time and only where a quarter of the file is free. Here the file is written anew,
-//! so its tables are in one piece after it. SQLite does that in the log, so a crash at any moment leaves the store as it was.
+//! A deliverer gives pages back too, but only a few at a time, and only if a quarter of the file is free. Here SQLite
+//! writes the whole file anew, so each table is in one piece afterwards. SQLite does this in the log, so a crash at
+//! any moment leaves the store unchanged.
 
 use std::fs;
 use std::path::Path;
@@ -13,20 +14,21 @@ use crate::store::file::new_file::beside;
 use crate::store::file::owner::Ownership;
 use crate::store::look::snapshot::Snapshot;
 
-/// How long a reader may be in the way.
+/// How long to wait for a reader that blocks the work.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Bytes of a store with its log.
+/// The bytes of a store with its log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     pub before: u64,
     pub after: u64,
 }
 
-/// Needs as much room again in the folder, and in the one for temporary files, until it is done. Some 10 s for 1 GB.
+/// Compacts the store at `path`. Until it is done, it needs as much free space again in the folder, and in the folder
+/// for temporary files. Takes about 10 s for 1 GB.
 ///
 /// # Errors
-/// `Usage` if there is no store of this version, or it is in use; the store can't be written, with nothing lost;
+/// `Usage` if there is no store of this version, or it is in use; the store can't be written, and nothing is lost;
 /// [`DeliveryError::Closed`] after a stop.
 pub fn compact(path: &Path, stop: &Stop) -> Result<Sizes, DeliveryError> {
     Snapshot::open(path)?.close()?;
@@ -47,7 +49,7 @@ pub fn compact(path: &Path, stop: &Stop) -> Result<Sizes, DeliveryError> {
     Ok(Sizes { before, after: size(path) })
 }
 
-/// Whether a reader has kept the log from being moved to its place.
+/// Compacts the file. Returns whether a reader has kept the log from being moved to its place.
 fn vacuum(db: &rusqlite::Connection) -> rusqlite::Result<bool> {
     db.busy_timeout(PATIENCE)?;
     db.execute_batch("PRAGMA temp_store = FILE; VACUUM")?;

@@ -1,4 +1,4 @@
-//! A copy of one moment of a store, in a new file.
+//! Copies one moment of a store into a new file.
 
 use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
@@ -9,10 +9,10 @@ use crate::base::error::DeliveryError;
 use crate::store::file::new_file::NewFile;
 use crate::store::look::snapshot::Snapshot;
 
-/// Pages that are copied between two looks whether to stop.
+/// Pages copied between two checks for a stop.
 const STEP: i32 = 2_000;
 
-/// Copies page by page, makes the change, and checks the copy. On return it is complete and on the disk.
+/// Copies page by page, makes the change, and checks the copy. When it returns, the copy is complete and on the disk.
 pub(super) fn copy_into(
     new: &NewFile,
     source: Snapshot,
@@ -22,7 +22,7 @@ pub(super) fn copy_into(
     let mut db = open(&new.path)?;
     stop.watch(&db)?;
     let failed = |error: rusqlite::Error| stop.or(because(&new.path, &error));
-    // The file counts only when it is complete and synced, so nothing in it is synced or undone before.
+    // The file counts only when it is complete and synced, so the copying itself neither syncs nor undoes anything.
     db.execute_batch("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF").map_err(failed)?;
     {
         let copying = Backup::new(source.db(), &mut db).map_err(failed)?;
@@ -31,7 +31,7 @@ pub(super) fn copy_into(
         }
     }
     source.close()?;
-    // As its source it would have a log beside it: now it is one file.
+    // Like its source, the copy would have a log beside it. This turns it into a single file.
     db.query_row("PRAGMA journal_mode = DELETE", [], |_| Ok(())).and_then(|()| change(&db)).map_err(failed)?;
     close(&new.path, db)?;
     let copy = Snapshot::open_unshared(&new.path)?;

@@ -1,4 +1,5 @@
-//! Each message is in exactly one place, and all tables say the same of it: one walk over them in the order of numbers.
+//! Checks that each message is in exactly one place, and that all tables agree on it. One walk reads the tables in
+//! the order of numbers.
 
 use rusqlite::{Connection, Row, Rows};
 
@@ -10,7 +11,7 @@ use crate::store::Outcome;
 use crate::store::open::near::Floor;
 use crate::store::sql::Result;
 
-/// How far the parts of the store say that they are.
+/// How far the parts of the store have come, by their own notes.
 pub(super) struct Ends {
     pub(super) floor: Floor,
     pub(super) forgotten_n: i64,
@@ -48,7 +49,7 @@ struct Found {
     has_attempts: bool,
     is_occurrence: bool,
     has_occurrence: bool,
-    /// Of one that was given another due time.
+    /// The partition noted for a message that got another due time.
     moved_in: Option<u8>,
 }
 
@@ -78,7 +79,7 @@ impl<'a, T> Cursor<'a, T> {
         self.next.as_ref().map(|(seq, _)| *seq)
     }
 
-    /// The row of this number; a second one of that number is a problem.
+    /// Takes the row with this number. A second row with the same number is a problem.
     fn take(&mut self, seq: i64, twice: &'static str, problems: &mut Problems) -> Result<Option<T>> {
         let mut found = None;
         while self.seq() == Some(seq) {
@@ -90,7 +91,7 @@ impl<'a, T> Cursor<'a, T> {
     }
 }
 
-/// How many messages there are, and how many of them are open.
+/// Looks at all messages. Returns the number of messages, and the number of open ones.
 pub(super) fn look(
     db: &Connection,
     ends: &Ends,
@@ -144,7 +145,7 @@ pub(super) fn look(
 }
 
 fn message(row: &Row<'_>) -> rusqlite::Result<Message> {
-    let text = |bytes| String::from_utf8_lossy(bytes); // version 1 took texts that are none
+    let text = |bytes| String::from_utf8_lossy(bytes); // version 1 accepted texts that are not UTF-8
     let key = row.get_ref(3)?.as_bytes_or_null()?.map(text);
     let id = text(row.get_ref(4)?.as_bytes()?);
     Ok(Message {
@@ -158,7 +159,7 @@ fn message(row: &Row<'_>) -> rusqlite::Result<Message> {
     })
 }
 
-/// Whether it is open.
+/// Checks one message. Returns whether it is open.
 fn look_at(seq: i64, found: &Found, ends: &Ends, number: fn(Digest) -> i64, problems: &mut Problems) -> bool {
     let Found { message, is_json, waits, ended, has_attempts, is_occurrence, has_occurrence, moved_in } = found;
     let mut tell = |is_so, what| problems.add_if(is_so, what, seq);

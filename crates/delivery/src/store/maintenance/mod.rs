@@ -1,14 +1,15 @@
-//! What an operator does with the file of a store (D20). None of it runs in the engine's threads.
+//! The operator's tools for the file of a store (D20). They do not run in the engine's threads.
 //!
 //! | | while the store delivers | |
 //! |---|---|---|
-//! | `check.rs` | yes: it reads one moment | is the file whole, and does it agree with itself? `messages.rs`, `names.rs`: the rules |
+//! | `check.rs` | yes: it reads one moment | checks that the file is whole and its tables agree; rules in `messages.rs` and `names.rs` |
 //! | `compact.rs` | no | gives every free page back to the disk |
-//! | `backup.rs` | yes: it reads one moment | a copy in one file, which must be restored before it delivers |
-//! | `pause.rs` | no: the deliverer is asked then | sending pauses, or goes on with the next deliverer |
-//! | `restore.rs` | no | a store from such a copy, with new numbers for what it will accept |
+//! | `backup.rs` | yes: it reads one moment | makes a copy in one file, which must be restored before it delivers |
+//! | `pause.rs` | no: ask the deliverer instead | pauses sending, or resumes it for the next deliverer |
+//! | `restore.rs` | no | makes a store from such a copy, with new numbers for new messages |
 //!
-//! A long read keeps the deliverer's log from starting anew: it grows by what is written meanwhile, and is given back after.
+//! During a long read the deliverer's log cannot start anew. It grows by the data written meanwhile, and shrinks
+//! afterwards.
 
 pub(crate) mod backup;
 pub(crate) mod check;
@@ -28,16 +29,17 @@ use rusqlite::{Connection, InterruptHandle, OpenFlags};
 use crate::base::error::{DeliveryError, StoreError};
 use crate::base::sync::Mutex;
 
-/// By which another thread ends the work, at a statement or within one.
+/// Lets another thread end the work, between statements or within a statement.
 #[derive(Default)]
 pub struct Stop {
     is_asked: AtomicBool,
-    /// Held for no call of SQLite but the interrupt.
+    /// No call of SQLite but the interrupt is made under this lock.
     running: Mutex<Option<InterruptHandle>>,
 }
 
 impl Stop {
-    /// The work ends with [`DeliveryError::Closed`]. To be repeated until it has: a statement may begin right after.
+    /// Ends the work with [`DeliveryError::Closed`]. Repeat the call until the work has ended, because a statement
+    /// may begin right after it.
     pub fn ask(&self) {
         self.is_asked.store(true, Ordering::SeqCst);
         if let Some(running) = &*self.running.lock() {
@@ -45,7 +47,7 @@ impl Stop {
         }
     }
 
-    /// From now on the work is done by this connection.
+    /// Notes the connection that does the work from now on.
     fn watch(&self, db: &Connection) -> Result<(), DeliveryError> {
         *self.running.lock() = Some(db.get_interrupt_handle());
         self.check()
@@ -55,7 +57,7 @@ impl Stop {
         if self.is_asked.load(Ordering::SeqCst) { Err(DeliveryError::Closed) } else { Ok(()) }
     }
 
-    /// What the error of a statement means, where it may have been interrupted.
+    /// The meaning of an error from a statement that may have been interrupted.
     fn or(&self, error: DeliveryError) -> DeliveryError {
         self.check().err().unwrap_or(error)
     }

@@ -1,4 +1,5 @@
-//! Known names: the newest message of each name is found by it, in the run that has its number, and only one is known by a name.
+//! Checks the known names. The newest message of each name must be found by the name, in the run for its number. Each
+//! name must have only one known message.
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension};
 
@@ -35,8 +36,8 @@ fn look_at_runs(db: &Connection, replaced: &[i64], problems: &mut Problems) -> R
     found.iter().try_for_each(|run| look_at_run(db, run, replaced, problems))
 }
 
-/// A name in it that is of no message is of one that is forgotten. A message that a newer one of its name took the place of may
-/// be in it or not: `replaced`, in ascending order.
+/// Checks one run. A name in it without a message belongs to a forgotten message. `replaced` lists, in ascending
+/// order, messages that were replaced by a newer one of their name. A replaced message may be in the run or not.
 fn look_at_run(db: &Connection, run: &Run, replaced: &[i64], problems: &mut Problems) -> Result<()> {
     let count = "SELECT count(*) FROM messages WHERE seq >= ? AND seq <= ?";
     let messages: i64 = cached(db, count)?.query_row([run.first_seq, run.last_seq], |row| row.get(0))?;
@@ -73,16 +74,17 @@ fn look_at_run(db: &Connection, run: &Run, replaced: &[i64], problems: &mut Prob
     Ok(())
 }
 
-/// A name, as far as its messages were read.
+/// A name, and its messages that were read so far.
 struct Name {
     parts: Parts,
     newest: i64,
-    /// One of its messages was neither given up nor moved, and has not expired.
+    /// Whether a message of this name was neither given up, moved, expired nor withdrawn.
     is_known: bool,
 }
 
-/// Of the messages with one key and id, all but the first say that they came again, or were given up, moved, or have expired.
-/// Returns those that a newer one took the place of, in ascending order: O(their number) in memory.
+/// Finds messages with the same key and id. Each but the first must be marked as coming again, or one of them must be
+/// given up, moved, expired or withdrawn. Returns the messages that were replaced by a newer one of their name, in
+/// ascending order. Memory: O(their number).
 fn look_for_twins(db: &Connection, problems: &mut Problems) -> Result<Vec<i64>> {
     let text = "SELECT name, seq, again IS NOT NULL, outcome IS NULL OR outcome NOT IN (3, 4, 5, 6) FROM messages \
                 ORDER BY name, seq";
@@ -97,7 +99,7 @@ fn look_for_twins(db: &Connection, problems: &mut Problems) -> Result<Vec<i64>> 
         let (is_again, is_known): (bool, bool) = (row.get(2)?, row.get(3)?);
         let Some((_, first, first_is_known)) = before.replace((number, seq, is_known)).filter(|it| it.0 == number)
         else {
-            of_number.clear(); // nearly always there is no other, so its name is not read
+            of_number.clear(); // nearly always the number has no other message, so its name is not read
             continue;
         };
         if of_number.is_empty() {

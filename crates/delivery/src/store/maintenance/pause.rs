@@ -1,4 +1,5 @@
-//! Sending from a store that nothing delivers from is paused, or goes on with the next deliverer (D16): of all, or of a key.
+//! Pauses sending from a store, or resumes it for the next deliverer (D16): for all messages, or for a key. No
+//! deliverer may use the store.
 
 use std::path::Path;
 
@@ -14,8 +15,8 @@ use crate::store::tables::{meta, paused_keys};
 use crate::store::{MOST_PAUSED_KEYS, PAUSED};
 
 /// # Errors
-/// `Usage` if there is no store of this version, it is in use, no message can have this key, or too many keys are paused; the
-/// store can't be written.
+/// `Usage` if there is no store of this version, it is in use, no message can have this key, or too many keys are
+/// paused; the store can't be written.
 pub fn pause(path: &Path, key: Option<&str>, is_paused: bool, now_ms: i64) -> Result<(), DeliveryError> {
     check_name(key, "any").map_err(|bad| DeliveryError::Usage(bad.to_string()))?;
     Snapshot::open(path)?.close()?;

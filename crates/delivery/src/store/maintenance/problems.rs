@@ -1,4 +1,4 @@
-//! What a check has found wrong: each kind with how many there are, and the numbers of the first ones.
+//! The problems that a check has found: for each kind, how many there are and the first numbers.
 
 use std::fmt::Write as _;
 
@@ -17,7 +17,7 @@ struct Kind {
 }
 
 impl Problems {
-    /// Something is wrong with the message, row or run of this number.
+    /// Adds a problem with the message, row or run of this number.
     pub(super) fn add(&mut self, what: &'static str, number: i64) {
         let place = self.kinds.iter().position(|kind| kind.what == what).unwrap_or_else(|| {
             self.kinds.push(Kind { what, count: 0, first: Vec::new() });
@@ -30,14 +30,14 @@ impl Problems {
         }
     }
 
-    /// The same if it is so.
+    /// Adds the problem if `is_so` is true.
     pub(super) fn add_if(&mut self, is_so: bool, what: &'static str, number: i64) {
         if is_so {
             self.add(what, number);
         }
     }
 
-    /// Something is wrong with the file.
+    /// Adds a problem of the whole file.
     pub(super) fn tell(&mut self, text: impl Into<String>) {
         self.texts.push(text.into());
     }

@@ -1,13 +1,15 @@
-//! Makes a store of a backup (D20).
+//! Makes a store from a backup (D20).
 //!
-//! - **New numbers.** A destination may know messages by `(store, seq)`. What the store accepted after the backup is not in it, and
-//!   its numbers must not come again for other messages. So the restored store goes on with numbers that follow the wall clock: 4,096
-//!   for each millisecond since 1970. No store accepts that many, so no two restores ever give out one number. The id of the store
-//!   stays, and what was accepted before keeps its number: a destination knows it as the same message when it comes again. What hands
-//!   messages in knows that it was restored, by `restored`: what it handed in since the backup it has to hand in again.
-//! - **What may have been delivered since** is all that is due by now. It is marked as after a crash: the destination is asked for
-//!   it, and what it does not know is delivered again, as `redelivered`.
-//! - **What is replaced stays**, as `STORE.replaced`.
+//! - **New numbers.** A destination may know messages by `(store, seq)`. Messages accepted after the backup are not
+//!   in it, but no other message may get their numbers. For this reason the restored store goes on with numbers that
+//!   follow the wall clock: 4,096 for each millisecond since 1970. No store accepts messages so fast, so two restores
+//!   never give out the same number. The store keeps its id, and older messages keep their numbers, so a destination
+//!   recognizes them when they come again. A source learns of the restore by the value `restored`: it must hand in
+//!   again all messages since the backup.
+//! - **Messages that may have been delivered since the backup** are all messages due by now. They are marked as after
+//!   a crash. The destination is asked for them, and messages that it does not know are delivered again, as
+//!   `redelivered`.
+//! - **The replaced store stays**, as `STORE.replaced`.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -26,16 +28,19 @@ use crate::store::file::owner::Ownership;
 use crate::store::look::snapshot::Snapshot;
 use crate::store::sql::cached;
 
-/// Numbers for each millisecond: 4 million messages a second. Up to the year 2039 they are exact in JavaScript too.
+/// Numbers for each millisecond: 4 million messages a second. Until the year 2039 they are exact in JavaScript too.
 const NUMBERS_PER_MS: i64 = 4_096;
 
-/// Where the store is that was replaced, if there was one.
+/// Restores `backup` as `store`. Returns the new path of the replaced store, if there was one.
 ///
-/// `is_forced`: also where there is a store, and also a backup in which the check finds something wrong.
+/// `is_forced` allows two things: to replace an existing store, and to use a backup that the check finds faulty.
 ///
 /// # Errors
-/// `Usage` if there is no store of this version to restore, or the other one is in use, or there and not to be replaced; one of
-/// both can't be read or written; [`DeliveryError::Closed`] after a stop. Then the other one is as it was.
+/// - `Usage`: `backup` is not a store of this version, or `store` is in use or exists and `is_forced` is false.
+/// - `Store`: one of the two can't be read or written, or the check finds `backup` faulty and `is_forced` is false.
+/// - [`DeliveryError::Closed`]: after a stop.
+///
+/// In each case `store` is unchanged.
 pub fn restore(
     backup: &Path,
     store: &Path,
@@ -80,7 +85,7 @@ fn begin_epoch(db: &Connection, now_ms: i64) -> rusqlite::Result<()> {
     ] {
         cached(db, put)?.execute((name, value))?;
     }
-    // So may occurrences that are not made yet.
+    // Occurrences that are not made yet may have been sent too.
     let text = "UPDATE bodies SET recurrence = json_set(recurrence, '$.before', \
                 json_set(ifnull(json_extract(recurrence, '$.before'), '{}'), '$.sent_ms', ?1)) \
                 WHERE recurrence IS NOT NULL AND ifnull(json_extract(recurrence, '$.before.sent_ms'), 0) < ?1";
@@ -89,8 +94,8 @@ fn begin_epoch(db: &Connection, now_ms: i64) -> rusqlite::Result<()> {
     db.execute_batch("DELETE FROM held_back; COMMIT")
 }
 
-/// The store, which nothing else has open, gets its other name, with what its log has. One that SQLite can't read any more gets
-/// it too.
+/// Gives the store its other name, together with the contents of its log. Nothing else has the store open. A store
+/// that SQLite can't read any more is renamed too.
 fn set_aside(path: &Path) -> Result<PathBuf, DeliveryError> {
     if is_database(path) {
         end_log(path)?;
@@ -108,13 +113,14 @@ fn set_aside(path: &Path) -> Result<PathBuf, DeliveryError> {
     Ok(name)
 }
 
-/// By its head: SQLite would remove the log of any other file.
+/// Whether the file has the head of a SQLite file. SQLite would remove the log of any other file.
 fn is_database(path: &Path) -> bool {
     let mut head = [0; 16];
     File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok() && head == *b"SQLite format 3\0"
 }
 
-/// After it, all of a readable store is in its one file: a log beside it would be taken for that of the next one.
+/// Moves the log of a readable store into its one file. Otherwise a log beside it would be taken for the log of the
+/// next store.
 fn end_log(path: &Path) -> Result<(), DeliveryError> {
     let db = open(path)?;
     let mode = db.query_row("PRAGMA journal_mode = DELETE", [], |row| row.get::<_, String>(0));

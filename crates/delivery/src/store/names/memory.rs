@@ -1,7 +1,7 @@
-//! The newest known names: a map from the number of a name to the message's.
+//! The newest known names: a map from the number of a name to the number of its message.
 //!
-//! Of one name only its newest message is here, however often it came again. Two names may have one number: what is of a name
-//! whose number is taken is a twin.
+//! For each name, the map has only the newest message, however often the name came again. Two names may have the same
+//! number. If the number of a name is taken, its message is a twin.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -13,7 +13,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use super::runs::Pair;
 use crate::store::sql::{Result, cached};
 
-/// Takes the number of a name for its hash, which it is.
+/// Uses the number of a name as the hash, because it is a hash already.
 #[derive(Default)]
 struct AsItIs(u64);
 
@@ -35,29 +35,30 @@ impl Hasher for AsItIs {
 #[derive(Default)]
 pub(in crate::store) struct Memory {
     by_name: HashMap<i64, i64, BuildHasherDefault<AsItIs>>,
-    /// Further messages of the same number.
+    /// More messages whose names have the same number.
     twins: BTreeSet<Pair>,
     pub(in crate::store) first_seq: i64,
     pub(in crate::store) last_seq: i64,
-    /// How many messages came, also those that a newer one of their name took the place of.
+    /// Messages added so far, including messages replaced by a newer message of the same name.
     pub(in crate::store) messages: u64,
-    /// How many of those are forgotten by now.
+    /// How many of these messages are forgotten by now.
     pub(in crate::store) forgotten: u64,
 }
 
 impl Memory {
-    /// Room for so many, as the table would grow at the cost of a long step.
+    /// Reserves room for `names` names, because growing the table later would take a long step.
     pub(in crate::store) fn with_room(names: usize) -> Self {
         Self { by_name: HashMap::with_capacity_and_hasher(names, BuildHasherDefault::default()), ..Self::default() }
     }
 
-    /// How many names there are, for tests.
+    /// The number of names, for tests.
     #[cfg(test)]
     pub(in crate::store) fn len(&self) -> usize {
         self.by_name.len() + self.twins.len()
     }
 
-    /// In ascending order of `seq`. `before`: the message that the same name was known by, which may be elsewhere.
+    /// Adds a message. Add messages in ascending order of `seq`. `before`: the earlier message of the same name,
+    /// which may be in memory or not.
     pub(in crate::store) fn add(&mut self, name: i64, seq: i64, before: Option<i64>) {
         if self.messages == 0 {
             self.first_seq = seq;
@@ -72,7 +73,8 @@ impl Memory {
         }
     }
 
-    /// A message of the file: its name's number, its own, its key and id. Returns its own.
+    /// Adds a message from a row of the file: the number of its name, its own number, its key and id. Returns its own
+    /// number.
     pub(in crate::store) fn add_row(&mut self, db: &Connection, row: &Row<'_>) -> Result<i64> {
         let (name, seq) = (row.get(0)?, row.get(1)?);
         let (key, id) = (ToSqlOutput::Borrowed(row.get_ref(2)?), ToSqlOutput::Borrowed(row.get_ref(3)?));
@@ -84,12 +86,12 @@ impl Memory {
         Ok(seq)
     }
 
-    /// The newest message with this number.
+    /// The newest message whose name has this number.
     pub(in crate::store) fn newest(&self, name: i64) -> Option<i64> {
         self.by_name.get(&name).copied()
     }
 
-    /// The messages with this number, the newest first.
+    /// The messages whose names have this number, the newest first.
     pub(in crate::store) fn find(&self, name: i64) -> impl Iterator<Item = i64> {
         let twins = move || self.twins.range((name, i64::MIN)..=(name, i64::MAX)).rev().map(|(_, seq)| *seq);
         self.newest(name).into_iter().flat_map(move |newest| std::iter::once(newest).chain(twins()))
@@ -100,7 +102,7 @@ impl Memory {
     }
 }
 
-/// What `known` knows of the first of these of which it knows something.
+/// Asks `known` about each message, and returns its first answer.
 pub(in crate::store) fn first<T>(
     seqs: impl Iterator<Item = i64>,
     mut known: impl FnMut(i64) -> Result<Option<T>>,

@@ -1,10 +1,12 @@
-//! Runs are merged, written anew when little is left of them, and removed (D5, D8).
+//! Merges runs, writes thin runs anew, and removes empty ones (D5, D8).
 //!
-//! One at a time: eight neighbours of one size and one day become one run, as each run costs a look at its filter for every
-//! new name. A run of an earlier day of which less than an eighth is left is written anew with what `messages` still has of
-//! it. One of which nothing is left is dropped: its table is emptied in steps, and removed then.
+//! Only one merge or rewrite runs at a time. Eight neighbours of the same size and day become one run, because each
+//! run costs a look at its filter for every new name. If less than an eighth of an earlier day's run is left, and no
+//! more than 131,072 messages, the run is written anew from `messages`. If nothing of a run is left, it is dropped:
+//! its table is first emptied in steps, then removed.
 //!
-//! Example: runs of 131,072 names; the eighth makes one of 1,048,576, the 64th one of 8,388,608, which are not merged further.
+//! Example: each run has 131,072 names. The eighth run makes one of 1,048,576, and the 64th makes one of 8,388,608.
+//! Runs of this size are not merged further.
 
 use rusqlite::{Connection, params};
 
@@ -14,7 +16,7 @@ use crate::store::names::{Names, Run, Survivors};
 use crate::store::sql::{Result, cached};
 
 impl Names {
-    /// Drops what is forgotten altogether, and begins a merge if there is none and one is worth it.
+    /// Drops runs without any known message. Then begins a merge, if none is running and one is useful.
     pub(in crate::store) fn choose(&mut self, db: &Connection, day: i64) -> Result<()> {
         if self.merge.is_some() || self.survivors.is_some() {
             return Ok(());
@@ -38,7 +40,7 @@ impl Names {
         Ok(())
     }
 
-    /// The first of the runs to merge.
+    /// The index of the first run to merge.
     fn mergeable(&self) -> Option<usize> {
         let width = self.limits.runs_in_merge as u64;
         let size = |run: &Run| (run.names / self.limits.names_in_memory as u64).checked_ilog(width).unwrap_or(0);
@@ -93,7 +95,8 @@ impl Names {
             self.emptied.extend(self.garbage.pop());
         }
         if self.garbage.is_empty() {
-            // All at once, as SQLite prepares every statement anew after each change of the schema.
+            // All tables are dropped together, because SQLite prepares every statement anew after each change of the
+            // schema.
             for n in self.emptied.drain(..) {
                 runs::drop_table(db, n)?;
             }

@@ -1,18 +1,20 @@
-//! Which messages are known, by the number of their name: the newest in memory, all others in runs on disk.
+//! Finds known messages by the number of their name. The newest names are in memory, all others in runs on disk.
 //!
-//! Numbers are random, so writing each to its place in one large table would touch a page for every message. So memory
-//! collects the newest numbers. When there are enough, they are written as a run (`runs.rs`), a table of its own. Memory keeps
-//! them until the run is complete, and collects the next numbers meanwhile. Each run has a filter in memory, so nearly no look-up
-//! reads a run that does not have the name. Runs are merged (`merges.rs`), so that there are few.
+//! Numbers are random. If each went to its place in one large table, every message would touch a page. For this
+//! reason memory collects the newest numbers. When there are enough, they are written as a run (`runs.rs`), a table
+//! of its own. Memory keeps them until the run is complete, and collects the next numbers meanwhile. Each run has a
+//! filter in memory, so a look-up rarely reads a run without the name. Runs are merged (`merges.rs`), so there are
+//! only a few.
 //!
-//! Nothing is lost in a crash, as `messages` has all names: those after the last complete run are read from there again. A
-//! number that is found says only where to look: the caller compares key and id, and a message may be forgotten by then.
+//! A crash loses nothing, because `messages` has all names. After a crash, the names after the last complete run are
+//! read again from `messages`. A found number only tells where to look: the caller compares key and id, and the
+//! message may be forgotten by then.
 //!
-//! A name that comes again (D16) is known by its newest message, which is looked at first; the one before it leaves memory. So a
-//! change of a name costs the same however often it was changed before.
+//! If a name comes again (D16), it is known by its newest message, which is looked at first. The older message leaves
+//! memory. A change of a name always costs the same, however often the name was changed before.
 //!
-//! Memory: some 40 bytes for each of at most twice 131,072 names, and 10 bits for each name in a run, up to 32 MiB; past that
-//! the oldest runs are asked on disk.
+//! Memory takes some 40 bytes for each of at most twice 131,072 names. It also takes 10 bits for each name in a run,
+//! up to 32 MiB. Past this limit, the oldest runs are read from disk.
 
 mod memory;
 mod merges;
@@ -33,12 +35,12 @@ pub(super) struct Run {
     pub(super) names: u64,
     pub(super) left: u64,
     pub(super) day: i64,
-    /// `None` if it would take too much memory.
+    /// `None` if the filter would take too much memory.
     filter: Option<BloomFilter>,
     find: String,
 }
 
-/// A run is written anew with what is left of it.
+/// The names left in a run that is written anew.
 pub(super) struct Survivors {
     pub(super) run: i64,
     pub(super) next_seq: i64,
@@ -46,17 +48,17 @@ pub(super) struct Survivors {
     pub(super) names: Memory,
 }
 
-/// Used inside the store's transactions.
+/// The known names. Used inside the store's transactions.
 pub(super) struct Names {
     pub(super) limits: Limits,
     memory: Memory,
-    /// These are being written as a run.
+    /// Names that are being written as a run.
     sealed: Option<(Memory, Job)>,
-    /// In ascending order of the messages; the ranges of two runs never overlap.
+    /// In ascending order of the messages. The ranges of two runs never overlap.
     pub(super) runs: Vec<Run>,
     pub(super) merge: Option<Job>,
     pub(super) survivors: Option<Survivors>,
-    /// Tables that are of no use any more, and of those the ones that are empty.
+    /// Tables without further use. When a table is empty, it moves from `garbage` to `emptied`.
     pub(super) garbage: Vec<i64>,
     pub(super) emptied: Vec<i64>,
     next_run: i64,
@@ -64,7 +66,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Those that are on disk. O(names after the last run), and of all where there is no run.
+    /// Loads the names on disk. O(names after the last run), or O(all names) if there is no run.
     pub(super) fn load(db: &Connection, limits: Limits, day: i64) -> Result<Self> {
         let mut names = Self {
             limits,
@@ -131,19 +133,19 @@ impl Names {
         Ok(())
     }
 
-    /// A new message; in ascending order of `seq`. `before`: the message that its name was known by.
+    /// Adds a new message. Add messages in ascending order of `seq`. `before`: the earlier message of the same name.
     pub(super) fn add(&mut self, name: i64, seq: i64, before: Option<i64>) {
         self.memory.add(name, seq, before);
         self.added += 1;
     }
 
-    /// The newest message with this number that is in memory.
+    /// The newest message in memory whose name has this number.
     pub(super) fn newest(&self, name: i64) -> Option<i64> {
         self.memory.newest(name)
     }
 
-    /// For each of these numbers the newest message that `known` knows. It is asked by the place of the number and a message that
-    /// has it, the newest first, until it knows one.
+    /// For each of these numbers, the newest message that `known` accepts. `known` gets the index of the number and a
+    /// message with this number, the newest first, until it accepts one.
     pub(super) fn find<T>(
         &self,
         db: &Connection,
@@ -158,7 +160,7 @@ impl Names {
                 left.push((*name as u64, place));
             }
         }
-        left.sort_unstable(); // so neighbours in a filter, and in a table, follow each other
+        left.sort_unstable(); // then neighbours in a filter, and in a table, follow each other
         let mut seqs = Vec::new();
         for run in self.runs.iter().rev() {
             for (hash, place) in &left {
@@ -173,7 +175,7 @@ impl Names {
         Ok(found)
     }
 
-    /// The same of one number, and of what is in memory.
+    /// Like `find`, for a single number and only in memory.
     pub(super) fn find_in_memory<T>(
         &self,
         name: i64,
@@ -183,7 +185,7 @@ impl Names {
         first(self.memory.find(name).chain(sealed), known)
     }
 
-    /// These messages, in ascending order, are known no more.
+    /// Notes that these messages, in ascending order, are forgotten.
     pub(super) fn forget(&mut self, db: &Connection, seqs: &[i64]) -> Result<()> {
         let mut rest = seqs;
         for run in &mut self.runs {
@@ -205,7 +207,7 @@ impl Names {
         Ok(())
     }
 
-    /// A little of what there is to do, on this day of the store's own clock; whether there is more.
+    /// Does a part of the work. `day` is the day of the store's own clock. Returns whether there is more to do.
     pub(super) fn step(&mut self, db: &Connection, day: i64) -> Result<bool> {
         let more_names = self.limits.writes_of_name * std::mem::take(&mut self.added);
         let blocks = self.limits.blocks_in_step + more_names / self.limits.names_in_block;
@@ -220,7 +222,8 @@ impl Names {
         Ok(self.sealed.is_some() || self.merge.is_some() || self.survivors.is_some() || !self.garbage.is_empty())
     }
 
-    /// By its messages, of which so many are read again after a crash.
+    /// Whether memory is full. This counts messages and not names, because after a crash each of these messages is
+    /// read again.
     fn is_full(&self) -> bool {
         self.memory.messages >= self.limits.names_in_memory as u64
     }
@@ -250,7 +253,7 @@ impl Names {
         Ok(())
     }
 
-    /// The run is complete, and takes its place among the others.
+    /// Gives a complete run its place among the others.
     pub(super) fn adopt(
         &mut self,
         db: &Connection,
@@ -279,7 +282,7 @@ impl Names {
         Ok(())
     }
 
-    /// What is there at the moment, for tests.
+    /// The kinds of present work, for tests.
     #[cfg(test)]
     pub(super) fn work(&self) -> Vec<&'static str> {
         let has = [
@@ -294,7 +297,7 @@ impl Names {
         has.into_iter().filter(|(_, has)| *has).map(|(name, _)| name).collect()
     }
 
-    /// How many names are in memory, for tests.
+    /// The number of names in memory, for tests.
     #[cfg(test)]
     pub(super) fn in_memory(&self) -> usize {
         self.memory.len() + self.sealed.as_ref().map_or(0, |(sealed, _)| sealed.len())

@@ -1,35 +1,37 @@
-//! Runs: known names on disk, written once in ascending order, so that no page in the middle of anything is touched.
+//! Runs: known names on disk. A run is written once, in ascending order, so no page in the middle of a table is
+//! touched.
 //!
-//! A run is a table `run_N`. A row is a block of some 250 pairs `(name, seq)`, 16 bytes each, little endian, ascending; it
-//! fills a page. Its key is the first name in it. Pairs of one name are never in two blocks.
+//! A run is a table `run_N`. A row is a block of about 250 pairs `(name, seq)`. A pair has 16 bytes, little endian,
+//! and the pairs ascend. A block fills a page, and its key is the first name in it. Pairs of the same name are never
+//! in two blocks.
 //!
-//! A run has a filter, which says of nearly all names that are not in the run that they are not. It is kept in parts in
-//! `filters`, so that it need not be made anew at the next start.
+//! A run has a filter. For nearly all names outside the run, the filter tells that the run does not have them. The
+//! table `filters` keeps it in parts, so it is not computed again at the next start.
 //!
-//! A run is complete once it has a row in `runs`; what is half made after a crash is dropped. Runs are made by a `Job`, which
-//! merges sources in ascending order: names from memory, or neighbouring runs.
+//! A run is complete when it has a row in `runs`. After a crash, incomplete runs are dropped. A `Job` makes a run: it
+//! merges sources in ascending order, either names from memory or neighbouring runs.
 
 use fastbloom::BloomFilter;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::store::sql::{Result, cached};
 
-/// The number of a name, and the message's.
+/// The number of a name, and the number of its message.
 pub(in crate::store) type Pair = (i64, i64);
 
 const PAIR_BYTES: usize = 16;
-const FILTER_BITS: u64 = 10; // for each name: one lookup in a hundred is in vain
+const FILTER_BITS: u64 = 10; // for each name: about one lookup in a hundred is in vain
 
 /// Numbers in one part of a filter: 8 pages.
 const PART: usize = if cfg!(test) { 4 } else { 4_096 };
 const PART_PAGES: usize = 8;
 
-/// 64-bit numbers in a filter for that many names.
+/// The 64-bit numbers in a filter for this many names.
 fn filter_len(names: u64) -> usize {
     (names.max(64) * FILTER_BITS).div_ceil(64) as usize
 }
 
-/// Bytes of a filter for that many names.
+/// The bytes of a filter for this many names.
 pub(in crate::store) fn filter_bytes(names: u64) -> usize {
     filter_len(names) * 8
 }
@@ -38,7 +40,7 @@ fn filter_of(bits: Vec<u64>, names: u64) -> BloomFilter {
     BloomFilter::from_vec(bits).seed(&0).expected_items(names.max(64) as usize)
 }
 
-/// The filter of a run of that many names; `None` where it is not kept.
+/// The filter of a run with this many names; `None` if it is not kept.
 pub(in crate::store) fn read_filter(db: &Connection, run: i64, names: u64) -> Result<Option<BloomFilter>> {
     let mut select = cached(db, "SELECT bits FROM filters WHERE run = ? ORDER BY part")?;
     let mut rows = select.query([run])?;
@@ -56,12 +58,12 @@ pub(in crate::store) fn create(db: &Connection, run: i64) -> Result<()> {
     Ok(())
 }
 
-/// The statement that finds the block which may have a name.
+/// The statement that finds the block for a name.
 pub(in crate::store) fn find_text(run: i64) -> String {
     format!("SELECT pairs FROM run_{run} WHERE first_name <= ? ORDER BY first_name DESC LIMIT 1")
 }
 
-/// The messages of a name, by the statement of `find_text`.
+/// Finds the messages of a name, with the statement of `find_text`.
 pub(in crate::store) fn find(db: &Connection, text: &str, name: i64, found: &mut Vec<i64>) -> Result<()> {
     let mut select = cached(db, text)?;
     let mut rows = select.query([name])?;
@@ -91,7 +93,7 @@ fn pair_at(pairs: &[u8], place: usize) -> Pair {
 /// Reads a run from its start, in blocks.
 pub(in crate::store) struct Reader {
     text: String,
-    /// The next block begins here or later; `None`: there is none.
+    /// The next block begins at this name or later; `None` if no block is left.
     next: Option<i64>,
 }
 
@@ -101,7 +103,7 @@ impl Reader {
         Self { text, next: Some(i64::MIN) }
     }
 
-    /// The next pairs, of so many blocks.
+    /// Reads the pairs of the next `blocks` blocks.
     pub(in crate::store) fn read(&mut self, db: &Connection, blocks: usize, pairs: &mut Vec<Pair>) -> Result<()> {
         let Some(next) = self.next else { return Ok(()) };
         let mut select = cached(db, &self.text)?;
@@ -132,7 +134,7 @@ impl Source {
         self.pairs.get(self.next).copied()
     }
 
-    /// Reads on, if there is nothing left in memory.
+    /// Reads more pairs if none are left in memory.
     fn fill(&mut self, db: &Connection) -> Result<()> {
         if self.next == self.pairs.len()
             && let Some(reader) = &mut self.reader
@@ -149,12 +151,12 @@ impl Source {
 pub(in crate::store) struct Job {
     /// The number of the run.
     pub(in crate::store) run: i64,
-    /// The runs whose place it takes.
+    /// The runs that the new run replaces.
     pub(in crate::store) replaced: Vec<i64>,
-    /// The names written by now.
+    /// Names written so far.
     pub(in crate::store) names: u64,
     pub(in crate::store) filter: BloomFilter,
-    /// Parts of the filter that are kept by now.
+    /// Parts of the filter kept so far.
     parts: usize,
     insert: String,
     sources: Vec<Source>,
@@ -178,7 +180,7 @@ impl Job {
         })
     }
 
-    /// Of these, in any order.
+    /// A job for these pairs, which may be in any order.
     pub(in crate::store) fn of_pairs(
         db: &Connection,
         run: i64,
@@ -191,7 +193,7 @@ impl Job {
         Ok(job)
     }
 
-    /// Of these runs, which have so many names together.
+    /// A job for these runs, which have `names` names together.
     pub(in crate::store) fn of_runs(
         db: &Connection,
         run: i64,
@@ -206,7 +208,7 @@ impl Job {
         Ok(job)
     }
 
-    /// Writes up to so many blocks; whether the run is complete.
+    /// Writes up to `blocks` blocks. Returns whether the run is complete.
     pub(in crate::store) fn step(&mut self, db: &Connection, mut blocks: usize) -> Result<bool> {
         for source in &mut self.sources {
             source.fill(db)?;
@@ -223,7 +225,7 @@ impl Job {
                 if blocks == 0 {
                     return Ok(false);
                 }
-                continue; // as the borrow of the source is over
+                continue; // the borrow of the source is over
             }
             source.next += 1;
             source.fill(db)?;
@@ -232,7 +234,8 @@ impl Job {
         }
     }
 
-    /// Writes as many parts as take so many pages, or one; whether that is all.
+    /// Writes the parts of the filter that fit into `pages` pages, but at least one. Returns whether all parts are
+    /// written.
     fn keep_filter(&mut self, db: &Connection, pages: usize) -> Result<bool> {
         let mut insert = cached(db, "INSERT INTO filters (run, part, bits) VALUES (?, ?, ?)")?;
         let left = self.filter.as_slice().chunks(PART).enumerate().skip(self.parts);
@@ -258,7 +261,7 @@ impl Job {
     }
 }
 
-/// Deletes up to so many blocks of a run, or parts of its filter; whether none is left.
+/// Deletes up to `blocks` blocks of a run, or parts of its filter. Returns whether nothing is left.
 pub(in crate::store) fn delete_some(db: &Connection, run: i64, blocks: usize) -> Result<bool> {
     let text = "SELECT part FROM filters WHERE run = ? ORDER BY part DESC LIMIT 1 OFFSET ?";
     let parts = (blocks / PART_PAGES).max(1) as i64;

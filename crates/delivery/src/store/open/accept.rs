@@ -1,8 +1,8 @@
-//! A message comes in: it is new, or its name is known (D5), or a cancel came before it (D7).
+//! Accepts a message. It may be new, its name may be known (D5), or a cancel came before it (D7).
 //!
-//! A number that is found says only where to look: key and id decide. The newest message of a name decides what is known of it;
-//! each older one has its outcome. A message that is a dead letter is not known any more. Equal names within one call are found
-//! as any others, as each new name is in memory at once.
+//! A number only tells where to look; key and id decide. The newest message of a name decides whether the name is
+//! known. If this message is a dead letter or was withdrawn, the name is not known any more. Each older message has
+//! its outcome. Equal names within one call are found like any others, because each new name is in memory at once.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -67,7 +67,7 @@ impl Store {
                 }
             }
         }
-        // After all rows of `messages`, as rows of one table that follow each other are cheaper.
+        // Written after all rows of `messages`, because consecutive rows of the same table are cheaper.
         let bodies = incoming.iter().zip(&answers).filter_map(|(item, answer)| match answer {
             Accepted::New(seq) | Accepted::NewAgain(seq) => Some((*seq, &item.message.body)),
             _ => None,
@@ -84,7 +84,7 @@ impl Store {
     }
 }
 
-/// What is known of the message with this number.
+/// The stored facts of the message with this number.
 pub(in crate::store) fn known_of(db: &Connection, seq: i64) -> Result<Option<Known>> {
     let mut select = cached(db, "SELECT due_ms, content, outcome FROM messages WHERE seq = ?")?;
     let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, content(row.get_ref(1)?.as_blob()?), row.get(2)?));
@@ -94,7 +94,7 @@ pub(in crate::store) fn known_of(db: &Connection, seq: i64) -> Result<Option<Kno
     })
 }
 
-/// What is known of this message, if it has this name and is not forgotten.
+/// The stored facts of this message, if it has this name and is not forgotten.
 fn known(db: &Connection, seq: i64, key: Option<&str>, id: &str) -> Result<Option<Known>> {
     let text = "SELECT due_ms, content, outcome FROM messages WHERE seq = ? AND id = ? AND key IS ?";
     let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, content(row.get_ref(1)?.as_blob()?), row.get(2)?));
@@ -105,7 +105,7 @@ fn known(db: &Connection, seq: i64, key: Option<&str>, id: &str) -> Result<Optio
     }
 }
 
-/// As it was kept: 15 bytes for JSON, 16 for other bytes.
+/// Reads the stored digest: 15 bytes for JSON, 16 for other bytes.
 fn content(kept: &[u8]) -> Option<Content> {
     if !matches!(kept.len(), 15 | 16) {
         return None;

@@ -1,12 +1,16 @@
-//! Payloads: read, and deleted some time after the outcome, whole pages at once (D8).
+//! Reads payloads, and deletes them some time after the outcome, whole pages at once (D8).
 //!
-//! Those of near messages go by ranges, see `near.rs`. Those of held ones were accepted at any time: they are collected in
-//! the order of the ledger and deleted in ascending order. A page is written whole however many of its rows go, so they
-//! go a quarter of a million at a time: of a million messages that became due in another order than they came in, each page
-//! then loses seven rows at once, not one. The numbers wait in memory; past a limit, and after a crash, they are read from
-//! the ledger again.
+//! Payloads of near messages are deleted by ranges, see `near.rs`. Held messages may have been accepted at any time.
+//! Their payloads are collected in the order of the ledger and deleted in ascending order.
 //!
-//! A step is bounded by rows, and by bytes: a payload of 1 MB is 256 pages to free.
+//! SQLite writes a page whole, however many of its rows are deleted, so the collector deletes a quarter of a million
+//! payloads together. Example: a million messages become due in another order than they came. Then each page loses
+//! seven rows at once, not one.
+//!
+//! The numbers of these messages wait in memory. Past a limit, and after a crash, they are read from the ledger
+//! again.
+//!
+//! A step is bounded by rows and by bytes: a payload of 1 MB has 256 pages to free.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -20,10 +24,10 @@ use crate::store::file::options::Limits;
 use crate::store::sql::{Broken, Result, cached};
 use crate::store::tables::meta;
 
-/// Bytes of a page of the file.
+/// Bytes in a page of the file.
 const PAGE: u64 = 4_096;
 
-/// These messages with their payloads, by number.
+/// Reads these messages with their payloads, by number.
 pub(in crate::store) fn read(db: &Connection, seqs: &[i64]) -> Result<HashMap<i64, Message>> {
     let text = "SELECT m.key, m.id, m.due_ms, b.payload, b.expires_ms, b.traceparent, b.latest_ms, m.again, \
                 b.recurrence FROM messages m JOIN bodies b ON b.seq = m.seq WHERE m.seq = ?";
@@ -54,7 +58,7 @@ fn recurrence(kept: &str) -> rusqlite::Result<Recurrence> {
     Recurrence::from_json(kept).ok_or_else(|| FromSqlError::Other("it is no rule".into()).into())
 }
 
-/// Each with its number.
+/// Writes each payload under its number.
 pub(in crate::store) fn write<'a>(db: &Connection, bodies: impl IntoIterator<Item = (i64, &'a Body)>) -> Result<()> {
     let text =
         "INSERT INTO bodies (seq, payload, expires_ms, traceparent, latest_ms, recurrence) VALUES (?, ?, ?, ?, ?, ?)";
@@ -79,13 +83,14 @@ pub(in crate::store) fn write_rule(db: &Connection, seq: i64, rule: &Recurrence)
     Ok(())
 }
 
-/// What one step may delete.
+/// How much one step may delete.
 struct Budget {
     rows: usize,
     bytes: u64,
 }
 
-/// Deletes payloads from `first` to `last` as far as the budget allows: how far, if at all.
+/// Deletes payloads from `first` to `last`, as far as the budget allows. Returns the last number that is done, if
+/// any.
 fn delete(db: &Connection, first: i64, last: i64, budget: &mut Budget) -> Result<Option<i64>> {
     let mut through = None;
     {
@@ -118,11 +123,12 @@ pub(in crate::store) struct Collector {
     limits: Limits,
     /// Held messages in the order of the ledger, as `(n, seq)`.
     queue: VecDeque<(i64, i64)>,
-    /// Rows of the ledger to read, before those of the queue: after the first, to the second.
+    /// Rows of the ledger to read before those in the queue: after the first number, up to the second.
     unread: Option<(i64, i64)>,
-    /// Numbers that were read, for the next batch.
+    /// Numbers already read for the next batch.
     read: Vec<i64>,
-    /// Being deleted: the greatest number first; and the row of the ledger up to which they are all.
+    /// Numbers being deleted, the greatest first. `batch_n` is the row of the ledger up to which the batch is
+    /// complete.
     batch: Vec<i64>,
     batch_n: i64,
     collected_n: i64,
@@ -146,7 +152,7 @@ impl Collector {
         }
     }
 
-    /// A held message has its outcome, in this row of the ledger.
+    /// Notes that a held message has its outcome, in this row of the ledger.
     pub(in crate::store) fn add(&mut self, n: i64, seq: i64) {
         if self.queue.len() >= self.limits.bodies_in_memory {
             let (from, _) = self.unread.unwrap_or((self.batch_n.max(self.collected_n), 0));
@@ -156,12 +162,12 @@ impl Collector {
         self.queue.push_back((n, seq));
     }
 
-    /// The row of the ledger up to which nothing is left to delete of held ones.
+    /// The row of the ledger up to which no payload of a held message is left.
     pub(in crate::store) fn collected_n(&self) -> i64 {
         self.collected_n
     }
 
-    /// Deletes some; whether there is more.
+    /// Deletes some payloads. Returns whether there is more to do.
     pub(in crate::store) fn step(
         &mut self,
         db: &Connection,
@@ -202,8 +208,8 @@ impl Collector {
         Ok(!self.batch.is_empty() || self.unread.is_some() || self.queue.len() >= least)
     }
 
-    /// How many finished payloads are worth a batch: as many as are a lot of memory on the disk; where each has pages of its
-    /// own, as many as go in a step. By two of them.
+    /// How many finished payloads make a batch. Small payloads are deleted when they take much space together. If a
+    /// payload has pages of its own, a batch is as large as a step. Two payloads of the queue serve as a sample.
     fn least(&self, db: &Connection) -> Result<usize> {
         let mut select = cached(db, "SELECT octet_length(payload) FROM bodies WHERE seq = ?")?;
         let mut largest = 1;
@@ -219,7 +225,7 @@ impl Collector {
         Ok(((bytes / largest) as usize).clamp(1, most))
     }
 
-    /// Begins the next batch, if there are so many.
+    /// Begins the next batch, if at least `least` payloads wait.
     fn fill(&mut self, db: &Connection, least: usize) -> Result<bool> {
         if let Some((from, through)) = self.unread {
             let most = self.limits.bodies_in_step * 5;
@@ -254,7 +260,7 @@ impl Collector {
         Ok(true)
     }
 
-    /// What is there at the moment, for tests.
+    /// The kinds of present work, for tests.
     #[cfg(test)]
     pub(in crate::store) fn work(&self) -> Vec<&'static str> {
         let has =

@@ -1,4 +1,4 @@
-//! A message has its outcome: a row in the ledger (D5).
+//! Gives a message its outcome: a row in the ledger (D5).
 
 use rusqlite::params;
 

@@ -1,5 +1,5 @@
-//! Messages that wait and were given another due time: when each was due at first (rule S4). What handed it in knows that time alone,
-//! so a mark stays before it until the message has its outcome. Few messages have a row.
+//! The first due times of waiting messages that got another due time (rule S4). The source of a message knows only
+//! the first due time. A mark stays before this time until the message has its outcome. Few messages have a row.
 
 use rusqlite::{OptionalExtension, params};
 
@@ -7,7 +7,7 @@ use crate::store::sql::{Result, cached};
 use crate::store::{Done, Known, Store};
 
 impl Store {
-    /// It goes on under another number, with another due time.
+    /// Notes that a message goes on under another number, with another due time.
     pub(in crate::store) fn write_moved(&mut self, known: &Known, seq: i64, partition: u8) -> Result<()> {
         let mut select = cached(&self.db, "SELECT first_due_ms FROM moved WHERE seq = ?")?;
         let before_ms: Option<i64> = select.query_row([known.seq], |row| row.get(0)).optional()?;

@@ -1,8 +1,13 @@
-//! What may have been sent without a commit that says so: after a crash it is delivered again, marked (D5).
+//! Marks messages that may have been sent without a committed outcome. After a crash they are delivered again, with a
+//! mark (D5).
 //!
-//! Before anything is sent, the store knows that it may be: by `sent_until_ms`, a due time that nothing in memory is after;
-//! by `cursor`, the position up to which `waiting` was read into memory; and by `held_back`, the lanes of which only what is
-//! before a position is in memory. So of a million overdue messages of one key only the few that were in memory are marked.
+//! Before a message is sent, the store knows that it may be. Three values tell this:
+//!
+//! - `sent_until_ms`: only messages due until this time may be sent.
+//! - `cursor`: rows of `waiting` up to this position were read into memory.
+//! - `held_back`: for each of these lanes, only messages before its position are in memory.
+//!
+//! Example: of a million overdue messages of one key, only the few messages in memory are marked.
 
 use rusqlite::{Connection, params};
 
@@ -42,7 +47,7 @@ impl Store {
         positions.iter().map(|(due_ms, _)| *due_ms).max().map_or(Ok(()), |due_ms| self.note_redelivered(due_ms))
     }
 
-    /// So that those that are marked are found without looking at all of `waiting`.
+    /// Notes the latest due time of marked messages, so that they are found without reading all of `waiting`.
     pub(in crate::store) fn note_redelivered(&mut self, due_ms: i64) -> Result<()> {
         if due_ms > self.redelivered_until_ms {
             self.redelivered_until_ms = due_ms;
@@ -52,7 +57,8 @@ impl Store {
     }
 }
 
-/// Marks what may have been sent, of what was in `waiting` at the crash. The due time that nothing marked is after.
+/// Marks the messages that were in `waiting` at the crash and may have been sent. Returns a time after which no
+/// marked message is due.
 pub(in crate::store) fn mark_suspects(db: &Connection) -> Result<i64> {
     let before = meta::get(db, "redelivered_until_ms")?.unwrap_or(i64::MIN);
     let Some(until_ms) = meta::get::<i64>(db, "sent_until_ms")? else { return Ok(before) };

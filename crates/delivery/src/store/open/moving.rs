@@ -1,5 +1,6 @@
-//! A message whose name is known goes on, or comes again (D16): under a new number, so that the old one has its outcome, and all
-//! that is kept by number, position or chunk stays as it was written. The name is known by the newest number.
+//! Continues a message under a new number (D16), if its due time changes or its name comes again. The old message
+//! gets its outcome, and its rows, positions and chunks stay as they were written. The name is known by the newest
+//! number.
 
 use rusqlite::{OptionalExtension, params};
 
@@ -12,8 +13,8 @@ use crate::store::sql::{Broken, Result, cached};
 use crate::store::{Attempts, Known, Store};
 
 impl Store {
-    /// It waits, and has another due time now: its number, and what it says. The old one is to be finished in the same transaction,
-    /// after this.
+    /// Gives a waiting message another due time. Returns the number and the content of the new message. The caller
+    /// must then finish the old one in the same transaction.
     pub(in crate::store) fn write_move(
         &mut self,
         known: &Known,
@@ -26,13 +27,14 @@ impl Store {
         Ok((seq, message))
     }
 
-    /// What an open message says.
+    /// The content of an open message.
     pub(in crate::store) fn read_open(&self, seq: i64) -> Result<Message> {
         let mut read = bodies::read(&self.db, &[seq])?;
         Ok(read.remove(&seq).expect("it was read"))
     }
 
-    /// A message, near, whatever is known of its name: its number. `before`: the message that its name was known by.
+    /// Writes a near message, even if its name is known. Returns its number. `before`: the earlier message of the
+    /// same name.
     pub(in crate::store) fn write_one(
         &mut self,
         message: &Message,
@@ -60,12 +62,12 @@ impl Store {
         Ok(seq)
     }
 
-    /// By which number destinations know a message whose name came again.
+    /// The number by which destinations know the message, if an earlier message had the same name.
     pub(in crate::store) fn read_again(&self, seq: i64) -> Result<Option<i64>> {
         Ok(cached(&self.db, "SELECT again FROM messages WHERE seq = ?")?.query_row([seq], |row| row.get(0))?)
     }
 
-    /// What the store knows of a message that has a row in `waiting`: whether it may have arrived, and its attempts.
+    /// For a message in `waiting`: whether it may have arrived, and its attempts.
     pub(in crate::store) fn read_left(&self, (due_ms, seq): (i64, i64)) -> Result<(bool, Option<Attempts>)> {
         let text = "SELECT redelivered FROM waiting WHERE due_ms = ? AND seq = ?";
         let redelivered = cached(&self.db, text)?.query_row([due_ms, seq], |row| row.get(0)).optional()?;

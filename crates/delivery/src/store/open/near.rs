@@ -1,20 +1,22 @@
-//! Which open messages are *near*: accepted into memory at once, so that no row in `waiting` was written for them.
+//! Knows the *near* messages: open messages that went into memory when they were accepted, without a row in
+//! `waiting`.
 //!
-//! That such a message is open follows from the ledger, which has no row for it. So that few rows must be looked at after
-//! a crash, there is a floor: every open near message has `seq >= floor.seq`, and the rows of the ledger for messages from
-//! there on have `n > floor.n`. Messages are counted in chunks of neighbouring numbers; the floor is the start of the
-//! oldest chunk that has an open near message, or a finished one whose payload is still in `bodies`.
+//! A near message is known to be open because the ledger has no row for it. The floor limits how many rows are read
+//! after a crash. Every open near message has `seq >= floor.seq`. The ledger's rows for messages from there on have
+//! `n > floor.n`. Messages are counted in chunks of neighbouring numbers. The floor is the start of the oldest chunk
+//! in use: a chunk with an open near message, or with a finished one whose payload is still in `bodies`.
 //!
-//! A near message is *finished* from its outcome until its payload is deleted. Payloads of one chunk go in ranges once none
-//! of it is open: whole pages at once. In a chunk of large payloads each goes as soon as it is finished.
+//! A near message is *finished* from its outcome until its payload is deleted. When no message of a chunk is open,
+//! the payloads of the chunk are deleted by ranges: whole pages at once. In a chunk of large payloads, each payload
+//! is deleted as soon as its message is finished.
 //!
-//! Example, in chunks of 4: messages 1 to 6 are near, 7 is held. 1, 2 and 4 are finished: the floor is 1, as 3 is open. 3
-//! is finished: the payloads 1 to 4 are deleted as one range, and the floor is 5.
+//! Example, in chunks of 4: messages 1 to 6 are near, 7 is held. 1, 2 and 4 are finished. 3 is open, so the floor is
+//! 1. When 3 is finished, the payloads 1 to 4 are deleted as one range, and the floor is 5.
 
 use std::collections::VecDeque;
 
 const WORDS: usize = 32; // 2,048 bits
-/// A chunk with more bytes of payload than this does not wait until it is complete.
+/// If a chunk has more bytes of payload than this, deleting does not wait until all its messages are finished.
 const HEAVY: u64 = 8 << 20;
 
 /// Where the near messages begin.
@@ -44,7 +46,7 @@ impl Bits {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// The places of all set bits, ascending.
+    /// The positions of all set bits, ascending.
     fn places(&self) -> impl Iterator<Item = usize> + '_ {
         self.0.iter().enumerate().flat_map(|(number, word)| {
             let mut left = *word;
@@ -58,7 +60,7 @@ impl Bits {
 }
 
 struct Chunk {
-    /// The last row of the ledger before its first message was accepted.
+    /// The last row of the ledger before the chunk's first message was accepted.
     n_before: i64,
     open: usize,
     is_open: Bits,
@@ -67,7 +69,7 @@ struct Chunk {
     bytes: u64,
 }
 
-/// The near messages, by chunk. Some 600 bytes for each chunk.
+/// The near messages, by chunk. A chunk takes about 600 bytes.
 pub(in crate::store) struct Near {
     chunk_len: usize,
     /// The number of the first message of the first chunk.
@@ -76,7 +78,8 @@ pub(in crate::store) struct Near {
 }
 
 impl Near {
-    /// None yet: the next message is `next_seq`, the ledger ends with `last_n`.
+    /// Starts without near messages. `next_seq` is the number of the next message, and `last_n` the last row of the
+    /// ledger.
     pub(in crate::store) fn new(chunk_len: usize, next_seq: i64, last_n: i64) -> Self {
         let mut near = Self { chunk_len: chunk_len.clamp(1, WORDS * 64), first_seq: next_seq, chunks: VecDeque::new() };
         near.push(last_n);
@@ -100,14 +103,14 @@ impl Near {
         (chunk < self.chunks.len()).then_some((chunk, from_first % self.chunk_len))
     }
 
-    /// A number is about to be given to a message; `last_n`: the last row of the ledger by now. In ascending order.
+    /// Prepares for a new message number. `last_n` is the last row of the ledger by now. Call it in ascending order.
     pub(in crate::store) fn begin(&mut self, seq: i64, last_n: i64) {
         while self.place(seq).is_none() {
             self.push(last_n);
         }
     }
 
-    /// The message is near, with a payload of `bytes`.
+    /// Adds a near message with a payload of `bytes`.
     pub(in crate::store) fn add(&mut self, seq: i64, bytes: usize) {
         let (chunk, place) = self.place(seq).expect("its chunk was begun");
         let chunk = &mut self.chunks[chunk];
@@ -116,17 +119,17 @@ impl Near {
         chunk.bytes += bytes as u64;
     }
 
-    /// Whether it is open and near.
+    /// Whether the message is open and near.
     pub(in crate::store) fn has(&self, seq: i64) -> bool {
         self.place(seq).is_some_and(|(chunk, place)| self.chunks[chunk].is_open.has(place))
     }
 
-    /// It is near no more, and its payload is needed on. Whether it was.
+    /// Notes that a message is not near any more, but still needs its payload. Returns whether it was near.
     pub(in crate::store) fn hold(&mut self, seq: i64) -> bool {
         self.take(seq).is_some()
     }
 
-    /// It has its outcome. Whether it was near.
+    /// Notes that a message has its outcome. Returns whether it was near.
     pub(in crate::store) fn finish(&mut self, seq: i64) -> bool {
         let Some((chunk, place)) = self.take(seq) else { return false };
         self.chunks[chunk].is_finished.set(place);
@@ -145,14 +148,14 @@ impl Near {
         Some((number, place))
     }
 
-    /// Forgets the oldest chunks of which nothing is left; the new floor. The next message is `next_seq`, the ledger ends
-    /// with `last_n`.
+    /// Forgets the oldest chunks if nothing is left of them. Returns the new floor. `next_seq` is the number of the
+    /// next message, and `last_n` the last row of the ledger.
     pub(in crate::store) fn floor(&mut self, next_seq: i64, last_n: i64) -> Floor {
         while self.chunks[0].open == 0 && !self.chunks[0].has_finished {
             self.chunks.pop_front();
             self.first_seq += self.chunk_len as i64;
             if self.chunks.is_empty() {
-                self.first_seq = next_seq; // so that the floor moves on where all messages are held
+                self.first_seq = next_seq; // moves the floor on, even if all messages are held
                 self.push(last_n);
                 break;
             }
@@ -160,14 +163,14 @@ impl Near {
         Floor { seq: self.first_seq, n: self.chunks[0].n_before }
     }
 
-    /// Near messages of chunks that are more than `most` chunks old, or were begun before the row `old_n` of the ledger was
-    /// written.
+    /// Near messages in chunks that are more than `most` chunks old, or that began before the ledger's row `old_n`
+    /// was written.
     pub(in crate::store) fn stragglers(&self, most: usize, old_n: i64) -> Vec<i64> {
         let old = self.chunks.len().saturating_sub(most);
         let mut found = Vec::new();
         for (number, chunk) in self.chunks.iter().enumerate() {
             if number >= old && chunk.n_before >= old_n {
-                break; // as are all that follow
+                break; // as are all following chunks
             }
             let first_seq = self.first_seq + (number * self.chunk_len) as i64;
             found.extend(chunk.is_open.places().map(|place| first_seq + place as i64));
@@ -175,8 +178,8 @@ impl Near {
         found
     }
 
-    /// The next payloads to delete, as ranges with both ends, of one chunk; and whether they may be large.
-    /// `is_idle`: also those of the chunk that is not full.
+    /// The next payloads to delete, all in one chunk, as ranges with both ends; and whether they may be large.
+    /// `is_idle` includes the last chunk, which is not full.
     pub(in crate::store) fn finished(&self, is_idle: bool) -> Option<(Vec<(i64, i64)>, bool)> {
         let last = self.chunks.len() - 1;
         let is_due = |(number, chunk): &(usize, &Chunk)| {
@@ -196,7 +199,7 @@ impl Near {
         Some((ranges, chunk.bytes > HEAVY))
     }
 
-    /// The payloads of this range are deleted; it is part of one of `finished`.
+    /// Notes that the payloads of this range are deleted. The range is part of a range from `finished`.
     pub(in crate::store) fn deleted(&mut self, first: i64, last: i64) {
         for seq in first..=last {
             if let Some((chunk, place)) = self.place(seq) {

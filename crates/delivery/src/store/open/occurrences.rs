@@ -1,5 +1,5 @@
-//! The open occurrences of recurring messages (D19). The recurring message itself is an open one that is never due, so that its name,
-//! its payload and its end are kept as those of any other; an occurrence is a message of its own.
+//! The open occurrences of recurring messages (D19). The recurring message itself is an open message that is never
+//! due, so the store keeps its name, payload and end like any other message's. An occurrence is a message of its own.
 
 use rusqlite::{OptionalExtension, params};
 use rustc_hash::FxHashSet;
@@ -8,14 +8,14 @@ use super::accept;
 use crate::store::sql::{Broken, Result, cached};
 use crate::store::{Done, Known, Position, Store};
 
-/// The occurrence of a recurring message that had its outcome.
+/// An occurrence of a recurring message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Occurrence {
     /// The number of the recurring message.
     pub of_seq: i64,
-    /// When it was due by the rule.
+    /// The due time by the rule.
     pub at_ms: i64,
-    /// The time of the one before: all up to it had their outcome, or were left out.
+    /// The time of the occurrence before. All occurrences up to it had their outcome, or were left out.
     pub after_ms: Option<i64>,
 }
 
@@ -26,7 +26,8 @@ impl Store {
         Ok(())
     }
 
-    /// Of those that are finished. One that goes on under another number was moved before.
+    /// Removes the occurrences that are finished. An occurrence that continues under another number was moved before
+    /// this call.
     pub(in crate::store) fn remove_occurrences(&mut self, done: &[Done]) -> Result<Vec<Occurrence>> {
         let mut delete = cached(&self.db, "DELETE FROM occurrences WHERE seq = ? RETURNING of_seq, at_ms, after_ms")?;
         let mut ended = Vec::new();
@@ -44,7 +45,7 @@ impl Store {
         Ok(())
     }
 
-    /// It belongs to another recurring message from now on.
+    /// Gives the occurrence to another recurring message.
     pub(in crate::store) fn write_occurrence_given(&mut self, from_seq: i64, to_seq: i64) -> Result<()> {
         cached(&self.db, "UPDATE occurrences SET of_seq = ? WHERE of_seq = ?")?.execute([to_seq, from_seq])?;
         Ok(())

@@ -1,23 +1,27 @@
-//! Opening a store: everything open comes into `waiting`, and what may have been sent before a crash is marked.
+//! Opens a store. It moves all open messages into `waiting`, and marks messages that may have been sent before a
+//! crash.
 //!
-//! All in one transaction: a crash in the middle begins it anew. O(near messages of the last run), and the names in memory.
+//! All this is one transaction: after a crash in the middle, it begins anew. The cost is O(near messages of the last
+//! run), and the names in memory.
 //!
-//! The values in `meta` that the store uses itself:
+//! The store itself uses these values in `meta`:
 //!
 //! | name | |
 //! |---|---|
 //! | `store_id` | 32 hexadecimal digits |
-//! | `last_seq` | the last number of a message, as that message may be forgotten |
+//! | `last_seq` | the last number of a message; kept because the message itself may be forgotten |
 //! | `near_floor_seq`, `near_floor_n` | where near messages begin, see `near.rs` |
 //! | `collected_n` | payloads of held messages are deleted up to this row of the ledger, see `bodies.rs` |
 //! | `forgotten_n` | messages are forgotten up to this row of the ledger, see `retention.rs` |
-//! | `kept_ms`, `kept_wall_ms` | the store's own clock, and the wall clock then |
+//! | `kept_ms`, `kept_wall_ms` | the store's own clock, and the wall clock at that moment |
 //! | `sent_until_ms`, `cursor_due_ms`, `cursor_seq`, `redelivered_until_ms` | see `marks.rs` |
 //! | `paused_ms` | since when sending is paused, if it is |
 //! | `letters_written` | dead letters are written out up to this one |
+//! | `backup_ms` | when this file was made, if it is a backup, see `file/backup_mark.rs` |
+//! | `restored` | a text that each restore from a backup changes |
 //!
-//! For those who look at the store, the writer notes `committed_ms`, the time of its last commit; and `down_since_ms` and
-//! `down_reason`, while the destination is down: both null after that.
+//! For readers of the store, the writer notes three more values. `committed_ms` is the time of its last commit.
+//! `down_since_ms` and `down_reason` are set while the destination is down, and null afterwards.
 
 use std::path::Path;
 
@@ -53,9 +57,10 @@ pub(in crate::store) fn open(
     let redelivered_until_ms = marks::mark_suspects(&db)?;
     hold_near(&db, meta::get_int(&db, "near_floor_seq")?, floor_n, sent_until_ms)?;
     for name in ["down_since_ms", "down_reason"] {
-        meta::delete(&db, name)?; // of the last run's destination
+        meta::delete(&db, name)?; // it is about the last run's destination
     }
-    // Payloads of finished near ones are left from the floor on; from now on they are collected as those of held ones.
+    // Payloads of finished near messages are left from the floor on. From now on they are collected like the payloads
+    // of held messages.
     let collected_n = meta::get_int(&db, "collected_n")?.min(floor_n);
     meta::put(&db, "collected_n", collected_n)?;
     meta::put(&db, "near_floor_seq", last_seq + 1)?;
@@ -89,7 +94,7 @@ pub(in crate::store) fn open(
     Ok(store)
 }
 
-/// Writes a row in `waiting` for each near message that is open.
+/// Writes a row in `waiting` for each open near message.
 fn hold_near(db: &Connection, floor_seq: i64, floor_n: i64, sent_until_ms: Option<i64>) -> Result<()> {
     let mut finished: Vec<i64> = cached(db, "SELECT seq FROM ledger WHERE n > ?")?
         .query_map([floor_n], |row| row.get(0))?
@@ -111,7 +116,7 @@ fn hold_near(db: &Connection, floor_seq: i64, floor_n: i64, sent_until_ms: Optio
         let size = (empty + name_bytes) as i64;
         cached(
             db,
-            // One that was held has its row.
+            // A held message has its row already.
             "INSERT OR IGNORE INTO waiting (due_ms, seq, lane, size, redelivered) \
              SELECT ?2, seq, ?3, ?4 + octet_length(payload), ?5 FROM bodies WHERE seq = ?1",
         )?

@@ -1,6 +1,6 @@
-//! Actions on many messages (D16): what they ask for, and how far they are, so that they go on after a restart.
+//! Actions on many messages (D16): their requests and their progress, so that they go on after a restart.
 //!
-//! The last ten thousand that have ended are kept.
+//! The last ten thousand ended actions are kept.
 
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -11,12 +11,12 @@ use crate::store::{Position, Store};
 
 const KEPT: i64 = 10_000;
 
-/// What is to become of those messages.
+/// What an action does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Those that wait are cancelled.
+    /// Cancels messages that wait.
     Cancel,
-    /// Those that are dead letters are tried anew.
+    /// Tries dead letters again.
     Requeue,
 }
 
@@ -29,7 +29,7 @@ impl Kind {
         }
     }
 
-    /// By its name.
+    /// The kind with this name.
     #[must_use]
     pub fn of(name: &str) -> Option<Self> {
         [Self::Cancel, Self::Requeue].into_iter().find(|kind| kind.name() == name)
@@ -48,69 +48,70 @@ impl FromSql for Kind {
     }
 }
 
-/// Which messages. All that is given must hold.
+/// Selects messages. A message must meet all given conditions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// They have this key.
+    /// The key of the messages.
     pub key: Option<String>,
-    /// Their key begins so.
+    /// The beginning of their keys.
     pub key_prefix: Option<String>,
-    /// They are due then or later.
+    /// The messages are due at this time or later.
     pub due_from_ms: Option<i64>,
-    /// They are due before.
+    /// The messages are due before this time.
     pub due_before_ms: Option<i64>,
 }
 
 impl Filter {
-    /// Bytes of its texts.
+    /// The bytes of the filter's texts.
     pub(crate) fn size(&self) -> usize {
         self.key.as_ref().map_or(0, String::len) + self.key_prefix.as_ref().map_or(0, String::len)
     }
 
-    /// Whether it is about the key.
+    /// Whether the filter has a condition on the key.
     pub(crate) fn asks_key(&self) -> bool {
         self.key.is_some() || self.key_prefix.is_some()
     }
 
-    /// Whether it is about due times.
+    /// Whether the filter has a condition on due times.
     pub(crate) fn asks_due(&self) -> bool {
         self.due_from_ms.is_some() || self.due_before_ms.is_some()
     }
 
-    /// Whether it lets a message with this key pass.
+    /// Whether a message with this key may pass.
     pub(crate) fn takes_key(&self, key: Option<&str>) -> bool {
         let has_prefix = |prefix: &str| key.is_some_and(|key| key.starts_with(prefix));
         self.key.as_deref().is_none_or(|wanted| key == Some(wanted))
             && self.key_prefix.as_deref().is_none_or(has_prefix)
     }
 
-    /// Whether it lets one pass that is due then.
+    /// Whether a message with this due time may pass.
     pub(crate) fn takes_due(&self, due_ms: i64) -> bool {
         self.due_from_ms.is_none_or(|from| due_ms >= from) && self.due_before_ms.is_none_or(|before| due_ms < before)
     }
 }
 
-/// An action, and how far it is.
+/// An action, and its progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Action {
-    /// The name that its user knows it by.
+    /// The name that the user gave the action.
     pub id: String,
-    /// What is done.
+    /// What the action does.
     pub kind: Kind,
-    /// To which messages.
+    /// The messages of the action.
     pub filter: Filter,
-    /// Those that came later are left out: the number of the last message, or of the last letter.
+    /// The number of the last message, or of the last dead letter, that the action includes. Later ones are left out.
     pub through: i64,
-    /// All up to this position, or this letter, are done.
+    /// Messages up to this position, or dead letters up to this number, are done.
     pub at: Position,
-    /// How many have changed.
+    /// How many messages were changed.
     pub changed: u64,
-    /// How many were being sent, so that they did not.
+    /// How many messages were not changed, because they were being sent.
     pub too_late: u64,
 }
 
 impl Store {
-    /// An action has an id of its own: `None` if it is new; whether it is the same if there is one.
+    /// Stores an action, which has a unique id. `None`: it is new. Otherwise, whether the known action with this id
+    /// is the same.
     pub(in crate::store) fn write_action(&mut self, action: &Action, now_ms: i64) -> Result<Option<bool>> {
         let Action { id, kind, filter, through, at, .. } = action;
         let text = "SELECT kind, key, key_prefix, due_from_ms, due_before_ms FROM actions WHERE id = ?";
@@ -140,8 +141,8 @@ impl Store {
         Ok(())
     }
 
-    /// The next messages with a row in `waiting` that a filter may be about, of those that came up to `through`: their positions; and
-    /// how far that is, if there may be more.
+    /// The positions of the next messages in `waiting` that the filter may match, with numbers up to `through`. Also
+    /// returns the position to go on from, if there may be more.
     pub(in crate::store) fn read_matches(
         &self,
         action: &Action,
@@ -151,7 +152,7 @@ impl Store {
         let text = "SELECT due_ms, seq, lane FROM waiting WHERE (due_ms, seq) > (?, ?) AND due_ms < ? \
                     ORDER BY due_ms, seq LIMIT ?";
         let mut select = cached(&self.db, text)?;
-        // What recurs is never due, so a filter by due times is not about it.
+        // A recurring message is never due, so a filter by due times does not match it.
         let last_ms = if action.filter.due_from_ms.is_some() { NEVER_MS } else { i64::MAX };
         let before_ms = action.filter.due_before_ms.unwrap_or(last_ms);
         let mut rows = select.query(params![action.at.0, action.at.1, before_ms, look as i64])?;
@@ -177,7 +178,7 @@ impl Store {
     }
 }
 
-/// Those that have not ended, in order.
+/// Actions that have not ended, in order.
 pub(in crate::store) fn running(db: &Connection) -> Result<Vec<Action>> {
     let text = "SELECT id, kind, key, key_prefix, due_from_ms, due_before_ms, through, at_ms, at_seq, changed, too_late \
                 FROM actions WHERE ended_ms IS NULL ORDER BY n";
@@ -200,7 +201,8 @@ pub(in crate::store) fn running(db: &Connection) -> Result<Vec<Action>> {
     Ok(cached(db, text)?.query_map([], action)?.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Letters of messages after this one, up to that one: number, and the number of the message.
+/// The dead letters of messages, with letter numbers after `after` and up to `through`. Each item has the letter's
+/// number and the message's number.
 pub(in crate::store) fn letters(db: &Connection, after: i64, through: i64, limit: usize) -> Result<Vec<(i64, i64)>> {
     let text = "SELECT n, line FROM dead_letters WHERE source = 'delivery' AND n > ? AND n <= ? ORDER BY n LIMIT ?";
     let row = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));

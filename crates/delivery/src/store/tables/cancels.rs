@@ -1,5 +1,5 @@
-//! Cancels whose message has not come (D7). Their times are those of the store's own clock (`retention.rs`), so that a step
-//! of the wall clock forgets none.
+//! Cancels whose message has not come (D7). Their times are from the store's own clock (`retention.rs`), so a step of
+//! the wall clock does not remove any.
 
 use rusqlite::params;
 

@@ -1,6 +1,6 @@
-//! How far each input was read, committed together with what was read (D5, D11).
+//! How far each input was read (D5, D11). This is committed together with the messages from the input.
 //!
-//! An input is known by its name, and taken for the same one as before if it still begins with the same bytes.
+//! An input is known by its name. It counts as the same input as before if it still begins with the same bytes.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use rusqlite::{Connection, params};
 use crate::store::Progress;
 use crate::store::sql::{Result, cached};
 
-/// Of all inputs, by name.
+/// The progress of all inputs, by name.
 pub(in crate::store) fn every(db: &Connection) -> Result<HashMap<String, Progress>> {
     let mut select = cached(db, "SELECT source, line, size, digest FROM inputs")?;
     let progress = |row: &rusqlite::Row<'_>| {
@@ -19,7 +19,7 @@ pub(in crate::store) fn every(db: &Connection) -> Result<HashMap<String, Progres
     Ok(select.query_map([], progress)?.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Takes the place of what was there.
+/// Replaces the stored progress of this input.
 pub(in crate::store) fn put(db: &Connection, progress: &Progress) -> Result<()> {
     let Progress { source, line, size, digest } = progress;
     cached(db, "INSERT OR REPLACE INTO inputs (source, line, size, digest) VALUES (?, ?, ?, ?)")?

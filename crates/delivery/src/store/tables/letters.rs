@@ -1,7 +1,8 @@
-//! Dead letters in the store (D2): each is committed with what it came from, and written out after that.
+//! Dead letters in the store (D2). A dead letter is committed together with its cause, and written out afterwards.
 //!
-//! After a crash those whose writing out was not noted are written once more: a dead letter may be there twice, never not.
-//! Of those that were written out the last 100,000 are kept, and 256 MiB of records; one whose message is tried anew goes (D16).
+//! A crash may come before the store notes that letters were written out. They are then written once more: a letter
+//! may appear twice, but is never missing. The store keeps at most the last 100,000 written letters, and at most 256
+//! MiB of records. If the message of a letter is tried again, its letter is removed (D16).
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -26,14 +27,14 @@ impl Letters {
         let text = "SELECT ifnull(max(n), 0), ifnull(sum(octet_length(record)), 0) FROM dead_letters";
         let (last, bytes): (i64, i64) = cached(db, text)?.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
         let written = meta::get_int(db, "letters_written")?;
-        Ok(Self { last: last.max(written), written, bytes: bytes as u64 }) // the last ones may be gone
+        Ok(Self { last: last.max(written), written, bytes: bytes as u64 }) // the last letters may be gone
     }
 
     pub(in crate::store) fn unwritten(&self, db: &Connection) -> Result<(Vec<Letter>, i64)> {
         unwritten(db, self.last)
     }
 
-    /// The number of the last one.
+    /// The number of the last letter.
     pub(in crate::store) fn last(&self) -> i64 {
         self.last
     }
@@ -54,7 +55,7 @@ impl Letters {
         Ok(())
     }
 
-    /// The newest letter of this message goes.
+    /// Removes the newest letter of this message.
     pub(in crate::store) fn drop_one(&mut self, db: &Connection, seq: i64) -> Result<()> {
         if let Some((n, record)) = find(db, seq)? {
             cached(db, "DELETE FROM dead_letters WHERE n = ?")?.execute([n])?;
@@ -87,7 +88,8 @@ pub(in crate::store) fn find(db: &Connection, seq: i64) -> Result<Option<(i64, V
     Ok(cached(db, text)?.query_row([seq], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
 }
 
-/// The next to be written out, and the number of the last of them; where they are all, of the last that there was.
+/// The next letters to write out, and the number of the last of them. If there are no more letters, the number of the
+/// last letter that ever was.
 fn unwritten(db: &Connection, last: i64) -> Result<(Vec<Letter>, i64)> {
     let mut through = meta::get_int(db, "letters_written")?;
     let text = "SELECT n, source, line, reason, allowed, record FROM dead_letters WHERE n > ? ORDER BY n LIMIT ?";
@@ -97,7 +99,7 @@ fn unwritten(db: &Connection, last: i64) -> Result<(Vec<Letter>, i64)> {
     while bytes < READ_BYTES {
         let Some(row) = rows.next()? else {
             if found.len() < READ as usize {
-                through = last; // the last ones may be gone
+                through = last; // the last letters may be gone
             }
             break;
         };

@@ -1,19 +1,19 @@
-//! Keys that are paused (D16), by the number of their lane: two keys of one lane are one here.
+//! Paused keys (D16), by the number of their lane. If two keys share a lane, they count as one.
 
 use rusqlite::{Connection, params};
 
 use crate::store::sql::{Result, cached};
 
-/// The most keys that may be paused: each takes some memory while its messages wait.
+/// The most keys that may be paused. Each takes some memory while its messages wait.
 pub(crate) const MOST_PAUSED_KEYS: i64 = 10_000;
 
-/// The lanes of all.
+/// The lanes of all paused keys.
 pub(in crate::store) fn lanes(db: &Connection) -> Result<Vec<i64>> {
     let mut select = cached(db, "SELECT lane FROM paused_keys")?;
     Ok(select.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
 }
 
-/// `false` if too many are. One that is paused stays so, since when it was.
+/// Adds a paused key. `false`: too many keys are paused. If the key is paused already, its old time stays.
 pub(in crate::store) fn add(db: &Connection, lane: i64, key: &str, now_ms: i64) -> Result<bool> {
     if cached(db, "SELECT 1 FROM paused_keys WHERE lane = ?")?.exists([lane])? {
         return Ok(true);

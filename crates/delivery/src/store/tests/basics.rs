@@ -1,4 +1,4 @@
-//! What each call of the store does, by one example each.
+//! An example for each call of the store.
 
 use super::making::{Shelf, TINY, count, done, held, incoming, incoming_with, positions};
 use crate::store::{Accepted, Attempts, Limits, Outcome};

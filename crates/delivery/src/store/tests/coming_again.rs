@@ -1,15 +1,15 @@
-//! A name that comes again and again (D16) is found by its newest message, which is looked at first: a change costs what the first
-//! one did.
+//! A name that comes again and again (D16) is found by its newest message, which is looked at first. Each change
+//! costs the same as the first one.
 
 use super::making::{DAY_MS, Shelf, TINY, commit, count, done, incoming, tidy};
 use crate::message::incoming::Digest;
 use crate::store::maintenance::check;
 use crate::store::{Accepted, Limits, Outcome, Store};
 
-/// Runs of many blocks, and every one of them small.
+/// Many blocks in each run, and all of them small.
 const SMALL: Limits = Limits { names_in_memory: 50, names_in_block: 5, blocks_in_step: 5, ..TINY };
 
-/// Another due time, so often.
+/// Changes the due time `times` times.
 fn change(store: &mut Store, id: &str, times: i64) {
     for due_ms in 0..times {
         commit(store, |store| {
@@ -29,7 +29,8 @@ fn accept(store: &mut Store, id: &str) -> Accepted {
     })
 }
 
-/// How many messages are looked at before the newest one of a name is found; of a name that is not known, all that may be it.
+/// The number of messages looked at before the newest one of a name is found. For an unknown name, all messages that
+/// may match.
 fn looks(shelf: &Shelf, store: &Store, id: &str) -> usize {
     let newest = store.find(None, id).unwrap().map(|known| known.seq);
     let mut looks = 0;
@@ -42,7 +43,7 @@ fn looks(shelf: &Shelf, store: &Store, id: &str) -> usize {
     looks
 }
 
-/// Names in the runs, with those that come again as often as they are there.
+/// Names in the runs. A name counts once for each of its messages there.
 fn names_in_runs(store: &Store) -> i64 {
     store.db.query_row("SELECT ifnull(sum(names), 0) FROM runs", [], |row| row.get(0)).unwrap()
 }
@@ -62,7 +63,7 @@ fn one_message_is_looked_at_however_often_the_name_was_changed__d16() {
             assert!(store.names.in_memory() <= 2, "{} names in memory, of one", store.names.in_memory());
         }
     }
-    // 50 messages each, but for the ones that were read again after a crash.
+    // A run has 50 messages, except for messages that were read again after a crash.
     let (runs, names) = (count(&store, "runs"), names_in_runs(&store));
     assert!((1..=10).contains(&runs) && (10..=20).contains(&names), "{names} names in {runs} runs");
     for id in 0..200 {

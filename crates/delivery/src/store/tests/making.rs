@@ -10,7 +10,7 @@ use crate::store::{Done, Held, Limits, Options, Outcome, Store};
 
 pub(super) const DAY_MS: i64 = 86_400_000;
 
-/// A folder that goes with the test, and the clocks of its stores.
+/// A folder that is removed with the test, and the clocks of its stores.
 pub(super) struct Shelf {
     folder: PathBuf,
     pub(super) wall_ms: Arc<AtomicI64>,
@@ -26,7 +26,7 @@ impl Drop for Shelf {
     }
 }
 
-/// Everything happens soon.
+/// Limits so small that everything happens soon.
 pub(super) const TINY: Limits = Limits {
     names_in_memory: 6,
     names_in_block: 2,
@@ -69,13 +69,13 @@ impl Shelf {
         self.folder.join("store.db")
     }
 
-    /// Time goes by while the process runs.
+    /// Lets time pass while the process runs.
     pub(super) fn pass(&self, ms: i64) {
         self.wall_ms.fetch_add(ms, Ordering::Relaxed);
         self.monotonic_ms.fetch_add(ms, Ordering::Relaxed);
     }
 
-    /// Opens the store, once more after each crash: a store that is dropped leaves what is not committed.
+    /// Opens the store, once more after each crash. A dropped store loses its uncommitted changes.
     pub(super) fn open(&self) -> Store {
         let clock = |ms: &Arc<AtomicI64>| {
             let ms = Arc::clone(ms);
@@ -103,7 +103,7 @@ pub(super) fn held(seq: i64, due_ms: i64, lane: Option<i64>) -> Held {
     Held { due_ms, seq, lane, size: 100, redelivered: false }
 }
 
-/// Positions of everything in `waiting`.
+/// The positions of all messages in `waiting`.
 pub(super) fn positions(store: &Store) -> Vec<(i64, i64)> {
     let rows = store.plan((i64::MIN, 0), i64::MAX, 10_000).expect("a plan");
     rows.iter().map(|row| (row.due_ms, row.seq)).collect()
@@ -113,7 +113,7 @@ pub(super) fn count(store: &Store, table: &str) -> i64 {
     store.db.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).expect("a count")
 }
 
-/// A small generator, so that a seed repeats a test.
+/// A small random generator. The same seed repeats a test.
 pub(super) struct Random(u64);
 
 impl Random {
@@ -121,7 +121,7 @@ impl Random {
         Self(seed)
     }
 
-    /// Below `end`.
+    /// A random number below `end`.
     pub(super) fn below(&mut self, end: usize) -> usize {
         // SplitMix64
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -130,13 +130,13 @@ impl Random {
         ((mixed ^ (mixed >> 31)) % end as u64) as usize
     }
 
-    /// Once in so many times.
+    /// True once in `times` times, on average.
     pub(super) fn one_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }
 }
 
-/// Few numbers for all names, so that many share one.
+/// Maps all names to eight numbers, so each number has many names.
 pub(super) fn eight_numbers(digest: Digest) -> i64 {
     (digest.number() & 7).wrapping_sub(4) << 61
 }
@@ -149,7 +149,7 @@ pub(super) fn commit<T>(store: &mut Store, actions: impl FnOnce(&mut Store) -> T
     result
 }
 
-/// Upkeep until nothing is left to do.
+/// Runs upkeep until nothing is left to do.
 pub(super) fn tidy(store: &mut Store) {
     while commit(store, |store| store.upkeep(true).expect("upkeep")) {}
 }

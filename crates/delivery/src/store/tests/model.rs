@@ -16,7 +16,7 @@ struct Row {
     name: Name,
     due_ms: i64,
     payload: usize,
-    /// Due time and payload as they were accepted.
+    /// The due time and the payload at acceptance.
     content: (i64, usize),
     lane: Option<i64>,
     outcome: Option<Outcome>,
@@ -98,7 +98,7 @@ impl Run {
     }
 
     fn reopen(&mut self) {
-        self.store = None; // a transaction that is open is lost
+        self.store = None; // an open transaction is lost
         if self.shelf.path().exists() {
             check::tests::assert_whole(&self.shelf.path(), eight_numbers);
         }
@@ -154,7 +154,7 @@ impl Run {
             if is_cancelled {
                 assert_eq!(answer, Accepted::CancelledBefore(seq));
             } else {
-                let is_again = came_before && answer == Accepted::NewAgain(seq); // unless that one is forgotten
+                let is_again = came_before && answer == Accepted::NewAgain(seq); // unless the earlier message is forgotten
                 assert!(is_again || answer == Accepted::New(seq), "{name:?} is {answer:?}");
             }
             let is_near = !is_cancelled && self.random.one_in(2);
@@ -219,7 +219,7 @@ impl Run {
         self.store().finish(&finished).unwrap();
     }
 
-    /// One name over and over, so that it has many numbers; or any.
+    /// Often changes the same name, so that it has many numbers; sometimes any other.
     fn change(&mut self) {
         let open = self.model.open();
         let of_one = open.iter().find(|seq| self.model.rows[seq].name == (None, "7".to_owned()));
@@ -396,7 +396,7 @@ impl Run {
         self.committed = self.model.clone();
     }
 
-    /// All that is left to do is done: nothing is kept that is of no use.
+    /// Finishes all work. Afterwards the store keeps nothing useless.
     fn end(&mut self) {
         let finish: Vec<_> = self
             .model

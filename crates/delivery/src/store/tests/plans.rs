@@ -3,12 +3,12 @@
 use super::making::{Shelf, TINY, commit, done, held, incoming, incoming_with, tidy};
 use crate::store::{Attempts, Letter, Outcome, Progress, sql};
 
-/// What is small, or is read along its key up to a limit.
+/// Scans of small tables, and scans along the key up to a limit.
 const ALLOWED: [&str; 6] = [
     "SCAN held_back",    // deleted whole, at a clean end
     "SCAN days",         // nine rows at most
     "SCAN inputs",       // once, at the start
-    "SCAN (subquery-1)", // of a step's length
+    "SCAN (subquery-1)", // as long as a step
     "SCAN run_",         // the rest of a run, shorter than a step
     "SCAN dead_letters", // once, at the start
 ];
@@ -57,7 +57,7 @@ fn nothing_that_a_group_does_looks_at_a_whole_table() {
     let mut scans = Vec::new();
     for text in seen.iter().filter(|text| !text.contains("PRAGMA") && !text.starts_with("BEGIN") && *text != "COMMIT") {
         let Ok(mut explain) = store.db.prepare(&format!("EXPLAIN QUERY PLAN {text}")) else {
-            assert!(text.contains("run_"), "{text}"); // of a run that is gone
+            assert!(text.contains("run_"), "{text}"); // it is about a run that is gone
             continue;
         };
         let unknown = vec![rusqlite::types::Null; explain.parameter_count()];

@@ -1,4 +1,4 @@
-//! Payloads that are done with, old names and old cancels go; everything that is still needed stays (D5, D7, D8).
+//! Unneeded payloads, old names and old cancels are deleted. Everything that is still needed stays (D5, D7, D8).
 
 use std::sync::atomic::Ordering;
 
@@ -19,7 +19,7 @@ fn several(name: &str, number: i64) -> Vec<Incoming> {
     (0..number).map(|one| incoming(&format!("{name} {one}"), one)).collect()
 }
 
-/// How many of them are new.
+/// How many of the messages are new.
 fn accept(store: &mut Store, items: &[Incoming]) -> usize {
     let answers = commit(store, |store| store.accept(items, 0).unwrap());
     answers.iter().filter(|answer| matches!(answer, Accepted::New(_))).count()

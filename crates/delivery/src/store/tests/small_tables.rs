@@ -121,7 +121,7 @@ fn the_log_is_moved_to_its_place_while_the_store_is_open() {
     let checkpoints = Checkpoints::start(&store, Box::new(|error| panic!("{error}"))).unwrap();
     commit(&mut store, |store| store.accept(&[incoming_with(None, "a", 5, &vec![b'x'; 100_000])], 0).unwrap());
     checkpoints.after_commit(&store);
-    drop(checkpoints); // after what it is moving, or before it began
+    drop(checkpoints); // the thread finishes its checkpoint first
     let checkpoints = Checkpoints::start(&store, Box::new(|error| panic!("{error}"))).unwrap();
     checkpoints.after_commit(&store);
     while std::fs::metadata(shelf.path()).unwrap().len() < before + 100_000 {

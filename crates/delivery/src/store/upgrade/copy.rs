@@ -1,14 +1,14 @@
-//! Copies the rows of a store of version 1 into a new file of this version. Rows are streamed, so memory is bounded by SQLite's
-//! page caches (18 MiB) and one payload.
+//! Copies the rows of a version 1 store into a new file of this version. Rows are streamed, so memory is bounded by
+//! SQLite's page caches (18 MiB) and one payload.
 //!
 //! | table | what changes |
 //! |---|---|
-//! | `messages`, `cancels` | the number of the name: of the digest of this version |
-//! | `bodies` | only those of messages that wait |
-//! | `waiting` | what the last run may have sent before a crash gets its mark (`handed_until_ms`); a message takes less memory |
+//! | `messages`, `cancels` | the number of the name comes from the digest of this version |
+//! | `bodies` | only bodies of waiting messages are copied |
+//! | `waiting` | messages that the last run may have sent before a crash are marked (`handed_until_ms`); a message takes less memory |
 //! | `ledger`, `inputs`, `dead_letters` | nothing |
-//! | `meta` | only what this version knows too |
-//! | `ids` | are left out: the store makes its runs of `messages` when it is opened |
+//! | `meta` | only values known to this version are copied |
+//! | `ids` | left out: when the store is opened, it makes its runs from `messages` |
 
 use std::borrow::Cow;
 
@@ -21,10 +21,10 @@ use crate::store::file::schema::{APPLICATION_ID, TABLES, VERSION};
 
 const DAY_MS: i64 = 86_400_000;
 
-/// Why not everything was copied.
+/// Why the copy is not complete.
 pub(super) enum Ended {
     Failed(rusqlite::Error),
-    /// By the caller.
+    /// The caller stopped the work.
     Stopped,
 }
 
@@ -34,8 +34,8 @@ impl From<rusqlite::Error> for Ended {
     }
 }
 
-/// Copies everything from `old` to `new`, which is empty. `copied` is called after each `block` of rows, and after all of them,
-/// with how many are copied, and says whether to go on.
+/// Copies everything from `old` to `new`, which is empty. Calls `copied` after each `block` of rows, and after all of
+/// them, with the number of copied rows. `copied` returns whether to go on.
 pub(super) fn copy(
     old: &Connection,
     new: &Connection,
@@ -43,7 +43,8 @@ pub(super) fn copy(
     block: u64,
     copied: &mut dyn FnMut(u64) -> bool,
 ) -> Result<(), Ended> {
-    // The new file counts only when it is complete and synced, so nothing in it is synced or undone before.
+    // The new file counts only when it is complete and synced, so the copying itself neither syncs nor undoes
+    // anything.
     new.execute_batch(
         "PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -16000;
          BEGIN",
@@ -55,14 +56,15 @@ pub(super) fn copy(
         "messages (seq, due_ms, key, id, content, outcome, name)",
         2,
     )?;
-    // In ascending order of `seq`, so that the new table is written from its start to its end.
+    // In ascending order of `seq`, so the new table is written from start to end.
     rows.copy(
         "SELECT b.seq, b.payload FROM bodies b CROSS JOIN messages m ON m.seq = b.seq
          WHERE EXISTS (SELECT 1 FROM waiting w WHERE w.due_ms = m.due_ms AND w.seq = b.seq) ORDER BY b.seq",
         [],
         "bodies (seq, payload)",
     )?;
-    // Version 1 counted 700 bytes for a message beside its text and payload, this one counts 200 (`Message::size_in_memory`).
+    // Version 1 counted 700 bytes for a message beside its text and payload. This version counts 200
+    // (`Message::size_in_memory`).
     rows.copy(
         "SELECT due_ms, seq, lane, max(size - 500, 200), CASE WHEN due_ms <= ? THEN 1 ELSE redelivered END FROM waiting
          ORDER BY due_ms, seq",
@@ -92,7 +94,7 @@ pub(super) fn copy(
     Ok(())
 }
 
-/// Copies tables, and counts.
+/// Copies tables, and counts their rows.
 struct Rows<'a> {
     old: &'a Connection,
     new: &'a Connection,
@@ -102,12 +104,13 @@ struct Rows<'a> {
 }
 
 impl Rows<'_> {
-    /// The rows of `select` into `table`, which is its name and its columns.
+    /// Copies the rows of `select` into `table`, given as a name and columns.
     fn copy(&mut self, select: &str, values: impl Params, table: &str) -> Result<(), Ended> {
         self.copy_by(select, values, table, None)
     }
 
-    /// As `copy`, with the number of the name as one more column at the end. `select` has the key at `key`, then the id.
+    /// Like `copy`, with the number of the name as an additional last column. `select` has the key at column `key`,
+    /// and the id after it.
     fn copy_named(&mut self, select: &str, table: &str, key: usize) -> Result<(), Ended> {
         self.copy_by(select, [], table, Some(key))
     }
@@ -140,21 +143,21 @@ impl Rows<'_> {
     }
 }
 
-/// Bytes of the tables of the old store. The new file is smaller: the payloads that are not needed any more are left out.
+/// The bytes of the old store's tables. The new file is smaller, because unneeded payloads are left out.
 pub(super) fn size(old: &Connection) -> Result<u64> {
     let pragma = |name: &str| old.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i64>(0));
     let pages = pragma("page_count")? - pragma("freelist_count")?;
     Ok(u64::try_from(pages.saturating_mul(pragma("page_size")?)).unwrap_or(0))
 }
 
-/// How many rows there are to copy. Each message that waits has a payload.
+/// The number of rows to copy. Each waiting message has a payload.
 pub(super) fn count(old: &Connection) -> Result<u64> {
     let tables = ["messages", "waiting", "waiting", "ledger", "inputs", "dead_letters", "cancels"];
     let counts = tables.map(|table| format!("(SELECT count(*) FROM {table})")).join(" + ");
     old.query_row(&format!("SELECT {counts}"), [], |row| row.get::<_, i64>(0)).map(i64::cast_unsigned)
 }
 
-/// A value of the old store as it is, also a text that is not UTF-8.
+/// A value of the old store, unchanged, even if it is text that is not UTF-8.
 fn value<'a>(row: &'a Row<'_>, column: usize) -> Result<ToSqlOutput<'a>> {
     row.get_ref(column).map(ToSqlOutput::Borrowed)
 }
@@ -171,7 +174,7 @@ fn text<'a>(row: &'a Row<'_>, column: usize) -> Result<Option<Cow<'a, str>>> {
     }
 }
 
-/// What was due until then may have been sent by a run that crashed.
+/// A run that crashed may have sent messages due until this time.
 fn handed_until_ms(old: &Connection) -> Result<Option<i64>> {
     let until_ms = old.query_row("SELECT value FROM meta WHERE name = 'handed_until_ms'", [], |row| row.get(0));
     Ok(until_ms.optional()?.flatten())
@@ -193,8 +196,8 @@ fn put(new: &Connection, name: &str, value: impl rusqlite::ToSql) -> Result<()> 
     Ok(())
 }
 
-/// The values by which the store knows where to go on: no message is near, all payloads that are there are needed, and nothing
-/// that is marked is due after `redelivered_until_ms`.
+/// Writes the values with which the store goes on. No message is near, all present payloads are needed, and no marked
+/// message is due after `redelivered_until_ms`.
 fn note_ends(new: &Connection) -> Result<()> {
     let ask = |text: &str| new.query_row(text, [], |row| row.get::<_, Option<i64>>(0));
     let last_seq = ask("SELECT max(seq) FROM messages")?.unwrap_or(0);
@@ -210,8 +213,9 @@ fn note_ends(new: &Connection) -> Result<()> {
     Ok(())
 }
 
-/// For each day of an outcome the last row of the ledger before it. A row counts for the latest day up to it: the wall clock may
-/// have gone back, and nothing is forgotten too early. A clock that was ahead of `now_ms` does not count beyond it.
+/// For each day with an outcome, notes the last row of the ledger before the day. If the wall clock went back, a row
+/// counts for the latest day so far, so nothing is forgotten too early. If the clock was ahead, a time after `now_ms`
+/// counts as `now_ms`.
 fn note_days(new: &Connection, now_ms: i64) -> Result<()> {
     let mut select = new.prepare("SELECT n, at_ms FROM ledger ORDER BY n")?;
     let mut insert = new.prepare("INSERT INTO days VALUES (?, ?)")?;

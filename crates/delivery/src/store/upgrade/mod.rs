@@ -1,21 +1,23 @@
-//! A store of version 1 becomes one of this version: beside the old file, which stays as a backup; never in place.
+//! Turns a store of version 1 into one of this version. The new file is made beside the old file, never in place. The
+//! old file stays as a backup.
 //!
-//! The steps, in their order. The process may be killed between any two of them, or within one: the next start does what is
-//! left, with the same result.
+//! The steps, in their order. The process may be killed between any two steps, or within one. The next start does the
+//! remaining steps, with the same result.
 //!
-//! | step | after it there are |
+//! | step | files afterwards |
 //! |---|---|
 //! | lock `STORE.lock`, which a process of version 1 has | |
 //! | end the log of `STORE`: it is one complete file | `STORE` |
 //! | copy into `STORE.stepping`, locked before it gets a name that anything else opens; sync it | both |
-//! | link `STORE` as `STORE.version-1`, a name that is not taken | three, two of them one file |
+//! | link `STORE` as `STORE.version-1`, a name not yet taken | three, two of them one file |
 //! | rename `STORE.stepping` to `STORE`; sync the folder | `STORE` and `STORE.version-1` |
 //! | remove `STORE.lock` | |
 //!
-//! - `STORE` exists at each moment, whole, as one version or the other, and locked by this process.
-//! - A log beside `STORE` would be taken for the new file's after the rename. So the old file leaves the mode with a log, which
-//!   needs that no process reads it.
-//! - A half-made `STORE.stepping` is begun anew. A `STORE.version-1` that is the same file as `STORE` is the backup already.
+//! - `STORE` exists at each moment, whole, in one version or the other, and locked by this process.
+//! - After the rename, a log beside `STORE` would be taken for the new file's log. For this reason the old file
+//!   leaves the mode with a log. This works only while no other process reads the file.
+//! - A half-made `STORE.stepping` is begun anew. If `STORE.version-1` is the same file as `STORE`, it is the backup
+//!   already.
 
 mod copy;
 
@@ -34,17 +36,17 @@ use crate::store::file::new_file::{NewFile, beside, folder, link_beside, sync_fo
 use crate::store::file::owner::Ownership;
 use crate::store::file::schema::APPLICATION_ID;
 
-/// A step that is done, so that the caller can show how far it is.
+/// A finished step, so that the caller can show the progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Step {
     /// The old store is one complete file.
     LogEnded,
-    /// So many rows are copied.
+    /// Some rows are copied.
     Copied {
-        /// Those that are.
+        /// The rows copied so far.
         rows: u64,
-        /// All of them.
+        /// The rows of the whole copy.
         of: u64,
     },
     /// The new file is complete.
@@ -57,13 +59,13 @@ pub enum Step {
 
 const TRY_EVERY: Duration = Duration::from_millis(20);
 
-/// Sizes that a test makes small.
+/// Sizes. A test makes them small.
 struct Limits {
     /// Rows between two calls of `go_on`.
     block: u64,
-    /// How often the log is tried to be ended, while another process reads the store.
+    /// How many times to try to end the log while another process reads the store.
     tries: u32,
-    /// Bytes that are free on the disk; `None`: ask.
+    /// Free bytes on the disk; `None`: ask the system.
     free: Option<u64>,
     /// Pages of the new file.
     pages: Option<u32>,
@@ -71,12 +73,13 @@ struct Limits {
 
 const USUAL: Limits = Limits { block: 100_000, tries: 250, free: None, pages: None };
 
-/// Makes a store of version 1 one of this version; the path of the backup, or `None` if it is none of version 1. No connection
-/// to it may be open in this process. `go_on` is called after each step, and stops the work with `false`; it may be taken up
-/// later. Takes some 10 s for a million messages, most of it for the disk.
+/// Turns a store of version 1 into one of this version. Returns the path of the backup, or `None` if the store is not
+/// of version 1. No connection to it may be open in this process. `go_on` is called after each step. If it returns
+/// `false`, the work stops, and can be resumed later. Takes about 10 s for a million messages, most of it for the
+/// disk.
 ///
 /// # Errors
-/// [`DeliveryError::Store`], with the old store as it was; [`DeliveryError::Closed`] when `go_on` returned `false`.
+/// [`DeliveryError::Store`], with the old store unchanged; [`DeliveryError::Closed`] when `go_on` returned `false`.
 pub fn step_up(
     ownership: &mut Ownership,
     now_ms: i64,
@@ -95,7 +98,7 @@ fn step_up_by(
     match found(ownership)? {
         Found::Version1 => {}
         Found::Later => {
-            ownership.remove_side(); // left by a step-up that was killed at its end
+            ownership.remove_side(); // a step-up that was killed at its end left it
             return Ok(None);
         }
         Found::Other => return Ok(None),
@@ -135,11 +138,11 @@ fn step_up_by(
 enum Found {
     Version1,
     Later,
-    /// New, or no store.
+    /// A new store, or no store.
     Other,
 }
 
-/// By the head of the file, where that is enough: so a store of this version is opened by SQLite only once, later.
+/// Looks at the head of the file, if that is enough. Then SQLite opens a store of this version only once, later.
 fn found(ownership: &Ownership) -> Result<Found, DeliveryError> {
     let path = ownership.path();
     let mut head = [0; 72];
@@ -153,7 +156,7 @@ fn found(ownership: &Ownership) -> Result<Found, DeliveryError> {
     if !has_head && !beside(path, "-wal").exists() {
         return Ok(Found::Other);
     }
-    // What is in the log counts.
+    // The log counts too, so SQLite must open the file.
     let old = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     let pragma = |name: &str| old.query_row(&format!("PRAGMA {name}"), [], |row| row.get::<_, i64>(0));
     let found = pragma("application_id").and_then(|application| Ok((application, pragma("user_version")?)));
@@ -162,7 +165,7 @@ fn found(ownership: &Ownership) -> Result<Found, DeliveryError> {
     Ok(if found == (APPLICATION_ID, 1) { Found::Version1 } else { Found::Other })
 }
 
-/// After it, all of the old store is in its one file.
+/// Moves all of the old store into its one file.
 fn end_log(path: &Path, limits: &Limits) -> Result<(), DeliveryError> {
     let pause = Parker::new();
     for _ in 0..limits.tries {

@@ -24,7 +24,7 @@ struct Shelf {
 }
 
 impl Shelf {
-    /// With a store of version 1 as a crash leaves it: part of it is in the log.
+    /// A shelf with a store of version 1 as a crash leaves it: a part is in the log.
     fn new() -> Self {
         let folder = tempdir().unwrap();
         let path = folder.path().canonicalize().unwrap().join("store.db");
@@ -102,7 +102,7 @@ fn all_that_counts_is_in_the_new_store() {
     };
     assert_eq!(
         texts("SELECT due_ms, seq, size, redelivered FROM waiting ORDER BY due_ms"),
-        // 2 and 4 were due when the last run crashed, 8 was tried before.
+        // The messages 2 and 4 were due when the last run crashed, and 8 was tried before.
         [
             "Integer(2000) Integer(2) Integer(203) Integer(1)",
             "Integer(4000) Integer(4) Integer(208) Integer(1)",
@@ -132,7 +132,7 @@ fn all_that_counts_is_in_the_new_store() {
             "Text(\"store_id\") Text(\"00112233445566778899aabbccddeeff\")"
         ]
     );
-    // The last outcome has an earlier time than the one before: it counts for that one's day.
+    // The last outcome has an earlier time than the one before, so it counts for the same day.
     assert_eq!(
         texts("SELECT from_ms / 86400000, last_n FROM days"),
         ["Integer(0) Integer(0)", "Integer(1) Integer(1)", "Integer(3) Integer(2)"]
@@ -168,7 +168,7 @@ fn messages_and_cancels_are_found_by_the_digest_of_this_version() {
     }
 }
 
-/// Not a test: a process that aborts after so many steps.
+/// Not a test: a process that aborts after a given number of steps.
 #[test]
 fn killed_process() {
     let (Some(path), Ok(kill_at)) = (env::var_os(STORE), env::var(KILL_AT)) else { return };
@@ -285,7 +285,7 @@ fn a_backup_of_another_store_is_not_overwritten() {
 fn a_store_that_is_read_meanwhile_is_not_stepped_up() {
     let shelf = Shelf::new();
     let mut owner = shelf.own();
-    let reader = Connection::open(&shelf.path).unwrap(); // in this process, as SQLite's locks meet between connections too
+    let reader = Connection::open(&shelf.path).unwrap(); // in this process: SQLite's locks work between connections too
     let mut select = reader.prepare("SELECT * FROM messages").unwrap();
     let mut rows = select.query([]).unwrap();
     rows.next().unwrap();
@@ -305,7 +305,7 @@ fn what_is_no_store_of_version_1_is_left_alone() {
         let mut owner = Ownership::take(path, &mut |_| {}, &mut || false).unwrap();
         step_up_by(&mut owner, NOW_MS, &SMALL, &mut |_| true)
     };
-    assert_eq!(up(&path).unwrap(), None); // new
+    assert_eq!(up(&path).unwrap(), None); // a new store
     Connection::open(&path).unwrap().execute_batch("CREATE TABLE t (a)").unwrap();
     assert_eq!(up(&path).unwrap(), None);
     fs::write(&path, "x".repeat(200)).unwrap();

@@ -1,7 +1,8 @@
 //! `Callees`: the Python objects that one engine may still call, until it has ended (border rule 8).
 //!
-//! The collector does not see them: an open engine may call them at any time, in threads of its own. So an open queue stays
-//! alive, with its functions, also where the program has forgotten it. A closed one refers to none of them.
+//! The garbage collector does not see them, because an open engine may call them at any time, in its own threads. So an
+//! open queue and its functions stay alive, even if the program has forgotten the queue. A closed queue has no
+//! reference to them.
 
 use std::sync::{Arc, Weak};
 
@@ -31,7 +32,7 @@ pub(crate) struct Callees {
     listed: Arc<GilCell<Listed>>,
 }
 
-/// The places of callees that were dropped with what held them are removed at the next `add`.
+/// The callees of one engine. The next `add` removes the places of callees that no longer exist.
 #[derive(Default)]
 struct Listed {
     has_ended: bool,
@@ -48,7 +49,7 @@ impl Callees {
         self.engine
     }
 
-    /// A callee that is dropped with the others. After that it is never called.
+    /// Adds a callee. When the engine has ended, it is dropped with the others and never called again.
     pub(crate) fn add(&self, py: Python<'_>, object: Py<PyAny>) -> Callee {
         let place = Arc::new(GilCell::new(Some(object)));
         let has_ended = self.listed.with(py, |listed| {
@@ -62,7 +63,8 @@ impl Callees {
         Callee(place)
     }
 
-    /// The engine has ended: it calls nothing more. The objects are dropped with no lock held, as a destructor may run.
+    /// The engine has ended: it calls nothing more. The objects are dropped while no lock is held, because a destructor
+    /// may run.
     pub(crate) fn forget(&self, py: Python<'_>) {
         let places = self.listed.with(py, |listed| {
             listed.has_ended = true;

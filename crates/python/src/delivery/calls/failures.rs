@@ -11,7 +11,7 @@ use tickwheel_delivery::{BadRecord, DeliveryError};
 
 const MODULE: &str = "tickwheel.delivery.base.errors";
 
-/// A class of that module.
+/// A class of the module `MODULE`.
 macro_rules! class {
     ($py:expr, $name:literal) => {{
         static CLASS: MadeOnce<Py<PyType>> = MadeOnce::new();
@@ -26,7 +26,7 @@ fn made<'py>(class: PyResult<&Bound<'py, PyType>>, text: &str) -> PyErr {
     }
 }
 
-/// As an exception.
+/// Makes an exception of an error.
 pub(crate) fn to_python(py: Python<'_>, error: &DeliveryError) -> PyErr {
     let text = error.to_string();
     match error {
@@ -37,23 +37,23 @@ pub(crate) fn to_python(py: Python<'_>, error: &DeliveryError) -> PyErr {
     }
 }
 
-/// As the exception `BadRecord`.
+/// Makes the exception `BadRecord`.
 pub(crate) fn bad_record(py: Python<'_>, bad: &BadRecord) -> PyErr {
     let made = class!(py, "BadRecord").and_then(|class| class.call1((&bad.reason, &bad.allowed)));
     made.map_or_else(|error| error, PyErr::from_value)
 }
 
-/// As the exception `DeliveryFailed`: the system gives no descriptor.
+/// Makes the exception `DeliveryFailed`: the system gives no descriptor.
 pub(crate) fn no_descriptor(py: Python<'_>, error: &std::io::Error) -> PyErr {
     to_python(py, &DeliveryError::Failed(format!("the system gives no descriptor for an event loop: {error}")))
 }
 
-/// As the exception `WrongUsage`.
+/// Makes the exception `WrongUsage`.
 pub(crate) fn wrong_usage(py: Python<'_>, text: &str) -> PyErr {
     made(class!(py, "WrongUsage"), text)
 }
 
-/// What Python raised, as an error that ends a run or keeps it from beginning.
+/// Makes an error from a Python exception. The error ends a run, or keeps it from beginning.
 pub(crate) fn from_python(py: Python<'_>, error: &PyErr) -> DeliveryError {
     let is = |class: PyResult<&Bound<'_, PyType>>| class.is_ok_and(|class| error.is_instance(py, class));
     let text = || error.value(py).str().map(|text| text.to_string_lossy().into_owned()).unwrap_or_default();
@@ -66,7 +66,7 @@ pub(crate) fn from_python(py: Python<'_>, error: &PyErr) -> DeliveryError {
     }
 }
 
-/// What a failed send was for the engine.
+/// The meaning of a failed send for the engine.
 pub(crate) enum Failure {
     /// It ends the run.
     Fatal(DeliveryError),
@@ -74,11 +74,11 @@ pub(crate) enum Failure {
     Refused(String),
     /// There was no answer about them.
     Unanswered(String, Option<u64>),
-    /// Nothing can be told to the destination.
+    /// The destination cannot be reached.
     Unreachable(String, Option<u64>),
 }
 
-/// Reads an exception of a sink, or what it returned for one delivery.
+/// Reads an exception of a sink, or an exception that it returned for one delivery.
 pub(crate) fn of_sink(py: Python<'_>, error: &PyErr) -> Failure {
     let is = |class: PyResult<&Bound<'_, PyType>>| class.is_ok_and(|class| error.is_instance(py, class));
     if is(class!(py, "DeliveryFailed")) {
@@ -107,7 +107,7 @@ pub(crate) fn of_sink(py: Python<'_>, error: &PyErr) -> Failure {
     Failure::Refused(reason)
 }
 
-/// Reads an exception of a function that is a sink. Nothing that it raises ends the run.
+/// Reads an exception of a function that serves as a sink. No exception of it ends the run.
 pub(crate) fn of_function(py: Python<'_>, error: &PyErr) -> Failure {
     match of_sink(py, error) {
         Failure::Fatal(_) => Failure::Refused(reason_of(py, error)),
@@ -120,7 +120,7 @@ fn text_of(py: Python<'_>, error: &PyErr) -> String {
     cut(&text, LONGEST_REASON).to_owned()
 }
 
-/// `ValueError: what it says`, on one line as far as the error itself is.
+/// The name and the text of an exception, as in `ValueError: the text`.
 pub(crate) fn reason_of(py: Python<'_>, error: &PyErr) -> String {
     let name = error.get_type(py).name().map_or_else(|_| String::new(), |name| name.to_string_lossy().into_owned());
     let text = match error.value(py).str() {

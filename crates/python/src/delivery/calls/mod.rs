@@ -1,4 +1,5 @@
-//! Between the engine and Python: what is called, what was raised, and exceptions for the errors of delivery.
+//! Calls from the engine to Python: the callees, the exceptions that they raise, and exceptions for the errors of
+//! delivery.
 
 pub(crate) mod callees;
 pub(crate) mod failures;

@@ -1,4 +1,4 @@
-//! `Raised`: what a function of Python raised, where the engine keeps its text only.
+//! `Raised`: keeps the exception of a Python function, because the engine keeps only its text.
 
 use std::sync::Arc;
 
@@ -10,25 +10,26 @@ use crate::tools::native_lock::lock_plain;
 use tickwheel::internal::sync::PlainMutex;
 use tickwheel_delivery::DeliveryError;
 
-/// A place for one exception, which the call that opens the engine raises.
+/// A place for one exception. The call that opens the engine raises it.
 #[derive(Clone, Default)]
 pub(crate) struct Raised(Arc<PlainMutex<Option<PyErr>>>);
 
 impl Raised {
-    /// Keeps it. One that was there is dropped after the unlock.
+    /// Keeps the exception. An exception that was kept before is dropped after the unlock.
     pub(crate) fn keep(&self, py: Python<'_>, error: PyErr) {
         let before = lock_plain(py, &self.0).replace(error);
         drop(before);
     }
 
-    /// The error for the engine; the exception is kept.
+    /// Returns the error for the engine, and keeps the exception.
     pub(crate) fn kept(&self, py: Python<'_>, error: PyErr) -> DeliveryError {
         let failed = failures::from_python(py, &error);
         self.keep(py, error);
         failed
     }
 
-    /// The error for the engine. What ends a program, as a Ctrl-C, is kept: it says nothing about the destination.
+    /// Returns the error for the engine. An exception that ends a program, such as a Ctrl-C, is kept, because it says
+    /// nothing about the destination.
     pub(crate) fn failed(&self, py: Python<'_>, error: PyErr) -> DeliveryError {
         let failed = failures::from_python(py, &error);
         if !error.is_instance_of::<PyException>(py) {
@@ -41,7 +42,7 @@ impl Raised {
         lock_plain(py, &self.0).take()
     }
 
-    /// Without the GIL.
+    /// Needs no GIL.
     pub(crate) fn is_some(&self) -> bool {
         self.0.lock().is_some()
     }

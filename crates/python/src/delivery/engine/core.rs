@@ -21,11 +21,11 @@ use tickwheel::internal::sync::{PlainCondvar, PlainMutex, spawn};
 use tickwheel_delivery::DeliveryError;
 use tickwheel_delivery::internal::{Running, is_open_here, store_is_open};
 
-/// At the end of the interpreter a sink that hangs is waited for so long; and for so long what has arrived is committed.
+/// The end of the interpreter waits `EXIT_WITHIN` for a hanging sink, and `COMMIT_WITHIN` for the last commit.
 pub(crate) const EXIT_WITHIN: Duration = Duration::from_secs(2);
 const COMMIT_WITHIN: Duration = Duration::from_secs(10);
 
-/// Closed by [`Core::close`], at the latest at the end of the interpreter.
+/// A running engine. [`Core::close`] closes it, at the latest at the end of the interpreter.
 pub(crate) struct Core {
     epoch: u32,
     id: u64,
@@ -34,14 +34,14 @@ pub(crate) struct Core {
     callees: Callees,
     /// Device and inode of the store.
     store: Option<(u64, u64)>,
-    /// Whether it was started, or took anything. If not, a store that was made for it is removed.
+    /// Whether the engine was started, or took anything. If not, a store that was created for it is removed.
     pub(crate) is_used: Arc<AtomicBool>,
-    /// Until the store is closed.
+    /// Present until the store is closed.
     in_use: PlainMutex<Option<SqliteInUse>>,
     is_closing: AtomicBool,
-    /// A call of `close` has returned how it went.
+    /// Whether a call of `close` has returned the result.
     is_told: AtomicBool,
-    /// How the end went, once it is over.
+    /// The result of the end, once it is over.
     ended: PlainMutex<Option<Result<(), DeliveryError>>>,
     has_ended: PlainCondvar,
 }
@@ -95,15 +95,16 @@ impl Core {
         Ok(())
     }
 
-    /// In a forked child: the store is free once the parent has ended. Takes no lock that a thread of the parent held.
+    /// Called in a forked child: the store is free once the parent has ended. It takes no lock that a thread of the
+    /// parent may hold.
     pub(crate) fn forget_in_child(&self) {
         if self.is_forked() {
             self.running.engine().forget_in_child();
         }
     }
 
-    /// Ends it, in a thread of its own, and waits for that. A further call waits too, and what hangs is waited for no longer than
-    /// its time-out; one call gets the error.
+    /// Ends the engine in another thread, and waits for the end. A further call waits too, and its time-out also limits
+    /// the wait for hanging sends. One of the calls gets the error.
     pub(crate) fn close(self: &Arc<Self>, py: Python<'_>, timeout: Option<Duration>) -> PyResult<()> {
         self.check_process(py)?;
         if is_thread_of(self.id) {
@@ -121,8 +122,8 @@ impl Core {
         ended.unwrap_or(Ok(())).map_err(|error| failures::to_python(py, &error))
     }
 
-    /// Ends it in a thread of its own, so that a signal's handler can run meanwhile; here, where the system gives no thread.
-    /// Where it is being ended already, what hangs is waited for no longer than that.
+    /// Ends the engine in another thread, so that a signal's handler can run meanwhile. If the system gives no thread,
+    /// ends it in this thread. If the engine is ending already, hanging sends are given up after `timeout`.
     fn begin_end(self: &Arc<Self>, py: Python<'_>, timeout: Option<Duration>) {
         if self.is_closing.swap(true, Ordering::SeqCst) {
             if let Some(timeout) = timeout {
@@ -144,7 +145,7 @@ impl Core {
         self.has_ended.notify_all();
     }
 
-    /// Errors: those of a signal's handler; the end goes on then.
+    /// Errors: an exception of a signal's handler. The end continues then.
     fn wait_for_end(&self, py: Python<'_>, until: Option<Instant>) -> PyResult<Option<Result<(), DeliveryError>>> {
         loop {
             let ended = py.detach(|| {
@@ -161,12 +162,12 @@ impl Core {
         }
     }
 
-    /// After the end: whether it left dead letters untold.
+    /// After the end: whether the observer did not get all dead letters.
     pub(crate) fn left_letters(&self) -> bool {
         self.running.left_letters()
     }
 
-    /// Whether nothing waits any more, within that time; with the GIL only to look for signals.
+    /// Whether nothing waits any more, within `timeout`. Takes the GIL only to look for signals.
     pub(crate) fn wait_until_empty(&self, py: Python<'_>, timeout: Duration) -> PyResult<bool> {
         let end = Instant::now().checked_add(timeout);
         loop {
@@ -192,13 +193,13 @@ fn listed(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     Ok(py.import("tickwheel._native")?.getattr("_running_deliveries")?.cast_into()?)
 }
 
-/// Whether the exit hook has begun: an engine that is opened after it would never be closed.
+/// Whether the exit hook has begun. An engine opened after it would never be closed.
 static IS_EXITING: AtomicBool = AtomicBool::new(false);
 
-/// How many engines are being opened, by threads of this process.
+/// How many engines the threads of this process are opening.
 static OPENING: AtomicUsize = AtomicUsize::new(0);
 
-/// An engine that is being opened, until it is listed or closed again: the exit hook waits for it.
+/// Counts an engine that a thread opens, until the engine is listed or closed again: the exit hook waits for it.
 pub(crate) struct Opening {
     epoch: u32,
 }
@@ -206,7 +207,7 @@ pub(crate) struct Opening {
 impl Opening {
     /// Errors: `RuntimeError` at the end of the interpreter.
     pub(crate) fn begin(_py: Python<'_>) -> PyResult<Self> {
-        check_not_exiting()?; // with the GIL, as the hook has it: so one of the two sees the other
+        check_not_exiting()?; // with the GIL, which the hook has too: so one of the two sees the other
         OPENING.fetch_add(1, Ordering::SeqCst);
         Ok(Self { epoch: fork_epoch() })
     }
@@ -228,7 +229,7 @@ pub(crate) fn check_not_exiting() -> PyResult<()> {
     Ok(())
 }
 
-/// It is closed at the end of the interpreter.
+/// Lists the engine, so that the end of the interpreter closes it.
 pub(crate) fn list(py: Python<'_>, core: &Arc<Core>) -> PyResult<()> {
     let entry = RunningDelivery(ProcessOwned::new(core.clone()));
     listed(py)?.set_item(core.id, Py::new(py, entry)?)
@@ -238,14 +239,14 @@ fn file_at(path: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(path).ok().map(|it| (it.dev(), it.ino()))
 }
 
-/// How a store is in use in this process.
+/// The use of a store in this process.
 #[derive(PartialEq, Eq)]
 pub(crate) enum UseHere {
-    /// By another process, if at all.
+    /// Not in use here. Another process may use it.
     None,
-    /// By an engine that is open, and that no thread is closing.
+    /// An engine has it open, and no thread is closing the engine.
     Open,
-    /// By one that is being opened or closed.
+    /// A thread is opening or closing an engine on it.
     Passing,
 }
 
@@ -305,7 +306,7 @@ pub(crate) fn _close_deliveries_at_exit(py: Python<'_>) -> PyResult<()> {
             }
         });
     }
-    // What is still in a call now hangs, and was waited for, or a signal's handler ended the wait.
+    // A call that has not ended now hangs and was waited for, or a signal's handler ended the wait.
     finalizing::give_up_sinks();
     waited
 }
@@ -320,7 +321,7 @@ pub(crate) fn _forget_deliveries_in_child(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Takes a lock that is held for short only.
+/// Takes a value out of a lock that is only held briefly.
 pub(crate) fn take<T: Send>(py: Python<'_>, place: &PlainMutex<Option<T>>) -> Option<T> {
     lock_plain(py, place).take()
 }

@@ -33,7 +33,7 @@ pub(crate) struct DeliveryDesk {
     sink: PlainMutex<Option<(Box<dyn Sink>, Sends)>>,
     wall_us: Arc<AtomicI64>,
     put_letters: Py<PyAny>,
-    /// Dropped last: until then SQLite has the store open.
+    /// Dropped last, because SQLite has the store open until then.
     _in_use: SqliteInUse,
 }
 
@@ -229,7 +229,7 @@ impl DeliveryDesk {
         closed.map(drop).map_err(|error| failures::to_python(py, &error))
     }
 
-    /// As `kill -9`: what is not committed is lost.
+    /// Acts like `kill -9`: uncommitted work is lost.
     fn crash(&self, py: Python<'_>) {
         let (open, sink) = (lock_plain(py, &self.open).take(), lock_plain(py, &self.sink).take());
         py.detach(|| drop(open));

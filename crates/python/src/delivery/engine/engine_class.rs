@@ -34,7 +34,7 @@ use tickwheel_delivery::{DeliveryError, Summary};
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
-/// While another thread of this process opens or closes the store, it is waited for so long.
+/// How long to wait while another thread of this process opens or closes the store.
 const PASSES_WITHIN: Duration = Duration::from_secs(60);
 
 /// The number of a new engine.
@@ -83,7 +83,7 @@ impl DeliveryEngine {
             None => failures::to_python(py, &error),
         })?;
         let core = Arc::new(Core::new(&path, running, answers, callees, is_used, in_use));
-        // A Ctrl-C came while the text of a step-up was told, or the interpreter began to exit.
+        // A Ctrl-C may have come during the message about an upgrade, or the interpreter may have begun to exit.
         let refused = raised.take(py).map_or_else(core::check_not_exiting, Err);
         if let Err(error) = refused.and_then(|()| core::list(py, &core)) {
             core.close(py, Some(EXIT_WITHIN))?;
@@ -203,7 +203,7 @@ impl DeliveryEngine {
         Ok([it.p50, it.p99, it.p999, it.max])
     }
 
-    /// What it has measured of its own work.
+    /// The measures of its own work.
     fn measures(&self, py: Python<'_>) -> PyResult<EngineMeasures> {
         let core = self.core(py)?;
         Ok(py.detach(|| EngineMeasures::of(&core.running)))
@@ -289,7 +289,7 @@ impl DeliveryEngine {
         Ok(py.detach(|| core.running.engine().is_paused()))
     }
 
-    /// Whether a sink is open; once it is closed, one that hangs.
+    /// Whether a sink is open. After `close`: whether a sink hangs.
     #[getter]
     fn has_open_sinks(&self, py: Python<'_>) -> PyResult<bool> {
         let core = self.core(py)?;
@@ -347,7 +347,7 @@ impl DeliveryEngine {
         Ok(&self.0)
     }
 
-    /// For a call after which the store has something to keep.
+    /// Used by calls after which the store has something to keep.
     fn core_in_use(&self, py: Python<'_>) -> PyResult<&Core> {
         let core = self.core(py)?;
         core.is_used.store(true, Ordering::SeqCst);
@@ -355,7 +355,7 @@ impl DeliveryEngine {
     }
 }
 
-/// What is submitted, with the future that gets the answers.
+/// The submitted items, with the future that gets the answers.
 fn ticket_of(
     py: Python<'_>,
     core: &Core,
@@ -372,7 +372,7 @@ fn ticket_of(
 /// The counts in the order of the Python class `Summary`.
 pub(crate) type Counts = [u64; 14];
 
-/// As the Python class has them.
+/// The counts in the form of the Python class.
 pub(crate) fn counts_of(it: &Summary) -> Counts {
     [
         it.resumed,
@@ -392,7 +392,8 @@ pub(crate) fn counts_of(it: &Summary) -> Counts {
     ]
 }
 
-/// Opens what is a `Destination`, or calls a function that opens a `Sink` for a store's id. `concurrency`: of the settings.
+/// Opens a `Destination`, or calls a function that opens a `Sink` for a store's id. `concurrency` comes from the
+/// settings.
 pub(crate) fn opener_of(sink: &Bound<'_, PyAny>, callees: &Callees, raised: &Raised, concurrency: usize) -> OpenSink {
     if let Ok(destination) = sink.cast::<Destination>() {
         return destination.get().opener(sink.py(), callees, raised, concurrency);
@@ -408,7 +409,7 @@ pub(crate) fn opener_of(sink: &Bound<'_, PyAny>, callees: &Callees, raised: &Rai
     })
 }
 
-/// What is called while another process has the store.
+/// The functions that are called while another process has the store.
 struct Asked {
     waiting: Py<PyAny>,
     check: Option<Py<PyAny>>,
@@ -459,7 +460,7 @@ fn open_all(
     };
     let mut ownership = Ownership::take(path, &mut waits, &mut go_on)?;
     ownership.remove_unless(is_used.clone());
-    // Here and not in `Running::open`, because it may take long, and a Ctrl-C ends it.
+    // Done here and not in `Running::open`, because it may take long, and a Ctrl-C ends it.
     let backup = step_up(&mut ownership, SystemWallTime.now_us() / 1000, &mut |_| go_on())?;
     let epoch = fork_epoch();
     let answers = Answers::start(callees.engine()).map_err(|error| no_thread(&error))?;
@@ -485,9 +486,10 @@ fn open_all(
     }
 }
 
-/// The store is locked. By another process it may be for long; in this one it is not given up by itself.
+/// Whether to wait for a locked store. Another process may hold it for long. If an open engine of this process has it,
+/// the wait would never end.
 ///
-/// Errors: `WrongUsage`, those of a signal's handler, and those of `check`.
+/// Errors: `WrongUsage`, an exception of a signal's handler, and an exception of `check`.
 fn may_wait(py: Python<'_>, path: &Path, passing: &mut Option<Instant>, check: Option<&Py<PyAny>>) -> PyResult<()> {
     py.check_signals()?;
     check.map_or(Ok(()), |check| check.call0(py).map(drop))?;

@@ -1,4 +1,4 @@
-//! What the engine tells a program: dead letters and events, as Python functions get them.
+//! The Python functions of the observer: they get the dead letters and events of the engine.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};

@@ -1,8 +1,10 @@
-//! Whether this process may use the engine's SQLite: not if it was forked while another thread could be inside it.
+//! Whether this process may use the engine's SQLite. It may not if it was forked while another thread could be inside
+//! SQLite.
 //!
-//! SQLite has locks of its own, in its memory allocator too. A child that is forked while a thread of the parent holds one
-//! inherits it locked, and would wait for ever, on whatever store. So such a child is refused; border rule 7 of the timers,
-//! for a library that has no hook for forks. A process that had no store open at the fork has no such lock.
+//! SQLite has its own locks, also in its memory allocator. If a thread of the parent holds a lock at the fork, the
+//! child inherits the locked lock, and would wait for ever, whatever store it uses. So such a child is refused. This is
+//! border rule 7 of the timers, for a library without a hook for forks. If a process had no open store at the fork, no
+//! lock is held.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -15,13 +17,13 @@ use crate::tools::fork::fork_epoch;
 static OPEN: AtomicUsize = AtomicUsize::new(0);
 static EPOCH: AtomicU32 = AtomicU32::new(0);
 
-/// One store that is open, or read. Dropped when SQLite has closed it.
+/// A store that is open or being read. It is dropped after SQLite has closed the store.
 pub(crate) struct SqliteInUse {
     epoch: u32,
 }
 
 impl SqliteInUse {
-    /// Errors: `WrongUsage` in a child that was forked while a store was open.
+    /// Errors: `WrongUsage` in a child, if a store was open at the fork.
     pub(crate) fn begin(py: Python<'_>) -> PyResult<Self> {
         // The GIL is held throughout, so no other thread begins at the same time.
         let epoch = fork_epoch();

@@ -1,14 +1,16 @@
-//! A sink that is a coroutine function: an event loop runs a task for each message, many at a time (rules D4, D6, D10).
+//! A sink that calls a coroutine function: an event loop runs a task for each message, many at a time (rules D4, D6,
+//! D10).
 //!
 //! ```text
 //! sender thread: start -> [Inbox] -> LoopSignal       loop's thread: take -> a task each -> arrived, failed -> Reply
 //!                abort -> [Inbox] -> LoopSignal                      cancel the task
 //! ```
 //!
-//! - The sender never takes the GIL: a loop that is busy delays its own messages, and nothing of the engine.
-//! - The loop has the only reference to [`CoroutineCalls`]. A loop that is closed drops it, and from then on the destination is
-//!   down (D6). A loop that hangs is cut off as any sink: what it has not taken is taken back.
-//! - A task that is cut off keeps its place until it has ended, as a thread does that hangs.
+//! - The sender never takes the GIL: a busy loop delays its own messages, and nothing else of the engine.
+//! - The loop has the only reference to [`CoroutineCalls`]. A closed loop drops it, and from then on the destination is
+//!   down (D6). A loop that hangs is cut off like any sink: the engine takes back the messages that the loop has not
+//!   taken.
+//! - After a cut-off, a task keeps its place until it has ended, like a thread that hangs.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,13 +30,13 @@ use crate::tools::native_lock::attach;
 use tickwheel::internal::sync::{PlainCondvar, PlainMutex};
 use tickwheel_delivery::{Delivery, DeliveryError, Reply, Sink, Verdict, Verdicts};
 
-/// How many tasks there are at a time, where the settings do not say.
+/// How many tasks run at a time, if the settings do not say it.
 const TASKS: usize = 256;
-/// How long the loop may take to cancel what is left at the end.
+/// How long the loop may take at the end to cancel the remaining tasks.
 const END_WITHIN: Duration = Duration::from_millis(900);
 const LOOP_IS_CLOSED: &str = "the event loop of the sink is closed";
 
-/// What the loop has not taken yet.
+/// The calls that the loop has not taken yet.
 struct Inbox {
     waiting: PlainMutex<Waiting>,
     changed: PlainCondvar,
@@ -58,9 +60,9 @@ pub(crate) struct CoroutineSink {
 }
 
 impl CoroutineSink {
-    /// `concurrency`: as the settings have it. `start` gets the [`CoroutineCalls`] for its loop.
+    /// `concurrency` comes from the settings. `start` gets the [`CoroutineCalls`] for its loop.
     ///
-    /// Errors: those of `start`; `DeliveryFailed` where the system gives no descriptor.
+    /// Errors: an exception of `start`; `DeliveryFailed` if the system gives no descriptor.
     pub(crate) fn open(start: &Bound<'_, PyAny>, concurrency: usize) -> PyResult<Self> {
         let signal = LoopSignal::new().map_err(|error| failures::no_descriptor(start.py(), &error))?;
         let inbox = Arc::new(Inbox { waiting: PlainMutex::default(), changed: PlainCondvar::default(), signal });
@@ -78,7 +80,7 @@ impl Sink for CoroutineSink {
         Ok(Verdicts::Each(Vec::new())) // `start` does
     }
 
-    /// At least two, so that it is used by `start` always.
+    /// At least two, so that the engine always uses `start`.
     fn overlap(&self) -> usize {
         self.overlap.max(2)
     }
@@ -112,7 +114,7 @@ impl Sink for CoroutineSink {
         }
     }
 
-    /// Waits a little for the loop to cancel what is left.
+    /// Waits a little for the loop to cancel the remaining tasks.
     fn close(&mut self) -> Result<(), DeliveryError> {
         let end = Instant::now() + END_WITHIN;
         let mut waiting = self.inbox.waiting.lock();
@@ -128,7 +130,7 @@ impl Sink for CoroutineSink {
     }
 }
 
-/// One that was opened and never used.
+/// For a sink that was opened and never used.
 impl Drop for CoroutineSink {
     fn drop(&mut self) {
         let _ = self.close();
@@ -149,8 +151,9 @@ impl CoroutineCalls {
         self.inbox.signal.fd()
     }
 
-    /// What came meanwhile: at most so many calls, the numbers of those to be cancelled, and whether the sink is closed. Nothing
-    /// in a forked child, which shares the descriptor and what watches it with its parent; nor at the end of the interpreter.
+    /// Takes the new calls, at most `most`, the numbers of calls to cancel, and whether the sink is closed. Takes
+    /// nothing in a forked child, because the child shares the descriptor and its watcher with the parent. Takes
+    /// nothing at the end of the interpreter.
     fn take<'py>(&self, py: Python<'py>, most: usize) -> PyResult<(Vec<Bound<'py, CoroutineCall>>, Vec<u64>, bool)> {
         let call = ForeignCall::try_enter_sink(py);
         if self.epoch != fork_epoch() || call.is_none() {
@@ -196,7 +199,7 @@ impl Drop for CoroutineCalls {
     }
 }
 
-/// One call of the coroutine function. One that is dropped without an answer counts as unanswered.
+/// A call of the coroutine function. If it is dropped without an answer, it counts as unanswered.
 #[pyclass(frozen, module = "tickwheel._native")]
 pub(crate) struct CoroutineCall {
     epoch: u32,

@@ -1,4 +1,4 @@
-//! `Destination`: one that the engine itself writes to or calls. Other sinks are Python objects.
+//! `Destination`: a destination that the engine itself writes to or calls. Other sinks are Python objects.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -113,7 +113,8 @@ impl Destination {
 }
 
 impl Destination {
-    /// What opens it for the engine of these callees. `concurrency`: of the settings.
+    /// Returns a function that opens this destination for the engine of these callees. `concurrency` comes from the
+    /// settings.
     pub(crate) fn opener(&self, py: Python<'_>, callees: &Callees, raised: &Raised, concurrency: usize) -> OpenSink {
         match &self.0 {
             Kind::Own(destination) => destination.clone().into_opener(),
@@ -142,7 +143,8 @@ impl Destination {
     }
 }
 
-/// Key, id, `traceparent`, attempt, whether it may be a repeat, how late, begin and end in microseconds since 1970, and what is wrong.
+/// Makes a tuple: key, id, `traceparent`, attempt, whether it may be a repeat, lateness, begin and end in microseconds
+/// since 1970, and the error.
 fn send_to_python<'py>(py: Python<'py>, sent: &Sent) -> PyResult<Bound<'py, PyTuple>> {
     let it = &sent.delivery;
     let error = match &sent.verdict {

@@ -1,8 +1,8 @@
-//! A sink that is a Python function: it is called with one `Delivery` after another (rules D6, D10).
+//! A sink that calls a Python function with one `Delivery` after another (rules D6, D10).
 //!
-//! The thread attaches once for as many calls as were done in a millisecond lately, at most 256. So a fast function costs
-//! little, and one that waits is called with one message at a time in each of [`THREADS`] threads. Those that have not begun
-//! after two milliseconds go to another thread: see [`Turns`].
+//! A thread attaches once for a group of calls: about a millisecond's work by the last times, at most 256 calls. So a
+//! fast function costs little. A slow function is called with one message at a time in each of [`THREADS`] threads.
+//! Calls that have not begun after two milliseconds go to another thread: see [`Turns`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,7 +43,7 @@ impl Pace {
         ((GROUP_NS / self.0.load(Ordering::Relaxed).max(1)) as usize).clamp(1, MOST)
     }
 
-    /// Two threads may write at the same time; then one of them is lost, which does no harm.
+    /// Two threads may write at the same time. Then one value is lost, which does no harm.
     fn took(&self, began: Instant, calls: usize) {
         let Some(each_ns) = (began.elapsed().as_nanos() as u64).checked_div(calls as u64) else { return };
         let before_ns = self.0.load(Ordering::Relaxed);
@@ -121,7 +121,7 @@ impl Sink for FunctionSink {
     }
 }
 
-/// One that was opened and never used.
+/// For a sink that was opened and never used.
 impl Drop for FunctionSink {
     fn drop(&mut self) {
         let _ = self.close();

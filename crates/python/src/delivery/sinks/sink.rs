@@ -1,4 +1,5 @@
-//! A sink that is a Python object: its thread keeps a Python thread state, and attaches once for each group (border rule 3).
+//! A sink that calls a Python object. Its thread keeps a Python thread state, and attaches once for each group (border
+//! rule 3).
 
 use std::sync::Arc;
 
@@ -32,11 +33,13 @@ pub(crate) struct PythonSink {
     is_cut_off: bool,
     sync: Option<SyncFn>,
     position: Option<String>,
-    /// Whether the class wants to know what is on disk; and that, from the engine and as the object was told last.
+    /// Whether the class wants to know what is on disk. `committed` is this state in the engine, `told` is the state
+    /// that the object got last.
     forgets: bool,
     committed: (u64, bool),
     told: (u64, bool),
-    /// Whether the last call of its `committed` failed, and that was logged; the same of its `position`.
+    /// Whether the last call of its `committed` failed and this was logged. `asked_in_vain` says the same of its
+    /// `position`.
     told_in_vain: bool,
     asked_in_vain: bool,
     /// For what ends a program, as a Ctrl-C, while the main thread is in a call of the object.
@@ -47,7 +50,7 @@ pub(crate) struct PythonSink {
 const MOST_IN_BATCH: usize = 1_000_000;
 const MOST_THREADS: usize = 256;
 
-/// An attribute of the class that is a size.
+/// An attribute of the class with a size.
 fn size_of(object: &Bound<'_, PyAny>, name: &str, most: usize) -> PyResult<usize> {
     let value = object.getattr(name)?;
     let size = if value.is_instance_of::<PyBool>() { None } else { value.extract::<usize>().ok() };
@@ -105,7 +108,8 @@ impl PythonSink {
     }
 }
 
-/// For a thread of that engine: its thread state is made here, and kept until it ends. It is detached while the thread waits.
+/// For a thread of this engine. The thread state is made here, and kept until the thread ends. It is detached while the
+/// thread waits.
 pub(crate) fn kept_attached(engine: u64) -> AroundFn {
     Arc::new(move |run| {
         this_thread_is_of(engine);
@@ -123,10 +127,10 @@ fn sync_one(py: Python<'_>, object: &Callee) -> Result<(), DeliveryError> {
     })
 }
 
-/// What it says. If it says nothing that can be kept, the first time is logged, and the last position holds: all that is sent
-/// from now on comes after that one too.
+/// Returns the position of the object. If the call fails, or returns no text, the first failure is logged and the last
+/// position still holds: all later sends come after it too.
 ///
-/// Errors: what ends a program, as a Ctrl-C.
+/// Errors: an exception that ends a program, such as a Ctrl-C.
 fn position_of(object: &Bound<'_, PyAny>, in_vain: &mut bool) -> PyResult<Option<String>> {
     let asked = object.call_method0(intern!(object.py(), "position")).and_then(|position| {
         position.extract().map_err(|_| {
@@ -245,7 +249,7 @@ impl Sink for PythonSink {
     }
 }
 
-/// One that was opened and never used.
+/// For a sink that was opened and never used.
 impl Drop for PythonSink {
     fn drop(&mut self) {
         if self.object.is_some() {
@@ -254,7 +258,7 @@ impl Drop for PythonSink {
     }
 }
 
-/// Logs, by that function of `tickwheel.delivery.observe.log`, what has nothing to do with the messages.
+/// Logs an error that is not about messages, with this function of `tickwheel.delivery.observe.log`.
 fn log(object: &Bound<'_, PyAny>, function: &str, raised: &PyErr) {
     let py = object.py();
     let log = || py.import("tickwheel.delivery.observe.log")?.call_method1(function, (raised.value(py),));
@@ -318,7 +322,8 @@ pub(crate) fn verdict_of(failure: Failure) -> Verdict {
     }
 }
 
-/// From a mapping of the places that did not arrive, to a text (it is refused), an exception, or `None` (it was not tried).
+/// Reads a mapping from the places that did not arrive to reasons: a text (refused), an exception, or `None` (not
+/// tried).
 fn verdicts_of(answer: &Bound<'_, PyAny>, count: usize) -> PyResult<Verdicts> {
     if answer.cast::<PyDict>().is_ok_and(PyDictMethods::is_empty) {
         return Ok(Verdicts::Delivered);
@@ -332,7 +337,7 @@ fn verdicts_of(answer: &Bound<'_, PyAny>, count: usize) -> PyResult<Verdicts> {
         );
         return Err(PyTypeError::new_err(text));
     };
-    // With more pairs than deliveries, a place among them is wrong.
+    // If there are more pairs than deliveries, one of the places is wrong.
     for pair in refusals.call_method0(intern!(answer.py(), "items"))?.try_iter()?.take(count + 1) {
         let (place, why) = pair?.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>()?;
         let Some(verdict) = place.extract().ok().and_then(|place: usize| verdicts.get_mut(place)) else {
@@ -348,8 +353,8 @@ fn verdicts_of(answer: &Bound<'_, PyAny>, count: usize) -> PyResult<Verdicts> {
     Ok(Verdicts::Each(verdicts))
 }
 
-/// From a boolean array or a sequence: `True` for each that has arrived; else `False` or a text (it is refused), an
-/// exception, or `None` (it was not tried).
+/// Reads a boolean array or a sequence. `True`: the delivery has arrived. `False` or a text: it is refused. An
+/// exception gives the reason. `None`: it was not tried.
 fn verdicts_of_mask(answer: &Bound<'_, PyAny>, count: usize) -> PyResult<Verdicts> {
     let py = answer.py();
     let no_mask = || {
@@ -405,7 +410,7 @@ fn is_reason(why: &Bound<'_, PyAny>) -> bool {
     why.is_none() || why.is_instance_of::<PyString>() || why.is_instance_of::<PyBaseException>()
 }
 
-/// What a sink may not return: then none is known to have arrived.
+/// The error for a value that a sink may not return. Then no delivery is known to have arrived.
 fn no_verdict(method: &str, why: &Bound<'_, PyAny>) -> PyErr {
     let allowed = match method {
         "send" => "a text, an exception or None",

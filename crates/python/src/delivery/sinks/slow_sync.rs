@@ -1,7 +1,8 @@
-//! `SlowSync`: the log tells of a sink's `sync` that takes long (rule D15). Until it returns nothing is committed.
+//! `SlowSync`: writes a line to the log if a sink's `sync` takes long (rule D15). Nothing is committed until it
+//! returns.
 //!
-//! A thread of its own looks, as the writer is in that call. It is woken up by the first sync after a pause, and then once in
-//! [`SLOW`]; not by each one.
+//! Another thread watches, because the writer's thread is inside the call. The first sync after a pause wakes it, and
+//! then it wakes up once in [`SLOW`], not for each sync.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,11 +14,11 @@ use crate::tools::fork::fork_epoch;
 use crate::tools::native_lock::attach;
 use tickwheel::internal::sync::{PlainCondvar, PlainMutex, spawn};
 
-/// A sync that takes longer is told of.
+/// A sync that takes longer is logged.
 const SLOW: Duration = Duration::from_secs(3);
 
-/// One for each sink; the thread is started by the first sync, and ends after the drop. A forked child has no such thread, and
-/// takes no lock of it.
+/// Each sink has one. The first sync starts the thread, which ends after the drop. A forked child has no such thread,
+/// and takes no lock that the thread uses.
 pub(crate) struct SlowSync {
     epoch: u32,
     watched: Arc<Watched>,
@@ -31,7 +32,7 @@ struct Watched {
 
 #[derive(Default)]
 struct State {
-    /// Counts the syncs, and since when there is one.
+    /// The number of the last sync, and since when it runs.
     number: u64,
     since: Option<Instant>,
     /// The thread waits for the next change, and not for a time.
@@ -45,7 +46,7 @@ impl SlowSync {
         Self { epoch: fork_epoch(), watched: Arc::default() }
     }
 
-    /// Calls it, without the GIL.
+    /// Calls `sync`, without the GIL.
     pub(crate) fn during<R>(&self, sync: impl FnOnce() -> R) -> R {
         self.set(Some(Instant::now()));
         let synced = sync();

@@ -1,4 +1,4 @@
-//! What an operator does with a store, as functions (D20). Each waits without the GIL, and hears signals.
+//! Functions with which an operator maintains a store (D20). Each waits without the GIL, and reacts to signals.
 
 use std::path::PathBuf;
 use std::thread;
@@ -47,7 +47,7 @@ pub(crate) fn backup_store(py: Python<'_>, path: PathBuf, to: PathBuf) -> PyResu
     run(py, |stop| backup(&path, &to, now_ms(), stop)).map(checked)
 }
 
-/// Where the store is that was replaced.
+/// Returns the place of the store that was replaced.
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it")]
 pub(crate) fn restore_store(
@@ -70,7 +70,7 @@ fn now_ms() -> i64 {
     SystemWallTime.now_us() / 1000
 }
 
-/// Runs it in a thread of its own. Errors: also those of a signal's handler, once it has ended.
+/// Runs the work in another thread. Errors: also an exception of a signal's handler, once the work has ended.
 fn run<T: Send>(py: Python<'_>, work: impl FnOnce(&Stop) -> Result<T, DeliveryError> + Send) -> PyResult<T> {
     let in_use = SqliteInUse::begin(py)?;
     let stop = Stop::default();

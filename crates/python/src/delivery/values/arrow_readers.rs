@@ -1,5 +1,5 @@
-//! The readers of Arrow: `ArrowRows` for batches of messages, `HandOffRows` for those of a hand-off, and `ArrowBody` for either as the
-//! body of a request. They read without the GIL.
+//! The readers of Arrow: `ArrowRows` for batches of messages, and `HandOffRows` for batches of a hand-off. `ArrowBody`
+//! reads either of them from the body of a request. They read without the GIL.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -88,7 +88,7 @@ impl HandOffRows {
     }
 }
 
-/// Of messages, in any order; other columns are the payload where there is none.
+/// The columns of messages, in any order. Other columns are the payload if there is no payload column.
 const COLUMNS: &str = "the columns id; due, delay_ms, every, cron or op; and if needed key, payload, payload_base64, \
                        expires, traceparent, tz, missed";
 
@@ -102,7 +102,7 @@ enum Kind {
 pub(crate) struct ArrowBody {
     kind: Kind,
     stream: PlainMutex<Reading>,
-    /// Of the records that were read by now.
+    /// The bytes of the records that were read by now.
     decoded_bytes: Arc<AtomicUsize>,
 }
 

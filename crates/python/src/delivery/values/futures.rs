@@ -1,4 +1,5 @@
-//! The thread that gives futures their answers: it attaches once for all that have come, not once for each.
+//! The thread that sets the answers of futures. It attaches once for all answers that have come, and not for each
+//! answer.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -50,7 +51,8 @@ impl Answers {
         Ok(Self { sender: PlainMutex::new(Some(sender)), ended })
     }
 
-    /// What a ticket calls with its answers; they go to this `concurrent.futures.Future`. `None` after the end.
+    /// Returns a function that a ticket calls with its answers, which go to this `concurrent.futures.Future`. `None`
+    /// after the end.
     pub(crate) fn completion(&self, py: Python<'_>, future: Py<PyAny>) -> Option<Completion> {
         let sender = lock_plain(py, &self.sender).clone()?;
         Some(Box::new(move |result| {
@@ -81,28 +83,28 @@ thread_local! {
     static WRITES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether this thread gives futures their answers, of this engine.
+/// Whether this thread gives futures the answers of this engine.
 pub(crate) fn gives_answers_of(engine: u64) -> bool {
     GIVES_ANSWERS.get() && is_thread_of(engine)
 }
 
-/// Whether this thread writes what is submitted to this engine.
+/// Whether this thread is the writer of this engine.
 pub(crate) fn writes_for(engine: u64) -> bool {
     WRITES.get() && is_thread_of(engine)
 }
 
-/// Marks this thread as the one that writes for this engine.
+/// Marks this thread as the writer of this engine.
 pub(crate) fn this_thread_writes_for(engine: u64) {
     this_thread_is_of(engine);
     WRITES.set(true);
 }
 
-/// Whether this is a thread that the end of this engine would wait for.
+/// Whether the end of this engine would wait for this thread.
 pub(crate) fn is_thread_of(engine: u64) -> bool {
     ENGINE.get() == Some(engine)
 }
 
-/// Marks this thread as one of this engine.
+/// Marks this thread as a thread of this engine.
 pub(crate) fn this_thread_is_of(engine: u64) {
     ENGINE.set(Some(engine));
 }

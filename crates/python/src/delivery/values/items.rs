@@ -1,4 +1,4 @@
-//! What Python submits, as items of the engine.
+//! Converts the items that Python submits to items of the engine.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ macro_rules! class {
     }};
 }
 
-/// What Python submits together, read but for the parts that need no GIL.
+/// The items of one submit. All parts that need the GIL are read.
 pub(crate) struct Given(Vec<Part>);
 
 enum Part {
@@ -218,7 +218,8 @@ fn put_of(put: &Bound<'_, PyTuple>, schema: &Schema) -> PyResult<Incoming> {
     }
 }
 
-/// A field beside those that every record may have: as JSON; what is no text as a number, which none of them is.
+/// A field that only some records may have, as JSON. A value that is not text becomes a number, which no such field may
+/// be.
 fn other_of<'a>(name: &'a str, given: &Bound<'_, PyAny>) -> PyResult<Option<Other<'a>>> {
     let mut json = Vec::new();
     match value_of(given, name)? {
@@ -240,7 +241,7 @@ pub(crate) fn due_ms_of(due: &Bound<'_, PyAny>, delay_ms: &Bound<'_, PyAny>) -> 
     found.map(|(due_ms, _)| due_ms).map_err(|bad| bad_record(due.py(), &bad))
 }
 
-/// The value of a part, as far as its kind matters.
+/// The value of a part, as far as its type matters.
 fn value_of<'a>(value: &'a Bound<'_, PyAny>, part: &str) -> PyResult<Value<'a>> {
     Ok(if value.is_none() {
         Value::Absent

@@ -4,8 +4,8 @@ use pyo3::prelude::*;
 
 use tickwheel_delivery::internal::{BOUNDS_US, Cause, Histogram, Running};
 
-/// Upper bounds in microseconds; how many are above the bound before and not above this one, with one more count for the rest;
-/// and the sum in microseconds.
+/// The upper bounds in microseconds, a count for each bound, and the sum in microseconds. A count has the values up to
+/// its bound and above the bound before; one more count has the rest.
 type Buckets = (Vec<i64>, Vec<u64>, i64);
 
 /// What an engine has measured since it was opened; of what waits, as it is now.

@@ -1,4 +1,4 @@
-//! `Message` of Python: made of a message of the engine, and read as one.
+//! Converts between `Message` of Python and a message of the engine.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyInt, PyString, PyType};
@@ -12,7 +12,7 @@ use tickwheel_delivery::{BadRecord, Message};
 pub(crate) fn message_to_python<'py>(py: Python<'py>, it: &Message) -> PyResult<Bound<'py, PyAny>> {
     let (body, expires_ms) = (&it.body, it.expires_ms());
     let payload = payload_of(py, body)?;
-    // Of one that comes again and again: when the first is due.
+    // A recurring message has the due time of its first occurrence.
     let due_ms = body.recurrence().and_then(|it| it.first_ms().ok()).unwrap_or(it.due_ms);
     message_class(py)?.call1((body.id(), body.key(), due_ms, payload, it.delay_ms, expires_ms, body.traceparent()))
 }

@@ -11,8 +11,8 @@ use tickwheel_delivery::internal::{ANSWERS, OPERATIONS};
 /// The members of `Answer`, in the order of the native enum.
 static MEMBERS: MadeOnce<Vec<Py<PyAny>>> = MadeOnce::new();
 
-/// Adds `Answer`, a `StrEnum` with a member for each answer, and `OPERATIONS`: by the name of an operation a dictionary from its
-/// answers to their HTTP status, exit code and sentence.
+/// Adds `Answer` and `OPERATIONS`. `Answer` is a `StrEnum` with a member for each answer. `OPERATIONS` has a dictionary
+/// for each operation, from its answers to their HTTP status, exit code and sentence.
 pub(crate) fn add_operations(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
     let words: Vec<_> = ANSWERS.iter().map(|(_, word)| (word.to_uppercase(), *word)).collect();
@@ -33,7 +33,7 @@ pub(crate) fn add_operations(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("OPERATIONS", operations)
 }
 
-/// As a list of members of `Answer`.
+/// Makes a list of members of `Answer`.
 pub(crate) fn answers_to_python<'py>(py: Python<'py>, answers: &[Answer]) -> PyResult<Bound<'py, PyList>> {
     let members = MEMBERS.get_or_try_init(py, || Err(PyRuntimeError::new_err("the module was not added")))?;
     PyList::new(py, answers.iter().map(|answer| members[*answer as usize].bind(py)))

@@ -91,8 +91,8 @@ pub(crate) struct CsvRows {
     header: CsvHeader,
 }
 
-/// The line of a row, its bytes, how many there were, and its cells; or else why it is not CSV, and what would be; or
-/// neither if a line of it is no text.
+/// The line of a row, its bytes, how many bytes there were, and its cells. If the row is not CSV, the reason and the
+/// advice stand instead of the cells. Neither is there if a line of the row is not text.
 type CsvLine = (u64, PyBackedBytes, usize, Option<Vec<PyBackedStr>>, Option<(String, String)>);
 
 fn row_of((line, data, size, cells, fault): &CsvLine) -> CsvRow<'_, PyBackedStr> {

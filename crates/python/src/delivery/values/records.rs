@@ -1,4 +1,4 @@
-//! `Records`: what was read from an input, as items of the engine, without a Python object for each.
+//! `Records`: the records of an input, as items of the engine, without a Python object for each.
 
 use std::sync::Arc;
 
@@ -14,36 +14,36 @@ use tickwheel_delivery::internal::{Incoming, Item, Origin, Parsed, Record, check
 /// The place of a record, and its original bytes if they were kept.
 type Place<'py> = (String, u64, Option<Bound<'py, PyBytes>>);
 
-/// What is wrong with a record: its line, the reason, and what is allowed.
+/// The error of a record: its line, the reason, and the allowed values.
 type Fault = (u64, String, String);
 
 /// The id of a record, its key, and when it is due.
 type NameAndDue<'a> = (&'a str, Option<&'a str>, Option<i64>);
 
-/// Records in their order: messages, cancels, and those that can't be used. Not changed once it is made.
+/// Records in their order: messages, cancels, and bad records. It does not change after it is made.
 #[pyclass(frozen, module = "tickwheel._native")]
 pub(crate) struct Records(Arc<Found>);
 
-/// What some part of an input holds.
+/// The records of a part of an input.
 pub(crate) struct Found {
     items: Vec<Parsed>,
-    /// Whether a record that can't be used becomes a dead letter; otherwise its fault is only told.
+    /// Whether a record that can't be used becomes a dead letter. If not, the caller only gets its error.
     letters: bool,
-    /// Whether each message takes the place of the one of its name.
+    /// Whether each message takes the place of the message with its name.
     replaces: Option<Replaces>,
-    /// Of messages that came without one.
+    /// The `traceparent` for messages without one.
     traceparent: Option<Box<str>>,
 }
 
-/// How they do.
+/// The settings of a replacement.
 #[derive(Clone, Copy)]
 struct Replaces {
-    /// They are due so long after the first of them at the latest.
+    /// How long after the first call of a series they are due at the latest.
     at_latest_ms: Option<i64>,
 }
 
 impl Found {
-    /// As the engine takes them.
+    /// Returns the items for the engine.
     pub(crate) fn items(&self) -> impl Iterator<Item = Item> {
         let taken = self.items.iter().filter(|item| self.letters || !matches!(item, Parsed::Bad(..)));
         let item = |parsed: &Parsed| match (Item::from(parsed.clone()), self.replaces) {
@@ -88,8 +88,9 @@ impl Records {
         self.0.items.len()
     }
 
-    /// The same, but each message takes the place of the one of its name; `at_latest_ms`: due so long after the first at the latest.
-    /// A recurring message can't be put off like that: it becomes a record that can't be used.
+    /// The same records, but each message takes the place of the message with its name. `at_latest_ms`: how long after
+    /// the first call of a series it is due at the latest. A recurring message can't be put off like this: it becomes a
+    /// bad record.
     fn replacing(&self, at_latest_ms: Option<i64>) -> Self {
         let Found { items, letters, traceparent, .. } = &*self.0;
         let item = |item: &Parsed| match item {
@@ -110,8 +111,8 @@ impl Records {
         }))
     }
 
-    /// The same, but messages that came without a `traceparent` get this one. One that is none is left out, as W3C Trace Context
-    /// wants it.
+    /// The same records, but messages without a `traceparent` get this one. An invalid `traceparent` is ignored, as W3C
+    /// Trace Context asks.
     fn traced_by(&self, traceparent: &str) -> Self {
         let Found { items, letters, replaces, .. } = &*self.0;
         Self(Arc::new(Found {
@@ -122,7 +123,8 @@ impl Records {
         }))
     }
 
-    /// For each record in order its id, its key and its due time (none of a cancel); `None` for one that can't be used.
+    /// Returns for each record, in order, its id, its key and its due time (`None` for a cancel). A bad record has
+    /// `None`.
     fn names(&self) -> Vec<Option<NameAndDue<'_>>> {
         fn name(item: &Parsed) -> Option<NameAndDue<'_>> {
             match item {
@@ -139,7 +141,7 @@ impl Records {
         self.0.items.iter().map(name).collect()
     }
 
-    /// For each record in order its operation, by its name in the table of operations; `put` for one that can't be used.
+    /// Returns for each record, in order, the name of its operation in the table of operations. A bad record has `put`.
     fn operations(&self) -> Vec<&'static str> {
         let put = if self.0.replaces.is_some() { "replace" } else { "put" };
         let operation = |item: &Parsed| match item {
@@ -170,7 +172,7 @@ impl Records {
         Ok(list)
     }
 
-    /// For each record in order `None`, or its line, what is wrong with it, and what is allowed.
+    /// Returns for each record, in order, `None` or its error: the line, the reason, and the allowed values.
     fn faults(&self) -> Vec<Option<Fault>> {
         let fault = |item: &Parsed| match item {
             Parsed::Bad(bad, origin) => Some((origin.line, bad.reason.clone(), bad.allowed.clone())),
@@ -179,7 +181,7 @@ impl Records {
         self.0.items.iter().map(fault).collect()
     }
 
-    /// For each record in order its source, its line, and the original record; for those that were kept.
+    /// Returns for each record, in order, its source, its line, and the original record. `None` if these were not kept.
     fn places<'py>(&self, py: Python<'py>) -> Vec<Option<Place<'py>>> {
         let place = |origin: &Origin| {
             let record = origin.record.as_ref().map(|record| PyBytes::new(py, record.as_bytes()));

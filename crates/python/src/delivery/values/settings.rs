@@ -8,7 +8,7 @@ use tickwheel_delivery::internal::{Bounds, Rate, Retry, SETTINGS, Settings};
 
 const DAY_MS: f64 = 86_400_000.0;
 
-/// Adds `SETTINGS`: by name the unit of a setting that is a number, whether it is a count, its range and its default.
+/// Adds `SETTINGS`: for each numeric setting its unit, whether it is a whole number, its range and its default.
 pub(crate) fn add_settings(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let settings = PyDict::new(module.py());
     for it in SETTINGS {
@@ -17,7 +17,7 @@ pub(crate) fn add_settings(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("SETTINGS", settings)
 }
 
-/// Reads `Settings`; its ranges are checked where it is made.
+/// Reads `Settings`. The Python class has checked the ranges.
 pub(crate) fn settings_of(given: &Bound<'_, PyAny>) -> PyResult<Settings> {
     let number = |name: &str| -> PyResult<f64> { given.getattr(name)?.extract() };
     let (retry, bounds) = (given.getattr("retry")?, given.getattr("bounds")?);

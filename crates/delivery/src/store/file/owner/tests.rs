@@ -1,4 +1,4 @@
-//! One process at a time has a store, by whatever path it is opened (D9).
+//! Only one process at a time has a store, by whatever path it is opened (D9).
 
 use std::env;
 use std::fs::File;
@@ -17,7 +17,7 @@ use crate::scenarios::testing::test_named;
 
 const STORE: &str = "TICKWHEEL_TEST_OWNER_STORE";
 
-/// Not a test: what the second process of the others runs. It has the store until its standard input ends.
+/// Not a test: the program of the second process in other tests. It has the store until its standard input ends.
 #[test]
 fn second_process() {
     let Some(path) = env::var_os(STORE) else { return };
@@ -105,7 +105,8 @@ fn the_second_process_waits_names_the_owner_and_takes_over_when_it_has_ended__d9
     assert!(refused(&path).contains(&format!("(process {})", second.process.id())));
 }
 
-/// As the system's list is, read in two parts while another lock came: the same lock ends the first and begins the second.
+/// The list of the system, read in two parts while another lock came. The last lock of the first part is also the
+/// first lock of the second part.
 #[test]
 fn a_lock_that_stands_twice_in_the_list_has_one_owner__d9() {
     let (_folder, path) = folder();
@@ -125,12 +126,12 @@ fn a_store_that_was_renamed_or_removed_does_not_let_a_second_owner_in_at_its_old
     let (folder, path) = folder();
     let mut first = Second::start(&path);
     assert_eq!(first.says(), "mine");
-    let _ = fs::remove_file(path.with_file_name("a store.db.lock")); // nothing beside the store is its lock
+    let _ = fs::remove_file(path.with_file_name("a store.db.lock")); // no file beside the store is its lock
     assert!(refused(&path).starts_with("another process works with"));
     let elsewhere = folder.path().join("elsewhere.db");
     fs::rename(&path, &elsewhere).unwrap();
     assert!(refused(&elsewhere).starts_with("another process works with"));
-    drop(take(&path)); // another file, so another store
+    drop(take(&path)); // another file, and so another store
 }
 
 #[test]
@@ -154,7 +155,7 @@ fn a_store_that_takes_the_place_of_another_has_an_owner_of_its_own__d9() {
     let new = folder.path().join("new.db");
     fs::write(&new, b"y").unwrap();
     fs::rename(&new, &path).unwrap();
-    let second = take(&path); // not of the file that the first has, but of the one that is there now
+    let second = take(&path); // the lock on the file that is at the path now
     assert!(is_open_here(&path));
     drop(owner);
     assert!(refused(&path).starts_with("this process works with"));
@@ -190,7 +191,7 @@ fn an_attempt_that_fails_does_not_drop_the_locks_of_sqlite_in_this_process__d9()
     assert!(has_posix_lock(&path));
     refused(&path);
     assert!(has_posix_lock(&path));
-    drop(File::open(&path).unwrap()); // why nothing else of the process may open it
+    drop(File::open(&path).unwrap()); // the reason why no other code in the process may open it
     assert!(!has_posix_lock(&path));
     drop(database);
     drop(owner);
@@ -214,7 +215,7 @@ fn another_name_for_the_same_store_is_the_same_store__d9() {
         std::os::unix::fs::symlink(to, folder.path().join(link)).unwrap();
     }
     for made_by in ["real/store.db", "link of a link.db"] {
-        let owner = take(&folder.path().join(made_by)); // also where the file is not there yet
+        let owner = take(&folder.path().join(made_by)); // also if there is no file yet
         assert_eq!(owner.path(), path.with_file_name("real").join("store.db"));
         for other in ["folder/store.db", "real/../real/store.db", "link.db", "link of a link.db"] {
             assert!(refused(&folder.path().join(other)).starts_with("this process works with"), "{other}");
@@ -245,10 +246,10 @@ fn a_start_that_fails_leaves_no_empty_file__d13() {
     drop(take(&path));
     assert!(!path.exists());
     let owner = take(&path);
-    fs::write(&path, b"x").unwrap(); // it was made by this process, and is a store by now
+    fs::write(&path, b"x").unwrap(); // this process made it, and by now it is a store
     drop(owner);
     assert!(path.exists());
-    fs::write(&path, b"").unwrap(); // made by somebody else
+    fs::write(&path, b"").unwrap(); // another program made it
     drop(take(&path));
     assert!(path.exists());
 }
@@ -271,7 +272,7 @@ fn what_version_1_locks_is_locked_too_where_it_exists__d9() {
     flock(&old, FlockOperation::NonBlockingLockExclusive).unwrap();
 }
 
-/// A fork shares the open file: the copy of the child is a duplicate of the descriptor here.
+/// A fork shares the open file. Here, a duplicate of the descriptor stands for the child's copy.
 #[test]
 fn a_copy_of_a_forked_child_does_not_keep_the_store__d9() {
     let (_folder, path) = folder();

@@ -1,4 +1,5 @@
-//! The message of a name, from the file alone: runs have the names that left memory, and the rest is read through.
+//! Finds the message with a name, only from the file. Runs hold the names that left memory; newer messages are read
+//! one by one.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -9,8 +10,8 @@ use crate::store::names::runs;
 use crate::store::sql::{Result, cached};
 
 impl Snapshot {
-    /// The number of the newest message with this name. O(runs), and what was accepted since the last one was written: some
-    /// hundred thousand rows at most.
+    /// The number of the newest message with this name. The cost is O(runs) plus the messages accepted after the last
+    /// run was written, which are at most some hundred thousand rows.
     ///
     /// # Errors
     /// The store can't be read.
