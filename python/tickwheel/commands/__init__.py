@@ -1,7 +1,7 @@
 """The subcommands and their options, one module each. The code that they run is imported when the command is called.
 
-Standard output has the deliveries only, messages go to standard error. Wrong usage ends with exit code 2; the other
-codes are those of `tickwheel.delivery.command.ending`.
+Standard output is for results, such as deliveries; messages go to standard error. Wrong usage ends with exit code 2;
+`tickwheel.delivery.command.ending` has the other codes.
 """
 
 import sys

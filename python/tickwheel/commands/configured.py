@@ -4,8 +4,8 @@
     TICKWHEEL_SERVE_MAX_PAYLOAD=65536          --max-payload 65536
 
 click looks the values up; each option of the command has all three forms. Here the file is read and checked: each name
-in it is an option without its dashes, and its value has the option's type. A name that is none is an error. A variable
-that names no option is a warning only: other programs may set it, as Kubernetes does for each service.
+in it is an option without its dashes, and its value has the option's type. An unknown name is an error. A variable that
+names no option is a warning only: other programs may set it, as Kubernetes does for each service.
 
 Relative paths start at the working directory, wherever they are from.
 """
@@ -27,8 +27,9 @@ _NOT_OPTIONS: Final = ("config", "show_config", "help")
 
 
 class ConfiguredCommand(click.Command):
-    """A command with `--config` and `--show-config`. It needs `auto_envvar_prefix` in its `context_settings`. A type of
-    an option that has a function `shown` shows a value by it, as no secret may be in what `--show-config` prints.
+    """A command with `--config` and `--show-config`. It needs `auto_envvar_prefix` in its `context_settings`. If the
+    type of an option has a function `shown`, this function gives the text for `--show-config`, which must print no
+    secret.
     """
 
     def __init__(self, *args: Any, **more: Any) -> None:
@@ -48,7 +49,7 @@ class ConfiguredCommand(click.Command):
         return {each.opts[-1].removeprefix("--"): each for each in found}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Say also of a wrong value where it is from."""
+        """Parse the arguments. An error about a wrong value also says where the value is from."""
         _end_variables(self, ctx)
         for line in _unknown_variables(self, ctx):
             click.echo(f"Warning: {line}", err=True)
@@ -104,12 +105,12 @@ def _read(ctx: click.Context, _param: click.Parameter, path: Path | None) -> Non
 
 
 def _offered(options: Mapping[str, click.Option]) -> Mapping[str, click.Option]:
-    """Without those that only say what has taken their place."""
+    """The options that are not hidden: a hidden option only names its replacement."""
     return {name: option for name, option in options.items() if not option.hidden}
 
 
 def _allowed(option: click.Option, value: object) -> str | None:
-    """What is allowed, if this value is of another type."""
+    """The allowed type as a text, if this value has another type."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if option.is_flag:
         return None if isinstance(value, bool) else "true or false"
@@ -124,7 +125,7 @@ def _allowed(option: click.Option, value: object) -> str | None:
 
 
 def _line_of(name: str, text: str) -> str:
-    """Where the name stands, as tomllib does not say it."""
+    """The line of the name in the file, because tomllib does not tell it."""
     place = re.search(rf"^[ \t\[]*[\"']?{re.escape(name)}\b", text, re.MULTILINE)
     return f", line {text.count(chr(10), 0, place.start()) + 1}" if place else ""
 
@@ -135,7 +136,7 @@ def _unknown(name: str, known: Mapping[str, object]) -> str:
 
 
 def _near(name: str, known: Iterable[str]) -> Sequence[str]:
-    """The options that may have been meant: those that begin so, or the one that is most alike; none may be."""
+    """The options that may have been meant: all that begin so, or the most similar one. There may be none."""
     name, known = name.replace("_", "-").lower(), list(known)
     return [each for each in known if each.startswith(f"{name}-")] or get_close_matches(name, known, 1)
 

@@ -28,7 +28,7 @@ _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 def _targeted(command: Callable[..., None]) -> click.Command:
-    """With TARGET, and what a server asks of a client."""
+    """Add TARGET, and the options for the token and the TLS of a server."""
 
     @click.argument("target", metavar="TARGET")
     @click.option("--token-file", metavar="FILE", type=_existing, help="The token that the server wants.")
@@ -201,7 +201,7 @@ def _control(target: str, access: dict[str, Path | None]) -> "Control":
 
 
 def _is_address(target: str) -> bool:
-    """Errors: `click.UsageError` for what looks like an address, and is none."""
+    """Errors: `click.UsageError` if it looks like an address, and is none."""
     if target.lower().startswith(("http://", "https://")):
         return True
     if _LIKE_AN_ADDRESS.fullmatch(target) and not Path(target).exists():
@@ -221,7 +221,7 @@ def _alone(which: dict[str, Any]) -> None:
 
 
 def _say(id_: str, operation: str, answer: "Answer") -> None:
-    """By the table of operations; its first answer is the one that was wanted."""
+    """Print the answer, by the table of operations. The first answer of an operation there is the wanted one."""
     from tickwheel.delivery.model.operations import REPLIES, reply
 
     wanted, meaning = next(iter(REPLIES[operation])), reply(operation, answer)

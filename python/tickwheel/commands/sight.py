@@ -1,4 +1,4 @@
-"""`tickwheel list`, `show`, `dead`, `status`: what is in a store. They print to standard output, and change nothing."""
+"""`tickwheel list`, `show`, `dead`, `status`: look into a store. They print to standard output, and change nothing."""
 
 import errno
 import sys
@@ -95,7 +95,7 @@ def list_(
 
 
 def _page(store: Path, limit: int, cursor: str | None, **which: Any) -> "Page":
-    """A page that is full, if there is so much: one look may find fewer."""
+    """A full page, if there are enough messages: one look may find fewer."""
     from tickwheel.delivery.sight import Page, StoreView
 
     view = StoreView(store)
@@ -177,7 +177,7 @@ def _print_json(found: Any) -> None:
 
 
 def _print_fields(found: Mapping[str, Any]) -> None:
-    """A line for each field that has a value."""
+    """Print a line for each field with a value."""
     import msgspec
 
     from tickwheel.pages.text import shown_text
@@ -210,7 +210,7 @@ def _print_table(titles: tuple[str, ...], rows: Sequence[tuple[object, ...]], cu
     kept = [at for at in range(len(titles)) if not rows or any(row[at] is not None for row in rows)]
     for row in rows:
         table.add_row(*(Text("" if row[at] is None else shown_text(str(row[at]), 400)) for at in kept))
-    # Beside a terminal each row is one line, for grep and cut.
+    # If the output is no terminal, each row is one line, for grep and cut.
     console = Console() if sys.stdout.isatty() else Console(width=100_000)
     with console.capture() as printed:
         console.print(table)

@@ -1,4 +1,4 @@
-"""What the commands that run one batch job on Spark share: its session, Ctrl-C, errors and exit codes."""
+"""The common parts of commands that run one batch job on Spark: the session, Ctrl-C, errors and exit codes."""
 
 import signal
 import sys

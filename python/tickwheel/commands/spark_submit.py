@@ -2,8 +2,8 @@
 
     tickwheel spark-submit --master spark://head:7077 -- /data/in --deliverer a:7401 --checkpoint hdfs:///tickwheel
 
-What is before `--` is for Spark, what is after it for the program. The program's options are checked before Spark
-starts.
+The arguments before `--` are for Spark, the arguments after it for the program. The program's options are checked
+before Spark starts.
 """
 
 import logging
@@ -112,7 +112,7 @@ def program(
 
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("tickwheel").setLevel(logging.INFO)
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it writes the traceback of an error that is raised here too
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it logs the traceback of an error that is also raised here
     try:
         from tickwheel.spark.inputs import Input
         from tickwheel.spark.runner import Program
@@ -187,7 +187,7 @@ def spark_submit(for_spark: Sequence[str], for_program: Sequence[str]) -> None:
     from tickwheel.delivery.base.errors import WrongUsage
 
     with program.make_context("tickwheel spark-submit ... --", [*for_program]) as options:
-        try:  # what is wrong is an error now, not after Spark has started
+        try:  # a mistake is an error now, not after Spark has started
             Input(options.params["given"])
             need_java()
         except WrongUsage as error:

@@ -1,4 +1,4 @@
-"""`tickwheel store`: what an operator does with the file of a store."""
+"""`tickwheel store`: the upkeep of a store's file by an operator."""
 
 import sys
 from collections.abc import Iterator, Sequence

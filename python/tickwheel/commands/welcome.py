@@ -1,4 +1,4 @@
-"""What `tickwheel` prints without a subcommand: what to try first. Each command there works as it stands."""
+"""The text that `tickwheel` prints without a subcommand: what to try first. Each command in it works as it stands."""
 
 from importlib.util import find_spec
 

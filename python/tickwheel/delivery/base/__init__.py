@@ -1,1 +1,1 @@
-"""What every room of delivery uses: errors, files that hold secrets, standard error, and files that are appended to."""
+"""Shared by all folders of delivery: errors, files with secrets, standard error, and files that are appended to."""

@@ -1,7 +1,7 @@
-"""Reads files that hold secrets: tokens, keys, what signs a webhook (rule D12).
+"""Reads files that hold secrets: tokens, keys, and the secrets that sign a webhook (rule D12).
 
-A file that every user of the machine can read is a warning and no error, because containers mount secrets that way. One
-that every user can write is an error.
+If every user of the machine can read such a file, this is only a warning, because containers mount secrets this way. If
+every user can write it, this is an error.
 """
 
 import codecs
@@ -24,7 +24,7 @@ def read_secret(option: str, path: Path, most: int) -> bytes:
 
 
 def read_file(option: str, path: Path, most: int, *, is_secret: bool = False) -> bytes:
-    """The bytes of the file that an option names, `most` of them. Errors: `WrongUsage`."""
+    """The bytes of the file that an option names, at most `most`. Errors: `WrongUsage`."""
     try:
         with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode

@@ -1,4 +1,4 @@
-"""Standard error, on which a command says what it does. Where it can't be written, the command goes on (rule D13).
+"""Standard error, on which a command says what it does. If it can't be written, the command goes on (rule D13).
 
 A reader of a pipe may go away, as `tee` does at a Ctrl-C, and the disk of a log may be full. Rich ends the process
 then, and puts /dev/null in the place of standard output, which may be the destination.
@@ -17,7 +17,7 @@ class StandardError:
         self.failure: OSError | None = None
 
     def write(self, text: str) -> int:
-        """Write it if that is possible."""
+        """Write the text. An `OSError` is kept in `failure`."""
         try:
             if sys.stderr is not None:
                 sys.stderr.write(text)

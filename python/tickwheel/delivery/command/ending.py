@@ -1,7 +1,13 @@
 """Reports the end of a run: the counts, the undelivered messages and how to go on, and the exit code.
 
-0: success. 1: delivered, but there are dead letters, or those of an earlier run that could not write them. 2 (not from
-here): wrong usage. 3: reading, sending or writing the summary failed. 130: stopped by a signal.
+The exit codes:
+
+- 0: success.
+- 1: everything is delivered, except for dead letters; or this run wrote dead letters that an earlier run could not
+  write.
+- 2 (not from here): wrong usage.
+- 3: reading, sending or writing the summary failed.
+- 130: a signal stopped the run.
 """
 
 from pathlib import Path

@@ -33,10 +33,10 @@ _HEAD_START_MS = 20  # to load the first messages into memory
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to deliver, and how. `read` makes the reader, from what runs and the path of the store. `from_ms` and
-    `speed` are for a replay; `from_ms=None`: the first due time in the store. Without a `store` the run makes one and
-    removes it at the end; before that it calls `at_end` with the closed store and the counts. `at_end` may raise
-    `DeliveryFailed`. `events`: the file for a recording of the timer.
+    """The input, the destination and the settings of a run. `read` makes the reader, from the `Running` and the path of
+    the store. `from_ms` and `speed` are for a replay; `from_ms=None`: the first due time in the store. At the end, if
+    the store exists, the run calls `at_end` with the closed store and the counts; `at_end` may raise `DeliveryFailed`.
+    Without a `store` the run makes one, and removes it after `at_end`. `events`: the file for a recording of the timer.
     """
 
     read: Callable[[Running, Path], Reader]
@@ -92,7 +92,7 @@ def run(job: Job, reporter: Reporter) -> Result:
 
 @contextmanager
 def _temporary_store() -> Iterator[Path]:
-    """The path of a store that is gone at the end, also after the second Ctrl-C."""
+    """The path of a temporary store. It is removed at the end of the run, also after a second Ctrl-C."""
     folders: list[str] = []
 
     def remove() -> None:
@@ -190,8 +190,8 @@ class _End:
             self.failure = self.failure or str(error)
 
     def close(self, within_s: float) -> None:
-        """Close the engine and what goes with it; a destination that does not close is waited for `within_s`, or
-        shorter after a failure or a signal.
+        """Stop the reader, then close the engine and the recording. If the destination does not close, the wait ends
+        after `within_s`; after a failure or a signal, it ends after 2 s.
         """
         if self.reading is not None:
             with self.noted():

@@ -23,7 +23,7 @@ class NewOutputs:
         self._new = [path for path in paths if path is not None and not _is_there(path)]
 
     def remove_unused(self) -> None:
-        """Remove those that were made meanwhile and hold nothing: an empty file, or a database without a row."""
+        """Remove each new file that holds nothing: an empty file, or a database without a row."""
         for path in self._new:
             with suppress(OSError, ValueError):
                 if path.is_file() and (path.stat().st_size == 0 or holds_no_row(path)):
@@ -70,7 +70,7 @@ def _beside_store(path: Path) -> list[Path]:
 
 
 def _names_of(path: Path) -> list[object]:
-    """What the file is known by: its path, and where it exists its device and inode."""
+    """The names by which files are compared: the path, and for an existing regular file its device and inode."""
     try:
         found = path.stat()
     except OSError:

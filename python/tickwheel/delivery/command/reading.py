@@ -1,4 +1,4 @@
-"""The reader of a run: a thread that reads files and submits what has come.
+"""The reader of a run: a thread that reads files and submits their records.
 
 Its position in the input is committed with the records. It does not wait for answers; if too much is queued, it blocks.
 """
@@ -15,7 +15,7 @@ from tickwheel.delivery.model.message import Columns
 from tickwheel.delivery.read.sources import OpenSource, Source
 
 ITS_START = "its start"
-"""Where a reader stopped that has read nothing."""
+"""The position of a reader that has read nothing."""
 
 _SUBMIT_WITHIN_S = 1
 
@@ -53,8 +53,8 @@ class Reading(threading.Thread):
         self.stopped_at: str | None = ITS_START
 
     def stop(self) -> None:
-        """Submit nothing from now on. Does not wait for a read in progress, nor long for a submit that waits for room,
-        which the end of the engine ends.
+        """Submit nothing from now on. The call does not wait for a read in progress. If a submit waits for room, the
+        call waits at most 1 s for it; such a submit ends when the engine closes.
         """
         self._stopped = True
         if self._taking.acquire(timeout=_SUBMIT_WITHIN_S):

@@ -1,1 +1,1 @@
-"""The engine in Rust as Python runs it: started, watched, closed; outcomes; care of a store that is not open."""
+"""Runs the Rust engine from Python, reads its outcomes, and does the upkeep of stores."""

@@ -1,4 +1,4 @@
-"""What became of messages, one after another, for an event loop: `async for outcome in queue.outcomes()`."""
+"""The outcomes of messages, one after another, for an event loop: `async for outcome in queue.outcomes()`."""
 
 import asyncio
 from collections import deque
@@ -17,12 +17,12 @@ _ANSWERS: Final = {
 
 
 class MessageOutcome(NamedTuple):
-    """How it ended for a message, as it is on disk.
+    """The outcome of a message, after it is on disk.
 
-    `state`: `DELIVERED`, `DEAD` or `EXPIRED`. `ended_at_ms`: of a delivered one the time of its send; as `due_ms` in
-    milliseconds since 1970. `lateness_ms`: of a delivered one. `attempts`: how often it was tried. `redelivered`: it
-    may have arrived before. `reason`: the last error of one that is `DEAD`. `missed_before`: how many outcomes the
-    reader lost right before this one, because it was too slow.
+    `state`: `DELIVERED`, `DEAD` or `EXPIRED`. `ended_at_ms`: milliseconds since 1970, like `due_ms`; for a delivered
+    message the time of its send. `lateness_ms`: only for a delivered message. `attempts`: how often it was tried.
+    `redelivered`: it may have arrived before. `reason`: the last error of a `DEAD` message. `missed_before`: how many
+    outcomes the reader lost right before this one, because it was too slow.
     """
 
     id: str
@@ -59,7 +59,7 @@ class Outcomes:
                 self._check()
                 raise StopAsyncIteration
             if read:
-                await asyncio.sleep(0)  # a reader that is always behind blocks no other task
+                await asyncio.sleep(0)  # lets other tasks run, also if this reader never catches up
             else:
                 await self._until_readable()
         return self._read.popleft()

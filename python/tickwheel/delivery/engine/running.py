@@ -1,4 +1,4 @@
-"""An open store that is being delivered by the engine, until `close`. Nothing is due before `start`.
+"""An open store, and the engine that delivers its messages until `close`. Nothing is due before `start`.
 
 The engine is native. Here its answers become futures, its events log records, and its counts a `Summary`.
 """
@@ -33,7 +33,7 @@ _SAY_AFTER_S = 2
 
 
 class Answers(Protocol):
-    """One of its methods is called, once, by the engine's thread for answers."""
+    """Receives answers. The engine's thread for answers calls exactly one method, once."""
 
     def set_result(self, answers: list[Answer], /) -> object:
         """All is on disk."""
@@ -43,9 +43,10 @@ class Answers(Protocol):
 
 
 class Running:
-    """Opens store and destination. `put_letters` is called in a thread of its own; `waiting` once if another process
-    has the store, and `check` again and again: what it raises ends the wait. `loop`: where a coroutine function runs;
-    `None`: in a thread of its own. Errors: `WrongUsage`, `DeliveryFailed`.
+    """Opens store and destination. `put_letters` is called in a thread of its own. `waiting` is called with a text if
+    another process has the store, or if the destination takes more than 2 s to open. While another process has the
+    store, `check` is called again and again; an exception of `check` ends the wait. `loop` runs a coroutine function;
+    `None`: a thread of its own does. Errors: `WrongUsage`, `DeliveryFailed`.
     """
 
     def __init__(
@@ -130,12 +131,12 @@ class Running:
         return self._engine.try_submit(items, answers, MAX_PAYLOAD)
 
     def follow(self) -> OutcomeReader:
-        """Read outcomes of messages from now on. Errors: `DeliveryFailed` where the system gives no descriptor."""
+        """Read outcomes of messages from now on. Errors: `DeliveryFailed` if the system gives no file descriptor."""
         return self._engine.follow()
 
     def submit_records(self, records: Iterable[Records]) -> "Future[list[Answer | BadRecord]]":
-        """Submit what was read by a reader that makes no letters, a part as soon as it is read. The future gets for
-        each record its answer, or what is wrong with it. Errors: as of `submit`; earlier parts may be accepted then.
+        """Submit parts from a reader that makes no dead letters, each part as soon as it is read. The future gets, for
+        each record, its answer or its fault. Errors: as of `submit`; earlier parts may be accepted then.
         """
         faults, tickets = [], []
         for part in records:
@@ -167,20 +168,20 @@ class Running:
 
     @property
     def first_due_ms(self) -> int | None:
-        """The due time of the first message that waits, before the start."""
+        """The earliest due time of the waiting messages, before the start."""
         return self._engine.first_due_ms
 
     def census(self, until_ms: Sequence[int], most: int) -> tuple[int | None, Sequence[int]]:
-        """The first due time of what waits, and how many are due by each of these times, counted up to `most`."""
+        """The earliest due time of waiting messages; and how many are due by each time, counted up to `most`."""
         return self._engine.census(until_ms, most)
 
     @property
     def history_id(self) -> str:
-        """The id of what the store knows: another one after its disk was lost, or a backup was restored."""
+        """The id of the store's history. It changes if the disk is lost, or a backup is restored."""
         return self._engine.history_id
 
     def marks(self) -> tuple[int, Sequence[int]]:
-        """The time now, and for each partition the last one by which every outcome is on disk, in ms since 1970 (S4).
+        """The time now; and for each partition, up to which time all outcomes are on disk. In ms since 1970 (S4).
 
         Takes up to some milliseconds, and waits for no commit. Errors: `DeliveryFailed`; `RuntimeError`
         after `close`.
@@ -188,7 +189,7 @@ class Running:
         return self._engine.marks()
 
     def rules_of(self, partition: int) -> Sequence[tuple[str | None, str]] | None:
-        """Key and id of each recurring message of a partition that is open; `None` if they are more than 256 KiB (S4).
+        """Key and id of each open recurring message of a partition; `None` if they take more than 256 KiB (S4).
 
         Looks at all recurring messages: 20 ms for 100,000. Errors: those of `marks`.
         """
@@ -200,7 +201,7 @@ class Running:
         return self._engine.in_memory()
 
     def occupancy(self) -> "Occupancy":
-        """How full the wheel is. A task of it is a millisecond in which messages are due, or a wait of the engine's."""
+        """How full the wheel is. A task on the wheel is one millisecond with due messages, or a wait of the engine."""
         return self._engine.occupancy()
 
     @property
@@ -214,7 +215,7 @@ class Running:
         return self._engine.is_paused
 
     def why_not_paused(self) -> tuple[str, str]:
-        """Why a key could not be paused, and what is allowed."""
+        """Why a key could not be paused, and the allowed alternative."""
         if self._is_global:
             return "with one order of all messages no key can be paused: what is due later would overtake", (
                 "order per key; or pause all"
@@ -228,7 +229,7 @@ class Running:
 
     @property
     def measures(self) -> EngineMeasures:
-        """What the engine has measured of its own work. Takes some milliseconds, and holds up nothing."""
+        """The engine's measurements of its own work. Reading them takes some milliseconds, and blocks nothing."""
         return self._engine.measures()
 
     @property
@@ -259,11 +260,11 @@ class Running:
         return self._engine.wait_until_empty(timeout_s)
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Send what is due by now, commit, and stop. A second call does nothing.
+        """Send the messages due by now, commit, and stop. A second call does nothing.
 
-        `timeout_s` bounds the wait for a sink that hangs; what is in its hands then counts as not delivered, and is
-        sent again next time. A call that a signal interrupts is repeated, perhaps with less time. Errors:
-        `DeliveryFailed`, the first one there was.
+        `timeout_s` limits the wait for a sink that hangs. Messages in such a sink then count as not delivered, and are
+        sent again next time. If a signal interrupts the call, call it again, perhaps with less time. Errors:
+        `DeliveryFailed` with the first failure.
         """
         OutboxReader.stop_all(self.outboxes)
         try:
@@ -279,14 +280,14 @@ class Running:
 
 def _future() -> "Future[list[Answer]]":
     future: Future[list[Answer]] = Future()
-    future.set_running_or_notify_cancel()  # what is submitted can't be taken back this way
+    future.set_running_or_notify_cancel()  # cancelling the future would not take the messages back
     return future
 
 
 def _together(
     faults: Sequence[Sequence[Fault | None]], tickets: "Sequence[Future[list[Answer]]]"
 ) -> "Future[list[Answer | BadRecord]]":
-    """A future of what all tickets get, with the faults of each."""
+    """A future of the answers of all tickets, together with the faults of each part."""
     future: Future[list[Answer | BadRecord]] = Future()
     future.set_running_or_notify_cancel()
     left = count(len(tickets) - 1, -1)

@@ -1,7 +1,7 @@
-"""What an operator does with the file of a store (rule D20): check it, compact it, back it up, restore it.
+"""The upkeep of a store's file by an operator (rule D20): check it, compact it, back it up, restore it.
 
-`tickwheel store` runs these. None of them waits for a process that delivers; `check_store` and `backup_store` may run
-beside one, also in its process.
+`tickwheel store` runs these functions. They do not wait until another process stops delivering. `check_store` and
+`backup_store` also work while a process delivers, and inside that process.
 """
 
 import os
@@ -14,8 +14,8 @@ from tickwheel.delivery.base.errors import WrongUsage, shown
 
 @dataclass(frozen=True, slots=True)
 class CheckedStore:
-    """What a check has found: a line for each of the `problems`. `messages`: those that are known; `waiting`: those of
-    them that have no outcome.
+    """The result of a check, with one line for each of the `problems`. `messages`: all known messages; `waiting`: the
+    messages without an outcome.
     """
 
     messages: int
@@ -32,10 +32,10 @@ class CompactedStore:
 
 
 def check_store(store: str | os.PathLike[str]) -> CheckedStore:
-    """Whether a store is whole: SQLite's own check, and what its tables say of each other.
+    """Check whether a store is whole: by SQLite's own check, and by comparing its tables with each other.
 
-    It may be in use, and is not changed. A second for 200,000 messages. Errors: `WrongUsage` if it is no store of this
-    version; `StoreFailed` if it can't be read.
+    The store may be in use, and is not changed. Takes a second for 200,000 messages. Errors: `WrongUsage` if it is no
+    store of this version; `StoreFailed` if it can't be read.
     """
     return _checked(_native.check_store(store))
 
@@ -50,41 +50,41 @@ def compact_store(store: str | os.PathLike[str]) -> CompactedStore:
 
 
 def pause_store(store: str | os.PathLike[str], key: str | None = None) -> None:
-    """Let the next deliverer of a store that is not in use send nothing (D16), or nothing of a key, until resumed.
+    """Pause a store that no process uses: the next deliverer sends nothing (D16), or nothing of `key`, until resumed.
 
-    Errors: `WrongUsage` if it is no store of this version, or in use: then its deliverer is asked; for what is no key,
-    and once 10,000 keys are paused; `StoreFailed`.
+    Errors: `WrongUsage` if the file is no store of this version; if it is in use, because then its deliverer must be
+    asked; if `key` can't be a key; and if 10,000 keys are paused already. `StoreFailed` for other errors.
     """
     _native.pause_store(store, _checked_key(key), is_paused=True)
 
 
 def resume_store(store: str | os.PathLike[str], key: str | None = None) -> None:
-    """Let the next deliverer of a store send again, or what is of a key. Errors: as of `pause_store`."""
+    """Resume a paused store, or a paused key in a store, for the next deliverer. Errors: as of `pause_store`."""
     _native.pause_store(store, _checked_key(key), is_paused=False)
 
 
 def backup_store(store: str | os.PathLike[str], to: str | os.PathLike[str]) -> CheckedStore:
-    """Write a copy of one moment of a store to `to`, one file, which is not there before it is complete and on disk.
+    """Copy a store, as it is at one moment, to the file `to`, which appears only when it is complete and on disk.
 
     The store may be in use, and is not changed. The copy is checked. It delivers nothing before it is restored. Errors:
-    `WrongUsage` if it is no store of this version, or `to` exists; `StoreFailed`.
+    `WrongUsage` if `store` is no store of this version, or `to` exists; `StoreFailed`.
     """
     return _checked(_native.backup_store(store, to))
 
 
 def restore_store(backup: str | os.PathLike[str], store: str | os.PathLike[str], *, force: bool = False) -> Path | None:
-    """Make a store of a backup, or of any copy of a store. What it accepts gets numbers that no store ever gave.
+    """Make a store of a backup, or of any copy of a store. It gives new messages numbers that no store has ever given.
 
-    All that is due by now may have been delivered since the backup: it is delivered again, as `redelivered`, unless
-    the destination knows it. `force`: also where `store` exists, which stays as `STORE.replaced`, and that path is
-    returned; and also a backup in which the check finds problems. Errors: `WrongUsage`, also if `store` is in use;
-    `StoreFailed`. Then `store` is as it was.
+    Messages due by now may have been delivered since the backup. They are delivered again, marked as `redelivered`,
+    unless the destination knows them. `force`: restore also if `store` exists; the old store stays as `STORE.replaced`,
+    and its path is returned. `force` also accepts a backup in which the check finds problems. Errors: `WrongUsage`,
+    also if `store` is in use; `StoreFailed`. After an error `store` is as it was.
     """
     return _native.restore_store(backup, store, force)
 
 
 def _checked_key(key: str | None) -> str | None:
-    """Errors: `WrongUsage` for what is no text in UTF-8."""
+    """The key, checked. Errors: `WrongUsage` if it is no text in UTF-8."""
     try:
         return key if key is None else key.encode().decode()
     except (AttributeError, UnicodeEncodeError):

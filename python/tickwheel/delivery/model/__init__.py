@@ -1,1 +1,1 @@
-"""What goes in and comes out: messages, answers, settings, counts. Plain values, no threads."""
+"""The values that go in and come out: messages, answers, settings, counts. Plain values, no threads."""

@@ -23,8 +23,8 @@ def act_of(
     all: bool = False,  # noqa: A002
     how_all: str = "all=True",
 ) -> Act:
-    """The action on the messages that match all that is given, or on all. `how_all`: what an error says how to ask for
-    all. Errors: `WrongUsage`, `BadRecord`.
+    """The action on the messages that match every given filter, or on all messages. `how_all`: how to ask for all
+    messages, for the text of an error. Errors: `WrongUsage`, `BadRecord`.
     """
     given = {"key": key, "key_prefix": key_prefix, "due_from": due_from, "due_before": due_before}
     is_filtered = any(value is not None for value in given.values())

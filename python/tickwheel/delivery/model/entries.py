@@ -1,4 +1,4 @@
-"""What is submitted beside messages and cancels, and the answers once it is on disk (rules D2, D5, D7, D11)."""
+"""Items to submit, other than messages and cancels, and the answers once they are on disk (rules D2, D5, D7, D11)."""
 
 from collections.abc import Iterable, Iterator
 from enum import IntEnum, StrEnum
@@ -17,8 +17,8 @@ OTHER_CONTENT = BadRecord(
 
 
 class Outcome(IntEnum):
-    """What became of a message, as the ledger of a store has it. `MOVED`: it goes on under another number.
-    `WITHDRAWN`: the occurrence of a rule that has ended, or has another text since.
+    """The outcome of a message, as the ledger of a store keeps it. `MOVED`: the message goes on under another number.
+    `WITHDRAWN`: an occurrence whose rule has ended, or has got another text since.
     """
 
     DELIVERED = 1
@@ -37,7 +37,7 @@ class Look(msgspec.Struct, frozen=True, gc=False):
 
 
 class Letter(NamedTuple):
-    """A record that could not be read or delivered: where it stood, why, what is allowed, and its bytes."""
+    """A record that could not be read or delivered: its place in the input, the reason, the allowed form, its bytes."""
 
     source: str
     line: int
@@ -73,7 +73,7 @@ class Put(NamedTuple):
 
 
 class Reschedule(msgspec.Struct, frozen=True, gc=False):
-    """A request to deliver a message that waits at another time (D16); `due_ms` is one that `due_ms_of` gave."""
+    """A request to give a waiting message another due time (D16). `due_ms` comes from `due_ms_of`."""
 
     id: str
     key: str | None
@@ -81,14 +81,14 @@ class Reschedule(msgspec.Struct, frozen=True, gc=False):
 
 
 class Requeue(msgspec.Struct, frozen=True, gc=False):
-    """A request to try a dead letter anew (D16)."""
+    """A request to try a dead letter again (D16)."""
 
     id: str
     key: str | None
 
 
 class ActionKind(StrEnum):
-    """What an action does: cancels messages that wait, or tries dead letters anew."""
+    """The kinds of action: cancel waiting messages, or try dead letters again."""
 
     CANCEL = "cancel"
     REQUEUE = "requeue"
@@ -106,20 +106,20 @@ class Act(msgspec.Struct, frozen=True, gc=False):
 
 
 class Pause(msgspec.Struct, frozen=True, gc=False):
-    """A request to send nothing more, of a key or of all, or to go on (D16)."""
+    """A request to pause sending, of one key or of all, or to resume it (D16)."""
 
     is_paused: bool
     key: str | None = None
 
 
 Fault: TypeAlias = tuple[int, str, str]
-"""What is wrong with a record: its line, the reason, and what is allowed."""
+"""The fault of a record: its line, the reason, and the allowed form."""
 
 Item: TypeAlias = Records | Message | Put | Cancel | Reschedule | Requeue | Act | Pause | Look | Letter | Progress
 
 
 def answered(faults: Iterable[Fault | None], answers: Iterable[Answer]) -> "Iterator[Answer | BadRecord]":
-    """For each record in order its answer, or what is wrong with it: it has none."""
+    """For each record, in order, its answer; or a `BadRecord` if it has a fault, because then it has no answer."""
     given = iter(answers)
     for fault in faults:
         yield next(given) if fault is None else BadRecord(*fault[1:])

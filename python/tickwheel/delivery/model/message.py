@@ -1,7 +1,7 @@
-"""What a user sees of the one schema (rule D1): messages, cancels, and the names of the columns.
+"""The schema as a user sees it (rule D1): messages, cancels, and the names of the columns.
 
-The rules themselves are native, for every format: `message/fields.rs` of the crate of delivery checks the values of a
-record. The files in `formats/` beside it read them.
+The rules are native code, the same for every format: `message/fields.rs` in the crate of delivery checks the values of
+a record. The files in `formats/`, beside `message/`, read records.
 """
 
 import msgspec

@@ -11,7 +11,7 @@ from tickwheel._native import OPERATIONS, Answer
 
 
 class Reply(NamedTuple):
-    """What an answer means. `exit_code`: 0 where the operation did its work, 1 too late, 2 refused."""
+    """The meaning of an answer. `exit_code`: 0 if the operation did its work, 1 if it was too late, 2 if refused."""
 
     status: int
     exit_code: int
@@ -24,5 +24,5 @@ REPLIES: Final[Mapping[str, Mapping[Answer, Reply]]] = {
 
 
 def reply(operation: str, answer: Answer) -> Reply:
-    """What this answer to this operation means."""
+    """The meaning of this answer to this operation."""
     return REPLIES[operation][answer]

@@ -1,4 +1,4 @@
-"""How fast messages go out (rule D18): at most so many in a time."""
+"""The limit on the rate of sending (rule D18): at most N messages in a period."""
 
 import re
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _LEAST, _MOST = Fraction(1, 86_400_000_000), Fraction(1)  # messages in a micros
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """So many messages in so many microseconds, exactly.
+    """An exact rate: `messages` in `per_us` microseconds.
 
     >>> Rate.of("90/min"), Rate.of("0.5/s")
     (Rate(messages=3, per_us=2000000), Rate(messages=1, per_us=2000000))

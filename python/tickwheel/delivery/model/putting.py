@@ -18,7 +18,7 @@ _FIELDS: Final = (*_OF_A_RECORD, *_RULE, "replace", "debounce_ms", "at_latest_ms
 
 
 def message_of(given: object) -> Message | Put | Records:
-    """A message from what `put_many` takes. Errors: `WrongUsage` if it is none, and those of `put_of`."""
+    """A message from a value that `put_many` takes. Errors: `WrongUsage` for any other value; and as of `put_of`."""
     match given:
         case Message(payload=bytes() | msgspec.Raw()):
             return given
@@ -81,12 +81,14 @@ def put_of(
 
 
 def item_of(given: Any) -> Any:
-    """A message from what `put_many` takes, and anything else as it is. Errors: `WrongUsage`."""
+    """A message from a value that `put_many` takes, and anything else as it is. Errors: `WrongUsage`."""
     return message_of(given) if isinstance(given, Message | Mapping) or type(given) is tuple else given
 
 
 def parts_of(messages: Iterable[Message | Put | Records]) -> Iterator[Records]:
-    """The messages in order, read and checked: those between two that take the place of others are one part."""
+    """The messages in order, read and checked. A message that replaces another is a part of its own; all messages
+    between two such messages are one part.
+    """
     between: list[Message | Put] = []
     for each in messages:
         if not isinstance(each, Records):

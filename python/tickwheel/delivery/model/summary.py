@@ -19,7 +19,7 @@ PERCENTILES: Final = {"p50": 0.5, "p99": 0.99, "p999": 0.999, "max": 1.0}
 
 @dataclass(slots=True)
 class Summary:
-    """The present counts. The writer adds to them after the commit of what they count."""
+    """The present counts. The writer adds to a count after the commit of the counted messages."""
 
     resumed: int = 0
     accepted: int = 0

@@ -1,1 +1,1 @@
-"""What a person or another program sees of a run: log, traces, dead letters, progress, signals."""
+"""Shows a run to people and to other programs: log, traces, dead letters, progress, signals."""

@@ -21,7 +21,7 @@ PutLetters = Callable[[Sequence[Letter]], None]
 
 
 def to_file(path: Path) -> PutLetters:
-    """Appends to `path`, until the process ends; a file that is not there is made with the first letter. Errors:
+    """Appends to `path`, until the process ends. A missing file is made with the first dead letter. Errors:
     `WrongUsage` if it can't be opened.
     """
     refuse_open_store(path)
@@ -50,7 +50,7 @@ def to_file(path: Path) -> PutLetters:
 
 
 def to_lines(say: Callable[[str], object], failure: Callable[[], OSError | None] = lambda: None) -> PutLetters:
-    """Calls `say` with one line for each; then `failure` tells why it is lost, if it is."""
+    """Calls `say` with one line for each dead letter; then `failure` returns the error if this line was lost."""
 
     def put(letters: Sequence[Letter]) -> None:
         for letter in letters:

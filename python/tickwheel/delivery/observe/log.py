@@ -1,4 +1,4 @@
-"""What the engine logs, by the standard library's `logging` under `tickwheel.delivery` (rule D15)."""
+"""The engine's log messages, in the standard library's `logging` under `tickwheel.delivery` (rule D15)."""
 
 import logging
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ _EVENTS: Final = {
 }
 
 
-_LONGEST_NAME: Final = 200  # characters that are told of an id or a key
+_LONGEST_NAME: Final = 200  # characters of an id or a key in a log message
 
 
 def log_events(events: Sequence[tuple[Any, ...]]) -> None:
@@ -41,17 +41,17 @@ def log_events(events: Sequence[tuple[Any, ...]]) -> None:
 
 
 def log_text(text: str) -> None:
-    """Log what is worth a line."""
+    """Log a text as information."""
     logger.info("%s", text)
 
 
 def log_uncommitted(error: BaseException) -> None:
-    """Log that a sink could not forget what is on disk. It is asked again, so nothing is lost by it."""
+    """Log that a sink's `committed` has failed. It is called again before the next send, so nothing is lost."""
     logger.error("a sink's committed() failed, and is called again before the next send: %r", error, exc_info=error)
 
 
 def log_no_position(error: BaseException) -> None:
-    """Log that a sink did not say its position. The last one it said holds, so nothing is lost by it."""
+    """Log that a sink's `position` has failed. The position that it returned last holds, so nothing is lost."""
     logger.error("a sink's position() failed, and the last one that it returned holds: %r", error, exc_info=error)
 
 
@@ -72,7 +72,7 @@ class _Name(msgspec.Struct):
 
 
 def subject_of(letter: Letter) -> str:
-    """What a dead letter is about: the message, or where in the input a record stood that is none."""
+    """The subject of a dead letter: the message, or the place of the unreadable record in the input."""
     with suppress(msgspec.MsgspecError, RecursionError):
         if letter.source == "delivery":  # it was given up
             name = msgspec.json.decode(letter.record, type=_Name)

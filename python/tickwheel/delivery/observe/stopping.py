@@ -1,8 +1,7 @@
-"""Ctrl-C, SIGTERM and a terminal that is closed (rule D13): the first one stops a run, the second ends the process.
+"""Ctrl-C, SIGTERM and a closed terminal (rule D13): the first signal stops a run, the second ends the process.
 
-The first one raises `KeyboardInterrupt`, once: what a run does after it, to end cleanly, is never interrupted by
-another exception. A signal that the process was started to ignore, as a shell does with `&` in a script, stays
-ignored.
+The first signal raises `KeyboardInterrupt`, once. While the run ends cleanly after it, no other exception interrupts
+it. If the process was started with a signal ignored, as a shell does with `&` in a script, this signal stays ignored.
 """
 
 import signal
@@ -18,7 +17,7 @@ class Stopped(KeyboardInterrupt):
 
 
 def stopped_by(stop: KeyboardInterrupt) -> str:
-    """What stopped the run, for people: Python's own exception at a Ctrl-C has no text."""
+    """The name of the signal that stopped the run, for people: Python's own exception at a Ctrl-C has no text."""
     return str(stop) or "Ctrl-C"
 
 

@@ -1,9 +1,9 @@
-"""Traces by OpenTelemetry (rule D15): a message carries the `traceparent` of its producer, and its delivery is a span
-that is linked to that.
+"""Traces by OpenTelemetry (rule D15): a message carries the `traceparent` of its producer, and the span of its delivery
+links to the producer's span.
 
-A link and not a child: the producer's trace would stay open for days. The program, or `opentelemetry-instrument`, has
-set OpenTelemetry up before the queue is opened. Where nothing has imported it, nothing here does either, and a put
-costs a look into `sys.modules`.
+The delivery is no child of that span, because then the producer's trace would stay open for days. The program, or
+`opentelemetry-instrument`, has set OpenTelemetry up before the queue is opened. If nothing has imported OpenTelemetry,
+this module does not import it either, and a put costs one look into `sys.modules`.
 """
 
 import sys
@@ -23,7 +23,7 @@ _EVERY_S: Final = 0.5
 
 
 def current_traceparent() -> str | None:
-    """Of the current span, as W3C Trace Context writes it; `None` if there is none, or nothing traces."""
+    """The current span as W3C Trace Context writes it; `None` if there is no span, or nothing traces."""
     if _API not in sys.modules:
         return None
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -97,8 +97,8 @@ def _spans() -> Callable[[Delivery], AbstractContextManager[None]]:
 
 
 class SendSpans(threading.Thread):
-    """Makes a span of each send of a webhook, of the kind `CLIENT`, soon after it has its answer: the requests are made
-    by the engine, which knows no spans. Of ten thousand in half a second the rest is left out.
+    """Makes a `CLIENT` span for each send of a webhook, soon after its answer, because the engine makes the requests
+    and knows no spans. At most ten thousand sends are kept for half a second; further sends get no span.
     """
 
     def __init__(self, destination: Destination, owner: object) -> None:
@@ -113,7 +113,7 @@ class SendSpans(threading.Thread):
             self._make()
 
     def stop(self) -> None:
-        """Make those that are left, and end."""
+        """Make the remaining spans, and end."""
         self._over.set()
         if self.is_alive():
             self.join()
@@ -135,7 +135,7 @@ class SendSpans(threading.Thread):
 
 
 def _starter(kind: Any) -> Callable[[str | None, Mapping[str, Any], int | None], Any]:
-    """Starts a span with a link to that of the producer, if there is one; at a time in ns since 1970, or now."""
+    """Starts a span that links to the producer's span, if there is one. `at_ns`: ns since 1970; `None`: now."""
     from opentelemetry import trace
     from opentelemetry.context import Context
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator

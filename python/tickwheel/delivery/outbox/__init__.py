@@ -2,7 +2,7 @@
 
     enqueue(connection, message) -> outbox table -> a thread of the deliverer reads it -> engine -> its rows are deleted
 
-A row is deleted only once its message is accepted on disk, so none is lost. `docs/outbox.md` says what is promised.
+A row is deleted only once its message is accepted on disk, so none is lost. `docs/outbox.md` has the guarantees.
 """
 
 from tickwheel.delivery.outbox.tables import create_statement

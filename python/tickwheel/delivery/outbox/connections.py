@@ -1,7 +1,7 @@
 """How a statement is run on the caller's connection: of sqlite3, psycopg 3, SQLAlchemy 2 or Django.
 
-A library is asked for its classes only if it is imported already: otherwise the connection is not one of its. Nothing
-is begun or committed here, so the statement is part of the transaction that the caller has open.
+A connection can only come from a library that the program has imported, so this module imports none. Nothing is begun
+or committed here, so the statement is part of the transaction that the caller has open.
 """
 
 import json
@@ -55,7 +55,7 @@ def _sqlalchemy(connection: Any) -> Writer | None:
     if any(_is(connection, "sqlalchemy.ext.asyncio", name) for name in ("AsyncSession", "AsyncConnection")):
         raise WrongUsage("an asynchronous connection: await its run_sync(lambda connection: enqueue(connection, ...))")
     if any(_is(connection, "sqlalchemy.orm", name) for name in ("Session", "scoped_session")):
-        connection = connection.connection()  # that of its transaction, which it begins if there is none
+        connection = connection.connection()  # the connection of its transaction, which it begins if there is none
     elif not _is(connection, "sqlalchemy", "Connection"):
         return None
     text = sys.modules["sqlalchemy"].text

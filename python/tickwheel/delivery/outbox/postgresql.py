@@ -1,9 +1,9 @@
 """Reads an outbox in PostgreSQL: `postgresql://...?table=T`.
 
 - `enqueue` notifies the channel `tickwheel_outbox` in its transaction, so rows are read as soon as they are committed.
-  What was inserted by hand is found by a look every `_LOOK_EVERY_S`.
-- The reader's connection has an advisory lock of the table's name. So only one process reads, also if the table is made
-  anew meanwhile, and a pooler in transaction mode can't be between.
+  Rows that were inserted by hand are found by a look every `_LOOK_EVERY_S`.
+- The reader's connection has an advisory lock of the table's name. Because of this lock only one process reads, also if
+  the table is dropped and made again meanwhile. There can be no pooler in transaction mode between reader and server.
 - Reading and deleting are statements of their own. No transaction is open while the engine commits.
 """
 
@@ -62,11 +62,11 @@ _BATCH: Final = """
     ) AS summed_rows
     WHERE size_before < {bytes} ORDER BY n
 """
-"""The first rows that are together at most so many, and so many bytes. A record that is too long is left out."""
+"""Reads the first rows, up to a number of rows and of bytes. A record that is too long is left out."""
 
 
 class PostgresqlSource(Source):
-    """The table `names`, its name with or without a schema. `options` are those of libpq, with the password."""
+    """The table `names`, its name with or without a schema. `options`: for libpq, with the password."""
 
     _connection: psycopg.Connection | None = None  # a fork may come before `__init__` has ended
 
@@ -92,7 +92,7 @@ class PostgresqlSource(Source):
             raise psycopg.OperationalError(without(secrets_of(self._options), str(error))) from None
         self._connection.execute(_SETTINGS, {"timeout_ms": str(1_000 * _WITHIN_S)})
         if self._connection.info.parameter_status("server_encoding") == "SQL_ASCII":
-            self._connection.execute("SET client_encoding = 'SQL_ASCII'")  # else a byte that is no UTF-8 fails the look
+            self._connection.execute("SET client_encoding = 'SQL_ASCII'")  # else a byte outside UTF-8 fails the look
         if self._connection.execute(_LOCK, (self._table.as_string(self._connection),)).fetchone() != (True,):
             self.close()
             return False
@@ -102,7 +102,7 @@ class PostgresqlSource(Source):
     def read(self) -> Sequence[Row]:
         """One statement."""
         for _ in self._opened.notifies(timeout=0):
-            pass  # what was notified is read now; psycopg would keep it for the next `wait`, without a bound
+            pass  # the rows are read now; psycopg would keep the notices for the next `wait`, without a bound
         rows = self._opened.execute(self._batch).fetchall()
         return [
             Row(n, ms, record.encode() if isinstance(record, str) else record, size) for n, ms, record, size in rows

@@ -3,8 +3,9 @@
     read the first rows -> submit -> their accept is on disk -> delete the rows -> read again
 
 Rows are deleted only after the accept is on disk. After a crash in between they are read again, and are duplicates by
-key and id (D5). A database that is down holds up nothing but its outbox: it is tried again by back-off, and the log
-says so once, and once when it is up again (as D6). Memory: one batch, and after a failed delete another one.
+key and id (D5). If a database is down, only its outbox waits. The reader tries again by back-off. The log says once
+that the database is down, and once that it is up again (as D6). Memory: one batch, and after a failed delete another
+one.
 """
 
 import threading
@@ -21,7 +22,7 @@ from tickwheel.delivery.observe.log import logger
 from tickwheel.delivery.outbox.source import Row, Source
 
 Submit: TypeAlias = Callable[[Sequence[Item], int], "Future[list[Answer]]"]
-"""Submits items with payloads of at most so many bytes; the future gets the answers once they are on disk."""
+"""Submits items with payloads of at most that many bytes; the future gets the answers once they are on disk."""
 
 _FIRST_WAIT_S: Final = 0.1
 _LONGEST_WAIT_S: Final = 30.0
@@ -44,7 +45,7 @@ class OutboxReader(threading.Thread):
         self.rows = 0
         """Rows that were accepted and deleted."""
         self.oldest_ms: int | None = None
-        """When the first row was written that the last look has found."""
+        """When the first row of the last look was written; `None` if the look found no row."""
 
     @property
     def outbox(self) -> str:
@@ -58,7 +59,7 @@ class OutboxReader(threading.Thread):
 
     @staticmethod
     def stop_all(readers: "Sequence[OutboxReader]") -> None:
-        """They submit nothing from now on. Batches that are being committed are waited for, 5 s at most in all."""
+        """The readers submit nothing from now on. Waits for batches in the middle of a commit, 5 s at most in all."""
         for reader in readers:
             reader._stopping.set()
         until_s = time.monotonic() + _STOP_WITHIN_S
@@ -101,8 +102,8 @@ class OutboxReader(threading.Thread):
             self._source.wait(self._stopping)
 
     def _accept(self, rows: Sequence[Row]) -> None:
-        """Submit the rows, and return once they are on disk. Those that were accepted before are known by all that is
-        in them: in a database that was restored another row may have their number.
+        """Submit the rows, and return once they are on disk. A row counts as accepted before only if all its values are
+        equal, because in a restored database another row may have the same number.
         """
         known = frozenset(self._accepted)
         new = [row for row in rows if row not in known] if known else rows
@@ -130,7 +131,7 @@ class OutboxReader(threading.Thread):
         values: list[tuple[bytes | None, str | None, int | None, int]] = []
         too_long = []
         for row in rows:
-            line = max(row.n, 0)  # one that was inserted by hand may have any number
+            line = max(row.n, 0)  # a row that was inserted by hand may have any number
             if row.size > most:
                 reason = f"the record has {row.size:,} bytes"
                 too_long.append(Records.bad(name, line, reason, f"at most {most:,} bytes", b""))

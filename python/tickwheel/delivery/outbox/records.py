@@ -1,7 +1,7 @@
 """The records of an outbox: messages, cancels and other due times as lines of NDJSON (rule D1).
 
-A record is checked before it is written, by the reader that will read it. So what is wrong with it is an error of the
-caller, in the caller's transaction, and not a dead letter later.
+A record is checked before it is written, by the same code that reads it later. A fault is therefore an error in the
+caller's transaction, and not a dead letter later.
 """
 
 from base64 import b64encode
@@ -77,5 +77,5 @@ def _checked(fields: dict[str, Any]) -> str:
 def _json_of(fields: dict[str, Any]) -> bytes:
     try:
         return msgspec.json.encode(fields)
-    except (TypeError, ValueError, OverflowError) as error:  # in a cancel: what is read as a message is checked before
+    except (TypeError, ValueError, OverflowError) as error:  # not for a message, which is checked before
         raise BadRecord(f"the record can't be written as JSON: {error}", "text for id and key") from None

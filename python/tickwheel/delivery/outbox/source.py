@@ -1,7 +1,7 @@
-"""Where an outbox is read: `sqlite:PATH?table=T` or `postgresql://...?table=T`; each kind is one file.
+"""The sources of an outbox: `sqlite:PATH?table=T` or `postgresql://...?table=T`; each kind is one file.
 
-Only one process reads an outbox at a time. Rows are read in the order of their numbers, whatever is there: a number
-that commits later than a higher one is read later.
+Only one process reads an outbox at a time. Rows are read in the order of their numbers. If a row commits later than a
+row with a higher number, it is read later.
 """
 
 import importlib
@@ -52,7 +52,7 @@ class Source(ABC):
 
     @abstractmethod
     def delete(self, numbers: Sequence[int]) -> int:
-        """Delete rows, and return how many once that is committed."""
+        """Delete rows and commit. Returns how many rows were deleted."""
 
     @abstractmethod
     def wait(self, stopping: threading.Event) -> None:
@@ -64,7 +64,7 @@ class Source(ABC):
 
     @abstractmethod
     def leave_to_parent(self) -> None:
-        """In a forked child: close what would keep the outbox from others after the parent's end."""
+        """In a forked child: close the descriptor that would keep the outbox locked after the parent's end."""
 
 
 _sources: "weakref.WeakSet[Source]" = weakref.WeakSet()
@@ -101,7 +101,7 @@ def source_of(address: str, max_payload: int = MAX_PAYLOAD) -> SourceOpener:
 
 
 def sources_of(addresses: str | Iterable[str] | None, max_payload: int = MAX_PAYLOAD) -> Sequence[SourceOpener]:
-    """Those of one address, of several, or of none. Errors: `WrongUsage`."""
+    """The openers for one address, for several, or for none. Errors: `WrongUsage`."""
     given = [addresses] if isinstance(addresses, str) else [*(addresses or ())]
     for address in given:
         if given.count(address) > 1:

@@ -1,8 +1,8 @@
 """Reads an outbox in a SQLite file: `sqlite:PATH?table=T`.
 
-- The program that writes may have the file open in any journal mode; nothing of that is changed here. A file that is
-  not there is not made.
-- A look whether something was committed is `PRAGMA data_version`, every `_LOOK_EVERY_S`. It reads no table.
+- The program that writes may have the file open in any journal mode; the reader does not change the mode. A missing
+  file is not made.
+- The reader asks `PRAGMA data_version` every `_LOOK_EVERY_S` whether something was committed. This reads no table.
 - SQLite has no lock that outlives a transaction. So the reader locks a file beside it, `PATH-T.reader`, by `flock`; the
   system frees it when the process ends.
 - Both files must still be the ones at their paths whenever rows are read or deleted. If one was replaced or removed,
@@ -75,7 +75,7 @@ class SqliteSource(Source):
         return True
 
     def read(self) -> Sequence[Row]:
-        """One statement, whose rows are read one after another until they are a batch."""
+        """Run one statement, and read its rows until they fill a batch."""
         self._check_files()
         database = self._opened
         self._version = database.execute("PRAGMA data_version").fetchone()[0]
@@ -108,7 +108,7 @@ class SqliteSource(Source):
         if database is not None:
             database.close()
         if lock is not None:
-            fcntl.flock(lock, fcntl.LOCK_UN)  # closing it frees nothing while a child that C code forked has it too
+            fcntl.flock(lock, fcntl.LOCK_UN)  # a child that C code forked may have it too; closing frees nothing then
             os.close(lock)
 
     def leave_to_parent(self) -> None:

@@ -81,7 +81,7 @@ def quoted(dialect: str, table: str) -> str:
 
 
 def checked(dialect: str) -> str:
-    """Errors: `WrongUsage` if there is no such one."""
+    """Errors: `WrongUsage` if the dialect is not supported."""
     if dialect not in _CREATE:
         raise WrongUsage(f"an outbox can't be in {dialect!r:.100}: it may be in postgresql or sqlite")
     return dialect

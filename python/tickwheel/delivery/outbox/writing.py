@@ -1,6 +1,6 @@
 """Writes records into an outbox, in the caller's own transaction.
 
-They are there exactly if it commits: an exception that rolls it back takes them with it. `tickwheel serve --outbox` and
+The records exist only if the transaction commits: a rollback removes them. `tickwheel serve --outbox` and
 `DeliveryQueue(..., outbox=...)` read them.
 """
 
@@ -17,7 +17,7 @@ from tickwheel.delivery.outbox.tables import TABLE, create_statement, insert_sta
 
 
 def create_table(connection: Any, table: str = TABLE) -> None:
-    """Make the table, if it is not there, in the caller's transaction. Errors: `WrongUsage`, and those of the driver.
+    """Make the table, if it is missing, in the caller's transaction. Errors: `WrongUsage`, and errors of the driver.
 
     For migrations `create_statement` and `tickwheel outbox sql` give the statement.
     """
@@ -30,7 +30,7 @@ def enqueue(connection: Any, message: Message | Mapping[str, Any] | Sequence[Any
 
     `connection`: of sqlite3, psycopg 3, SQLAlchemy 2 (also a `Session`) or Django, on SQLite or PostgreSQL. `message`:
     as to `DeliveryQueue.put_many`, a dict with the arguments of `put` but `replace` and `debounce_ms`; a `delay_ms`
-    counts from now. Errors: `BadRecord`, `WrongUsage`, and those of the driver. Costs one statement.
+    counts from now. Errors: `BadRecord`, `WrongUsage`, and errors of the driver. Costs one statement.
 
     >>> import sqlite3
     >>> with sqlite3.connect(":memory:") as connection:
@@ -57,7 +57,8 @@ def enqueue_many(
 def cancel(connection: Any, id: str, key: str | None = None, *, table: str = TABLE) -> None:  # noqa: A002
     """Write into the outbox that a message is to be cancelled (D7), which happens once the transaction has committed.
 
-    What is written there before, is read before. Nothing answers whether it was too late: `DeliveryQueue.cancel` does.
+    Records are read in the order in which they were written. There is no answer whether it was too late; for an answer
+    use `DeliveryQueue.cancel`.
     """
     _write(connection, [cancel_record(id, key)], table)
 

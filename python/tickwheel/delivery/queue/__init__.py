@@ -1,1 +1,1 @@
-"""What a Python program uses: `DeliveryQueue` and `AsyncDeliveryQueue`, and their control of messages."""
+"""The interface for Python programs: `DeliveryQueue` and `AsyncDeliveryQueue`; and control for the command line."""

@@ -1,7 +1,7 @@
 """`AsyncDeliveryQueue`: durable delayed delivery inside an asyncio program (rule D11).
 
-A method has the arguments, answers and errors of the method of `DeliveryQueue` that it is made of: `awaited` takes that
-one, with a queue whose `_ask` returns a coroutine function. So no list of arguments is written twice.
+Each method is made from a method of `DeliveryQueue`, and has the same arguments, answers and errors: `_awaited` calls
+that method for a queue whose `_ask` returns a coroutine function. This way no list of arguments is written twice.
 
 Nothing here blocks the loop. An answer comes by a future, which the engine's thread for answers completes. Opening,
 closing and looking at the store run in threads.
@@ -59,7 +59,7 @@ class _Answers:
             return  # its task was cancelled
         if isinstance(given, BaseException):
             self.future.set_exception(given)
-            self.future.exception()  # marks it as retrieved: of several parts one error is raised
+            self.future.exception()  # marks it as retrieved: if several parts fail, only one error is raised
         else:
             self.future.set_result(given)
 
@@ -69,7 +69,7 @@ class _GivenUp(Exception):
 
 
 class _QueueOnLoop(DeliveryQueue):
-    """A queue that is asked from a loop: what its methods return there is a coroutine function for the answer."""
+    """A queue for one event loop: its methods return a coroutine function, which gives the answer."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, is_given_up: threading.Event, *args: Any, **options: Any
@@ -104,12 +104,12 @@ class _QueueOnLoop(DeliveryQueue):
         return read([answer for future in futures for answer in await future])
 
     async def _submitted(self, part: Sequence[Item]) -> "asyncio.Future[list[Answer]]":
-        """Waits while much is queued, in turn: tasks submit in the order in which they came."""
+        """Waits while much is queued. Tasks submit in the order in which they came."""
         answers = _Answers(self.loop, self._has_room)
         async with self._turn:
             while not self._running.try_submit(part, answers):
                 self._has_room.clear()
-                with suppress(TimeoutError):  # what fills the queue may be an outbox's, whose answer sets nothing here
+                with suppress(TimeoutError):  # an outbox may fill the queue, and its answers do not set `has_room`
                     async with asyncio.timeout(_LOOK_FOR_ROOM_EVERY_S):
                         await self._has_room.wait()
         return answers.future
@@ -136,7 +136,7 @@ def _told_as(method: Callable[..., object]) -> Callable[[_F], _F]:
 def _awaited(
     method: Callable[Concatenate[DeliveryQueue, _P], _T],
 ) -> "Callable[Concatenate[AsyncDeliveryQueue, _P], Coroutine[object, object, _T]]":
-    """The method of `DeliveryQueue` as one of `AsyncDeliveryQueue`."""
+    """Makes a method of `AsyncDeliveryQueue` from a method of `DeliveryQueue`."""
 
     @_told_as(method)
     async def ask(queue: "AsyncDeliveryQueue", /, *args: _P.args, **options: _P.kwargs) -> _T:
@@ -164,7 +164,7 @@ def _read_in_thread(
 def _in_thread(
     method: Callable[Concatenate[StoreView, _P], _T],
 ) -> "Callable[Concatenate[AsyncStoreView, _P], Coroutine[object, object, _T]]":
-    """The method of `StoreView` as one of `AsyncStoreView`."""
+    """Makes a method of `AsyncStoreView` from a method of `StoreView`."""
 
     @_told_as(method)
     async def look(view: "AsyncStoreView", /, *args: _P.args, **options: _P.kwargs) -> _T:
@@ -190,7 +190,7 @@ def _with_arguments_of(
 
 
 class AsyncStoreView:
-    """`StoreView` for a loop: each call looks at the store in one of the loop's threads."""
+    """`StoreView` for a loop: each call looks at the store in a thread of the loop."""
 
     def __init__(self, view: StoreView) -> None:
         self._view = view
@@ -203,17 +203,17 @@ class AsyncStoreView:
 
 
 class AsyncDeliveryQueue:
-    """A `DeliveryQueue` for asyncio: nothing blocks the loop, and what waits for the disk is awaited.
+    """A `DeliveryQueue` for asyncio: nothing blocks the loop, and calls that need the disk are awaited.
 
-    It takes the arguments of `DeliveryQueue`, and is opened by `async with`, on the loop that runs (asyncio's or
-    uvloop's), which is the one to use it from. `to` may be a coroutine function: its calls are tasks of this loop, up
-    to 256 at a time, or `concurrency`; one at a time for a key. `on_dead_letter` is called in a thread of its own.
-    Errors: those of `DeliveryQueue`, where it is opened; `RuntimeError` on another loop, and where it is not open. If
-    the opening is cancelled, a thread gives up or closes the store soon after.
+    It takes the arguments of `DeliveryQueue`. `async with` opens it on the running loop (asyncio's or uvloop's); use it
+    on this loop only. `to` may be a coroutine function: its calls are tasks of this loop, up to 256 at a time, or
+    `concurrency`; one at a time for a key. `on_dead_letter` is called in a thread of its own. Errors: when it is
+    opened, the errors of `DeliveryQueue`; on another loop, or when it is not open, `RuntimeError`. If the opening is
+    cancelled, a thread gives up or closes the store soon after.
 
-    A task that is cancelled while it waits for an answer takes nothing back: the message may be accepted. The same call
-    again answers `DUPLICATE` then; `state` tells, and `cancel` is certain. Many tasks that put at a time share commits.
-    `put_many` reads its messages in one of the loop's threads.
+    If a task is cancelled while it waits for an answer, nothing is taken back: the message may be accepted. The same
+    call again answers `DUPLICATE` then. `state` tells whether it is accepted, and `cancel` works in both cases. If many
+    tasks put messages at a time, they share commits. `put_many` reads its messages in a thread of the loop.
 
     >>> import asyncio, tempfile
     >>> async def main(folder):
@@ -251,15 +251,16 @@ class AsyncDeliveryQueue:
         return await asyncio.to_thread(self._opened().action, id)
 
     def outcomes(self) -> Outcomes:
-        """What becomes of messages from this call on: `async for outcome in queue.outcomes()`.
+        """The outcomes of messages from this call on: `async for outcome in queue.outcomes()`.
 
-        Each message that was delivered, given up or has expired is told once, as a `MessageOutcome`, after its outcome
-        is on disk and in that order; not one that was cancelled, which the answer tells. It ends when the queue is
-        closed, after what is left; `DeliveryFailed` if delivery has failed.
+        Each message gives a `MessageOutcome` when it is delivered, given up or has expired, after this is on disk and
+        in the order of the commits. A cancelled message gives none, because the answer of `cancel` tells it. The
+        iteration ends when the queue is closed, after the remaining outcomes; with `DeliveryFailed` if delivery has
+        failed.
 
-        A reader that is slow holds up nothing, and uses bounded memory: past 10,000 unread outcomes, or 8 MiB of names
-        and reasons, the oldest are lost, and `missed_before` of the next one says how many. Each call gives a reader of
-        its own, for one task; a reader that is dropped costs nothing more. What the store keeps is in `view`.
+        A slow reader holds up nothing, and its memory is bounded. When it has more than 10,000 unread outcomes, or
+        8 MiB of names and reasons, the oldest are lost; `missed_before` of the next outcome says how many. Each call
+        makes a new reader, for one task; a reader without references costs nothing more. `view` shows the store.
         """
         return self._opened().outcomes()
 
@@ -285,8 +286,8 @@ class AsyncDeliveryQueue:
     async def close(self) -> None:
         """As `DeliveryQueue.close`, in a thread: the loop goes on, and so do the tasks of a coroutine function.
 
-        If the task is cancelled meanwhile, closing goes on. Not to be awaited in a call of the destination, which it
-        waits for.
+        If the task is cancelled meanwhile, closing goes on. Do not await it in a call of the destination, because
+        closing waits for this call.
         """
         if self._queue is not None:
             await asyncio.wrap_future(_in_own_thread(self._queue.close, "closes-delivery"))
@@ -323,7 +324,7 @@ class AsyncDeliveryQueue:
 
 
 def _close_opened(opening: "Future[_QueueOnLoop]") -> None:
-    with suppress(Exception):  # an opening that was given up or has failed left nothing
+    with suppress(Exception):  # a failed or cancelled opening leaves nothing to close
         opening.result().close()
 
 

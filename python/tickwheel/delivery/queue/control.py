@@ -50,7 +50,7 @@ class Control(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Give up what is open."""
+        """Close the store, or the HTTP client."""
 
     def wait(self, act: Act) -> Action:
         """Begin an action, and wait for its end."""
@@ -111,7 +111,7 @@ class StoreControl(Control):
 
 
 def _check_letters(store: Path) -> None:
-    """To open the store writes them out, and only a deliverer knows where they belong (D2). Errors: `WrongUsage`."""
+    """Opening the store writes its dead letters out, and only a deliverer knows where to (D2). Errors: `WrongUsage`."""
     with StoreSnapshot(store) as db:
         [(left,)] = db.rows(
             "SELECT count(*) FROM dead_letters "
@@ -200,7 +200,7 @@ class HttpControl(Control):
 
 
 def _check_port(url: str, parts: SplitResult) -> None:
-    """A system takes a greater number for another port, which would get the token. Errors: `WrongUsage`."""
+    """A system takes a greater number for another port, and the token would go there. Errors: `WrongUsage`."""
     try:
         is_one = parts.port is None or parts.port > 0
     except ValueError:

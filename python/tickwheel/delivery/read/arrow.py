@@ -1,7 +1,7 @@
 """Hands Arrow batches to the native reader of rows, as streams of Arrow's IPC format (rules D1, D2, D12).
 
-A batch may come from anywhere, so it is checked before it is handed on. Text that is not UTF-8 is an error of its row.
-An array that is broken otherwise is one of the whole batch: every row becomes a bad record, and reading goes on.
+A batch may come from any source, and is checked first. Text outside UTF-8 is an error of its row. Any other broken
+array is an error of the whole batch: every row becomes a bad record, and reading goes on.
 """
 
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ _AS_BYTES = [
 
 
 def batches_of(given: Any) -> list[Any]:
-    """A batch, or those of a table. Errors: `WrongUsage` if it is neither."""
+    """The batches: the given batch, or all batches of a table. Errors: `WrongUsage` if it is neither."""
     if isinstance(given, pa.RecordBatch):
         return [given]
     if isinstance(given, pa.Table):
@@ -79,7 +79,7 @@ def stream_of(batch: Any) -> bytes:
 
 
 def _read_broken(rows: ArrowRows, batch: Any, first_line: int, now_ns: int | None) -> Iterator[Records]:
-    """Reads what is left without the columns that are broken."""
+    """Reads the batch without its broken columns."""
     fault: tuple[str, str] | None = None
     names: list[str] = []
     sound: list[Any] = []
@@ -122,7 +122,7 @@ def _bytes_of(array: Any) -> tuple[Any, bool]:
     if types.is_dictionary(array.type):
         values, is_text = _bytes_of(array.dictionary)
         if is_text:
-            with suppress(pa.ArrowException):  # an index that is out of bounds
+            with suppress(pa.ArrowException):  # an index may be out of bounds
                 return pa.DictionaryArray.from_arrays(array.indices, values), True
     for is_kind, kind in _AS_BYTES:
         if is_kind(array.type):

@@ -4,7 +4,7 @@
   is known only once they are read: in a small file every row may have the same large value.
 - A file that can't be opened, or whose columns can't be used, is one dead letter, at line 1, and the other files go on
   (D2). A broken row group is one dead letter at the row where reading stopped; it names the lost rows, and the next row
-  group goes on. One that claims a negative number of rows counts as one row. An error of the operating system ends the
+  group goes on. A row group with a negative number of rows counts as one row. An error of the operating system ends the
   run, as for other formats.
 
 pyarrow is loaded when the first Parquet file is named: `pip install 'tickwheel[parquet]'`.

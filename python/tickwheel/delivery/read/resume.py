@@ -1,6 +1,6 @@
 """Continues an input where an earlier run stopped (rules D5, D11).
 
-An input is the one of the earlier run if it still begins with the bytes read then; the records taken then are skipped.
+If an input still begins with the bytes that the earlier run has read, the records taken then are skipped.
 Otherwise it is another input under the same name: it is read whole, and its known messages are duplicates. Standard
 input can't be continued.
 """
@@ -29,12 +29,12 @@ class Watched:
         return data
 
     def progress(self, name: str, line: int) -> Progress:
-        """What to keep once the record of this line is taken, and all before it."""
+        """The progress to keep once the record of this line, and all before it, are taken."""
         return Progress(name, line, self._size, self._digest.digest())
 
 
 class WatchedWhole:
-    """A file that is not read from start to end: it is the same if size and digest of the whole file are the same."""
+    """A file not read from start to end. It is the same file if size and digest of the whole file are the same."""
 
     def __init__(self, stream: BinaryIO) -> None:
         digest, self._size = blake2b(digest_size=16), 0
@@ -45,15 +45,15 @@ class WatchedWhole:
         stream.seek(0)
 
     def progress(self, name: str, line: int) -> Progress:
-        """What to keep once the record of this line is taken, and all before it."""
+        """The progress to keep once the record of this line, and all before it, are taken."""
         return Progress(name, line, self._size, self._digest)
 
 
 class Rereadable(Protocol):
-    """The part of a file's interface that is needed."""
+    """The part of a file's interface that this module needs."""
 
     def read(self, size: int = -1, /) -> bytes:
-        """At most so many bytes."""
+        """At most `size` bytes."""
 
     def seek(self, offset: int, /) -> int:
         """Go there."""

@@ -1,7 +1,7 @@
 """The sources to read: files, folders and standard input, in a fixed order. The suffix of a file is its format.
 
 A folder stands for all files in it and below with such a suffix, by name, except names that begin with a dot or an
-underscore, as in Spark; other files are left out, and told. Standard input (`-`) is NDJSON and may never end.
+underscore, as in Spark; other files are left out and reported. Standard input (`-`) is NDJSON and may never end.
 """
 
 import os
@@ -45,8 +45,8 @@ def find_sources(inputs: Sequence[str], say: Callable[[str], object] = lambda _:
 
 
 class Part(NamedTuple):
-    """Some records of a source, in order. `line`: of the last one. `progress`: what to keep once they are taken, and
-    all before them; `None` where there is no way back.
+    """Some records of a source, in order. `line`: the line of the last record. `progress`: to be kept once these
+    records, and all before them, are taken; `None` if the source can't be continued.
     """
 
     records: Records
@@ -55,8 +55,8 @@ class Part(NamedTuple):
 
 
 class OpenSource:
-    """The records of a source, without those that an earlier run took. `before`: the progress of that run, by name.
-    `now_ns`: the wall time from which delays count; it returns `None` in a replay.
+    """The records of a source that no earlier run took. `before`: the progress of the earlier run, by name. `now_ns`:
+    the wall time from which delays count; it returns `None` in a replay.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class OpenSource:
         suffix = ".ndjson" if path is None else path.suffix.lower()
         is_lines = suffix in _LINES
         try:
-            # Not sys.stdin: a thread that waits in its lock aborts the interpreter at exit.
+            # Not sys.stdin: a thread waiting in its lock would abort the interpreter at exit.
             with open(
                 _STDIN if path is None else path, "rb", buffering=0 if is_lines else -1, closefd=path is not None
             ) as stream:

@@ -1,7 +1,7 @@
-"""One HTML page about a store: counts, lateness, what is due next, dead letters (rule D11, `--report`).
+"""An HTML page about a store: counts, lateness, the messages due next, dead letters (rule D11, `--report`).
 
 Data flows one way: `queries` and `lateness` read the store, `plots` draws, `page` fills `page.html`. The common parts
-of every page are in `tickwheel.pages`. `tickwheel analyze` also shows lateness and what is due next, and uses
+of every page are in `tickwheel.pages`. `tickwheel analyze` also shows lateness and the messages due next, and uses
 `lateness`, `forecast`, `plots` and `macros.html` too.
 """
 
@@ -25,7 +25,7 @@ def write_report(
 ) -> None:
     """Write the page about a store to `page`. The store may be in use, and is not changed.
 
-    `summary`: the counts of the run that has just ended, if there was one; only they include duplicates. The same store
+    `summary`: the counts of a run that just ended, if there was a run; only they include duplicates. The same store
     at the same time gives the same bytes. A ledger of a million rows takes a few seconds; the memory does not depend on
     the ledger's size. Errors: `WrongUsage`, `StoreFailed`, `DeliveryFailed` if `page` can't be written.
     """

@@ -1,4 +1,4 @@
-"""Counts what is due next, in few time steps."""
+"""Counts the messages due next, in few time steps."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The charts of delivered and of waiting messages, for every page that has them (`tickwheel.pages.plots` draws)."""
+"""The charts of delivered and waiting messages, for every page with charts. `tickwheel.pages.plots` draws them."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ _LATENESS: Final = "lateness (ms, log scale)"
 
 
 def lateness_over_time(lateness: Lateness) -> Charts:
-    """p50, p99 and max per time step, on a logarithmic axis; a line is interrupted where nothing was delivered."""
+    """Lateness per time step: p50, p99 and max, on a logarithmic axis. A line has a gap where nothing was delivered."""
     lines = {
         name: {late.start_ms: late.lateness_ms[name] for late in lateness.over_time} for name in ("p50", "p99", "max")
     }

@@ -1,11 +1,11 @@
 """Access control (rule D12): the addresses to listen on, who may send what, and protection against web pages.
 
-- On loopback no token is needed; on any other address every request needs one, and the ports have TLS, unless the
-  operator says that they have not. A host name is resolved once. Without a token all its addresses must be loopback,
-  and the port is opened on one of them, so a later change of the name exposes nothing.
+- On loopback no token is needed. On any other address every request needs a token, and the ports have TLS, unless the
+  operator turns TLS off with `--no-tls`. A host name is resolved once. Without a token all its addresses must be
+  loopback. The port is opened on an address found then, so a later change of the name exposes nothing.
 - Without a token, a web page in a browser on this machine could send requests: a page may post to loopback, and its own
-  host name may resolve to loopback. So then a request with a `Host` that is not loopback is refused, and one with an
-  `Origin` that is not this server itself.
+  host name may resolve to loopback. Therefore a server without tokens refuses a request if its `Host` is not loopback,
+  or if its `Origin` is not this server.
 """
 
 import ipaddress
@@ -19,7 +19,7 @@ _FORM: Final = "write HOST:PORT, such as 127.0.0.1:7400 or [::1]:7400; port 0 ta
 
 
 class Address(NamedTuple):
-    """Where to listen: `host` as given, and `ip`, the address it resolves to."""
+    """An address to listen on: `host` as given, and `ip`, the address it resolves to."""
 
     option: str
     host: str
@@ -60,7 +60,7 @@ _BY_A_PROGRAM: Final = Fetched(b"", b"")
 
 
 class Refusal(NamedTuple):
-    """Why a request is refused. `is_known`: its token is known, and has not the right."""
+    """Why a request is refused. `is_known`: its token is known, but lacks the right."""
 
     reason: str
     allowed: str
@@ -68,8 +68,8 @@ class Refusal(NamedTuple):
 
 
 class Access:
-    """Accepts requests whose token has the right; without tokens, all requests but those of web pages. `tokens` may be
-    replaced at any time, but not taken away.
+    """Accepts requests whose token has the right; without tokens, all requests except those from web pages. `tokens`
+    may be replaced at any time, but not taken away.
     """
 
     def __init__(self, tokens: Tokens | None, *addresses: Address) -> None:
@@ -93,15 +93,17 @@ class Access:
         return None
 
     def rights_of(self, authorization: list[str]) -> Right:
-        """What a request that was accepted with these headers may do."""
+        """The rights of an accepted request with these headers."""
         if self.tokens is None:
             return ALL
         return self.tokens.rights_of(authorization[0].partition(" ")[2].strip().encode("latin-1")) or Right(0)
 
     def is_web_page(self, host: list[bytes], origin: list[bytes], fetched: Fetched = _BY_A_PROGRAM) -> bool:
-        """Whether these are headers of a browser, from a page of another site. A page of this server names as its
-        origin the very host that it asks. What another page loads in itself has no origin, but says so; a link that is
-        followed loads a document.
+        """Whether a browser sent these headers for a page of another site.
+
+        The origin of this server's page is the very host that the request names. If a page of another site loads a
+        part of itself from here, the request has no origin, but its `sec-fetch-site` shows this. A link to this server
+        is allowed: it loads a document.
         """
         if self.tokens is not None:
             return False

@@ -2,12 +2,12 @@
 
 | request | answer |
 |---|---|
-| `POST /actions`, `{"kind": "cancel" or "requeue", ...}` | 202 and its id; 200 if that is known, 409 if of another |
+| `POST /actions`, `{"kind": "cancel" or "requeue", ...}` | 202 and its id; 200: known id; 409: id of another action |
 | `GET /actions` | the last ones, the newest first |
 | `GET /actions/{id}` | how far it is; 404 unknown |
 
-Which messages: `key`, `key_prefix`, `due_from`, `due_before`, all of what is given; or `"all": true`. `id`: a name of
-the client's own, so that a request that got no answer can be sent again.
+The filters are `key`, `key_prefix`, `due_from` and `due_before`; a message must match every given filter. Without a
+filter: `"all": true`. `id`: a name of the client's own, so that it can repeat a request that got no answer.
 """
 
 from collections.abc import Awaitable, Callable

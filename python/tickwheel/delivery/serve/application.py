@@ -1,4 +1,4 @@
-"""What HTTP answers as long as the store is not open (rule D9): that this process lives, and is not ready.
+"""The answers of HTTP while the store is not open (rule D9): this process lives, and is not ready.
 
     before     /livez 200, /readyz 503 `waiting`
     after      what `http.py` says
@@ -17,7 +17,7 @@ from tickwheel.delivery.serve.guard import HEALTH, Guard
 from tickwheel.delivery.serve.problems import AGAIN, CLOSE, fault, json_response
 
 REQUESTS: Final = 512
-"""At a time; as many as half of them may be waiting for their bodies."""
+"""Requests at a time; up to half of them may wait for their bodies."""
 HEALTH_ONLY: Final = "health_only"
 """In the state of a connection to the port of `--health`."""
 _REFUSED: Final = json_response(
@@ -71,7 +71,9 @@ class Application:
 
 
 def _has_two_lengths(scope: Scope) -> bool:
-    """A proxy before this server may go by the other one, and then a part of the body is a request for one of them."""
+    """Whether there are two lengths. A proxy may use the other length than this server does, and then a part of the
+    body would look like another request.
+    """
     return {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}
 
 

@@ -6,20 +6,21 @@
 | `POST /hand-off?store=ID`, of this type too | 200 `{"rows": N}`, once all are on disk; 409 if another store is here |
 | `GET /hand-off/marks?partition=N` | 200, how far the outcomes are on disk |
 
-Each batch is read and given to the engine as soon as it has come, in pieces of some megabytes, by one thread for
-all requests, so that only one competes with due messages. It takes a piece of each in turn, so that none of them holds
-up the others. The answer comes after the last commit. In memory are the
-batch that has not come as a whole, the dictionaries of the stream, and what the engine has room for. A stream is not
-compressed, so a batch in memory is about as large as it was on its way. Messages that share a value of a dictionary are
-larger: a piece has a bound for that, and so have all messages of a request.
+Each batch is read and given to the engine as soon as it has come, in pieces of some megabytes. A single thread does
+this for all requests, so that only one thread competes with due messages. It takes a piece of each request in turn, so
+that no request holds up the others. The answer comes after the last commit.
 
-A body that can't be read ends with 400. The rows before the fault may have been accepted. To send the same again does
-no harm: what was accepted is a duplicate.
+Memory holds the incomplete batch, the dictionaries of the stream, and as much as the engine has room for. A stream is
+not compressed, so a batch in memory is about as large as it was on its way. Messages that share a value of a dictionary
+are larger in memory. There is a limit for each piece, and for all messages of a request.
 
-`marks` (rule S4) has `store_id`, which is another one after the disk was lost or a backup was restored; `now_ms`, this
-machine's clock; and `marks`, for each of the 64 partitions the instant up to which every outcome is on disk. It waits
-for no commit. For one partition the answer has `recurring` too: the key and id of each of its recurring messages that
-is open, or null where they are more than 256 KiB.
+A body that can't be read ends with 400. The rows before the fault may have been accepted. It does no harm to send the
+same body again: accepted messages are duplicates then.
+
+`marks` (rule S4) has `store_id`, which changes if the disk is lost or a backup is restored; `now_ms`, this machine's
+clock; and `marks`, for each of the 64 partitions the instant up to which every outcome is on disk. It waits for no
+commit. For one partition the answer also has `recurring`: the key and id of each open recurring message, or null if
+they take more than 256 KiB.
 """
 
 import asyncio
@@ -57,7 +58,7 @@ _Submit: TypeAlias = Callable[[Records], Future[list[_A]]]
 
 
 class ArrowBodies:
-    """`max_payload`: bytes. Everything runs in the event loop, but what reads and submits."""
+    """`max_payload`: bytes. Everything runs in the event loop, except for reading and submitting."""
 
     def __init__(self, running: Running, max_payload: int, bodies: Bodies) -> None:
         self._running = running
@@ -75,8 +76,8 @@ class ArrowBodies:
     async def messages(
         self, request: Request, change: Callable[[Records], Records]
     ) -> Sequence[tuple[str, Answer | BadRecord]]:
-        """For each row its operation and its answer. `change`: of what is read, before it is submitted. Errors: 400,
-        408, 413, 503.
+        """For each row its operation and its answer. `change` is applied to the records before they are submitted.
+        Errors: 400, 408, 413, 503.
         """
         operations: list[str] = []
 
@@ -117,7 +118,7 @@ class ArrowBodies:
             raise problem(503, str(error), AGAIN) from error
 
     def _check_store(self, request: Request) -> None:
-        """A client that believes in a store that is not here any more must learn that before it gives anything."""
+        """If the client expects another store, it gets an error before anything is read. Errors: 400, 409."""
         if not request.scope["query_string"]:
             return
         given = request.query_params.multi_items()
@@ -128,7 +129,7 @@ class ArrowBodies:
             raise problem(409, reason, "GET /hand-off/marks, which tells the store's id")
 
     async def _take(self, request: Request, body: ArrowBody, submit: _Submit[_A]) -> list[_A]:
-        """The answers, once all of it is on disk."""
+        """The answers, once the whole body is on disk."""
         tickets: list[Future[list[_A]]] = []
         held_up: Callable[[bool], object] = request.scope["state"][HELD_UP]
 
@@ -137,7 +138,7 @@ class ArrowBodies:
             held_up(True)
             try:
                 while await self._thread.run(partial(self._submit, body, pieces, submit, tickets)):
-                    pass  # others have their turns
+                    pass  # other requests have their turns
             finally:
                 held_up(False)
             return body.kept_bytes
@@ -191,7 +192,7 @@ def is_arrow(request: Request) -> bool:
 
 
 def _checked(read: Callable[[], _T]) -> _T:
-    """What it returns. Errors: 400 for a stream that can't be read."""
+    """The value that `read` returns. Errors: 400 for a stream that can't be read."""
     try:
         return read()
     except BadRecord as bad:

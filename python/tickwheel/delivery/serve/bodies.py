@@ -1,11 +1,11 @@
 """Receives the bodies of requests, each within a time and all within a bound (rules D8, D12).
 
-At most `_MOST` bytes of bodies are in memory; a body counts from its first part until its request is answered. Where a
-part has no room, the body that has been on its way for longest is given up (408), if that is more than a second, as it
-is slow. Otherwise the request of that part gets 503. So slow bodies, however many, hold up nothing but each other.
-When the server ends, a body has `_END_WITHIN_S` left, and then gets 503.
+At most `_MOST` bytes of bodies are in memory; a body counts from its first part until its request is answered. If there
+is no room for a part, the body with the longest time on its way is given up (408), if this time is more than a second.
+Otherwise the request of the part gets 503. Slow bodies, however many, therefore hold up only each other. When the
+server ends, a body has `_END_WITHIN_S` left, and then gets 503.
 
-A body that is passed on in parts counts by what is kept of it. While a part is taken its time stands still.
+A body that is passed on in parts counts by the bytes that are still kept. While a part is taken, its time stands still.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _MOST: Final = 64 << 20
 _WITHIN_S: Final = 30
 _END_WITHIN_S: Final = 3  # less than requests have in all
 _SLOW_S: Final = 1
-_DISCARD_BYTES, _DISCARD_S = 1 << 26, 2  # read from a body that is too large, so that its sender can read the answer
+_DISCARD_BYTES, _DISCARD_S = 1 << 26, 2  # how much of a too large body is read, so that its sender can read the answer
 
 
 class _NotReceived(Exception):
@@ -41,7 +41,7 @@ class _Body:
         self.deadline = asyncio.timeout_at(min(self.since_s + _WITHIN_S, end_s))
         self.take: Take | None = None
         self.parts: list[bytes] = []
-        self.size = 0  # for which it has room
+        self.size = 0  # bytes of room that it has
         self.is_given_up = False
 
 
@@ -54,7 +54,7 @@ class Bodies:
         self._end_s = math.inf  # of the server, on the clock of the loop
 
     def end(self) -> None:
-        """The server ends: what is on its way has a moment left."""
+        """The server ends: bodies on their way have `_END_WITHIN_S` left."""
         now_s = asyncio.get_running_loop().time()
         self._end_s = min(self._end_s, now_s + _END_WITHIN_S)
         for body in self._on_their_way:
@@ -75,7 +75,7 @@ class Bodies:
             self._left += body.size
 
     async def pass_on(self, request: Request, limit: int, take: Take) -> None:
-        """Give each part to `take`, in order. Errors: those of `take`, and as of `receive`."""
+        """Give each part to `take`, in order. Errors: as of `take` and `receive`."""
         body = _Body(self._end_s)
         body.take = take
         try:

@@ -1,4 +1,4 @@
-"""What a client of the ports needs for TLS (rule D12)."""
+"""The TLS files of a client of the ports (rule D12)."""
 
 import ssl
 from dataclasses import dataclass, field
@@ -19,8 +19,8 @@ def context_of(ca: Path, cert: Path | None, key: Path | None) -> ssl.SSLContext:
 
 @dataclass(frozen=True, slots=True)
 class ClientTls:
-    """In PEM. `ca`: the authorities that may sign a server's certificate. `cert` and `key`: the client's own, where the
-    server wants one.
+    """In PEM. `ca`: the authorities that may sign a server's certificate. `cert` and `key`: the client's own, if the
+    server wants a client certificate.
     """
 
     ca: bytes

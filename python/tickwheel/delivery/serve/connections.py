@@ -1,12 +1,13 @@
-"""Accepts the connections of a port, so that none which says nothing takes the place of another (rule D12).
+"""Accepts the connections of a port, so that silent clients do not take the places of others (rule D12).
 
-- A connection *waits* while its client owes something: the TLS handshake, the head of a request, its body. At most
-  `most` wait; where one more comes, the one that has waited longest is closed. So clients that connect and say nothing,
-  however many, close each other's connections. Those whose requests are being answered are never closed.
+- A connection *waits* while its client owes something: the TLS handshake, the head of a request, or its body. At most
+  `most` connections wait. If another connection comes, the connection with the longest wait is closed. Clients that
+  connect and say nothing therefore close each other's connections, however many they are. A connection whose request is
+  being answered is never closed.
 - The handshake and the first head must be there within `HEAD_WITHIN_S` of the connection.
 
 With `most` 256: 260 clients connect and say nothing. The first four are closed when the last four come, and the others
-after 10 s. A client that comes meanwhile and sends a request closes one more, and is answered.
+after 10 s. If another client comes meanwhile and sends a request, one more is closed, and the new client is answered.
 
 Everything runs in the event loop. A connection with TLS takes 256 KiB (asyncio's buffer), another one some KiB.
 """
@@ -26,7 +27,7 @@ _END_OF_TLS_S = 3600  # never: each protocol has a deadline of its own, which kn
 
 
 class Places:
-    """The connections that wait, the one that waits longest first. At most `most`."""
+    """The waiting connections, at most `most`. The connection with the longest wait is first."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -36,14 +37,14 @@ class Places:
         return len(self._waiting)
 
     def add(self, place: "Place") -> None:
-        """It waits from now on."""
+        """The connection waits from now on."""
         self.remove(place)
         if len(self._waiting) >= self._most:
             next(iter(self._waiting)).close()
         self._waiting[place] = None
 
     def remove(self, place: "Place") -> None:
-        """It waits no more."""
+        """The connection does not wait any more."""
         self._waiting.pop(place, None)
 
     def close(self) -> None:
@@ -53,7 +54,7 @@ class Places:
 
 
 class Place:
-    """One connection as its port sees it. It waits at first, and has a deadline."""
+    """A connection as its port sees it. It waits at first, and has a deadline."""
 
     def __init__(self, places: Places, abort: Callable[[], object]) -> None:
         self.abort = abort
@@ -63,7 +64,7 @@ class Place:
         self.waits(HEAD_WITHIN_S)
 
     def waits(self, within_s: float | None = None) -> None:
-        """From now on for its client; if `within_s` is given, no longer than that."""
+        """The connection waits for its client from now on; if `within_s` is given, at most for this time."""
         self.works()
         self._places.add(self)
         if within_s is not None:
@@ -83,8 +84,9 @@ class Place:
 
 
 class Acceptor:
-    """Accepts what comes on a socket. `context` says the certificates for the next connection; `protocol` makes what
-    talks with a client, and gets its place; from `connection_made` on it must set `Place.abort`, and say when it works.
+    """Accepts the connections on a socket. `context` gives the certificates for the next connection. `protocol` makes
+    the protocol for a client, and gets its place. From `connection_made` on, the protocol must set `Place.abort`, and
+    call `Place.works` and `Place.waits`.
     """
 
     def __init__(
@@ -101,7 +103,7 @@ class Acceptor:
         self._opening: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """Until it is cancelled; then the socket is closed, and so are the connections without a protocol."""
+        """Accept until it is cancelled. Then the socket, and all connections without a protocol, are closed."""
         loop = asyncio.get_running_loop()
         self._socket.setblocking(False)
         try:
@@ -115,14 +117,14 @@ class Acceptor:
                 opening = loop.create_task(self._open(client))
                 self._opening.add(opening)
                 opening.add_done_callback(self._opening.discard)
-                await asyncio.sleep(0)  # what has come is read before the next one is accepted
+                await asyncio.sleep(0)  # bytes that have come are read before the next connection is accepted
         finally:
             self._socket.close()
             for opening in self._opening:
                 opening.cancel()
 
     async def _accept(self) -> socket.socket:
-        """As `loop.sock_accept`, which loses a connection that comes in the moment of a cancel, with a traceback."""
+        """Like `loop.sock_accept`, which logs a traceback and loses the connection if it comes during a cancel."""
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -152,7 +154,7 @@ class Acceptor:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: self._protocol(place), client, ssl=context, **times
             )
-        except OSError as error:  # no TLS, or no certificate that is trusted
+        except OSError as error:  # no TLS, or no trusted certificate
             _log.info("the TLS handshake of a client failed: %s", error)
             place.works()
             client.close()

@@ -1,8 +1,8 @@
-"""What the operator keeps in files: tokens and certificates of the ports, headers and secrets of a webhook (rule D12).
+"""The operator's files: tokens and certificates of the ports, headers and secrets of a webhook (rule D12).
 
-They are read at the start, and again when the operator asks for it. A file that can't be used then changes nothing:
-what was read before stays in use, and the log says why. Connections that are open keep their certificate, requests that
-have begun are served, and deliveries that have begun keep their headers and signature.
+They are read at the start, and again when the operator asks for it. If a file can't be used then, the values that were
+read before stay in use, and the log says why. Open connections keep their certificate, requests that have begun are
+served, and deliveries that have begun keep their headers and signature.
 """
 
 import logging

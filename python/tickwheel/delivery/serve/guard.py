@@ -1,4 +1,4 @@
-"""Checks the sender and the right of a request before anything of it is read, and bounds how many there are (D12).
+"""Checks the sender and the right of a request before its body is read, and limits the requests at a time (D12).
 
 | request | right |
 |---|---|
@@ -23,7 +23,7 @@ HEALTH: Final = ("/livez", "/readyz", "/healthz")
 
 
 class Guard:
-    """Around an application. `most`: requests at a time; health is told beyond that too."""
+    """Around an application. `most`: requests at a time; health is answered beyond this limit too."""
 
     def __init__(self, inner: ASGIApp, access: Access, most: int) -> None:
         self._inner = inner

@@ -1,11 +1,11 @@
-"""Whether this process is to be ended, and whether it is to be given work (rules D6, D12). Nothing else is shown.
+"""Shows whether this process is to be ended, and whether it can be given work (rules D6, D12). Nothing else is shown.
 
 No token is needed.
 
 | request | 200 | 503 |
 |---|---|---|
 | `GET /livez`, `/healthz` | it works, or waits | `failed`: delivery has failed, start it again |
-| `GET /readyz` | what is due goes out | `failed`; `down`: the destination is down, messages are accepted and wait |
+| `GET /readyz` | due messages go out | `failed`; `down`: the destination is down, messages are accepted and wait |
 
 Before the store is open, `application.py` answers.
 """
@@ -38,7 +38,7 @@ def health_routes(running: Running) -> Sequence[Route]:
 def _has_failed(running: Running) -> bool:
     try:
         running.check()
-    except BaseException:  # what a function of the program has raised, whatever it is
+    except BaseException:  # any exception that a function of the program has raised
         return True
     return False
 

@@ -13,11 +13,11 @@
 | `GET /messages?state=S&key=K&due_from=T&due_before=T&limit=N&cursor=C` | 200, a page of them: `listing.py` |
 | `GET /dead?limit=N&cursor=C` | 200, a page of dead letters |
 | `GET /status` | 200, the store in figures |
-| `POST /pause`, `POST /resume` | 200 `paused`, `resumed`: nothing more is sent; what is due is sent |
+| `POST /pause`, `POST /resume` | 200 `paused`, `resumed`: nothing more is sent; due messages are sent again |
 | `POST /pause?key=K`, `POST /resume?key=K` | the same for a key; 409 where it can't be paused |
 | `GET /metrics` | 200, Prometheus's text format |
 | `GET /livez`, `/readyz`, `/healthz` | 200, or 503: `health.py` |
-| `GET /`, `/events` | 200, the page and what it is told: `live.py` |
+| `GET /`, `/events` | 200, the page and its events: `live.py` |
 
 Other statuses: 400, 401 without a token and 403 without its right (`guard.py`), 404, 405, 408, 413, 503. Every body is
 JSON: the state of a message is `id, key, state`, an error is `reason, allowed`. An id is the rest of the path,
@@ -70,7 +70,7 @@ _ROUTES = (
     " ?key=K, GET /metrics, GET /livez, GET /readyz, GET / (a page), GET /events"
 )
 _NO_KEY = "no message without a key has this id: one with a key is cancelled with ?key=K"
-_LONGEST_NAME = 1 << 22  # a name has at most 1 MiB, each part of it twice with escapes
+_LONGEST_NAME = 1 << 22  # an id and a key have at most 1 MiB each, and with escapes twice as much
 _IN_ADDRESS = "UTF-8, percent-encoded, and ?key=K"
 _DUE_ALLOWED = '{"due": RFC 3339 or epoch milliseconds}, or {"delay_ms": milliseconds from now}'
 
@@ -169,7 +169,7 @@ class _Messages:
         return _state(operation, id_, key, answer, **due)
 
     async def _due_of(self, id_: str, key: str | None) -> dict[str, str]:
-        """Of a message that was committed, which may be due earlier than its record says; none if it can't be read."""
+        """The due time of a committed message, which may be earlier than in its record; nothing if it can't be read."""
         try:
             due = (await self._listing.details(id_, key)).get("due")
         except HTTPException:  # the message is accepted all the same
@@ -196,7 +196,7 @@ class _Messages:
         answer = await self._ask(Look(id_, key))
         if answer is Answer.UNKNOWN:
             return _state("look", id_, key, answer)
-        # The engine knows what is being sent in this moment, and the store all else.
+        # The engine knows which messages are being sent now; the store knows everything else.
         return json_response(200, {**await self._listing.details(id_, key), "id": id_, "key": key, "state": answer})
 
     async def requeue(self, request: Request) -> Response:
@@ -315,7 +315,7 @@ def _key(request: Request, reason: str, allowed: str) -> str | None:
 
 
 def _traced(request: Request) -> _Change:
-    """Messages without a `traceparent` get that of the request."""
+    """Messages without a `traceparent` get the `traceparent` of the request."""
     parent = request.headers.get("traceparent")
     return (lambda records: records) if parent is None else lambda records: records.traced_by(parent)
 

@@ -2,14 +2,14 @@
 
 | the client owes | the connection waits | it is closed |
 |---|---|---|
-| the head of a request | yes | after 10 s, however its bytes trickle; without any byte of a further one after 5 s |
+| the head of a request | yes | after 10 s, even if bytes trickle in; after 5 s without any byte of a further request |
 | a body | yes | by the answer 408, see `bodies.py` |
-| nothing, as the request is being answered, or a part of its body is taken | no | |
-| to read what was answered | no | after 30 s in which it took nothing |
+| nothing: the request is being answered, or a part of its body is taken | no | |
+| to read the answer | no | after 30 s in which it took nothing |
 | the end of TLS, once it has read everything | yes | after 1 s |
 
-What the client has taken is what its system has acknowledged. It is looked at once a second, as long as not everything
-that was answered fits into the socket.
+The client has taken the bytes that its system has acknowledged. The server looks at this once a second, while a part of
+the answers does not fit into the socket.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from tickwheel.delivery.serve.connections import HEAD_WITHIN_S, Place
 from tickwheel.delivery.serve.problems import CLOSE, fault, json_response
 
 HELD_UP: Final = "held_up"
-"""In the state of a connection: a function that is told when the server, not the client, holds a body up."""
+"""In the state of a connection: a function to call when the server, not the client, holds a body up."""
 _READ_WITHIN_S: Final = 30
 _LOOK_EVERY_S: Final = 1
 _END_WITHIN_S: Final = 1
@@ -61,7 +61,7 @@ class HttpConnection(H11Protocol):
         super().connection_lost(exc)
 
     def eof_received(self) -> bool | None:  # type: ignore[override]  # uvicorn's always closes
-        """The client sends nothing more. What it has asked for is answered; with TLS asyncio can't do that."""
+        """The client sends nothing more. A request that has come is still answered; with TLS asyncio can't do this."""
         self._is_half_closed = True
         return self._is_answering() and self.scheme == "http"
 
@@ -93,7 +93,7 @@ class HttpConnection(H11Protocol):
         self._look()
 
     def send_400_response(self, msg: str) -> None:
-        """What has come is not HTTP. A request that is being received ends by that."""
+        """The client has sent bytes that are not HTTP. This ends a request whose body is still being received."""
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
@@ -113,7 +113,7 @@ class HttpConnection(H11Protocol):
             self.transport.close()
 
     def _hold_up(self, is_held_up: bool) -> None:
-        """The server takes a part of the body, and reads no further meanwhile; or it is through with that."""
+        """`True`: the server takes a part of the body, and reads no further meanwhile. `False`: it reads on."""
         self._is_held_up = is_held_up
         if not self.transport.is_closing():
             self._look()
@@ -123,7 +123,7 @@ class HttpConnection(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body
 
     def _look(self) -> None:
-        """What the client owes now."""
+        """Find out what the client owes now, and set its deadline."""
         owes = self._owed()
         if owes == self._owes:
             return
@@ -170,8 +170,8 @@ class HttpConnection(H11Protocol):
             self._looking = None
 
     def _is_all_sent(self) -> bool:
-        """Whether the system has taken everything. With TLS the transport has a further buffer that it does not tell
-        of: as long as something is in that, the socket is not writable.
+        """Whether the system has taken everything. With TLS the transport has a second buffer, and does not tell its
+        size: while it holds bytes, the socket is not writable.
         """
         if self.transport.get_write_buffer_size():
             return False

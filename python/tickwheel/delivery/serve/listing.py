@@ -1,9 +1,9 @@
-"""What `GET` shows of a store (rule D14), as `tickwheel list`, `show`, `dead` and `status` do.
+"""Answers `GET` with the contents of a store (rule D14), as `tickwheel list`, `show`, `dead` and `status` do.
 
 Parameters of a page of messages: `state` (`waiting`, `recurring`, `delivered`, `cancelled`, `dead`, `expired`), `key`,
 `due_from`, `due_before` (RFC 3339, or epoch milliseconds), `limit` (1 to 1,000), `cursor`. The answer is `messages,
-next`: `next` is the cursor of the next page, null after the last. With a filter a page may be short, or empty, and not
-the last. A page of dead letters has `limit` and `cursor`, and its answer is `letters, next`.
+next`: `next` is the cursor of the next page, null after the last. With a filter a page may be short or empty, although
+it is not the last. A page of dead letters has `limit` and `cursor`, and its answer is `letters, next`.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 
 
 class Listing:
-    """Reads the store beside the engine: in the threads of `pages`, and what is no page in its own."""
+    """Reads the store beside the engine: pages in the threads of `pages`, messages and status in its own threads."""
 
     def __init__(self, view: StoreView, pages: Threads) -> None:
         self._view = view
@@ -48,7 +48,7 @@ class Listing:
         return json_response(200, await _look(self._counts, self._view.status))
 
     async def details(self, id_: str, key: str | None) -> dict[str, Any]:
-        """What the store has of a message; nothing, if it was forgotten in this moment."""
+        """The store's data about a message; empty if the message has just been forgotten."""
         found = await _look(self._messages, lambda: self._view.show(id_, key))
         return {} if found is None else msgspec.structs.asdict(found)
 

@@ -1,12 +1,13 @@
-"""The page at `GET /`, and what it is told while it is open (rule D14).
+"""The page at `GET /`, and the events that it gets while it is open (rule D14).
 
 | request | answers |
 |---|---|
 | `GET /` | 200, the page: without a token, as it shows nothing of the store |
 | `GET /events` | 200, server-sent events: `hello` with the rights of the sender, then `wheel` and `figures` |
 
-All pages get the same frames: the engine is asked five times a second how full its wheel is, and once for its figures,
-however many pages are open, and never while none is. A page that does not take a frame in time gets the next one.
+All pages get the same frames. The engine is asked up to five times a second how full its wheel is, and once a second
+for its figures, however many pages are open. While no page is open, it is not asked. If a page does not take a frame in
+time, it misses this frame and gets the next one.
 """
 
 import asyncio
@@ -39,7 +40,7 @@ FRAME_S: Final = 0.2
 _FIGURES_EVERY: Final = 5  # frames
 _HEADERS: Final = {"cache-control": "no-store"}
 _STREAM: Final = "text/event-stream"
-_COUNTED: Final = 250_000  # of what waits in the store, at most
+_COUNTED: Final = 250_000  # waiting messages in the store, at most
 _WITHIN_MS: Final = {"now": 0, "1m": 60_000, "1h": 3_600_000, "1d": 86_400_000}
 _COUNTS: Final = ("accepted", "delivered", "cancelled", "expired", "dead_letters")
 
@@ -59,7 +60,7 @@ class Live:
         ]
 
     def end(self) -> None:
-        """The server ends: no page waits for more."""
+        """The server ends: no page waits for more events."""
         self._frames.end()
 
     async def _show(self, request: Request) -> Response:
@@ -76,7 +77,7 @@ class Live:
         return _Stream(self._told(request.headers.getlist("authorization")), self._closed)
 
     async def _told(self, authorization: list[str]) -> AsyncIterator[bytes]:
-        """What the sender is told, as long as its token has the right."""
+        """The events for the sender, as long as its token has the right to read."""
         rights = self._access.rights_of(authorization)
         hello = {"version": __version__, "store": self._store, "rights": [names_of(right) for right in rights]}
         async for frame in self._frames.events(_event("hello", hello)):
@@ -89,7 +90,7 @@ class Live:
 
 
 class _Stream(StreamingResponse):
-    """Ends by `closed`, however it ends."""
+    """Calls `closed` when it ends, for whatever reason."""
 
     def __init__(self, events: AsyncIterator[bytes], closed: Callable[[], None]) -> None:
         super().__init__(events, headers=_HEADERS, media_type=_STREAM)
@@ -103,7 +104,7 @@ class _Stream(StreamingResponse):
 
 
 class Frames:
-    """What all pages are told. One task asks the engine, as long as there is a page."""
+    """The events for all pages. A task asks the engine, as long as there is a page."""
 
     def __init__(self, running: Running) -> None:
         self._running = running
@@ -118,7 +119,7 @@ class Frames:
         return len(self._waiting)
 
     async def events(self, first: bytes) -> AsyncIterator[bytes]:
-        """What one page is told, until it is closed."""
+        """The events for one page, until it is closed."""
         place: asyncio.Queue[bytes | None] = asyncio.Queue(2 * _FIGURES_EVERY)
         self._waiting.add(place)
         try:
@@ -134,7 +135,7 @@ class Frames:
                 self._task = None
 
     def end(self) -> None:
-        """Every page has been told everything."""
+        """End the events of every page."""
         self._is_over = True
         for place in self._waiting:
             with suppress(asyncio.QueueFull):  # it looks before it waits again

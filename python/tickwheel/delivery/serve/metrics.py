@@ -1,7 +1,8 @@
 """The metrics of `GET /metrics` (rule D15), in Prometheus's text format; `docs/metrics.md` explains each.
 
-Counters and histograms start with the process. The engine has them already; it looks through what is in memory, and
-counts the waiting messages in the store, up to `MOST`. So a scrape takes at most some 0.1 s, and holds up no message.
+Counters and histograms start with the process, and the engine keeps them. For a scrape the engine looks through the
+messages in memory, and counts the waiting messages in the store, up to `MOST`. A scrape takes at most some 0.1 s, and
+holds up no message.
 No label has a key or an id: the number of time series is fixed.
 """
 
@@ -33,7 +34,7 @@ _Buckets: TypeAlias = tuple[list[int], list[int], int]
 
 
 class Waiting(NamedTuple):
-    """Of the waiting messages: how long the first has been due, and how many are due by the end of each window."""
+    """The waiting messages: how long the first has been due, and how many are due by the end of each window."""
 
     oldest_overdue_ms: int
     due: dict[str, int]
@@ -117,7 +118,7 @@ class EngineCollector(Collector):
 
 
 def _messages(summary: Summary, measures: EngineMeasures) -> Iterator[Metric]:
-    """What became of messages, as of the last commit."""
+    """The outcomes of messages, as of the last commit."""
     yield _counter("accepted_messages", "New messages.", summary.accepted)
     yield _counter("delivered_messages", "Messages that have arrived.", summary.delivered)
     yield _counter("redelivered_messages", "Those among them that may have arrived before too.", measures.redelivered)

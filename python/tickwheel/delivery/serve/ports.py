@@ -1,6 +1,6 @@
 """The ports of `tickwheel serve`, and the thread that serves them (rules D9, D11, D12).
 
-There is one for requests, and if it is wanted one that answers health only.
+The main port is for requests. A second port, if the operator wants it, answers health only.
 """
 
 import asyncio
@@ -33,9 +33,9 @@ _FREE_WITHIN_S, _FREE_EVERY_S = 1, 0.01
 
 
 class Listening:
-    """The sockets of the ports. That of health is there from the start, the other one from `open` on, once the store is
-    this process's: one that waits for the store never has a port that the process which has it needs. Errors:
-    `WrongUsage` if a port can't be opened, ever.
+    """The sockets of the ports. The port for health is open from the start. The port for requests is open from `open`
+    on, once this process has the store. Until then another process may have the store, and needs this port. Errors:
+    `WrongUsage` if a port can never be opened.
     """
 
     def __init__(self, listen: Address, health: Address | None = None) -> None:
@@ -56,20 +56,20 @@ class Listening:
                 each.close()
 
     def url(self, *, is_tls: bool) -> str:
-        """What clients are told."""
+        """The URL for clients."""
         assert self.http is not None
         return _url(self._address, "https" if is_tls else "http", self.http)
 
     @property
     def port(self) -> int:
-        """The one in use."""
+        """The port in use."""
         assert self.http is not None
         port: int = self.http.getsockname()[1]
         return port
 
     @property
     def health_url(self) -> str | None:
-        """Where health is answered from the start."""
+        """The URL that answers health from the start; `None` without a port for health."""
         return _url(self._health_address, "http", self.health) if self._health_address and self.health else None
 
 
@@ -194,13 +194,13 @@ def _http_connection(server: "uvicorn.Server", is_health_only: bool, place: Plac
 
 
 def _check(address: Address) -> None:
-    """Errors: `WrongUsage` if it can't be opened; but it may be taken, by the process which has the store."""
+    """Errors: `WrongUsage` if it can't be opened. It may be in use: another process may have the store."""
     with contextlib.suppress(_Taken):
         _bound(address).close()
 
 
 def _listening_soon(address: Address) -> socket.socket:
-    """A process that is killed gives its store free a moment before its ports. Errors: `WrongUsage`."""
+    """Tries for 1 s, because a killed process frees its store a moment before its ports. Errors: `WrongUsage`."""
     deadline_s = time.monotonic() + _FREE_WITHIN_S
     while True:
         try:
@@ -225,7 +225,7 @@ def _listening(address: Address) -> socket.socket:
 def _bound(address: Address) -> socket.socket:
     """Errors: `WrongUsage`."""
     family = socket.AF_INET6 if ":" in address.ip else socket.AF_INET
-    # With the protocol named: only for TCP does asyncio turn off Nagle's algorithm, which delays an answer by 40 ms.
+    # The protocol is named: asyncio turns Nagle's algorithm off only for TCP. That algorithm delays an answer by 40 ms.
     bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # an earlier process may have just ended

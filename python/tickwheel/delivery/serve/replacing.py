@@ -13,7 +13,7 @@ _MOST_DIGITS: Final = 15
 
 
 class Replacing(msgspec.Struct, frozen=True):
-    """What the address asks for. `at_latest_ms`: after the first of the requests that put a message off."""
+    """The parameters in the address. `at_latest_ms`: counts from the first of the requests that put a message off."""
 
     is_wanted: bool = False
     at_latest_ms: int | None = None
@@ -32,5 +32,5 @@ class Replacing(msgspec.Struct, frozen=True):
         return cls(True, None if latest is None else int(latest))
 
     def place(self, records: Records) -> Records:
-        """The records, in the place of what they name if that is asked for."""
+        """The records; if the address asks for it, they replace the messages with their names."""
         return records.replacing(self.at_latest_ms) if self.is_wanted else records

@@ -3,7 +3,7 @@
     health -> the store's lock -> engine -> ports -> delivery starts   ...   ports close -> due messages are sent -> end
 
 SIGTERM and Ctrl-C end it cleanly, a second one immediately. A failure of the store or of the destination also ends it
-cleanly. Undelivered messages wait in the store for the next run, or for the process that waits for the store. SIGHUP
+cleanly. Undelivered messages wait in the store for the next run, or for a second process that wants the store. SIGHUP
 reads the files of tokens, certificates and webhooks again. systemd is told each step.
 """
 
@@ -40,8 +40,8 @@ _LIBRARIES = ("starlette", "uvicorn", "prometheus_client")
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What to serve, and where. `max_payload`: bytes; `output`: the file of the destination, if it is one. Errors:
-    `WrongUsage`.
+    """The store, the destination, the settings and the addresses of a service. `max_payload`: bytes; `output`: the file
+    of the destination, if it is a file. Errors: `WrongUsage`.
     """
 
     store: Path
@@ -134,7 +134,7 @@ def serve(service: Service, say: Callable[[str], object], notifier: Notifier | N
 
 
 def _waiter(listening: Listening, say: Callable[[str], object], notifier: Notifier) -> Callable[[str], object]:
-    """What says for what the process waits, and the first time, where its health can be seen meanwhile."""
+    """The function that reports why the process waits. At the first call it also says where to see its health."""
     url = listening.health_url
     answered = f"/livez and /readyz are answered on {url}"
     more = [f"until then {answered if url else 'no port is open; --health HOST:PORT would answer /livez and /readyz'}"]
@@ -149,7 +149,7 @@ def _waiter(listening: Listening, say: Callable[[str], object], notifier: Notifi
 
 
 def _close(running: Running | None, ports: Ports | None) -> str | None:
-    """What failed. A further call goes on where one was interrupted."""
+    """Close everything, and return the error. If a call was interrupted, another call goes on."""
     if ports is not None:
         ports.close()
     try:
@@ -176,7 +176,7 @@ def _stop(number: int, _frame: object) -> None:
 
 
 def _remove_if_empty(output: Path | None) -> None:
-    """A destination that this start has made, and nothing was sent to."""
+    """Remove the destination's file, if this start has made it and nothing was sent to it."""
     with contextlib.suppress(OSError):
         if output is not None and output.is_file() and not output.stat().st_size:
             output.unlink()

@@ -1,4 +1,4 @@
-"""Tells systemd what this process does, where a unit of `Type=notify` has started it (`sd_notify(3)`).
+"""Tells systemd what this process does, if a unit of `Type=notify` has started it (`sd_notify(3)`).
 
 A datagram of `NAME=VALUE` lines to the socket that `NOTIFY_SOCKET` names. Libraries for it need a compiler or are not
 kept any more, and this is one call.
@@ -74,7 +74,7 @@ class Notifier:
 
 
 def _watchdog_ns(environ: Mapping[str, str]) -> int:
-    """Within which time systemd wants to hear of this process; 0 if it does not."""
+    """The time within which systemd expects a message from this process; 0 if it expects none."""
     is_other = environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid())
     wanted = environ.get("WATCHDOG_USEC", "")
     return 0 if is_other or not wanted.isdecimal() else int(wanted) * 1000

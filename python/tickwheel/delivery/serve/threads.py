@@ -1,8 +1,8 @@
 """Threads for requests that take long, so that they hold up no others (rules D11, D14).
 
-Pages of a store, single messages and metrics have threads of their own each; accepting messages has asyncio's. What
-finds no thread free waits for one in order, and a bounded number may wait: all kinds together are fewer than the
-requests there may be at a time, so there is always room for a `POST`.
+Pages of a store, single messages and metrics have threads of their own each; accepting messages uses asyncio's threads.
+If no thread is free, a request waits in order. Each kind has a limit, so that requests of these kinds leave room for a
+`POST`.
 
 Example: 200 requests for pages come at once. Two are read, 126 wait, and 72 get 503. A message is accepted meanwhile.
 """
@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 
 
 class Threads:
-    """So many threads for one kind of request, of which there may be `most` at a time."""
+    """`count` threads for one kind of request; at most `most` such requests at a time."""
 
     def __init__(self, kind: str, count: int, most: int) -> None:
         self._kind = kind
@@ -26,7 +26,7 @@ class Threads:
         self._left = most
 
     async def run(self, function: Callable[[], _T]) -> _T:
-        """What the function returns. Errors: its own; 503 if there are too many already."""
+        """The result of the function. Errors: its own; 503 if there are too many requests already."""
         if not self._left:
             raise problem(503, f"too many requests for {self._kind} at a time", AGAIN, {"retry-after": "1"})
         self._left -= 1

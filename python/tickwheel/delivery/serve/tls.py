@@ -40,7 +40,7 @@ class TlsFiles:
 
 
 class Certificates:
-    """`context`: a connection gets the one of the moment when it came."""
+    """`context`: for new connections; an open connection keeps the context with which it began."""
 
     def __init__(self, files: TlsFiles) -> None:
         self._files = files

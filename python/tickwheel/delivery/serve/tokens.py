@@ -26,12 +26,12 @@ _MOST_BYTES: Final = 1 << 20
 
 
 class Right(enum.Flag):
-    """What a request needs, and a token has."""
+    """The rights: a request needs one of them, and a token may have several."""
 
     PRODUCE = enum.auto()
     """Messages come in, and records that cancel one: `POST /messages`."""
     CONTROL = enum.auto()
-    """What changes messages that have come: `DELETE`, and every request that is neither of the others."""
+    """Changes of messages that have come: `DELETE`, and every request that needs no other right."""
     READ = enum.auto()
     """`GET`."""
     HAND_OFF = enum.auto()
@@ -65,7 +65,7 @@ class Tokens:
         self._rights = {_digest(token): each for token, each in rights.items()}
 
     def rights_of(self, given: bytes) -> Right | None:
-        """What this token may do; `None` if it is none of these. Takes the same time whichever it is."""
+        """The rights of this token; `None` if it is unknown. Takes the same time in both cases."""
         digest, found = _digest(given), None
         for each, rights in self._rights.items():
             if hmac.compare_digest(each, digest):

@@ -1,9 +1,9 @@
-"""What is in a store (rule D14): pages of its messages and dead letters, one message, and its state.
+"""Shows the contents of a store (rule D14): pages of messages and dead letters, a single message, and the state.
 
-All of it reads one moment of the file, also while another process delivers, and changes nothing. Each answer is
-bounded: a page says where the next one begins, also if it is not full, because one call looks at `LOOKED_AT` messages.
+Every call reads the file as it is at one moment, also while another process delivers, and changes nothing. Each answer
+is bounded: one call looks at `LOOKED_AT` messages. A page says where the next page begins, also if it is not full.
 
-`view` is what others use: Python, HTTP and the command line are offered the same.
+Other code uses `view`, so Python, HTTP and the command line offer the same.
 """
 
 from tickwheel.delivery.sight.actions import Action

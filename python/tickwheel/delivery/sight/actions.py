@@ -11,7 +11,7 @@ _COLUMNS: Final = "id, kind, key, key_prefix, due_from_ms, due_before_ms, began_
 
 
 class Action(msgspec.Struct, frozen=True):
-    """An action: which messages it is about, and how far it is. Times are RFC 3339 in UTC.
+    """An action: its messages, and how far it is. Times are RFC 3339 in UTC.
 
     `changed`: how many were cancelled, or are tried anew, so far; `too_late`: how many were being sent in that moment.
     `ended`: when it was through all of them; `None`: it is at work.
@@ -30,7 +30,7 @@ class Action(msgspec.Struct, frozen=True):
 
 
 def list_actions(db: StoreSnapshot, id_: str | None = None) -> list[Action]:
-    """The last ones, the newest first; or the one with this id, if it is kept. Errors: `StoreFailed`."""
+    """The last actions, the newest first; or the action with this id, if it is kept. Errors: `StoreFailed`."""
     rows = db.rows(
         f"SELECT {_COLUMNS} FROM actions WHERE :id IS NULL OR id = :id ORDER BY n DESC LIMIT 1000",
         id=id_,

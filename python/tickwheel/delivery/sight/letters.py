@@ -13,7 +13,7 @@ _FIRST_BYTES = 1_000
 class LetterSeen(msgspec.Struct, frozen=True):
     """A dead letter: its number, the time, and what a line of `--dead-letters` says.
 
-    Of its record there are the first 1,000 bytes.
+    `record` holds the first 1,000 bytes of the record.
     """
 
     n: int

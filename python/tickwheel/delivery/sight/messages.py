@@ -1,4 +1,4 @@
-"""Pages of messages: those that wait, in order of delivery; with an outcome, the last one first; and that recur."""
+"""Pages of messages: waiting messages in order of delivery; ended messages, the last one first; recurring messages."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ _NUMBER: Final = re.compile(r"\d{1,18}", re.ASCII)
 
 
 class State(StrEnum):
-    """Where a message stands, as the file says: one that is being sent in this moment waits."""
+    """The state of a message, according to the file. A message that is being sent right now counts as waiting."""
 
     WAITING = "waiting"
     RECURRING = "recurring"
@@ -62,9 +62,10 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
 class Seen(msgspec.Struct, frozen=True):
     """A message. Times are RFC 3339 in UTC.
 
-    `attempts`: how often it was tried; `last_error` of a dead one, and of one that waits until `next_try`.
-    `redelivered`: it may have arrived before. `ended`: the time of its outcome; `lateness_ms`: of a delivered one.
-    `rule`: of one that recurs, whose `due` is that of its open occurrence, or null once it has ended.
+    `attempts`: how often it was tried. `last_error`: of a dead or expired message, and of a message that waits until
+    `next_try`. `redelivered`: it may have arrived before. `ended`: the time of its outcome. `lateness_ms`: only of a
+    delivered message. `rule`: only of a recurring message; its `due` is the due time of the open occurrence, or null
+    once the rule has ended.
     """
 
     id: str
@@ -125,7 +126,7 @@ def _waiting(db: StoreSnapshot, which: Filter, limit: int, cursor: str | None) -
         rows = db.rows(f"SELECT due_ms, seq FROM waiting {some}", most=limit + 1, **part)
         rows += db.rows(f"SELECT due_ms, seq FROM near_messages {some}", most=limit + 1, **part)
     else:
-        # A lane may be that of two keys, so the keys are compared too.
+        # Two keys may share a lane, so the keys are compared too.
         rows = db.rows(
             f"SELECT due_ms, seq FROM (SELECT due_ms, seq, lane FROM waiting {some}) AS some "
             "WHERE lane = :lane AND EXISTS (SELECT 1 FROM messages m WHERE m.seq = some.seq AND m.key = :key) "
@@ -238,7 +239,7 @@ def _ended(db: StoreSnapshot, state: State, which: Filter, limit: int, cursor: s
 
 
 def _reasons(db: StoreSnapshot, seqs: Sequence[int]) -> Mapping[int, str]:
-    """Why these were given up, of those whose dead letter the store has kept."""
+    """Why these messages were given up, as far as the store has kept their dead letters."""
     wanted = "line IN (SELECT value FROM json_each(:seqs))"
     text = f"SELECT line, reason FROM dead_letters WHERE source = 'delivery' AND {wanted}"
     return dict(db.rows(text, seqs=msgspec.json.encode(seqs).decode()))
@@ -250,7 +251,7 @@ def rule_of(kept: str) -> Rule:
 
 
 def due_of(due_ms: int) -> str | None:
-    """As RFC 3339 in UTC; `None` of a message that recurs itself."""
+    """As RFC 3339 in UTC; `None` for the recurring message itself."""
     return None if due_ms == NEVER_MS else rfc_3339(due_ms)
 
 

@@ -1,4 +1,4 @@
-"""One message by its name: what it says, and where it stands."""
+"""Shows a message by its name: its content and its state."""
 
 import base64
 from typing import Any, Final
@@ -14,9 +14,9 @@ _STATES: Final = {**{outcome: state for state, outcome in OUTCOMES.items()}, Out
 
 
 class Details(Seen, frozen=True, kw_only=True):
-    """A message with what it says, as long as that is in the store: its payload, JSON or bytes in base64; `expires` and
-    `traceparent`, if it has them. `seq`: its number. `key_paused_since`: of one that waits, where nothing of its key is
-    sent. `next_id`: the id of the open occurrence of one that recurs.
+    """A message with its content, as long as the store has it: the payload, as JSON or as bytes in base64; `expires`
+    and `traceparent`, if it has them. `seq`: its number. `key_paused_since`: only of a waiting or recurring message, if
+    its key is paused. `next_id`: only of a recurring message; the id of its open occurrence.
     """
 
     seq: int
@@ -31,8 +31,8 @@ class Details(Seen, frozen=True, kw_only=True):
 def show_message(db: StoreSnapshot, id_: str, key: str | None) -> Details | None:
     """The newest message with this name; `None`: it has not come, or is forgotten. Errors: `StoreFailed`.
 
-    When an outcome came, and how late, is told where the ledger has it soon after the due time; of one that was not
-    delivered, where it is among the last 300,000.
+    The time and the lateness of an outcome come from a part of the ledger: for a delivered message, the 300,000 rows
+    from its due time on; for other outcomes, the last 300,000 rows. If the outcome is not there, they are missing.
     """
     seq = db.find(id_, key)
     if seq is None:
@@ -128,7 +128,7 @@ def _paused_since(db: StoreSnapshot, key: str | None) -> str | None:
 
 
 def _row_at(db: StoreSnapshot, at_ms: int) -> int:
-    """The first row of the ledger that was written at that time or later, as far as its times ascend."""
+    """The number of the first row written at that time or later, as far as the times in the ledger ascend."""
     [(low, high)] = db.rows("SELECT ifnull(min(n), 0), ifnull(max(n), 0) FROM ledger")
     while low < high:
         middle = (low + high) // 2

@@ -32,13 +32,13 @@ _REQUEUED = f"""
 class StoreStatus(msgspec.Struct, frozen=True):
     """A store in figures, at the time `at`. Sizes are bytes.
 
-    `in_use`: whether a process works with it now, delivering or in the upkeep, and `process`, its number; `None` where
-    the system does not tell. `recurring`: messages that come again and again; their occurrences count as any message.
-    `delivered`, `cancelled`, `dead`, `expired` are those that are not forgotten yet (`--keep-ids`); one that was
-    requeued is none of them before it has its new outcome. `dead_letters`: how many the store has kept. `due_within`:
+    `in_use`: whether a process works with it now, for delivery or upkeep; `process`: its number. Both are `None` if the
+    system does not tell. `recurring`: messages that come again and again; their occurrences count as any message.
+    `delivered`, `cancelled`, `dead`, `expired`: messages that are not forgotten yet (`--keep-ids`). A requeued message
+    counts in none of them until it has its new outcome. `dead_letters`: how many the store has kept. `due_within`:
     waiting messages by how soon they are due, the overdue ones too. `paused_keys`: how many keys are paused;
-    `paused_key_names`: the first twenty of them, by their time. `down_since`, `down_reason`: of the destination, where
-    it is down.
+    `paused_key_names`: the first twenty of them, by their time. `down_since`, `down_reason`: of the destination, if it
+    is down.
     """
 
     at: str
@@ -124,7 +124,7 @@ def count_paused_keys(db: StoreSnapshot) -> int:
 
 
 def sizes_of(store: Path) -> tuple[int, int]:
-    """Bytes of the file, and of the write-ahead log beside it; 0 for one that is not there."""
+    """Bytes of the file, and of the write-ahead log beside it; 0 if a file is missing."""
     return _size(store), _size(Path(f"{store}-wal"))
 
 

@@ -15,14 +15,14 @@ from tickwheel.delivery.sight.status import StoreStatus, status_of
 
 
 class NoStore(WrongUsage):
-    """There is no store to look at. A server whose file was moved away is asked nothing wrong."""
+    """There is no store to look at. A server then answers 503 and not 400, because the request itself was right."""
 
 
 class StoreView:
     """Looks at a store, a file of `--store`, which may be in use, also in this process. Changes nothing.
 
-    A call opens the file for a moment: a millisecond. It sees what is committed. Errors of every call: `WrongUsage`
-    where there is no store, `StoreFailed`.
+    A call opens the file for about a millisecond, and sees only committed changes. Errors of every call: `WrongUsage`
+    if there is no store, `StoreFailed`.
 
     >>> import tempfile
     >>> from tickwheel.delivery import DeliveryQueue
@@ -48,12 +48,12 @@ class StoreView:
         limit: int = 100,
         cursor: str | None = None,
     ) -> Page:
-        """A page of messages: those that wait in order of delivery, those that recur in that of their acceptance, the
-        others by their end, the last one first.
+        """A page of messages. Waiting messages come in order of delivery, recurring messages in order of acceptance,
+        all others by their end, the last one first.
 
         `due_from`, `due_before`: RFC 3339 text, a `datetime` with a zone, or epoch milliseconds. `limit`: up to 1,000.
-        `cursor`: the `next` of the page before, with the same filters. With a filter a page may be short, or empty, and
-        not the last: one call looks at 100,000 messages. Errors: also `BadRecord` for a time.
+        `cursor`: the `next` of the page before, with the same filters. With a filter a page may be short or empty,
+        although it is not the last: one call looks at 100,000 messages. Errors: also `BadRecord` for a time.
         """
         if state not in list(State):
             raise WrongUsage(f"state is {state!r:.100}: ask for {', '.join(State)}")

@@ -57,7 +57,7 @@ _KINDS = {
 
 
 Opener: TypeAlias = SinkOpener | Destination | CoroutineFunction
-"""What is opened when a run begins."""
+"""The things that a run opens at its start."""
 
 
 def open_sink(spec: str, webhook: Webhook | None = None) -> Opener:
@@ -89,7 +89,7 @@ def open_sink(spec: str, webhook: Webhook | None = None) -> Opener:
 
 
 def read_webhook_again(opener: Opener, spec: str, headers: Sequence[str], secret_file: Path | None) -> None:
-    """Send with what these files of a webhook have now. Errors: `WrongUsage`; then what was read before stays."""
+    """Read the files of a webhook again, and use the new values. Errors: `WrongUsage`; then the old values stay."""
     webhook = Webhook.read(headers, secret_file)
     if webhook is not None and isinstance(opener, Destination):
         opener.replace_webhook(spec, headers=webhook.headers, secrets=webhook.secrets)

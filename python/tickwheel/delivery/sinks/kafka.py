@@ -3,14 +3,14 @@
 - The producer is idempotent and waits for all replicas (`acks=all`). Each record has its own answer: a failed record is
   a failed attempt of its message alone. Headers: `tickwheel-id`, `-digest`, `-store`, `-seq`, `-due`, `-attempt`,
   `-redelivered`.
-- A key's partition is the one that Kafka's own client chooses (murmur2), so a topic may have producers of both kinds.
+- Keys have the same partitions as with Kafka's own client (murmur2), so a topic may have producers of both kinds.
 - Idempotence covers the producer's own retries, not a new attempt. A record that timed out may have been written, or
   may still be written: then the topic has it twice after the retry, or once although it is a dead letter. The late copy
   may come after later records of its key. A reader can drop copies: for each `tickwheel-store`, remember every
   `tickwheel-seq` seen; the first copies are in order.
-- A producer goes on by itself when a broker is back, without copies. So records on their way when the brokers went have
-  their time. Once a connection was lost, a send first looks whether there is a broker: without one, the destination is
-  down (D6).
+- A producer goes on by itself when a broker is back, without copies. Records that were on their way when the brokers
+  went down therefore keep their full time-out. After a lost connection a send first looks for a broker; without a
+  broker, the destination is down (D6).
 - After a crash `arrived` reads the topic from the `position` of the last commit to its end at that time. Records of the
   crashed process that are written after that end are in the topic twice.
 - The topic must exist. Example: `kafka://a:9092,b:9092/reminders`.
@@ -111,8 +111,8 @@ class KafkaSink(Sink):
         return self._position
 
     def arrived(self, suspects: Sequence[Delivery], position: str | None) -> Collection[int]:
-        """Those with a record of their digest after the position, or in those of earlier versions, which have none, of
-        their key and id; none if there is no position.
+        """The suspects that have a record after the position. Records are compared by their digest; records of earlier
+        versions have no digest, and are compared by key and id. Without a position the result is empty.
         """
         if not suspects or position is None:
             return ()
@@ -138,13 +138,13 @@ class KafkaSink(Sink):
         """After a lost connection. Errors: `KafkaException`."""
         if self._producer is None:
             self._producer = self._new_producer()
-        self._producer.poll(0)  # what was heard since the last send
+        self._producer.poll(0)  # takes the client's events since the last send
         if self._is_down:
             self._producer.list_topics(self._topic, timeout=min(self._own_s, _LOOK_S))
             self._is_down = False
 
     def _write(self, deliveries: Mapping[int, Delivery]) -> tuple[_Refused, list[int]]:
-        """The refused deliveries, by place, and those of them that were too large together."""
+        """The refused deliveries, by place; and the places that were refused because the records were too large."""
         if self._producer is None:
             self._producer = self._new_producer()
         answers: dict[int, KafkaError | None] = {}

@@ -1,15 +1,16 @@
 r"""The sink `postgresql://...?table=T` (rule D10): a row of `T` for each message, exactly one, whatever crashes (D5).
 
-- One `send` is one transaction, usually one statement and one round trip: the digest of each message goes into `T_ids`,
-  and the rows that are new there go into `T`. So if the connection is lost during a commit, and its result is unknown,
-  the commit can be tried again. `T_delivered` is what earlier versions wrote, and is only read.
-- `T` may already exist, with more columns, constraints and triggers. Rows that they refuse are found by halving the
-  batch, each half in a savepoint: a failed attempt of these messages alone. Any other error is no answer about them;
-  where no connection can be made, the database is down (D6).
-- A connection has an advisory lock of its store and table. A new one ends the connection that has it, so what a lost
-  connection or an earlier process has sent, and the server has not done yet, is not done later.
-- A payload is stored as `json`, not `jsonb`, so it stays the same byte for byte, with its spaces, its order, its 1.50
-  and its \u0000, which `jsonb` refuses. A payload that is not JSON in UTF-8 is in `payload_bytes`. PostgreSQL's text
+- Each `send` is a transaction, usually one statement and one round trip. The digest of each message goes into `T_ids`;
+  if the digest is new there, the row goes into `T`. If the connection is lost during a commit, and the result is
+  unknown, the commit can therefore be tried again. Earlier versions wrote `T_delivered`, which is only read.
+- `T` may already exist, with more columns, constraints and triggers. If they refuse rows, the batch is halved until
+  these rows are found, each half in a savepoint: a failed attempt of these messages alone. Any other error is no answer
+  about them; if no connection can be made, the database is down (D6).
+- A connection has an advisory lock of its store and table. A new connection ends the connection with the lock.
+  Statements that a lost connection or an earlier process has sent, and the server has not done yet, are therefore never
+  done later.
+- A payload is stored as `json`, not `jsonb`, to keep every byte: its spaces, its order, a number such as 1.50. It may
+  also have \u0000, which `jsonb` refuses. A payload that is not JSON in UTF-8 is in `payload_bytes`. PostgreSQL's text
   can't hold the character NUL, so a message with one in its id or key is refused.
 - After a lost connection the next `send` opens a new one. The address is never shown with its password.
 """
@@ -101,9 +102,9 @@ class _NotThereError(psycopg.OperationalError):
 
 
 class PostgresqlSink(Sink):
-    """Writes to `table`, which is created if it does not exist, as long as `is_newest()`: it was not replaced.
+    """Writes to `table`, and creates it if it is missing. It writes only while `is_newest()`: it was not replaced.
 
-    `options` are those of libpq, with the password.
+    `options`: for libpq, with the password.
     """
 
     max_batch: ClassVar[int] = MAX_BATCH
@@ -169,7 +170,7 @@ class PostgresqlSink(Sink):
         return refused
 
     def committed(self, sends: int, earlier: bool) -> None:
-        """The digests of these are deleted with the next sends."""
+        """The next sends delete the digests of these sends."""
         self._kept.committed(sends, earlier)
 
     def arrived(self, suspects: Sequence[Delivery], position: str | None) -> Collection[int]:  # noqa: ARG002

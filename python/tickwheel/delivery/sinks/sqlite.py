@@ -1,14 +1,14 @@
 """The sink `sqlite:PATH?table=T` (rule D10): a row of `T` for each message, exactly one, whatever crashes (D5).
 
-- One `send` is one transaction: the digest of each message goes into `T_ids`, and the rows that are new there into `T`.
-  After a crash `arrived` returns the rows that exist, and a message that is sent again gets no second row, also from
-  another store. `T_delivered` is what earlier versions wrote; it is only read.
-- The rows of a batch are written together. Where some are there already, or are refused, they are written one by one.
+- Each `send` is a transaction. The digest of each message goes into `T_ids`; if the digest is new there, the row goes
+  into `T`. After a crash `arrived` returns the messages whose rows exist. If a message is sent again, also from another
+  store, it gets no second row. Earlier versions wrote `T_delivered`, which is only read.
+- The rows of a batch are written together. If some exist already, or are refused, all are written one by one.
 - `T` may already exist, with more columns, constraints and triggers. A row that they refuse is a failed attempt of its
-  message alone. If the file is locked, or the disk full, that is no answer about the messages (D6). After an error the
-  next `send` opens the file again.
-- A sink that was replaced because it hung writes nothing any more, so that it can't write again what the new one has
-  written and forgotten.
+  message alone. A locked file or a full disk is no answer about the messages (D6). After an error the next `send` opens
+  the file again.
+- If a sink hangs and is replaced, the old sink writes nothing any more. Otherwise it could write a message again that
+  the new sink has written and forgotten.
 - The file is in WAL mode, and each transaction is on disk when `send` returns (`synchronous=FULL`).
 """
 
@@ -38,7 +38,7 @@ _OF_THE_ROW = (sqlite3.IntegrityError, sqlite3.DataError, OverflowError, Unicode
 
 
 class SqliteSink(Sink):
-    """Writes to `table`, which is created if it does not exist, as long as `is_newest()`: it was not replaced."""
+    """Writes to `table`, and creates it if it is missing. It writes only while `is_newest()`: it was not replaced."""
 
     max_batch: ClassVar[int] = MAX_BATCH
     threads: ClassVar[int] = 1
@@ -92,7 +92,7 @@ class SqliteSink(Sink):
         return refused
 
     def committed(self, sends: int, earlier: bool) -> None:
-        """The digests of these are deleted with the next sends."""
+        """The next sends delete the digests of these sends."""
         self._kept.committed(sends, earlier)
 
     def arrived(self, suspects: Sequence[Delivery], position: str | None) -> Collection[int]:  # noqa: ARG002
@@ -172,7 +172,7 @@ class SqliteSink(Sink):
     def _write_each(
         self, database: sqlite3.Connection, deliveries: Sequence[Delivery], refused: dict[int, str]
     ) -> bool:
-        """Leaves out what is in `refused`, and adds to it. `False` if that ended the transaction."""
+        """Leaves out the places in `refused`, and adds to them. `False` if a refusal has ended the transaction."""
         for place, delivery in enumerate(deliveries):
             noted = (delivery.digest, self._settings.store_id, self._settings.run)
             if place in refused or database.execute(self._note, noted).rowcount == 0:
@@ -223,7 +223,7 @@ def _row(delivery: Delivery) -> tuple[object, ...]:
 
 
 def _make(database: sqlite3.Connection, path: Path, table: str) -> None:
-    """Makes what is not there; nothing, after an error: then the connection is closed."""
+    """Makes the missing tables. After an error none of them is made, because the caller closes the connection."""
     database.execute("BEGIN IMMEDIATE")
     database.execute(
         f'CREATE TABLE IF NOT EXISTS "{table}" (id TEXT NOT NULL, key TEXT, due TEXT NOT NULL, payload TEXT,'

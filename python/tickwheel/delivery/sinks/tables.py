@@ -3,11 +3,12 @@
 Beside the table `T` there is `T_ids`, written in the same transaction: the 128-bit digest of each message's key and
 id, with the store and the run that sent it. A message whose digest is there has its row in `T`, and gets no second one.
 
-A digest is needed until the store has committed the message's outcome. `Kept` says which of this run are not needed any
-more, by the number of a send and not by a clock. Those of earlier runs are deleted once everything that these may have
-sent has its outcome. What a sink that was replaced has left is deleted by the next run. Deleting takes a while. If a
-message comes whose digest is there and not needed, its name was forgotten and is used again: that digest goes first, or
-the message would be taken as one that has arrived.
+A digest is needed until the store has committed the message's outcome. `Kept` says which digests of this run are not
+needed any more, by the number of a send and not by a clock. Digests of earlier runs are deleted once every message that
+those runs may have sent has its outcome. If a sink was replaced, the next run deletes its digests.
+
+Deleting takes a while. If a message comes whose digest is there but not needed, its name was forgotten and is used
+again. The old digest is deleted first; otherwise the message would count as arrived.
 """
 
 import re
@@ -31,7 +32,7 @@ COLUMNS = (
 )
 
 LONGEST_NAME = 53
-"""PostgreSQL truncates names after 63 bytes, and a suffix is appended to this one."""
+"""PostgreSQL truncates names after 63 bytes, and a suffix is appended to this name."""
 
 OWN_SHARE = 0.8
 """The part of the time-out after which the database gives up, so that its own error is the reason, not a cut-off."""
@@ -80,23 +81,23 @@ def payload_of(message: Message) -> tuple[str | None, bytes | None]:
 
 
 class Newest:
-    """Which of the sinks that one opener has opened is the newest, of each store.
+    """Knows, for each store, which of the sinks of one opener is the newest.
 
-    One that hangs is replaced. When it goes on, it must not write: the new one may have written the same already, and
-    its digest may be deleted.
+    A sink that hangs is replaced. If it goes on later, it must not write: the new sink may have written the same
+    message already, and its digest may be deleted.
     """
 
     def __init__(self) -> None:
         self._marks: dict[str, object] = {}
 
     def opens(self, store_id: str) -> Callable[[], bool]:
-        """A new one is opened: whether it still is the newest."""
+        """Note that a new sink is opened. The returned function says whether it is still the newest."""
         mark = self._marks[store_id] = object()
         return lambda: self._marks[store_id] is mark
 
 
 class Kept:
-    """The digests of what one sink has sent, by the number of the send, until their outcomes are committed.
+    """The digests of the messages that one sink has sent, by the number of the send, until the outcomes are committed.
 
     >>> kept = Kept()
     >>> kept.begin_send()
@@ -113,7 +114,7 @@ class Kept:
 
     def __init__(self) -> None:
         self._sent: deque[tuple[int, Sequence[bytes]]] = deque()
-        self._last_send: dict[bytes, int] = {}  # of each digest that is there
+        self._last_send: dict[bytes, int] = {}  # the last send of each digest
         self._sends = 0
         self._committed = 0
         self._freed = 0
@@ -121,28 +122,28 @@ class Kept:
         """Whether what earlier runs have left may be deleted."""
 
     def committed(self, sends: int, earlier: bool) -> None:
-        """The outcomes of the first `sends` sends are committed. `earlier`: so are those of earlier runs."""
+        """The outcomes of the first `sends` sends are committed. `earlier`: the outcomes of earlier runs too."""
         self._committed = sends
         self.earlier = earlier
 
     def begin_send(self) -> None:
-        """Count a send, whatever becomes of it."""
+        """Count a send, also if it fails."""
         self._sends += 1
 
     def note(self, digests: Sequence[bytes]) -> None:
-        """Add what this send has written, or found."""
+        """Add the digests that this send has written, or found."""
         self._sent.append((self._sends, digests))
         self._last_send.update(dict.fromkeys(digests, self._sends))
 
     def used_again(self, digests: Sequence[bytes]) -> list[bytes]:
-        """Those of these that are there, and of which the outcome is committed: another message has the name now."""
+        """The digests that are there although their outcome is committed: another message has the name now."""
         if not self._last_send:
             return []
         last = self._last_send.get
         return [digest for digest in digests if 0 < last(digest, 0) <= self._committed]
 
     def free(self) -> list[bytes]:
-        """Some that may be deleted; the same ones until `forget`."""
+        """Some digests that may be deleted; the same digests until `forget`."""
         free: list[bytes] = []
         self._freed = 0
         for send, digests in self._sent:
@@ -153,7 +154,7 @@ class Kept:
         return free
 
     def forget(self) -> None:
-        """The last ones that `free` returned are deleted, and that is committed."""
+        """The digests that `free` returned last are deleted, and the deletion is committed."""
         for _ in range(self._freed):
             send, digests = self._sent.popleft()
             for digest in digests:

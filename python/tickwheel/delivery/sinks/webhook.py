@@ -1,8 +1,8 @@
-"""What goes with each request of a webhook: headers of the operator, and secrets that sign it (rules D10, D12).
+"""The headers of an operator for each request of a webhook, and the secrets that sign it (rules D10, D12).
 
-No secret need be on a command line, where every user of the machine can read it. As in openssl's options, the value of
-a header may be `env:VARIABLE`, which is the value of that variable, or `file:PATH`, which is the text of that file,
-each without a line end after it.
+No secret need be on a command line, where every user of the machine can read it. Like in openssl's options, the value
+of a header may be `env:VARIABLE`, for the value of a variable, or `file:PATH`, for the text of a file. A line end after
+the value is removed.
 """
 
 import os
@@ -19,7 +19,7 @@ _MOST_BYTES: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """`headers`: names and values. `secrets`: `whsec_...`, each of which signs. They are checked by `open_sink`."""
+    """`headers`: names and values. `secrets`: `whsec_...`; each of them signs. They are checked by `open_sink`."""
 
     headers: Sequence[tuple[str, str]] = field(default=(), repr=False)
     secrets: Sequence[str] = field(default=(), repr=False)
