@@ -827,9 +827,6 @@ class Delivery:
     def line(self) -> bytes: ...
 
 _Names: TypeAlias = tuple[str | None, str | None, str | None, str | None]  # of id, key, due and payload
-_CsvRow: TypeAlias = tuple[
-    int, bytes, int, list[str] | None, tuple[str, str] | None
-]  # as `tickwheel.delivery.read.csv_rows.Row`
 
 MAX_DUE_MS: Final[int]
 
@@ -897,10 +894,10 @@ class NdjsonLines:
 
 @final
 class CsvRows:
-    """How the rows of a CSV file are read."""
+    """How the rows of one CSV file are read."""
 
-    def __new__(cls, source: str, columns: _Names, max_payload: int, header: _CsvRow) -> Self: ...
-    def read(self, rows: Sequence[_CsvRow], *, now_ns: int | None = None) -> Records: ...
+    def __new__(cls, source: str, columns: _Names, max_payload: int, *, after: int = 0) -> Self: ...
+    def read(self, data: bytes, *, left_out: int = 0, now_ns: int | None = None) -> tuple[Records, int, bool]: ...
 
 @final
 class ArrowRows:

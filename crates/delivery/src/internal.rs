@@ -12,7 +12,7 @@ pub use crate::due::retry::Retry;
 pub use crate::due::window::Bounds;
 pub use crate::formats::arrow_rows::ArrowRows;
 pub use crate::formats::arrow_stream::{ArrowStream, batches, has_dictionaries};
-pub use crate::formats::csv_rows::{CsvContent, CsvHeader, CsvRow, CsvRows};
+pub use crate::formats::csv_rows::Csv;
 pub use crate::formats::hand_off::{read_hand_off, write_stream};
 pub use crate::formats::lines::Block;
 pub use crate::formats::ndjson::Ndjson;

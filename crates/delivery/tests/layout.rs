@@ -19,7 +19,7 @@ fn delivery_shows_these_names_alone() {
 #[test]
 fn the_bindings_use_these_names_of_the_inside_alone() {
     let known = "ANSWERS ActionKind AroundFn ArrowRows ArrowStream BOUNDS_US Block Body Bounds Cancel Cause Checked Columns Completion \
-                 CsvContent CsvHeader CsvRow CsvRows Digest DueClock Ended Engine Extras Fields Filter Histogram \
+                 Csv Digest DueClock Ended Engine Extras Fields Filter Histogram \
                  Incoming Item LONGEST_REASON LineWriter MAX_DUE_MS MISSED Name Ndjson OPERATIONS OpenSink Origin Other \
                  OutcomeFeed Ownership PARTITIONS Parsed Payload Progress Rate Record Recurrence Request Reschedule \
                  Retry Running SETTINGS Schema SendLog Sends Sent Settings Snapshot Stop SystemWallTime TZ Ticket Turns \

@@ -62,7 +62,8 @@ def read_ndjson(
 def read_csv(
     data: bytes | BinaryIO, columns: Columns = _USUAL, now_ns: int | None = 0, source: str = "test"
 ) -> list[Found]:
-    parts = csv_rows.read_csv(source, _stream(data), columns, lambda: now_ns)
+    blocks = LineBlocks(_stream(data).read, MAX_RECORD)
+    parts = csv_rows.read_csv(source, blocks, columns, lambda: now_ns)
     return [*found_in(records for records, _ in parts)]
 
 

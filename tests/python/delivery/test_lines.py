@@ -1,10 +1,15 @@
 import io
+from itertools import pairwise
+from random import Random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from delivery.records import DUE_MS, read_csv, read_ndjson
-from tickwheel.delivery.model.message import MAX_RECORD
-from tickwheel.delivery.read.csv_rows import split
+from tickwheel.delivery.model.message import MAX_RECORD, Columns
+from tickwheel.delivery.read.blocks import LineBlocks
+from tickwheel.delivery.read.csv_rows import read_csv as read_blocks
 
 LONG = b"x" * (MAX_RECORD + 5)
 GOOD = {"csv": b"a,%d\n" % DUE_MS, "ndjson": b'{"id":"a","due":%d}\n' % DUE_MS}
@@ -34,18 +39,31 @@ def test_a_line_of_just_the_bound_is_whole__D12(form: str, size: int) -> None:
     assert last.id == "a"
 
 
+class Pipe(io.RawIOBase):
+    """Each read gives the next part."""
+
+    def __init__(self, parts: list[bytes]) -> None:
+        self.parts = parts
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        part = self.parts.pop(0) if self.parts else b""
+        buffer[: len(part)] = part
+        return len(part)
+
+
 def test_a_row_is_there_before_the_next_one_comes__D11() -> None:
-    class Pipe(io.RawIOBase):
-        given = 0
+    pipe = Pipe([HEADER["csv"], GOOD["csv"], b"later"])
+    records, line = next(read_blocks("in", LineBlocks(pipe.read, MAX_RECORD), Columns(), lambda: 0))
+    assert (len(records), line, pipe.parts) == (1, 2, [b"later"])
 
-        def readable(self) -> bool:
-            return True
 
-        def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-            self.given += 1
-            buffer[:2] = b"a\n"
-            return 2
-
-    pipe = Pipe()
-    assert next(split(io.BufferedReader(pipe))).cells == ["a"]
-    assert pipe.given == 1
+@given(st.lists(st.sampled_from([b'"', b"\n", b",", b"\r\n", GOOD["csv"], b'a,5,"', b"\xc3\xa9"])), st.randoms())
+def test_rows_are_the_same_wherever_a_read_ends__D2(parts: list[bytes], random: Random) -> None:
+    data = b"\xef\xbb\xbfid,due\n" + b"".join(parts)
+    ends = sorted(random.randrange(1, len(data)) for _ in parts)
+    pipe = Pipe([data[start:end] for start, end in pairwise([0, *ends, len(data)]) if start < end])
+    in_parts, at_once = ([(*found[:3], found.id, str(found.bad)) for found in read_csv(it)] for it in (pipe, data))
+    assert in_parts == at_once

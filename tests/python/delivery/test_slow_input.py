@@ -8,8 +8,6 @@ import pytest
 
 from delivery.records import READERS, read_csv
 from tickwheel.delivery.model.message import MAX_RECORD
-from tickwheel.delivery.read import csv_rows
-from tickwheel.delivery.read.csv_rows import Row
 
 Input = Callable[[int], bytes]
 
@@ -65,32 +63,6 @@ def test_time_grows_with_the_size_of_the_input_and_no_faster__D12(what: str) -> 
         if ratio < 9:
             return
     pytest.fail(f"four times the input took {ratio:.1f} times as long")
-
-
-@pytest.fixture
-def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The numbers of the lines read, once for each read; with little patience, so that the test reaches its end."""
-    seen: list[int] = []
-    text = csv_rows._text
-
-    def look(line: Row) -> str:
-        seen.append(line.line)
-        return text(line)
-
-    monkeypatch.setattr(csv_rows, "_text", look)
-    monkeypatch.setattr(csv_rows, "_PATIENCE", 10_000)
-    return seen
-
-
-@pytest.mark.parametrize("row", [b'x",5,"\n', b'a,5,"open\n', b'a,5,"open\nb,5,"""\n', b'a,5,"\nb,5,""\n'])
-def test_rows_that_do_not_end_are_not_looked_at_again_and_again__D12(row: bytes, looks: list[int]) -> None:
-    counts = []
-    for times in (1000, 4000):
-        looks.clear()
-        read_csv(b"id,due,payload\n" + row * times)
-        counts.append(len(looks))
-    assert counts[1] < 4.2 * counts[0]
-    assert counts[1] < 2 * 4000 * row.count(b"\n") + 10_000 // 7 + 10
 
 
 def test_there_is_patience_for_a_large_cell_after_some_broken_rows__D12() -> None:

@@ -1,6 +1,7 @@
-//! Turns rows of CSV into messages, by the one schema (rule D1). The caller has split the rows into cells.
+//! Reads CSV: turns the rows of a file into messages, by the one schema (rule D1).
 //!
-//! - The header names the columns. A row has as many cells as the header.
+//! - The header names the columns. A row has as many cells as the header. A header that can't be used is one bad record,
+//!   and no row is read.
 //! - An empty cell is absent, except in a payload. In a cancel or a reschedule, every empty cell is absent.
 //! - A payload of JSON stays unchanged. Any other payload becomes a JSON string. If a file has both columns,
 //!   `payload` and `payload_base64`, an empty cell in one of them is absent.
@@ -12,57 +13,16 @@ use std::sync::Arc;
 use crate::base::error::BadRecord;
 use crate::base::json::{Refused, json_or_text, value_of, write_text};
 use crate::base::times::integer_of;
-use crate::formats::lines::Line;
+use crate::formats::csv_split::CsvSplit;
 use crate::formats::ndjson::number_of;
 use crate::message::columns::{MISSED, TZ, VALUES};
 use crate::message::fields::{Fields, Payload, Schema, Value};
-use crate::message::origin::{Origin, Record};
+use crate::message::origin::Origin;
 use crate::message::parsed::Parsed;
-
-/// A row of the input.
-#[derive(Clone, Debug)]
-pub struct CsvRow<'a, S> {
-    /// The number of its first line, from 1.
-    pub line: u64,
-    /// Its bytes, without the newline at the end.
-    pub data: &'a [u8],
-    /// The cells, or why there are none.
-    pub content: CsvContent<'a, S>,
-}
-
-/// The caller's result of splitting a row.
-#[derive(Clone, Debug)]
-pub enum CsvContent<'a, S> {
-    /// Its cells.
-    Cells(&'a [S]),
-    /// No cells, because a line is too long or not UTF-8. The number is the size of the row in bytes, including bytes
-    /// that were not kept.
-    Unread(usize),
-    /// The row is not CSV.
-    Broken(BadRecord),
-}
-
-impl<'a, S> CsvRow<'a, S> {
-    /// Its cells.
-    ///
-    /// # Errors
-    /// It could not be split.
-    pub fn cells(&self, max_record: usize) -> Result<&'a [S], BadRecord> {
-        match &self.content {
-            CsvContent::Cells(cells) => Ok(cells),
-            CsvContent::Broken(bad) => Err(bad.clone()),
-            CsvContent::Unread(size) => {
-                let line = Line { number: self.line, data: self.data, start: 0, size: *size };
-                line.text(max_record)?;
-                Err(BadRecord::new("the row could not be split", "RFC 4180"))
-            }
-        }
-    }
-}
 
 /// The columns of a file, by their place in its rows.
 #[derive(Clone, Debug)]
-pub struct CsvHeader {
+struct CsvHeader {
     names: Vec<String>,
     /// In the order of `Columns::values`.
     parts: [Option<usize>; VALUES],
@@ -75,51 +35,32 @@ impl CsvHeader {
     ///
     /// # Errors
     /// No message can be read with these columns.
-    pub fn new(names: Vec<String>, schema: &Schema) -> Result<Self, BadRecord> {
+    fn new(cells: Result<&[String], BadRecord>, schema: &Schema) -> Result<Self, BadRecord> {
+        let names = cells.map_err(|BadRecord { reason, allowed }| {
+            BadRecord::new(format!("the header can't be read: {reason}"), allowed)
+        })?;
         let columns = &schema.columns;
-        if let Some(fault) = columns.fault("header", &names.iter().map(String::as_str).collect::<Vec<_>>()) {
-            return Err(fault);
-        }
+        let texts: Vec<&str> = names.iter().map(String::as_str).collect();
+        columns.fault("header", &texts).map_or(Ok(()), Err)?;
         let place_of = |name: &str| names.iter().position(|other| other == name);
         let parts = columns.values().map(place_of);
         let payload = place_of(columns.payload());
         let known = columns.known();
         let others = (0..names.len()).filter(|at| !known.contains(&names[*at].as_str())).collect();
-        Ok(Self { names, parts, payload, others })
-    }
-}
-
-/// A reader of the rows below one header.
-#[derive(Clone, Debug)]
-pub struct CsvRows<'a> {
-    /// The name of the input, for dead letters.
-    pub source: Arc<str>,
-    /// The schema of its records.
-    pub schema: &'a Schema,
-    /// Its columns.
-    pub header: &'a CsvHeader,
-    /// The wall time from which a `delay_ms` counts; `None` in a replay.
-    pub now_ns: Option<i64>,
-}
-
-impl CsvRows<'_> {
-    /// The item of a row. About 1 µs.
-    #[must_use]
-    pub fn read<S: AsRef<str>>(&self, row: &CsvRow<'_, S>) -> Parsed {
-        let record = Some(Record::from(row.data));
-        let origin = Origin { source: Arc::clone(&self.source), line: row.line, record };
-        let cells = row.cells(self.schema.max_record());
-        let read = cells.and_then(|cells| self.schema.check(&self.fields(cells)?, self.now_ns));
-        Parsed::of(read, true, || origin)
+        Ok(Self { names: names.to_vec(), parts, payload, others })
     }
 
-    fn fields<'c, S: AsRef<str>>(&'c self, cells: &'c [S]) -> Result<Fields<'c>, BadRecord> {
-        let CsvHeader { names, parts, payload, others } = self.header;
+    /// The fields of a row.
+    ///
+    /// # Errors
+    /// The row has other cells than the header.
+    fn fields<'c>(&'c self, cells: &'c [String]) -> Result<Fields<'c>, BadRecord> {
+        let CsvHeader { names, parts, payload, others } = self;
         if cells.len() != names.len() {
             let reason = format!("the row has {} cells", cells.len());
             return Err(BadRecord::new(reason, format!("{}, as the header", names.len())));
         }
-        let cell = |place: Option<usize>| place.map(|at| cells[at].as_ref());
+        let cell = |place: Option<usize>| place.map(|at| cells[at].as_str());
         let [id, key, due, delay_ms, expires, op, mut base64, traceparent, every, cron] = parts.map(cell);
         let mut payload = cell(*payload);
         let has_no_payload = matches!(op, Some("cancel" | "reschedule"));
@@ -135,7 +76,7 @@ impl CsvRows<'_> {
             Refused::TooDeep => BadRecord::new("the JSON is nested too deep", "a few hundred levels"),
             Refused::Syntax(text) => BadRecord::new(text, "JSON, or text"),
         })?;
-        let others = others.iter().map(|at| (names[*at].as_str(), cells[*at].as_ref()));
+        let others = others.iter().map(|at| (names[*at].as_str(), cells[*at].as_str()));
         // In a file with rules, rows that do not recur leave these cells empty.
         let has_rules = every.is_some() || cron.is_some();
         let is_left_out = |name: &str| has_no_payload || has_rules && [TZ, MISSED].contains(&name);
@@ -158,6 +99,56 @@ impl CsvRows<'_> {
         ];
         let payload = payload.map(|bytes| Payload { bytes, is_json: true });
         Ok(Fields { others: others.collect(), ..Fields::of(values, payload) })
+    }
+}
+
+/// A reader of one input.
+#[derive(Debug)]
+pub struct Csv {
+    source: Arc<str>,
+    schema: Schema,
+    after: u64,
+    split: CsvSplit,
+    header: Option<CsvHeader>,
+    /// Whether the header can't be used. Then nothing more is read.
+    pub is_refused: bool,
+}
+
+impl Csv {
+    /// `source`: the name of the input, for dead letters. `after`: rows that begin at this line or before it are
+    /// skipped, because an earlier run has accepted them.
+    #[must_use]
+    pub fn new(source: &str, schema: Schema, after: u64) -> Self {
+        let split = CsvSplit::new(schema.max_record());
+        Self { source: source.into(), schema, after, split, header: None, is_refused: false }
+    }
+
+    /// Reads the items of the rows that end with these lines, in order. No bytes are the end of the input. About 1 µs
+    /// each. `left_out`: bytes of the last line that are missing, because the line is too long. `now_ns`: the wall time
+    /// from which a `delay_ms` counts; `None` in a replay.
+    pub fn read(&mut self, lines: &[u8], left_out: usize, now_ns: Option<i64>) -> Vec<Parsed> {
+        let mut found = Vec::new();
+        self.split.add(lines, left_out);
+        while !self.is_refused
+            && let Some(row) = self.split.next_row()
+        {
+            let origin = || Origin { source: Arc::clone(&self.source), line: row.line, record: Some(row.data.into()) };
+            if let Some(header) = &self.header {
+                if row.line > self.after {
+                    let read = row.cells.and_then(|cells| self.schema.check(&header.fields(cells)?, now_ns));
+                    found.push(Parsed::of(read, true, origin));
+                }
+                continue;
+            }
+            match CsvHeader::new(row.cells, &self.schema) {
+                Ok(header) => self.header = Some(header),
+                Err(bad) => {
+                    self.is_refused = true;
+                    found.push(Parsed::Bad(bad, origin()));
+                }
+            }
+        }
+        found
     }
 }
 

@@ -5,6 +5,7 @@ pub(crate) mod arrow_rows;
 pub(crate) mod arrow_stream;
 pub(crate) mod arrow_values;
 pub(crate) mod csv_rows;
+pub(crate) mod csv_split;
 pub(crate) mod hand_off;
 pub(crate) mod lines;
 pub(crate) mod ndjson;

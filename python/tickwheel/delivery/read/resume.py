@@ -13,26 +13,6 @@ from tickwheel.delivery.model.entries import Progress
 _CHUNK = 1 << 20
 
 
-class Watched:
-    """A stream opened for reading that keeps a digest of the bytes read so far."""
-
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream = stream
-        self._digest = blake2b(digest_size=16)
-        self._size = 0
-
-    def readline(self, limit: int = -1, /) -> bytes:
-        """As of the stream."""
-        data = self._stream.readline(limit)
-        self._digest.update(data)
-        self._size += len(data)
-        return data
-
-    def progress(self, name: str, line: int) -> Progress:
-        """The progress to keep once the record of this line, and all before it, are taken."""
-        return Progress(name, line, self._size, self._digest.digest())
-
-
 class WatchedWhole:
     """A file not read from start to end. It is the same file if size and digest of the whole file are the same."""
 

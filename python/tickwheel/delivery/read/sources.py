@@ -18,7 +18,7 @@ from tickwheel.delivery.model.message import MAX_PAYLOAD, MAX_RECORD, Columns
 from tickwheel.delivery.read.blocks import LineBlocks
 from tickwheel.delivery.read.csv_rows import read_csv
 from tickwheel.delivery.read.parquet import need_pyarrow, read_parquet
-from tickwheel.delivery.read.resume import Watched, WatchedWhole, lines_taken
+from tickwheel.delivery.read.resume import WatchedWhole, lines_taken
 
 _LINES = (".ndjson", ".jsonl")
 _SUFFIXES = (*_LINES, ".csv", ".parquet")
@@ -76,17 +76,15 @@ class OpenSource:
         """The records; can be used once. Errors: `DeliveryFailed` if the source can't be read."""
         path = self.source.path
         suffix = ".ndjson" if path is None else path.suffix.lower()
-        is_lines = suffix in _LINES
+        is_parquet = suffix == ".parquet"
         try:
             # Not sys.stdin: a thread waiting in its lock would abort the interpreter at exit.
             with open(
-                _STDIN if path is None else path, "rb", buffering=0 if is_lines else -1, closefd=path is not None
+                _STDIN if path is None else path, "rb", buffering=-1 if is_parquet else 0, closefd=path is not None
             ) as stream:
                 after = 0 if path is None else lines_taken(stream, self._before)
-                if is_lines:
-                    yield from self._lines(stream, after)
-                else:
-                    yield from self._rows(stream, suffix, after)
+                read = {".csv": self._csv, ".parquet": self._parquet}.get(suffix, self._lines)
+                yield from read(stream, after)
         except OSError as error:
             raise DeliveryFailed(f"{self.source.name} can't be read: {error.strerror}") from error
 
@@ -99,15 +97,14 @@ class OpenSource:
             )
             yield Part(records, block.line, blocks.progress(self._name) if self.source.path is not None else None)
 
-    def _rows(self, stream: BinaryIO, suffix: str, after: int) -> Iterator[Part]:
-        watched: Watched | WatchedWhole
-        if suffix == ".csv":
-            watched = Watched(stream)
-            found = read_csv(self.source.name, watched, self._columns, self._now_ns, after)
-        else:
-            watched = WatchedWhole(stream)
-            found = read_parquet(self.source.name, stream, self._columns, self._now_ns, after)
-        for records, line in found:
+    def _csv(self, stream: Any, after: int) -> Iterator[Part]:
+        blocks = LineBlocks(stream.read, MAX_RECORD)
+        for records, line in read_csv(self.source.name, blocks, self._columns, self._now_ns, after):
+            yield Part(records, line, blocks.progress(self._name)._replace(line=line))
+
+    def _parquet(self, stream: BinaryIO, after: int) -> Iterator[Part]:
+        watched = WatchedWhole(stream)
+        for records, line in read_parquet(self.source.name, stream, self._columns, self._now_ns, after):
             yield Part(records, line, watched.progress(self._name, line))
 
 

@@ -4,12 +4,16 @@ use crate::message::{Cancel, MAX_PAYLOAD, Message};
 
 const DUE: &str = "1790000000000";
 
+/// The items of an input that comes in one block.
+fn all_items(input: &str, after: u64) -> Vec<Parsed> {
+    let mut csv = Csv::new("in.csv", Schema::new(Columns::default(), MAX_PAYLOAD), after);
+    let mut found = csv.read(input.as_bytes(), 0, Some(0));
+    found.extend(csv.read(b"", 0, Some(0)));
+    found
+}
+
 fn read(header: &str, row: &str) -> Parsed {
-    let schema = Schema::new(Columns::default(), MAX_PAYLOAD);
-    let split = |line: &str| line.split(',').map(str::to_owned).collect::<Vec<_>>();
-    let header = CsvHeader::new(split(header), &schema).unwrap();
-    let rows = CsvRows { source: "in.csv".into(), schema: &schema, header: &header, now_ns: Some(0) };
-    rows.read(&CsvRow { line: 2, data: row.as_bytes(), content: CsvContent::Cells(&split(row)) })
+    all_items(&format!("{header}\n{row}\n"), 0).pop().unwrap()
 }
 
 fn message(header: &str, row: &str) -> Message {
@@ -64,9 +68,24 @@ fn what_is_wrong_is_said_of_its_row__d2() {
     assert_eq!(reason("id,due,x", "a,5"), "the row has 2 cells");
     assert!(reason("id,due", "a,1790000000").starts_with("due is 1790000000, which looks like seconds"));
     assert!(reason("id,due", "a,soon").starts_with("due is not a time"));
-    let schema = Schema::new(Columns::default(), 4);
-    let row = |data, size| CsvRow::<String> { line: 3, data, content: CsvContent::Unread(size) };
-    let unread = |data, size| row(data, size).cells(schema.max_record()).unwrap_err().reason;
-    assert_eq!(unread(b"a\xff", 3), "byte 2 of the line is not UTF-8");
-    assert_eq!(unread(b"aaaaaaaaa", 9), "the record has 9 bytes, only the first 1,024 are kept here");
+}
+
+#[test]
+fn rows_that_an_earlier_run_has_accepted_are_skipped_but_the_header_is_read__d11() {
+    let input = format!("id,due\na,{DUE}\nb,\"{DUE}\"\nc,{DUE}");
+    let lines = |after| all_items(&input, after).iter().map(|item| item.origin().unwrap().line).collect::<Vec<_>>();
+    assert_eq!([lines(0), lines(2), lines(4)], [vec![2, 3, 4], vec![3, 4], vec![]]);
+}
+
+#[test]
+fn below_a_header_that_can_not_be_used_nothing_is_read__d2() {
+    let mut csv = Csv::new("in.csv", Schema::new(Columns::default(), MAX_PAYLOAD), 0);
+    let items = csv.read(format!("\nname,due\na,{DUE}\n").as_bytes(), 0, None);
+    let [Parsed::Bad(bad, origin)] = &items[..] else { panic!("{items:?}") };
+    assert_eq!(
+        (bad.reason.as_str(), origin.line, origin.record()),
+        ("the header has no column id", 2, &b"name,due"[..])
+    );
+    assert!(csv.is_refused);
+    assert!(csv.read(b"b,5\n", 0, None).is_empty());
 }

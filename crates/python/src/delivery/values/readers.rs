@@ -5,12 +5,9 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 
-use crate::delivery::calls::failures::bad_record;
 use crate::delivery::values::records::Records;
-use tickwheel_delivery::BadRecord;
-use tickwheel_delivery::internal::{
-    Block, Columns, CsvContent, CsvHeader, CsvRow, CsvRows as CsvReader, Ndjson, Schema,
-};
+use tickwheel::internal::sync::PlainMutex;
+use tickwheel_delivery::internal::{Block, Columns, Csv, Ndjson, Parsed, Schema};
 
 /// Names of id, key, due and payload; `None` for the usual one.
 pub(super) type Names = (Option<String>, Option<String>, Option<String>, Option<String>);
@@ -83,56 +80,29 @@ impl NdjsonLines {
     }
 }
 
-/// How the rows of a CSV file are read, once its header is known. Python's `csv` splits them into cells.
+/// How the rows of one CSV file are read. One thread uses it at a time.
 #[pyclass(frozen, module = "tickwheel._native")]
-pub(crate) struct CsvRows {
-    source: Arc<str>,
-    schema: Schema,
-    header: CsvHeader,
-}
-
-/// The line of a row, its bytes, how many bytes there were, and its cells. If the row is not CSV, the reason and the
-/// advice stand instead of the cells. Neither is there if a line of the row is not text.
-type CsvLine = (u64, PyBackedBytes, usize, Option<Vec<PyBackedStr>>, Option<(String, String)>);
-
-fn row_of((line, data, size, cells, fault): &CsvLine) -> CsvRow<'_, PyBackedStr> {
-    let content = match (cells, fault) {
-        (Some(cells), _) => CsvContent::Cells(cells),
-        (None, Some((reason, allowed))) => {
-            CsvContent::Broken(BadRecord { reason: reason.clone(), allowed: allowed.clone() })
-        }
-        (None, None) => CsvContent::Unread(*size),
-    };
-    CsvRow { line: *line, data, content }
-}
+pub(crate) struct CsvRows(PlainMutex<Csv>);
 
 #[pymethods]
 impl CsvRows {
-    /// `header`: the first row. Errors: `BadRecord` if it can't be read, or no message can be read with its columns.
+    /// `after`: rows that begin at this line or before it are skipped.
     #[new]
-    #[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it")]
-    fn new(py: Python<'_>, source: &str, columns: Names, max_payload: usize, header: CsvLine) -> PyResult<Self> {
-        let schema = schema_of(columns, max_payload);
-        let names = row_of(&header).cells(schema.max_record()).map_err(|bad| BadRecord {
-            reason: format!("the header can't be read: {}", bad.reason),
-            allowed: bad.allowed,
-        });
-        let names = names.map(|names| names.iter().map(ToString::to_string).collect());
-        match names.and_then(|names| CsvHeader::new(names, &schema)) {
-            Ok(header) => Ok(Self { source: source.into(), schema, header }),
-            Err(bad) => Err(bad_record(py, &bad)),
-        }
+    #[pyo3(signature = (source, columns, max_payload, *, after=0))]
+    fn new(source: &str, columns: Names, max_payload: usize, after: u64) -> Self {
+        Self(PlainMutex::new(Csv::new(source, schema_of(columns, max_payload), after)))
     }
 
-    /// Reads rows below the header.
-    #[pyo3(signature = (rows, *, now_ns=None))]
-    #[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it")]
-    fn read(&self, py: Python<'_>, rows: Vec<CsvLine>, now_ns: Option<i64>) -> Records {
-        let items = py.detach(|| {
-            let reader =
-                CsvReader { source: Arc::clone(&self.source), schema: &self.schema, header: &self.header, now_ns };
-            rows.iter().map(|row| reader.read(&row_of(row))).collect()
-        });
-        Records::new(items, true)
+    /// Reads whole lines. Returns the records that end with them, the line where the last one begins, and whether the
+    /// header can't be used: then nothing more is read. `left_out`: bytes of the last line that are not here. No bytes
+    /// mean that the input has ended.
+    #[pyo3(signature = (data, *, left_out=0, now_ns=None))]
+    fn read(&self, py: Python<'_>, data: &[u8], left_out: usize, now_ns: Option<i64>) -> (Records, u64, bool) {
+        py.detach(|| {
+            let mut csv = self.0.lock();
+            let items = csv.read(data, left_out, now_ns);
+            let line = items.last().and_then(Parsed::origin).map_or(0, |origin| origin.line);
+            (Records::new(items, true), line, csv.is_refused)
+        })
     }
 }
