@@ -3,9 +3,11 @@ r"""The sink `postgresql://...?table=T` (rule D10): a row of `T` for each messag
 - Each `send` is a transaction, usually one statement and one round trip. The digest of each message goes into `T_ids`;
   if the digest is new there, the row goes into `T`. If the connection is lost during a commit, and the result is
   unknown, the commit can therefore be tried again. Earlier versions wrote `T_delivered`, which is only read.
-- `T` may already exist, with more columns, constraints and triggers. If they refuse rows, the batch is halved until
-  these rows are found, each half in a savepoint: a failed attempt of these messages alone. Any other error is no answer
-  about them; if no connection can be made, the database is down (D6).
+- `T` may already exist, with more columns, constraints and triggers. If a statement fails and the connection still
+  answers `SELECT 1`, the batch is halved until the rows are found that fail alone, each half in a savepoint. A row is
+  refused by a constraint, its data or a trigger. A row that another session has locked, or that takes too long, has no
+  answer; the other rows of the batch do not wait for it. If no row can be written, as the table is locked or missing,
+  there is no answer about all of them. If no connection can be made, the database is down (D6).
 - A connection has an advisory lock of its store and table. A new connection ends the connection with the lock.
   Statements that a lost connection or an earlier process has sent, and the server has not done yet, are therefore never
   done later.
@@ -21,7 +23,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import psycopg
 from psycopg import sql
@@ -49,8 +51,17 @@ _SENT = {**_TYPES, "payload": "text"}  # an array of json has no binary form her
 _IDS_TYPES = {"digest": "bytea", "store": "text", "run": "text"}
 _NOT_NULL = {"id", "due", "delivered_at", "lateness_ms", "attempt", "redelivered"}
 
+_Verdicts: TypeAlias = dict[int, str | Unanswered | Unavailable | None]
+
 # Classes of SQLSTATE: data, constraints, functions and triggers, limits.
 _OF_THE_ROW = {"21", "22", "23", "38", "39", "44", "54", "P0"}
+# A trigger that names a table that is missing is a `ProgrammingError`, as is a policy that forbids the row.
+_REFUSALS = (psycopg.DataError, psycopg.IntegrityError, psycopg.ProgrammingError, psycopg.NotSupportedError)
+_LOCK_WAIT_MS = 100  # for a row that another session has locked
+_LOOK_WAIT_MS = 5  # for rows of which one may be locked
+_LOCK_WAITS_S = 1.0  # of one send
+_TOGETHER_SHARE = 0.75  # of the sink's own time-out: the rest is for the search
+_SHORTEST_MS = 10
 _LOOK_WITHIN = 0.2  # of the time-out: a send that lost its connection by then looks whether the server is there
 _SIZE_AT_ONCE = 16 << 20  # bytes of payload in one statement
 
@@ -70,6 +81,9 @@ _SETTINGS = """
     set_config('plan_cache_mode', 'force_custom_plan', false),
     set_config('synchronous_commit', CASE s WHEN 'off' THEN 'on' ELSE s END, false)
     FROM current_setting('synchronous_commit') AS s
+"""
+_LIMITS = """
+    SELECT set_config('lock_timeout', %s::text, {0}), set_config('statement_timeout', %s::text, {0})
 """
 _COLUMNS_THERE = "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped"
 
@@ -125,6 +139,7 @@ class PostgresqlSink(Sink):
         self._has_earlier = True
         self._kept = Kept()
         self._connection: psycopg.Connection | None = None
+        self._limits = (0, 0)  # as `_limit` set them for the connection
         try:
             connection = self._open()
             with connection.transaction():  # so a start that fails makes no table
@@ -152,22 +167,23 @@ class PostgresqlSink(Sink):
 
     def _send(self, rows: Sequence[_Row]) -> Refusals:
         old = self._kept.free()
+        search = _Search(self._own_s)
         with self._connected() as connection:
+            self._limit(connection, len(rows))
             self._drop_used_again(connection, [row[0] for row in rows])
             self._drop_earlier(connection)
-            try:
-                if _size(rows) > _SIZE_AT_ONCE:
-                    refused = self._in_parts(connection, rows, old)
-                else:
+            verdicts = None
+            if _size(rows) <= _SIZE_AT_ONCE:
+                try:
                     self._write(connection, rows, old)
-                    refused = NONE_REFUSED
-            except psycopg.Error as error:
-                if not _is_of_the_row(error):
-                    raise
-                refused = self._in_parts(connection, rows, old)
-        self._kept.forget()
-        self._kept.note([row[0] for place, row in enumerate(rows) if place not in refused])
-        return refused
+                    verdicts = NONE_REFUSED
+                    self._kept.forget()
+                except psycopg.Error as error:
+                    _probe(connection, error)
+            if verdicts is None:
+                verdicts = self._in_parts(connection, rows, old, search)
+        self._kept.note([row[0] for place, row in enumerate(rows) if place not in verdicts])
+        return verdicts
 
     def committed(self, sends: int, earlier: bool) -> None:
         """The next sends delete the digests of these sends."""
@@ -238,6 +254,7 @@ class PostgresqlSink(Sink):
                 connection.close()
                 raise
             self._connection = connection
+            self._limits = (0, 0)
         return self._connection
 
     def _connect(self) -> psycopg.Connection:
@@ -267,30 +284,97 @@ class PostgresqlSink(Sink):
             self._insert, {**values, "store": self._settings.store_id, "run": self._settings.run, "old": list(old)}
         )
 
-    def _in_parts(self, connection: psycopg.Connection, rows: Sequence[_Row], old: Sequence[bytes]) -> Refusals:
-        refused: dict[int, str] = {}
+    def _limit(self, connection: psycopg.Connection, rows: int) -> None:
+        """Set how long a statement with so many rows may take: several leave time to look for a row that takes long."""
+        share = 1.0 if rows == 1 else _TOGETHER_SHARE
+        limits = (_LOCK_WAIT_MS, math.ceil(share * self._own_s * 1000))
+        if limits != self._limits:
+            connection.execute(_LIMITS.format("false"), limits)
+            self._limits = limits
+
+    def _in_parts(
+        self, connection: psycopg.Connection, rows: Sequence[_Row], old: Sequence[bytes], search: "_Search"
+    ) -> Refusals:
+        """Write the rows in one transaction, and return the verdicts of those that fail alone.
+
+        Errors: `psycopg.Error` if no row can be written, whatever is in it.
+        """
+        verdicts: _Verdicts = {}
         with connection.transaction():
             connection.execute("SET CONSTRAINTS ALL IMMEDIATE")  # a deferred constraint would refuse the whole batch
-            self._write(connection, (), old)
-            self._part(connection, rows, 0, refused)
-        return refused
+            self._write(connection, (), ())
+            not_dropped = self._try(connection, (), old, search)
+            self._part(connection, rows, 0, search, verdicts)
+            connection.execute(_LIMITS.format("true"), (_LOCK_WAIT_MS, math.ceil(self._own_s * 1000)))  # of the commit
+        if not_dropped is None:
+            self._kept.forget()
+        return verdicts
 
-    def _part(self, connection: psycopg.Connection, rows: Sequence[_Row], start: int, refused: dict[int, str]) -> None:
+    def _part(
+        self,
+        connection: psycopg.Connection,
+        rows: Sequence[_Row],
+        start: int,
+        search: "_Search",
+        verdicts: _Verdicts,
+    ) -> None:
+        if search.is_over:
+            verdicts.update(dict.fromkeys(range(start, start + len(rows))))
+            return
         if len(rows) == 1 or _size(rows) <= _SIZE_AT_ONCE:
-            try:
-                with connection.transaction():
-                    self._write(connection, rows, ())
-            except psycopg.Error as error:
-                if not _is_of_the_row(error):
-                    raise
-                if len(rows) == 1:
-                    refused[start] = f"{type(error).__name__}: {_error_text(error)}"
-                    return
-            else:
+            error = self._try(connection, rows, (), search)
+            if error is None:
+                return
+            if len(rows) == 1:
+                verdicts[start] = _verdict(error)
                 return
         half = len(rows) // 2
-        self._part(connection, rows[:half], start, refused)
-        self._part(connection, rows[half:], start + half, refused)
+        self._part(connection, rows[:half], start, search, verdicts)
+        self._part(connection, rows[half:], start + half, search, verdicts)
+
+    def _try(
+        self, connection: psycopg.Connection, rows: Sequence[_Row], old: Sequence[bytes], search: "_Search"
+    ) -> psycopg.Error | None:
+        """Write the rows in a savepoint. Returns the error if it leaves the connection usable; then none is written."""
+        began_s = time.monotonic()
+        try:
+            with connection.transaction():
+                connection.execute(_LIMITS.format("true"), search.limits(len(rows)))
+                self._write(connection, rows, old)
+        except psycopg.Error as error:
+            _probe(connection, error)
+            search.note(error, time.monotonic() - began_s)
+            return error
+        return None
+
+
+class _Search:
+    """The search for the rows that fail: how long each of its statements may take. It begins with the send.
+
+    A row that another session has locked is waited for `_LOCK_WAIT_MS`, and several rows, of which one may be locked,
+    much shorter. All waits for locks take `_LOCK_WAITS_S` at most, besides 1 ms for each statement. Each statement may
+    take a sixth of the time that is left. So the slowest of 1,024 rows is found, in 11 steps, before the time is over.
+    """
+
+    def __init__(self, own_s: float) -> None:
+        self._until_s = time.monotonic() + own_s
+        self._lock_waits_s = min(_LOCK_WAITS_S, own_s / 4)
+
+    def limits(self, rows: int) -> tuple[int, int]:
+        """The longest wait for a lock, and the longest time of the statement, in milliseconds."""
+        lock_ms = min(_LOCK_WAIT_MS if rows == 1 else _LOOK_WAIT_MS, int(self._lock_waits_s * 1000))
+        statement_ms = int((self._until_s - time.monotonic()) * 1000 / 6)
+        return max(lock_ms, 1), max(statement_ms, _SHORTEST_MS)
+
+    def note(self, error: psycopg.Error, took_s: float) -> None:
+        """A statement failed after so long."""
+        if isinstance(error, psycopg.errors.LockNotAvailable):
+            self._lock_waits_s -= took_s
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no time is left for another statement."""
+        return time.monotonic() > self._until_s
 
 
 def opener_of(spec: str) -> SinkOpener:
@@ -339,11 +423,19 @@ def _size(rows: Sequence[_Row]) -> int:
     return sum(len(row[4] or row[5] or "") for row in rows)
 
 
-def _is_of_the_row(error: psycopg.Error) -> bool:
-    """Whether the error may be in a row. After an error of connection or server it is no use to try single rows."""
-    if error.sqlstate is not None and error.sqlstate[:2] in _OF_THE_ROW:
-        return True
-    return not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+def _probe(connection: psycopg.Connection, error: psycopg.Error) -> None:
+    """Errors: `error`, if the connection does not answer after it."""
+    try:
+        connection.execute("SELECT 1")
+    except psycopg.Error:
+        raise error from None
+
+
+def _verdict(error: psycopg.Error) -> str | Unanswered:
+    """Of a row that failed alone."""
+    text = f"{type(error).__name__}: {_error_text(error)}"
+    is_refusal = isinstance(error, _REFUSALS) or (error.sqlstate or "")[:2] in _OF_THE_ROW
+    return text if is_refusal else Unanswered(text)
 
 
 def _lock_of(store_id: str, names: Sequence[str]) -> int:

@@ -3,20 +3,22 @@
 - Each `send` is a transaction. The digest of each message goes into `T_ids`; if the digest is new there, the row goes
   into `T`. After a crash `arrived` returns the messages whose rows exist. If a message is sent again, also from another
   store, it gets no second row. Earlier versions wrote `T_delivered`, which is only read.
-- The rows of a batch are written together. If some exist already, or are refused, all are written one by one.
-- `T` may already exist, with more columns, constraints and triggers. A row that they refuse is a failed attempt of its
-  message alone. A locked file or a full disk is no answer about the messages (D6). After an error the next `send` opens
-  the file again.
+- The rows of a batch are written together. If some exist already, or one fails, all are written one by one, each in
+  a savepoint. If a row ends the transaction, the rows before it and after it get transactions of their own.
+- `T` may already exist, with more columns, constraints and triggers. A row for which they fail is refused alone, and a
+  full disk is no answer about the row that does not fit (D6). If no row can be written, because the file is locked or
+  `T` is missing, that is no answer about all of them. After such an error the next `send` opens the file again.
 - If a sink hangs and is replaced, the old sink writes nothing any more. Otherwise it could write a message again that
   the new sink has written and forgotten.
 - The file is in WAL mode, and each transaction is on disk when `send` returns (`synchronous=FULL`).
 """
 
+import itertools
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Final, TypeAlias
 
 from tickwheel._native import refuse_open_store, rfc_3339
 from tickwheel.delivery.base.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
@@ -34,7 +36,17 @@ from tickwheel.delivery.sinks.tables import (
 
 FORM = "sqlite:PATH?table=T"
 
-_OF_THE_ROW = (sqlite3.IntegrityError, sqlite3.DataError, OverflowError, UnicodeError)
+_Verdicts: TypeAlias = dict[int, str | Unanswered | Unavailable | None]
+
+_PROBE: Final = "SELECT 1"
+_OF_A_ROW: Final = (sqlite3.Error, OverflowError, UnicodeError)  # if the connection answers after it
+_REFUSALS: Final = {
+    sqlite3.SQLITE_CONSTRAINT,
+    sqlite3.SQLITE_MISMATCH,
+    sqlite3.SQLITE_TOOBIG,
+    sqlite3.SQLITE_RANGE,
+    sqlite3.SQLITE_ERROR,  # of a trigger, as the statement itself has no error
+}
 
 
 class SqliteSink(Sink):
@@ -50,6 +62,10 @@ class SqliteSink(Sink):
         self._is_newest = is_newest
         self._kept = Kept()
         self._insert = f'INSERT INTO "{table}" ({", ".join(COLUMNS)}) VALUES ({", ".join("?" * len(COLUMNS))})'  # noqa: S608
+        # A cached EXPLAIN would not notice that the table is gone.
+        self._insert_none = (
+            f'INSERT INTO "{table}" ({", ".join(COLUMNS)}) SELECT {", ".join("?" * len(COLUMNS))} WHERE 0'
+        )
         self._note = f'INSERT INTO "{table}_ids" (digest, store, run) VALUES (?, ?, ?) ON CONFLICT (digest) DO NOTHING'  # noqa: S608
         self._drop = f'DELETE FROM "{table}_ids" WHERE digest = ?'  # noqa: S608
         self._drop_earlier = (
@@ -58,6 +74,7 @@ class SqliteSink(Sink):
         )
         self._drop_one_earlier = f'DELETE FROM "{table}_ids" WHERE digest = ? AND store = ? AND run <> ?'  # noqa: S608
         self._has_earlier = True
+        self._will_have_earlier = True  # once the open transaction is committed
         self._database: sqlite3.Connection | None = None
         refuse_open_store(path)
         try:
@@ -73,23 +90,35 @@ class SqliteSink(Sink):
             raise
 
     def send(self, deliveries: Sequence[Delivery]) -> Refusals:
-        """One transaction. Errors: `Unavailable`, `Unanswered`, if none has arrived."""
+        """One transaction if no row is refused. Errors: `Unavailable`, `Unanswered`, if none has arrived."""
         self._kept.begin_send()
+        verdicts: _Verdicts = {}
+        parts = [range(len(deliveries))]  # the next one last
+        has_committed = False
         try:
             database = self._open()
         except sqlite3.Error as error:
-            raise Unavailable(f"{type(error).__name__}: {error}") from error
+            raise Unavailable(_text(error)) from error
         try:
-            refused = self._write(database, deliveries)
+            if self._write_together(database, deliveries):
+                parts.clear()
+            while parts:
+                part = parts.pop()
+                rest = self._write_part(database, deliveries, part, verdicts)
+                has_committed = has_committed or not rest
+                parts += reversed(rest)
         except sqlite3.Error as error:
+            reason = self._of_all(database, error)
             self.close()  # rolls back, whatever the state
-            raise Unanswered(f"{type(error).__name__}: {error}") from error
+            if not has_committed:
+                raise reason from error
+            for place in itertools.chain(part, *parts):
+                verdicts.setdefault(place, reason)
         except BaseException:
             self.close()
             raise
-        self._kept.forget()
-        self._kept.note([it.digest for place, it in enumerate(deliveries) if place not in refused])
-        return refused
+        self._kept.note([it.digest for place, it in enumerate(deliveries) if place not in verdicts])
+        return verdicts
 
     def committed(self, sends: int, earlier: bool) -> None:
         """The next sends delete the digests of these sends."""
@@ -110,6 +139,8 @@ class SqliteSink(Sink):
         """Close the file; an open transaction is rolled back."""
         database, self._database = self._database, None
         if database is not None:
+            with suppress(sqlite3.Error):
+                self._roll_back(database)  # a cursor in a traceback would keep the transaction open after `close`
             database.close()
 
     def _open(self) -> sqlite3.Connection:
@@ -128,23 +159,6 @@ class SqliteSink(Sink):
             self._database = database
         return self._database
 
-    def _write(self, database: sqlite3.Connection, deliveries: Sequence[Delivery]) -> Refusals:
-        refused: dict[int, str] = {}
-        is_together = True
-        while True:
-            self._begin(database, [it.digest for it in deliveries])
-            if is_together:
-                is_written = self._write_together(database, deliveries)
-            else:
-                is_written = self._write_each(database, deliveries, refused)
-            if is_written:
-                break
-            is_together = False
-            if database.in_transaction:
-                database.execute("ROLLBACK")
-        database.execute("COMMIT")
-        return refused
-
     def _begin(self, database: sqlite3.Connection, digests: Sequence[bytes]) -> None:
         database.execute("BEGIN IMMEDIATE")
         if not self._is_newest():  # and the newer one waits for this transaction
@@ -155,36 +169,82 @@ class SqliteSink(Sink):
             of_these = ((digest, self._settings.store_id, self._settings.run) for digest in digests)
             database.executemany(self._drop_one_earlier, of_these)
             earlier = (self._settings.store_id, self._settings.run)
-            self._has_earlier = database.execute(self._drop_earlier, earlier).rowcount == EARLIER_AT_ONCE
+            self._will_have_earlier = database.execute(self._drop_earlier, earlier).rowcount == EARLIER_AT_ONCE
 
     def _write_together(self, database: sqlite3.Connection, deliveries: Sequence[Delivery]) -> bool:
-        """Whether all are written, as none was there and none is refused."""
-        store, run = self._settings.store_id, self._settings.run
-        noted = database.executemany(self._note, ((it.digest, store, run) for it in deliveries))
-        if noted.rowcount != len(deliveries):
-            return False
-        try:
-            database.executemany(self._insert, map(_row, deliveries))
-        except _OF_THE_ROW:
-            return False
-        return True
+        """Whether all are written, because none was there and none is refused. Otherwise none is written.
 
-    def _write_each(
-        self, database: sqlite3.Connection, deliveries: Sequence[Delivery], refused: dict[int, str]
-    ) -> bool:
-        """Leaves out the places in `refused`, and adds to them. `False` if a refusal has ended the transaction."""
-        for place, delivery in enumerate(deliveries):
-            noted = (delivery.digest, self._settings.store_id, self._settings.run)
-            if place in refused or database.execute(self._note, noted).rowcount == 0:
-                continue  # it already has its row
+        Errors: `sqlite3.Error` if no row can be written, whatever is in it.
+        """
+        store, run = self._settings.store_id, self._settings.run
+        self._begin(database, [it.digest for it in deliveries])
+        try:
+            noted = database.executemany(self._note, ((it.digest, store, run) for it in deliveries))
+            if noted.rowcount == len(deliveries):
+                database.executemany(self._insert, map(_row, deliveries))
+                self._commit(database)
+                return True
+        except _OF_A_ROW:
+            database.execute(_PROBE)
+            database.execute(self._insert_none, (None,) * len(COLUMNS))
+        self._roll_back(database)
+        return False
+
+    def _write_part(
+        self, database: sqlite3.Connection, deliveries: Sequence[Delivery], part: range, verdicts: _Verdicts
+    ) -> list[range]:
+        """Write these rows in one transaction, one by one, and note the verdict of each row that fails.
+
+        If a row ends the transaction, or the commit fails, nothing is written. Then the result is the parts to write
+        next; the row that failed is in none of them.
+        """
+        self._begin(database, [deliveries[place].digest for place in part])
+        for place in part:
             try:
-                database.execute(self._insert, _row(delivery))
-            except _OF_THE_ROW as error:
-                refused[place] = f"{type(error).__name__}: {error}"
-                if not database.in_transaction:  # a constraint with ON CONFLICT ROLLBACK has rolled back everything
-                    return False
-                database.execute(self._drop, (delivery.digest,))
-        return True
+                self._write_row(database, deliveries[place])
+            except _OF_A_ROW as error:
+                database.execute(_PROBE)
+                verdicts[place] = _verdict(error)
+                if not database.in_transaction:  # a trigger with RAISE(ROLLBACK), or a full disk
+                    return [rest for rest in (range(part.start, place), range(place + 1, part.stop)) if rest]
+                database.execute("ROLLBACK TO of_a_row")
+                database.execute("RELEASE of_a_row")
+        try:
+            self._commit(database)
+        except sqlite3.Error as error:
+            database.execute(_PROBE)
+            self._roll_back(database)
+            open_ = [place for place in part if place not in verdicts]
+            if len(open_) > 1:
+                half = (part.start + part.stop) // 2
+                return [range(part.start, half), range(half, part.stop)]
+            verdicts.update(dict.fromkeys(open_, _verdict(error)))
+        return []
+
+    def _write_row(self, database: sqlite3.Connection, delivery: Delivery) -> None:
+        """After an error the savepoint is open, unless the transaction has ended."""
+        database.execute("SAVEPOINT of_a_row")  # a trigger with RAISE(FAIL) leaves what it has done
+        noted = (delivery.digest, self._settings.store_id, self._settings.run)
+        if database.execute(self._note, noted).rowcount:  # else it already has its row
+            database.execute(self._insert, _row(delivery))
+        database.execute("RELEASE of_a_row")
+
+    def _commit(self, database: sqlite3.Connection) -> None:
+        database.execute("COMMIT")
+        self._has_earlier = self._will_have_earlier
+        self._kept.forget()
+
+    def _roll_back(self, database: sqlite3.Connection) -> None:
+        if database.in_transaction:
+            database.execute("ROLLBACK")
+
+    def _of_all(self, database: sqlite3.Connection, error: sqlite3.Error) -> Unanswered | Unavailable:
+        """The verdict of all rows that are not written."""
+        try:
+            database.execute(_PROBE)
+        except sqlite3.Error:
+            return Unavailable(_text(error))
+        return Unanswered(_text(error))
 
 
 def opener_of(spec: str) -> SinkOpener:
@@ -220,6 +280,16 @@ def _row(delivery: Delivery) -> tuple[object, ...]:
         delivery.attempt,
         delivery.redelivered,
     )
+
+
+def _verdict(error: Exception) -> str | Unanswered:
+    """Of a row that failed alone."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF  # the rest says more exactly which
+    return _text(error) if code in _REFUSALS else Unanswered(_text(error))
+
+
+def _text(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def _make(database: sqlite3.Connection, path: Path, table: str) -> None:

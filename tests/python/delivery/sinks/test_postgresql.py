@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -55,22 +56,25 @@ def run(beside: psycopg.Connection, *statements: str) -> None:
 
 
 def wait_in_the_middle(beside: psycopg.Connection, name: str, number: int) -> None:
-    """Makes the insert of the id `id5` wait while a connection holds the advisory lock of this number."""
+    """Makes the insert of the id `id5` wait while a connection holds the advisory lock of this number.
+
+    It looks again and again, as a wait for the lock itself would end by the sink's `lock_timeout`.
+    """
     run(
         beside,
         f"CREATE FUNCTION {name}_wait() RETURNS trigger LANGUAGE plpgsql AS"
-        f" $$ BEGIN PERFORM pg_advisory_xact_lock({number}); RETURN new; END $$",
+        f" $$ BEGIN WHILE NOT pg_try_advisory_xact_lock({number}) LOOP PERFORM pg_sleep(0.005); END LOOP;"
+        f" RETURN new; END $$",
         f"CREATE TRIGGER wait BEFORE INSERT ON {name} FOR EACH ROW WHEN (new.id = 'id5')"
         f" EXECUTE FUNCTION {name}_wait()",
         f"SELECT pg_advisory_lock({number})",
     )
 
 
-def waiting_backend(beside: psycopg.Connection, number: int) -> int:
-    """The process of the backend that waits for this lock, as soon as one waits."""
+def waiting_backend(beside: psycopg.Connection) -> int:
+    """The process of the backend that waits in the middle, as soon as one waits."""
     while True:
-        select = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objid = %s AND NOT granted"
-        row = beside.execute(select, (number,)).fetchone()
+        row = beside.execute("SELECT pid FROM pg_stat_activity WHERE wait_event = 'PgSleep'").fetchone()
         if row is not None:
             return int(row[0])
 
@@ -82,7 +86,7 @@ def test_a_client_killed_in_the_middle_leaves_each_message_once__D5(
     opened(spec).close()
     wait_in_the_middle(beside, name, 71)
     child = child_sending(spec, range(10))
-    waiting_backend(beside, 71)
+    waiting_backend(beside)
     child.kill()
     child.communicate()
     sink = opened(spec)
@@ -107,7 +111,7 @@ def test_a_connection_lost_in_the_middle_fails_them_all_and_the_next_send_reconn
 
     thread = threading.Thread(target=send)
     thread.start()
-    beside.execute("SELECT pg_terminate_backend(%s)", (waiting_backend(beside, 72),))
+    beside.execute("SELECT pg_terminate_backend(%s)", (waiting_backend(beside),))
     thread.join()
     run(beside, "SELECT pg_advisory_unlock(72)")
     assert len(errors) == 1
@@ -134,7 +138,7 @@ def test_a_sink_that_was_replaced_writes_nothing_any_more__D5(
 
     thread = threading.Thread(target=send)
     thread.start()
-    waiting_backend(beside, 73)
+    waiting_backend(beside)
     successor = opener(SinkSettings("store"))
     run(beside, "SELECT pg_advisory_unlock(73)")
     for seq in range(4, 8):
@@ -234,6 +238,143 @@ def test_a_statement_that_waits_too_long_fails_them_all__D6(
     assert sink.send(batch([1])) == {}
     sink.close()
     assert ids(beside, name) == ["id1"]
+
+
+def insert_of(name: str, id_: str) -> str:
+    return (
+        f"INSERT INTO {name} (id, due, delivered_at, lateness_ms, attempt, redelivered)"
+        f" VALUES ('{id_}', now(), now(), 0, 1, false)"
+    )
+
+
+@pytest.mark.parametrize("locked", [[3], [0, 1, 500, 511, 512, 1023]])
+def test_rows_that_another_session_has_locked_have_no_answer_and_the_others_arrive__D6(
+    name: str, sink: Sink, beside: psycopg.Connection, locked: list[int]
+) -> None:
+    """Within one call, and soon: in far less time than the sink's time-out of 20 s."""
+    run(beside, f"CREATE UNIQUE INDEX once_{name} ON {name} (id)")
+    with beside.transaction(force_rollback=True):
+        for seq in locked:
+            run(beside, insert_of(name, f"id{seq}"))
+        began_s = time.monotonic()
+        told = sink.send(batch(range(1024)))
+        took_s = time.monotonic() - began_s
+    assert list(told) == locked
+    assert all(isinstance(reason, Unanswered) and "LockNotAvailable" in str(reason) for reason in told.values())
+    assert took_s < 8
+    assert ids(beside, name) == [f"id{seq}" for seq in range(1024) if seq not in locked]
+    assert sink.send(batch(range(1024))) == {}
+    assert len(ids(beside, name)) == 1024
+
+
+def test_a_lock_that_all_rows_wait_for_takes_no_more_than_its_share_of_the_time__D6(
+    postgres_url: str, name: str, beside: psycopg.Connection
+) -> None:
+    sink = opened(f"{postgres_url}&table={name}", timeout_s=20)
+    run(
+        beside,
+        f"CREATE FUNCTION {name}_wait() RETURNS trigger LANGUAGE plpgsql AS"
+        f" $$ BEGIN PERFORM pg_advisory_xact_lock(81); RETURN new; END $$",
+        f"CREATE TRIGGER wait BEFORE INSERT ON {name} FOR EACH ROW EXECUTE FUNCTION {name}_wait()",
+        "SELECT pg_advisory_lock(81)",
+    )
+    began_s = time.monotonic()
+    told = sink.send(batch(range(1024)))
+    assert time.monotonic() - began_s < 15
+    assert list(told) == list(range(1024))
+    assert all(isinstance(reason, Unanswered) for reason in told.values())
+    run(beside, "SELECT pg_advisory_unlock(81)")
+    assert sink.send(batch(range(1024))) == {}
+    sink.close()
+
+
+def test_a_row_that_takes_too_long_has_no_answer_and_the_others_arrive__D6(
+    postgres_url: str, name: str, beside: psycopg.Connection
+) -> None:
+    sink = opened(f"{postgres_url}&table={name}", timeout_s=3)
+    wait_in_the_middle(beside, name, 82)
+    began_s = time.monotonic()
+    told = sink.send(batch(range(64)))
+    assert time.monotonic() - began_s < 3, "else it would be cut off"
+    assert list(told) == [5]
+    assert isinstance(told[5], Unanswered)
+    assert "QueryCanceled" in str(told[5])
+    assert ids(beside, name) == [f"id{seq}" for seq in range(64) if seq != 5]
+    run(beside, "SELECT pg_advisory_unlock(82)")
+    assert sink.send(batch([5])) == {}
+    sink.close()
+
+
+@pytest.mark.parametrize(
+    ("fault", "is_refusal"),
+    [
+        ("RAISE 'no'", True),
+        ("INSERT INTO not_there VALUES (1)", True),
+        ("PERFORM 1 / 0", True),
+        ("RAISE deadlock_detected", False),
+        ("RAISE serialization_failure", False),
+        ("RAISE insufficient_resources", False),
+        ("RAISE query_canceled", False),
+        ("RAISE lock_not_available", False),
+        ("RAISE data_corrupted", False),
+    ],
+)
+def test_any_error_of_a_trigger_is_of_its_row_alone__D6(
+    name: str, sink: Sink, beside: psycopg.Connection, fault: str, is_refusal: bool
+) -> None:
+    run(
+        beside,
+        f"CREATE FUNCTION {name}_no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {fault}; RETURN new; END $$",
+        f"CREATE TRIGGER no BEFORE INSERT ON {name} FOR EACH ROW WHEN (new.id IN ('id7', 'id19'))"
+        f" EXECUTE FUNCTION {name}_no()",
+    )
+    told = sink.send(batch(range(20)))
+    assert list(told) == [7, 19]
+    assert [isinstance(reason, str) for reason in told.values()] == [is_refusal] * 2
+    assert ids(beside, name) == [f"id{seq}" for seq in range(20) if seq not in (7, 19)]
+    run(beside, f"DROP TRIGGER no ON {name}")
+    assert sink.send(batch(range(20))) == {}
+    assert len(ids(beside, name)) == 20
+
+
+def test_a_row_that_ends_the_connection_leaves_nothing_of_its_batch__D6(
+    name: str, sink: Sink, beside: psycopg.Connection
+) -> None:
+    run(
+        beside,
+        f"CREATE FUNCTION {name}_no() RETURNS trigger LANGUAGE plpgsql AS"
+        f" $$ BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); RETURN new; END $$",
+        f"CREATE TRIGGER no BEFORE INSERT ON {name} FOR EACH ROW WHEN (new.id = 'id7') EXECUTE FUNCTION {name}_no()",
+    )
+    with pytest.raises(Unanswered, match="AdminShutdown"):
+        sink.send(batch(range(20)))
+    assert ids(beside, name) == []
+
+
+def test_a_digest_that_is_locked_is_forgotten_later__D5(name: str, sink: Sink, beside: psycopg.Connection) -> None:
+    sink.send(batch([1]))
+    sink.committed(1, True)
+    with beside.transaction():
+        run(beside, f"SELECT FROM {name}_ids FOR UPDATE")
+        assert sink.send(batch([2])) == {}
+    assert sink.send(batch([3])) == {}
+    left = {bytes(digest) for (digest,) in beside.execute(f"SELECT digest FROM {name}_ids".encode())}
+    assert left == {delivery(2).digest, delivery(3).digest}
+
+
+def test_a_commit_has_its_usual_time_after_a_search__D5(
+    postgres_url: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The short time of the search is over before it, or a wait for a replica would be cancelled."""
+    sink = opened(f"{postgres_url}&table={name}", timeout_s=10)
+    connection = sink._connection  # type: ignore[attr-defined]
+    real, run_ = connection.execute, list[Any]()
+    monkeypatch.setattr(connection, "execute", lambda *args, **more: run_.append(args) or real(*args, **more))
+    assert list(sink.send([delivery(1), delivery(2, "a\0b")])) == [1]
+    last = [args[1] for args in run_ if "statement_timeout" in str(args[0])][-1]
+    assert "statement_timeout" in str(run_[-1][0])
+    assert last == (100, 8_000)
+    sink.close()
 
 
 def test_a_nul_in_an_id_or_key_is_refused_with_the_reason__D6(

@@ -3,12 +3,13 @@
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from delivery.sinks.making import batch, delivery, opened
 from tickwheel._native import Destination
-from tickwheel.delivery.base.errors import DeliveryFailed, Unanswered, WrongUsage
+from tickwheel.delivery.base.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
 from tickwheel.delivery.sinks import SinkSettings, open_sink
 from tickwheel.delivery.sinks.sqlite import SqliteSink
 
@@ -64,18 +65,24 @@ def test_a_locked_file_fails_them_all_in_time_and_the_next_send_goes_on__D6(
     assert count(beside) == 3
 
 
-def test_a_full_disk_fails_them_all_and_the_next_send_goes_on__D6(path: Path, beside: sqlite3.Connection) -> None:
+def test_on_a_full_disk_the_rows_that_fit_arrive_and_the_next_send_goes_on__D6(
+    path: Path, beside: sqlite3.Connection
+) -> None:
     sink = opened(f"sqlite:{path}?table=t")
     assert isinstance(sink, SqliteSink)
     pages = sink._open().execute("PRAGMA page_count").fetchone()[0]
     sink._open().execute(f"PRAGMA max_page_count={pages + 2}")
-    large = [delivery(seq, payload=b"x" * 5000) for seq in range(3)]
-    with pytest.raises(Unanswered, match="full"):
-        sink.send(large)
-    assert (count(beside), count(beside, "t_ids")) == (0, 0)
+    large = [delivery(seq, payload=b"x" * (50_000 if seq in (1, 4) else 5)) for seq in range(6)]
+    told = sink.send(large)
+    assert list(told) == [1, 4]
+    assert all(isinstance(reason, Unanswered) and "full" in str(reason) for reason in told.values())
+    assert (count(beside), count(beside, "t_ids")) == (4, 4)
+    sink.close()
     assert sink.send(large) == {}
     sink.close()
-    assert count(beside) == 3
+    assert [id_ for (id_,) in beside.execute("SELECT id FROM t ORDER BY rowid")] == [
+        f"id{seq}" for seq in (0, 2, 3, 5, 1, 4)
+    ]
 
 
 def test_a_trigger_may_refuse_a_row__D6(path: Path, beside: sqlite3.Connection) -> None:
@@ -86,6 +93,116 @@ def test_a_trigger_may_refuse_a_row__D6(path: Path, beside: sqlite3.Connection) 
     assert sink.send(batch(range(5))) == {2: "IntegrityError: not this one"}
     sink.close()
     assert (count(beside), count(beside, "t_ids")) == (4, 4)
+
+
+FAILS = "SELECT json_extract('no JSON', '$')"
+"""An `OperationalError`, though nothing is wrong with the connection."""
+
+
+@pytest.mark.parametrize("bad", [{7}, {0, 1, 1023}, set(range(0, 1024, 17)), set(range(1024))])
+def test_a_trigger_that_fails_refuses_its_rows_alone__D6(path: Path, beside: sqlite3.Connection, bad: set[int]) -> None:
+    sink = opened(f"sqlite:{path}?table=t")
+    assert isinstance(sink, SqliteSink)
+    names = ", ".join(f"'id{seq}'" for seq in bad)
+    beside.execute(f"CREATE TRIGGER no BEFORE INSERT ON t WHEN new.id IN ({names}) BEGIN {FAILS}; END")
+    database = sink._open()
+    assert sink.send(batch(range(1024))) == dict.fromkeys(sorted(bad), "OperationalError: malformed JSON")
+    assert sink._open() is database, "the connection was not to blame"
+    beside.execute("DROP TRIGGER no")
+    assert sink.send(batch(range(1024))) == {}  # those that were refused are not noted, the others are
+    sink.close()
+    assert count(beside) == 1024
+
+
+def test_a_trigger_that_fails_leaves_nothing_of_its_row__D6(path: Path, beside: sqlite3.Connection) -> None:
+    sink = opened(f"sqlite:{path}?table=t")
+    beside.execute("CREATE TABLE seen (id TEXT)")
+    beside.execute(
+        "CREATE TRIGGER no BEFORE INSERT ON t BEGIN INSERT INTO seen VALUES (new.id);"
+        " SELECT RAISE(FAIL, 'not this one') WHERE new.id = 'id2'; END"
+    )
+    assert sink.send(batch(range(5))) == {2: "IntegrityError: not this one"}
+    sink.close()
+    assert [id_ for (id_,) in beside.execute("SELECT id FROM seen")] == ["id0", "id1", "id3", "id4"]
+
+
+def test_a_trigger_that_fails_for_any_row_is_no_answer_about_them__D6(path: Path, beside: sqlite3.Connection) -> None:
+    """So none becomes a dead letter while the table is being repaired."""
+    sink = opened(f"sqlite:{path}?table=t")
+    beside.execute("CREATE TRIGGER no BEFORE INSERT ON t WHEN new.id = 'id2' BEGIN SELECT not_there(1); END")
+    with pytest.raises(Unanswered, match="no such function: not_there"):
+        sink.send(batch(range(5)))
+    beside.execute("DROP TRIGGER no")
+    assert sink.send(batch(range(5))) == {}
+    sink.close()
+
+
+def test_a_constraint_that_is_checked_at_the_commit_refuses_its_rows_alone__D6(
+    path: Path, beside: sqlite3.Connection
+) -> None:
+    sink = opened(f"sqlite:{path}?table=t")
+    assert isinstance(sink, SqliteSink)
+    sink.close()
+    beside.execute("DROP TABLE t")
+    beside.execute("CREATE TABLE known (id TEXT PRIMARY KEY)")
+    beside.execute(
+        "CREATE TABLE t (id TEXT REFERENCES known DEFERRABLE INITIALLY DEFERRED, key, due, payload, payload_bytes,"
+        " delivered_at, lateness_ms, attempt, redelivered)"
+    )
+    beside.executemany("INSERT INTO known VALUES (?)", [(f"id{seq}",) for seq in range(20) if seq not in (4, 19)])
+    sink._open().execute("PRAGMA foreign_keys = ON")  # the default of some builds
+    assert sink.send(batch(range(20))) == dict.fromkeys([4, 19], "IntegrityError: FOREIGN KEY constraint failed")
+    sink.close()
+    assert (count(beside), count(beside, "t_ids")) == (18, 18)
+
+
+class Cut:
+    """A connection that is lost at a statement: from then on it answers nothing."""
+
+    def __init__(self, real: sqlite3.Connection, at: str, times: int) -> None:
+        self.real, self.at, self.times = real, at, times
+
+    def execute(self, statement: str, *values: object) -> sqlite3.Cursor:
+        self.times -= statement == self.at
+        if self.times <= 0:
+            self.real.rollback()
+            self.real.close()
+        return self.real.execute(statement, *values)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+
+def test_a_connection_that_does_not_answer_is_no_answer_about_any_row__D6(
+    path: Path, beside: sqlite3.Connection
+) -> None:
+    sink = opened(f"sqlite:{path}?table=t")
+    assert isinstance(sink, SqliteSink)
+    sink._database = Cut(sink._open(), "COMMIT", 1)  # type: ignore[assignment]
+    with pytest.raises(Unavailable, match="closed database"):
+        sink.send(batch(range(5)))
+    assert count(beside) == 0
+    assert sink.send(batch(range(5))) == {}
+    sink.close()
+
+
+def test_a_connection_that_is_lost_between_two_parts_has_written_the_first__D6(
+    path: Path, beside: sqlite3.Connection
+) -> None:
+    sink = opened(f"sqlite:{path}?table=t")
+    assert isinstance(sink, SqliteSink)
+    beside.execute(
+        "CREATE TRIGGER no BEFORE INSERT ON t WHEN new.id = 'id2' BEGIN SELECT RAISE(ROLLBACK, 'all out'); END"
+    )
+    sink._database = Cut(sink._open(), "BEGIN IMMEDIATE", 4)  # type: ignore[assignment]
+    told = sink.send(batch(range(6)))
+    assert told[2] == "IntegrityError: all out"
+    assert [place for place, reason in told.items() if isinstance(reason, Unavailable)] == [3, 4, 5]
+    assert (count(beside), count(beside, "t_ids")) == (2, 2)
+    beside.execute("DROP TRIGGER no")
+    assert sink.send(batch(range(6))) == {}
+    sink.close()
+    assert count(beside) == 6
 
 
 def test_a_constraint_that_ends_the_transaction_refuses_its_rows_alone__D6(
