@@ -4,7 +4,7 @@
   Rows that were inserted by hand are found by a look every `_LOOK_EVERY_S`.
 - The reader's connection has an advisory lock of the table's name. Because of this lock only one process reads, also if
   the table is dropped and made again meanwhile. There can be no pooler in transaction mode between reader and server.
-- Reading and deleting are statements of their own. No transaction is open while the engine commits.
+- Reading and deleting are transactions of their own. No transaction is open while the engine commits.
 """
 
 import os
@@ -16,7 +16,7 @@ from typing import Any, Final
 import psycopg
 from psycopg import sql
 
-from tickwheel.delivery.outbox.source import Row, Source, SourceOpener
+from tickwheel.delivery.outbox.source import NO_RECORD, Row, Source, SourceOpener
 from tickwheel.delivery.outbox.tables import BATCH_BYTES, BATCH_ROWS, CHANNEL
 from tickwheel.delivery.sinks.addresses import secrets_of, without, without_user
 from tickwheel.delivery.sinks.postgresql import read_address
@@ -35,12 +35,14 @@ _DEFAULTS: Final = {
 }
 _SETTINGS: Final = """
     SELECT set_config('statement_timeout', %(timeout_ms)s, false),
+    set_config('plan_cache_mode', 'force_custom_plan', false),
     set_config('tcp_keepalives_idle', '10', false),
     set_config('tcp_keepalives_interval', '5', false),
     set_config('tcp_keepalives_count', '2', false),
     set_config('synchronous_commit', CASE s WHEN 'off' THEN 'on' ELSE s END, false)
     FROM current_setting('synchronous_commit') AS s
 """  # the server notices a reader that vanished, and gives its lock to the next
+_SHORT_WAIT: Final = "SET LOCAL lock_timeout = 100"  # ms
 _LOCK: Final = """
     SELECT pg_try_advisory_lock(
         hashtextextended('tickwheel outbox ' || quote_ident(nspname) || '.' || quote_ident(relname), 0)
@@ -56,13 +58,21 @@ _BATCH: Final = """
             SELECT n, written_ms, record, size, CASE WHEN size <= {max_record} THEN size ELSE 0 END AS read_size
             FROM (
                 SELECT n, written_ms, record, octet_length(record) AS size
-                FROM {table} ORDER BY n LIMIT {rows}
+                FROM {table} WHERE {which} AND n IS NOT NULL ORDER BY n LIMIT {rows}
             ) AS first_rows
         ) AS sized_rows
     ) AS summed_rows
     WHERE size_before < {bytes} ORDER BY n
 """
 """Reads the first rows, up to a number of rows and of bytes. A record that is too long is left out."""
+_NUMBERS: Final = "SELECT n FROM {table} WHERE {which} AND n IS NOT NULL ORDER BY n LIMIT {rows}"
+_PASSED: Final = sql.SQL("n <> ALL(%s::bigint[])")
+_THESE: Final = sql.SQL("n = ANY(%s::bigint[])")
+_DELETE: Final = "DELETE FROM {table} WHERE {which} RETURNING n"
+_UNLOCKED: Final = "n IN (SELECT n FROM {table} WHERE n = ANY(%s::bigint[]) FOR UPDATE SKIP LOCKED)"
+_MAY_LOCK: Final = """
+    SELECT has_table_privilege(CAST(%(table)s AS regclass), 'UPDATE') AND NOT row_security_active(%(table)s)
+"""
 
 
 class PostgresqlSource(Source):
@@ -75,10 +85,11 @@ class PostgresqlSource(Source):
         self._options = options
         self._table = sql.Identifier(*names)
         fields = {"max_record": 2 * max_payload, "rows": BATCH_ROWS, "bytes": BATCH_BYTES}
-        self._batch = sql.SQL(_BATCH).format(
-            table=self._table, **{name: sql.Literal(value) for name, value in fields.items()}
-        )
-        self._delete = sql.SQL("DELETE FROM {} WHERE n = ANY(%s)").format(self._table)
+        literals = {name: sql.Literal(value) for name, value in fields.items()}
+        self._batch = sql.SQL(_BATCH).format(table=self._table, which=_PASSED, **literals)
+        self._batch_of_these = sql.SQL(_BATCH).format(table=self._table, which=_THESE, **literals)
+        self._numbers = sql.SQL(_NUMBERS).format(table=self._table, which=_PASSED, rows=literals["rows"])
+        self._delete = sql.SQL(_DELETE).format(table=self._table, which=_THESE)
 
     def open(self) -> bool:
         """Connect, and lock the outbox."""
@@ -96,25 +107,40 @@ class PostgresqlSource(Source):
         if self._connection.execute(_LOCK, (self._table.as_string(self._connection),)).fetchone() != (True,):
             self.close()
             return False
+        table = self._table.as_string(self._connection)
+        if self._connection.execute(_MAY_LOCK, {"table": table}).fetchone() == (True,):
+            unlocked = sql.SQL(_UNLOCKED).format(table=self._table)
+            self._delete = sql.SQL(_DELETE).format(table=self._table, which=unlocked)
         self._connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(CHANNEL)))
         return True
 
-    def read(self) -> Sequence[Row]:
+    def read(self, passed: Sequence[int] = ()) -> Sequence[Row]:
         """One statement."""
         for _ in self._opened.notifies(timeout=0):
             pass  # the rows are read now; psycopg would keep the notices for the next `wait`, without a bound
-        rows = self._opened.execute(self._batch).fetchall()
-        return [
-            Row(n, ms, record.encode() if isinstance(record, str) else record, size) for n, ms, record, size in rows
-        ]
+        return self._rows(self._batch, passed)
 
-    def delete(self, numbers: Sequence[int]) -> int:
-        """One statement, which is a transaction."""
-        return self._opened.execute(self._delete, ([*numbers],)).rowcount
+    def first_numbers(self, passed: Sequence[int]) -> Sequence[int]:
+        """One statement."""
+        return [n for (n,) in self._opened.execute(self._numbers, ([*passed],))]
 
-    def wait(self, stopping: threading.Event) -> None:
+    def fetch(self, numbers: Sequence[int]) -> Sequence[Row]:
+        """One statement."""
+        return self._rows(self._batch_of_these, numbers)
+
+    def is_about_a_row(self, error: Exception) -> bool:
+        """Whether it is an error of data, such as a character that UTF-8 does not have."""
+        return isinstance(error, psycopg.DataError | UnicodeError)
+
+    def delete(self, numbers: Sequence[int]) -> Sequence[int]:
+        """One statement. A locked row is left out, if the user has the right to lock rows, which is that to update."""
+        with self._opened.transaction():
+            self._opened.execute(_SHORT_WAIT)
+            return [n for (n,) in self._opened.execute(self._delete, ([*numbers],))]
+
+    def wait(self, stopping: threading.Event, at_most_s: float) -> None:
         """Wait until something was notified."""
-        until_s = time.monotonic() + _LOOK_EVERY_S
+        until_s = time.monotonic() + min(_LOOK_EVERY_S, at_most_s)
         while not stopping.is_set() and time.monotonic() < until_s:
             if [*self._opened.notifies(timeout=_STOP_WITHIN_S, stop_after=1)]:
                 return
@@ -129,6 +155,18 @@ class PostgresqlSource(Source):
         """Close the descriptor: the connection, which has the lock, is the parent's."""
         if self._connection is not None and not self._connection.closed:
             os.close(self._connection.fileno())
+
+    def _rows(self, select: sql.Composed, numbers: Sequence[int]) -> Sequence[Row]:
+        return [
+            Row(
+                n,
+                ms or 0,
+                record.encode() if isinstance(record, str) else record,
+                size or 0,
+                NO_RECORD if size is None else "",
+            )
+            for n, ms, record, size in self._opened.execute(select, ([*numbers],))
+        ]
 
     @property
     def _opened(self) -> psycopg.Connection:

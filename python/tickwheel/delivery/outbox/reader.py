@@ -4,14 +4,19 @@
 
 Rows are deleted only after the accept is on disk. After a crash in between they are read again, and are duplicates by
 key and id (D5). If a database is down, only its outbox waits. The reader tries again by back-off. The log says once
-that the database is down, and once that it is up again (as D6). Memory: one batch, and after a failed delete another
-one.
+that the database is down, and once that it is up again (as D6).
+
+A row is the trouble of that row alone. If a delete fails and the database answers, it is halved until the rows are
+found that can't be deleted: a foreign key or a trigger keeps them, or another session has locked them. The reader
+remembers these rows, passes over them, and tries them again, some each second. If a row can't be fetched, it becomes a
+dead letter. Memory: one batch, after a failed delete another one, and `_MOST_KEPT` numbers.
 """
 
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from itertools import islice
 from typing import Final, TypeAlias
 
 from tickwheel._native import NdjsonLines, Records
@@ -20,6 +25,7 @@ from tickwheel.delivery.model.entries import Answer, Item
 from tickwheel.delivery.model.message import Columns
 from tickwheel.delivery.observe.log import logger
 from tickwheel.delivery.outbox.source import Row, Source
+from tickwheel.delivery.outbox.tables import BATCH_BYTES
 
 Submit: TypeAlias = Callable[[Sequence[Item], int], "Future[list[Answer]]"]
 """Submits items with payloads of at most that many bytes; the future gets the answers once they are on disk."""
@@ -28,6 +34,12 @@ _FIRST_WAIT_S: Final = 0.1
 _LONGEST_WAIT_S: Final = 30.0
 _STOP_WITHIN_S: Final = 5.0
 _LOOK_FOR_LOCK_EVERY_S: Final = 1.0
+_TRY_KEPT_EVERY_S: Final = 1.0
+_TRY_KEPT_WITHIN_S: Final = 0.25
+_KEPT_TRIED: Final = 64
+_MOST_KEPT: Final = 10_000
+_TELL_KEPT_EVERY_S: Final = 60.0
+_LONG_S: Final = 3_600.0
 
 
 class OutboxReader(threading.Thread):
@@ -39,6 +51,9 @@ class OutboxReader(threading.Thread):
         self._submit = submit
         self._lines = NdjsonLines("", Columns().names, source.max_payload)
         self._accepted: Sequence[Row] = ()  # on disk in the store, and not deleted yet
+        self._kept: dict[int, int] = {}  # by number: the hash of a row that is accepted and can't be deleted
+        self._try_kept_s = 0.0
+        self._tell_kept_s = 0.0
         self._stopping = threading.Event()
         self._down_since_s: float | None = None
         self._is_waiting = False
@@ -91,15 +106,45 @@ class OutboxReader(threading.Thread):
             self._stopping.wait(_LOOK_FOR_LOCK_EVERY_S)
             return
         self._note_waiting(is_waiting=False)
-        rows = self._source.read()
-        self.oldest_ms = rows[0].written_ms if rows else None
+        if self._kept and time.monotonic() >= self._try_kept_s:
+            self._try_kept()
+        rows = self._read()
+        self.oldest_ms = next((row.written_ms for row in rows if not row.fault), None)
         if rows:
             self._accept(rows)
             self._delete_accepted(rows)
             self._note_up()
         else:
             self._note_up()
-            self._source.wait(self._stopping)
+            self._source.wait(self._stopping, _TRY_KEPT_EVERY_S if self._kept else _LONG_S)
+
+    def _read(self) -> Sequence[Row]:
+        """A batch. If a row can't be fetched, the rows before it, and the row without its record."""
+        passed = [*self._kept]
+        try:
+            return self._source.read(passed)
+        except Exception as error:
+            if not self._source.is_about_a_row(error):
+                raise
+            self._source.fetch([])  # fails if no row can be fetched
+        numbers = self._source.first_numbers(passed)
+        rows: list[Row] = []
+        while numbers:  # one of them can't be fetched
+            part = numbers[: (len(numbers) + 1) // 2]
+            try:
+                fetched = self._source.fetch(part)
+            except Exception as error:
+                if not self._source.is_about_a_row(error):
+                    raise
+                if len(part) == 1:
+                    return [*rows, _without_record(part[0], error)]
+                numbers = part
+                continue
+            rows += fetched
+            if len(fetched) < len(part) or sum(row.size for row in rows) >= BATCH_BYTES:
+                break
+            numbers = numbers[len(part) :]
+        return rows
 
     def _accept(self, rows: Sequence[Row]) -> None:
         """Submit the rows, and return once they are on disk. A row counts as accepted before only if all its values are
@@ -116,36 +161,79 @@ class OutboxReader(threading.Thread):
         self._accepted = rows
 
     def _delete_accepted(self, rows: Sequence[Row]) -> None:
-        deleted = self._source.delete([row.n for row in rows])
-        self.rows += deleted
-        if not deleted:
-            raise OSError(
-                "the database deletes none of the rows that were read: a trigger keeps them, or they are gone"
+        stay = self._delete_rows(rows)
+        room = _MOST_KEPT - len(self._kept)
+        self._kept.update((row.n, hash(row)) for row, _ in stay[:room])
+        self._accepted = [row for row, _ in stay[room:]]
+        if stay:
+            self._tell_kept(*stay[0])
+        if len(self._accepted) == len(rows):
+            raise OSError(f"the database deletes none of the rows that were read, after {_MOST_KEPT:,} others")
+
+    def _delete_rows(self, rows: Sequence[Row]) -> list[tuple[Row, str]]:
+        """Delete rows. Returns those that stay, and why. Errors: of the source, if no row can be deleted."""
+        try:
+            deleted = frozenset(self._source.delete([row.n for row in rows]))
+        except Exception as error:
+            self._source.delete([])
+            if len(rows) == 1:
+                return [(rows[0], _text(error))]
+            half = len(rows) // 2
+            return [*self._delete_rows(rows[:half]), *self._delete_rows(rows[half:])]
+        self.rows += len(deleted)
+        return [(row, "another session has locked it, or a trigger keeps it") for row in rows if row.n not in deleted]
+
+    def _try_kept(self) -> None:
+        """Try to delete some of the rows that could not be deleted, those first that were tried longest ago."""
+        now_s = time.monotonic()
+        self._try_kept_s = now_s + _TRY_KEPT_EVERY_S
+        for n in [*islice(self._kept, _KEPT_TRIED)]:
+            if time.monotonic() > now_s + _TRY_KEPT_WITHIN_S:
+                break
+            try:
+                rows = self._source.fetch([n])
+            except Exception as error:
+                if not self._source.is_about_a_row(error):
+                    raise
+                rows = [_without_record(n, error)]
+            # In a restored database it may be another row: then it is read as a new one.
+            stay = self._delete_rows(rows) if [hash(row) for row in rows] == [self._kept[n]] else []
+            mark = self._kept.pop(n)
+            if stay:
+                self._kept[n] = mark
+                self._tell_kept(*stay[0])
+
+    def _tell_kept(self, row: Row, reason: str) -> None:
+        now_s = time.monotonic()
+        if now_s >= self._tell_kept_s:
+            self._tell_kept_s = now_s + _TELL_KEPT_EVERY_S
+            logger.error(
+                "the outbox %s has %d rows that were accepted and can't be deleted, and are tried again; row %d: %s",
+                *(self.outbox, len(self._kept) + len(self._accepted), row.n, reason),
             )
-        if deleted == len(rows):
-            self._accepted = ()
 
     def _records_of(self, rows: Sequence[Row]) -> list[Records]:
         """A row that holds no record becomes a dead letter."""
         name, most = self.outbox, 2 * self._source.max_payload
         values: list[tuple[bytes | None, str | None, int | None, int]] = []
-        too_long = []
+        bad = []
         for row in rows:
             line = max(row.n, 0)  # a row that was inserted by hand may have any number
-            if row.size > most:
+            if row.fault:
+                bad.append(Records.bad(name, line, row.fault, "a record that can be read as UTF-8", b""))
+            elif row.size > most:
                 reason = f"the record has {row.size:,} bytes"
-                too_long.append(Records.bad(name, line, reason, f"at most {most:,} bytes", b""))
+                bad.append(Records.bad(name, line, reason, f"at most {most:,} bytes", b""))
             else:
                 # A line break between two parts of JSON would end the record.
                 record = (row.record or b"").replace(b"\n", b" ")
                 values.append((record, name, line, row.written_ms))
-        return [self._lines.read_values(values), *too_long]
+        return [self._lines.read_values(values), *bad]
 
     def _note_down(self, error: Exception) -> None:
         if self._down_since_s is None and not self._stopping.is_set():
             self._down_since_s = time.monotonic()
-            problem = " ".join(f"{type(error).__name__}: {error}".split())
-            logger.error("the outbox %s can't be read, and is tried again: %s", self.outbox, problem)
+            logger.error("the outbox %s can't be read, and is tried again: %s", self.outbox, _text(error))
 
     def _note_up(self) -> None:
         if self._down_since_s is not None:
@@ -158,6 +246,14 @@ class OutboxReader(threading.Thread):
             self._is_waiting = is_waiting
             text = "another process reads the outbox %s: waiting for its end" if is_waiting else "reading the outbox %s"
             logger.warning(text, self.outbox)
+
+
+def _without_record(n: int, error: Exception) -> Row:
+    return Row(n, 0, None, 0, _text(error))
+
+
+def _text(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 class _EngineEnded(Exception):

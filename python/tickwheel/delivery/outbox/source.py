@@ -21,13 +21,21 @@ _KINDS: Final = ("sqlite", "postgresql")
 _FORMS: Final = "sqlite:PATH?table=T, postgresql://USER:PASSWORD@HOST/DATABASE?table=T"
 
 
+NO_RECORD: Final = "the record is NULL"
+"""The fault of a row without a record."""
+
+
 class Row(NamedTuple):
-    """A row: `record` is `None` if it is longer than a record may be, and `size` its bytes."""
+    """A row: `record` is `None` if it is longer than a record may be, and `size` its bytes.
+
+    `fault`: why the row can't be fetched, or has no record; empty if it has one.
+    """
 
     n: int
     written_ms: int
     record: bytes | None
     size: int
+    fault: str = ""
 
 
 class Source(ABC):
@@ -47,15 +55,30 @@ class Source(ABC):
         """Connect, if it is not connected. `False`: another reader has the outbox."""
 
     @abstractmethod
-    def read(self) -> Sequence[Row]:
-        """The first rows, at most `BATCH_ROWS` and `BATCH_BYTES`."""
+    def read(self, passed: Sequence[int] = ()) -> Sequence[Row]:
+        """The first rows, at most `BATCH_ROWS` and `BATCH_BYTES`, without those with the numbers in `passed`."""
 
     @abstractmethod
-    def delete(self, numbers: Sequence[int]) -> int:
-        """Delete rows and commit. Returns how many rows were deleted."""
+    def first_numbers(self, passed: Sequence[int]) -> Sequence[int]:
+        """The numbers of the first rows, without those in `passed`, at most `BATCH_ROWS`: nothing else is fetched."""
 
     @abstractmethod
-    def wait(self, stopping: threading.Event) -> None:
+    def fetch(self, numbers: Sequence[int]) -> Sequence[Row]:
+        """These rows as far as they are there, with the bounds of `read`."""
+
+    @abstractmethod
+    def is_about_a_row(self, error: Exception) -> bool:
+        """Whether rows could not be read because one of them can't be fetched."""
+
+    @abstractmethod
+    def delete(self, numbers: Sequence[int]) -> Sequence[int]:
+        """Delete rows and commit. Returns the numbers of the rows that are gone. A locked row is not waited for long.
+
+        After an error some may be gone. A call without numbers is a probe: it fails if no row can be deleted.
+        """
+
+    @abstractmethod
+    def wait(self, stopping: threading.Event, at_most_s: float) -> None:
         """Wait after an empty `read` until rows may have come, or until `stopping`."""
 
     @abstractmethod

@@ -15,6 +15,7 @@ import json
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -22,7 +23,7 @@ from typing import Final
 
 from tickwheel._native import refuse_open_store
 from tickwheel.delivery.base.errors import WrongUsage
-from tickwheel.delivery.outbox.source import Row, Source, SourceOpener
+from tickwheel.delivery.outbox.source import NO_RECORD, Row, Source, SourceOpener
 from tickwheel.delivery.outbox.tables import BATCH_BYTES, BATCH_ROWS
 from tickwheel.delivery.sinks.tables import table_of
 
@@ -36,7 +37,10 @@ _SELECT: Final = """
     SELECT n, CAST(written_ms AS INTEGER),
     CASE WHEN length(CAST(record AS BLOB)) <= {max_record} THEN CAST(record AS BLOB) END,
     length(CAST(record AS BLOB))
-    FROM {table} ORDER BY n LIMIT {rows}
+    FROM {table} WHERE n IS NOT NULL AND n {which} (SELECT value FROM json_each(?)) ORDER BY n LIMIT {rows}
+"""
+_NUMBERS: Final = """
+    SELECT n FROM {table} WHERE n IS NOT NULL AND n NOT IN (SELECT value FROM json_each(?)) ORDER BY n LIMIT {rows}
 """
 
 
@@ -50,8 +54,12 @@ class SqliteSource(Source):
         refuse_open_store(path)
         self._path = path
         self._lock_path = Path(f"{path.resolve()}-{table.lower()}.reader")
-        self._select = _SELECT.format(table=f'"{table}"', max_record=2 * max_payload, rows=BATCH_ROWS)
+        fields = {"table": f'"{table}"', "max_record": 2 * max_payload, "rows": BATCH_ROWS}
+        self._select = _SELECT.format(which="NOT IN", **fields)
+        self._select_these = _SELECT.format(which="IN", **fields)
+        self._numbers = _NUMBERS.format(**fields)
         self._delete = f'DELETE FROM "{table}" WHERE n IN (SELECT value FROM json_each(?))'  # noqa: S608
+        self._still_there = f'SELECT n FROM "{table}" WHERE n IN (SELECT value FROM json_each(?))'  # noqa: S608
         self._database: sqlite3.Connection | None = None
         self._file: os.stat_result | None = None
         self._version = -1
@@ -74,29 +82,38 @@ class SqliteSource(Source):
             return False
         return True
 
-    def read(self) -> Sequence[Row]:
+    def read(self, passed: Sequence[int] = ()) -> Sequence[Row]:
         """Run one statement, and read its rows until they fill a batch."""
         self._check_files()
-        database = self._opened
-        self._version = database.execute("PRAGMA data_version").fetchone()[0]
-        batch: list[Row] = []
-        left = BATCH_BYTES
-        with closing(database.execute(self._select)) as rows:
-            for n, ms, record, size in rows:
-                batch.append(Row(n, ms or 0, record, size or 0))
-                left -= len(record or b"")
-                if left <= 0:
-                    break
-        return batch
+        self._version = self._opened.execute("PRAGMA data_version").fetchone()[0]
+        return self._batch(self._select, passed)
 
-    def delete(self, numbers: Sequence[int]) -> int:
+    def first_numbers(self, passed: Sequence[int]) -> Sequence[int]:
+        """Run one statement."""
+        return [n for (n,) in self._opened.execute(self._numbers, (json.dumps(passed),))]
+
+    def fetch(self, numbers: Sequence[int]) -> Sequence[Row]:
+        """Run one statement."""
+        self._check_files()
+        return self._batch(self._select_these, numbers)
+
+    def is_about_a_row(self, error: Exception) -> bool:
+        """Whether it is an error of data."""
+        return isinstance(error, sqlite3.DataError | UnicodeError)
+
+    def delete(self, numbers: Sequence[int]) -> Sequence[int]:
         """One statement, which is a transaction."""
         self._check_files()
-        return self._opened.execute(self._delete, (json.dumps(numbers),)).rowcount
+        given = json.dumps(numbers)
+        if self._opened.execute(self._delete, (given,)).rowcount == len(numbers):
+            return numbers
+        there = {n for (n,) in self._opened.execute(self._still_there, (given,))}
+        return [n for n in numbers if n not in there]
 
-    def wait(self, stopping: threading.Event) -> None:
+    def wait(self, stopping: threading.Event, at_most_s: float) -> None:
         """Wait until something was committed."""
-        while not stopping.wait(_LOOK_EVERY_S):
+        until_s = time.monotonic() + at_most_s
+        while not stopping.wait(_LOOK_EVERY_S) and time.monotonic() < until_s:
             self._check_files()
             if self._opened.execute("PRAGMA data_version").fetchone()[0] != self._version:
                 return
@@ -116,6 +133,17 @@ class SqliteSource(Source):
         lock, self._lock = self._lock, None
         if lock is not None:
             os.close(lock)
+
+    def _batch(self, select: str, numbers: Sequence[int]) -> Sequence[Row]:
+        batch: list[Row] = []
+        left = BATCH_BYTES
+        with closing(self._opened.execute(select, (json.dumps(numbers),))) as rows:
+            for n, ms, record, size in rows:
+                batch.append(Row(n, ms or 0, record, size or 0, NO_RECORD if size is None else ""))
+                left -= len(record or b"")
+                if left <= 0:
+                    break
+        return batch
 
     def _check_files(self) -> None:
         """Errors: `OSError` if the database or the lock is not the file at its path any more."""

@@ -1,7 +1,8 @@
 """The sink `kafka://BROKERS/TOPIC` (rule D10): a record for each message, with its payload unchanged and its key.
 
 - The producer is idempotent and waits for all replicas (`acks=all`). Each record has its own answer: a failed record is
-  a failed attempt of its message alone. Headers: `tickwheel-id`, `-digest`, `-store`, `-seq`, `-due`, `-attempt`,
+  a failed attempt of its message alone. If a broker refuses a request for one of its records, the records are halved
+  until that one is found. Headers: `tickwheel-id`, `-digest`, `-store`, `-seq`, `-due`, `-attempt`,
   `-redelivered`.
 - Keys have the same partitions as with Kafka's own client (murmur2), so a topic may have producers of both kinds.
 - Idempotence covers the producer's own retries, not a new attempt. A record that timed out may have been written, or
@@ -52,6 +53,15 @@ _NO_ANSWERS = (
     KafkaError._PURGE_INFLIGHT,
 )
 
+_TOO_LARGE = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE)
+_OF_A_REQUEST = (  # the broker refuses all records of a partition for one of them
+    *_TOO_LARGE,
+    KafkaError.INVALID_RECORD,
+    KafkaError._INVALID_DIFFERENT_RECORD,
+    KafkaError.INVALID_TIMESTAMP,
+    KafkaError.POLICY_VIOLATION,
+)
+
 _Refused = dict[int, str | Unanswered | Unavailable | None]
 _Offsets = dict[int, int]  # by partition: the next offset
 _PASSING = {  # while a topic is new, or moves to another broker
@@ -87,21 +97,17 @@ class KafkaSink(Sink):
 
     def send(self, deliveries: Sequence[Delivery]) -> Refusals:
         """Returns when each record has its answer. Errors: `Unavailable`, if none has arrived."""
+        until_s = time.monotonic() + self._own_s
         self._position = _text_of(self._written)  # only now is everything before it known to be delivered
         try:
             self._look_for_brokers()
-            refused, too_large = self._write(dict(enumerate(deliveries)))
+            refused, together = self._write(dict(enumerate(deliveries)))
         except KafkaException as error:
             raise Unavailable(self._error_text(error.args[0])) from error
-        if len(too_large) > 1:  # a request is refused as a whole; single records may be small enough
-            taken = 0
-            for place in too_large:
-                again, _ = self._write({place: deliveries[place]})
-                refused |= again
-                if not again:
-                    del refused[place]
-                    taken += 1
-            if taken:
+        if len(together) > 1:
+            self._write_apart(deliveries, together, refused, until_s)
+            was_too_large = [place for place, code in together.items() if code in _TOO_LARGE]
+            if not all(place in refused for place in was_too_large):  # the request was, but not each record
                 self._together //= 4
                 self._producer = None
         return refused
@@ -143,8 +149,27 @@ class KafkaSink(Sink):
             self._producer.list_topics(self._topic, timeout=min(self._own_s, _LOOK_S))
             self._is_down = False
 
-    def _write(self, deliveries: Mapping[int, Delivery]) -> tuple[_Refused, list[int]]:
-        """The refused deliveries, by place; and the places that were refused because the records were too large."""
+    def _write_apart(
+        self, deliveries: Sequence[Delivery], together: Mapping[int, int], refused: _Refused, until_s: float
+    ) -> None:
+        """Halve records that were refused together, until those are found that are refused alone."""
+        places = [*together]
+        half = len(places) // 2
+        for part in (places[:half], places[half:]):
+            if time.monotonic() > until_s:
+                refused.update(dict.fromkeys(part))
+                continue
+            again, together_again = self._write({place: deliveries[place] for place in part})
+            for place in part:
+                del refused[place]
+            refused |= again
+            if len(together_again) > 1:
+                self._write_apart(deliveries, together_again, refused, until_s)
+
+    def _write(self, deliveries: Mapping[int, Delivery]) -> tuple[_Refused, dict[int, int]]:
+        """The refused deliveries, by place; and those that may have been refused for another record of their request,
+        with the code of the error.
+        """
         if self._producer is None:
             self._producer = self._new_producer()
         answers: dict[int, KafkaError | None] = {}
@@ -156,13 +181,15 @@ class KafkaSink(Sink):
                     **_record(delivery, self._settings.store_id),
                     on_delivery=partial(self._note_answer, answers, place),
                 )
-            except (KafkaException, BufferError, UnicodeError) as error:
+            except BufferError:
+                refused[place] = None  # the client has no room
+            except (KafkaException, UnicodeError) as error:
                 refused[place] = f"{type(error).__name__}: {error}"
         if self._producer.flush(_WAIT_SHARE * self._settings.timeout_s):
             self._producer.purge()
             self._producer.flush(self._own_s)
         is_fatal = False
-        too_large = []
+        together = {}
         for place in deliveries.keys() - refused.keys():
             answer = answers.get(place, _NO_ANSWER)
             if answer is None:
@@ -173,11 +200,11 @@ class KafkaSink(Sink):
             else:
                 refused[place] = Unanswered(text) if answer.code() in _NO_ANSWERS or answer.retriable() else text
             is_fatal = is_fatal or answer.fatal()
-            if answer.code() == KafkaError.MSG_SIZE_TOO_LARGE:
-                too_large.append(place)
+            if answer.code() in _OF_A_REQUEST:
+                together[place] = answer.code()
         if is_fatal or len(answers) + len(refused) < len(deliveries):
             self._producer = None  # the next send makes a new one
-        return refused, too_large
+        return refused, together
 
     def _new_producer(self) -> Producer:
         return Producer(

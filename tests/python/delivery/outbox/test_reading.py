@@ -224,9 +224,9 @@ def test_rows_that_were_accepted_but_not_deleted_are_deleted_and_not_submitted_a
     each_database: Program, reading: Read, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source_type = type(source_of(each_database.address)())
-    delete, fails = source_type.delete, iter([True, True])
+    delete, fails = source_type.delete, iter([True] * 4)  # also the probes
 
-    def delete_or_fail(self: Source, numbers: Sequence[int]) -> int:
+    def delete_or_fail(self: Source, numbers: Sequence[int]) -> Sequence[int]:
         if next(fails, False):
             raise OSError("the connection is lost")
         return delete(self, numbers)
@@ -359,7 +359,7 @@ def test_all_outboxes_are_told_to_stop_before_one_is_waited_for__D13(
     all_stop = threading.Barrier(3)
     passed: list[int] = []
 
-    def wait(_: SqliteSource, stopping: threading.Event) -> None:
+    def wait(_: SqliteSource, stopping: threading.Event, at_most_s: float) -> None:
         assert stopping.wait(20)
         with suppress(threading.BrokenBarrierError):
             passed.append(all_stop.wait(4))

@@ -64,7 +64,7 @@ def test_a_row_of_a_restored_database_is_read_though_its_number_was_accepted_bef
     path = made(tmp_path / "app.db", "old")
     restored, delete = made(tmp_path / "restored.db", "new"), SqliteSource.delete
 
-    def restored_before_it_is_deleted(source: SqliteSource, numbers: Sequence[int]) -> int:
+    def restored_before_it_is_deleted(source: SqliteSource, numbers: Sequence[int]) -> Sequence[int]:
         if restored.exists():
             restored.rename(path)
         return delete(source, numbers)
@@ -91,7 +91,7 @@ def test_rows_that_the_database_keeps_are_submitted_once_and_hold_up_no_others__
     with caplog.at_level(logging.WARNING, "tickwheel.delivery"):
         read = reading(each_database.address)
         assert read.ids(1) == ["kept"]
-        wait_until(lambda: "the database deletes none of the rows" in caplog.text)
+        wait_until(lambda: "1 rows that were accepted and can't be deleted" in caplog.text)
         enqueue(connection, {"id": "b", "delay_ms": 0}, table=table)
         each_database.commit()
         assert read.ids(1) == ["b"]

@@ -127,6 +127,70 @@ def test_a_refused_record_does_not_take_the_others_with_it__D6(spec: str, monkey
     assert seqs(spec) == [seq for seq in range(256) if seq not in (3, 200)]
 
 
+class Picky:
+    """Refuses all records that are flushed together, if one of them is bad; `codes`: for a bad one, and the others."""
+
+    codes = (KafkaError.INVALID_RECORD, KafkaError.INVALID_RECORD)
+    flushes = 0
+
+    def __init__(self, settings: dict[str, object]) -> None:
+        self.real = Producer(settings)
+        self.given: list[dict[str, Any]] = []
+
+    def produce(self, topic: str, **record: Any) -> None:
+        self.given.append({"topic": topic, **record})
+
+    def flush(self, timeout_s: float) -> int:
+        Picky.flushes += 1
+        given, self.given = self.given, []
+        if any(b"bad" in record["value"] for record in given):
+            for record in given:
+                code = self.codes[0] if b"bad" in record["value"] else self.codes[1]
+                record["on_delivery"](KafkaError(code), None)
+            return 0
+        for record in given:
+            self.real.produce(**record)
+        return int(self.real.flush(timeout_s))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+
+@pytest.mark.parametrize(
+    ("bad_code", "other_code"),
+    [
+        (KafkaError.INVALID_RECORD, KafkaError._INVALID_DIFFERENT_RECORD),
+        (KafkaError.INVALID_RECORD, KafkaError.INVALID_RECORD),
+        (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.MSG_SIZE_TOO_LARGE),
+        (KafkaError.POLICY_VIOLATION, KafkaError.POLICY_VIOLATION),
+        (KafkaError.INVALID_TIMESTAMP, KafkaError.INVALID_TIMESTAMP),
+    ],
+)
+@pytest.mark.parametrize("bad", [{7}, {0, 1, 200}])
+def test_a_record_for_which_a_broker_refuses_the_request_is_refused_alone__D6(
+    spec: str, monkeypatch: pytest.MonkeyPatch, bad: set[int], bad_code: int, other_code: int
+) -> None:
+    monkeypatch.setattr(kafka, "Producer", Picky)
+    monkeypatch.setattr(Picky, "codes", (bad_code, other_code))
+    monkeypatch.setattr(Picky, "flushes", 0)
+    sink = opened(spec)
+    refused = sink.send([delivery(seq, payload=b"bad" if seq in bad else b"1") for seq in range(256)])
+    assert sorted(refused) == sorted(bad)
+    assert all(isinstance(reason, str) for reason in refused.values())
+    assert seqs(spec) == [seq for seq in range(256) if seq not in bad]
+    assert Picky.flushes <= 1 + 2 * 8 * len(bad)
+    sink.close()
+
+
+def test_records_for_which_no_time_is_left_were_not_tried__D6(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the sink is not cut off, which would leave all of them without an answer."""
+    monkeypatch.setattr(kafka, "Producer", Picky)
+    sink = opened(spec)
+    sink._own_s = 0.0  # type: ignore[attr-defined]
+    assert sink.send([delivery(seq, payload=b"bad") for seq in range(8)]) == dict.fromkeys(range(8))
+    sink.close()
+
+
 def failures(sink: Sink, count: int) -> list[object]:
     """Why each of so many deliveries failed."""
     try:

@@ -1,0 +1,285 @@
+"""A row of an outbox that can't be deleted, or not be fetched, stops no other row (rules D2, D5, D6, D8)."""
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from delivery.outbox.conftest import Reading
+from delivery.outbox.programs import Program, program
+from tickwheel.delivery.outbox import create_table, enqueue_many
+from tickwheel.delivery.outbox import reader as reader_module
+from tickwheel.delivery.outbox.source import Source, source_of
+
+pytestmark = pytest.mark.timeout(60)
+Read = Callable[..., Reading]
+DUE_MS = 400_000_000_000
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that can't be deleted are tried again soon."""
+    monkeypatch.setattr(reader_module, "_TRY_KEPT_EVERY_S", 0.02)
+    monkeypatch.setattr(reader_module, "_FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr(reader_module, "_LONGEST_WAIT_S", 0.05)
+
+
+@pytest.fixture
+def of_postgresql(tmp_path: Path, postgres_url: str) -> Iterator[Program]:
+    made = program("psycopg", tmp_path, postgres_url)
+    made.make_table()
+    yield made
+    made.close()
+
+
+def write(program: Program, count: int, first: int = 0) -> list[str]:
+    """The ids of as many new messages."""
+    ids = [f"m{n}" for n in range(first, first + count)]
+    enqueue_many(program.connection, [(name, DUE_MS, 1) for name in ids], table=program.table)
+    program.commit()
+    return ids
+
+
+def ask(program: Program, statement: str) -> list[Any]:
+    """In a transaction of its own."""
+    cursor = program.connection.execute(statement)
+    rows = cursor.fetchall() if cursor.description else []
+    program.commit()
+    return list(rows)
+
+
+def numbers_left(program: Program) -> list[int]:
+    return [n for (n,) in ask(program, f"SELECT n FROM {program.table} ORDER BY n")]
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    until_s = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < until_s
+        time.sleep(0.01)
+
+
+def told(caplog: pytest.LogCaptureFixture, text: str) -> list[str]:
+    return [record.getMessage() for record in caplog.records if text in record.getMessage()]
+
+
+def keep(program: Program, condition: str) -> None:
+    """A trigger that fails for the delete of these rows."""
+    if program.address.startswith("sqlite"):
+        fails = "BEGIN SELECT RAISE(ABORT, 'it is needed'); END"
+        ask(program, f"CREATE TRIGGER keeps BEFORE DELETE ON {program.table} WHEN {condition} {fails}")
+        return
+    ask(
+        program,
+        f"CREATE FUNCTION keeps_{program.table}() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN RAISE 'it is needed'; END $$",
+    )
+    ask(
+        program,
+        f"CREATE TRIGGER keeps BEFORE DELETE ON {program.table} FOR EACH ROW WHEN ({condition})"
+        f" EXECUTE FUNCTION keeps_{program.table}()",
+    )
+
+
+def drop_trigger(program: Program) -> None:
+    ask(program, "DROP TRIGGER keeps" + ("" if program.address.startswith("sqlite") else f" ON {program.table}"))
+
+
+def test_rows_that_can_not_be_deleted_stop_no_others_and_are_deleted_later__D6(
+    each_database: Program, reading: Read, caplog: pytest.LogCaptureFixture
+) -> None:
+    keep(each_database, "old.n IN (1, 2, 700, 4096, 5000)")
+    ids = write(each_database, 10_001)
+    with caplog.at_level(logging.WARNING, "tickwheel.delivery"):
+        read = reading(each_database.address)
+        assert sorted(read.ids(10_001)) == sorted(ids)
+        wait_until(lambda: numbers_left(each_database) == [1, 2, 700, 4096, 5000])
+        drop_trigger(each_database)
+        wait_until(lambda: numbers_left(each_database) == [])
+    assert read.queue.summary.duplicates == 0
+    assert not read.has_more
+    [text] = told(caplog, "outbox")
+    assert "has 4 rows that were accepted and can't be deleted, and are tried again; row 1: " in text
+    assert "it is needed" in text
+    [outbox] = read.queue._running.outboxes
+    wait_until(lambda: outbox.rows == 10_001)
+    assert outbox.is_up
+
+
+def test_a_row_that_a_foreign_key_keeps_stops_no_others__D6(of_postgresql: Program, reading: Read) -> None:
+    ids = write(of_postgresql, 10_001)
+    uses = f"uses_{of_postgresql.table}"
+    ask(of_postgresql, f"CREATE TABLE {uses} (n bigint REFERENCES {of_postgresql.table})")
+    ask(of_postgresql, f"INSERT INTO {uses} VALUES (1)")
+    read = reading(of_postgresql.address)
+    assert sorted(read.ids(10_001)) == sorted(ids)
+    wait_until(lambda: numbers_left(of_postgresql) == [1])
+    ask(of_postgresql, f"DROP TABLE {uses}")
+    wait_until(lambda: numbers_left(of_postgresql) == [])
+    assert read.queue.summary.duplicates == 0
+
+
+@pytest.mark.parametrize("may_update", [True, False])
+def test_rows_that_another_session_has_locked_stop_no_others__D6(
+    of_postgresql: Program, reading: Read, postgres_url: str, may_update: bool
+) -> None:
+    """They are skipped if the user has the right to lock rows, and waited for shortly if not."""
+    user = f"reader_{of_postgresql.table}"
+    ask(of_postgresql, f"CREATE ROLE {user} LOGIN PASSWORD 'not-for-eyes'")
+    rights = "SELECT, DELETE, UPDATE" if may_update else "SELECT, DELETE"
+    ask(of_postgresql, f"GRANT {rights} ON {of_postgresql.table} TO {user}")
+    ids = write(of_postgresql, 10_001)
+    with psycopg.connect(postgres_url) as other:
+        other.execute(f"SELECT FROM {of_postgresql.table} WHERE n IN (1, 4000) FOR UPDATE".encode())
+        read = reading(of_postgresql.address.replace("tick:", f"{user}:"))
+        assert sorted(read.ids(10_001)) == sorted(ids)
+        wait_until(lambda: numbers_left(of_postgresql) == [1, 4000])
+        other.rollback()
+        wait_until(lambda: numbers_left(of_postgresql) == [])
+    assert read.queue.summary.duplicates == 0
+
+
+def test_a_table_that_is_locked_is_no_trouble_of_its_rows__D6(
+    of_postgresql: Program, reading: Read, postgres_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    ids = write(of_postgresql, 3_000)
+    with caplog.at_level(logging.WARNING, "tickwheel.delivery"), psycopg.connect(postgres_url) as other:
+        other.execute(f"LOCK TABLE {of_postgresql.table} IN SHARE MODE".encode())  # it can be read
+        read = reading(of_postgresql.address)
+        assert sorted(read.ids(3_000)) == sorted(ids)
+        wait_until(lambda: told(caplog, "can't be read, and is tried again: LockNotAvailable") != [])
+        [outbox] = read.queue._running.outboxes
+        assert not outbox._kept
+        other.rollback()
+        wait_until(lambda: numbers_left(of_postgresql) == [])
+    assert told(caplog, "can't be deleted") == []
+    assert read.queue.summary.duplicates == 0
+
+
+def test_what_has_the_number_of_a_row_that_was_kept_is_another_row__D5(each_database: Program, reading: Read) -> None:
+    keep(each_database, "old.n = 1")
+    [kept] = write(each_database, 1)
+    read = reading(each_database.address)
+    assert read.ids(1) == [kept]
+    [outbox] = read.queue._running.outboxes
+    wait_until(lambda: len(outbox._kept) == 1)
+    record = '{"id": "new", "due": 400000000000, "payload": 1}'
+    ask(each_database, f"UPDATE {each_database.table} SET record = '{record}' WHERE n = 1")
+    assert read.ids(1) == ["new"]
+    assert numbers_left(each_database) == [1]
+    drop_trigger(each_database)
+    wait_until(lambda: numbers_left(each_database) == [])
+
+
+def test_a_row_that_is_gone_is_kept_no_more__D8(
+    each_database: Program, reading: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader_module, "_TRY_KEPT_EVERY_S", 3_600.0)
+    keep(each_database, "old.n = 1")
+    write(each_database, 1)
+    read = reading(each_database.address)
+    assert read.ids(1) == ["m0"]
+    [outbox] = read.queue._running.outboxes
+    wait_until(lambda: len(outbox._kept) == 1)
+    drop_trigger(each_database)
+    ask(each_database, f"DELETE FROM {each_database.table}")
+    outbox._try_kept_s = 0.0
+    write(each_database, 1, 1)
+    assert read.ids(1) == ["m1"]
+    assert not outbox._kept
+    wait_until(lambda: outbox.rows == 1)
+
+
+def test_more_rows_than_can_be_remembered_stop_no_others_while_a_batch_has_room__D8(
+    each_database: Program, reading: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader_module, "_MOST_KEPT", 3)
+    keep(each_database, "old.n <= 8")
+    ids = write(each_database, 5_000)
+    read = reading(each_database.address)
+    assert sorted(read.ids(5_000)) == sorted(ids)
+    wait_until(lambda: numbers_left(each_database) == [*range(1, 9)])
+    [outbox] = read.queue._running.outboxes
+    assert len(outbox._kept) == 3
+    assert read.queue.summary.duplicates == 0
+    drop_trigger(each_database)
+    wait_until(lambda: numbers_left(each_database) == [])
+    assert read.queue.summary.duplicates == 0
+
+
+def test_rows_that_can_not_be_deleted_are_told_again_after_a_minute__D15(
+    each_database: Program, reading: Read, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    keep(each_database, "old.n = 1")
+    write(each_database, 1)
+    with caplog.at_level(logging.WARNING, "tickwheel.delivery"):
+        read = reading(each_database.address)
+        assert len(read.ids(1)) == 1
+        [outbox] = read.queue._running.outboxes
+        tries: list[object] = []
+        delete = outbox._source.delete
+        monkeypatch.setattr(outbox._source, "delete", lambda numbers: tries.append(numbers) or delete(numbers))
+        wait_until(lambda: len(tries) > 10)
+        assert len(told(caplog, "can't be deleted")) == 1
+        outbox._tell_kept_s = 0.0
+        wait_until(lambda: len(told(caplog, "can't be deleted")) == 2)
+
+
+def test_a_record_that_is_missing_is_a_dead_letter__D2(each_database: Program, reading: Read) -> None:
+    """In a table that was made by hand."""
+    ask(each_database, f"DROP TABLE {each_database.table}")
+    ask(each_database, f"CREATE TABLE {each_database.table} (n bigint, written_ms bigint, record text)")
+    for row in ("1, 5, NULL", "2, NULL, NULL", "NULL, 5, 'no number'"):
+        ask(each_database, f"INSERT INTO {each_database.table} VALUES ({row})")
+    good = '{"id": "good", "due": 400000000000, "payload": 1}'
+    ask(each_database, f"INSERT INTO {each_database.table} VALUES (3, NULL, '{good}')")
+    read = reading(each_database.address)
+    assert read.ids(1) == ["good"]
+    letters = [read.letters.get(timeout=20) for _ in range(2)]
+    assert [(letter.line, letter.reason) for letter in letters] == [(n, "the record is NULL") for n in (1, 2)]
+    wait_until(lambda: numbers_left(each_database) == [None])
+
+
+@pytest.fixture
+def of_windows(postgres_url: str) -> Iterator[str]:
+    """A database in which a text may have a byte that is no character: it can't be sent in UTF-8."""
+    name = "windows"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} ENCODING 'WIN1252' TEMPLATE template0 LOCALE 'C'".encode())
+        yield postgres_url.replace("/postgres?", f"/{name}?")
+        connection.execute(f"DROP DATABASE {name} (FORCE)".encode())
+
+
+def test_rows_that_can_not_be_fetched_are_dead_letters_and_stop_no_others__D2(of_windows: str, reading: Read) -> None:
+    with psycopg.connect(of_windows, autocommit=True) as connection:
+        create_table(connection)
+        connection.execute(
+            'INSERT INTO tickwheel_outbox (written_ms, record) SELECT 5, \'{"id": "m\' || n ||'
+            " CASE WHEN n IN (1, 2, 3000, 5000) THEN convert_from('\\x81', 'WIN1252') ELSE '' END ||"
+            ' \'", "due": 400000000000, "payload": 1}\' FROM generate_series(1, 5000) AS n'
+        )
+        read = reading(of_windows)
+        arrived = read.ids(4_996)
+        assert sorted(arrived) == sorted(f"m{n}" for n in range(1, 5_001) if n not in (1, 2, 3_000, 5_000))
+        letters = [read.letters.get(timeout=20) for _ in range(4)]
+        assert [letter.line for letter in letters] == [1, 2, 3_000, 5_000]
+        assert all("UntranslatableCharacter" in letter.reason and "0x81" in letter.reason for letter in letters)
+        wait_until(lambda: connection.execute("SELECT count(*) FROM tickwheel_outbox").fetchone() == (0,))
+        read.queue.close()
+
+
+def test_rows_are_passed_over_and_fetched_by_their_numbers__D6(each_database: Program) -> None:
+    write(each_database, 10)
+    source: Source = source_of(each_database.address)()
+    assert source.open()
+    assert [row.n for row in source.read([1, 2, 7])] == [3, 4, 5, 6, 8, 9, 10]
+    assert [*source.first_numbers([1, 2, 7])] == [3, 4, 5, 6, 8, 9, 10]
+    assert [row.n for row in source.fetch([9, 2, 70])] == [2, 9]
+    assert 2 in source.delete([2, 70])
+    assert [*source.delete([])] == []
+    assert [row.n for row in source.read()] == [1, *range(3, 11)]
+    source.close()
