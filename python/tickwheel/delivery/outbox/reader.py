@@ -208,7 +208,7 @@ class OutboxReader(threading.Thread):
         if now_s >= self._tell_kept_s:
             self._tell_kept_s = now_s + _TELL_KEPT_EVERY_S
             logger.error(
-                "the outbox %s has %d rows that were accepted and can't be deleted, and are tried again; row %d: %s",
+                "the outbox %s can't delete rows that were accepted, %d so far, and tries them again; row %d: %s",
                 *(self.outbox, len(self._kept) + len(self._accepted), row.n, reason),
             )
 

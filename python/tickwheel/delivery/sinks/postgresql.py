@@ -61,7 +61,7 @@ _LOCK_WAIT_MS = 100  # for a row that another session has locked
 _LOOK_WAIT_MS = 5  # for rows of which one may be locked
 _LOCK_WAITS_S = 1.0  # of one send
 _TOGETHER_SHARE = 0.75  # of the sink's own time-out: the rest is for the search
-_SHORTEST_MS = 10
+_SHORTEST_MS = 50  # of a statement in the search
 _LOOK_WITHIN = 0.2  # of the time-out: a send that lost its connection by then looks whether the server is there
 _SIZE_AT_ONCE = 16 << 20  # bytes of payload in one statement
 
@@ -180,6 +180,8 @@ class PostgresqlSink(Sink):
                     self._kept.forget()
                 except psycopg.Error as error:
                     _probe(connection, error)
+                    if search.is_over:  # a row that is sent alone has had all the time
+                        raise
             if verdicts is None:
                 verdicts = self._in_parts(connection, rows, old, search)
         self._kept.note([row[0] for place, row in enumerate(rows) if place not in verdicts])
@@ -305,7 +307,6 @@ class PostgresqlSink(Sink):
             self._write(connection, (), ())
             not_dropped = self._try(connection, (), old, search)
             self._part(connection, rows, 0, search, verdicts)
-            connection.execute(_LIMITS.format("true"), (_LOCK_WAIT_MS, math.ceil(self._own_s * 1000)))  # of the commit
         if not_dropped is None:
             self._kept.forget()
         return verdicts

@@ -103,7 +103,7 @@ def test_rows_that_can_not_be_deleted_stop_no_others_and_are_deleted_later__D6(
     assert read.queue.summary.duplicates == 0
     assert not read.has_more
     [text] = told(caplog, "outbox")
-    assert "has 4 rows that were accepted and can't be deleted, and are tried again; row 1: " in text
+    assert "can't delete rows that were accepted, 4 so far, and tries them again; row 1: " in text
     assert "it is needed" in text
     [outbox] = read.queue._running.outboxes
     wait_until(lambda: outbox.rows == 10_001)
@@ -156,7 +156,7 @@ def test_a_table_that_is_locked_is_no_trouble_of_its_rows__D6(
         assert not outbox._kept
         other.rollback()
         wait_until(lambda: numbers_left(of_postgresql) == [])
-    assert told(caplog, "can't be deleted") == []
+    assert told(caplog, "can't delete rows") == []
     assert read.queue.summary.duplicates == 0
 
 
@@ -224,9 +224,9 @@ def test_rows_that_can_not_be_deleted_are_told_again_after_a_minute__D15(
         delete = outbox._source.delete
         monkeypatch.setattr(outbox._source, "delete", lambda numbers: tries.append(numbers) or delete(numbers))
         wait_until(lambda: len(tries) > 10)
-        assert len(told(caplog, "can't be deleted")) == 1
+        assert len(told(caplog, "can't delete rows")) == 1
         outbox._tell_kept_s = 0.0
-        wait_until(lambda: len(told(caplog, "can't be deleted")) == 2)
+        wait_until(lambda: len(told(caplog, "can't delete rows")) == 2)
 
 
 def test_a_record_that_is_missing_is_a_dead_letter__D2(each_database: Program, reading: Read) -> None:

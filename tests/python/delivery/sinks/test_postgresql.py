@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
@@ -305,6 +304,20 @@ def test_a_row_that_takes_too_long_has_no_answer_and_the_others_arrive__D6(
     sink.close()
 
 
+def test_a_row_that_is_sent_alone_has_the_whole_time_and_then_no_answer__D6(
+    postgres_url: str, name: str, beside: psycopg.Connection
+) -> None:
+    sink = opened(f"{postgres_url}&table={name}", timeout_s=1)
+    wait_in_the_middle(beside, name, 83)
+    began_s = time.monotonic()
+    with pytest.raises(Unanswered, match="QueryCanceled"):
+        sink.send(batch([5]))
+    assert time.monotonic() - began_s > 0.75
+    run(beside, "SELECT pg_advisory_unlock(83)")
+    assert sink.send(batch([5])) == {}
+    sink.close()
+
+
 @pytest.mark.parametrize(
     ("fault", "is_refusal"),
     [
@@ -360,21 +373,6 @@ def test_a_digest_that_is_locked_is_forgotten_later__D5(name: str, sink: Sink, b
     assert sink.send(batch([3])) == {}
     left = {bytes(digest) for (digest,) in beside.execute(f"SELECT digest FROM {name}_ids".encode())}
     assert left == {delivery(2).digest, delivery(3).digest}
-
-
-def test_a_commit_has_its_usual_time_after_a_search__D5(
-    postgres_url: str, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The short time of the search is over before it, or a wait for a replica would be cancelled."""
-    sink = opened(f"{postgres_url}&table={name}", timeout_s=10)
-    connection = sink._connection  # type: ignore[attr-defined]
-    real, run_ = connection.execute, list[Any]()
-    monkeypatch.setattr(connection, "execute", lambda *args, **more: run_.append(args) or real(*args, **more))
-    assert list(sink.send([delivery(1), delivery(2, "a\0b")])) == [1]
-    last = [args[1] for args in run_ if "statement_timeout" in str(args[0])][-1]
-    assert "statement_timeout" in str(run_[-1][0])
-    assert last == (100, 8_000)
-    sink.close()
 
 
 def test_a_nul_in_an_id_or_key_is_refused_with_the_reason__D6(

@@ -1,6 +1,7 @@
 """The promises of both SQL sinks, tested on a SQLite file and on a PostgreSQL server."""
 
 import json
+import random
 from collections.abc import Iterator
 
 import msgspec
@@ -372,3 +373,58 @@ def test_a_name_of_an_earlier_run_that_comes_again_has_its_row__D5(table: Table)
     assert sink.send([delivery(7_000, "id5998")]) == {}
     assert ids(table).count("id5998") == 2
     sink.close()
+
+
+def fail_at_random(table: Table) -> None:
+    """From now on the payload of a row says how it fails, if it does."""
+    ways = ["ABORT", "FAIL", "ROLLBACK"]
+    if table.name == "t":
+        parts = [f"SELECT RAISE({way}, 'no') WHERE new.payload = '\"{way}\"';" for way in ways]
+        parts.append("SELECT json_extract('no JSON', '$') WHERE new.payload = '\"ERROR\"';")
+        table.ask(f"CREATE TABLE {table.name}_seen (id TEXT)")
+        table.ask(
+            f"CREATE TRIGGER fails BEFORE INSERT ON {table.name} BEGIN INSERT INTO {table.name}_seen VALUES (new.id);"
+            f" {' '.join(parts)} END"
+        )
+        return
+    codes = {
+        "ABORT": "raise_exception",
+        "FAIL": "check_violation",
+        "ROLLBACK": "deadlock_detected",
+        "ERROR": "disk_full",
+    }
+    cases = " ".join(f"WHEN '\"{way}\"' THEN RAISE {code};" for way, code in codes.items())
+    table.ask(f"CREATE TABLE {table.name}_seen (id TEXT)")
+    table.ask(
+        f"CREATE FUNCTION {table.name}_fails() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+        f" INSERT INTO {table.name}_seen VALUES (new.id);"
+        f" CASE new.payload::text {cases} ELSE NULL; END CASE; RETURN new; END $$"
+    )
+    table.ask(f"CREATE TRIGGER fails BEFORE INSERT ON {table.name} FOR EACH ROW EXECUTE FUNCTION {table.name}_fails()")
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_rows_fail_each_other_one_is_there_once_with_its_digest__D5_D6(
+    table: Table, sink: Sink, seed: int
+) -> None:
+    random_ = random.Random(seed)
+    fail_at_random(table)
+    expected: set[int] = set()
+    for _ in range(6):
+        bad: dict[int, str] = {}
+        given = sorted(random_.sample(range(200), random_.choice([1, 2, 7, 100])))
+        share = random_.choice([0.0, 0.05, 0.5, 1.0])
+        for place, seq in enumerate(given):
+            if random_.random() < share and seq not in expected:
+                bad[place] = random_.choice(["ABORT", "FAIL", "ROLLBACK", "ERROR"])
+        told = sink.send(
+            [
+                delivery(seq, payload=msgspec.Raw(f'"{bad[place]}"'.encode() if place in bad else b"1"))
+                for place, seq in enumerate(given)
+            ]
+        )
+        assert sorted(told) == sorted(bad)
+        expected |= {seq for place, seq in enumerate(given) if place not in bad}
+        assert sorted(ids(table)) == sorted(f"id{seq}" for seq in expected)
+        assert [seq for _, seq in seqs(table)] == sorted(expected)
+        assert sorted(table.ask(f"SELECT id FROM {table.name}_seen")) == sorted((id_,) for id_ in ids(table))
