@@ -81,7 +81,7 @@ wheels: $(VENV)/wheels
 # The long form of tests that `test` runs in a short form: some three hours. The graphs take one, and one or less take 100,000
 # seeds of the simulation and, beside them, 350 kills and 400 losses of power, which need strace.
 soak: $(VENV)/release $(SPARK)
-	TICKWHEEL_SOAK=1 TICKWHEEL_SEEDS=100000 cargo test --release --locked -p tickwheel-delivery --lib -- --nocapture simulation kill
+	TICKWHEEL_SOAK=1 TICKWHEEL_SEEDS=100000 cargo test --release --locked -p tickwheel-delivery --lib -- --nocapture simulation customers kill
 	TICKWHEEL_SOAK=1 TICKWHEEL_FUZZ_SECONDS=3600 $(BIN)/python -m pytest --timeout 4000 tests/python/fuzz
 	TICKWHEEL_SOAK=1 $(BIN)/python -m pytest -s tests/python/timer/test_periodic.py
 	TICKWHEEL_SOAK=1 $(BIN)/python -m pytest -s --timeout 3600 tests/python/delivery/soak $(if $(SPARK),tests/spark/soak tests/spark/kafka/test_backlog.py)

@@ -113,7 +113,7 @@ ALL = (
         "simulation",
         "the engine of delivery by 3,000 seeds",
         120,
-        ("cargo test --locked --workspace --lib -- simulation",),
+        ("cargo test --locked --workspace --lib -- simulation customers",),
         {"TICKWHEEL_SEEDS": "3000"},
     ),
     Step(

@@ -46,9 +46,9 @@
 //!   same happens if a send had no answer. A destination can drop such repeats: it keeps [`Delivery::digest`] beside
 //!   the messages that it received.
 //! - **A cancel has a definite answer**: after [`Answer::Cancelled`], the message will not be sent, whatever crashes.
-//! - **A destination that is down** costs no attempt. All messages wait, and single messages are sent as probes until
-//!   it answers. If the destination refuses a message, the message is tried five times, and its key waits. Then it is a
-//!   dead letter, and the [`Observer`] gets it.
+//! - **A key whose message was not accepted waits**, and other keys go on. If the destination refuses a message, it is
+//!   tried eight times. Then it is a dead letter, and the [`Observer`] gets it. A message without an answer is tried for a
+//!   day. A destination that is down costs no attempt.
 //! - **One process** at a time has a store. A second one gets an error, or [waits](OpenOptions::with_standby).
 //! # Units
 //!

@@ -42,10 +42,12 @@ _OF_DELIVERERS = (
         "horizon",
         "max_attempts",
         "backoff",
-        "give_up_after",
+        "waits",
+        "unanswered_for",
         "sink_timeout",
         "rate",
         "concurrency",
+        "spare",
         "keep_ids",
     ),
 )

@@ -91,6 +91,24 @@ def _backoff(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[
     return first_s, longest_s
 
 
+_UNITS_S: Final = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0}
+
+
+def _waits(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[float, ...] | None:
+    if value is None:
+        return None
+    found = [re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([a-z]*)", part.strip()) for part in value.split(",")]
+    waits_s = [float(it[1]) * _UNITS_S[it[2]] for it in found if it is not None and it[2] in _UNITS_S]
+    if len(waits_s) < len(found):
+        raise click.BadParameter(f"{value!r} is no list of times: write them as 5s,5m,30m,2h.")
+    return tuple(waits_s)
+
+
+def _gone(_ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        raise click.BadParameter("it is gone: give --unanswered-for SECONDS, which holds for each key by itself.")
+
+
 def _default(name: str) -> float | None:
     """Of a setting that is a number, as the engine has it."""
     default = SETTINGS[name][4]
@@ -109,20 +127,30 @@ def delivery_options(command: Callable[..., None]) -> Callable[..., None]:
             click.option("--horizon", metavar="SECONDS", type=float, default=_default("horizon"), show_default=True,
                          help="Messages due within this time are in memory."),
             click.option("--max-attempts", metavar="N", type=int, default=_default("max-attempts"), show_default=True,
-                         help="Attempts for each message, before it goes to the dead letters."),
+                         help="Attempts that count for each message before it goes to the dead letters: those that "
+                         "are refused."),
             click.option("--backoff", metavar="FIRST,LONGEST", default=_BACKOFF, show_default=True, callback=_backoff,
-                         help="Seconds between two attempts: at first, and at most; they double each time."),
-            click.option("--give-up-after", metavar="SECONDS", type=float,
-                         help="How long the destination may be down before what is due goes to the dead letters; "
-                         "by default for ever."),
+                         help="Seconds that a key waits after a send that was not accepted: at first, and at most; "
+                         "they double each time."),
+            click.option("--waits", metavar="TIME,...", callback=_waits,
+                         help="These waits instead of --backoff, as 5s,5m,30m,2h; the last one again and again."),
+            click.option("--unanswered-for", metavar="SECONDS", type=float, default=_default("unanswered-for"),
+                         show_default=True,
+                         help="How long a message that gets no answer is due, and its key without success, before it "
+                         "goes to the dead letters; while the destination is down this does not count."),
+            click.option("--give-up-after", hidden=True, expose_value=False, callback=_gone),
             click.option("--sink-timeout", metavar="SECONDS", type=float, default=_default("sink-timeout"),
                          show_default=True, help="The longest wait for the answer to an attempt."),
             click.option("--rate", metavar="N/s",
                          help="Send at most N messages in a second, on average, retries included; also N/min or N/h, "
                          "and 0.5/s. By default as fast as the destination takes them."),
             click.option("--concurrency", metavar="N", type=int,
-                         help="At most N sends at a time: requests of a webhook, calls of a function. By default 2048 "
-                         "and 8."),
+                         help="At most N sends at a time, a hard limit unless --spare is given: requests of a webhook, "
+                         "calls of a function. By default 1024 and 8, and spare places."),
+            click.option("--spare", metavar="N", type=int,
+                         help="Places beside these, for sends that take long and for keys whose last send was not "
+                         "accepted. By default 1024 for webhooks, at most a third of the open files, and 64 for "
+                         "functions; 0 with --concurrency."),
             click.option("--keep-ids", metavar="DAYS", type=float, default=_default("keep-ids"), show_default=True,
                          help="How long the id of a message is kept after its outcome, to find duplicates."),
         )
@@ -236,10 +264,12 @@ def settings_of(
     horizon: float,
     max_attempts: int,
     backoff: tuple[float, float],
-    give_up_after: float | None,
+    waits: Sequence[float] | None,
+    unanswered_for: float,
     sink_timeout: float,
     rate: str | None,
     concurrency: int | None,
+    spare: int | None,
     keep_ids: float,
 ) -> "Settings":
     """The settings from the values of `delivery_options`. Errors: `WrongUsage`."""
@@ -252,10 +282,11 @@ def settings_of(
         horizon,
         sink_timeout,
         keep_ids,
-        Retry.of_seconds(max_attempts, backoff),
-        give_up_after_s=give_up_after,
+        Retry.of_seconds(max_attempts, backoff, waits),
+        unanswered_for_s=unanswered_for,
         rate=None if rate is None else Rate.of(rate),
         concurrency=concurrency,
+        spare=spare,
     )
 
 

@@ -533,7 +533,7 @@ def test_a_queue_that_was_forgotten_keeps_no_process_alive_and_loses_nothing__D5
     assert "b" in [it.id for it in StoreView(tmp_path / "store.db").list().messages]
 
 
-def test_a_loop_that_is_closed_is_a_destination_that_is_down__D6(tmp_path: Path, loop_kind: str) -> None:  # noqa: F811
+def test_a_loop_that_is_closed_takes_nothing_more_and_loses_nothing__D6(tmp_path: Path, loop_kind: str) -> None:  # noqa: F811
     async def main() -> AsyncDeliveryQueue:
         queue = await AsyncDeliveryQueue(tmp_path / "store.db", to=ignore).__aenter__()
         await queue.put("a", delay_ms=0)
@@ -542,11 +542,12 @@ def test_a_loop_that_is_closed_is_a_destination_that_is_down__D6(tmp_path: Path,
 
     kept = run(main(), loop_kind)._queue
     assert kept is not None
-    assert kept._running.submit([Message("b", None, 1_700_000_000_000, b"1")]).result(LONG_S) == [Answer.ACCEPTED]
+    given = [Message(str(number), None, 1_700_000_000_000, b"1") for number in range(5)]
+    assert kept._running.submit(given).result(LONG_S) == [Answer.ACCEPTED] * 5
     end = time.monotonic() + LONG_S
     while (down := kept._running.down) is None:
         assert time.monotonic() < end
         time.sleep(0.001)
     assert down == "the event loop of the sink is closed"
     kept.close()
-    assert [it.id for it in StoreView(tmp_path / "store.db").list().messages] == ["b"]
+    assert [it.id for it in StoreView(tmp_path / "store.db").list().messages] == ["0", "1", "2", "3", "4"]

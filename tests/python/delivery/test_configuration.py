@@ -46,6 +46,8 @@ def some_value(option: click.Option) -> Any:
         return option.type.choices[-1]
     if option.name == "backoff":
         return "2.5,400"
+    if option.name == "waits":
+        return "5,7200"
     return {click.INT: 17, click.FLOAT: 17.5}.get(option.type, "file:else/where")
 
 

@@ -1,21 +1,44 @@
 """D6: a failed message is retried with back-off, in order, without delaying others, and ends as a dead letter."""
 
+import email.message
+import errno
+import io
 import json
 import random
+import smtplib
+import socket
 import threading
 from collections import defaultdict
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 
 from tickwheel.delivery import Answer, Delivery, DeliveryFailed, DeliveryQueue, Unanswered, Unavailable
+from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.model.retry import Retry
 from tickwheel.delivery.model.settings import Settings
+from tickwheel.delivery.sinks.failures import judged
 
 Desk = Any  # of conftest.py
+
+
+def http_error(status: int, retry_after: str | None = None) -> HTTPError:
+    headers = email.message.Message()
+    if retry_after is not None:
+        headers["Retry-After"] = retry_after
+    return HTTPError("http://example.org", status, "no", headers, io.BytesIO())
+
+
+def of_package(module: str, name: str, status_code: int | None = None) -> Exception:
+    error: Exception = type(name, (Exception,), {"__module__": module})("no")
+    if status_code is not None:
+        error.response = SimpleNamespace(status_code=status_code)  # type: ignore[attr-defined]
+    return error
 
 
 def attempts_of(desk: Desk, id_: str) -> list[int]:
@@ -50,12 +73,12 @@ def test_after_the_last_attempt_it_is_a_dead_letter_and_the_key_goes_on__D6(desk
     desk.start()
     desk.accept("a", key="k", payload=b'{"x": 1.50}')
     desk.accept("b", key="k")
-    desk.advance(60_000)
+    desk.advance(240_000)
     desk.pump()
-    assert attempts_of(desk, "a") == [1, 2, 3, 4, 5]
+    assert attempts_of(desk, "a") == [1, 2, 3, 4, 5, 6, 7, 8]
     assert desk.sink.ids == ["b"]
     [letter] = desk.letters
-    assert (letter.source, letter.reason) == ("delivery", "gave up after 5 attempts: broken <b>")
+    assert (letter.source, letter.reason) == ("delivery", "gave up after 8 attempts: broken <b>")
     assert json.loads(letter.record) == {
         "id": "a", "key": "k", "due": "2023-11-14T22:13:20.000Z", "payload": {"x": 1.5}
     }  # fmt: skip
@@ -65,7 +88,7 @@ def test_after_the_last_attempt_it_is_a_dead_letter_and_the_key_goes_on__D6(desk
     desk.sink.refuses = lambda delivery: None
     assert desk.accept("a", key="k", payload=b'{"x": 1.50}') is Answer.ACCEPTED, "it may be tried anew"
     desk.pump()
-    assert (desk.sink.ids, attempts_of(desk, "a")) == (["b", "a"], [1, 2, 3, 4, 5, 1])
+    assert (desk.sink.ids, attempts_of(desk, "a")) == (["b", "a"], [1, 2, 3, 4, 5, 6, 7, 8, 1])
 
 
 def test_a_dead_letter_that_could_not_be_written_out_is_written_by_the_next_run__D2(desk: Desk) -> None:
@@ -73,7 +96,7 @@ def test_a_dead_letter_that_could_not_be_written_out_is_written_by_the_next_run_
     desk.letters_fail = True
     desk.start().accept("a")
     with pytest.raises(DeliveryFailed, match="no room"):
-        desk.advance(60_000)
+        desk.advance(240_000)
     desk.crash()
     later = desk.again().start()
     assert [json.loads(letter.record)["id"] for letter in later.letters] == ["a"]
@@ -121,14 +144,12 @@ def test_the_last_error_of_a_sink_is_told__D6(new_desk: Callable[..., Desk]) -> 
 def test_a_reason_is_neither_empty_nor_long__D6_D8(
     new_desk: Callable[..., Desk], kind: Callable[[str], Any], given: str, told: str
 ) -> None:
-    desk = new_desk(Settings(retry=Retry(1)))
+    desk = new_desk(Settings(retry=Retry(1), unanswered_for_s=1))
     desk.sink.refuses = lambda delivery: kind(given)
     desk.start().accept("a")
-    desk.pump()
-    if kind is Unavailable:
-        assert desk.engine.native.down == told
-    else:
-        assert [letter.reason for letter in desk.letters] == [f"gave up after 1 attempts: {told}"]
+    desk.advance(10_000)
+    [letter] = desk.letters
+    assert letter.reason.partition("attempts: ")[2] == told
 
 
 HOUR_S = 3_600
@@ -237,16 +258,76 @@ def test_a_sink_that_hangs_is_cut_off_and_a_fresh_one_goes_on__D6(tmp_path: Path
     assert queue.summary.delivered == 2
 
 
-def test_what_is_due_is_given_up_once_the_destination_is_down_for_too_long__D6(new_desk: Any) -> None:
-    desk = new_desk(Settings(give_up_after_s=60)).start()
+def test_what_gets_no_answer_is_given_up_by_its_own_time__D6(new_desk: Any) -> None:
+    desk = new_desk(Settings(unanswered_for_s=60)).start()
     desk.sink.error = ConnectionError("it is gone")
     desk.accept("first", 0, key="k")
     desk.accept("later", 500_000, key="k")
     desk.advance(50_000)
     assert desk.letters == []
-    desk.advance(50_000)
-    assert [letter.source for letter in desk.letters] == ["delivery"]
-    assert "it is gone" in desk.letters[0].reason
+    desk.advance(80_000)
+    [letter] = desk.letters
+    assert letter.reason.endswith("attempts: ConnectionError: it is gone")
     desk.sink.error = None
     desk.advance(450_000)
     assert desk.sink.ids == ["later"]
+
+
+@pytest.mark.parametrize(
+    ("error", "meaning"),
+    [
+        (ConnectionRefusedError(111, "refused"), ("unreachable", None)),
+        (ConnectionError("gone"), ("unreachable", None)),
+        (socket.gaierror(-2, "unknown"), ("unreachable", None)),
+        (OSError(errno.EHOSTUNREACH, "no route"), ("unreachable", None)),
+        (ConnectionResetError(104, "reset"), ("unanswered", None)),
+        (BrokenPipeError(), ("unanswered", None)),
+        (TimeoutError(), ("unanswered", None)),
+        (OSError("something"), ("unanswered", None)),
+        (FileNotFoundError(2, "no file", "a.txt"), ("refused", None)),
+        (PermissionError(13, "no", "a.txt"), ("refused", None)),
+        (OSError(errno.ENOSPC, "full"), ("refused", None)),
+        (ValueError("x"), ("refused", None)),
+        (smtplib.SMTPDataError(550, b"no such user"), ("refused", None)),
+        (smtplib.SMTPDataError(451, b"later"), ("unanswered", None)),
+        (smtplib.SMTPServerDisconnected("gone"), ("unanswered", None)),
+        (http_error(404), ("refused", None)),
+        (http_error(500), ("failed", None)),
+        (http_error(429, "7"), ("unanswered", 7.0)),
+        (http_error(503, "99999999"), ("unanswered", 3_600.0)),
+        (http_error(503, "nonsense"), ("unanswered", None)),
+        (of_package("httpx", "ConnectError"), ("unreachable", None)),
+        (of_package("httpx", "TransportError"), ("unanswered", None)),
+        (of_package("psycopg.errors", "OperationalError"), ("unanswered", None)),
+        (of_package("requests.exceptions", "HTTPError", status_code=503), ("unanswered", None)),
+        (of_package("requests.exceptions", "HTTPError", status_code=404), ("refused", None)),
+        (of_package("shop.errors", "OperationalError"), ("refused", None)),
+    ],
+    ids=lambda value: f"{value!r:.60}",
+)
+def test_an_exception_has_the_meaning_that_its_kind_or_status_says__D6(error: Exception, meaning: object) -> None:
+    assert judged(error) == meaning
+
+
+def test_exceptions_of_a_program_can_say_that_a_receiver_is_away__D6(tmp_path: Path) -> None:
+    class Away(Exception): ...
+
+    tried = threading.Event()
+
+    def send(delivery: Delivery) -> None:
+        if delivery.attempt == 1:
+            raise Away("for lunch")
+        tried.set()
+
+    options: dict[str, Any] = {"unavailable": (Away, KeyError), "max_attempts": 1, "waits_s": [0.01]}
+    with DeliveryQueue(tmp_path / "store.db", to=send, **options) as queue:
+        queue.put("a", delay_ms=0)
+        assert tried.wait(20)
+    assert (queue.summary.delivered, queue.summary.dead_letters) == (1, 0)
+
+
+@pytest.mark.parametrize("unavailable", [ValueError("x"), (int,), "OSError"])
+def test_only_classes_of_exceptions_can_say_so__D2(tmp_path: Path, unavailable: Any) -> None:
+    with pytest.raises(WrongUsage, match=r"unavailable is .*: it may be a class of exceptions"):
+        DeliveryQueue(tmp_path / "store.db", to=print, unavailable=unavailable)
+    assert list(tmp_path.iterdir()) == []

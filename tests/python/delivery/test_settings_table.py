@@ -13,10 +13,11 @@ from tickwheel.delivery.model.settings import Settings
 PARAMETERS = {
     "horizon": "horizon_s",
     "max-attempts": "max_attempts",
-    "give-up-after": "give_up_after_s",
+    "unanswered-for": "unanswered_for_s",
     "sink-timeout": "sink_timeout_s",
     "keep-ids": "keep_ids_days",
     "concurrency": "concurrency",
+    "spare": "spare",
 }
 
 
@@ -37,10 +38,11 @@ def test_the_class_of_settings_has_the_defaults_of_the_table() -> None:
         "max-attempts": made.retry.max_attempts,
         "backoff's first wait": made.retry.first_ms / 1000,
         "backoff's longest wait": made.retry.longest_ms / 1000,
-        "give-up-after": made.give_up_after_s,
+        "unanswered-for": made.unanswered_for_s,
         "sink-timeout": made.sink_timeout_s,
         "keep-ids": made.keep_ids_days,
         "concurrency": made.concurrency,
+        "spare": made.spare,
     }
     assert found == {name: default for name, (*_, default) in SETTINGS.items()}
 

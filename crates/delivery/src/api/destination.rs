@@ -56,7 +56,8 @@ impl Destination {
         Self::shown(shown, move |_| LineSink::open(&target))
     }
 
-    /// Sends each message as a POST of a line to this `http` or `https` address, up to 2,048 at a time. Redirects are
+    /// Sends each message as a POST of a line to this `http` or `https` address, up to 1,024 at a time and as many
+    /// more that take long. Redirects are
     /// not followed.
     ///
     /// Needs the feature `http`. A status of 200 to 299 means that the message has arrived. Each send of a message has

@@ -74,7 +74,8 @@ impl OpenOptions {
     }
 
     /// Sets how often a message is tried if its destination refuses it: 1 to 1,000,000 times. After the last attempt
-    /// the message is a dead letter. The default is 5.
+    /// the message is a dead letter. Attempts without an answer do not count: see
+    /// [`with_unanswered_for`](OpenOptions::with_unanswered_for). The default is 8.
     ///
     /// ```
     /// # use tickwheel_delivery::OpenOptions;
@@ -85,8 +86,8 @@ impl OpenOptions {
         self
     }
 
-    /// Sets the first and the longest wait between attempts. The wait doubles after each attempt; it is 1 ms to 1 day.
-    /// Each wait is shortened at random, by up to a half. The defaults are 1 s and 5 minutes.
+    /// Sets the first and the longest wait of a key after a send that was not accepted. The wait doubles after each such
+    /// send; it is 1 ms to 1 day. Each wait is shortened at random, by up to a half. The defaults are 1 s and 5 minutes.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -96,18 +97,33 @@ impl OpenOptions {
     pub fn with_backoff(mut self, first: Duration, longest: Duration) -> Self {
         self.settings.retry.first_ms = whole_ms(first);
         self.settings.retry.longest_ms = whole_ms(longest);
+        self.settings.retry.waits_ms.clear();
         self
     }
 
-    /// Sets when a message is given up while the destination is down: if it has been due for this long, it becomes a
-    /// dead letter. From 1 ms to 365 days. By default it waits for ever.
+    /// Sets these waits exactly, instead of a back-off; the last one is used again and again. Each is 1 ms to 1 day.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel_delivery::OpenOptions;
+    /// let options = OpenOptions::default().with_waits([5, 300, 1_800].map(Duration::from_secs));
+    /// ```
+    pub fn with_waits(mut self, waits: impl IntoIterator<Item = Duration>) -> Self {
+        self.settings.retry.waits_ms = waits.into_iter().map(whole_ms).collect();
+        self
+    }
+
+    /// Sets when a message is given up about which nothing is known: a refused connection, a time-out, a status of 503.
+    /// It becomes a dead letter when it was due, and its key without success, for this long. Time in which the
+    /// destination was down does not count, and each message is tried at least once. From 1 ms to 365 days. The default
+    /// is 24 hours.
     ///
     /// ```
     /// # use tickwheel_delivery::OpenOptions;
-    /// let options = OpenOptions::default().with_give_up_after(std::time::Duration::from_secs(3_600));
+    /// let options = OpenOptions::default().with_unanswered_for(std::time::Duration::from_secs(3_600));
     /// ```
-    pub fn with_give_up_after(mut self, time: Duration) -> Self {
-        self.settings.give_up_after_ms = Some(whole_ms(time));
+    pub fn with_unanswered_for(mut self, time: Duration) -> Self {
+        self.settings.unanswered_for_ms = whole_ms(time);
         self
     }
 
@@ -138,8 +154,9 @@ impl OpenOptions {
     }
 
     /// Limits the number of sends at a time: requests of a webhook, calls of a function or of
-    /// [`Sink::send`](crate::Sink::send). At least 1. A send that was cut off no longer counts. The default depends on
-    /// the destination: a function has eight threads, and a webhook has up to 2,048 requests at a time.
+    /// [`Sink::send`](crate::Sink::send). At least 1. Then there are no spare places, unless
+    /// [`with_spare`](OpenOptions::with_spare) gives some, and a call that was cut off counts until it returns. By
+    /// default a function has 8 young calls at a time and 64 in spare places, and a webhook has 1,024 of both.
     ///
     /// ```
     /// # use tickwheel_delivery::OpenOptions;
@@ -147,6 +164,18 @@ impl OpenOptions {
     /// ```
     pub fn with_concurrency(mut self, sends: usize) -> Self {
         self.settings.concurrency = sends;
+        self
+    }
+
+    /// Sets the number of spare places. A send that takes long moves to a spare place, and a key whose last send was not
+    /// accepted is only tried in one. So a receiver that hangs does not hold up the others. 0 to 1,000,000.
+    ///
+    /// ```
+    /// # use tickwheel_delivery::OpenOptions;
+    /// let options = OpenOptions::default().with_concurrency(4).with_spare(16);
+    /// ```
+    pub fn with_spare(mut self, places: usize) -> Self {
+        self.settings.spare = Some(places);
         self
     }
 
@@ -323,7 +352,7 @@ mod tests {
             "sink-timeout is 0 s: it may be 0.001 to 86,400 s"
         );
         assert!(refused(options().with_keep_ids(longest)).ends_with(" days: it may be 0 to 36,500 days"));
-        assert!(refused(options().with_give_up_after(366 * DAY)).starts_with("give-up-after is 31622400 s"));
+        assert!(refused(options().with_unanswered_for(366 * DAY)).starts_with("unanswered-for is 31622400 s"));
         assert_eq!(refused(options().with_max_attempts(0)), "max-attempts is 0: it may be 1 to 1,000,000");
         assert!(refused(options().with_rate(0, MS)).starts_with("rate is 0 in 1000 us: it may be one a day to"));
         assert_eq!(refused(options().with_concurrency(0)), "concurrency is 0: it may be 1 to 1,000,000");

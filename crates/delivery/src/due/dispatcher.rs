@@ -1,28 +1,33 @@
-//! From the timer to the senders and back (rules D3, D4, D6): what is due, in order per key, one of a key at a time.
+//! The way from the timer to the senders and back (rules D3, D4, D6). Due messages go out in order per key, one at a
+//! time.
 //!
 //! ```text
-//! place -> timer -> offered -> take -> (the sink) -> settle -> outcomes
-//!             ^        ^                                |
-//!             |        +---- again, by back-off --------+
-//!             +------ early, after a step of the clock --+
+//! place -> timer -> fresh, in_doubt -> take -> (the sink) -> settle -> outcomes
+//!             ^                                                |
+//!             +---------------- the key waits -----------------+
 //! ```
 //!
-//! - One timer task stands for all that is due in a millisecond, the finest that a due time can be. A lane always
-//!   sends its first message. So the timer need not keep order, and a message that was accepted late goes before the
-//!   messages that are due after it.
-//! - Right before the send the clock is read again. What would be early, as the wall clock was stepped back, goes back on
-//!   the timer, and with it all that waits.
-//! - No message goes out that is due after `sent_until_ms`, a mark that is on disk: after a crash, only what is due until
-//!   then may have been sent.
-//! - With a rate (D18), each message that goes out takes a token. Without one, all waits for an alarm on the timer.
-//! - A lock guards all of this. No sink is called under it.
+//! - One timer task stands for all messages that are due in the same millisecond, the smallest unit of a due time. A
+//!   lane always sends its first message. The timer therefore need not keep order, and a message that was accepted late
+//!   goes before the messages that are due after it.
+//! - The clock is read again right before the send. If the wall clock was stepped back and a message would be early, it
+//!   goes back on the timer, together with all other waiting messages.
+//! - No message goes out if it is due after `sent_until_ms`, a mark on disk. After a crash, only messages that are due
+//!   until the mark may have been sent.
+//! - A message that was not accepted makes its key wait: [`doubt`](super::doubt). Keys in doubt have a separate queue
+//!   and separate places: [`places`](super::places). If no message is accepted any more, the destination is down:
+//!   [`outage`](super::outage).
+//! - If there is a rate (D18), each message takes a token before it goes out. Without a token, all messages wait for an
+//!   alarm.
+//! - A lock guards the dispatcher. No sink is called under it.
 
-mod down;
 mod event;
+mod failing;
 mod pausing;
 mod placing;
 mod settle;
 mod suspects;
+mod taking;
 mod turns;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -33,63 +38,71 @@ use std::time::Duration;
 use fastrand::Rng;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::doubt::{Doubts, Key};
 use super::lanes::Slot;
 use super::measures::SendMeasures;
 use super::outage::Outage;
 use super::outcome_feed::{Ended, OutcomeFeeds};
 use super::pace::Pace;
+use super::places::{PlaceLimits, Places};
 use super::retry::Retry;
 use super::window::{Bounds, State, Window};
 use crate::base::clock::{DueClock, WallTime};
 use crate::message::Body;
-use crate::sinks::{Delivery, Turns};
+use crate::sinks::Turns;
 use crate::store::{Attempts, Done, Outcome};
 use tickwheel::{Clock, Config, Error, Handle, Released, Timer, When};
 
 pub use event::Event;
 
-/// Why a message that a crashed process had in its hands counts as tried.
+/// The reason for an attempt that counts because the process crashed during it.
 pub(crate) const CRASHED: &str = "the process ended while this was being sent";
 
-/// Messages that expire under one hold of the lock.
+/// The most messages that expire under one hold of the lock.
 const EXPIRED_AT_ONCE: usize = 1_000;
 
-/// What the timer tells.
+/// The alarms of the timer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Alarm {
-    /// This millisecond has come.
+    /// Messages are due in this millisecond.
     Due(i64),
-    /// A message may be tried again.
+    /// A message may be sent that would have been early before.
     Again(Slot, i64),
-    /// The destination may be asked again whether it is up.
-    Probe,
-    /// The rate allows more.
+    /// A key has waited long enough.
+    Waited(Key),
+    /// A round of tries begins. The number is the start of the outage.
+    Round(u64),
+    /// One more new key may be tried. The number is the start of the outage.
+    NewTry(u64),
+    /// A send is not young any more. It may leave its ordinary place.
+    Older,
+    /// The rate allows more messages.
     Paced,
     /// A send takes too long.
     CutOff(u64),
-    /// Those of a send that have not begun go to another sender.
+    /// The messages of a send that have not begun go to another sender.
     Divide(u64),
 }
 
-/// What is due and can be sent.
+/// An entry in a queue for sending.
 #[derive(Clone, Copy, Debug)]
 enum Offer {
     Lane(u32),
-    /// Without a key, or to be tried again.
+    /// A message without a key, or a message that is tried again.
     Message(Slot, i64),
 }
 
-/// What the dispatcher has for the writer.
+/// The dispatcher's results for the writer.
 #[derive(Debug, Default)]
 pub(crate) struct Outcomes {
     pub(crate) done: Vec<Done>,
-    /// Of the dead among them, in the same order.
+    /// The dead and expired messages in `done`, in the same order.
     pub(crate) dead: Vec<Dead>,
-    /// The same, for the readers of outcomes.
+    /// The messages in `done`, for the readers of outcomes.
     pub(crate) ended: Vec<Arc<Ended>>,
-    /// Messages that were tried.
+    /// Messages that were tried, or are about to be.
     pub(crate) attempts: Vec<Attempts>,
-    /// Those among them that go out once this is on disk.
+    /// Messages in `attempts` that go out once the attempt is on disk.
     pub(crate) before_send: Vec<i64>,
 }
 
@@ -118,20 +131,20 @@ pub(crate) struct Dead {
     pub(crate) body: Body,
 }
 
-/// What is known of a message that is to be taken back.
+/// The facts about a message that is taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TakenBack {
-    /// It does not go out. How often it was tried, without what may be part of an outage; and whether it may have arrived.
-    Taken { attempts: u32, redelivered: bool },
+    /// It does not go out. The fields say how often it was tried, and whether it may have arrived.
+    Taken { attempts: u32, strikes: u32, redelivered: bool },
     /// It is being sent.
     Sending,
-    /// It has its outcome, which may not be committed yet.
+    /// It has its outcome, which may not be committed.
     Over(Outcome),
     /// It is not in memory.
     Absent,
 }
 
-/// What goes to a sink in one call.
+/// A message in one call of a sink.
 #[derive(Debug)]
 struct InFlight {
     slot: Slot,
@@ -144,17 +157,16 @@ struct Flight {
     messages: Vec<InFlight>,
     /// On the timer's clock.
     began_us: u64,
-    is_probe: bool,
-    /// How long it may take, and the task for the end of that.
+    /// How long the send may take, and the timer task for the end of this time.
     limit: Option<Duration>,
     time_out: Option<Handle>,
-    /// Where they are sent one after another.
+    /// Set if the messages are sent one after another.
     turns: Option<InTurn>,
 }
 
 struct InTurn {
     turns: Arc<Turns>,
-    /// The place of the first of the messages that are left.
+    /// The place of the first message that is left.
     first: usize,
     divide: Option<Handle>,
 }
@@ -164,46 +176,65 @@ struct Moment {
     messages: Vec<(Slot, i64)>,
 }
 
-/// All of it; see the module's text.
+/// The dispatcher: see the text of the module.
 #[expect(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 pub(crate) struct Dispatcher {
     pub(crate) window: Window,
-    /// A message due after this waits for the writer.
+    /// A message that is due after this time waits for the writer.
     pub(crate) sent_until_ms: i64,
     pub(crate) wants_mark: bool,
+    /// A message that left memory may be tried again, so the loader should read.
+    pub(crate) wants_load: bool,
     pub(crate) outcomes: Outcomes,
     pub(crate) events: Vec<Event>,
     pub(crate) is_halted: bool,
     pub(crate) pace: Pace,
     pub(crate) measures: SendMeasures,
-    /// Who reads outcomes.
+    /// The readers of outcomes.
     pub(crate) feeds: Arc<OutcomeFeeds>,
-    /// Until it is resumed, what is due waits.
+    /// Sending is paused: due messages wait until it is resumed.
     is_paused: bool,
     timer: Arc<Timer<Alarm>>,
     wall: Arc<dyn WallTime>,
     clock: Option<DueClock>,
     retry: Retry,
-    give_up_after: Option<Duration>,
+    /// A message is given up after it was due this long while its key had no success. The time of outages does not
+    /// count.
+    unanswered_for: Duration,
     random: Rng,
+    pub(crate) places: Places,
+    doubts: Doubts,
     outage: Outage,
+    /// Keys that failed together. They are tried at once.
+    to_wake: Vec<Key>,
     moments: BTreeMap<i64, Moment>,
-    offered: VecDeque<Offer>,
+    /// Messages and lanes to send, of keys that are not in doubt.
+    fresh: VecDeque<Offer>,
+    /// Messages and lanes to send, of keys in doubt.
+    in_doubt: VecDeque<Offer>,
+    /// The last send was of a key in doubt. If both kinds share places or the rate, the other kind comes next.
+    was_in_doubt: bool,
+    /// The sink takes many messages in one call, and answers for each of them.
+    pub(crate) takes_many: bool,
+    /// An alarm is set for the time when a send stops being young.
+    is_older_armed: bool,
     flights: FxHashMap<u64, Flight>,
     next_flight: u64,
-    /// Messages that a crashed process may have had in its hands; they go out in groups, one group at a time.
+    /// Messages that a crashed process may have been sending. They go out in groups, one group at a time.
     suspects: VecDeque<(Slot, i64)>,
-    /// The group that is on its way: each is noted, and was not answered.
+    /// The current group. The attempt of each message is noted, and has no answer.
     suspects_out: FxHashSet<i64>,
     released: Vec<Handle>,
-    /// `take` has ended as many expired ones as it may at once, and there may be more.
+    /// `take` has reached its limit of expired messages, and there may be more of them.
     has_more_expired: bool,
 }
 
 impl fmt::Debug for Dispatcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Dispatcher")
-            .field("offered", &self.offered)
+            .field("fresh", &self.fresh)
+            .field("in_doubt", &self.in_doubt)
+            .field("doubts", &self.doubts)
             .field("sent_until_ms", &self.sent_until_ms)
             .field("wants_mark", &self.wants_mark)
             .field("moments", &self.moments.keys().collect::<Vec<_>>())
@@ -219,13 +250,14 @@ impl Dispatcher {
         bounds: Bounds,
         is_global: bool,
         retry: Retry,
-        give_up_after: Option<Duration>,
+        unanswered_for: Duration,
         seed: u64,
     ) -> Self {
         Self {
             window: Window::new(bounds, is_global),
             sent_until_ms: i64::MIN,
             wants_mark: false,
+            wants_load: false,
             outcomes: Outcomes::default(),
             events: Vec::new(),
             is_halted: false,
@@ -237,11 +269,18 @@ impl Dispatcher {
             wall,
             clock: None,
             retry,
-            give_up_after,
+            unanswered_for,
             random: Rng::with_seed(seed),
+            places: Places::new(PlaceLimits::NONE),
+            doubts: Doubts::default(),
             outage: Outage::default(),
+            to_wake: Vec::new(),
             moments: BTreeMap::new(),
-            offered: VecDeque::new(),
+            fresh: VecDeque::new(),
+            in_doubt: VecDeque::new(),
+            was_in_doubt: false,
+            takes_many: true,
+            is_older_armed: false,
             flights: FxHashMap::default(),
             next_flight: 0,
             suspects: VecDeque::new(),
@@ -253,22 +292,22 @@ impl Dispatcher {
 
     // --- For the writer ------------------------------------------------------
 
-    /// From now on messages are due, by this clock.
+    /// Starts the clock: from now on messages are due.
     pub(crate) fn start(&mut self, clock: DueClock) {
         self.clock = Some(clock);
     }
 
-    /// The latest due time that is at most so far ahead; `None` before the start.
+    /// The latest due time within `ms` milliseconds from now. `None` before the start.
     pub(crate) fn due_within(&self, ms: f64) -> Option<i64> {
         Some(self.clock?.due_within(ms, self.timer.clock().now_us(), self.wall.now_us()))
     }
 
-    /// The due time of the first message on the timer.
+    /// The first due time on the timer.
     pub(crate) fn first_due_ms(&self) -> Option<i64> {
         self.moments.first_key_value().map(|(due_ms, _)| *due_ms)
     }
 
-    /// Keeps a message from going out, if that is certain. Its lane goes on once that outcome is committed.
+    /// Keeps a message from going out, if this is still possible. Its lane goes on once the outcome is committed.
     pub(crate) fn take_back(&mut self, seq: i64, outcome: Outcome) -> TakenBack {
         let Some(slot) = self.window.find(seq) else { return TakenBack::Absent };
         let entry = self.window.entry(slot);
@@ -276,25 +315,25 @@ impl Dispatcher {
             State::Over => TakenBack::Over(entry.outcome.expect("it is over")),
             State::Sending => TakenBack::Sending,
             State::Held | State::Waiting | State::Ready | State::Retrying | State::Leaving => {
-                let attempts = entry.attempts - u32::from(entry.is_noted); // that one was not made
+                let (attempts, strikes) = (entry.attempts, entry.strikes);
                 let redelivered = entry.redelivered || entry.was_sent;
-                let attempts = attempts.saturating_sub(self.outage.forget(slot, seq));
                 self.suspects_out.remove(&seq);
                 self.outcomes.attempts.retain(|it| it.seq != seq);
                 self.outcomes.before_send.retain(|noted| *noted != seq);
+                self.forget_doubt(slot);
                 self.window.end(slot, outcome);
-                TakenBack::Taken { attempts, redelivered }
+                TakenBack::Taken { attempts, strikes, redelivered }
             }
         }
     }
 
-    /// Where a message in memory stands, and how often it was tried.
+    /// The state and outcome of a message in memory, and how often it was tried.
     pub(crate) fn state_of(&self, seq: i64) -> Option<(State, Option<Outcome>, u32)> {
         let entry = self.window.entry(self.window.find(seq)?);
         Some((entry.state, entry.outcome, entry.attempts))
     }
 
-    /// These outcomes are committed.
+    /// Forgets these messages, because their outcomes are committed.
     pub(crate) fn forget(&mut self, seqs: impl IntoIterator<Item = i64>) {
         for seq in seqs {
             if let Some(lane) = self.window.forget(seq) {
@@ -308,25 +347,26 @@ impl Dispatcher {
         self.outage.down()
     }
 
-    /// Whether [`Dispatcher::take`] would give something now; after [`Dispatcher::advance`].
-    pub(crate) fn has_ready(&self) -> bool {
-        let has_some = !self.offered.is_empty() || (self.suspects_out.is_empty() && !self.suspects.is_empty());
-        let may_send = !self.is_halted && !self.is_paused && self.pace.may_send() && self.outage.may_send();
-        may_send && has_some && !self.wants_mark
+    /// Whether this message, or its key, waits after a send that was not accepted.
+    #[cfg(test)]
+    pub(crate) fn waits(&self, key: Option<&str>, id: &str) -> bool {
+        let lane = if self.window.is_global() { Some(0) } else { crate::message::incoming::lane_of(key) };
+        let is_it =
+            |entry: &super::window::Entry| entry.body.as_ref().is_some_and(|it| (it.key(), it.id()) == (key, id));
+        let key = match lane {
+            Some(lane) => Some(Key::Lane(lane)),
+            None => self.window.slots().find(|(_, entry)| is_it(entry)).map(|(_, entry)| Key::Message(entry.seq)),
+        };
+        key.and_then(|key| self.doubts.get(key)).is_some_and(super::doubt::Doubt::waits)
     }
 
-    #[cfg(all(test, feature = "http"))]
-    pub(crate) fn probes(&self) -> u32 {
-        self.outage.probes()
-    }
-
-    /// How many messages are left to a send.
+    /// How many messages the send has left.
     #[cfg(test)]
     pub(crate) fn left_of(&self, number: u64) -> Option<usize> {
         self.flights.get(&number).map(|flight| flight.messages.len())
     }
 
-    /// Whether all that is due can be on its way.
+    /// Whether all due messages can be on their way.
     #[cfg(test)]
     pub(crate) fn has_room_and_no_suspects(&self) -> bool {
         !self.window.was_full && self.suspects_out.is_empty() && self.suspects.is_empty()
@@ -334,7 +374,7 @@ impl Dispatcher {
 
     // --- For the senders -----------------------------------------------------
 
-    /// Takes from the timer what has come.
+    /// Handles all alarms whose time has come.
     pub(crate) fn advance(&mut self) {
         let mut released = std::mem::take(&mut self.released);
         self.timer.advance(&mut |batch: Released| released.extend(batch.handles));
@@ -344,8 +384,11 @@ impl Dispatcher {
             claimed += 1;
             match alarm.task {
                 Alarm::Due(due_ms) => self.release(due_ms),
-                Alarm::Again(slot, seq) => self.offered.push_back(Offer::Message(slot, seq)),
-                Alarm::Probe => self.outage.probe_is_due(),
+                Alarm::Again(slot, seq) => self.offer_message(slot, seq),
+                Alarm::Waited(key) => self.has_waited(key),
+                Alarm::Round(since_us) => self.begin_round(since_us),
+                Alarm::NewTry(since_us) => self.add_new_try(since_us),
+                Alarm::Older => self.is_older_armed = false,
                 Alarm::Paced => self.pace.goes_on(),
                 Alarm::CutOff(flight) => self.cut_off(flight),
                 Alarm::Divide(flight) => self.divide(flight),
@@ -353,102 +396,16 @@ impl Dispatcher {
         }
         self.timer.finish(claimed);
         self.released = released;
+        self.wake_some();
     }
 
-    /// The next to be sent, at most so many messages and bytes, with the number of the send.
-    pub(crate) fn take(
-        &mut self,
-        most: usize,
-        most_bytes: usize,
-        time_out: Option<Duration>,
-    ) -> Option<(u64, Vec<Delivery>)> {
-        let clock = self.clock.filter(|_| self.has_ready())?;
-        let is_probe = self.outage.is_down();
-        let (timer_us, wall_us) = (self.timer.clock().now_us(), self.wall.now_us());
-        let tokens = self.pace.tokens(timer_us);
-        if tokens == 0 {
-            self.wait_for_tokens();
-            return None;
-        }
-        let most = if is_probe { 1 } else { most.min(tokens) };
-        let mut flight =
-            Flight { messages: Vec::new(), began_us: timer_us, is_probe, limit: time_out, time_out: None, turns: None };
-        let mut deliveries = Vec::new();
-        let mut early = Vec::new();
-        let (mut bytes, mut expired) = (0, 0);
-        while deliveries.len() < most && bytes < most_bytes {
-            let Some(offer) = self.offered.pop_front() else { break };
-            let Some(slot) = self.accept(offer) else { continue };
-            let entry = self.window.entry(slot);
-            let late_us = clock.late_us(entry.due_ms, timer_us, wall_us);
-            if late_us < 0 {
-                early.push(slot);
-                continue;
-            }
-            if entry.body.as_ref().and_then(Body::expires_ms).is_some_and(|ms| wall_us.div_euclid(1_000) > ms) {
-                self.give_up(slot, Outcome::Expired, "");
-                expired += 1;
-                self.has_more_expired = expired == EXPIRED_AT_ONCE;
-                if self.has_more_expired {
-                    break;
-                }
-                continue;
-            }
-            if entry.due_ms > self.sent_until_ms {
-                self.offered.push_front(Offer::Message(slot, entry.seq));
-                self.window.entry_mut(slot).state = State::Retrying;
-                self.wants_mark = true;
-                break;
-            }
-            if entry.redelivered && !entry.is_noted {
-                self.suspects.push_back((slot, entry.seq));
-                self.window.entry_mut(slot).state = State::Retrying;
-                continue;
-            }
-            let entry = self.window.entry_mut(slot);
-            entry.state = State::Sending;
-            entry.was_sent = true;
-            let body = entry.body.clone().expect("what waits has its body");
-            bytes += body.size();
-            let at_ms = wall_us.div_euclid(1000);
-            flight.messages.push(InFlight { slot, seq: entry.seq, at_ms, late_us });
-            deliveries.push(Delivery {
-                seq: entry.seq,
-                body,
-                due_ms: entry.due_ms,
-                delivered_at_ms: at_ms,
-                lateness_us: late_us,
-                attempt: entry.attempts + u32::from(!entry.is_noted),
-                redelivered: entry.may_have_arrived(),
-            });
-        }
-        self.note_suspects();
-        if !early.is_empty() {
-            self.place_again(early);
-        }
-        if deliveries.is_empty() {
-            return None;
-        }
-        if is_probe {
-            self.outage.probe_is_sent();
-        }
-        self.pace.spend(deliveries.len());
-        if deliveries.len() == tokens && !self.offered.is_empty() {
-            self.wait_for_tokens();
-        }
-        let number = self.next_flight;
-        self.next_flight += 1;
-        flight.time_out = time_out.and_then(|after| self.arm(after, Alarm::CutOff(number)));
-        self.flights.insert(number, flight);
-        Some((number, deliveries))
-    }
-
-    /// Whether the last `take` has ended as many as it may at once, and is to be called again; once.
+    /// Whether the last `take` reached its limit of expired messages. If so, call `take` again. The answer is given
+    /// only once.
     pub(crate) fn take_more_expired(&mut self) -> bool {
         std::mem::take(&mut self.has_more_expired)
     }
 
-    /// Whether the answer to this send is still waited for.
+    /// Whether this send has no answer, and was not cut off.
     pub(crate) fn is_in_flight(&self, number: u64) -> bool {
         self.flights.contains_key(&number)
     }
@@ -465,11 +422,10 @@ impl Dispatcher {
     }
 
     fn add(&self, when: When, alarm: Alarm) -> Option<Handle> {
-        self.timer.add(when, alarm).ok() // a closed timer takes nothing more: nothing is sent then
+        self.timer.add(when, alarm).ok() // a closed timer takes no task: no message is sent then
     }
 }
 
-/// The timer of a dispatcher.
 pub(crate) fn timer(clock: Clock) -> Result<Timer<Alarm>, Error> {
     Timer::new(&Config::default(), clock)
 }

@@ -1,6 +1,6 @@
-//! The lane of a key: its messages in memory in the order of delivery, at most one of them on its way (rule D4).
+//! The lane of a key: its messages in memory, in the order of delivery. At most one message is on its way (rule D4).
 //!
-//! Nothing here has a lock: [`Window`](super::window::Window) owns the lanes, and the dispatcher's lock guards all of it.
+//! A lane has no lock. [`Window`](super::window::Window) owns the lanes, and the dispatcher's lock guards the window.
 
 use std::collections::BTreeMap;
 
@@ -11,23 +11,28 @@ pub(crate) type Slot = u32;
 
 /// The messages of one key.
 ///
-/// - `in_flight` is being sent, or waits to be tried again: nothing else of the lane goes out.
-/// - `uncommitted` counts those that ended without being delivered and whose outcome is not on disk: until it is, nothing
-///   else goes out either. After a crash they would come before what went out meanwhile.
-/// - From `more_from` on, all others of the lane are in the store alone.
+/// - `in_flight` is being sent, or waits for its next attempt. Meanwhile no other message of the lane goes out.
+/// - `uncommitted` counts the messages that ended without a delivery, and whose outcome is not on disk. While there are
+///   such messages, no other message goes out: after a crash, the older messages would be sent again, out of order.
+/// - From `more_from` on, all messages of the lane are only in the store.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 pub(crate) struct Lane {
     pub(crate) number: i64,
     pub(crate) in_flight: Option<Slot>,
     pub(crate) uncommitted: u32,
     pub(crate) more_from: Option<Position>,
-    /// The timer has released what is due until then.
+    /// The timer has released all messages that are due until then.
     pub(crate) due_until_ms: i64,
-    /// It is in the queue of what can be sent.
+    /// It is in a queue for sending.
     pub(crate) is_offered: bool,
-    /// Its key is paused: nothing goes out.
+    /// Its key is paused: no message goes out.
     pub(crate) is_paused: bool,
-    /// Bytes of the messages that wait.
+    /// Its key waits after a send that was not accepted: no message goes out.
+    pub(crate) is_waiting: bool,
+    /// Its key fails again and again: no message comes into memory behind the message that is being tried.
+    pub(crate) is_away: bool,
+    /// Bytes of the waiting messages.
     pub(crate) size: usize,
     order: Order,
 }
@@ -43,12 +48,14 @@ impl Lane {
             due_until_ms: i64::MIN,
             is_offered: false,
             is_paused: false,
+            is_waiting: false,
+            is_away: false,
             size: 0,
             order,
         }
     }
 
-    /// How many wait.
+    /// How many messages wait.
     pub(crate) fn len(&self) -> usize {
         match &self.order {
             Order::Few(list) => list.len(),
@@ -56,7 +63,7 @@ impl Lane {
         }
     }
 
-    /// Whether the window can let go of it.
+    /// Whether the window can forget the lane.
     pub(crate) fn is_unused(&self) -> bool {
         self.len() == 0
             && self.in_flight.is_none()
@@ -65,9 +72,15 @@ impl Lane {
             && !self.is_offered
     }
 
-    /// Whether its first message may go out, if that is due.
+    /// Whether its first message may go out once it is due.
     pub(crate) fn is_free(&self) -> bool {
-        self.in_flight.is_none() && self.uncommitted == 0 && !self.is_paused
+        self.in_flight.is_none() && self.uncommitted == 0 && !self.is_paused && !self.is_waiting
+    }
+
+    /// No message is on its way any more. If the key does not wait, its messages may come into memory again.
+    pub(crate) fn none_in_flight(&mut self) {
+        self.in_flight = None;
+        self.is_away &= self.is_waiting;
     }
 
     pub(crate) fn insert(&mut self, position: Position, slot: Slot, size: usize) {
@@ -97,7 +110,7 @@ impl Lane {
         }
     }
 
-    /// The next to be sent.
+    /// The next message to send.
     pub(crate) fn first(&self) -> Option<(Position, Slot)> {
         match &self.order {
             Order::Few(list) => list.last().copied(),
@@ -105,7 +118,7 @@ impl Lane {
         }
     }
 
-    /// The one to be sent last.
+    /// The last message to send.
     pub(crate) fn last(&self) -> Option<(Position, Slot)> {
         match &self.order {
             Order::Few(list) => list.first().copied(),
@@ -114,10 +127,10 @@ impl Lane {
     }
 }
 
-/// A key has a few messages in memory, and a lane of all messages has all.
+/// The waiting messages of a lane. The lane of a key has few in memory. The lane of all messages may have very many.
 #[derive(Debug)]
 enum Order {
-    /// The last one first, so that the next to be sent is taken off the end.
+    /// The last message comes first, so that the next one to send is at the end.
     Few(Vec<(Position, Slot)>),
     Many(BTreeMap<Position, Slot>),
 }

@@ -1,27 +1,28 @@
-//! What an engine measures of its own work, for the metrics of `GET /metrics` (rule D15). Nothing here costs more than some
-//! additions for a message: what has to be looked through is counted when it is asked for.
+//! Measures of an engine's work, for the metrics of `GET /metrics` (rule D15). They cost a few additions for each
+//! message. If a number needs a search, it is counted when it is asked for.
 //!
-//! [`SendMeasures`] is the dispatcher's and behind its lock, [`CommitMeasures`] the writer's.
+//! The dispatcher updates [`SendMeasures`] under its lock. The writer updates [`CommitMeasures`].
 
 use hdrhistogram::Histogram as HdrHistogram;
 
 use crate::sinks::Verdict;
 
-/// The upper ends of the buckets of a [`Histogram`] in microseconds, ends included; one more bucket has the rest.
+/// The upper bounds of the buckets of a [`Histogram`], in microseconds. A bound belongs to its bucket. One more bucket
+/// has the longer durations.
 pub const BOUNDS_US: [i64; 18] = [
     100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000, 2_000_000,
     5_000_000, 10_000_000, 30_000_000, 60_000_000,
 ];
 
-/// Why a send that was cut off has no answer.
+/// The reason of a send that was cut off.
 pub(crate) const NO_ANSWER_IN_TIME: &str = "no answer in time";
 
 /// Durations in fixed buckets, from a tenth of a millisecond to a minute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Histogram {
-    /// How many are in each bucket.
+    /// How many durations are in each bucket.
     pub counts: [u64; BOUNDS_US.len() + 1],
-    /// The sum in microseconds.
+    /// The sum of all durations in microseconds.
     pub sum_us: i64,
 }
 
@@ -32,22 +33,22 @@ impl Histogram {
     }
 }
 
-/// Why an attempt failed. A fixed set, as each is a time series.
+/// Why an attempt failed. The set is fixed, because each cause is a time series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// The sink was cut off, or says itself that there was no answer in time.
+    /// The send was cut off, or the sink reported a time-out.
     Timeout,
-    /// Nothing can be told to the destination.
+    /// The destination could not be reached.
     Unreachable,
-    /// The destination answered with such a status.
+    /// An HTTP status of 300 to 399.
     Status3xx,
     /// An HTTP status of 400 to 499.
     Status4xx,
     /// An HTTP status of 500 to 599.
     Status5xx,
-    /// There was another answer, or none, that is not about the message.
+    /// There was no answer about the message, and no other cause fits.
     Unanswered,
-    /// The destination does not take the message; a function raised.
+    /// The destination does not take the message, or a function raised an exception.
     Refused,
 }
 
@@ -63,7 +64,7 @@ impl Cause {
         Self::Refused,
     ];
 
-    /// Its name in the metrics.
+    /// The name of the cause in the metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -77,15 +78,15 @@ impl Cause {
         }
     }
 
-    /// `None`: it did not fail, or was not tried. A status is known by its reason, which begins with `status 503`: so a sink
-    /// of a program's own can tell one too.
+    /// The cause, or `None` if the attempt did not fail or was not made. A status is found in the reason, which begins
+    /// with `status 503`. So a program's own sink can report one too.
     fn of(verdict: &Verdict) -> Option<Self> {
         let (reason, other) = match verdict {
             Verdict::Delivered | Verdict::NotTried => return None,
             Verdict::Unreachable { .. } => return Some(Self::Unreachable),
             Verdict::Unanswered { reason, .. } if reason == NO_ANSWER_IN_TIME => return Some(Self::Timeout),
             Verdict::Unanswered { reason, .. } if reason.starts_with("TimeoutError") => return Some(Self::Timeout),
-            Verdict::Unanswered { reason, .. } => (reason, Self::Unanswered),
+            Verdict::Failed { reason, .. } | Verdict::Unanswered { reason, .. } => (reason, Self::Unanswered),
             Verdict::Refused(reason) => (reason, Self::Refused),
         };
         Some(match reason.strip_prefix("status ").and_then(|status| status.bytes().next()) {
@@ -97,18 +98,18 @@ impl Cause {
     }
 }
 
-/// What became of sends since the engine was opened.
+/// Numbers about sends, since the engine was opened.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SendMeasures {
-    /// Messages that were sent, each time, and that had an answer or were cut off.
+    /// Attempts that ended: the message arrived, or the attempt failed.
     pub attempts: u64,
-    /// Those that failed, in the order of [`Cause::ALL`].
+    /// Attempts that failed, in the order of [`Cause::ALL`].
     pub failures: [u64; Cause::ALL.len()],
-    /// Messages that have arrived and may have done so before.
+    /// Messages that have arrived, and may have arrived before.
     pub redelivered: u64,
     /// Sends that took too long.
     pub cut_off: u64,
-    /// How long a sink had a send in its hands.
+    /// How long a sink needed for each send.
     pub durations: Histogram,
     /// Since when the destination is up, or down, on the timer's clock.
     pub changed_us: u64,
@@ -120,7 +121,7 @@ impl SendMeasures {
         self.redelivered += u64::from(redelivered);
     }
 
-    /// One that arrived is counted by [`SendMeasures::arrived`].
+    /// Counts an attempt that failed. [`SendMeasures::arrived`] counts one that arrived.
     pub(crate) fn ended(&mut self, verdict: &Verdict) {
         if let Some(cause) = Cause::of(verdict) {
             self.attempts += 1;
@@ -129,32 +130,32 @@ impl SendMeasures {
     }
 }
 
-/// What became of commits since the engine was opened.
+/// Numbers about commits, since the engine was opened.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CommitMeasures {
     /// How late the delivered messages were.
     pub lateness: Histogram,
-    /// How long a transaction took, with the wait for the disk.
+    /// How long each transaction took, with the wait for the disk.
     pub durations: Histogram,
-    /// When the last one ended, or the store was opened: in milliseconds since 1970.
+    /// When the last transaction ended, or the store was opened, in milliseconds since 1970.
     pub last_ms: i64,
 }
 
-/// Lateness of delivered messages in milliseconds, by nearest rank; `None` where none was delivered.
+/// Lateness of delivered messages in milliseconds, by nearest rank. `None` if no message was delivered.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Percentiles {
-    /// Half of them were at most that late.
+    /// Half of the messages were at most this late.
     pub p50: Option<f64>,
-    /// 99 in 100.
+    /// 99 of 100 messages.
     pub p99: Option<f64>,
-    /// 999 in 1,000.
+    /// 999 of 1,000 messages.
     pub p999: Option<f64>,
-    /// All of them.
+    /// All messages.
     pub max: Option<f64>,
 }
 
-/// How late each message was. Memory for a histogram: percentiles are exact below 2 ms, and else at most a
-/// thousandth too large.
+/// The lateness of all messages, in the memory of a histogram. Percentiles are exact below 2 ms, and otherwise at most
+/// a thousandth too large.
 #[derive(Debug)]
 pub(crate) struct Lateness {
     us: HdrHistogram<u64>,
@@ -171,7 +172,7 @@ impl Lateness {
     pub(crate) fn add(&mut self, lateness_us: i64) {
         let us = u64::try_from(lateness_us).unwrap_or(0);
         self.most_us = self.most_us.max(us);
-        let _ = self.us.record(us); // it grows with its values, and has room for all of them
+        let _ = self.us.record(us); // the histogram grows, and takes every value
     }
 
     pub(crate) fn percentiles(&self) -> Percentiles {

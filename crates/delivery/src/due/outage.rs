@@ -1,56 +1,71 @@
-//! Whether the destination is down, or refuses a message of its own (rule D6).
+//! Whether the destination is down (rule D6).
 //!
-//! - It is down at once where nothing can be told to it, and once its last five sends, of different messages, all ended
-//!   without an answer that is about the message: a time-out, 503 and the like. A message among them that was sent more than
-//!   once counts once.
-//! - While it is down, one message after the other is sent to find out whether it is up again, by back-off or when the
-//!   destination says; no attempt is counted. Those counted since the last answer are given back.
-//! - An answer that is about a message shows that it is up. While it is down, only the answer to a probe does: what was sent
-//!   before may still be answered by a destination that takes nothing new.
+//! - The destination is down when two things are true. No send was accepted for one second, and sends of at least five
+//!   keys ended without an answer about the message. A key counts only if it began to fail after the last accepted
+//!   send. A customer that has been dead for a day says nothing about the destination.
+//! - While it is down, rounds of tries find out whether it is back. The first round comes at once, the next after 0.25
+//!   s, and each wait is twice as long, up to 10 s. A round tries up to four keys that have not failed. If all keys
+//!   have failed, it tries one of them. A round does not wait for the answers of the previous round. Beside the rounds,
+//!   one key that has not failed is tried each second.
+//! - The outage ends with an accepted send that began while the destination was down. A refusal does not end it.
 
-use fastrand::Rng;
+use std::collections::VecDeque;
 
-use super::lanes::Slot;
+use rustc_hash::FxHashSet;
 
-/// How many sends in a row, of different messages, show that the destination is down.
-const DOWN_AFTER: usize = 5;
-const FIRST_PROBE_MS: u64 = 250;
-const LONGEST_PROBE_MS: u64 = 30_000;
+use super::doubt::Key;
 
-/// Up, or down since when, and why.
+/// How many failing keys show that the destination is down.
+const DOWN_AFTER_KEYS: usize = 5;
+/// How long no send was accepted before the destination counts as down.
+const QUIET_US: u64 = 1_000_000;
+const FIRST_ROUND_US: u64 = 250_000;
+const LONGEST_ROUND_US: u64 = 10_000_000;
+/// Tries in one round.
+const TRIES: u32 = 4;
+/// The most tries of new keys that are kept, beside the rounds. A new try comes each second.
+const MOST_NEW_TRIES: u32 = 4;
+/// How many past outages are remembered. If there are more, the first two are joined into one.
+const MOST_PAST: usize = 256;
+
+/// Whether the destination is up, or since when and why it is down.
 #[derive(Debug, Default)]
 pub(crate) struct Outage {
     down: Option<Down>,
-    /// Since the last answer about a message, at most four: see [`DOWN_AFTER`].
-    unanswered: Vec<Unanswered>,
-}
-
-/// A message all of whose sends, since the last answer about any message, ended without one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Unanswered {
-    pub(crate) slot: Slot,
-    pub(crate) seq: i64,
-    pub(crate) sends: u32,
+    /// Keys that began to fail after the last accepted send.
+    newly: FxHashSet<Key>,
+    /// Since when no send was accepted, as far as the keys in `newly` show.
+    quiet_since_us: u64,
+    accepted_us: Option<u64>,
+    accepted: u64,
+    /// The start and end of each past outage.
+    past: VecDeque<(u64, u64)>,
 }
 
 #[derive(Debug)]
 struct Down {
     since_us: u64,
     reason: String,
-    probes: u32,
-    probe: Probe,
+    rounds: u32,
+    /// The tries that are left in this round.
+    tries: u32,
+    /// No try of this round was used.
+    is_round_unused: bool,
+    new_tries: u32,
 }
 
+/// The key that may be tried while the destination is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Probe {
-    /// Its time has not come.
-    Waiting,
-    /// The next message that can be sent is the probe.
-    Due,
-    Sent,
+pub(crate) enum Try {
+    /// Any key that has not failed.
+    OfRound,
+    /// A key that has failed, because there is no other.
+    Failed,
+    /// The newest key that has not failed.
+    New,
 }
 
-/// What a destination asks for, at most an hour: a wrong `Retry-After` must not hold messages up for ever.
+/// Limits the wait that a destination asks for to an hour. A wrong `Retry-After` must not hold messages for ever.
 pub(crate) fn bounded(retry_after_ms: u64) -> u64 {
     retry_after_ms.min(3_600_000)
 }
@@ -60,85 +75,130 @@ impl Outage {
         self.down.is_some()
     }
 
-    /// Since when, on the timer's clock, and why.
+    /// Since when the destination is down, on the timer's clock, and why.
     pub(crate) fn down(&self) -> Option<(u64, &str)> {
         self.down.as_ref().map(|down| (down.since_us, down.reason.as_str()))
     }
 
-    /// Whether a message may be sent: any while it is up, one as a probe otherwise.
-    pub(crate) fn may_send(&self) -> bool {
-        self.down.as_ref().is_none_or(|down| down.probe == Probe::Due)
+    /// How many messages were accepted. Sends from before an outage do not count while it lasts.
+    pub(crate) fn accepted_count(&self) -> u64 {
+        self.accepted
     }
 
-    pub(crate) fn probe_is_due(&mut self) {
-        if let Some(down) = &mut self.down
-            && down.probe == Probe::Waiting
-        {
-            down.probe = Probe::Due;
+    /// A send was accepted. It began at `began_us`. If this ends an outage, returns when the outage began.
+    pub(crate) fn accepted(&mut self, began_us: u64, now_us: u64) -> Option<u64> {
+        let since_us = match &self.down {
+            Some(down) if began_us < down.since_us => return None,
+            Some(down) => Some(down.since_us),
+            None => None,
+        };
+        self.accepted += 1;
+        self.accepted_us = Some(now_us);
+        if let Some(since_us) = since_us {
+            self.down = None;
+            self.remember(since_us, now_us);
+        }
+        since_us
+    }
+
+    /// The keys that failed together since the last accepted send, if they were a sign of an outage. They are tried at
+    /// once, but only one time.
+    pub(crate) fn take_failed_together(&mut self, was_down: bool) -> Option<FxHashSet<Key>> {
+        if self.newly.is_empty() {
+            return None;
+        }
+        let is_sign = was_down || self.newly.len() >= DOWN_AFTER_KEYS;
+        let newly = std::mem::take(&mut self.newly);
+        is_sign.then_some(newly)
+    }
+
+    fn remember(&mut self, from_us: u64, until_us: u64) {
+        self.past.push_back((from_us, until_us));
+        if self.past.len() > MOST_PAST {
+            // The time between the first two counts as down. A message may be given up later because of it, but never
+            // earlier.
+            let (from_us, _) = self.past.pop_front().expect("there are some");
+            self.past[0].0 = from_us;
         }
     }
 
-    pub(crate) fn probe_is_sent(&mut self) {
-        if let Some(down) = &mut self.down {
-            down.probe = Probe::Sent;
+    /// A send of this key ended without an answer about the message. It began at `began_us`. The key has had no success
+    /// since `since_us`, when the first send in the series began. Returns whether the destination is down from now on.
+    pub(crate) fn failed(&mut self, key: Key, since_us: u64, began_us: u64, now_us: u64, reason: &str) -> bool {
+        if self.accepted_us.is_some_and(|accepted_us| since_us < accepted_us) {
+            return false; // the key failed while others were accepted
+        }
+        if self.newly.is_empty() {
+            self.quiet_since_us = began_us.max(self.accepted_us.unwrap_or(0));
+        }
+        self.newly.insert(key);
+        let is_quiet = now_us.saturating_sub(self.quiet_since_us) >= QUIET_US;
+        if self.down.is_some() || self.newly.len() < DOWN_AFTER_KEYS || !is_quiet {
+            return false;
+        }
+        self.down = Some(Down {
+            since_us: now_us,
+            reason: reason.to_owned(),
+            rounds: 0,
+            tries: TRIES,
+            is_round_unused: true,
+            new_tries: 0,
+        });
+        true
+    }
+
+    /// The key has no message to send any more, so it is no sign of an outage.
+    pub(crate) fn forget(&mut self, key: Key) {
+        if !self.newly.is_empty() {
+            self.newly.remove(&key);
         }
     }
 
-    /// An answer about a message came. Returns since when it was down, if it was.
-    pub(crate) fn answered(&mut self) -> Option<u64> {
-        self.unanswered.clear();
-        self.down.take().map(|down| down.since_us)
+    /// Begins a new round of the outage that began at `since_us`. Returns the time until the next round.
+    pub(crate) fn begin_round(&mut self, since_us: u64) -> Option<u64> {
+        let down = self.down.as_mut().filter(|down| down.since_us == since_us)?;
+        (down.tries, down.is_round_unused) = (TRIES, true);
+        let after_us = FIRST_ROUND_US.saturating_mul(1 << down.rounds.min(20)).min(LONGEST_ROUND_US);
+        down.rounds += 1;
+        Some(after_us)
     }
 
-    /// A send ended without an answer about the message. Returns whether that makes five messages; otherwise it counts as an
-    /// attempt.
-    pub(crate) fn unanswered(&mut self, slot: Slot, seq: i64) -> bool {
-        if let Some(known) = self.unanswered.iter_mut().find(|it| (it.slot, it.seq) == (slot, seq)) {
-            known.sends += 1;
-        } else if self.unanswered.len() + 1 == DOWN_AFTER {
-            return true;
-        } else {
-            self.unanswered.push(Unanswered { slot, seq, sends: 1 });
-        }
-        false
+    /// A second of the outage has passed, and one more new key may be tried. Returns whether the outage goes on.
+    pub(crate) fn add_new_try(&mut self, since_us: u64) -> bool {
+        let Some(down) = self.down.as_mut().filter(|down| down.since_us == since_us) else { return false };
+        down.new_tries = (down.new_tries + 1).min(MOST_NEW_TRIES);
+        true
     }
 
-    /// The message was taken back: it shows nothing any more. How many of its sends had no answer.
-    pub(crate) fn forget(&mut self, slot: Slot, seq: i64) -> u32 {
-        let place = self.unanswered.iter().position(|it| (it.slot, it.seq) == (slot, seq));
-        place.map_or(0, |place| self.unanswered.swap_remove(place).sends)
-    }
-
-    /// It is down from now on. Returns the messages of the earlier sends that showed it, whose attempts do not count.
-    pub(crate) fn begins(&mut self, now_us: u64, reason: &str) -> Vec<Unanswered> {
-        self.down = Some(Down { since_us: now_us, reason: reason.to_owned(), probes: 0, probe: Probe::Sent });
-        std::mem::take(&mut self.unanswered)
-    }
-
-    /// The next probe comes after this time, in milliseconds.
-    pub(crate) fn next_probe_ms(&mut self, retry_after_ms: Option<u64>, random: &mut Rng) -> u64 {
-        let Some(down) = &mut self.down else { return 0 };
-        let whole_ms = (FIRST_PROBE_MS << down.probes.min(20)).min(LONGEST_PROBE_MS);
-        down.probes += 1;
-        down.probe = Probe::Waiting;
-        retry_after_ms.map_or(whole_ms - random.u64(0..=whole_ms / 4), bounded)
-    }
-
-    /// The probe was not sent after all.
-    pub(crate) fn probe_came_back(&mut self) {
-        if let Some(down) = &mut self.down {
-            down.probe = Probe::Due;
+    /// The key that may be tried now, if the destination is down.
+    pub(crate) fn next_try(&self, has_fresh: bool, has_failed: bool) -> Option<Try> {
+        let down = self.down.as_ref()?;
+        match (has_fresh, has_failed) {
+            (true, _) if down.tries > 0 => Some(Try::OfRound),
+            (true, _) if down.new_tries > 0 => Some(Try::New),
+            (false, true) if down.tries > 0 && down.is_round_unused => Some(Try::Failed),
+            _ => None,
         }
     }
 
-    /// How often the next probe was put on the timer.
-    #[cfg(all(test, feature = "http"))]
-    pub(crate) fn probes(&self) -> u32 {
-        self.down.as_ref().map_or(0, |down| down.probes)
+    pub(crate) fn use_try(&mut self, kind: Try) {
+        let Some(down) = &mut self.down else { return };
+        match kind {
+            Try::OfRound => down.tries -= 1,
+            Try::Failed => down.tries = 0,
+            Try::New => down.new_tries -= 1,
+        }
+        down.is_round_unused &= kind == Try::New;
     }
 
-    pub(crate) fn waits_for_probe(&self) -> bool {
-        self.down.as_ref().is_some_and(|down| down.probe == Probe::Sent)
+    /// How long the destination was up between these two times, as far as past outages are remembered.
+    pub(crate) fn up_us(&self, from_us: u64, until_us: u64) -> u64 {
+        let now = self.down.as_ref().map(|down| (down.since_us, u64::MAX));
+        let mut up_us = until_us.saturating_sub(from_us);
+        for (from, until) in self.past.iter().copied().chain(now) {
+            up_us = up_us.saturating_sub(until.min(until_us).saturating_sub(from.max(from_us)));
+        }
+        up_us
     }
 }
 
@@ -146,67 +206,113 @@ impl Outage {
 mod tests {
     use super::*;
 
+    const S: u64 = 1_000_000;
+
+    /// Lets these keys fail for the first time.
+    fn fail(outage: &mut Outage, keys: std::ops::Range<i64>, now_us: u64) -> bool {
+        let mut is_down = false;
+        for key in keys {
+            is_down |= outage.failed(Key::Message(key), now_us, now_us, now_us, "gone");
+        }
+        is_down
+    }
+
     fn down() -> Outage {
         let mut outage = Outage::default();
-        assert_eq!(outage.begins(7, "refused"), []);
+        fail(&mut outage, 0..5, 0);
+        assert!(fail(&mut outage, 5..6, S));
         outage
     }
 
     #[test]
-    fn five_sends_of_different_messages_without_an_answer_show_that_it_is_down__d6() {
+    fn five_keys_and_a_second_without_an_accepted_send_make_it_down__d6() {
         let mut outage = Outage::default();
-        for _ in 0..9 {
-            assert!(!outage.unanswered(1, 10), "one message that always fails does not stop the others");
-        }
-        assert!(!outage.unanswered(1, 11), "the same slot, but another message");
-        assert!(!outage.unanswered(2, 12) && !outage.unanswered(3, 13));
-        assert!(outage.unanswered(4, 14));
-        assert!(!outage.is_down() && outage.may_send(), "that is for the caller to say");
-        let sends = outage.begins(7, "503").into_iter().map(|it| (it.slot, it.seq, it.sends));
-        assert_eq!(sends.collect::<Vec<_>>(), [(1, 10, 9), (1, 11, 1), (2, 12, 1), (3, 13, 1)]);
-        assert_eq!(outage.down(), Some((7, "503")));
+        assert!(!fail(&mut outage, 0..4, 0) && !fail(&mut outage, 0..4, 9 * S), "four keys");
+        assert!(fail(&mut outage, 4..5, 9 * S));
+        assert_eq!(outage.down(), Some((9 * S, "gone")));
+        let mut outage = Outage::default();
+        assert!(!fail(&mut outage, 0..100, 0), "no second has passed");
+        assert!(fail(&mut outage, 0..1, S));
     }
 
     #[test]
-    fn an_answer_about_a_message_begins_the_count_anew_and_ends_an_outage__d6() {
+    fn an_accepted_send_begins_the_count_anew_and_keys_that_failed_before_are_no_sign__d6() {
         let mut outage = Outage::default();
-        for slot in 1..5 {
-            outage.unanswered(slot, 10);
+        fail(&mut outage, 0..4, 0);
+        outage.accepted(0, S);
+        assert_eq!(outage.take_failed_together(false), None, "four are no sign");
+        for key in 0..50 {
+            let is_down = outage.failed(Key::Message(key), 0, 5 * S, 9 * S, "gone");
+            assert!(!is_down, "it has been failing for long");
         }
-        assert_eq!(outage.answered(), None);
-        for slot in 5..9 {
-            assert!(!outage.unanswered(slot, 10));
-        }
+        fail(&mut outage, 50..54, 9 * S);
+        assert!(!outage.is_down());
+        assert!(!fail(&mut outage, 54..55, 9 * S), "others were accepted less than a second before those");
+        assert!(fail(&mut outage, 54..55, 10 * S));
+    }
+
+    #[test]
+    fn only_an_accepted_send_that_began_since_then_ends_it__d6() {
         let mut outage = down();
-        assert_eq!(outage.answered(), Some(7));
-        assert!(!outage.is_down() && outage.may_send());
+        assert_eq!(outage.accepted(S - 1, 2 * S), None);
+        assert!(outage.is_down());
+        assert_eq!(outage.accepted(S, 3 * S), Some(S));
+        assert!(!outage.is_down());
+        assert_eq!(outage.take_failed_together(true).map(|keys| keys.len()), Some(6));
+        assert_eq!(outage.take_failed_together(true), None);
     }
 
     #[test]
-    fn one_probe_at_a_time_and_only_when_its_time_has_come__d6() {
-        let (mut outage, mut random) = (down(), Rng::with_seed(1));
-        assert!(!outage.may_send() && outage.waits_for_probe());
-        outage.next_probe_ms(None, &mut random);
-        assert!(!outage.may_send() && !outage.waits_for_probe());
-        outage.probe_is_due();
-        assert!(outage.may_send());
-        outage.probe_is_sent();
-        assert!(!outage.may_send() && outage.waits_for_probe());
-        outage.probe_is_due(); // an alarm that comes late
-        assert!(!outage.may_send());
-        outage.probe_came_back();
-        assert!(outage.may_send());
-    }
-
-    #[test]
-    fn probes_back_off_to_half_a_minute_unless_the_destination_says_when__d6() {
-        let (mut outage, mut random) = (down(), Rng::with_seed(1));
-        for whole_ms in [250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000] {
-            let after_ms = outage.next_probe_ms(None, &mut random);
-            assert!((whole_ms - whole_ms / 4..=whole_ms).contains(&after_ms), "{after_ms} of {whole_ms}");
+    fn a_round_has_four_tries_of_keys_that_have_not_failed_or_one_of_one_that_has__d6() {
+        let mut outage = down();
+        assert_eq!(outage.next_try(false, false), None);
+        for _ in 0..4 {
+            assert_eq!(outage.next_try(true, true), Some(Try::OfRound));
+            outage.use_try(Try::OfRound);
         }
-        assert_eq!(outage.next_probe_ms(Some(120_000), &mut random), 120_000);
-        (0..100).for_each(|_| assert!(outage.next_probe_ms(None, &mut random) <= 30_000));
-        assert_eq!(Outage::default().next_probe_ms(None, &mut random), 0);
+        assert_eq!((outage.next_try(true, true), outage.next_try(false, true)), (None, None));
+        assert_eq!(outage.begin_round(S), Some(250_000));
+        assert_eq!(outage.next_try(false, true), Some(Try::Failed));
+        outage.use_try(Try::Failed);
+        assert_eq!((outage.next_try(true, true), outage.next_try(false, true)), (None, None));
+        outage.begin_round(S);
+        outage.use_try(Try::OfRound);
+        assert_eq!(outage.next_try(false, true), None, "the round was used by one that had not failed");
+        assert_eq!(outage.begin_round(7), None, "the alarm of an outage that is over");
+    }
+
+    #[test]
+    fn rounds_come_after_twice_the_time_up_to_ten_seconds__d6() {
+        let mut outage = down();
+        let after: Vec<u64> = (0..8).map(|_| outage.begin_round(S).unwrap() / 1_000).collect();
+        assert_eq!(after, [250, 500, 1_000, 2_000, 4_000, 8_000, 10_000, 10_000]);
+    }
+
+    #[test]
+    fn one_new_key_a_second_is_tried_beside_the_rounds__d6() {
+        let mut outage = down();
+        (0..4).for_each(|_| outage.use_try(Try::OfRound));
+        assert!(outage.add_new_try(S) && !outage.add_new_try(7));
+        assert_eq!((outage.next_try(true, true), outage.next_try(false, true)), (Some(Try::New), None));
+        outage.use_try(Try::New);
+        assert_eq!(outage.next_try(true, true), None);
+        assert!((0..9).all(|_| outage.add_new_try(S)));
+        (0..4).for_each(|_| outage.use_try(Try::New));
+        assert_eq!(outage.next_try(true, true), None, "no more than four are kept");
+    }
+
+    #[test]
+    fn the_time_of_outages_does_not_count__d6() {
+        let mut outage = down(); // since 1 s
+        assert_eq!(outage.up_us(0, 9 * S), S);
+        outage.accepted(5 * S, 5 * S);
+        assert_eq!((outage.up_us(0, 9 * S), outage.up_us(2 * S, 4 * S), outage.up_us(3 * S, 8 * S)), (5 * S, 0, 3 * S));
+        assert_eq!((outage.up_us(6 * S, 9 * S), outage.up_us(9 * S, 6 * S)), (3 * S, 0));
+        for number in 0..1_000 {
+            outage.remember((10 + 2 * number) * S, (11 + 2 * number) * S);
+        }
+        assert_eq!(outage.past.len(), MOST_PAST);
+        assert!(outage.up_us(0, 3_000 * S) <= 2_000 * S, "too little, never too much");
+        assert_eq!(outage.up_us(2_000 * S, 2_009 * S), 4 * S);
     }
 }

@@ -1,10 +1,10 @@
-//! What became of messages, told to readers in the program once it is on disk (rules D5, D8).
+//! Outcomes of messages for readers in the program, given out once they are on disk (rules D5, D8).
 //!
-//! - A reader is told of messages that were delivered, given up or expired after it began to read, in order of the commits.
-//!   A cancel is told by its answer alone.
-//! - A reader that is slow holds up nothing. It has at most [`MOST`] outcomes and [`MOST_BYTES`] of names and reasons in memory;
-//!   past that it loses the oldest, and is told how many.
-//! - Without a reader nothing is kept: the dispatcher asks before it copies a name.
+//! - A reader gets each message that was delivered, given up or expired after the reader was added. They come in the
+//!   order of the commits. A cancelled message does not appear, because the cancel has an answer of its own.
+//! - A slow reader delays no other work. For each reader, memory keeps at most [`MOST`] outcomes and [`MOST_BYTES`] of
+//!   names and reasons. If there are more, the reader loses the oldest outcomes, and learns how many it lost.
+//! - Without a reader no outcome is kept. The dispatcher checks for readers before it copies a name.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,7 +18,7 @@ use crate::store::{Done, Outcome};
 const MOST: usize = 10_000;
 const MOST_BYTES: usize = 8 << 20;
 
-/// What became of one message.
+/// The outcome of one message.
 #[derive(Debug)]
 pub struct Ended {
     /// The key of the message.
@@ -31,18 +31,18 @@ pub struct Ended {
     pub outcome: Outcome,
     /// When the outcome was decided, in milliseconds since 1970.
     pub at_ms: i64,
-    /// How late it was sent, if it was.
+    /// How late it was sent, if it was delivered.
     pub lateness_us: Option<i64>,
     /// How often it was sent.
     pub attempts: u32,
-    /// Whether it may have been sent before.
+    /// Whether it may have arrived before.
     pub redelivered: bool,
-    /// Why it is dead.
+    /// Why it is a dead letter.
     pub reason: Option<Box<str>>,
 }
 
 impl Ended {
-    /// `reason`: of one that is dead.
+    /// `reason`: why it is a dead letter. Other outcomes do not keep it.
     pub(crate) fn of(done: &Done, body: &Body, reason: Option<&str>) -> Self {
         Self {
             key: body.key().map(Into::into),
@@ -62,10 +62,10 @@ impl Ended {
     }
 }
 
-/// What one reader has not read yet.
+/// The outcomes that one reader has not read.
 pub struct OutcomeFeed {
     unread: Mutex<Unread>,
-    /// Called by the writer when there is something to read where there was nothing, or at the end.
+    /// Called when the feed was empty and an outcome is added, and at the end.
     wake: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -77,24 +77,24 @@ struct Unread {
     is_over: bool,
 }
 
-/// What was read at once.
+/// The outcomes of one read.
 pub struct Read {
-    /// How many came before these, and were lost.
+    /// How many outcomes before these were lost.
     pub missed: u64,
     pub outcomes: Vec<Arc<Ended>>,
-    /// Whether there are more now.
+    /// Whether more can be read now.
     pub has_more: bool,
-    /// Whether no more will come.
+    /// Whether this was the last read, because no more outcomes will come.
     pub is_over: bool,
 }
 
 impl OutcomeFeed {
-    /// An empty feed; `wake` is called when the first outcome comes.
+    /// Makes an empty feed. `wake` is called when an outcome is added to the empty feed, and at the end.
     pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
         Self { unread: Mutex::default(), wake: Box::new(wake) }
     }
 
-    /// At most so many.
+    /// Takes at most `most` outcomes.
     pub fn read(&self, most: usize) -> Read {
         let mut unread = self.unread.lock();
         let count = most.min(unread.outcomes.len());
@@ -134,11 +134,11 @@ impl fmt::Debug for OutcomeFeed {
     }
 }
 
-/// The readers of one engine. One that is dropped is no reader any more.
+/// The readers of one engine. A dropped feed is removed.
 #[derive(Debug, Default)]
 pub(crate) struct OutcomeFeeds {
     readers: Mutex<Readers>,
-    /// Written with the lock. A dispatcher that reads it too early tells a new reader one outcome fewer.
+    /// Written under the lock, read without it. If the dispatcher reads an old value, a new reader misses an outcome.
     has_any: AtomicBool,
 }
 
@@ -164,7 +164,7 @@ impl OutcomeFeeds {
         self.has_any.store(true, Ordering::Relaxed);
     }
 
-    /// These are on disk.
+    /// Gives these outcomes to all readers. The outcomes are on disk.
     pub(crate) fn tell(&self, ended: &[Arc<Ended>]) {
         if ended.is_empty() {
             return;
@@ -180,7 +180,7 @@ impl OutcomeFeeds {
         }
     }
 
-    /// No more will come.
+    /// Ends all feeds: no more outcomes will come.
     pub(crate) fn end(&self) {
         let feeds = {
             let mut readers = self.readers.lock();

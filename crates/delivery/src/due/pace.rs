@@ -1,27 +1,29 @@
-//! How fast messages go out (D18): a token bucket. A message takes a token for each attempt, and tokens come at the rate.
+//! The rate at which messages go out (D18). It is a token bucket: each attempt takes a token, and tokens come at the
+//! rate.
 //!
-//! - The bucket holds what comes in 100 ms, and at least one token. So after a quiet time so many messages go out at once, and
-//!   a process that gets no processor for 100 ms still reaches the rate. In any time `t` at most `burst + rate * t` go out.
-//! - All arithmetic is in integers, so nothing is lost or gained over the years: a microsecond brings `messages` parts, and a
-//!   token has `per_us` parts.
-//! - Where the bucket is empty, sending waits for an alarm on the wheel, and then for a millisecond's tokens at least: a fast
-//!   rate takes a thousand wake-ups a second, not one for each message.
+//! - The bucket holds the tokens of 100 ms, and at least one. After a quiet time, this number of messages goes out at
+//!   once. If the process gets no processor for 100 ms, it still reaches the rate. In any time `t`, at most `burst +
+//!   rate * t` messages go out.
+//! - All arithmetic uses integers, so no tokens are lost or gained over the years. A microsecond brings `messages`
+//!   parts, and a token has `per_us` parts.
+//! - If the bucket is empty, sending waits for an alarm on the wheel, until there are tokens for at least a
+//!   millisecond. A fast rate thus wakes a thread a thousand times a second, not once for each message.
 //!
-//! Example: 50/s is 1 message in 20,000 µs. The bucket holds 5 tokens, or 100,000 parts. Five messages go out at once, the
-//! sixth 20 ms later.
+//! Example: 50/s is 1 message in 20,000 µs. The bucket holds 5 tokens, or 100,000 parts. Five messages go out at once,
+//! and the sixth 20 ms later.
 
 use crate::base::error::DeliveryError;
 
-/// The time whose tokens the bucket holds.
+/// The bucket holds the tokens of this time.
 const BURST_US: u128 = 100_000;
-/// The time for which tokens are gathered once there are none.
+/// If there is no token, tokens are gathered for this time.
 const GATHER_US: u128 = 1_000;
 const SECOND_US: u128 = 1_000_000;
 const DAY_US: u128 = 86_400 * SECOND_US;
 /// The most messages in a second.
 const MOST_IN_SECOND: u128 = 1_000_000;
 
-/// So many messages in so much time.
+/// A number of messages in a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     /// The messages.
@@ -31,10 +33,10 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// Whether it is within bounds.
+    /// Checks that the rate is within bounds.
     ///
     /// # Errors
-    /// [`DeliveryError::Usage`], which names them.
+    /// [`DeliveryError::Usage`], which names the bounds.
     pub fn check(self) -> Result<(), DeliveryError> {
         let (messages, per_us) = (u128::from(self.messages), u128::from(self.per_us));
         if messages * DAY_US >= per_us && per_us > 0 && messages * SECOND_US <= MOST_IN_SECOND * per_us {
@@ -51,11 +53,11 @@ impl Rate {
     }
 }
 
-/// Whether messages may go out now, and how many; without a rate, all.
+/// Whether messages may go out now, and how many. Without a rate, all may go out.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     bucket: Option<Bucket>,
-    /// There was no token, and the alarm has not come.
+    /// There was no token, and the alarm has not fired.
     is_waiting: bool,
 }
 
@@ -68,13 +70,18 @@ struct Bucket {
 }
 
 impl Pace {
-    /// The bucket is full at first. `now_us`: on a clock that is not stepped.
+    /// Starts with a full bucket. `now_us` is on a clock without steps.
     pub(crate) fn new(rate: Option<Rate>, now_us: u64) -> Self {
         let full = |rate: Rate| Bucket { rate, parts: rate.burst() * u128::from(rate.per_us), at_us: now_us };
         Self { bucket: rate.map(full), is_waiting: false }
     }
 
-    /// Whether no alarm is waited for.
+    /// Whether there is a rate.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.bucket.is_some()
+    }
+
+    /// Whether sending does not wait for an alarm.
     pub(crate) fn may_send(&self) -> bool {
         !self.is_waiting
     }
@@ -86,20 +93,20 @@ impl Pace {
         usize::try_from(bucket.parts / u128::from(bucket.rate.per_us)).unwrap_or(usize::MAX)
     }
 
-    /// So many went out, at most as many as there were tokens.
+    /// Takes the tokens of these messages. There must be enough tokens.
     pub(crate) fn spend(&mut self, messages: usize) {
         if let Some(bucket) = &mut self.bucket {
             bucket.parts -= messages as u128 * u128::from(bucket.rate.per_us);
         }
     }
 
-    /// Sending waits from now on; for how long, until [`Pace::goes_on`].
+    /// Makes sending wait until [`Pace::goes_on`]. Returns how long the wait should last.
     pub(crate) fn wait_us(&mut self) -> u64 {
         self.is_waiting = true;
         self.bucket.as_ref().map_or(0, Bucket::empty_for_us)
     }
 
-    /// The alarm has come.
+    /// The alarm has fired.
     pub(crate) fn goes_on(&mut self) {
         self.is_waiting = false;
     }
@@ -112,7 +119,7 @@ impl Bucket {
         self.at_us = self.at_us.max(now_us);
     }
 
-    /// How long until there is a token, and what comes in [`GATHER_US`].
+    /// The time until there is a token, and at least the tokens of [`GATHER_US`].
     fn empty_for_us(&self) -> u64 {
         let messages = u128::from(self.rate.messages);
         let wanted = u128::from(self.rate.per_us).max(messages * GATHER_US);
@@ -130,7 +137,7 @@ mod tests {
         Rate { messages, per_us: 1_000_000 }
     }
 
-    /// Sends as soon as it may, one by one or all there are; when each went out.
+    /// Sends as soon as possible, one by one or as many as the tokens allow. Returns when each message went out.
     fn sent_us(rate: Rate, is_one_by_one: bool, until_us: u64) -> Vec<u64> {
         let (mut pace, mut now_us, mut sent) = (Pace::new(Some(rate), START_US), START_US, Vec::new());
         while now_us <= START_US + until_us {

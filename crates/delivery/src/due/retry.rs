@@ -1,36 +1,47 @@
-//! When to try again (D6): exponential back-off with jitter, so that messages that failed together do not return together.
+//! How long a key waits after a send that was not accepted (D6): exponential back-off with jitter, or a list of waits.
+//! The jitter keeps keys that failed together from returning together.
 //!
-//! Example: 1 s, then 2, 4 and 8, each shortened by up to a half at random.
+//! Example: 1 s, then 2, 4 and 8 s. Each wait is shortened by up to a half, at random.
 
 use fastrand::Rng;
 
-/// How often a message is tried, and after what time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How often a message is tried, and after which waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retry {
-    /// The attempts before a message is a dead letter, with the first one.
+    /// How many counted attempts make a message a dead letter, with the first one.
     pub max_attempts: u32,
-    /// The time after the first attempt, before it is shortened.
+    /// The wait after the first attempt, before it is shortened.
     pub first_ms: u64,
-    /// No time is longer.
+    /// The longest wait.
     pub longest_ms: u64,
+    /// A list of exact waits, used instead. The last one is repeated.
+    pub waits_ms: Vec<u64>,
 }
 
 impl Default for Retry {
     fn default() -> Self {
-        Self { max_attempts: 5, first_ms: 1_000, longest_ms: 300_000 }
+        Self { max_attempts: 8, first_ms: 1_000, longest_ms: 300_000, waits_ms: Vec::new() }
     }
 }
 
 impl Retry {
-    /// The time between this attempt, counted from 1, and the next, in microseconds. `rng` is the caller's, so that a simulation
-    /// with the same seed repeats it.
+    /// The wait in microseconds, after so many sends in a row that were not accepted. The caller gives `rng`, so a
+    /// simulation with the same seed repeats the waits.
     #[must_use]
-    pub(crate) fn delay_us(&self, attempt: u32, rng: &mut Rng) -> u64 {
-        let doubled_ms =
-            1_u64.checked_shl(attempt.saturating_sub(1)).map_or(u64::MAX, |by| self.first_ms.saturating_mul(by));
+    pub(crate) fn wait_us(&self, fails: u32, rng: &mut Rng) -> u64 {
+        let place = fails.saturating_sub(1);
+        if let Some(last) = self.waits_ms.len().checked_sub(1) {
+            return self.waits_ms[last.min(place as usize)].saturating_mul(1_000);
+        }
+        let doubled_ms = 1_u64.checked_shl(place).map_or(u64::MAX, |by| self.first_ms.saturating_mul(by));
         let whole_us = doubled_ms.min(self.longest_ms).saturating_mul(1000);
         let half_us = whole_us / 2;
         (whole_us - half_us).saturating_add(rng.u64(0..=half_us))
+    }
+
+    /// The longest wait of all. It is at least an hour, because a destination may ask for a wait of up to an hour.
+    pub(crate) fn longest_us(&self) -> u64 {
+        self.waits_ms.iter().copied().max().unwrap_or(self.longest_ms).saturating_mul(1_000).max(3_600_000_000)
     }
 }
 
@@ -38,7 +49,7 @@ impl Retry {
 mod tests {
     use super::*;
 
-    const SHORT: Retry = Retry { max_attempts: 5, first_ms: 200, longest_ms: 1_000 };
+    const SHORT: Retry = Retry { max_attempts: 5, first_ms: 200, longest_ms: 1_000, waits_ms: Vec::new() };
 
     #[test]
     fn the_back_off_doubles_and_is_shortened_at_random__d6() {
@@ -46,7 +57,7 @@ mod tests {
         for (attempt, whole_us) in
             [(1, 200_000), (2, 400_000), (3, 800_000), (4, 1_000_000), (100, 1_000_000), (u32::MAX, 1_000_000)]
         {
-            let delays: Vec<u64> = (0..200).map(|_| SHORT.delay_us(attempt, &mut rng)).collect();
+            let delays: Vec<u64> = (0..200).map(|_| SHORT.wait_us(attempt, &mut rng)).collect();
             let (least, most) = (delays.iter().min().unwrap(), delays.iter().max().unwrap());
             assert!(*least >= whole_us / 2 && *most <= whole_us, "{attempt}: {least} to {most}");
             assert!(2 * most > 3 * least, "{attempt}: {least} to {most}");
@@ -57,16 +68,16 @@ mod tests {
     fn the_default_waits_a_second_first_and_at_most_five_minutes__d6() {
         let mut rng = Rng::with_seed(1);
         let retry = Retry::default();
-        assert_eq!(retry.max_attempts, 5);
-        assert!((500_000..=1_000_000).contains(&retry.delay_us(1, &mut rng)));
-        assert!((150_000_000..=300_000_000).contains(&retry.delay_us(20, &mut rng)));
+        assert_eq!(retry.max_attempts, 8);
+        assert!((500_000..=1_000_000).contains(&retry.wait_us(1, &mut rng)));
+        assert!((150_000_000..=300_000_000).contains(&retry.wait_us(20, &mut rng)));
     }
 
     #[test]
     fn the_same_seed_gives_the_same_delays() {
         let delays = |seed| {
             let mut rng = Rng::with_seed(seed);
-            (1..20).map(|attempt| SHORT.delay_us(attempt, &mut rng)).collect::<Vec<_>>()
+            (1..20).map(|attempt| SHORT.wait_us(attempt, &mut rng)).collect::<Vec<_>>()
         };
         assert_eq!(delays(5), delays(5));
         assert_ne!(delays(5), delays(6));
@@ -75,9 +86,17 @@ mod tests {
     #[test]
     fn a_time_of_odd_length_or_of_none_is_no_error() {
         let mut rng = Rng::with_seed(1);
-        let of = |first_ms, longest_ms| Retry { max_attempts: 1, first_ms, longest_ms };
-        assert_eq!(of(0, 0).delay_us(1, &mut rng), 0);
-        assert!(of(u64::MAX, u64::MAX).delay_us(u32::MAX, &mut rng) >= u64::MAX / 2);
-        assert!((500..=1000).contains(&of(1, 1).delay_us(0, &mut rng)));
+        let of = |first_ms, longest_ms| Retry { max_attempts: 1, first_ms, longest_ms, waits_ms: Vec::new() };
+        assert_eq!(of(0, 0).wait_us(1, &mut rng), 0);
+        assert!(of(u64::MAX, u64::MAX).wait_us(u32::MAX, &mut rng) >= u64::MAX / 2);
+        assert!((500..=1000).contains(&of(1, 1).wait_us(0, &mut rng)));
+    }
+
+    #[test]
+    fn a_list_of_waits_is_taken_as_it_is_and_its_last_one_again__d6() {
+        let retry = Retry { waits_ms: vec![5_000, 300_000, 7_200_000], ..Retry::default() };
+        let mut rng = Rng::with_seed(1);
+        let waits = [1, 2, 3, 4, u32::MAX].map(|fails| retry.wait_us(fails, &mut rng) / 1_000_000);
+        assert_eq!(waits, [5, 300, 7_200, 7_200, 7_200]);
     }
 }

@@ -1,25 +1,30 @@
-//! What is in memory of all that waits (rules D4, D8): the messages that are due next, within bounds, in order per key.
+//! The waiting messages that are in memory (rules D4, D8): the next ones to be due, within bounds, in order per key.
 //!
-//! The store has everything; the window has what comes before its `cursor`, a position `(due_ms, seq)` in the order of
-//! delivery, and of each key only the first few. Nothing here has a lock, a clock or a thread: the dispatcher's lock guards
-//! it, and the writer moves it along.
+//! The store has all messages. The window has the messages before its `cursor`, and only the first few messages of each
+//! key. The cursor is a position `(due_ms, seq)` in the order of delivery. The window has no lock, no clock and no
+//! thread. The dispatcher's lock guards it, and the writer moves it on.
 //!
-//! - All that waits at or before the cursor is in memory, except that of a lane with a `more_from`: from there on it is in
-//!   the store alone. What waits in memory is at or before the cursor. So a lane is never out of order.
-//! - Bounds: messages and bytes in all, and for each lane. Reading ahead stops at four fifths of them; the rest is for
-//!   messages that come later and are due before the cursor, and for lanes that ran empty.
-//! - Where a lane has no room for such a message, its last ones go back to the store (`more_from`). Where the window has
-//!   none, the latest tenth goes back, and the cursor with it. Reading ahead finds them again.
-//! - Of a paused key nothing that waits is in memory: `pausing.rs`.
-//! - A message that came into memory when it was accepted is *near*: the store has no row of it that says that it waits.
-//!   Where it goes back, the store is told to write that row.
+//! - A waiting message at or before the cursor is in memory. There is one exception: if a lane has a `more_from`, its
+//!   messages from that position on are only in the store. No message that waits in memory is after the cursor. These
+//!   rules keep each lane in order.
+//! - There are bounds for messages and bytes, in total and for each lane. Reading ahead stops at four fifths of the
+//!   bounds. The rest is for new messages that are due before the cursor, and for lanes that ran empty.
+//! - If a lane has no room for such a new message, the lane's last messages go back to the store, and `more_from` is
+//!   set. If the window has no room, the latest tenth of all messages goes back, and the cursor moves back too. Reading
+//!   ahead finds the messages again.
+//! - No waiting message of a paused key is in memory: see `pausing.rs`. If a key fails again and again, only the
+//!   message that is being tried is in memory: see `waiting.rs`.
+//! - A message is *near* if it came into memory when it was accepted. The store has no waiting row for it. If a near
+//!   message goes back, the store has to write that row.
 //!
-//! Example: at most two in a lane, cursor (50, 9). Key k has (10, 1) and (20, 2) in memory and (30, 3) in the store, so its
-//! `more_from` is (30, 3). A new message (15, 10) of k comes in between, (20, 2) goes back, `more_from` is (20, 2).
+//! Example: a lane holds at most two messages, and the cursor is (50, 9). Key k has (10, 1) and (20, 2) in memory and
+//! (30, 3) in the store, so its `more_from` is (30, 3). A new message (15, 10) of k is accepted. (20, 2) goes back, and
+//! `more_from` is now (20, 2).
 
 mod entry;
 mod leaving;
 mod pausing;
+mod waiting;
 
 use std::collections::BTreeSet;
 
@@ -33,13 +38,13 @@ use crate::store::{Outcome, Position, Waiting};
 pub use entry::Bounds;
 pub(crate) use entry::{Entry, Gone, State};
 
-/// Empty until it has a cursor. `is_global`: all messages are one lane (`--order global`).
+/// The window is empty until it has a cursor. `is_global`: all messages are in one lane (`--order global`).
 #[derive(Debug)]
 pub(crate) struct Window {
     bounds: Bounds,
     is_global: bool,
     pub(crate) cursor: Option<Position>,
-    /// Something was not read for want of room.
+    /// A message was not read, because there was no room.
     pub(crate) was_full: bool,
     entries: Vec<Option<Entry>>,
     free: Vec<Slot>,
@@ -48,19 +53,21 @@ pub(crate) struct Window {
     lanes: Vec<Lane>,
     free_lanes: Vec<u32>,
     lane_numbers: FxHashMap<i64, u32>,
-    /// The numbers of lanes whose key is paused, also where nothing else is known of them.
+    /// The numbers of all lanes whose key is paused. The window may know nothing else of such a lane.
     paused: FxHashSet<i64>,
-    /// Lanes that may run empty though the store has more of them, by what the store has.
+    /// The numbers of all lanes whose key waits after a send that was not accepted.
+    waiting: FxHashSet<i64>,
+    /// Lanes that may run empty while the store has more of their messages, ordered by the lane's `more_from`.
     needy: BTreeSet<(Position, u32)>,
-    /// What is left of each lane in the store, where it changed since this was taken.
+    /// The new `more_from` of each lane that changed since the last [`Window::take_changed_lanes`].
     changed: FxHashMap<i64, Option<Position>>,
     /// Messages in the state `Leaving`.
     leaving: Vec<Slot>,
-    /// Messages that have a row in the store, were sent, and left memory since the last [`Window::take_uncovered`].
+    /// Messages with a row in the store that were sent, and then left memory since the last [`Window::take_uncovered`].
     sent_and_left: Vec<Position>,
-    /// The cursor or a lane went back: messages on their way may be beyond it.
+    /// The cursor or a lane's `more_from` moved back. Messages on their way may now be after it.
     has_gone_back: bool,
-    /// Near messages that left memory, and whose rows in the store are not committed yet.
+    /// Near messages that left memory, and whose rows are not committed in the store.
     pub(crate) left_uncommitted: Earliest,
 }
 
@@ -79,6 +86,7 @@ impl Window {
             free_lanes: Vec::new(),
             lane_numbers: FxHashMap::default(),
             paused: FxHashSet::default(),
+            waiting: FxHashSet::default(),
             needy: BTreeSet::new(),
             changed: FxHashMap::default(),
             leaving: Vec::new(),
@@ -104,7 +112,7 @@ impl Window {
         self.by_seq.get(&seq).copied()
     }
 
-    /// The message in this slot, if it is still that one.
+    /// The message in this slot, if the slot still has this message.
     pub(crate) fn get(&self, slot: Slot, seq: i64) -> Option<&Entry> {
         self.entries.get(slot as usize)?.as_ref().filter(|entry| entry.seq == seq)
     }
@@ -121,14 +129,15 @@ impl Window {
         self.entries.iter().enumerate().filter_map(|(slot, entry)| Some((slot as Slot, entry.as_ref()?)))
     }
 
-    /// Those in at most so many slots from this one on; and the slot to go on with, if there are more.
+    /// The messages in the next `slots` slots, from slot `from` on. Also returns the slot to continue with, if there
+    /// are more.
     pub(crate) fn part(&self, from: usize, slots: usize) -> (impl Iterator<Item = &Entry>, Option<usize>) {
         let end = (from + slots).min(self.entries.len());
         let part = self.entries[from.min(end)..end].iter().flatten();
         (part, (end < self.entries.len()).then_some(end))
     }
 
-    /// Lanes have numbers below this. One that is not used has no messages.
+    /// All lane numbers in the window are below this number. An unused number has no messages.
     pub(crate) fn lane_places(&self) -> u32 {
         self.lanes.len() as u32
     }
@@ -145,12 +154,12 @@ impl Window {
         self.lanes.iter_mut()
     }
 
-    /// Whether a lane may run empty though the store has more of it.
+    /// Whether a lane may run empty while the store has more of its messages.
     pub(crate) fn has_needy_lanes(&self) -> bool {
         !self.needy.is_empty()
     }
 
-    /// Whether less than four fifths are taken, with so many bytes more.
+    /// Whether less than four fifths of the bounds are used, if so many bytes are added.
     pub(crate) fn has_room_ahead(&self, bytes: usize) -> bool {
         self.len() == 0
             || (self.len() < self.bounds.messages / 5 * 4 && self.bytes + bytes <= self.bounds.bytes / 5 * 4)
@@ -160,7 +169,8 @@ impl Window {
         self.len() == 0 || (self.len() < self.bounds.messages && self.bytes + bytes <= self.bounds.bytes)
     }
 
-    /// A message that was just accepted: its slot, if it comes into memory. What made room is added to `gone`.
+    /// Takes in a message that was just accepted. Returns its slot if it comes into memory. Messages that left memory
+    /// to make room are added to `gone`.
     pub(crate) fn admit(&mut self, row: Waiting, partition: u8, body: Body, gone: &mut Vec<Gone>) -> Option<Slot> {
         let position = (row.due_ms, row.seq);
         if self.cursor.is_none_or(|cursor| position > cursor) {
@@ -191,9 +201,10 @@ impl Window {
         Some(slot)
     }
 
-    /// Takes in from the store what comes next after the cursor; `is_all`: there is no more until `until_ms`.
+    /// Takes in the next messages after the cursor from the store. `is_all`: these are all messages until `until_ms`.
     ///
-    /// Nothing while a message goes back to the store: a cursor that passed it would leave it out for good.
+    /// Does nothing while a message is going back to the store. If the cursor passed such a message, the message would
+    /// never be read again.
     pub(crate) fn read_ahead(&mut self, rows: &[Waiting], until_ms: i64, is_all: bool) -> Vec<Slot> {
         let mut chosen = Vec::new();
         if self.has_leaving() {
@@ -225,7 +236,8 @@ impl Window {
         chosen
     }
 
-    /// The lanes to refill, at most some hundred, and from where; `None` if there are none, or there is no room.
+    /// The lanes to refill, at most 200, and the position to read from. `None` if no lane needs it, or there is no
+    /// room.
     pub(crate) fn refill_from(&mut self) -> Option<(Vec<i64>, Position)> {
         let (start, _) = *self.needy.first()?;
         if !self.has_room(0) {
@@ -235,7 +247,8 @@ impl Window {
         Some((self.needy.iter().take(200).map(|(_, lane)| self.lane(*lane).number).collect(), start))
     }
 
-    /// Takes in these rows of these lanes, which are all of them until `end`; nothing while a message goes back to the store.
+    /// Takes in these rows. They are all rows of these lanes until `end`. Does nothing while a message is going back to
+    /// the store.
     pub(crate) fn refill(&mut self, numbers: &[i64], rows: &[Waiting], end: Position) -> Vec<Slot> {
         if self.has_leaving() {
             return Vec::new();
@@ -259,7 +272,7 @@ impl Window {
                 self.was_full |= !has_room;
                 self.leave(lane, Some(position));
                 if has_room {
-                    // It is as full as it can be, and is looked after again when a message leaves it.
+                    // The lane is full. It becomes needy again when a message leaves it.
                     self.needy.remove(&(position, lane));
                 }
                 open.retain(|other| *other != lane);
@@ -274,7 +287,7 @@ impl Window {
         chosen
     }
 
-    /// The lane's first message goes out, if it can.
+    /// Takes the lane's first message to send it, if it can go out.
     pub(crate) fn take(&mut self, lane: u32) -> Option<Slot> {
         let it = self.lane(lane);
         let first = it.first().filter(|(_, slot)| it.is_free() && self.entry(*slot).state == State::Waiting);
@@ -290,7 +303,8 @@ impl Window {
         Some(slot)
     }
 
-    /// It has its outcome. It stays known until [`Window::forget`]; where it was not delivered, its lane waits for that.
+    /// The message has its outcome. It stays known until [`Window::forget`]. If it was not delivered, its lane waits
+    /// until then.
     pub(crate) fn end(&mut self, slot: Slot, outcome: Outcome) {
         let entry = self.entry_mut(slot);
         let (position, lane, size, state) = (entry.position(), entry.lane, entry.size as usize, entry.state);
@@ -300,7 +314,7 @@ impl Window {
         if let Some(lane) = lane {
             let it = self.lane_mut(lane);
             if it.in_flight == Some(slot) {
-                it.in_flight = None;
+                it.none_in_flight();
             } else if state != State::Leaving {
                 it.remove(position, size);
             }
@@ -311,7 +325,7 @@ impl Window {
         }
     }
 
-    /// Its outcome is committed. The lane that may go on now, if it waited for that.
+    /// The message's outcome is committed. Returns the lane, if the lane waited for this commit and can go on.
     pub(crate) fn forget(&mut self, seq: i64) -> Option<u32> {
         let slot = self.find(seq)?;
         let entry = self.entry(slot);
@@ -326,7 +340,7 @@ impl Window {
         goes_on
     }
 
-    /// Forgets a lane of which nothing is left.
+    /// Forgets a lane that is not used any more.
     pub(crate) fn tidy(&mut self, lane: u32) {
         let it = self.lane(lane);
         if it.is_unused() && self.lane_numbers.get(&it.number) == Some(&lane) {
@@ -336,7 +350,7 @@ impl Window {
         }
     }
 
-    /// What is left of lanes in the store, by the number of the lane, where it changed since the last call.
+    /// The new `more_from` of each lane that changed since the last call, by lane number.
     pub(crate) fn take_changed_lanes(&mut self) -> impl Iterator<Item = (i64, Option<Position>)> {
         std::mem::take(&mut self.changed).into_iter()
     }
@@ -349,7 +363,7 @@ impl Window {
         self.lane_numbers.get(&self.number(lane)?).copied()
     }
 
-    /// The same; of a paused one, which nothing else may be known of, it is made.
+    /// The lane of a message, if the window knows it. A paused lane is created if it is not known.
     fn known_lane(&mut self, lane: Option<i64>) -> Option<u32> {
         let number = self.number(lane)?;
         if self.paused.contains(&number) { Some(self.open_lane(number)) } else { self.find_lane(lane) }
@@ -357,7 +371,7 @@ impl Window {
 
     fn fits(&self, lane: u32, size: u32) -> bool {
         let it = self.lane(lane);
-        if it.is_paused {
+        if it.is_paused || it.is_away {
             return false;
         }
         self.is_global
@@ -373,6 +387,9 @@ impl Window {
             lane,
             size: row.size,
             attempts: row.attempts,
+            strikes: row.strikes,
+            waited_us: row.waited_ms.max(0) as u64 * 1_000,
+            next_ms: row.next_ms,
             state: State::Held,
             is_near,
             partition: 0,
@@ -404,6 +421,7 @@ impl Window {
         }
         let mut new = Lane::new(number, self.is_global);
         new.is_paused = self.paused.contains(&number);
+        new.is_waiting = !self.waiting.is_empty() && self.waiting.contains(&number);
         let lane = if let Some(lane) = self.free_lanes.pop() {
             self.lanes[lane as usize] = new;
             lane

@@ -1,6 +1,7 @@
-//! What changes a message that is known: a cancel, another due time, another one in its place, a second life (D7, D16).
+//! Changes of a known message: cancel it, reschedule it, replace it, requeue it (D7, D16).
 //!
-//! Each is one answer, exact in the very moment of sending: what was taken back does not go out, and what is being sent stays so.
+//! Each change has one exact answer, also in the moment of sending. If a message is taken back, it does not go out. If
+//! its send has begun, the send is not undone.
 
 use super::{DAY_MS, Group, answer_of, held_of};
 use crate::base::error::StoreError;
@@ -43,7 +44,7 @@ impl Group<'_> {
         }
     }
 
-    /// A pause holds at once, so that nothing is sent after its answer.
+    /// Pauses or resumes all sending. A pause takes effect at once, so that nothing is sent after its answer.
     pub(super) fn pause(&mut self, is_paused: bool) -> Result<Answer, StoreError> {
         self.store.put_meta(PAUSED, is_paused.then_some(self.now_ms))?;
         self.resumes = !is_paused;
@@ -53,7 +54,8 @@ impl Group<'_> {
         Ok(if is_paused { Answer::Paused } else { Answer::Resumed })
     }
 
-    /// The same for one key. In one order of all messages those of a key can't be left out: what comes after them would overtake.
+    /// Pauses or resumes one key. If all messages have one order, a key cannot be paused: later messages would overtake
+    /// its messages.
     pub(super) fn pause_key(&mut self, key: &str, is_paused: bool) -> Result<Answer, StoreError> {
         let lane = lane_of(Some(key)).expect("a key has a lane");
         self.resumed_lanes.retain(|other| *other != lane);
@@ -72,7 +74,8 @@ impl Group<'_> {
         Ok(Answer::Paused)
     }
 
-    /// It goes on as a new message of the same name: among those that are due in the same millisecond it is the last.
+    /// Gives a message another due time. It goes on under a new number, so it comes last among the messages of the same
+    /// millisecond.
     pub(super) fn reschedule(&mut self, to: &Reschedule) -> Result<Answer, StoreError> {
         let Some(known) = self.store.find(to.key.as_deref(), &to.id)? else {
             self.counts.reschedules_too_late += 1;
@@ -96,12 +99,12 @@ impl Group<'_> {
         self.taken_back.push((known.seq, Some(seq)));
         self.finish(&[self.done(known.seq, known.due_ms, Outcome::Moved)])?;
         self.counts.rescheduled += 1;
-        self.admit_again(seq, message, left.redelivered, tried.map_or(0, |it| it.attempts))?;
+        self.admit_again(seq, message, left.redelivered, tried)?;
         Ok(Answer::Rescheduled)
     }
 
-    /// It takes the place of the message of its name that waits. After an outcome it is a message of its own. In both cases a
-    /// destination knows it by another digest than what was sent before.
+    /// Replaces the waiting message of the same name. If that message has an outcome, the new message is accepted
+    /// beside it. In both cases a destination sees another digest than before.
     pub(super) fn replace(&mut self, put: Incoming, at_latest_ms: Option<i64>) -> Result<Answer, StoreError> {
         let known = self.store.find(put.message.key(), put.message.id())?;
         let recurs = put.message.body.recurrence().is_some();
@@ -121,7 +124,7 @@ impl Group<'_> {
         }
         let waited = known.as_ref().filter(|_| taken_back.is_ok());
         let latest_ms = match (waited, at_latest_ms) {
-            (_, None) => None, // this one has no bound
+            (_, None) => None, // this call sets no bound
             (None, Some(after_ms)) => Some(self.now_ms.saturating_add(after_ms)),
             (Some(known), Some(after_ms)) => {
                 let first = self.store.open_message(known.seq)?.body.extras().and_then(|extras| extras.latest_ms);
@@ -152,21 +155,22 @@ impl Group<'_> {
             self.counts.accepted += 1;
             Answer::Accepted
         };
-        self.admit_again(seq, message.clone(), false, 0)?;
+        self.admit_again(seq, message.clone(), false, None)?;
         if recurs {
             self.begin_recurring(seq, &message.body)?;
         }
         Ok(answer)
     }
 
-    /// A dead letter is a message again: with all attempts, and without the time past which it was not to be sent.
+    /// Makes a dead letter a message again, with all attempts and without `expires`.
     pub(super) fn requeue(&mut self, key: Option<&str>, id: &str) -> Result<Answer, StoreError> {
         let Some(known) = self.store.find(key, id)? else { return Ok(Answer::Unknown) };
         let Some(outcome) = known.outcome.filter(|outcome| outcome.is_dead()) else { return self.look(key, id) };
         Ok(if self.requeue_letter(known.seq, None)? { Answer::Requeued } else { answer_of(outcome) })
     }
 
-    /// Whether it is a message again: one whose letter is there, that the filter takes, and that was not given again since.
+    /// Returns whether the dead letter is a message again. It stays as it is if its record is gone, if `filter` does
+    /// not match, or if the message was submitted again since then.
     pub(super) fn requeue_letter(&mut self, seq: i64, filter: Option<&Filter>) -> Result<bool, StoreError> {
         let Some(record) = self.store.letter(seq)? else { return Ok(false) };
         let Some(mut message) = read_again(&record, self.now_ms) else { return Ok(false) };
@@ -185,11 +189,11 @@ impl Group<'_> {
         self.counts.accepted += 1;
         self.counts.requeued += 1;
         if message.body.recurrence().is_some() {
-            self.admit_again(seq, message.clone(), false, 0)?;
+            self.admit_again(seq, message.clone(), false, None)?;
             self.begin_recurring(seq, &message.body)?;
             return Ok(true);
         }
-        self.admit_again(seq, message, true, 0)?; // it may have been tried, and then it may have arrived
+        self.admit_again(seq, message, true, None)?; // if it was tried, it may have arrived
         Ok(true)
     }
 
@@ -198,31 +202,34 @@ impl Group<'_> {
         seq: i64,
         message: Message,
         redelivered: bool,
-        attempts: u32,
+        tried: Option<&Attempts>,
     ) -> Result<(), StoreError> {
         let (due_ms, size) = (message.due_ms, message.size_in_memory() as u32);
         let lane = lane_of(message.key());
-        let row = Waiting { due_ms, seq, lane, size, redelivered, attempts, next_ms: None };
+        let (attempts, strikes, waited_ms) = tried.map_or((0, 0, 0), |it| (it.attempts, it.strikes, it.waited_ms));
+        let row = Waiting { due_ms, seq, lane, size, redelivered, attempts, strikes, waited_ms, next_ms: None };
         self.admit(&[(row, partition_of_name(message.key(), message.id()), message.body)])
     }
 
-    /// Keeps a message from going out, or says why it is too late. What is left of it is to be finished.
+    /// Takes a message back, so that it does not go out, or returns why it is too late. The caller then finishes its
+    /// old number.
     pub(super) fn take_back(&mut self, known: &Known, outcome: Outcome) -> Result<Result<Left, Answer>, StoreError> {
         if let Some(outcome) = known.outcome {
             return Ok(Err(answer_of(outcome)));
         }
         let found = self.dispatcher.lock().take_back(known.seq, outcome);
         Ok(match found {
-            TakenBack::Taken { attempts, redelivered } => {
+            TakenBack::Taken { attempts, strikes, redelivered } => {
                 let noted = self.store.attempts(known.seq)?;
-                let error = noted.and_then(|it| it.error);
-                let tried = (attempts > 0).then_some(Attempts { seq: known.seq, attempts, next_ms: None, error });
+                let (waited_ms, error) = noted.map_or((0, None), |it| (it.waited_ms, it.error));
+                let tried = Attempts { seq: known.seq, attempts, strikes, waited_ms, next_ms: None, error };
+                let tried = (attempts > 0).then_some(tried);
                 Ok(Left { redelivered, tried })
             }
             TakenBack::Absent if self.store.is_open(known)? => {
                 let position = (known.due_ms, known.seq);
                 let (redelivered, tried) = self.store.left(position)?;
-                // Its mark may come with this group only.
+                // The store may get its `redelivered` mark only with this group.
                 let was_sent = self.dispatcher.lock().window.sent_and_left().contains(&position);
                 Ok(Left { redelivered: redelivered || was_sent, tried })
             }
@@ -234,7 +241,7 @@ impl Group<'_> {
 
     pub(super) fn look(&mut self, key: Option<&str>, id: &str) -> Result<Answer, StoreError> {
         let Some(known) = self.store.find(key, id)? else { return Ok(Answer::Unknown) };
-        let state = self.dispatcher.lock().state_of(known.seq); // not held while the store is read
+        let state = self.dispatcher.lock().state_of(known.seq); // the lock is not held while the store is read
         Ok(match known.outcome {
             Some(outcome) => answer_of(outcome),
             None => match state {
@@ -248,15 +255,16 @@ impl Group<'_> {
     }
 }
 
-/// What goes on with a message that was taken back.
+/// The state of a message that was taken back, for the message that takes its place.
 pub(super) struct Left {
     /// It may have arrived.
     redelivered: bool,
-    /// Its attempts, if any was made.
+    /// Its attempts, if there were any.
     tried: Option<Attempts>,
 }
 
-/// The message of a letter. It does not expire: it may have been put off past that time.
+/// Reads the message from the record of a dead letter. It leaves out `expires`, because a reschedule may have moved the
+/// message past this time.
 fn read_again(record: &[u8], now_ms: i64) -> Option<Message> {
     let schema = Schema::new(Columns::default(), usize::MAX);
     let mut fields = fields_of(std::str::from_utf8(record).ok()?, &schema).ok()?;

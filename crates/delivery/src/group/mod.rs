@@ -136,7 +136,17 @@ impl<'a> Group<'a> {
                         });
                     }
                     let (lane, redelivered) = (put.lane, put.redelivered);
-                    let row = Waiting { due_ms, seq, lane, size, redelivered, attempts: 0, next_ms: None };
+                    let row = Waiting {
+                        due_ms,
+                        seq,
+                        lane,
+                        size,
+                        redelivered,
+                        attempts: 0,
+                        strikes: 0,
+                        waited_ms: 0,
+                        next_ms: None,
+                    };
                     let body = put.message.body;
                     fresh.push((row, partition, if is_again { body.again(seq) } else { body }));
                     Answer::Accepted

@@ -1,4 +1,4 @@
-//! Messages that come again and again (D19): when an occurrence has its outcome, the next is made in the same transaction.
+//! Recurring messages (D19): when an occurrence has its outcome, the next one is made in the same transaction.
 //!
 //! ```text
 //! accepted ---> the first occurrence ---> its outcome ---> the next ---> ...
@@ -6,7 +6,7 @@
 //!     +-- replaced: what waits is made anew by the new rule  +-- cancelled: what waits is cancelled too
 //! ```
 //!
-//! So one occurrence is open at a time, and a crash can neither leave one out nor make one twice.
+//! So one occurrence is open at a time. A crash can neither leave an occurrence out nor make it twice.
 
 use super::Group;
 use crate::base::error::{BadRecord, StoreError};
@@ -17,12 +17,13 @@ use crate::message::recurrence::{NEVER_MS, Recurrence, occurrence_id};
 use crate::message::{Body, Extras, Message};
 use crate::store::{Accepted, Done, Known, Letter, Occurrence, Outcome};
 
-/// Times of a rule that were delivered or cancelled under a rule before, one after the other: each costs a look, and after so many the
-/// rule goes on from now.
+/// How many times of a rule in a row may be over, because they were delivered or cancelled under an earlier rule. Each
+/// costs a look into the store. After this many, the rule goes on from now.
 const MOST_OVER: usize = if cfg!(test) { 50 } else { 100_000 };
 
 impl Group<'_> {
-    /// These have their outcome, and what follows from it is done.
+    /// Stores these outcomes. If a rule has ended, its occurrence ends too. If an occurrence has its outcome, the next
+    /// one is made.
     pub(crate) fn finish(&mut self, done: &[Done]) -> Result<(), StoreError> {
         let may_follow = self.store.recurring_count() > 0;
         self.store.finish(done)?;
@@ -40,17 +41,17 @@ impl Group<'_> {
         Ok(())
     }
 
-    /// A recurring message was accepted: its first occurrence is made, however late it is.
+    /// Begins a new recurring message: makes its first occurrence, however late it is.
     pub(super) fn begin_recurring(&mut self, seq: i64, body: &Body) -> Result<(), StoreError> {
         let message = Message { body: body.clone(), due_ms: NEVER_MS, delay_ms: None };
         let first_ms = recurrence_of(&message).first_ms();
         self.make_occurrence(seq, &message, first_ms, None)
     }
 
-    /// A recurring message whose name is known takes the place of the one before, if that recurs too. `is_forced`: also where it has the
-    /// same content.
+    /// Puts a recurring message in the place of a recurring message with the same name. With `is_forced` this also
+    /// happens if both have the same content.
     pub(super) fn recur_again(&mut self, put: Incoming, is_forced: bool) -> Result<Answer, StoreError> {
-        // Looked for now, as one before it in the same group may have taken its place.
+        // Looked up now: an earlier item of the group may have taken its place.
         let known = self.store.find(put.message.key(), put.message.id())?.expect("its name is known");
         if !is_forced && (known.due_ms != NEVER_MS || known.content == put.content) {
             self.note_before(&known, &put)?;
@@ -65,7 +66,7 @@ impl Group<'_> {
         }
         message.body = message.body.again(self.store.last_seq() + 1);
         let seq = self.store.write_again(&message, content)?;
-        self.admit_again(seq, message.clone(), false, 0)?;
+        self.admit_again(seq, message.clone(), false, None)?;
         if !is_open {
             self.counts.accepted += 1;
             self.begin_recurring(seq, &message.body)?;
@@ -77,7 +78,8 @@ impl Group<'_> {
         Ok(Answer::Replaced)
     }
 
-    /// What is known of a deliverer that had it, and is lost, counts for one that is known too: it came with a backup.
+    /// Keeps what a lost deliverer may have sent (`before` of the new rule), although the message is known: it came
+    /// with a backup.
     fn note_before(&mut self, known: &Known, put: &Incoming) -> Result<(), StoreError> {
         let rule = recurrence_of(&put.message);
         if rule.before.is_some() && known.due_ms == NEVER_MS && self.store.is_open(known)? {
@@ -88,8 +90,9 @@ impl Group<'_> {
         Ok(())
     }
 
-    /// The rule goes on where the one before is. An occurrence that is due, or being sent, is the last of that one; in the place of one
-    /// that is not due yet comes that of the new rule. None comes for a time that is over.
+    /// Makes the new rule go on where the earlier rule is. If the open occurrence is due, or is being sent, it is the
+    /// last occurrence of the earlier rule. If it is not due yet, the occurrence of the new rule takes its place. Times
+    /// that are over get no occurrence.
     fn follow(&mut self, seq: i64, message: &Message, before: i64) -> Result<(), StoreError> {
         let open = self.store.occurrence_of(before)?;
         let is_due = open.as_ref().is_some_and(|(known, _)| known.due_ms <= self.now_ms);
@@ -107,7 +110,7 @@ impl Group<'_> {
         self.make_occurrence(seq, message, next_ms, after_ms)
     }
 
-    /// The occurrence that waits goes out no more, and none follows it. One that is being sent stays what it is.
+    /// Withdraws the waiting occurrence, and no other follows. If it is being sent, this changes nothing.
     fn withdraw_occurrence(&mut self, of_seq: i64) -> Result<Withdrawn, StoreError> {
         let Some((known, _)) = self.store.occurrence_of(of_seq)? else { return Ok(Withdrawn::None) };
         if self.take_back(&known, Outcome::Withdrawn)?.is_err() {
@@ -120,7 +123,7 @@ impl Group<'_> {
         Ok(Withdrawn::Waited)
     }
 
-    /// The rule has ended: nothing follows an occurrence that is being sent.
+    /// Ends a rule. No other occurrence follows, even if one is being sent.
     fn end_occurrence(&mut self, of_seq: i64) -> Result<(), StoreError> {
         if self.withdraw_occurrence(of_seq)? == Withdrawn::Sending
             && let Some((known, _)) = self.store.occurrence_of(of_seq)?
@@ -130,7 +133,8 @@ impl Group<'_> {
         Ok(())
     }
 
-    /// Makes the occurrence of that time, or of the first after it that has no outcome. `after_ms`: the time of the one before.
+    /// Makes the occurrence of this time, or of the first later time without an outcome. `after_ms`: the time of the
+    /// occurrence before.
     fn make_occurrence(
         &mut self,
         of_seq: i64,
@@ -150,9 +154,9 @@ impl Group<'_> {
                 Accepted::NewAgain(seq) => {
                     self.admit_occurrence(seq, occurrence(message, due_ms, Some(seq)).message, redelivered)?
                 }
-                // Somebody gave a message of this name, or gave its letter again: it is the occurrence.
+                // A message of this name was submitted, or its dead letter was requeued: it is the occurrence.
                 Accepted::Known(known) if self.store.is_open(&known)? => known.seq,
-                // It was cancelled, before it came or by a rule before this one, or has arrived.
+                // It has arrived, or it was cancelled, by an earlier rule or before it came.
                 over => {
                     let is_new = u64::from(matches!(over, Accepted::CancelledBefore(_)));
                     self.counts.accepted += is_new;
@@ -172,11 +176,11 @@ impl Group<'_> {
 
     fn admit_occurrence(&mut self, seq: i64, message: Message, redelivered: bool) -> Result<i64, StoreError> {
         self.counts.accepted += 1;
-        self.admit_again(seq, message, redelivered, 0)?;
+        self.admit_again(seq, message, redelivered, None)?;
         Ok(seq)
     }
 
-    /// The rule has no more times: a dead letter says why.
+    /// Ends a rule that has no more times. A dead letter says why.
     fn end_recurring(&mut self, seq: i64, message: &Message, bad: BadRecord) -> Result<(), StoreError> {
         self.store.finish(&[self.done(seq, NEVER_MS, Outcome::Dead)])?;
         let BadRecord { reason, allowed } = bad;
@@ -193,7 +197,8 @@ impl Group<'_> {
         Ok(())
     }
 
-    /// Whether another due time is not asked for the first time, of a recurring message; if it is, that is noted.
+    /// Returns whether this reschedule of a recurring message was asked for before. If it was not, its `asked_ms` is
+    /// noted.
     pub(super) fn was_asked(&mut self, known: &Known, asked_ms: Option<i64>) -> Result<bool, StoreError> {
         if asked_ms.is_none() || known.due_ms != NEVER_MS || !self.store.is_open(known)? {
             return Ok(false);
@@ -207,7 +212,7 @@ impl Group<'_> {
         Ok(false)
     }
 
-    /// What a user means who names a recurring message and speaks of a due time: its occurrence.
+    /// If a caller names a recurring message and a due time, it means the open occurrence. Returns that occurrence.
     pub(super) fn open_one(&self, known: Known) -> Result<Known, StoreError> {
         if known.due_ms != NEVER_MS {
             return Ok(known);
@@ -220,7 +225,7 @@ impl Group<'_> {
     }
 }
 
-/// What became of an occurrence whose rule ends, or is replaced.
+/// The state of an occurrence whose rule ends or is replaced.
 #[derive(PartialEq, Eq)]
 enum Withdrawn {
     /// There was none.
@@ -231,7 +236,7 @@ enum Withdrawn {
     Sending,
 }
 
-/// The occurrence that is due then. `again`: its name had an outcome before, and this is its number.
+/// Makes the occurrence for `due_ms`. `again`: its number, if its name had an outcome before.
 fn occurrence(of: &Message, due_ms: i64, again: Option<i64>) -> Incoming {
     let body = &of.body;
     let extras = Extras { traceparent: body.traceparent().map(Into::into), again, ..Extras::default() };

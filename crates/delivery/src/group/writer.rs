@@ -453,7 +453,9 @@ impl Writer {
         for (_, it) in dispatcher.window.slots().filter(|(_, it)| it.state != State::Over) {
             if it.is_noted && it.state != State::Sending {
                 let error = Some(CRASHED.to_owned());
-                unsent.push(Attempts { seq: it.seq, attempts: it.attempts - 1, next_ms: None, error });
+                let (seq, attempts, strikes) = (it.seq, it.attempts, it.strikes);
+                let waited_ms = (it.waited_us / 1_000) as i64;
+                unsent.push(Attempts { seq, attempts, strikes, waited_ms, next_ms: None, error });
             }
             if !it.was_sent {
                 continue;

@@ -1,4 +1,4 @@
-//! The parts of delivery put together around one store, without threads: each step is a call (rules D3 to D9).
+//! The parts of delivery around one store, without threads: each step is a call (rules D3 to D9).
 //!
 //! ```text
 //! store <-> writer <-> dispatcher <-> timer
@@ -6,15 +6,15 @@
 //!                       senders -> sink
 //! ```
 //!
-//! [`Engine`] is driven by hand: on a manual clock a run is the same each time. [`threads`](super::threads) drives it with
-//! threads of its own.
+//! A caller drives [`Engine`] by hand: on a manual clock every run is the same. [`threads`](super::threads) drives it
+//! with its own threads.
 
 mod looking;
 mod marks;
 mod recover;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use super::settings::Settings;
@@ -26,6 +26,7 @@ use crate::due::dispatcher::{Alarm, Dispatcher, Event, timer};
 use crate::due::measures::Percentiles;
 use crate::due::outcome_feed::OutcomeFeed;
 use crate::due::pace::Pace;
+use crate::due::places::PlaceLimits;
 use crate::group::items::{Completion, Item, Receipt, Ticket};
 use crate::group::queue::Queue;
 use crate::group::writer::{Begun, Committed, Writer};
@@ -35,7 +36,7 @@ use crate::store::upgrade::step_up;
 use crate::store::{Letter, Options, PAUSED, Progress, RESTORED, Store};
 use tickwheel::{Clock, Timer};
 
-/// An open store with everything that waits in it. Nothing is due before [`Engine::start`].
+/// An open store with all its waiting messages. Nothing is due before [`Engine::start`].
 ///
 /// A thread takes its locks in this order: the writer's, the dispatcher's, the queue's. Debug builds check that.
 pub struct Engine {
@@ -44,9 +45,9 @@ pub struct Engine {
     pub(crate) timer: Arc<Timer<Alarm>>,
     pub(crate) wall: Arc<dyn WallTime>,
     pub(crate) settings: Settings,
-    /// Until it is closed.
+    /// The writer, until the engine is closed.
     writer: Mutex<Option<Writer>>,
-    /// Whether submitting waits where much is queued: threads make room then.
+    /// Whether a caller that submits waits if much is queued. Only an engine with threads makes room meanwhile.
     pub(crate) waits_for_room: bool,
     /// The process that opened it.
     process: u32,
@@ -54,12 +55,13 @@ pub struct Engine {
     restored: Option<String>,
     inputs: HashMap<String, Progress>,
     percentiles: Mutex<Percentiles>,
-    /// The store has it, and gives it up when its connections are closed.
+    place_limits: OnceLock<PlaceLimits>,
+    /// The store holds it, and releases it when its connections are closed.
     ownership: Weak<Ownership>,
 }
 
 impl Engine {
-    /// Opens the store, and makes it where there is none. A store of an older version is stepped up, after a backup. Messages
+    /// Opens the store; a missing file is created. A store of an older version is upgraded, after a backup. Messages
     /// that an earlier process may have sent before it crashed are marked as such.
     ///
     /// # Errors
@@ -95,8 +97,8 @@ impl Engine {
             wall.clone(),
             settings.bounds,
             settings.is_global,
-            settings.retry,
-            settings.give_up_after_ms.map(Duration::from_millis),
+            settings.retry.clone(),
+            Duration::from_millis(settings.unanswered_for_ms),
             settings.seed,
         );
         pause_keys(&store, &mut dispatcher)?;
@@ -126,17 +128,18 @@ impl Engine {
             restored,
             inputs,
             percentiles: Mutex::default(),
+            place_limits: OnceLock::new(),
             ownership: weak,
         })
     }
 
-    /// The id of the store: `(store, seq)` is a message everywhere.
+    /// The id of the store. The pair `(store, seq)` names a message everywhere.
     #[must_use]
     pub fn store_id(&self) -> &str {
         &self.store_id
     }
 
-    /// The id of what the store knows: another one after it was restored from a backup, or made anew.
+    /// The id of the store's history. It changes if the store is restored from a backup, or made anew.
     #[must_use]
     pub fn history_id(&self) -> String {
         self.restored.as_ref().map_or_else(|| self.store_id.clone(), |it| format!("{}-{it}", self.store_id))
@@ -148,7 +151,7 @@ impl Engine {
         &self.inputs
     }
 
-    /// The due time of the first message that waits, before [`Engine::start`].
+    /// The due time of the first waiting message, before [`Engine::start`].
     ///
     /// # Errors
     /// The store cannot be read.
@@ -156,27 +159,27 @@ impl Engine {
         self.try_writer(|writer| writer.store.first_due_ms())
     }
 
-    /// How late the messages were that were delivered since the store was opened; known once it is closed.
+    /// How late the delivered messages were since the store was opened. It is known once the store is closed.
     #[must_use]
     pub fn percentiles(&self) -> Percentiles {
         *self.percentiles.lock()
     }
 
-    /// From now on messages are due, by this clock.
+    /// Starts delivery: from now on messages are due, by this clock.
     pub fn start(&self, clock: DueClock) {
         {
             let mut dispatcher = self.lock_dispatcher();
             dispatcher.start(clock);
             dispatcher.window.cursor = Some((i64::MIN, 0));
         }
-        let _ = self.with_writer(|writer| writer.loader.start()); // a closed one loads nothing
+        let _ = self.with_writer(|writer| writer.loader.start()); // a closed engine loads nothing
         self.queue.wake();
     }
 
-    /// After a function of the program's was called while the engine is opened.
+    /// Called after a function of the program, while the engine is opened: checks that this is still the same process.
     ///
     /// # Errors
-    /// It forked, and this is the child: the store is the parent's.
+    /// The function forked, and this is the child: the store belongs to the parent.
     pub(crate) fn check_process(&self) -> Result<(), DeliveryError> {
         if std::process::id() == self.process {
             return Ok(());
@@ -186,11 +189,11 @@ impl Engine {
         Err(DeliveryError::Usage(text.to_owned()))
     }
 
-    /// To be called in a child that was forked while the engine was open: the store is not the child's.
+    /// Must be called in a child that was forked while the engine was open: the store belongs to the parent.
     pub fn forget_in_child(&self) {
         if let Some(ownership) = self.ownership.upgrade() {
             ownership.forget_in_child();
-            std::mem::forget(ownership); // it is the parent's, and nothing of it may run here
+            std::mem::forget(ownership); // it belongs to the parent, so it must not be dropped here
         }
     }
 
@@ -206,7 +209,7 @@ impl Engine {
         self.timer.clock()
     }
 
-    /// Submits items; the answers come once all of them are on disk. Waits while much is queued.
+    /// Submits items. The answers come once all items are on disk. Waits while much is queued.
     ///
     /// # Errors
     /// The engine is closed, or has failed.
@@ -216,18 +219,19 @@ impl Engine {
         Ok(receipt)
     }
 
-    /// As [`Engine::submit`], and calls `complete` with the answers, in the writer's thread.
+    /// Does the same as [`Engine::submit`], and calls `complete` with the answers, in the writer's thread.
     ///
     /// # Errors
-    /// As [`Engine::submit`]; `complete` is not called then.
+    /// The same as for [`Engine::submit`]. Then `complete` is not called.
     pub fn submit_with(&self, items: Vec<Item>, complete: Completion) -> Result<(), DeliveryError> {
         self.queue.submit(Ticket::new(items, complete), self.waits_for_room, None).map(drop)
     }
 
-    /// As [`Engine::submit_with`], but waits for that time at most: then it has submitted nothing, and returns the ticket.
+    /// Does the same as [`Engine::submit_with`], but waits at most for `timeout`. After a time-out it has submitted
+    /// nothing, and returns the ticket.
     ///
     /// # Errors
-    /// As there.
+    /// The same as for [`Engine::submit_with`].
     pub fn submit_within(&self, ticket: Ticket, timeout: Duration) -> Result<Option<Ticket>, DeliveryError> {
         self.queue.submit(ticket, self.waits_for_room, Some(timeout))
     }
@@ -244,19 +248,19 @@ impl Engine {
         self.queue.lock().open
     }
 
-    /// How many of them come again and again.
+    /// How many open messages recur.
     pub fn recurring_count(&self) -> u64 {
         self.queue.lock().recurring
     }
 
-    /// Whether nothing waits, is under way, or is to be told.
+    /// Whether nothing waits, nothing is under way, and the observer has every dead letter.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.queue.lock().is_empty()
     }
 
-    /// The timer with one task for each millisecond in which anything is due, and one for each retry, probe and cut-off: to
-    /// be recorded, not to be driven.
+    /// The timer. It has one task for each millisecond in which messages are due, and one for each retry, round of tries and
+    /// cut-off. A caller may record the timer, but must not drive it.
     pub fn timer(&self) -> &Timer<impl Send> {
         &*self.timer
     }
@@ -273,43 +277,44 @@ impl Engine {
         self.lock_dispatcher().is_paused()
     }
 
-    /// From now on this reader is told of outcomes.
+    /// From now on this reader gets outcomes.
     pub fn follow(&self, feed: Arc<OutcomeFeed>) -> Arc<OutcomeFeed> {
         self.queue.feeds.add(&feed);
         feed
     }
 
-    /// What the destination and the clock did since the last call.
+    /// Takes the events of the destination and the clock since the last call.
     pub fn take_events(&self) -> Vec<Event> {
         std::mem::take(&mut self.lock_dispatcher().events)
     }
 
     // --- Steps of the writer -------------------------------------------------
 
-    /// Commits one group, with `sync` before it where messages were delivered; whether there is more to do at once.
+    /// Commits one group. If messages were delivered, it calls `sync` first. Returns whether there is more to do at
+    /// once.
     ///
     /// # Errors
-    /// The store or the destination failed: the engine takes nothing more.
+    /// The store or the destination failed. Then the engine takes no more items.
     pub fn write(&self, sync: &dyn Fn() -> Result<(), DeliveryError>) -> Result<bool, DeliveryError> {
         let begun = self.begin_group()?;
         let committed = self.commit_group(begun, sync)?;
         self.publish_group(&committed)
     }
 
-    /// The first part of [`Engine::write`]: takes what goes into the group.
+    /// The first part of [`Engine::write`]: takes the work of the group.
     pub(crate) fn begin_group(&self) -> Result<Begun, DeliveryError> {
-        self.queue.lock().busy_since_us = self.timer.clock().now_us(); // first, as it is read once a group is busy
+        self.queue.lock().busy_since_us = self.timer.clock().now_us(); // first, because it is read once a group is busy
         self.with_writer(|writer| writer.begin(&self.queue))
     }
 
-    /// The second part: the group is on disk after it.
+    /// The second part. After it the group is on disk.
     pub(crate) fn commit_group(
         &self,
         begun: Begun,
         sync: &dyn Fn() -> Result<(), DeliveryError>,
     ) -> Result<Committed, DeliveryError> {
         let result = self.try_writer(|writer| writer.look_at_place(self.timer.clock().now_us()));
-        // The sink's own sync may be Python, and take long: no lock is held meanwhile, and the engine may be closed.
+        // The sink's own sync may be Python, and take long. So no lock is held, and the engine may be closed meanwhile.
         let result = result.and_then(|()| if begun.has_outcomes() { sync() } else { Ok(()) });
         let now_ms = self.wall.now_us() / 1000;
         let began_us = self.timer.clock().now_us();
@@ -338,20 +343,20 @@ impl Engine {
         result
     }
 
-    /// Tickets that were begun get the error.
+    /// Gives the error to tickets that were begun.
     pub(crate) fn give_up(&self, error: &DeliveryError) {
-        let _ = self.with_writer(|writer| writer.give_up(error)); // a closed one has none
+        let _ = self.with_writer(|writer| writer.give_up(error)); // a closed engine has none
     }
 
-    /// What ends the run where the writer panicked, which is a fault of ours: the store may be in the middle of anything, and
-    /// is not written any more.
+    /// The error that ends the run if the writer panicked, which is a bug of tickwheel. The store may be in any state,
+    /// so nothing more is written to it.
     pub(crate) fn writer_panicked(&self) -> DeliveryError {
         let path = self.ownership.upgrade().map(|it| it.path().to_owned()).unwrap_or_default();
         let advice = "see the output of the panic hook, report it, and run again: nothing that was accepted is lost";
         StoreError::new(&path, "the thread that writes it panicked", advice).into()
     }
 
-    /// A close waits no longer for the disk: nothing more is written once it answers.
+    /// Lets a close end while the disk hangs. If the disk answers later, nothing more is written.
     pub(crate) fn leave_hanging_disk(&self) -> DeliveryError {
         let path = self.ownership.upgrade().map(|it| it.path().to_owned()).unwrap_or_default();
         let advice = "look at its disk; all that was answered is kept, and what was sent since then is sent again";
@@ -361,19 +366,36 @@ impl Engine {
         error
     }
 
-    /// Dead letters that are on disk and were not told yet. Call [`Engine::letters_told`] with the number when they are.
+    /// Takes dead letters on disk that the observer does not have. When it has them, call [`Engine::letters_told`] with
+    /// the number.
     pub fn take_letters(&self) -> Option<(Vec<Letter>, i64)> {
         self.queue.take_letters()
     }
 
-    /// All dead letters up to this number were told.
+    /// Notes that the observer has all dead letters up to this number.
     pub fn letters_told(&self, through: i64) {
         self.queue.letters_told(through);
     }
 
+    /// Sets how many sends there may be at a time; before the start. `takes_many`: a call of the sink has many messages,
+    /// and it answers for each.
+    pub(crate) fn set_places(&self, limits: PlaceLimits, takes_many: bool) {
+        let mut dispatcher = self.lock_dispatcher();
+        dispatcher.places.set_limits(limits);
+        dispatcher.takes_many = takes_many;
+        drop(dispatcher);
+        let _ = self.place_limits.set(limits);
+    }
+
+    /// How many sends there may be at a time.
+    #[must_use]
+    pub fn places(&self) -> PlaceLimits {
+        self.place_limits.get().copied().unwrap_or(PlaceLimits::NONE)
+    }
+
     // --- Steps of a sender ---------------------------------------------------
 
-    /// The next to be sent, with the number of the send; `None` where nothing can be sent now.
+    /// Takes the next messages to send, with the number of the send. `None` if nothing can be sent now.
     pub fn take(&self, most: usize, most_bytes: usize, is_cut_off: bool) -> Option<(u64, Vec<Delivery>)> {
         self.take_locked(&mut self.lock_dispatcher(), most, most_bytes, is_cut_off)
     }
@@ -393,7 +415,7 @@ impl Engine {
         let time_out = is_cut_off.then(|| Duration::from_millis(self.settings.sink_timeout_ms));
         let taken = dispatcher.take(most, most_bytes, time_out);
         self.flush(dispatcher);
-        if dispatcher.wants_mark {
+        if dispatcher.wants_mark || std::mem::take(&mut dispatcher.wants_load) {
             self.queue.wake();
         }
         taken
@@ -415,7 +437,7 @@ impl Engine {
         self.report(dispatcher, position);
     }
 
-    /// A sink has ended its turns; `last`: what became of the one after those that arrived.
+    /// A sink has ended its turns. `last`: the verdict of the first delivery that did not arrive, if it was sent.
     pub(crate) fn settle_turns(&self, flight: u64, last: Option<Verdict>) {
         let mut dispatcher = self.lock_dispatcher();
         dispatcher.settle_turns(flight, last);
@@ -425,38 +447,38 @@ impl Engine {
     fn report(&self, dispatcher: &mut Dispatcher, position: Option<String>) {
         let outcomes = std::mem::take(&mut dispatcher.outcomes);
         self.queue.report(outcomes, position, self.timer.clock().now_us());
-        if dispatcher.window.has_needy_lanes() {
+        if dispatcher.window.has_needy_lanes() || dispatcher.window.has_leaving() {
             self.queue.wake();
         }
     }
 
-    /// Whether the answer to this send is still waited for: it was neither given nor cut off.
-    #[must_use]
+    /// Whether this send still waits for its answer: it has no answer and was not cut off.
+    #[cfg(test)]
     pub(crate) fn is_in_flight(&self, flight: u64) -> bool {
         self.lock_dispatcher().is_in_flight(flight)
     }
 
-    /// Places all that waits anew if the wall clock was stepped.
+    /// Places all waiting messages again if the wall clock was stepped.
     pub fn follow_clock(&self) {
         if self.lock_dispatcher().follow_clock() {
             self.queue.wake();
         }
     }
 
-    /// Sends nothing more, and takes nothing more; what waits for an answer gets the error.
+    /// Stops sending, and takes no more items. Waiting tickets get the error.
     pub fn fail(&self, error: &DeliveryError) {
         self.lock_dispatcher().halt();
         self.queue.fail(error);
     }
 
-    /// When there is something to do next, on the timer's clock, in microseconds; `None` if nothing is on the timer.
+    /// When the timer has its next task, on its clock, in microseconds; `None` if it has no task.
     #[must_use]
     pub fn next_wake_us(&self) -> Option<u64> {
         self.timer.next_wake_us()
     }
 
-    /// Ends it: what is reported is committed, and the store is closed. `is_clean`: no send is under way, so what waits
-    /// was not sent.
+    /// Closes the engine: reported outcomes are committed, and the store is closed. `is_clean`: no send is under way,
+    /// so the waiting messages were not sent.
     ///
     /// # Errors
     /// The store failed.
@@ -486,12 +508,12 @@ impl Engine {
         self.dispatcher.lock()
     }
 
-    /// Runs this with the writer of an engine that is open.
+    /// Runs this with the writer of an open engine.
     pub(crate) fn with_writer<T>(&self, run: impl FnOnce(&mut Writer) -> T) -> Result<T, DeliveryError> {
         self.writer.lock().as_mut().map(run).ok_or(DeliveryError::Closed)
     }
 
-    /// The same, for what may fail.
+    /// Does the same for a function that may fail.
     pub(crate) fn try_writer<T, E: Into<DeliveryError>>(
         &self,
         run: impl FnOnce(&mut Writer) -> Result<T, E>,
@@ -499,7 +521,8 @@ impl Engine {
         self.with_writer(run)?.map_err(Into::into)
     }
 
-    /// Gives the writer what the dispatcher has for it. Its lock is held, so that outcomes keep their order.
+    /// Gives outcomes from the dispatcher to the writer. The caller holds the dispatcher's lock, so that outcomes keep
+    /// their order.
     pub(crate) fn flush(&self, dispatcher: &mut Dispatcher) {
         if !dispatcher.outcomes.is_empty() {
             let outcomes = std::mem::take(&mut dispatcher.outcomes);
@@ -508,7 +531,7 @@ impl Engine {
     }
 }
 
-/// Keys that an earlier process was asked to pause.
+/// Pauses the keys that an earlier process was asked to pause.
 fn pause_keys(store: &Store, dispatcher: &mut Dispatcher) -> Result<(), DeliveryError> {
     let lanes = store.paused_lanes()?;
     if !lanes.is_empty() && dispatcher.window.is_global() {

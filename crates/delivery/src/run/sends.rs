@@ -1,7 +1,7 @@
-//! How many sends of one sink are on disk, so that the sink may forget what it keeps against a crash (rule D5).
+//! How many sends of one sink are on disk, so the sink can forget its own notes about them (rule D5).
 //!
-//! A sink that writes a message and a note of it in one transaction needs the note until the engine has committed the
-//! outcome. No clock says when that is: a commit may take long.
+//! A sink may write a message and a note of it in one transaction. It needs the note until the engine has committed the
+//! outcome. A clock cannot tell when this happens, because a commit may take long.
 //!
 //! ```text
 //! send 1 ── settled, group 7 ──┐
@@ -17,13 +17,13 @@ use crate::sinks::Sink;
 /// The sends of one sink.
 #[derive(Debug, Default)]
 pub struct Sends {
-    /// Of each send that is not known to be on disk, the group after whose commit it is; in order.
+    /// The group of each send that is not known to be on disk, in order. The send is on disk after this group's commit.
     groups: VecDeque<u64>,
     committed: u64,
 }
 
 impl Sends {
-    /// Tells the sink what it need not remember, right before a send.
+    /// Tells the sink which sends it can forget. Called right before a send.
     pub fn tell(&mut self, engine: &Engine, sink: &mut dyn Sink) {
         let earlier = engine.queue.earlier_is_over();
         let committed = engine.queue.committed_group();
@@ -34,7 +34,7 @@ impl Sends {
         sink.committed(self.committed, earlier);
     }
 
-    /// The outcomes of the next send were just given to the engine, by this thread.
+    /// Notes a send. This thread has just given its outcomes to the engine.
     pub fn settled(&mut self, engine: &Engine) {
         self.groups.push_back(engine.queue.next_group());
     }
@@ -55,7 +55,7 @@ mod tests {
     use crate::store::file::owner::Ownership;
     use tickwheel::Clock;
 
-    /// Has what the test says, and remembers what it was told.
+    /// Reports the arrived messages that the test sets, and remembers the last call of `committed`.
     #[derive(Default)]
     struct Keeps {
         has: Vec<i64>,
@@ -102,7 +102,7 @@ mod tests {
             self.write();
         }
 
-        /// One message is sent; what the sink was told before.
+        /// Sends one message. Returns the arguments of the call of `committed` before it.
         fn send(&mut self, verdict: Verdict) -> (u64, bool) {
             let (flight, _) = self.engine.take(1, usize::MAX, false).expect("something is due");
             let told = self.told();

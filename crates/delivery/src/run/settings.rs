@@ -9,21 +9,22 @@ use crate::store::Limits;
 
 /// A setting that is a number.
 ///
-/// The options of the commands, the configuration file, `DeliveryQueue` and [`OpenOptions`](crate::OpenOptions) read their ranges,
-/// defaults and help from [`SETTINGS`]; a test compares the signatures and the pages that are written by hand.
+/// The options of the commands, the configuration file, `DeliveryQueue` and [`OpenOptions`](crate::OpenOptions) read
+/// their ranges, defaults and help from [`SETTINGS`]. A test compares the signatures and the hand-written pages with
+/// it.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
-    /// As the option is called.
+    /// The name of the option.
     pub name: &'static str,
-    /// Of its number: `s`, `days`, or none.
+    /// The unit of its number: `s`, `days`, or empty.
     pub unit: &'static str,
-    /// Whether it is a count.
+    /// Whether it is a whole number.
     pub is_whole: bool,
     /// The smallest number.
     pub least: f64,
     /// The largest one.
     pub most: f64,
-    /// Without it; `None`: no limit.
+    /// The value if the option is left out; `None`: no limit.
     pub default: Option<f64>,
 }
 
@@ -36,18 +37,19 @@ const fn count(name: &'static str, most: f64, default: Option<f64>) -> Setting {
 }
 
 const HORIZON: Setting = seconds("horizon", 0.1, 3_600.0, Some(10.0));
-const MAX_ATTEMPTS: Setting = count("max-attempts", 1_000_000.0, Some(5.0));
+const MAX_ATTEMPTS: Setting = count("max-attempts", 1_000_000.0, Some(8.0));
 const FIRST_WAIT: Setting = seconds("backoff's first wait", 0.001, 86_400.0, Some(1.0));
 const LONGEST_WAIT: Setting = seconds("backoff's longest wait", 0.001, 86_400.0, Some(300.0));
-const GIVE_UP_AFTER: Setting = seconds("give-up-after", 0.001, 31_536_000.0, None);
+const UNANSWERED_FOR: Setting = seconds("unanswered-for", 0.001, 31_536_000.0, Some(86_400.0));
 const SINK_TIMEOUT: Setting = seconds("sink-timeout", 0.001, 86_400.0, Some(30.0));
 const KEEP_IDS: Setting =
     Setting { name: "keep-ids", unit: "days", is_whole: false, least: 0.0, most: 36_500.0, default: Some(7.0) };
 const CONCURRENCY: Setting = count("concurrency", 1_000_000.0, None);
+const SPARE: Setting = Setting { least: 0.0, ..count("spare", 1_000_000.0, None) };
 
-/// All of them.
-pub const SETTINGS: [Setting; 8] =
-    [HORIZON, MAX_ATTEMPTS, FIRST_WAIT, LONGEST_WAIT, GIVE_UP_AFTER, SINK_TIMEOUT, KEEP_IDS, CONCURRENCY];
+/// All settings that are numbers.
+pub const SETTINGS: [Setting; 9] =
+    [HORIZON, MAX_ATTEMPTS, FIRST_WAIT, LONGEST_WAIT, UNANSWERED_FOR, SINK_TIMEOUT, KEEP_IDS, CONCURRENCY, SPARE];
 
 impl Setting {
     fn check(&self, given: f64) -> Result<(), DeliveryError> {
@@ -64,7 +66,7 @@ impl Setting {
 /// How to deliver.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// One order of all messages, not one of each key.
+    /// Whether all messages have one order, instead of one order for each key.
     pub is_global: bool,
     /// How far ahead messages are loaded into memory.
     pub horizon_ms: u64,
@@ -72,35 +74,43 @@ pub struct Settings {
     pub retry: Retry,
     /// How fast messages are sent; `None`: as fast as the destination takes them.
     pub rate: Option<Rate>,
-    /// The most sends at a time; a sink may have fewer.
+    /// The most young sends at a time. A sink may allow fewer.
     pub concurrency: usize,
-    /// A message that has been due for so long while the destination was down is a dead letter; `None`: never.
-    pub give_up_after_ms: Option<u64>,
+    /// The places beside these, for sends that are slow or in doubt. `None`: as the sink says, and none if `concurrency`
+    /// is given.
+    pub spare: Option<usize>,
+    /// A message about which nothing is known becomes a dead letter when it was due, and its key without success, for
+    /// this long.
+    pub unanswered_for_ms: u64,
     /// How long a send may take.
     pub sink_timeout_ms: u64,
     /// How long a message is known after its outcome.
     pub keep_ids_ms: u64,
-    /// What may be in memory.
+    /// The bounds of memory.
     pub bounds: Bounds,
-    /// Of the jitter of back-off.
+    /// The seed for the jitter of back-off.
     pub seed: u64,
     /// Sizes of the store's steps.
     pub limits: Limits,
 }
 
 impl Settings {
-    /// Whether each is in its range.
+    /// Checks that each setting is in its range.
     ///
     /// # Errors
-    /// [`DeliveryError::Usage`], which says which one is not.
+    /// [`DeliveryError::Usage`] names a setting out of its range.
     pub(crate) fn check(&self) -> Result<(), DeliveryError> {
         let s = |ms: u64| ms as f64 / 1_000.0;
-        let Self { horizon_ms, sink_timeout_ms, keep_ids_ms, give_up_after_ms, retry, rate, concurrency, .. } = self;
+        let Self { horizon_ms, sink_timeout_ms, keep_ids_ms, unanswered_for_ms, retry, rate, concurrency, .. } = self;
         HORIZON.check(s(*horizon_ms))?;
         MAX_ATTEMPTS.check(f64::from(retry.max_attempts))?;
         FIRST_WAIT.check(s(retry.first_ms))?;
         Setting { least: s(retry.first_ms), ..LONGEST_WAIT }.check(s(retry.longest_ms))?;
-        give_up_after_ms.map_or(Ok(()), |ms| GIVE_UP_AFTER.check(s(ms)))?;
+        for wait_ms in &retry.waits_ms {
+            Setting { name: "a wait", ..FIRST_WAIT }.check(s(*wait_ms))?;
+        }
+        UNANSWERED_FOR.check(s(*unanswered_for_ms))?;
+        self.spare.map_or(Ok(()), |spare| SPARE.check(spare as f64))?;
         SINK_TIMEOUT.check(s(*sink_timeout_ms))?;
         KEEP_IDS.check(s(*keep_ids_ms) / 86_400.0)?;
         if *concurrency != usize::MAX {
@@ -118,7 +128,8 @@ impl Default for Settings {
             retry: Retry::default(),
             rate: None,
             concurrency: usize::MAX,
-            give_up_after_ms: None,
+            spare: None,
+            unanswered_for_ms: 86_400_000,
             sink_timeout_ms: 30_000,
             keep_ids_ms: 7 * 86_400_000,
             bounds: Bounds::default(),
@@ -134,17 +145,18 @@ mod tests {
 
     #[test]
     fn the_defaults_are_those_of_the_table_and_in_their_ranges() {
-        let Settings { horizon_ms, retry, give_up_after_ms, sink_timeout_ms, keep_ids_ms, concurrency, .. } =
+        let Settings { horizon_ms, retry, unanswered_for_ms, sink_timeout_ms, keep_ids_ms, concurrency, spare, .. } =
             Settings::default();
         let found = [
             Some(horizon_ms as f64 / 1e3),
             Some(f64::from(retry.max_attempts)),
             Some(retry.first_ms as f64 / 1e3),
             Some(retry.longest_ms as f64 / 1e3),
-            give_up_after_ms.map(|ms| ms as f64 / 1e3),
+            Some(unanswered_for_ms as f64 / 1e3),
             Some(sink_timeout_ms as f64 / 1e3),
             Some(keep_ids_ms as f64 / 86_400e3),
             (concurrency != usize::MAX).then_some(concurrency as f64),
+            spare.map(|spare| spare as f64),
         ];
         assert_eq!(found, SETTINGS.map(|it| it.default));
         Settings::default().check().unwrap();

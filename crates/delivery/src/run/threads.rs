@@ -1,12 +1,14 @@
-//! The engine with threads of its own: the writer, the senders, and what the program is told (rules D5, D6).
+//! The engine with its threads: the writer, the senders, and the teller, which calls the program's observer (rules D5,
+//! D6).
 //!
-//! - One sender at a time waits for the timer; the others wait for it. So a message that is due goes from the timer's wake-up
-//!   to the sink in one thread.
-//! - A send that takes too long is cut off: its messages count as unanswered, and a fresh thread with a fresh sink takes the
-//!   place of the one that hangs, which ends when its sink returns, and whose answer is not heard. At most
-//!   [`MOST_HANGING`](shared::MOST_HANGING) are replaced; then one that hangs is not, until another returns.
-//! - A sink that answers each message later has one thread for all of them: [`overlapping`].
-//! - Once the engine is closing, a sink that was cut off, or that is opened only now, gets nothing to send.
+//! - Only one sender at a time waits for the timer, and the other senders wait for it. A due message therefore needs
+//!   only one thread, from the timer's wake-up to the sink.
+//! - A send that takes too long is cut off: its messages count as unanswered. Its thread keeps its place until the sink
+//!   returns. Then the thread ends, and the answer is ignored. Another thread with another sink is opened, if a place
+//!   is free: [`places`](crate::due::places).
+//! - If a sink has spare places, there is always one thread more than sends, up to the number of places.
+//! - A sink that answers each message later has one thread for all messages: [`overlapping`].
+//! - When the engine is closing, a sink gets no more messages if it was cut off, or if it is opened only then.
 
 mod overlapping;
 mod senders;
@@ -26,6 +28,7 @@ use crate::base::error::{DeliveryError, StoreError};
 use crate::base::summary::Summary;
 use crate::base::sync::Mutex;
 use crate::due::dispatcher::Event;
+use crate::due::places::PlaceLimits;
 use crate::group::items::{Item, Receipt};
 use crate::sinks::{OpenSink, Sink};
 use crate::store::Checkpoints;
@@ -34,9 +37,10 @@ use tickwheel::Clock;
 
 pub use shared::Observer;
 
+use senders::caught;
 use shared::{ABORT, LOOK_AT_CLOCK, Shared, spawn};
 
-/// A store that is being delivered, until [`Running::close`].
+/// The delivery of a store, until [`Running::close`].
 pub struct Running {
     shared: Arc<Shared>,
     /// The writer and the teller, in this order, until they are joined.
@@ -44,7 +48,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Opens the store and the destination, and starts the threads. Nothing is due before [`Running::start`].
+    /// Opens the store and the destination, and starts the threads. No message is due before [`Running::start`].
     ///
     /// # Errors
     /// The store or the destination cannot be opened.
@@ -60,7 +64,7 @@ impl Running {
         engine.waits_for_room = true;
         let opened = open_sinks(&engine, &open, threads);
         if let Err(forked) = engine.check_process() {
-            // The store is the parent's, and nothing of it may run here.
+            // The store belongs to the parent process. No part of it may run here.
             engine.forget_in_child();
             std::mem::forget((engine, opened));
             return Err(forked);
@@ -69,7 +73,7 @@ impl Running {
         let running = Self { shared: Arc::new(Shared::new(engine, open, observer)), threads: Mutex::default() };
         if let Err(error) = running.start_threads(sinks) {
             running.shared.fail(&error);
-            let _ = running.close(Some(ABORT)); // the first failure counts; what was started ends, and the store is free
+            let _ = running.close(Some(ABORT)); // the first failure is returned; all threads end, and the store is free
             return Err(error);
         }
         Ok(running)
@@ -94,13 +98,13 @@ impl Running {
         sinks.into_iter().try_for_each(|sink| shared.add_sender(sink))
     }
 
-    /// The engine, for what can be asked of it and submitted to it.
+    /// The engine, for questions and submits.
     #[must_use]
     pub fn engine(&self) -> &Engine {
         &self.shared.engine
     }
 
-    /// From now on messages are due.
+    /// Starts the clock: from now on messages are due.
     pub fn start(&self, clock: DueClock) {
         self.shared.engine.start(clock);
     }
@@ -113,21 +117,21 @@ impl Running {
         self.shared.engine.submit(items)
     }
 
-    /// What ended the run, if anything did.
+    /// The error that ended the run, if an error did.
     #[must_use]
     pub fn failure(&self) -> Option<DeliveryError> {
         self.shared.failure.lock().clone()
     }
 
-    /// Ends the run with this error: nothing more is sent.
+    /// Ends the run with this error. No more messages are sent.
     pub fn fail(&self, error: &DeliveryError) {
         self.shared.fail(error);
     }
 
-    /// Whether nothing waits any more, within that time.
+    /// Waits until no message is open, at most for this time. Returns whether this was reached.
     ///
     /// # Errors
-    /// What ended the run.
+    /// The error that ended the run.
     pub fn wait_until_empty(&self, timeout: Duration) -> Result<bool, DeliveryError> {
         let queue = &self.shared.engine.queue;
         let end = Instant::now().checked_add(timeout);
@@ -147,15 +151,16 @@ impl Running {
         }
     }
 
-    /// Sends the messages that are due by now, commits, and stops. Later submits are refused. The close waits until `timeout` for:
+    /// Sends the messages that are due by now, commits, and stops. Later submits are refused. `timeout` limits how long
+    /// the close waits for:
     ///
-    /// - a sink that hangs in a send: its messages count as not delivered, and are sent again by the next run;
+    /// - a sink that hangs in a send: its messages count as not delivered, and the next run sends them again;
     /// - a sink that hangs in its sync: the messages sent since the last commit are sent again;
     /// - an observer that hangs with dead letters: the next run gives it the letters again;
-    /// - a disk that does not answer: the store is closed once the disk answers, and nothing more is written.
+    /// - a disk that does not answer: the store is closed once the disk answers, and no more data is written.
     ///
     /// # Errors
-    /// What ended the run, or a failure at the end of it.
+    /// The error that ended the run, or a failure while it was closed.
     pub fn close(&self, timeout: Option<Duration>) -> Result<Summary, DeliveryError> {
         let shared = self.shared.clone();
         shared.end_within(timeout);
@@ -169,7 +174,7 @@ impl Running {
             shared.engine.queue.wake();
             is_written = shared.wait_for(|telling| telling.is_over);
             if !is_written {
-                threads.clear(); // it ends when the sink's sync returns, and commits nothing more
+                threads.clear(); // the writer ends when the sink's sync returns, and commits no more
             }
         }
         for thread in threads {
@@ -185,33 +190,39 @@ impl Running {
 }
 
 impl Running {
-    /// Whether a sink is open that was not cut off; after [`Running::close`], one that hangs in its last call.
+    /// Whether a sink is open and was not cut off. After [`Running::close`], such a sink hangs in its last call.
     pub fn has_open_sinks(&self) -> bool {
         !self.shared.lock_senders().working.is_empty()
     }
 
-    /// Senders that were cut off and have not ended.
+    /// How many senders were cut off and have not ended.
     pub fn hanging_senders(&self) -> usize {
         self.shared.lock_senders().hanging
     }
 
-    /// After [`Running::close`]: whether letters were left that are on disk and were not told.
+    /// After [`Running::close`]: whether letters on disk were not given to the observer.
     pub fn left_letters(&self) -> bool {
         self.shared.engine.queue.lock().has_letters
     }
 
-    /// A call of [`Running::close`] waits for that time at most from now on.
+    /// Limits a running call of [`Running::close`] to this time from now on.
     pub fn hurry(&self, timeout: Duration) {
         self.shared.end_within(Some(timeout));
     }
 }
 
-/// Opens as many sinks as there are to be threads, and asks the first one what it has of an earlier process.
+/// The most calls that were cut off and have not returned, beside the places, if a sink has no spare places.
+const MOST_HANGING: usize = 8;
+
+/// Opens a sink for each thread, and asks the first sink which messages of an earlier process have arrived.
 fn open_sinks(engine: &Engine, open: &OpenSink, threads: usize) -> Result<Vec<Box<dyn Sink>>, DeliveryError> {
     let mut first = open(engine.store_id())?;
     engine.check_process()?;
     engine.recover(&mut *first)?;
-    let threads = if first.overlap() > 1 { 1 } else { threads.max(first.threads()).min(engine.settings.concurrency) };
+    let limits = caught(|| Ok(limits_of(&*first, &engine.settings, threads)))?;
+    let (is_overlapping, is_in_turn) = caught(|| Ok((first.overlap() > 1, first.is_in_turn())))?;
+    engine.set_places(limits, !is_overlapping && !is_in_turn);
+    let threads = if is_overlapping { 1 } else { limits.young };
     let mut sinks = vec![first];
     while sinks.len() < threads {
         sinks.push(open(engine.store_id())?);
@@ -220,7 +231,29 @@ fn open_sinks(engine: &Engine, open: &OpenSink, threads: usize) -> Result<Vec<Bo
     Ok(sinks)
 }
 
-/// One that is not closed sends nothing more, and gives its store up once its threads have ended.
+/// How many sends of this sink there may be at a time.
+fn limits_of(sink: &dyn Sink, settings: &Settings, threads: usize) -> PlaceLimits {
+    let (is_overlapping, concurrency) = (sink.overlap() > 1, settings.concurrency);
+    let young = if is_overlapping { sink.overlap() } else { threads.max(sink.threads()) }.min(concurrency);
+    let is_limited = concurrency != usize::MAX;
+    let own = if is_overlapping { sink.spare().min(third_of_open_files()) } else { sink.spare() };
+    let spare = settings.spare.unwrap_or(if is_limited { 0 } else { own });
+    PlaceLimits {
+        young,
+        spare,
+        young_bytes: if is_overlapping { sink.max_bytes() } else { usize::MAX },
+        spare_bytes: if is_overlapping { PlaceLimits::SPARE_BYTES } else { usize::MAX },
+        hanging: if spare == 0 && !is_limited && !is_overlapping { MOST_HANGING } else { 0 },
+    }
+}
+
+fn third_of_open_files() -> usize {
+    use rustix::process::{Resource, getrlimit};
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(files / 3).unwrap_or(usize::MAX)
+}
+
+/// If it is dropped without a close, it sends no more. It frees the store once its threads have ended.
 impl Drop for Running {
     fn drop(&mut self) {
         if !self.threads.lock().is_empty() {

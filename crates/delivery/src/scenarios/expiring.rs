@@ -47,7 +47,7 @@ fn its_letter_says_when_and_can_be_given_again_and_its_key_goes_on__d2_d17() {
 
 #[test]
 fn one_that_waits_for_its_next_attempt_expires_too_also_after_a_restart__d17() {
-    let retry = Retry { max_attempts: 5, first_ms: 100, longest_ms: 100 };
+    let retry = Retry { max_attempts: 5, first_ms: 100, longest_ms: 100, waits_ms: Vec::new() };
     let mut world = ByHand::start(Settings { retry, ..Settings::default() });
     world.give(vec![expiring(Some("k"), "a", START_MS, START_MS + 150)]);
     for attempt in 1..=2 {

@@ -122,7 +122,7 @@ fn a_dead_letter_has_its_outcome_and_counts_again_when_it_is_given_again__s4_d16
 
 #[test]
 fn what_waits_for_another_attempt_counts__s4() {
-    let retry = Retry { max_attempts: 5, first_ms: HOUR_MS as u64, longest_ms: HOUR_MS as u64 };
+    let retry = Retry { max_attempts: 5, first_ms: HOUR_MS as u64, longest_ms: HOUR_MS as u64, waits_ms: Vec::new() };
     let world = ByHand::start(Settings { retry, ..Settings::default() });
     world.give(vec![put(Some("k"), "a", START_MS), put(None, "a", START_MS)]);
     refuse(&world);

@@ -103,17 +103,23 @@ fn a_send_that_is_cut_off_is_counted_as_one_and_its_messages_as_timed_out__d15()
 
 #[test]
 fn it_is_known_since_when_the_destination_is_down_or_up__d15() {
-    let world = ByHand::start(Settings::default());
+    let retry = Retry { waits_ms: vec![1_000], ..Retry::default() };
+    let world = ByHand::start(Settings { retry, ..Settings::default() });
     let since_ms = |world: &ByHand| world.engine.epoch_ms(world.engine.sends().changed_us) - START_MS;
-    world.give(vec![due(None, "a", 0)]);
+    world.give((0..5).map(|id| due(None, &id.to_string(), 0)).collect());
     world.advance_ms(100);
-    assert_eq!(since_ms(&world), 0);
-    settle(&world, [Verdict::Unreachable { reason: "gone".to_owned(), retry_after_ms: Some(500) }]);
-    world.advance_ms(500);
-    assert_eq!((since_ms(&world), world.engine.down().as_deref()), (100, Some("gone")));
-    assert_eq!(world.send(), ["a"]);
-    world.advance_ms(50);
-    assert_eq!((since_ms(&world), world.engine.down()), (600, None));
+    let gone = || Verdict::Unreachable { reason: "gone".to_owned(), retry_after_ms: None };
+    settle(&world, [gone(), gone(), gone(), gone(), gone()]);
+    assert_eq!((since_ms(&world), world.engine.down()), (0, None));
+    world.write();
+    world.advance_ms(1_000);
+    settle(&world, [gone(), gone(), gone(), gone(), gone()]);
+    assert_eq!((since_ms(&world), world.engine.down().as_deref()), (1_100, Some("gone")));
+    world.write();
+    world.advance_ms(1_000);
+    assert_eq!(world.send().len(), 1, "one that has failed, as there is no other");
+    assert_eq!((since_ms(&world), world.engine.down()), (2_100, None));
+    assert_eq!(world.send().len(), 4);
 }
 
 #[test]

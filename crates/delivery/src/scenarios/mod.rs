@@ -1,8 +1,9 @@
 //! Tests that drive a whole engine.
 
 mod bulk;
+mod customers;
+mod doubting;
 mod expiring;
-mod few_keys;
 mod kill;
 mod long_outage;
 mod marking;

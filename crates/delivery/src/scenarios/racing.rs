@@ -66,7 +66,7 @@ impl World {
         let open: OpenSink = Arc::new(move |_: &str| {
             Ok(Box::new(Notes { most, sent: noted.clone(), refuses: refused.clone() }) as Box<dyn Sink>)
         });
-        let retry = Retry { max_attempts, first_ms: 1, longest_ms: 2 };
+        let retry = Retry { max_attempts, first_ms: 1, longest_ms: 2, waits_ms: Vec::new() };
         let folder = Arc::new(folder_in_memory()); // a slow disk would decide each race
         let settings = Settings { retry, ..Settings::default() };
         Self { delivering: Delivering::in_folder(folder, THREADS, settings, open), sent, refuses }

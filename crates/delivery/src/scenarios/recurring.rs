@@ -98,7 +98,7 @@ fn what_was_missed_follows_its_rule_also_where_nothing_ran__d19() {
 
 #[test]
 fn the_next_is_made_whatever_became_of_the_one_before__d19() {
-    let retry = Retry { max_attempts: 1, first_ms: 100, longest_ms: 100 };
+    let retry = Retry { max_attempts: 1, first_ms: 100, longest_ms: 100, waits_ms: Vec::new() };
     let world = ByHand::start(Settings { retry, ..Settings::default() });
     world.give(vec![beat("")]);
     let (number, _) = world.take().unwrap();

@@ -69,7 +69,7 @@ fn while_one_is_sent_nothing_is_accepted_and_after_its_end_it_is_a_new_one__d16(
 
 #[test]
 fn what_was_sent_without_an_answer_is_no_reason_to_take_the_new_one_for_it__d5_d16() {
-    let retry = Retry { max_attempts: 5, first_ms: 100, longest_ms: 100 };
+    let retry = Retry { max_attempts: 5, first_ms: 100, longest_ms: 100, waits_ms: Vec::new() };
     let world = ByHand::start(Settings { retry, ..Settings::default() });
     world.give(vec![put(Some("k"), "a", START_MS)]);
     let (number, first) = world.take().unwrap();
@@ -115,7 +115,7 @@ fn one_that_is_put_off_again_and_again_is_due_at_the_latest_so_long_after_the_fi
 
 #[test]
 fn a_dead_letter_is_tried_anew_and_may_have_arrived__d16() {
-    let retry = Retry { max_attempts: 1, first_ms: 100, longest_ms: 100 };
+    let retry = Retry { max_attempts: 1, first_ms: 100, longest_ms: 100, waits_ms: Vec::new() };
     let mut world = ByHand::start(Settings { retry, ..Settings::default() });
     world.give(vec![put(Some("k"), "a", START_MS), put(Some("k"), "b", START_MS)]);
     assert_eq!(world.give(vec![requeue("a"), requeue("c")]), [Answer::Waiting, Answer::Unknown]);
@@ -132,7 +132,7 @@ fn a_dead_letter_is_tried_anew_and_may_have_arrived__d16() {
 
 #[test]
 fn a_letter_goes_with_its_message_and_those_that_come_after_it_are_told__d2_d16() {
-    let retry = Retry { max_attempts: 1, first_ms: 100, longest_ms: 100 };
+    let retry = Retry { max_attempts: 1, first_ms: 100, longest_ms: 100, waits_ms: Vec::new() };
     let mut world = ByHand::start(Settings { retry, ..Settings::default() });
     for id in ["a", "b"] {
         world.give(vec![put(Some("k"), id, START_MS)]);

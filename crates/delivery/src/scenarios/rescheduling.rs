@@ -34,7 +34,7 @@ fn sent_now(world: &ByHand) -> Vec<String> {
 }
 
 fn retrying(max_attempts: u32) -> ByHand {
-    let retry = Retry { max_attempts, first_ms: 100, longest_ms: 100 };
+    let retry = Retry { max_attempts, first_ms: 100, longest_ms: 100, waits_ms: Vec::new() };
     let world = ByHand::start(Settings { retry, ..Settings::default() });
     world.give(vec![put(Some("k"), "a", START_MS), put(Some("k"), "b", START_MS)]);
     world

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use super::testing::folder_in_memory;
+use crate::due::places::PlaceLimits;
 use crate::due::retry::Retry;
 use crate::due::window::{Bounds, State};
 use crate::group::writer::{Begun, Committed};
@@ -26,7 +27,7 @@ use crate::store::file::owner::Ownership;
 use crate::store::maintenance::check;
 use crate::store::{Limits, Outcome};
 use tickwheel::Clock;
-use types::{Destination, Flight, Key, Life, MAX_ATTEMPTS, Name, Random, Stored, Telling, Ticket};
+use types::{Destination, Failures, Flight, Key, Life, MAX_ATTEMPTS, Name, Random, Stored, Telling, Ticket};
 
 const START_MS: i64 = 1_700_000_000_000;
 const STEPS: usize = 150;
@@ -67,8 +68,15 @@ struct World {
     lives: BTreeMap<Key, Life>,
     numbers: BTreeMap<i64, Key>,
     flights: VecDeque<Flight>,
-    /// How often the message was refused, and how often a send ended without an answer about it.
-    failures: BTreeMap<Key, (u32, u32)>,
+    failures: BTreeMap<Key, Failures>,
+    /// How old the world is, without the time between two processes.
+    lived_us: u64,
+    /// Since when a key, or a message without one, is without success.
+    failing_since_us: BTreeMap<(Option<u8>, Option<Key>), u64>,
+    /// Ordinary and spare.
+    places: (usize, usize),
+    /// The outage that was seen last: since when, and how many tries it had.
+    down: Option<(u64, u64)>,
     crashes: u32,
     moment: u64,
     may_be_again: BTreeSet<Key>,
@@ -111,8 +119,9 @@ impl World {
         let settings = Settings {
             is_global: random.below(6) == 0,
             horizon_ms: 200 + random.below(2_000),
-            retry: Retry { max_attempts: MAX_ATTEMPTS, first_ms: 100, longest_ms: 1_000 },
+            retry: Retry { max_attempts: MAX_ATTEMPTS, first_ms: 100, longest_ms: 1_000, waits_ms: Vec::new() },
             sink_timeout_ms: 2_000,
+            unanswered_for_ms: if random.below(2) == 0 { 20_000 + random.below(100_000) } else { 86_400_000 },
             bounds: Bounds {
                 messages,
                 bytes: least_bytes + random.below(20_000) as usize,
@@ -129,6 +138,10 @@ impl World {
         let wall_us = Arc::new(AtomicI64::new(START_MS * 1000));
         let engine = open(&store, &settings, &wall_us, 5_000_000);
         let log = (random.below(3) == 0).then(Vec::new);
+        let places = match random.below(3) {
+            0 => (usize::MAX, usize::MAX),
+            _ => (1 + random.below(4) as usize, random.below(4) as usize),
+        };
         let mut world = Self {
             random,
             is_shown,
@@ -155,6 +168,10 @@ impl World {
             numbers: BTreeMap::new(),
             flights: VecDeque::new(),
             failures: BTreeMap::new(),
+            lived_us: 0,
+            failing_since_us: BTreeMap::new(),
+            places,
+            down: None,
             crashes: 0,
             moment: 0,
             may_be_again: BTreeSet::new(),
@@ -170,6 +187,9 @@ impl World {
     }
 
     fn start(&mut self) {
+        let (young, spare) = self.places;
+        let limits = PlaceLimits { young, spare, hanging: 0, ..PlaceLimits::NONE };
+        self.engine.set_places(limits, self.random.below(2) == 0);
         let suspects = self.engine.with_store(|store| store.suspects()).unwrap();
         show!(self, "suspects {:?}", suspects.iter().map(|it| it.seq).collect::<Vec<_>>());
         let mut sink = Destination { log: self.log.clone(), asked: Vec::new(), arrived: Vec::new() };

@@ -56,7 +56,7 @@ pub(crate) fn many(count: usize) -> Vec<Item> {
 /// Retries soon.
 pub(crate) fn settings() -> Settings {
     Settings {
-        retry: Retry { max_attempts: 3, first_ms: 10, longest_ms: 50 },
+        retry: Retry { max_attempts: 3, first_ms: 10, longest_ms: 50, waits_ms: Vec::new() },
         sink_timeout_ms: 30_000,
         ..Settings::default()
     }
@@ -204,8 +204,12 @@ impl ByHand {
     }
 
     pub(crate) fn advance_ms(&self, ms: u64) {
-        self.engine.clock().set_us(self.engine.clock().now_us() + ms * 1000);
-        self.wall_us.fetch_add(ms as i64 * 1000, Ordering::Relaxed);
+        self.advance_us(ms * 1_000);
+    }
+
+    pub(crate) fn advance_us(&self, us: u64) {
+        self.engine.clock().set_us(self.engine.clock().now_us() + us);
+        self.wall_us.fetch_add(us as i64, Ordering::Relaxed);
     }
 
     pub(crate) fn step_wall_clock_ms(&self, ms: i64) {

@@ -1,4 +1,4 @@
-//! A delivery that goes to a sink, and what became of it (rules D5, D6).
+//! A delivery to a sink, and its verdict (rules D5, D6).
 
 use crate::message::incoming::Digest;
 use crate::message::{Body, Message};
@@ -24,11 +24,12 @@ pub struct Delivery {
     pub due_ms: i64,
     /// When it is sent.
     pub delivered_at_ms: i64,
-    /// How late that is, in microseconds. Never negative.
+    /// How late it is sent, in microseconds. Never negative.
     pub lateness_us: i64,
-    /// From 1.
+    /// The number of the attempt, from 1.
     pub attempt: u32,
-    /// Whether it may have arrived before: an earlier send had no answer, or the process that sent it ended before it knew.
+    /// Whether it may have arrived before. An earlier send had no answer, or the process that sent it ended before the
+    /// outcome was stored.
     pub redelivered: bool,
 }
 
@@ -103,7 +104,7 @@ impl Delivery {
         self.body.is_json()
     }
 
-    /// The trace and the span in which the message was made, as W3C Trace Context writes them, if it came with them.
+    /// The trace and the span in which the message was made, in the form of W3C Trace Context, if the message has them.
     ///
     /// ```
     /// # use tickwheel_delivery::{Destination, Verdict};
@@ -117,8 +118,8 @@ impl Delivery {
         self.body.traceparent()
     }
 
-    /// 128 bits of `BLAKE2b` of the name: by these a destination recognizes a message that it has, whatever store it comes from.
-    /// One whose name is used again, after an outcome, has others.
+    /// 128 bits of `BLAKE2b` of the name. A destination recognizes a repeated message by them, whatever store it comes
+    /// from. If a name is used again after an outcome, the digest is different.
     ///
     /// ```
     /// # use tickwheel_delivery::{Destination, Verdict};
@@ -133,36 +134,47 @@ impl Delivery {
     }
 }
 
-/// What became of one delivery.
+/// The result of one delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It has arrived.
     Delivered,
-    /// The destination does not take this message: it is tried again, a bounded number of times.
+    /// The destination does not take this message. It is tried again, a bounded number of times.
     Refused(String),
-    /// There was no answer that is about this message: a time-out, 408, 425, 429, 5xx, an operational error.
-    Unanswered {
-        /// What there was instead.
+    /// The destination failed, maybe over this message: a status of 500 or 501. The message may have arrived. The attempt
+    /// counts only if the destination took another message since the attempt before.
+    Failed {
+        /// What the destination said.
         reason: String,
         /// When the destination wants to be asked again.
         retry_after_ms: Option<u64>,
     },
-    /// Nothing can be told to the destination.
+    /// There was no answer about this message, and it may have arrived: a time-out, a status of 408, 425, 429, or 502 and
+    /// above, an operational error. The attempt does not count.
+    Unanswered {
+        /// What happened instead.
+        reason: String,
+        /// When the destination wants to be asked again.
+        retry_after_ms: Option<u64>,
+    },
+    /// The destination cannot be reached, and the message has not arrived: a refused connection, an unknown name. The
+    /// attempt does not count.
     Unreachable {
         /// Why.
         reason: String,
         /// When the destination wants to be asked again.
         retry_after_ms: Option<u64>,
     },
-    /// It was not sent, because one before it failed. A send of which none was tried shows that the destination is down.
+    /// It was not sent, because a delivery before it failed. A send that tried none of its messages counts as
+    /// unreachable.
     NotTried,
 }
 
-/// What became of the deliveries of one call.
+/// The results of the deliveries of one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdicts {
     /// All have arrived.
     Delivered,
-    /// In the order of the deliveries; those left out were not tried.
+    /// In the order of the deliveries. Deliveries that are left out were not tried.
     Each(Vec<Verdict>),
 }

@@ -11,6 +11,8 @@ use crate::base::error::DeliveryError;
 
 /// How many threads may be in the function at a time.
 const THREADS: usize = 8;
+/// How many more, in calls that take long.
+const SPARE: usize = 64;
 
 /// Calls the function.
 pub(crate) struct FunctionSink<F>(Arc<F>);
@@ -33,6 +35,10 @@ impl<F: Fn(&Delivery) -> Verdict + Send + Sync> FunctionSink<F> {
 impl<F: Fn(&Delivery) -> Verdict + Send + Sync> Sink for FunctionSink<F> {
     fn threads(&self) -> usize {
         THREADS
+    }
+
+    fn spare(&self) -> usize {
+        SPARE
     }
 
     fn is_in_turn(&self) -> bool {

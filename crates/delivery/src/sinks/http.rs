@@ -51,7 +51,9 @@ use crate::base::error::DeliveryError;
 use crate::base::json::write_text;
 
 /// The most messages in flight, if the process may have this many connections.
-pub(crate) const IN_FLIGHT: usize = 2_048;
+pub(crate) const IN_FLIGHT: usize = 1_024;
+/// How many more requests are in flight at most, if they take long.
+const SPARE: usize = 1_024;
 /// How many threads wait for the system to look up a name.
 pub(crate) const LOOKUPS: usize = 8;
 
@@ -73,6 +75,7 @@ type Requests = Client<Connect, Full<Bytes>>;
 pub(crate) struct HttpSink {
     webhook: SharedWebhook,
     overlap: usize,
+    spare: usize,
     lines: LineWriter,
     to_thread: Option<UnboundedSender<Command>>,
     thread: Option<JoinHandle<()>>,
@@ -91,14 +94,14 @@ impl HttpSink {
     /// [`DeliveryError::Usage`] for `https` if the system has no certificates to check the receiver with;
     /// [`DeliveryError::Failed`] if the system gives no thread.
     pub(crate) fn open(webhook: SharedWebhook) -> Result<Self, DeliveryError> {
-        Self::with_overlap(webhook, most_in_flight())
+        Self::with_places(webhook, most_in_flight(), SPARE)
     }
 
-    /// Opens a sink with at most `overlap` messages in flight, and at least one.
+    /// Opens a sink with so many requests in flight, at least one, and so many more that take long.
     ///
     /// # Errors
     /// The same as for [`HttpSink::open`].
-    pub(crate) fn with_overlap(webhook: SharedWebhook, overlap: usize) -> Result<Self, DeliveryError> {
+    pub(crate) fn with_places(webhook: SharedWebhook, overlap: usize, spare: usize) -> Result<Self, DeliveryError> {
         let failed = |error| DeliveryError::Failed(format!("the system gives no thread: {error}"));
         let connect = Connect::new(webhook.current().address.is_https())?;
         let runtime = Builder::new_current_thread()
@@ -111,11 +114,12 @@ impl HttpSink {
         let (to_thread, commands) = unbounded_channel(); // bounded by the messages in flight
         let thread = thread::Builder::new()
             .name("http-deliver".to_owned())
-            .spawn(move || run(runtime, connect, overlap, commands))
+            .spawn(move || run(runtime, connect, overlap.saturating_add(spare), commands))
             .map_err(failed)?;
         Ok(Self {
             webhook,
             overlap: overlap.max(1),
+            spare,
             lines: LineWriter::default(),
             to_thread: Some(to_thread),
             thread: Some(thread),
@@ -176,6 +180,10 @@ impl Sink for HttpSink {
         self.overlap.max(2)
     }
 
+    fn spare(&self) -> usize {
+        self.spare
+    }
+
     fn start(&mut self, delivery: Delivery, reply: Reply) -> Result<(), DeliveryError> {
         let request = self.request(&delivery);
         let reply = match self.webhook.log() {
@@ -228,7 +236,8 @@ pub(crate) fn idempotency_key(key: Option<&str>, id: &str, again: Option<i64>) -
 fn most_in_flight() -> usize {
     use rustix::process::{Resource, getrlimit};
     let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let free = files.saturating_sub(OTHER_FILES).max(files / 4);
+    let spare = (files / 3).min(SPARE as u64);
+    let free = files.saturating_sub(OTHER_FILES + spare).max(files / 4);
     IN_FLIGHT.min(usize::try_from(free).unwrap_or(usize::MAX))
 }
 

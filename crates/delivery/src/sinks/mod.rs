@@ -1,4 +1,4 @@
-//! Where messages go (rule D10): a sink takes deliveries and says of each what became of it.
+//! Destinations of messages (rule D10). A sink takes deliveries, and returns a verdict for each.
 
 pub(crate) mod delivery;
 pub(crate) mod delivery_rows;
@@ -23,13 +23,13 @@ use std::sync::Arc;
 
 use crate::base::error::DeliveryError;
 
-/// Makes durable what a sink was sent; the writer calls it from its own thread before it commits an outcome.
+/// Makes sent messages durable. The writer calls it from its own thread before it commits an outcome.
 pub type SyncFn = Arc<dyn Fn() -> Result<(), DeliveryError> + Send + Sync>;
 
-/// Calls what it is given, once. Of sinks of the crate.
+/// Calls the given function once. Only for sinks of this project.
 pub type AroundFn = Arc<dyn Fn(&mut (dyn FnMut() + Send)) + Send + Sync>;
 
-/// A destination of a program's own, used by one thread at a time. Only [`send`](Sink::send) is required.
+/// A program's own destination, used by one thread at a time. Only [`send`](Sink::send) is required.
 ///
 /// ```
 /// use std::sync::mpsc::{Sender, channel};
@@ -58,12 +58,12 @@ pub type AroundFn = Arc<dyn Fn(&mut (dyn FnMut() + Send)) + Send + Sync>;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Sink: Send {
-    /// How many messages one call takes at most. It is asked before each call.
+    /// The most messages that one call takes. Asked before each call.
     fn max_messages(&self) -> usize {
         256
     }
 
-    /// How many bytes of payloads one call takes, one message more at most.
+    /// The most bytes that one call takes, counted with keys and ids. The last message may go over it.
     fn max_bytes(&self) -> usize {
         4 << 20
     }
@@ -73,24 +73,25 @@ pub trait Sink: Send {
         true
     }
 
-    /// Sends these, and waits for what becomes of them.
+    /// Sends these messages, waits for the results, and returns them.
     ///
     /// # Errors
-    /// What ends the run: a destination that will not come back by itself.
+    /// The destination has failed for good, and will not come back by itself. This ends the run.
     fn send(&mut self, deliveries: &[Delivery]) -> Result<Verdicts, DeliveryError>;
 
-    /// Whether it sends the deliveries of a call one after another, each by itself. Then it is called by
-    /// [`Sink::send_in_turn`], and what waits for a delivery that takes long goes to another sender. Such a sink has no
-    /// [`Sink::position`]: what has arrived is not reported at once.
+    /// Whether the sink sends the deliveries of a call one after another, each by itself. Then the engine calls
+    /// [`Sink::send_in_turn`], and messages behind a slow delivery go to another sender. [`Sink::position`] is not used
+    /// for such a sink, because arrived messages are not reported at once.
     #[doc(hidden)] // of sinks of the crate: `Turns` is not public
     fn is_in_turn(&self) -> bool {
         false
     }
 
-    /// Sends those that `turns` gives, until there is none or one did not arrive; what became of that one.
+    /// Sends the deliveries that `turns` gives, until there is none left or one did not arrive. Returns the verdict of
+    /// the delivery that did not arrive.
     ///
     /// # Errors
-    /// What ends the run.
+    /// The destination has failed for good. This ends the run.
     #[doc(hidden)]
     fn send_in_turn(&mut self, deliveries: &[Delivery], turns: &Turns) -> Result<Option<Verdict>, DeliveryError> {
         while let Some(place) = turns.begin() {
@@ -105,34 +106,43 @@ pub trait Sink: Send {
         Ok(None)
     }
 
-    /// What the sink need not remember any more; told before a send. The outcomes of the first `sends` calls of
-    /// [`Sink::send`] are on disk: no crash makes the engine send again what arrived then, or ask for it. `earlier`: neither
-    /// what an earlier process sent. A sink that answers later is not told.
+    /// Tells the sink, before a send, which sends it can forget. The outcomes of the first `sends` calls of
+    /// [`Sink::send`] are on disk. After a crash, the engine does not send their arrived messages again, and does not
+    /// ask for them. If `earlier` is true, the same holds for all messages that an earlier process sent. Not called for
+    /// a sink that answers later.
     fn committed(&mut self, sends: u64, earlier: bool) {
         let _ = (sends, earlier);
     }
 
-    /// How many sinks of this kind are opened, each for a thread of its own.
+    /// How many sinks of this kind are opened at first, each for a separate thread. The settings may ask for more, or
+    /// allow fewer.
     fn threads(&self) -> usize {
         1
     }
 
-    /// What the loop of its thread runs inside of: a sink may keep something for as long as its thread lives.
+    /// A function around the loop of the sink's thread, so that a sink can keep a value while its thread lives.
     #[doc(hidden)] // of the Python bindings
     fn around(&self) -> Option<AroundFn> {
         None
     }
 
-    /// How many deliveries it can have in flight. With more than one, each is given to [`Sink::start`] and none to
-    /// [`Sink::send`], and the sink is opened once, not for each of several threads.
+    /// How many more sends there may be, beside [`Sink::threads`] or [`Sink::overlap`]. They are for sends that take
+    /// long, and for keys whose last send was not accepted. Without such places, a call that hangs delays other
+    /// messages. With an overlap, at most a third of the files that the process may open are used.
+    fn spare(&self) -> usize {
+        0
+    }
+
+    /// How many deliveries the sink can have in flight. If this is more than one, each delivery goes to
+    /// [`Sink::start`], and none to [`Sink::send`]. The sink is then opened once, not for several threads.
     fn overlap(&self) -> usize {
         1
     }
 
-    /// Begins to send this, without waiting for what becomes of it: the reply says that later.
+    /// Starts to send this delivery, and does not wait for the result. The sink gives the result to the reply later.
     ///
     /// # Errors
-    /// What ends the run.
+    /// The destination has failed for good. This ends the run.
     fn start(&mut self, delivery: Delivery, reply: Reply) -> Result<(), DeliveryError> {
         reply.settle(match self.send(&[delivery])? {
             Verdicts::Delivered => Verdict::Delivered,
@@ -141,18 +151,19 @@ pub trait Sink: Send {
         Ok(())
     }
 
-    /// Ends what was started with the reply of this number, which took too long, and drops the reply. It may have ended by
-    /// itself meanwhile.
+    /// Ends the delivery whose reply has this number, because it took too long, and drops the reply. The delivery may
+    /// have ended by itself meanwhile.
     fn abort(&mut self, number: u64) {
         let _ = number;
     }
 
-    /// How far the destination is, for [`Sink::arrived`] after a crash.
+    /// The position of the destination, for [`Sink::arrived`] after a crash.
     fn position(&self) -> Option<String> {
         None
     }
 
-    /// Of messages that a crashed process may have sent, those that have arrived.
+    /// The numbers (`seq`) of the messages that have arrived. `suspects`: messages that a crashed process may have
+    /// sent.
     ///
     /// # Errors
     /// The destination cannot be asked.
@@ -161,19 +172,19 @@ pub trait Sink: Send {
         Ok(Vec::new())
     }
 
-    /// What makes durable what was sent, where that takes more than a send.
+    /// A function that makes sent messages durable, if a send alone does not.
     fn sync(&self) -> Option<SyncFn> {
         None
     }
 
-    /// Ends it.
+    /// Closes the sink.
     ///
     /// # Errors
-    /// What was sent before may not have arrived.
+    /// Messages that were sent before may not have arrived.
     fn close(&mut self) -> Result<(), DeliveryError> {
         Ok(())
     }
 }
 
-/// Opens a sink for the store with this id; called again for each further thread, and where a sink that hangs is replaced.
+/// Opens a sink for the store with this id. Called again for each further thread, and to replace a sink that hangs.
 pub type OpenSink = Arc<dyn Fn(&str) -> Result<Box<dyn Sink>, DeliveryError> + Send + Sync>;

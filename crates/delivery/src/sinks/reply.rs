@@ -7,8 +7,8 @@ use super::delivery::Verdict;
 
 /// Takes the answers of a sink.
 pub(crate) trait Replies: Send + Sync {
-    /// The sink is done with this delivery. `size`: the bytes of its message.
-    fn settle(&self, number: u64, size: usize, verdict: Verdict);
+    /// The sink is done with this delivery.
+    fn settle(&self, number: u64, verdict: Verdict);
 }
 
 /// A sink answers with it: once, from any thread, as late as it wants.
@@ -49,14 +49,13 @@ pub(crate) trait Replies: Send + Sync {
 /// ```
 pub struct Reply {
     number: u64,
-    size: usize,
     to: Option<Arc<dyn Replies>>,
 }
 
 impl Reply {
     /// An answer that goes to `to`.
-    pub(crate) fn new(number: u64, size: usize, to: Arc<dyn Replies>) -> Self {
-        Self { number, size, to: Some(to) }
+    pub(crate) fn new(number: u64, to: Arc<dyn Replies>) -> Self {
+        Self { number, to: Some(to) }
     }
 
     /// The number with which [`Sink::abort`](super::Sink::abort) names the delivery. A sink never gets the same number
@@ -92,7 +91,7 @@ impl Reply {
 
     fn answer(&mut self, verdict: Verdict) {
         if let Some(to) = self.to.take() {
-            to.settle(self.number, self.size, verdict);
+            to.settle(self.number, verdict);
         }
     }
 }

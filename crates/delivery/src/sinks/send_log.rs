@@ -39,7 +39,7 @@ impl SendLog {
             number: reply.number(),
             reply: Mutex::new(Some(reply)),
         };
-        Reply::new(note.number, 0, Arc::new(note))
+        Reply::new(note.number, Arc::new(note))
     }
 
     /// Takes all sends that have an answer by now.
@@ -57,7 +57,7 @@ struct Note {
 }
 
 impl Replies for Note {
-    fn settle(&self, _: u64, _: usize, verdict: Verdict) {
+    fn settle(&self, _: u64, verdict: Verdict) {
         let Some(reply) = self.reply.lock().take() else { return };
         let (delivery, began_us) = (self.delivery.clone(), self.began_us);
         let sent =

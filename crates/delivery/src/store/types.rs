@@ -1,4 +1,4 @@
-//! What goes into the store and comes out of it. Times are milliseconds since 1970 unless their name says otherwise.
+//! The types that the store takes and returns. Times are milliseconds since 1970 unless their name says otherwise.
 
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 
@@ -7,7 +7,7 @@ use crate::message::incoming::Content;
 /// `(due_ms, seq)`: the order of delivery (D4).
 pub(crate) type Position = (i64, i64);
 
-/// How it ended for a message, as it stands in the ledger.
+/// The outcome of a message, as the ledger stores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The destination has it.
@@ -16,21 +16,22 @@ pub enum Outcome {
     Cancelled = 2,
     /// It is a dead letter.
     Dead = 3,
-    /// It goes on under another number, at another time, or with another payload.
+    /// The message goes on under another number, at another time, or with another payload.
     Moved = 4,
-    /// It was not sent in time (D17).
+    /// The message was not sent in time (D17).
     Expired = 5,
-    /// It was the occurrence of a rule that has ended, or has another text since (D19): another one may come under its name.
+    /// The message was an occurrence, and its rule has ended or has changed since (D19). Another message may come
+    /// under its name.
     Withdrawn = 6,
 }
 
 impl Outcome {
-    /// Whether there is a dead letter of it, and its name may be given again (D5).
+    /// Whether the message has a dead letter. Then its name may be used again (D5).
     pub(crate) fn is_dead(self) -> bool {
         matches!(self, Self::Dead | Self::Expired)
     }
 
-    /// Whether its name may be given again, as if it had not come.
+    /// Whether the name of the message may be used again, as if the message had not come.
     pub(crate) fn is_free(self) -> bool {
         self.is_dead() || self == Self::Withdrawn
     }
@@ -61,62 +62,67 @@ impl FromSql for Outcome {
 pub(crate) struct Known {
     /// Its number.
     pub seq: i64,
-    /// When it is due.
+    /// When the message is due.
     pub due_ms: i64,
-    /// What it says.
+    /// The digest of its content.
     pub content: Content,
-    /// Its outcome where that is not delivery. `None`: delivered, or still open; [`super::Store::is_open`] tells.
+    /// The outcome, unless it is delivery. `None`: the message is delivered or still open; [`super::Store::is_open`]
+    /// tells.
     pub outcome: Option<Outcome>,
 }
 
-/// The answer to a message that was handed in.
+/// The answer to a submitted message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Accepted {
-    /// It is new, and this is its number.
+    /// The message is new, with this number.
     New(i64),
-    /// As `New`, and the one before of its name is a dead letter.
+    /// Like `New`, but an earlier message of its name is a dead letter or was withdrawn.
     NewAgain(i64),
-    /// It is new, but a cancel came before it: it has its outcome.
+    /// The message is new, but a cancel came before it, so it has its outcome.
     CancelledBefore(i64),
-    /// Its name is known.
+    /// The name is known.
     Known(Known),
 }
 
-/// An open message that has a row in `waiting`, without its text.
+/// An open message in `waiting`, without its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Waiting {
     /// When it is due.
     pub due_ms: i64,
     /// Its number.
     pub seq: i64,
-    /// The number of its key; `None`: it has no key.
+    /// The number of its key; `None` if it has no key.
     pub lane: Option<i64>,
-    /// Bytes in memory.
+    /// The size in memory, in bytes.
     pub size: u32,
-    /// Whether it may have arrived before.
+    /// Whether the message may have arrived before.
     pub redelivered: bool,
-    /// How often it was tried.
+    /// The number of attempts.
     pub attempts: u32,
-    /// When it is to be tried again.
+    /// The number of attempts that count towards the most that there may be.
+    pub strikes: u32,
+    /// How long it was due, and its key without success, while the destination was up.
+    pub waited_ms: i64,
+    /// The time of the next attempt.
     pub next_ms: Option<i64>,
 }
 
-/// An open message that is to have a row in `waiting`.
+/// An open message that gets a row in `waiting`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Held {
     /// When it is due.
     pub due_ms: i64,
     /// Its number.
     pub seq: i64,
-    /// The number of its key; `None`: it has no key.
+    /// The number of its key; `None` if it has no key.
     pub lane: Option<i64>,
-    /// Bytes in memory.
+    /// The size in memory, in bytes.
     pub size: u32,
-    /// Whether it was sent, and may have arrived.
+    /// Whether the message was sent, and may have arrived.
     pub redelivered: bool,
 }
 
-/// A message that has its outcome.
+/// A message with its outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Done {
     /// Its number.
@@ -125,25 +131,29 @@ pub(crate) struct Done {
     pub due_ms: i64,
     /// How it ended.
     pub outcome: Outcome,
-    /// When it ended.
+    /// The time of the outcome.
     pub at_ms: i64,
-    /// How late it arrived, in microseconds.
+    /// How late the message arrived, in microseconds.
     pub lateness_us: Option<i64>,
-    /// How often it was tried.
+    /// The number of attempts.
     pub attempts: u32,
-    /// Whether it may have arrived before.
+    /// Whether the message may have arrived before.
     pub redelivered: bool,
 }
 
-/// What is kept of the failed attempts of a message (D6).
+/// The stored facts about failed attempts of a message (D6).
 #[expect(clippy::struct_field_names, reason = "it is the count of them")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Attempts {
     /// The message's number.
     pub seq: i64,
-    /// How often it was tried.
+    /// The number of attempts.
     pub attempts: u32,
-    /// When it is to be tried again.
+    /// The number of attempts that count towards the most that there may be.
+    pub strikes: u32,
+    /// How long it was due, and its key without success, while the destination was up.
+    pub waited_ms: i64,
+    /// The time of the next attempt.
     pub next_ms: Option<i64>,
     /// The last error.
     pub error: Option<String>,
@@ -154,23 +164,24 @@ pub(crate) struct Attempts {
 pub struct Letter {
     /// The input, or `delivery` for a message that was given up.
     pub source: String,
-    /// The line in it; of a message the number in its store.
+    /// The line in the input; for a message, its number in the store.
     pub line: i64,
     /// What is wrong.
     pub reason: String,
     /// What would be right.
     pub allowed: String,
-    /// The record as it was read, or one that can be given to [`Deliverer::submit_ndjson`](crate::Deliverer::submit_ndjson)
-    /// again.
+    /// The record as it was read, or a record that can be given to
+    /// [`Deliverer::submit_ndjson`](crate::Deliverer::submit_ndjson) again.
     pub record: Vec<u8>,
 }
 
-/// How far an input was read: the records up to `line` are taken, and its first `size` bytes have this digest.
+/// How far an input was read. Records up to `line` are accepted, and the first `size` bytes of the input have this
+/// digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// The name of the input.
     pub source: String,
-    /// The last line that was taken, from 1.
+    /// The last accepted line, from 1.
     pub line: i64,
     /// Bytes that were read.
     pub size: i64,

@@ -41,10 +41,11 @@ class DeliveryFailed(TickwheelError):
 
 
 class Unavailable(TickwheelError):
-    """Nothing can be told to the destination: it is down (D6). To be raised by a sink, or a function that is one.
+    """The receiver of this message cannot be reached, and the message has not arrived (D6). A sink raises it, or a
+    function that is one.
 
-    All messages wait, in order, and no attempt is counted; the destination is tried again with one of them, after
-    `retry_after_s`, an hour at most, or by back-off if that is not a number above 0.
+    The attempt does not count. The key waits, for `retry_after_s`, an hour at most, or by back-off if that is not a
+    number above 0. Messages of other keys go on.
     """
 
     def __init__(self, reason: str, retry_after_s: float | None = None) -> None:
@@ -53,9 +54,10 @@ class Unavailable(TickwheelError):
 
 
 class Unanswered(TickwheelError):
-    """There was no answer about a message: a time-out, an overloaded destination (D6). To be raised by a sink.
+    """There was no answer about a message, and it may have arrived: a time-out, an overloaded receiver (D6). A sink
+    raises it, or a function that is one.
 
-    It counts as an attempt, unless it comes for five different messages in a row: then the destination is down.
+    The attempt does not count, and the next one is marked `redelivered`. The key waits as after `Unavailable`.
     """
 
     def __init__(self, reason: str, retry_after_s: float | None = None) -> None:

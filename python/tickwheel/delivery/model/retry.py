@@ -1,25 +1,38 @@
-"""When to try again (rule D6): exponential back-off with jitter, so that what failed together does not return together.
+"""How long a key waits after a send that was not accepted (rule D6): a list of waits, or exponential back-off with
+jitter, so that keys that failed together do not return together.
 
 Example: 1 s, then 2, 4 and 8, each shortened by up to a half at random. The engine reckons it:
 `crates/delivery/src/due/retry.rs`.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tickwheel.delivery.base.errors import WrongUsage, shown
+
+_BACKOFF_S = (1.0, 300.0)
+_MOST_WAITS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
     """How often, and after what time."""
 
-    max_attempts: int = 5
+    max_attempts: int = 8
     first_ms: float = 1_000
     longest_ms: float = 300_000
+    waits_ms: tuple[float, ...] = ()
+    """Exactly these instead, the last one again and again."""
 
     @classmethod
-    def of_seconds(cls, max_attempts: int, backoff_s: tuple[float, float]) -> "Retry":
-        """From the first wait and the longest. Errors: `WrongUsage` if these are not two numbers."""
+    def of_seconds(
+        cls, max_attempts: int, backoff_s: tuple[float, float], waits_s: Iterable[float] | None = None
+    ) -> "Retry":
+        """From the first wait and the longest, or a list. Errors: `WrongUsage` if these are no numbers, or too many."""
+        if waits_s is not None:
+            if tuple(backoff_s) != _BACKOFF_S:
+                raise WrongUsage("backoff and waits were both given: leave one of them out")
+            return cls(max_attempts, waits_ms=_waits_ms(waits_s))
         try:
             first_s, longest_s = backoff_s
             return cls(max_attempts, first_s * 1000.0, longest_s * 1000.0)
@@ -27,3 +40,14 @@ class Retry:
             raise WrongUsage(
                 f"backoff is {shown(backoff_s)}: it may be two numbers of seconds, the first wait and the longest"
             ) from None
+
+
+def _waits_ms(waits_s: Iterable[float]) -> tuple[float, ...]:
+    allowed = f"it may be 1 to {_MOST_WAITS} numbers of seconds"
+    try:
+        waits_ms = tuple(wait_s * 1000.0 for wait_s in waits_s)
+    except (TypeError, OverflowError):
+        raise WrongUsage(f"waits is {shown(waits_s)}: {allowed}") from None
+    if not 1 <= len(waits_ms) <= _MOST_WAITS:
+        raise WrongUsage(f"waits has {len(waits_ms)} of them: {allowed}")
+    return waits_ms

@@ -21,9 +21,10 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Errors: `WrongUsage`. `give_up_after_s`: for how long a destination may be down before what is due becomes dead
-    letters; `None`: for ever. `seed`: of the jitter of back-off. `rate`: how fast messages are sent; `concurrency`: how
-    many sends there are at a time; `None`: as the destination takes them.
+    """Errors: `WrongUsage`. `unanswered_for_s`: how long a message about which nothing is known is due, and its key
+    without success, until it is a dead letter. `seed`: of the jitter of back-off. `rate`: how fast messages are sent.
+    `concurrency`: how many sends there are at a time. `spare`: how many more that are slow or in doubt. `None`: as the
+    destination takes them.
     """
 
     order: Literal["key", "global"] = "key"
@@ -32,10 +33,11 @@ class Settings:
     keep_ids_days: float = 7.0
     retry: Retry = field(default_factory=Retry)
     bounds: Bounds = field(default_factory=Bounds)
-    give_up_after_s: float | None = None
+    unanswered_for_s: float = 86_400.0
     seed: int = 0
     rate: Rate | None = None
     concurrency: int | None = None
+    spare: int | None = None
 
     def __post_init__(self) -> None:
         if self.order not in ("key", "global"):
@@ -45,12 +47,14 @@ class Settings:
             "max-attempts": self.retry.max_attempts,
             "backoff's first wait": self.retry.first_ms / 1000,
             "backoff's longest wait": self.retry.longest_ms / 1000,
-            "give-up-after": self.give_up_after_s,
+            "unanswered-for": self.unanswered_for_s,
             "sink-timeout": self.sink_timeout_s,
             "keep-ids": self.keep_ids_days,
             "concurrency": self.concurrency,
+            "spare": self.spare,
         }
-        for name, value in given.items():
+        waits = (("backoff's first wait", wait_ms / 1000) for wait_ms in self.retry.waits_ms)
+        for name, value in (*given.items(), *waits):
             _, is_whole, least, most, default = SETTINGS[name]
             if value is None and default is None:
                 continue

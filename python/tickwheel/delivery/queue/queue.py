@@ -40,10 +40,11 @@ class DeliveryQueue:
     8 threads, one at a time for a key; a coroutine function, with up to 256 calls at a time on an event loop in a
     thread; or a subclass of `tickwheel.delivery.sinks.Sink`. `order`: `"key"`, or
     `"global"` for one order of all messages. `horizon_s`: how far ahead messages are loaded into memory.
-    `max_attempts`, `backoff_s` (the first wait and the longest), `give_up_after_s`, `sink_timeout_s`, `keep_ids_days`,
-    `rate` (as `"100/s"` or `"30/min"`), `concurrency`, `outbox` (an address, or several): as the options of the
-    commands. `on_dead_letter` is called with each message that was given up, in a thread of its own; without it they
-    are logged.
+    `max_attempts`, `backoff_s` (the first wait and the longest) or `waits_s` (each of them), `unanswered_for_s`,
+    `sink_timeout_s`, `keep_ids_days`, `rate` (as `"100/s"` or `"30/min"`), `concurrency`, `spare`, `outbox` (an
+    address, or several): as the options of the commands. `unavailable`: a class of exceptions, or a tuple of them, by
+    which a function says that the receiver of a message is away. `on_dead_letter` is called with each message that was
+    given up, in a thread of its own; without it they are logged.
     Errors: `WrongUsage`, also if this process has the store open; `StoreFailed`, `DeliveryFailed`. Close it, or use it
     as a context manager: one that is forgotten delivers on until the process ends.
 
@@ -68,13 +69,17 @@ class DeliveryQueue:
         *,
         order: Literal["key", "global"] = "key",
         horizon_s: float = 10.0,
-        max_attempts: int = 5,
+        max_attempts: int = 8,
         backoff_s: tuple[float, float] = (1.0, 300.0),
-        give_up_after_s: float | None = None,
+        waits_s: Iterable[float] | None = None,
+        unanswered_for_s: float = 86_400.0,
         sink_timeout_s: float = 30.0,
         keep_ids_days: float = 7.0,
         rate: str | None = None,
         concurrency: int | None = None,
+        spare: int | None = None,
+        unavailable: type[BaseException] | tuple[type[BaseException], ...] = (),
+        give_up_after_s: float | None = None,
         outbox: str | Iterable[str] | None = None,
         on_dead_letter: Callable[[Letter], object] | None = None,
     ) -> None:
@@ -87,17 +92,22 @@ class DeliveryQueue:
                 "on_dead_letter is a coroutine function, and is called in a thread: give an ordinary one, or read"
                 " AsyncDeliveryQueue.outcomes()"
             )
-        opener = open_sink(to) if isinstance(to, str) else sink_of(to)
-        retry = Retry.of_seconds(max_attempts, backoff_s)
+        if give_up_after_s is not None:
+            raise WrongUsage("give_up_after_s is gone: give unanswered_for_s, which holds for each key by itself")
+        opener = open_sink(to) if isinstance(to, str) else sink_of(to, unavailable)
+        if unavailable and isinstance(to, str | type):
+            raise WrongUsage("unavailable is for a function or a coroutine function: leave it out")
+        retry = Retry.of_seconds(max_attempts, backoff_s, waits_s)
         settings = Settings(
             order,
             horizon_s,
             sink_timeout_s,
             keep_ids_days,
             retry,
-            give_up_after_s=give_up_after_s,
+            unanswered_for_s=unanswered_for_s,
             rate=None if rate is None else Rate.of(rate),
             concurrency=concurrency,
+            spare=spare,
         )
 
         def put_letters(letters: Sequence[Letter]) -> None:

@@ -137,9 +137,13 @@ def _messages(summary: Summary, measures: EngineMeasures) -> Iterator[Metric]:
 
 def _sending(measures: EngineMeasures) -> Iterator[Metric]:
     yield _counter("attempts", "Messages that were sent, each time.", measures.attempts)
-    failed = "Attempts that failed, also those that an outage gives back."
+    failed = "Attempts that failed, also those that do not count."
     yield _labelled(CounterMetricFamily, "failed_attempts", failed, "cause", measures.failures)
     yield _counter("cut_off_sends", "Sends that took longer than --sink-timeout.", measures.cut_off_sends)
+    yield _gauge("keys_in_doubt", "Keys whose last send was not accepted, or was slow.", measures.keys_in_doubt)
+    taken, all_of_them = measures.spare_places
+    yield _gauge("spare_places", "Spare places, for sends that take long and for keys in doubt.", all_of_them)
+    yield _gauge("spare_places_taken", "Spare places that are taken.", taken)
     yield _gauge("hanging_senders", "Threads that were cut off, and have not ended.", measures.hanging_senders)
     late = "How long after its due time a message was sent that has arrived."
     yield _histogram("lateness_seconds", late, measures.lateness)

@@ -5,9 +5,8 @@ Of a function:
 
 - It is called from up to eight threads at a time, with the messages of one key one after another (D4). A thread calls a
   fast function for many messages in a row; messages that wait for a slow call go to another thread.
-- When it returns, the message has arrived, whatever it returns. An exception is a failed attempt (D6); after
-  `ConnectionError` or `tickwheel.delivery.Unavailable` all messages wait until the destination is back, and after
-  `TimeoutError` or `Unanswered` from five messages in a row.
+- When it returns, the message has arrived, whatever it returns. After an exception the key waits, and other keys go on
+  (D6): `failures.py` has the meaning of each.
 - A coroutine function may have many calls at a time: see `coroutine.py`. A generator would not run until it is read.
 - `delivery.message.payload` is `msgspec.Raw` if it is JSON (`msgspec.json.decode` reads it), otherwise `bytes`.
 """
@@ -17,12 +16,12 @@ import inspect
 import os
 import sys
 from collections.abc import Awaitable, Callable
-from functools import partial
+from functools import partial, wraps
 from typing import TypeAlias, cast
 
 from tickwheel import TickwheelError
 from tickwheel._native import Destination
-from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
+from tickwheel.delivery.base.errors import DeliveryFailed, Unanswered, WrongUsage
 from tickwheel.delivery.observe.tracing import traced
 from tickwheel.delivery.sinks.coroutine import CoroutineFunction
 from tickwheel.delivery.sinks.sink import Delivery, Sink, SinkOpener, SinkSettings
@@ -33,14 +32,18 @@ _LONGEST_REASON = 1000  # characters; each reason is stored
 
 Function: TypeAlias = Callable[[Delivery], object]
 
+Unavailables: TypeAlias = type[BaseException] | tuple[type[BaseException], ...]
+
 OwnSink: TypeAlias = Function | type[Sink] | partial[Sink] | Destination
 """A function, also a coroutine function, or what makes a sink when it is called with `SinkSettings`: a subclass of
 `Sink`, or a partial of one.
 """
 
 
-def sink_of(to: OwnSink) -> SinkOpener | Destination | CoroutineFunction:
-    """A program's own sink, or a destination of the engine's. Errors: `WrongUsage` if it is none."""
+def sink_of(to: OwnSink, unavailable: Unavailables = ()) -> SinkOpener | Destination | CoroutineFunction:
+    """A program's own sink, or a destination of the engine's. `unavailable` is for a function: after one of these its
+    message is unanswered. Errors: `WrongUsage` if it is none.
+    """
     if isinstance(to, Destination):
         return to
     made_by = to.func if isinstance(to, partial) else to
@@ -54,7 +57,33 @@ def sink_of(to: OwnSink) -> SinkOpener | Destination | CoroutineFunction:
         raise WrongUsage(
             f"{to!r} is one sink, but a new one is needed for each thread: give the class, or a partial of it"
         )
-    return sink_of_function(to)
+    return sink_of_function(_telling(to, unavailable) if unavailable else to)
+
+
+def _telling(function: Function, unavailable: Unavailables) -> Function:
+    """The function, with `Unanswered` in place of these exceptions. Errors: `WrongUsage` if they are none."""
+    classes = unavailable if isinstance(unavailable, tuple) else (unavailable,)
+    if not all(isinstance(it, type) and issubclass(it, BaseException) for it in classes):
+        raise WrongUsage(f"unavailable is {unavailable!r:.200}: it may be a class of exceptions, or a tuple of them")
+    if inspect.iscoroutinefunction(function):
+
+        @wraps(function)
+        async def call_later(delivery: Delivery) -> object:
+            try:
+                return await function(delivery)
+            except classes as error:
+                raise Unanswered(_reason(error)) from error
+
+        return call_later
+
+    @wraps(function)
+    def call(delivery: Delivery) -> object:
+        try:
+            return function(delivery)
+        except classes as error:
+            raise Unanswered(_reason(error)) from error
+
+    return call
 
 
 def _opened(make: Callable[[SinkSettings], Sink], settings: SinkSettings) -> Sink:

@@ -32,8 +32,8 @@ class SinkSettings(msgspec.Struct, frozen=True):
 Refusals: TypeAlias = Mapping[int, str | Unanswered | Unavailable | None]
 """The deliveries that did not arrive, by their place in the sequence, and why; empty if all arrived.
 
-A text: this message is refused, and tried again, `max_attempts` times in all. `Unanswered`, `Unavailable`: as if
-raised, for this one. `None`: it was not tried; a send of which none was tried shows that the destination is down.
+A text: this message is refused, and tried again, `max_attempts` times in all. An exception: as if it was raised, for
+this message alone. `None`: it was not tried; if none of a send was, that counts as `Unavailable`.
 """
 
 NONE_REFUSED: Refusals = {}
@@ -51,6 +51,9 @@ class Sink(ABC):
     threads: ClassVar[int] = 1
     """How many sinks of this kind to open, each in its own thread; 1 to 256."""
 
+    spare: ClassVar[int] = 0
+    """How many more threads there may be, for a `send` that takes long and keys whose last send was not accepted."""
+
     is_cut_off: ClassVar[bool] = True
     """Whether a `send` that takes longer than `timeout_s` is given up; `False` if it should wait instead."""
 
@@ -61,11 +64,9 @@ class Sink(ABC):
     def send(self, deliveries: Sequence[Delivery]) -> Refusals:
         """Send these, in this order, and return once the destination has them.
 
-        Any exception means that none is known to have arrived: each counts as a failed attempt, with this reason. Some
-        are about the destination (D6): after `Unavailable` or `ConnectionError` nothing is sent until it answers again,
-        and no attempt is counted; so it is with `Unanswered` and `TimeoutError` once they come for five messages in a
-        row.
-        `DeliveryFailed` ends the run, for errors that no retry can repair.
+        Any exception means that none is known to have arrived, and the keys of all of them wait (D6). It counts as an
+        attempt, unless it says that there was no answer: `Unavailable`, `Unanswered`, an `OSError` that is not about a
+        file, and the others in `failures.py`. `DeliveryFailed` ends the run, for errors that no retry can repair.
         """
 
     def close(self) -> None:  # noqa: B027, most have nothing to close

@@ -95,6 +95,9 @@ def test_everything_is_counted_once__D15(tmp_path: Path) -> None:
             "tickwheel_failed_attempts_total cause=refused": 1,
             "tickwheel_cut_off_sends_total": 0,
             "tickwheel_hanging_senders": 0,
+            "tickwheel_keys_in_doubt": 1,
+            "tickwheel_spare_places": 64,
+            "tickwheel_spare_places_taken": 0,
             "tickwheel_destination_up": 1,
             "tickwheel_paused": 0,
             "tickwheel_paused_keys": 0,
@@ -139,7 +142,8 @@ def test_a_destination_that_is_down_or_hangs_is_seen__D15(tmp_path: Path) -> Non
     served = Served(tmp_path, to=send, sink_timeout_s=0.1)
     try:
         before_s = time.time()
-        served.ask("POST", "/messages", {"id": "a", "delay_ms": 0})
+        for id_ in "abcde":
+            served.ask("POST", "/messages", {"id": id_, "delay_ms": 0})
         while served.running.down is None:
             pass
         down = scrape(served)

@@ -250,7 +250,7 @@ def test_two_hundred_and_something_has_arrived__D10(receiver: Receiver, outcome:
     assert outcome(receiver.url) == []
 
 
-@pytest.mark.parametrize("status", [400, 401, 404, 409, 413, 408, 425, 429, 500, 503])
+@pytest.mark.parametrize("status", [400, 401, 404, 409, 413, 500])
 def test_another_status_is_a_failed_attempt_with_what_was_said__D6(
     receiver: Receiver, outcome: Outcome, status: int
 ) -> None:
@@ -300,7 +300,7 @@ def test_an_answer_that_is_not_http_is_a_failed_attempt__D6(receiver: Receiver, 
         hook.close_connection = True
 
     receiver.answer = answer
-    [_] = outcome(receiver.url)
+    [_] = outcome(receiver.url, unanswered_for_s=0.001)
 
 
 def _never(server: Receiver, _hook: Hook) -> None:
@@ -331,7 +331,7 @@ def test_a_receiver_that_does_not_answer_in_time_is_given_up__D6(
 ) -> None:
     receiver.answer = answer
     began_s = time.monotonic()
-    [reason] = outcome(receiver.url, sink_timeout_s=0.3)
+    [reason] = outcome(receiver.url, sink_timeout_s=0.3, unanswered_for_s=0.1)
     assert "no answer in time" in reason or "status 500: sorry" in reason
     assert time.monotonic() - began_s < 5
 

@@ -579,7 +579,7 @@ def test_a_server_that_was_stopped_is_down_at_the_first_send__D6(
 
 
 @pytest.mark.parametrize("how", ["fast", "immediate"])
-def test_a_server_restarted_in_the_middle_costs_no_attempt_and_makes_no_second_row__D5_D6(
+def test_a_server_restarted_in_the_middle_costs_no_message_and_makes_no_second_row__D5_D6(
     restarted: PostgresServer, name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, how: str
 ) -> None:
     caplog.set_level("WARNING", logger="tickwheel.delivery")
@@ -605,7 +605,7 @@ def test_a_server_restarted_in_the_middle_costs_no_attempt_and_makes_no_second_r
     with psycopg.connect(restarted.url) as connection:
         rows = connection.execute(f"SELECT key, id, attempt FROM {name} ORDER BY ctid".encode()).fetchall()
         left = connection.execute(f"SELECT count(*) FROM {name}_ids".encode()).fetchall()
-    assert {attempt for _, _, attempt in rows} == {1}
+    assert max(attempt for _, _, attempt in rows) > 1, "it was tried while it was down"
     for n in range(20):
         assert [id_ for key, id_, _ in rows if key == f"k{n}"] == [f"id{each}" for each in range(n, 3_000, 20)]
     assert left[0][0] < 3_000, "it forgets what is committed"

@@ -28,9 +28,14 @@ def message(id_: str, payload: msgspec.Raw | bytes = JSON, key: str | None = Non
     return Message(id_, key, 1, payload)
 
 
-def desk_to(folder: Path, to: Destination | Callable[[Delivery], object], max_attempts: int = 1) -> Desk:
+def desk_to(
+    folder: Path,
+    to: Destination | Callable[[Delivery], object],
+    max_attempts: int = 1,
+    unanswered_for_s: float = 86_400.0,
+) -> Desk:
     destination = to if isinstance(to, Destination) else sink_of_function(to)
-    return Desk(folder, Settings(retry=Retry(max_attempts)), to=destination).start()
+    return Desk(folder, Settings(retry=Retry(max_attempts), unanswered_for_s=unanswered_for_s), to=destination).start()
 
 
 def reasons(folder: Path, to: Destination | Callable[[Delivery], object], *messages: Message) -> dict[str, str]:
@@ -110,7 +115,7 @@ def test_nothing_it_raises_ends_the_thread_or_the_run__D6(tmp_path: Path, error:
         (BrokenPipeError(), "BrokenPipeError"),
     ],
 )
-def test_what_says_that_nothing_can_be_told_is_down_at_once_and_costs_no_attempt__D6(
+def test_what_says_that_nothing_can_be_told_makes_its_key_wait_and_costs_no_attempt__D6(
     tmp_path: Path, error: Exception, reason: str
 ) -> None:
     raised = [error]
@@ -118,36 +123,39 @@ def test_what_says_that_nothing_can_be_told_is_down_at_once_and_costs_no_attempt
 
     def function(one: Delivery) -> None:
         seen.append(one)
-        if raised:
+        if raised and one.message.key == "k":
             raise raised[0]
 
-    desk = desk_to(tmp_path, function)
-    desk.hand_in(*(message(str(number), key="k") for number in range(3)))
-    assert (desk.engine.native.down, len(seen)) == (reason, 1)
+    desk = desk_to(tmp_path, function, max_attempts=1)
+    desk.hand_in(*(message(str(number), key="k") for number in range(3)), message("other"))
+    assert ([one.message.id for one in seen], desk.engine.native.down) == (["0", "other"], None)
     desk.advance(30_000)
-    probes = len(seen)
-    assert (probes == 1) == isinstance(error, Unavailable)  # it says when it comes back
+    tries = len(seen)
+    assert (tries == 2) == isinstance(error, Unavailable)  # it says when it comes back
     raised.clear()
     desk.advance(60_000)
-    assert (desk.engine.native.down, desk.letters) == (None, [])
-    assert [one.message.id for one in seen[probes:]] == ["0", "1", "2"]
-    assert {one.attempt for one in seen} == {1}
+    assert desk.letters == []
+    assert [one.message.id for one in seen[tries:]] == ["0", "1", "2"]
+    assert seen[tries].redelivered == isinstance(error, BrokenPipeError), "it may have arrived"
     desk.close()
 
 
 @pytest.mark.parametrize("error", [TimeoutError("too slow"), Unanswered("TimeoutError: too slow")])
-def test_five_messages_without_an_answer_are_down_and_one_is_its_own_fault__D6(
+def test_without_any_answer_five_keys_are_down_and_one_is_a_dead_letter_by_its_time__D6(
     tmp_path: Path, error: Exception
 ) -> None:
     def function(one: Delivery) -> None:
         raise error
 
-    desk = desk_to(tmp_path, function, max_attempts=2)
+    desk = desk_to(tmp_path, function, max_attempts=1, unanswered_for_s=20)
     desk.hand_in(message("a"))
-    assert desk.engine.native.down is None
-    desk.advance(2_000)
-    assert [letter.reason for letter in desk.letters] == ["gave up after 2 attempts: TimeoutError: too slow"]
+    desk.advance(10_000)
+    assert (desk.engine.native.down, desk.letters) == (None, [])
+    desk.advance(30_000)
+    [letter] = desk.letters
+    assert letter.reason.endswith("attempts: TimeoutError: too slow")
     desk.hand_in(*(message(str(number)) for number in range(8)))
+    desk.advance(2_000)
     assert (desk.engine.native.down, len(desk.letters)) == ("TimeoutError: too slow", 1)
     desk.crash()
 

@@ -1,20 +1,20 @@
-//! What the destination and the clock did, for the log (rule D15).
+//! Events of the destination and the clock, for the log (rule D15).
 
-/// What the destination and the clock did.
+/// An event of the destination, of the clock, or of the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// Nothing can be told to the destination.
+    /// The destination is down: it accepts no message, and does not answer for the messages of several keys.
     Down {
         /// Why.
         reason: String,
     },
     /// The destination answers again.
     Up {
-        /// After so long, in milliseconds.
+        /// How long it was down, in milliseconds.
         after_ms: u64,
     },
-    /// A message failed for the first time.
+    /// The first attempt of a message failed.
     Failed {
         /// The first 200 characters of its key, if it has one.
         key: Option<String>,
@@ -27,26 +27,26 @@ pub enum Event {
     CutOff {
         /// The number of the send.
         flight: u64,
-        /// How many messages it had.
+        /// How many messages count as unanswered.
         messages: usize,
     },
-    /// Sending was paused: what is due waits.
+    /// Sending was paused: due messages wait.
     Paused,
-    /// Sending goes on.
+    /// Sending was resumed.
     Resumed,
-    /// So many keys are paused now: what is due of them waits.
+    /// The number of paused keys has changed. Due messages of paused keys wait.
     KeysPaused {
-        /// How many.
+        /// How many keys are paused.
         count: usize,
     },
     /// The wall clock was stepped.
     ClockStepped,
-    /// The observer was slow, and so many events were left out.
+    /// The observer was slow, so events were left out.
     LeftOut {
-        /// How many.
+        /// How many events.
         count: u64,
     },
-    /// The log of the store could not be moved to its place.
+    /// A checkpoint failed: the store's log was not moved to its place in the file.
     CheckpointFailed {
         /// Why.
         reason: String,

@@ -1,11 +1,11 @@
-//! Sending pauses and goes on, of all or of one key (rule D16). What is on its way stays so.
+//! Sending is paused and resumed, for all messages or for one key (rule D16). Messages on their way are not affected.
 
-use super::{CRASHED, Dispatcher, Event};
+use super::{Dispatcher, Event};
 use crate::due::lanes::Slot;
 use crate::due::window::Gone;
 
 impl Dispatcher {
-    /// From now on nothing is sent, or all that is due.
+    /// Pauses or resumes all sending.
     pub(crate) fn pause(&mut self, is_paused: bool) {
         if std::mem::replace(&mut self.is_paused, is_paused) != is_paused {
             self.events.push(if is_paused { Event::Paused } else { Event::Resumed });
@@ -19,7 +19,7 @@ impl Dispatcher {
         self.is_paused
     }
 
-    /// From now on nothing of these lanes is sent. What of them waits in memory goes back to the store.
+    /// Pauses these lanes: no message of them is sent. Their waiting messages in memory go back to the store.
     pub(crate) fn pause_lanes(&mut self, numbers: &[i64]) -> Vec<Gone> {
         let (before, mut gone) = (self.window.paused_lanes(), Vec::new());
         for number in numbers {
@@ -29,7 +29,7 @@ impl Dispatcher {
         gone
     }
 
-    /// What is due of this lane is sent.
+    /// Resumes this lane: its due messages are sent.
     pub(crate) fn resume_lane(&mut self, number: i64) {
         let before = self.window.paused_lanes();
         if let Some(lane) = self.window.resume(number) {
@@ -39,20 +39,13 @@ impl Dispatcher {
         self.tell_paused(before);
     }
 
-    /// The message is due to be tried again, and its key is paused: it waits in the store, where it takes no memory.
+    /// The message should be tried again, but its key is paused. It waits in the store, where it takes no memory.
     pub(super) fn leave_paused(&mut self, slot: Slot) {
-        let entry = self.window.entry_mut(slot);
-        let seq = entry.seq;
-        if std::mem::take(&mut entry.is_noted) {
-            entry.attempts -= 1; // that one is not made
-            let attempts = entry.attempts;
-            self.suspects_out.remove(&seq);
-            self.keep_attempt(seq, attempts, None, CRASHED);
-        }
+        self.unnote(slot);
         self.window.leave_paused(slot);
     }
 
-    /// One event for many changes that nothing was told of yet.
+    /// Adds an event. If the last event is of the same kind and was not given out, that event is updated.
     fn tell_paused(&mut self, before: usize) {
         let count = self.window.paused_lanes();
         if count == before {

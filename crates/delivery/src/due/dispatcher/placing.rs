@@ -1,13 +1,14 @@
-//! From the window to the timer and from the timer to what can be sent (rules D3, D4).
+//! Messages go from the window to the timer, and from the timer to the queues for sending (rules D3, D4).
 
-use super::{Alarm, CRASHED, Dispatcher, Event, Moment, Offer};
+use super::{Alarm, Dispatcher, Event, Moment, Offer};
 use crate::base::clock::DueClock;
+use crate::due::doubt::{Doubt, Key};
 use crate::due::lanes::Slot;
 use crate::due::window::State;
 use tickwheel::When;
 
 impl Dispatcher {
-    /// These are committed: they go on the timer.
+    /// Puts these messages on the timer. They are committed.
     pub(crate) fn place(&mut self, slots: impl IntoIterator<Item = (Slot, i64)>) {
         for (slot, seq) in slots {
             if self.window.get(slot, seq).is_some_and(|entry| entry.state == State::Held) {
@@ -16,7 +17,7 @@ impl Dispatcher {
         }
     }
 
-    /// Whether the wall clock was stepped; then all that waits was placed anew.
+    /// Whether the wall clock was stepped. If it was, all waiting messages were placed again.
     pub(crate) fn follow_clock(&mut self) -> bool {
         let stepped = self.clock.is_some_and(|clock| clock.was_stepped(self.timer.clock(), &*self.wall));
         if stepped {
@@ -30,6 +31,9 @@ impl Dispatcher {
         let entry = self.window.entry_mut(slot);
         entry.state = State::Waiting;
         let (due_ms, seq) = (entry.due_ms, entry.seq);
+        if entry.attempts > 0 {
+            self.was_tried_before(slot);
+        }
         if let Some(moment) = self.moments.get_mut(&due_ms) {
             moment.messages.push((slot, seq));
         } else if let Ok(task) = self.timer.add(When::AtUs(clock.instant_us(due_ms)), Alarm::Due(due_ms)) {
@@ -37,7 +41,29 @@ impl Dispatcher {
         }
     }
 
-    /// A millisecond has come: what is due goes out, or its lane's first message does.
+    /// This message was tried by an earlier process, or by this one before the message left memory. Its key is in
+    /// doubt, and may have to wait.
+    fn was_tried_before(&mut self, slot: Slot) {
+        let entry = self.window.entry(slot);
+        let (key, attempts, next_ms) = (self.key_of(slot), entry.attempts, entry.next_ms);
+        let doubt = self.doubts.get_or_add(key);
+        if doubt.since_us.is_some() {
+            // This process has seen the key fail: that time is not counted twice.
+            self.window.entry_mut(slot).waited_us = 0;
+        }
+        if doubt.fails > 0 || doubt.waits() {
+            return;
+        }
+        doubt.fails = attempts;
+        let (now_us, wall_ms) = (self.timer.clock().now_us(), self.wall.now_us() / 1_000);
+        if let Some(next_ms) = next_ms.filter(|next_ms| *next_ms > wall_ms) {
+            // The wall clock may have been stepped. No key waits longer than the longest wait.
+            let wait_us = ((next_ms - wall_ms) as u64).saturating_mul(1_000).min(self.retry.longest_us());
+            self.wait_until(key, now_us.saturating_add(wait_us));
+        }
+    }
+
+    /// The due time has come. A message without a key goes out, and a lane sends its first message.
     pub(super) fn release(&mut self, due_ms: i64) {
         let Some(moment) = self.moments.remove(&due_ms) else { return };
         for (slot, seq) in moment.messages {
@@ -50,8 +76,11 @@ impl Dispatcher {
                 it.due_until_ms = it.due_until_ms.max(due_ms);
                 self.offer(lane);
             } else {
-                self.window.entry_mut(slot).state = State::Ready;
-                self.offered.push_back(Offer::Message(slot, seq));
+                let waits = self.doubts.get(Key::Message(seq)).is_some_and(Doubt::waits);
+                self.window.entry_mut(slot).state = if waits { State::Retrying } else { State::Ready };
+                if !waits {
+                    self.offer_message(slot, seq);
+                }
             }
         }
     }
@@ -63,8 +92,11 @@ impl Dispatcher {
         }
         let Some((position, slot)) = it.first() else { return };
         if position.0 <= it.due_until_ms && self.window.entry(slot).state == State::Waiting {
-            self.window.lane_mut(lane).is_offered = true;
-            self.offered.push_back(Offer::Lane(lane));
+            let it = self.window.lane_mut(lane);
+            it.is_offered = true;
+            let is_in_doubt = self.doubts.has(Key::Lane(it.number));
+            let queue = if is_in_doubt { &mut self.in_doubt } else { &mut self.fresh };
+            queue.push_back(Offer::Lane(lane));
         }
     }
 
@@ -88,17 +120,11 @@ impl Dispatcher {
         }
     }
 
-    /// It would be early: it waits for the timer again, and its lane for it where it was sent before.
+    /// The message would be early, so it waits for the timer again. If it was sent before, its lane waits for it.
     pub(super) fn put_back(&mut self, slot: Slot, clock: &DueClock) {
-        let entry = self.window.entry_mut(slot);
+        let entry = self.window.entry(slot);
         let (seq, due_ms, was_sent) = (entry.seq, entry.due_ms, entry.was_sent);
-        let was_noted = std::mem::take(&mut entry.is_noted);
-        entry.attempts -= u32::from(was_noted);
-        let attempts = entry.attempts;
-        self.suspects_out.remove(&seq);
-        if was_noted {
-            self.keep_attempt(seq, attempts, None, CRASHED); // it was not sent
-        }
+        self.unnote(slot);
         if was_sent {
             self.window.entry_mut(slot).state = State::Retrying;
             self.add(When::AtUs(clock.instant_us(due_ms)), Alarm::Again(slot, seq));
@@ -107,7 +133,7 @@ impl Dispatcher {
         }
     }
 
-    /// The wall clock was stepped: all that waits is placed anew, and what would be early with it.
+    /// The wall clock was stepped. All waiting messages are placed again, with the messages that would be early.
     pub(super) fn place_again(&mut self, early: Vec<Slot>) {
         let Some(clock) = &mut self.clock else { return };
         clock.read_again(self.timer.clock(), &*self.wall);

@@ -1,30 +1,31 @@
-//! Messages that a crashed process may have had in its hands: their attempts are on disk before they go out (rules D5, D6).
+//! Messages that a crashed process may have been sending. Their attempts are on disk before they go out (rules D5, D6).
 
-use super::{CRASHED, Dispatcher, Offer};
+use super::{CRASHED, Dispatcher};
 use crate::due::window::State;
-use crate::store::Outcome;
+use crate::store::{Attempts, Outcome};
 
-/// How many suspects go out together, by how often each was tried.
+/// How many suspects go out together, by the number of counted attempts.
 const SUSPECTS: [usize; 3] = [256, 16, 1];
 
 impl Dispatcher {
-    /// These attempts are on disk: the messages go out.
+    /// Sends these messages, because their attempts are on disk.
     pub(crate) fn noted(&mut self, seqs: impl IntoIterator<Item = i64>) {
         for seq in seqs {
             if let Some(slot) = self.window.find(seq)
                 && self.window.entry(slot).state == State::Retrying
             {
-                self.offered.push_back(Offer::Message(slot, seq));
+                self.offer_message(slot, seq);
             }
         }
     }
 
-    /// The next group of messages that a crashed process may have had in its hands: their attempts are on disk before they
-    /// go out, so that a message that ends the process is not tried for ever.
+    /// Forms the next group of messages that a crashed process may have been sending. Their attempts are on disk before
+    /// they go out. A message that ends the process is therefore not tried for ever.
     ///
-    /// The more often the process ended, the smaller the group, so that others are not counted with the one that ends it.
+    /// The group is smaller if the process ended more often. Other messages then do not get attempts counted because of
+    /// the bad one.
     pub(super) fn note_suspects(&mut self) {
-        if !self.suspects_out.is_empty() || !self.outage.may_send() {
+        if !self.suspects_out.is_empty() {
             return;
         }
         let mut room = if self.outage.is_down() { 1 } else { usize::MAX };
@@ -33,26 +34,32 @@ impl Dispatcher {
                 self.suspects.pop_front();
                 continue;
             };
-            let attempts = entry.attempts;
+            let (attempts, strikes) = (entry.attempts, entry.strikes);
+            let waited_ms = (entry.waited_us / 1_000) as i64;
             if self.window.is_paused(slot) {
                 self.suspects.pop_front();
                 self.leave_paused(slot);
                 continue;
             }
-            room = room.min(SUSPECTS[(attempts as usize).min(SUSPECTS.len() - 1)]);
+            room = room.min(SUSPECTS[(strikes as usize).min(SUSPECTS.len() - 1)]);
             if self.suspects_out.len() >= room {
                 break;
             }
             self.suspects.pop_front();
-            if attempts >= self.retry.max_attempts {
+            if strikes >= self.retry.max_attempts {
                 self.give_up(slot, Outcome::Dead, CRASHED);
                 continue;
             }
-            let entry = self.window.entry_mut(slot);
-            entry.attempts += 1;
-            entry.is_noted = true;
+            self.window.entry_mut(slot).is_noted = true;
             self.suspects_out.insert(seq);
-            self.keep_attempt(seq, attempts + 1, None, CRASHED);
+            self.outcomes.attempts.push(Attempts {
+                seq,
+                attempts: attempts + 1,
+                strikes: strikes + 1,
+                waited_ms,
+                next_ms: None,
+                error: Some(CRASHED.to_owned()),
+            });
             self.outcomes.before_send.push(seq);
         }
     }

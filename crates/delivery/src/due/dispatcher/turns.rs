@@ -1,4 +1,5 @@
-//! A send that takes long: what has not begun goes to another sender, and at its time-out it is cut off (rule D6).
+//! A send that takes long (rule D6): messages that have not begun go to another sender. At its time-out, the send is
+//! cut off.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,11 +8,11 @@ use super::{Alarm, Dispatcher, Event, InTurn, Offer};
 use crate::due::measures::NO_ANSWER_IN_TIME;
 use crate::sinks::{Turns, Verdict, Verdicts};
 
-/// Messages that are sent one after another wait for so long at most for one before them, if another sender is free.
+/// If messages are sent one after another, the rest goes to another sender after this time.
 const DIVIDE_AFTER: Duration = Duration::from_millis(2);
 
 impl Dispatcher {
-    /// The messages of this send go out one after another.
+    /// Prepares this send for a sink that sends its messages one after another.
     pub(crate) fn in_turn(&mut self, number: u64) -> Arc<Turns> {
         let count = self.flights.get(&number).map_or(0, |flight| flight.messages.len());
         let turns = Arc::new(Turns::new(count));
@@ -22,20 +23,22 @@ impl Dispatcher {
         turns
     }
 
-    /// Nothing more is sent, also of what is in the hands of senders and has not begun.
+    /// Stops all sending. Messages that a sender has, and that have not begun, are not sent either.
     pub(crate) fn halt(&mut self) {
         self.is_halted = true;
         self.stop_turns();
     }
 
-    /// What is in the hands of senders, and has not begun, comes back.
+    /// Takes back the messages that senders have and that have not begun.
     pub(super) fn stop_turns(&mut self) {
         for it in self.flights.values().filter_map(|flight| flight.turns.as_ref()) {
             it.turns.stop();
         }
     }
 
-    /// Of messages that are sent one after another, this is about the first that has not arrived.
+    /// Cuts off a send that took too long. If its messages are sent one after another, only the first that has not
+    /// arrived counts as unanswered. [`Places::hangs`](crate::due::places::Places::hangs) decides whether the call
+    /// keeps its place.
     pub(super) fn cut_off(&mut self, number: u64) {
         let Some(flight) = self.flights.get_mut(&number) else { return };
         flight.time_out = None;
@@ -49,11 +52,17 @@ impl Dispatcher {
         };
         self.measures.cut_off += 1;
         self.events.push(Event::CutOff { flight: number, messages });
-        self.settle(number, verdicts);
+        self.places.hangs(number);
+        let Some(flight) = self.end_flight(number) else { return };
+        let duration_us = self.timer.clock().now_us().saturating_sub(flight.began_us);
+        self.measures.durations.add(duration_us as i64);
+        self.settle_messages(&flight, verdicts, false);
+        self.note_suspects();
     }
 
-    /// What has arrived has its outcome, what has not begun goes out before all else, and the one in between has the whole
-    /// time to itself. While none has begun, as the sink waits for something of its own, another would wait as long.
+    /// Divides a send. Messages that have arrived get their outcome. Messages that have not begun go out before all
+    /// others. The message in between gets the whole time-out for itself. If no message has begun, the sink is waiting
+    /// for some resource, and another sender would wait as long.
     pub(super) fn divide(&mut self, number: u64) {
         let Some(mut flight) = self.flights.remove(&number) else { return };
         if let Some(it) = &mut flight.turns {
@@ -63,13 +72,15 @@ impl Dispatcher {
                 let rest = flight.messages.split_off(begun);
                 let in_hand = flight.messages.split_off(arrived);
                 for message in std::mem::replace(&mut flight.messages, in_hand) {
-                    self.destination_answers(flight.is_probe);
+                    self.accepted(message.slot, false, flight.began_us);
                     self.delivered(&message);
                 }
                 for message in rest.iter().rev() {
                     self.comes_back(message);
-                    self.offered.push_front(Offer::Message(message.slot, message.seq));
+                    self.fresh.push_front(Offer::Message(message.slot, message.seq));
                 }
+                flight.began_us = self.timer.clock().now_us();
+                self.places.begin_anew(number, flight.began_us);
                 if let Some(before) = flight.time_out.take() {
                     self.timer.cancel(before);
                 }

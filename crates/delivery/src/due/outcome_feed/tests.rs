@@ -1,4 +1,4 @@
-//! What a reader is told of, when, and what it loses (rules D5, D8).
+//! Which outcomes a reader gets, when it gets them, and which it loses (rules D5, D8).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,14 +1,14 @@
-//! A message in memory, and how much may be there (rule D8).
+//! A message in memory, and the bounds of memory (rule D8).
 
 use crate::message::Body;
 use crate::store::{Outcome, Position};
 
-/// How much may be in memory, and of one lane; a lane has at least one message, whatever its size.
+/// How much may be in memory, in total and for each lane. A lane may always have one message, whatever its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Messages.
     pub messages: usize,
-    /// Bytes, of the payloads and of what is kept about each message.
+    /// Bytes, of the payloads and of the data kept about each message.
     pub bytes: usize,
     /// Messages of one key.
     pub lane_messages: usize,
@@ -22,21 +22,21 @@ impl Default for Bounds {
     }
 }
 
-/// Where a message in memory stands. The store may take back a `Held` or `Waiting` one.
+/// The state of a message in memory. A `Held` or `Waiting` message can go back to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Until it is committed.
+    /// It was accepted, and is not committed.
     Held,
-    /// On the timer, or for its lane.
+    /// It waits for the timer, or for its lane.
     Waiting,
-    /// Due, without a key, in the queue of what can be sent.
+    /// It is due, it has no key, and it is in the queue for sending.
     Ready,
     Sending,
-    /// Until it is tried again.
+    /// It waits for its next attempt.
     Retrying,
     /// It goes back to the store in the next transaction.
     Leaving,
-    /// It has its outcome, which is not committed yet.
+    /// It has its outcome. The outcome is not committed.
     Over,
 }
 
@@ -46,21 +46,28 @@ pub(crate) enum State {
 pub(crate) struct Entry {
     pub(crate) seq: i64,
     pub(crate) due_ms: i64,
-    /// The number of its lane in the window.
+    /// The number of the lane in the window.
     pub(crate) lane: Option<u32>,
     pub(crate) size: u32,
+    /// How often it was sent, without the current send.
     pub(crate) attempts: u32,
+    /// How many of these attempts count towards the allowed number.
+    pub(crate) strikes: u32,
+    /// How long it was due while its key had no success, as noted in the store. 0 if the key's doubt counts this time.
+    pub(crate) waited_us: u64,
+    /// When it is tried again, as noted in the store.
+    pub(crate) next_ms: Option<i64>,
     pub(crate) state: State,
     pub(crate) is_near: bool,
-    /// Of a near one.
+    /// Used only while the message is near.
     pub(crate) partition: u8,
-    /// An earlier process may have sent it, or it came back from the store after it was sent.
+    /// An earlier process may have sent it. Or it was sent, went to the store, and came back.
     pub(crate) redelivered: bool,
-    /// The attempt that comes next is counted in `attempts`, and on disk.
+    /// The next attempt was given to the store before the send, and counts there.
     pub(crate) is_noted: bool,
     /// It was sent, and may have arrived.
     pub(crate) was_sent: bool,
-    /// A send of it ended without an answer.
+    /// A send failed, or ended without an answer, so it may have arrived.
     pub(crate) is_unanswered: bool,
     pub(crate) outcome: Option<Outcome>,
     pub(crate) body: Option<Body>,
@@ -71,13 +78,13 @@ impl Entry {
         (self.due_ms, self.seq)
     }
 
-    /// Whether an earlier send of it may have arrived: the next one is marked.
+    /// Whether an earlier send may have arrived. If so, the next send is marked.
     pub(crate) fn may_have_arrived(&self) -> bool {
         self.redelivered || self.is_unanswered
     }
 }
 
-/// A message that left memory for the store.
+/// A message that left memory and is now in the store.
 #[derive(Debug)]
 pub(crate) struct Gone {
     pub(crate) due_ms: i64,
@@ -85,6 +92,6 @@ pub(crate) struct Gone {
     pub(crate) size: u32,
     pub(crate) redelivered: bool,
     pub(crate) was_near: bool,
-    /// Of a near one.
+    /// Only for a near message.
     pub(crate) body: Option<Body>,
 }

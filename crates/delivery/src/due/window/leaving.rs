@@ -1,4 +1,4 @@
-//! What leaves memory for the store, where there is no room or no place for it any more (rules D4, D8).
+//! Messages that leave memory for the store, because memory has no room or no place for them (rules D4, D8).
 
 use super::Window;
 use super::entry::{Gone, State};
@@ -7,7 +7,7 @@ use crate::message::earliest::Earliest;
 use crate::store::{Position, Waiting};
 
 impl Window {
-    /// It does not go out after all. Without a place in memory any more it goes back to the store.
+    /// The message does not go out now. If it has no place in memory any more, it goes back to the store.
     pub(crate) fn put_back(&mut self, slot: Slot) {
         let (position, lane, size) = {
             let entry = self.entry(slot);
@@ -16,7 +16,7 @@ impl Window {
         let mut has_place = self.cursor.is_some_and(|cursor| position <= cursor);
         if let Some(lane) = lane {
             let it = self.lane_mut(lane);
-            it.in_flight = None;
+            it.none_in_flight();
             has_place &= it.more_from.is_none_or(|from| position < from);
             if has_place {
                 it.insert(position, slot, size);
@@ -32,12 +32,12 @@ impl Window {
         }
     }
 
-    /// Whether a message goes back to the store in the next transaction.
+    /// Whether a message is going back to the store in the next transaction.
     pub(crate) fn has_leaving(&self) -> bool {
         !self.leaving.is_empty()
     }
 
-    /// Messages that go back to the store in this transaction: the store has to write rows of them.
+    /// The messages that go back to the store in this transaction. The store has to write their rows.
     pub(crate) fn take_leaving(&mut self) -> Vec<Gone> {
         let mut gone = Vec::new();
         for slot in std::mem::take(&mut self.leaving) {
@@ -49,13 +49,13 @@ impl Window {
         gone
     }
 
-    /// It stays in memory, and gets a row in the store in this transaction.
+    /// The message stays in memory, and gets a row in the store in this transaction.
     pub(crate) fn hold_near(&mut self, slot: Slot) {
         self.note_left(slot);
         self.entry_mut(slot).is_near = false;
     }
 
-    /// What left memory has its row on disk now.
+    /// The rows of near messages that left memory are on disk now.
     pub(crate) fn rows_are_committed(&mut self) {
         self.left_uncommitted = Earliest::default();
     }
@@ -67,9 +67,12 @@ impl Window {
         }
     }
 
-    /// Messages that were sent and left memory since the last call. And messages on their way, or with an outcome that is not committed, that have a row in the store, and stay in memory although
-    /// the cursor or their lane went back behind them since the last call: after a crash the two do not tell that these were
-    /// in memory.
+    /// Sent messages whose positions must be stored, because the cursor and the lanes do not show after a crash that
+    /// they were in memory. There are two kinds:
+    ///
+    /// - Messages with a row that were sent, and left memory since the last call.
+    /// - Messages with a row that are being sent, or whose outcome is not committed, if the cursor or their lane has
+    ///   moved back before them since the last call.
     pub(crate) fn take_uncovered(&mut self) -> Vec<Position> {
         let mut uncovered = std::mem::take(&mut self.sent_and_left);
         if !std::mem::take(&mut self.has_gone_back) {
@@ -88,7 +91,7 @@ impl Window {
         uncovered
     }
 
-    /// Sends the lane's last ones back, as many as it takes, if they come after this.
+    /// Sends the lane's last messages back until the new row fits. Only messages after the new row go back.
     pub(super) fn make_room_in(&mut self, lane: u32, row: Waiting, gone: &mut Vec<Gone>) {
         while !self.fits(lane, row.size)
             && let Some((position, slot)) = self.lane(lane).last()
@@ -99,7 +102,8 @@ impl Window {
         }
     }
 
-    /// Sends the latest tenth back, more if it takes more, if they come after this; the cursor too.
+    /// Sends back the latest tenth of the messages, or more if the new row needs it. Only messages after the new row go
+    /// back. The cursor moves back too.
     pub(super) fn make_room(&mut self, row: Waiting, gone: &mut Vec<Gone>) {
         let mut movable: Vec<(Position, Slot)> = self
             .slots()
@@ -122,7 +126,7 @@ impl Window {
         }
     }
 
-    /// The cursor goes back to before this position; no message that waits in memory is at or after it.
+    /// Moves the cursor back to before this position. No message that waits in memory is at or after the position.
     pub(super) fn set_back(&mut self, position: Position) {
         let cursor = (position.0, position.1 - 1);
         self.cursor = Some(cursor);
@@ -130,7 +134,7 @@ impl Window {
         self.has_gone_back = true;
         for lane in 0..self.lanes.len() as u32 {
             if self.lane(lane).more_from.is_some_and(|from| from > cursor) {
-                self.leave(lane, None); // it will be read ahead again
+                self.leave(lane, None); // reading ahead finds it again
                 self.tidy(lane);
             }
         }
@@ -158,7 +162,7 @@ impl Window {
         gone
     }
 
-    /// From this position on the lane is in the store alone; `None`: all of it is in memory.
+    /// From this position on, the lane's messages are only in the store. `None`: all of them are in memory.
     pub(super) fn leave(&mut self, lane: u32, from: Option<Position>) {
         if let Some(old) = self.lane(lane).more_from {
             self.needy.remove(&(old, lane));
@@ -175,7 +179,7 @@ impl Window {
     pub(super) fn look_after(&mut self, lane: u32) {
         let it = &self.lanes[lane as usize];
         let Some(from) = it.more_from else { return };
-        if it.len() <= self.bounds.lane_messages / 2 && !it.is_paused {
+        if it.len() <= self.bounds.lane_messages / 2 && !it.is_paused && !it.is_away {
             self.needy.insert((from, lane));
         } else {
             self.needy.remove(&(from, lane));

@@ -1,7 +1,9 @@
-//! Keys that are paused (D16): nothing of their lanes goes out, and nothing that waits is in memory, however many are paused.
+//! Paused keys (D16). No message of a paused lane goes out. No waiting message of the lane is in memory, however many
+//! keys are paused.
 //!
-//! A paused lane is as one of which all waits in the store: its `more_from` is where it begins. It is not refilled, so it never
-//! makes the loader read. Two keys may share a lane, by a collision of 64 bits: then both are held, until the lane is resumed.
+//! All waiting messages of a paused lane are in the store, so its `more_from` is at its first message. A paused lane is
+//! not refilled, so the loader never reads for it. By a collision of 64 bits, two keys may share a lane. If one of them
+//! is paused, both wait until the lane is resumed.
 
 use super::Window;
 use super::entry::{Gone, State};
@@ -9,7 +11,6 @@ use crate::due::lanes::Slot;
 use crate::store::Position;
 
 impl Window {
-    /// How many lanes are paused.
     pub(crate) fn paused_lanes(&self) -> usize {
         self.paused.len()
     }
@@ -19,12 +20,12 @@ impl Window {
         self.entry(slot).lane.is_some_and(|lane| self.lane(lane).is_paused)
     }
 
-    /// Messages that were sent and left memory, of which it is not on disk yet that they may have arrived.
+    /// Messages that were sent and left memory, while the store has no note on disk that they may have arrived.
     pub(crate) fn sent_and_left(&self) -> &[Position] {
         &self.sent_and_left
     }
 
-    /// From now on nothing of this lane is taken. What waits goes back to the store, and is added to `gone`.
+    /// Pauses this lane: no message of it is taken. Its waiting messages go back to the store, and are added to `gone`.
     pub(crate) fn pause(&mut self, number: i64, gone: &mut Vec<Gone>) {
         self.paused.insert(number);
         let Some(lane) = self.lane_numbers.get(&number).copied() else { return };
@@ -36,7 +37,8 @@ impl Window {
         self.look_after(lane);
     }
 
-    /// What the store has of this lane may come into memory again. The lane, if anything is known of it.
+    /// Resumes this lane: its messages in the store may come into memory again. Returns the lane, if the window knows
+    /// it.
     pub(crate) fn resume(&mut self, number: i64) -> Option<u32> {
         self.paused.remove(&number);
         let lane = self.lane_numbers.get(&number).copied()?;
@@ -45,16 +47,16 @@ impl Window {
         Some(lane)
     }
 
-    /// A message of a paused lane that waits to be tried again goes back to the store too.
+    /// A message of a paused lane, which waits for its next attempt, goes back to the store.
     pub(crate) fn leave_paused(&mut self, slot: Slot) {
         let entry = self.entry_mut(slot);
         let (was_sent, is_near, position) = (entry.was_sent, entry.is_near, entry.position());
         entry.redelivered |= was_sent;
         let lane = entry.lane.expect("what is paused has a lane");
         let it = self.lane_mut(lane);
-        it.in_flight = None;
+        it.none_in_flight();
         let is_first_left = it.more_from.is_none_or(|from| position < from);
-        // Beyond the cursor it is read ahead.
+        // If it is after the cursor, reading ahead finds it.
         if is_first_left && self.cursor.is_some_and(|cursor| position <= cursor) {
             self.leave(lane, Some(position));
         } else {

@@ -1,4 +1,5 @@
-//! The window against a plain model: what is in memory, what has a row in the store, and the order of sending (D4, D8).
+//! Tests of the window against a plain model: the messages in memory, the rows in the store, and the order of sending
+//! (D4, D8).
 
 use std::collections::BTreeMap;
 
@@ -9,14 +10,13 @@ use super::*;
 const LAST: i64 = i64::MAX;
 
 fn row(due_ms: i64, seq: i64, lane: Option<i64>, size: u32) -> Waiting {
-    Waiting { due_ms, seq, lane, size, redelivered: false, attempts: 0, next_ms: None }
+    Waiting { due_ms, seq, lane, size, redelivered: false, attempts: 0, strikes: 0, waited_ms: 0, next_ms: None }
 }
 
 fn body(lane: Option<i64>, seq: i64) -> Body {
     Body::new(lane.map(|lane| lane.to_string()).as_deref(), &seq.to_string(), b"1", true)
 }
 
-/// A window whose cursor is at 1,000 ms.
 fn opened(bounds: Bounds) -> Window {
     let mut window = Window::new(bounds, false);
     window.cursor = Some((1_000, LAST));
@@ -31,7 +31,7 @@ fn of_lane(window: &Window, number: i64) -> &Lane {
     window.lane(window.lane_numbers[&number])
 }
 
-/// Takes the lane's first message, as if the timer had released it.
+/// Takes the lane's first message, as if its time had come.
 fn take(window: &mut Window, lane: u32) -> Slot {
     let (_, first) = window.lane(lane).first().expect("a message waits");
     window.entry_mut(first).state = State::Waiting;
@@ -105,7 +105,7 @@ fn after_the_cursor_went_back_nothing_overtakes_in_a_key__d4() {
     for (due_ms, seq, lane) in [(10, 1, Some(1)), (30, 2, Some(1)), (31, 3, None), (32, 4, None)] {
         add(&mut window, row(due_ms, seq, lane, 10));
     }
-    add(&mut window, row(5, 5, Some(2), 10)); // no room: the cursor goes back, and the latest with it
+    add(&mut window, row(5, 5, Some(2), 10)); // no room: the cursor and the latest messages go back
     assert_eq!(window.cursor, Some((32, 3)));
     assert!(window.was_full);
     let is_in = add(&mut window, row(20, 6, Some(1), 10)).is_some();
@@ -116,7 +116,7 @@ fn after_the_cursor_went_back_nothing_overtakes_in_a_key__d4() {
 #[test]
 fn what_is_on_its_way_behind_a_cursor_that_went_back_is_to_be_marked__d5() {
     let mut window = opened(Bounds { messages: 3, ..Bounds::default() });
-    window.read_ahead(&[row(30, 1, Some(1), 10)], 1_000, true); // it has a row
+    window.read_ahead(&[row(30, 1, Some(1), 10)], 1_000, true); // it has a row in the store
     let lane = window.lane_numbers[&1];
     take(&mut window, lane);
     add(&mut window, row(20, 2, None, 10));
@@ -214,7 +214,7 @@ fn what_comes_between_the_cursor_and_the_rest_of_a_lane_is_not_lost__d4() {
     assert_eq!(out, [(10, 1), (20, 2), (25, 9), (30, 3)]);
 }
 
-/// The loader's work, with a map as the store; it reads so many rows at a time.
+/// Does the loader's work, with a map as the store. `scan`: how many rows it reads at a time.
 fn load(window: &mut Window, rows: &BTreeMap<Position, Waiting>, until_ms: i64, scan: usize) {
     window.was_full = false;
     if let Some((numbers, start)) = window.refill_from() {
@@ -305,21 +305,21 @@ fn a_lane_goes_when_the_rest_of_it_was_cancelled_in_the_store__d8() {
     let lane = window.lane_numbers[&1];
     let slot = take(&mut window, lane);
     end(&mut window, slot, Outcome::Delivered);
-    load(&mut window, &BTreeMap::new(), 1_000, 100); // the second was cancelled meanwhile
+    load(&mut window, &BTreeMap::new(), 1_000, 100); // the second message was cancelled meanwhile
     assert!(window.lane_numbers.is_empty());
     let changed: Vec<_> = window.take_changed_lanes().collect();
     assert_eq!(changed, [(1, None)], "after a crash nothing of it is left out");
 }
 
-/// Window, store and the expected messages; one event at a time.
+/// The window, the store, and the expected messages. It changes by one event at a time.
 struct World {
     random: Rng,
     window: Window,
     bounds: Bounds,
     is_global: bool,
-    /// All that is open.
+    /// All open messages.
     open: BTreeMap<Position, Waiting>,
-    /// Those of them that have a row in the store.
+    /// The open messages with a row in the store.
     rows: BTreeMap<Position, Waiting>,
     in_flight: Vec<Slot>,
     over: Vec<Position>,
@@ -360,7 +360,7 @@ impl World {
     fn load(&mut self) {
         let scan = self.below(7) as usize + 1;
         let until_ms = self.now_ms + 40;
-        // Of a single lane the store knows the keys, not the lane of all.
+        // If all messages are in one lane, the store still knows only the keys, not that lane.
         load(&mut self.window, &self.rows, until_ms, scan);
     }
 
@@ -533,7 +533,7 @@ fn play(seed: u64, is_global: bool, goes_back: bool) {
     assert!(world.open.is_empty(), "not everything came out: {:?}", world.open);
     assert!(world.window.lane_numbers.is_empty(), "empty lanes are left");
     assert_eq!(world.window.len(), 0);
-    // Of what nothing new came before, each lane is in order.
+    // No new message came in, so the rest of each lane is in order.
     for lane in left.iter().map(|(lane, _)| *lane).filter(|lane| lane.is_some() || is_global) {
         let out = world.out.iter().filter(|(other, _)| is_global || *other == lane).map(|(_, at)| *at);
         let out: Vec<Position> = out.collect();

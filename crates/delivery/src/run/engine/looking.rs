@@ -112,6 +112,12 @@ impl Engine {
         }
     }
 
+    /// Keys whose last send was not accepted, or was slow; and spare places that are taken.
+    pub fn doubts(&self) -> (usize, usize) {
+        let dispatcher = self.lock_dispatcher();
+        (dispatcher.keys_in_doubt(), dispatcher.places.spare_taken())
+    }
+
     /// Measures of the sends.
     pub fn sends(&self) -> SendMeasures {
         self.lock_dispatcher().measures

@@ -1,4 +1,4 @@
-//! A disk that hangs, an observer that hangs, and a thread that dies in the middle of a change.
+//! A disk that hangs, a checkpoint that hangs, many events, and a thread that dies in the middle of a change.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;

@@ -1,4 +1,4 @@
-//! A rate and a bound of sends at a time (D18), with the threads.
+//! Tests of a rate and of a limit for sends at a time (D18), with the threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,10 +10,10 @@ use crate::base::sync::Mutex;
 use crate::due::dispatcher::Event;
 use crate::due::pace::Rate;
 use crate::run::settings::Settings;
-use crate::scenarios::testing::{Delivering, LONG, many, settings, wait_until};
+use crate::scenarios::testing::{Delivering, LONG, many, put, settings, wait_until};
 use crate::sinks::{Delivery, OpenSink, Sink, Verdicts};
 
-/// How many sends there are, were at a time at most, and sinks.
+/// How many sends there are, how many there were at most at a time, and how many sinks.
 #[derive(Default)]
 struct Counts {
     now: AtomicUsize,
@@ -21,7 +21,7 @@ struct Counts {
     sinks: AtomicUsize,
 }
 
-/// One message in each send, which waits for `may_end`.
+/// Sends one message in each call, and waits for `may_end`.
 struct Counted {
     counts: Arc<Counts>,
     may_end: Arc<dyn Fn() + Send + Sync>,
@@ -68,20 +68,23 @@ fn no_more_sends_at_a_time_than_the_concurrency_and_no_more_sinks__d18() {
 }
 
 #[test]
-fn the_only_send_that_hangs_is_cut_off_and_another_takes_its_place__d18() {
+fn a_call_that_was_cut_off_keeps_its_place_until_it_returns__d6_d18() {
     let (end, may_end) = channel::<()>();
-    let (may_end, sends) = (Mutex::new(may_end), AtomicUsize::new(0));
-    let (open, _) = counted(move || {
-        if sends.fetch_add(1, Ordering::SeqCst) == 0 {
+    let (may_end, sends) = (Mutex::new(may_end), Arc::<AtomicUsize>::default());
+    let begun = sends.clone();
+    let (open, seen) = counted(move || {
+        if begun.fetch_add(1, Ordering::SeqCst) == 0 {
             let _ = may_end.lock().recv_timeout(LONG);
         }
     });
     let delivering = Delivering::start(Settings { concurrency: 1, sink_timeout_ms: 50, ..settings() }, open);
     delivering.submit(many(3));
-    wait_until("all", || delivering.running.engine().is_empty());
-    assert!(delivering.told.events().iter().any(|it| matches!(it, Event::CutOff { .. })));
+    wait_until("a cut-off", || delivering.told.events().iter().any(|it| matches!(it, Event::CutOff { .. })));
+    assert_eq!(sends.load(Ordering::SeqCst), 1, "the limit is a hard one");
     drop(end);
+    wait_until("all", || delivering.running.engine().is_empty());
     assert_eq!(delivering.running.close(Some(LONG)).unwrap().delivered, 3);
+    assert_eq!(seen.most.load(Ordering::SeqCst), 1);
 }
 
 #[test]
@@ -106,4 +109,54 @@ fn a_close_does_not_wait_for_the_rate__d18() {
     wait_until("the first", || delivering.running.engine().summary().delivered == 1);
     let summary = delivering.running.close(None).unwrap();
     assert_eq!((summary.delivered, summary.not_delivered()), (1, 2));
+}
+
+/// Customers whose key begins with `bad` do not answer until the end.
+struct Neighbours {
+    may_end: Arc<Mutex<std::sync::mpsc::Receiver<()>>>,
+    calls: Arc<Counts>,
+}
+
+impl Sink for Neighbours {
+    fn max_messages(&self) -> usize {
+        1
+    }
+
+    fn threads(&self) -> usize {
+        2
+    }
+
+    fn spare(&self) -> usize {
+        6
+    }
+
+    fn send(&mut self, deliveries: &[Delivery]) -> Result<Verdicts, DeliveryError> {
+        let now = self.calls.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.calls.most.fetch_max(now, Ordering::SeqCst);
+        if deliveries[0].key().is_some_and(|key| key.starts_with("bad")) {
+            let _ = self.may_end.lock().recv_timeout(LONG);
+        }
+        self.calls.now.fetch_sub(1, Ordering::SeqCst);
+        Ok(Verdicts::Delivered)
+    }
+}
+
+#[test]
+fn customers_that_hang_take_spare_places_and_the_others_go_on__d6_d18() {
+    let (end, may_end) = channel::<()>();
+    let (may_end, calls) = (Arc::new(Mutex::new(may_end)), Arc::<Counts>::default());
+    let (inner, counted) = (may_end.clone(), calls.clone());
+    let open: OpenSink = Arc::new(move |_| {
+        counted.sinks.fetch_add(1, Ordering::SeqCst);
+        Ok(Box::new(Neighbours { may_end: inner.clone(), calls: counted.clone() }))
+    });
+    let delivering = Delivering::with_threads(1, settings(), open);
+    delivering.submit((0..6).map(|bad| put(Some(&format!("bad {bad}")), &bad.to_string(), 1)).collect());
+    delivering.submit((0..200).map(|good| put(Some(&format!("good {good}")), &good.to_string(), 2)).collect());
+    wait_until("all good ones", || delivering.running.engine().summary().delivered == 200);
+    assert_eq!(calls.now.load(Ordering::SeqCst), 6);
+    drop(end);
+    wait_until("the bad ones", || delivering.running.engine().is_empty());
+    assert_eq!(delivering.running.close(Some(LONG)).unwrap().delivered, 206);
+    assert!(calls.most.load(Ordering::SeqCst) <= 8 && calls.sinks.load(Ordering::SeqCst) <= 8);
 }

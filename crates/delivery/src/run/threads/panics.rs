@@ -1,4 +1,4 @@
-//! Functions of a program that panic, and the writer itself: the run ends, says so, and keeps what was accepted.
+//! A program's functions panic, or the writer does. The run ends with an error, and keeps all accepted messages.
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,7 +7,7 @@ use crate::base::error::DeliveryError;
 use crate::scenarios::testing::{Delivering, LONG, many, settings};
 use crate::sinks::{AroundFn, Delivery, OpenSink, Reply, Sink, SyncFn, Verdict, Verdicts};
 
-/// Panics in the function with this name, once the test has set `accepted`; in `position` once it has sent something.
+/// Panics in the function with this name, once the test has set `accepted`; in `position`, only after a send.
 #[derive(Clone)]
 struct Panics {
     place: &'static str,
@@ -33,7 +33,7 @@ impl Panics {
     }
 }
 
-/// Starts a run, and has a message on its disk before the sink panics.
+/// Starts a run. A message is on disk before the sink panics.
 fn started(sink: &Panics, open: OpenSink) -> Delivering {
     let delivering = Delivering::start(settings(), open);
     delivering.submit(many(1));
@@ -99,7 +99,7 @@ fn a_sink_that_panics_ends_the_run_and_nothing_is_lost__d6() {
     }
 }
 
-/// A sink that answers later, as the webhooks' does.
+/// A sink that answers later, like the webhook sink.
 struct OverlappingPanics(Panics);
 
 impl Sink for OverlappingPanics {
@@ -133,7 +133,7 @@ impl Sink for OverlappingPanics {
 
 #[test]
 fn a_sink_that_answers_later_and_panics_ends_the_run_and_no_close_waits_for_it__d6_d13() {
-    for place in ["max_bytes", "is_cut_off", "start", "close"] {
+    for place in ["is_cut_off", "start", "close"] {
         let sink = Panics::new(place);
         let inner = sink.clone();
         let opener = move |_: &str| Ok(Box::new(OverlappingPanics(inner.clone())) as Box<dyn Sink>);

@@ -1,4 +1,5 @@
-//! The threads that send: one waits for the timer, the others for it; one that hangs is replaced (rules D4, D6).
+//! The threads that send (rules D4, D6). A sender waits for the timer, and the other senders wait for it. Senders are
+//! added as they are needed.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 
-use super::shared::{ABORT, LOOK_AT_CLOCK, LOOK_AT_CLOCK_US, MOST_HANGING, Senders, Shared, spawn};
+use super::shared::{ABORT, LOOK_AT_CLOCK, LOOK_AT_CLOCK_US, Senders, Shared, spawn};
 use crate::base::error::DeliveryError;
 use crate::base::sync::MutexGuard;
 use crate::due::dispatcher::{Dispatcher, Event};
@@ -16,16 +17,16 @@ use crate::due::retry::Retry;
 use crate::run::sends::Sends;
 use crate::sinks::{Delivery, Sink, Turns, Verdict, Verdicts};
 
-const REOPEN: Retry = Retry { max_attempts: u32::MAX, first_ms: 200, longest_ms: 10_000 };
+const REOPEN: Retry = Retry { max_attempts: u32::MAX, first_ms: 200, longest_ms: 10_000, waits_ms: Vec::new() };
 
-/// What a sender sends next.
+/// The next send of a sender.
 pub(super) struct Next {
     flight: u64,
     deliveries: Vec<Delivery>,
     turns: Option<Arc<Turns>>,
 }
 
-/// What a sink answered: of all, or of the one after those that arrived in turn.
+/// A sink's answer: for all messages, or for the message after those that arrived in turn.
 enum Answer {
     OfAll(Verdicts),
     OfTurns(Option<Verdict>),
@@ -36,15 +37,16 @@ impl Shared {
         let (sync, is_overlapping) = caught(|| Ok((sink.sync(), sink.overlap() > 1)))?;
         let mut senders = self.lock_senders();
         if self.is_closing.load(Ordering::SeqCst) {
-            return Ok(()); // opened late: it sends nothing
+            return Ok(()); // opened too late: it sends no message
         }
         let number = senders.next;
         senders.next += 1;
         senders.working.push((number, None));
         senders.syncs.extend(sync.map(|sync| (number, sync)));
         senders.overlapping += usize::from(is_overlapping);
+        senders.is_overlapping |= is_overlapping;
         drop(senders);
-        // Without the lock: where the system gives no thread, the sink is dropped here.
+        // This needs no lock. If the system gives no thread, the sink is dropped here.
         let thread = spawn("sender-deliver", self, move |shared| {
             if is_overlapping { shared.send_overlapping(number, sink) } else { shared.send(number, sink) }
         });
@@ -103,8 +105,11 @@ impl Shared {
                 Some(turns) => sink.send_in_turn(&deliveries, turns).map(Answer::OfTurns),
                 None => sink.send(&deliveries).map(Answer::OfAll),
             });
-            // Cut off: another has its place.
-            if self.is_forked() || !self.engine.is_in_flight(flight) {
+            // A forked child leaves. If the send was cut off, another sender may have its place.
+            if self.is_forked() {
+                break;
+            }
+            if self.was_cut_off(flight) {
                 break;
             }
             match sent? {
@@ -119,10 +124,21 @@ impl Shared {
         Ok(())
     }
 
+    /// Whether the send was cut off. If so, its place is free from now on, and its answer is ignored.
+    fn was_cut_off(&self, flight: u64) -> bool {
+        let mut dispatcher = self.engine.lock_dispatcher();
+        if dispatcher.is_in_flight(flight) {
+            return false;
+        }
+        dispatcher.free_place(flight);
+        self.pass_on(&dispatcher);
+        true
+    }
+
     pub(super) fn end_sender(self: &Arc<Self>, number: u64, mut sink: Box<dyn Sink>, is_overlapping: bool) {
         let closed = caught(move || {
             let closed = sink.close();
-            drop(sink); // before a close is told that this sender has ended: it keeps nothing of the program's then
+            drop(sink); // before a close learns that this sender has ended: no value of the program is kept after it
             closed
         });
         let mut senders = self.lock_senders();
@@ -140,13 +156,13 @@ impl Shared {
         }
         drop(senders);
         self.sender_ended.notify_all();
-        self.replace_cut_off();
+        self.add_senders();
     }
 
-    /// The next to be sent; waits for it. `None` at the end.
+    /// Waits for the next send, and returns it. `None` at the end.
     ///
     /// # Errors
-    /// The sink panicked as it was asked for its bounds.
+    /// The sink panicked when it was asked for its limits.
     pub(super) fn next(self: &Arc<Self>, number: u64, sink: &dyn Sink) -> Result<Option<Next>, DeliveryError> {
         let engine = &self.engine;
         let (most, most_bytes) = caught(|| Ok((sink.max_messages(), sink.max_bytes())))?;
@@ -154,7 +170,7 @@ impl Shared {
         let mut dispatcher = engine.lock_dispatcher();
         loop {
             let taken = engine.take_locked(&mut dispatcher, most, most_bytes, is_cut_off);
-            let is_one_missing = self.hear_events(&mut dispatcher);
+            let mut are_wanted = self.hear_events(&mut dispatcher);
             if let Some((flight, deliveries)) = taken {
                 let is_kept = self.holds(number, flight);
                 if !is_kept {
@@ -162,25 +178,27 @@ impl Shared {
                 }
                 let turns = (is_kept && is_in_turn).then(|| dispatcher.in_turn(flight));
                 self.pass_on(&dispatcher);
+                are_wanted |= self.is_none_idle();
                 drop(dispatcher);
-                if is_one_missing {
-                    self.replace_cut_off();
+                if are_wanted {
+                    self.add_senders();
                 }
                 return Ok(is_kept.then_some(Next { flight, deliveries, turns }));
             }
-            if is_one_missing {
+            if are_wanted {
                 drop(dispatcher);
-                self.replace_cut_off();
+                self.add_senders();
                 dispatcher = engine.lock_dispatcher();
                 continue;
             }
             if dispatcher.take_more_expired() {
-                drop(dispatcher); // others wait for it
+                drop(dispatcher); // other threads wait for the lock
                 dispatcher = engine.lock_dispatcher();
                 continue;
             }
-            let is_over = dispatcher.is_halted || self.is_closing.load(Ordering::SeqCst);
-            if is_over || !self.is_working(number) {
+            // While the engine is closing, due messages wait for a place.
+            let is_closing = self.is_closing.load(Ordering::SeqCst) && !dispatcher.waits_for_place();
+            if dispatcher.is_halted || is_closing || !self.is_working(number) {
                 self.pass_on(&dispatcher);
                 return Ok(None);
             }
@@ -188,12 +206,14 @@ impl Shared {
                 engine.queue.wake();
                 continue;
             }
+            self.idle.fetch_add(1, Ordering::Relaxed);
             dispatcher = if self.has_leader.load(Ordering::Relaxed) {
                 self.pass_on(&dispatcher);
                 self.followers.wait(dispatcher)
             } else {
                 self.lead(dispatcher)
             };
+            self.idle.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -201,7 +221,7 @@ impl Shared {
     pub(super) fn lead<'a>(&self, dispatcher: MutexGuard<'a, Dispatcher>) -> MutexGuard<'a, Dispatcher> {
         let next_us = self.engine.next_wake_us().unwrap_or(u64::MAX);
         let wait = Duration::from_micros(next_us.saturating_sub(self.engine.clock().now_us())).min(LOOK_AT_CLOCK);
-        if wait.is_zero() {
+        if wait.is_zero() || dispatcher.has_more_to_wake() {
             return dispatcher;
         }
         self.has_leader.store(true, Ordering::Relaxed);
@@ -212,8 +232,8 @@ impl Shared {
         dispatcher
     }
 
-    /// Another sender goes on where there is more to send, where none waits for the timer, or where the one that waits would
-    /// wake up too late. With the dispatcher's lock.
+    /// Wakes another sender in three cases: there is more to send, no sender waits for the timer, or the waiting one
+    /// would wake up too late. The caller holds the dispatcher's lock.
     pub(super) fn pass_on(&self, dispatcher: &Dispatcher) {
         if !self.has_leader.load(Ordering::Relaxed) {
             self.followers.notify_one();
@@ -226,7 +246,8 @@ impl Shared {
         self.engine.next_wake_us().is_some_and(|next_us| next_us < self.sleeps_until_us.load(Ordering::Relaxed))
     }
 
-    /// Once a second, whichever sender asks; also where none ever waits. With the dispatcher's lock.
+    /// Returns true once a second, for any sender, even if no sender ever waits. The caller holds the dispatcher's
+    /// lock.
     pub(super) fn is_time_to_look_at_clock(&self) -> bool {
         let now_us = self.engine.clock().now_us();
         let is_time = now_us.saturating_sub(self.looked_at_us.load(Ordering::Relaxed)) >= LOOK_AT_CLOCK_US;
@@ -240,7 +261,7 @@ impl Shared {
         self.lock_senders().working.iter().any(|(other, _)| *other == number)
     }
 
-    /// Notes what the sender has in hand; `false` if it was cut off meanwhile.
+    /// Notes the send that this sender has. `false` if the sender was cut off meanwhile.
     pub(super) fn holds(&self, number: u64, flight: u64) -> bool {
         let mut senders = self.lock_senders();
         match senders.working.iter_mut().find(|(other, _)| *other == number) {
@@ -252,8 +273,8 @@ impl Shared {
         }
     }
 
-    /// The program is told of everything. Whether a sender was cut off: the caller calls [`Shared::replace_cut_off`] without a
-    /// lock, because the system may take its time to start a thread.
+    /// Passes all events to the program. Returns whether a sender was cut off. Then the caller calls
+    /// [`Shared::add_senders`] without a lock, because the system may need time to start a thread.
     pub(super) fn hear_events(&self, dispatcher: &mut Dispatcher) -> bool {
         if dispatcher.events.is_empty() {
             return false;
@@ -267,67 +288,88 @@ impl Shared {
                 let (number, _) = senders.working.swap_remove(place);
                 senders.syncs.retain(|(other, _)| *other != number);
                 senders.hanging += 1;
-                senders.missing += 1;
                 is_one_missing = true;
             }
         }
         self.tell(events);
         if is_one_missing {
-            self.sender_ended.notify_all(); // a close may wait for the one that was cut off
+            self.sender_ended.notify_all(); // a close may wait for the sender that was cut off
         }
         is_one_missing
     }
 
-    /// For each sender that was cut off a new one begins, while at most [`MOST_HANGING`] are replaced. Where the system gives no
-    /// thread, the writer asks again.
-    pub(super) fn replace_cut_off(self: &Arc<Self>) {
+    /// Whether each sender has a send. Then no sender would watch the timer, or use a place that becomes free.
+    fn is_none_idle(&self) -> bool {
+        self.engine.places().spare > 0 && self.idle.load(Ordering::Relaxed) == 0
+    }
+
+    /// Adds a sender, if one is needed and the limits allow it. If the system gives no thread, the writer asks again.
+    pub(super) fn add_senders(self: &Arc<Self>) {
+        let limits = self.engine.places();
         loop {
             {
                 let mut senders = self.lock_senders();
-                let replaced = senders.hanging.saturating_sub(senders.missing);
-                if senders.missing == 0 || replaced >= MOST_HANGING {
+                let working = senders.working.len() + senders.opening;
+                let most = limits.young.saturating_add(limits.spare).saturating_add(limits.hanging);
+                let is_needed = if limits.spare > 0 {
+                    senders.opening == 0 && self.idle.load(Ordering::Relaxed) == 0
+                } else {
+                    working < limits.young
+                };
+                let is_over = senders.is_overlapping || self.is_closing.load(Ordering::SeqCst);
+                if is_over || !is_needed || working + senders.hanging >= most {
                     return;
                 }
-                senders.missing -= 1;
+                senders.opening += 1;
             }
             let opener = self.open_another();
             let mut senders = self.lock_senders();
             let Ok(opener) = opener else {
-                senders.missing += 1;
+                senders.opening -= 1;
                 return;
             };
             senders.threads.push(opener);
         }
     }
 
-    /// A thread opens a sink, as that may take its time; what is due waits for it, and is not counted as tried.
+    /// Starts a thread that opens a sink, because this may take time. Due messages wait for it, and are not counted as
+    /// tried.
     fn open_another(self: &Arc<Self>) -> Result<JoinHandle<()>, DeliveryError> {
         spawn("opener-deliver", self, |shared| {
-            let mut random = Rng::new();
-            for attempt in 1.. {
-                if shared.is_closing.load(Ordering::SeqCst) {
-                    return;
-                }
-                if let Ok(sink) = caught(|| (shared.open)(shared.engine.store_id())) {
-                    if let Err(error) = shared.add_sender(sink) {
-                        shared.fail(&error);
-                    }
-                    return;
-                }
-                let end = Instant::now() + Duration::from_micros(REOPEN.delay_us(attempt, &mut random));
-                let mut senders = shared.lock_senders();
-                while !shared.is_closing.load(Ordering::SeqCst) {
-                    let left = end.saturating_duration_since(Instant::now());
-                    if left.is_zero() {
-                        break;
-                    }
-                    senders = shared.sender_ended.wait_timeout(senders, left);
-                }
+            let sink = shared.open_until_closing();
+            let added = sink.map_or(Ok(()), |sink| shared.add_sender(sink));
+            shared.lock_senders().opening -= 1;
+            match added {
+                // The next long send needs a waiting sender.
+                Ok(()) => shared.add_senders(),
+                Err(error) => shared.fail(&error),
             }
         })
     }
 
-    /// Every sender ends what it has in hand; whether all did in time.
+    fn open_until_closing(&self) -> Option<Box<dyn Sink>> {
+        let mut random = Rng::new();
+        for attempt in 1.. {
+            if self.is_closing.load(Ordering::SeqCst) {
+                return None;
+            }
+            if let Ok(sink) = caught(|| (self.open)(self.engine.store_id())) {
+                return Some(sink);
+            }
+            let end = Instant::now() + Duration::from_micros(REOPEN.wait_us(attempt, &mut random));
+            let mut senders = self.lock_senders();
+            while !self.is_closing.load(Ordering::SeqCst) {
+                let left = end.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    break;
+                }
+                senders = self.sender_ended.wait_timeout(senders, left);
+            }
+        }
+        None
+    }
+
+    /// Stops all senders. Each one finishes its send. Returns whether all ended in time.
     pub(super) fn stop_senders(&self) -> bool {
         {
             let _dispatcher = self.engine.lock_dispatcher();
@@ -335,7 +377,7 @@ impl Shared {
             self.leader.notify_all();
             self.followers.notify_all();
         }
-        let mut senders = self.lock_senders(); // first, so that an opener between its look and its wait is not missed
+        let mut senders = self.lock_senders(); // an opener holds it from its check until it waits, so it is not missed
         self.sender_ended.notify_all();
         while !senders.working.is_empty() {
             senders = match self.left() {
@@ -350,6 +392,7 @@ impl Shared {
             let mut dispatcher = self.engine.lock_dispatcher();
             dispatcher.halt();
             self.leader.notify_all();
+            self.followers.notify_all();
         }
         let end = Instant::now() + ABORT;
         let mut senders = self.lock_senders();
@@ -364,13 +407,13 @@ impl Shared {
     }
 }
 
-/// Calls a sink. One that panics has failed for good: nothing is known about the messages that it had.
+/// Calls a sink. A sink that panics has failed for good: the fate of its messages is not known.
 pub(super) fn caught<T>(call: impl FnOnce() -> Result<T, DeliveryError>) -> Result<T, DeliveryError> {
     or_failed(call, "the destination panicked: see the output of the panic hook")
 }
 
-/// Runs a sender's own loop, in which each call of the sink is [`caught`]. A panic of the loop is a fault of this crate. Without
-/// this the thread would end in silence, and a close would wait for it.
+/// Runs a sender's own loop. Each call of the sink in it is [`caught`], so a panic of the loop is a fault of this
+/// crate. Without this function, the thread would end in silence, and a close would wait for it.
 pub(super) fn own_fault_caught<T>(run: impl FnOnce() -> Result<T, DeliveryError>) -> Result<T, DeliveryError> {
     or_failed(
         run,

@@ -1,7 +1,8 @@
-//! What the threads of a running engine share: the engine, which sender has which send, what is to be told (rules D5, D6).
+//! The state that the threads of a running engine share: the engine, the senders and their sends, and the events to
+//! report (rules D5, D6).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -13,29 +14,27 @@ use crate::run::engine::Engine;
 use crate::sinks::{OpenSink, SyncFn};
 use crate::store::Letter;
 
-/// How many senders that hang are replaced.
-pub(super) const MOST_HANGING: usize = 8;
-
 pub(super) const LOOK_AT_CLOCK_US: u64 = 1_000_000;
 pub(super) const LOOK_AT_CLOCK: Duration = Duration::from_micros(LOOK_AT_CLOCK_US);
-/// How long a sink may take to abort what it has in flight.
+/// How long a sink may take to abort its sends.
 pub(super) const ABORT: Duration = Duration::from_secs(1);
 
-/// What a program is told, in a thread of its own: one that is slow holds up nothing but what it is told next.
+/// Receives dead letters and events, in a separate thread. A slow observer delays only its own next calls.
 ///
 /// [`OpenOptions::with_observer`](crate::OpenOptions::with_observer) has an example.
 pub trait Observer: Send + Sync {
-    /// Dead letters, which are on disk. They are told again after a crash before this returned.
+    /// Receives dead letters, which are on disk. If the process crashes before this call returns, the letters are
+    /// passed again.
     ///
     /// # Errors
-    /// They could not be taken: this ends the run.
+    /// The letters could not be taken. This ends the run.
     fn letters(&self, letters: &[Letter]) -> Result<(), DeliveryError>;
 
-    /// What the destination and the clock did.
+    /// Receives events of the destination and the clock.
     fn events(&self, events: Vec<Event>);
 }
 
-/// One for all threads of an engine.
+/// The shared state of all threads of an engine.
 pub(super) struct Shared {
     /// The process that opened it.
     pub(super) process: u32,
@@ -46,18 +45,19 @@ pub(super) struct Shared {
     pub(super) leader: Condvar,
     pub(super) followers: Condvar,
     pub(super) has_leader: AtomicBool,
+    /// How many senders wait for a message, if the sink answers at once. Changed with the dispatcher's lock.
+    pub(super) idle: AtomicUsize,
     /// When the leader wakes up by itself.
     pub(super) sleeps_until_us: AtomicU64,
     pub(super) looked_at_us: AtomicU64,
     pub(super) is_closing: AtomicBool,
-    /// The end does not wait for dead letters to be told.
+    /// The end does not wait until the observer has all dead letters.
     pub(super) leaves_letters: AtomicBool,
-    /// Until when a close waits for what hangs.
+    /// Until when a close waits.
     end: Mutex<Option<Instant>>,
     pub(super) senders: Mutex<Senders>,
     pub(super) sender_ended: Condvar,
     pub(super) failure: Mutex<Option<DeliveryError>>,
-    /// Wakes the teller.
     pub(super) telling: Mutex<Telling>,
     pub(super) to_tell: Condvar,
 }
@@ -66,19 +66,21 @@ pub(super) struct Shared {
 #[derive(Default)]
 pub(super) struct Senders {
     pub(super) next: u64,
-    /// Those that work, and the send that each has in hand.
+    /// The working senders, and the send of each.
     pub(super) working: Vec<(u64, Option<u64>)>,
-    /// How many were cut off and have not come back.
+    /// How many were cut off and have not returned.
     pub(super) hanging: usize,
-    /// How many of those were not replaced yet: too many hang, or the system gave no thread.
-    pub(super) missing: usize,
-    /// How many have a sink that answers later. They end soon after the engine is halted.
+    /// How many are being opened.
+    pub(super) opening: usize,
+    /// The sink answers later, and one thread is enough.
+    pub(super) is_overlapping: bool,
+    /// How many senders have a sink that answers later. They end soon after the engine is halted.
     pub(super) overlapping: usize,
     pub(super) syncs: Vec<(u64, SyncFn)>,
     pub(super) threads: Vec<JoinHandle<()>>,
 }
 
-/// What the teller has to tell.
+/// The work of the teller, and the state of the threads at the end.
 #[derive(Default)]
 pub(super) struct Telling {
     pub(super) events: Events,
@@ -91,7 +93,7 @@ pub(super) struct Telling {
     pub(super) closed: Option<Result<Summary, DeliveryError>>,
 }
 
-/// Events that wait to be told, bounded by count.
+/// Events that wait for the observer, bounded by count.
 #[derive(Default)]
 pub(super) struct Events {
     waiting: Vec<Event>,
@@ -99,7 +101,7 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Most of all kinds together; and of [`Event::Failed`], of which there may be one for each message.
+    /// The most events of all kinds. [`Event::Failed`] has its own limit, because there may be one for each message.
     const MOST: usize = 2_000;
     const MOST_FAILED: usize = 1_000;
 
@@ -112,7 +114,7 @@ impl Events {
         }
     }
 
-    /// All of them, and at their end how many were left out.
+    /// Takes all events. The last one says how many were left out, if any were.
     pub(super) fn take(&mut self) -> Vec<Event> {
         let Self { mut waiting, left_out } = std::mem::take(self);
         if left_out > 0 {
@@ -132,6 +134,7 @@ impl Shared {
             leader: Condvar::default(),
             followers: Condvar::default(),
             has_leader: AtomicBool::new(false),
+            idle: AtomicUsize::new(0),
             sleeps_until_us: AtomicU64::new(0),
             looked_at_us: AtomicU64::new(0),
             is_closing: AtomicBool::new(false),
@@ -145,32 +148,31 @@ impl Shared {
         }
     }
 
-    /// A close waits no longer than that; also one that waits now.
+    /// Limits how long a close waits, also a close that waits already.
     pub(super) fn end_within(&self, timeout: Option<Duration>) {
         let Some(end) = timeout.and_then(|timeout| Instant::now().checked_add(timeout)) else { return };
         {
             let mut earliest = self.end.lock();
             *earliest = Some(earliest.map_or(end, |earliest| earliest.min(end)));
         }
-        // With each lock, so that a thread between its look and its wait is not missed.
+        // Each lock is taken, so that no thread between its check and its wait is missed.
         drop(self.senders.lock());
         self.sender_ended.notify_all();
         drop(self.telling.lock());
         self.to_tell.notify_all();
     }
 
-    /// How long a close waits from now on; `None`: for ever.
+    /// How long a close still waits. `None`: without a limit.
     pub(super) fn left(&self) -> Option<Duration> {
         self.end.lock().map(|end| end.saturating_duration_since(Instant::now()))
     }
 
-    /// Whether this is a child that was forked in a function of the program's. It has nothing of the engine but this thread,
-    /// which may only leave.
+    /// Whether this process was forked in a function of the program. Such a process has only this thread of the engine,
+    /// and the thread may only leave.
     pub(super) fn is_forked(&self) -> bool {
         std::process::id() != self.process
     }
 
-    /// Ends the run with this error.
     pub(super) fn fail(&self, error: &DeliveryError) {
         self.failure.lock().get_or_insert_with(|| error.clone());
         {
@@ -184,13 +186,12 @@ impl Shared {
     }
 }
 
-/// Starts a thread.
 pub(super) fn spawn(
     name: &str,
     shared: &Arc<Shared>,
     run: impl FnOnce(&Arc<Shared>) + Send + 'static,
 ) -> Result<JoinHandle<()>, DeliveryError> {
-    assert_none_is_held(); // the system may take its time
+    assert_none_is_held(); // the system may need time
     let shared = shared.clone();
     thread::Builder::new()
         .name(name.to_owned())

@@ -1,4 +1,4 @@
-//! The thread that tells the program of dead letters and events (rules D2, D15).
+//! The thread that gives dead letters and events to the program (rules D2, D15).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -28,7 +28,8 @@ impl Shared {
         self.to_tell.notify_all();
     }
 
-    /// Whether a thread has ended in time, or soon after where that is over already.
+    /// Waits for the end of a thread. Returns whether it ended in time. Waits at least for [`ABORT`], even if the time
+    /// is over.
     pub(super) fn wait_for(&self, has_ended: impl Fn(&Telling) -> bool) -> bool {
         let soon = Instant::now() + ABORT;
         let mut telling = self.telling.lock();
@@ -43,10 +44,11 @@ impl Shared {
         true
     }
 
-    /// Closes the engine in a thread of its own, as its disk may hang; the summary, if it was closed in time.
+    /// Closes the engine in a separate thread, because its disk may hang. Returns the summary, if the close was in
+    /// time.
     ///
     /// # Errors
-    /// The store failed, or its disk does not answer. Then that thread closes the store once it does.
+    /// The store failed, or its disk does not answer. The thread closes the store once the disk answers.
     pub(super) fn close_engine(self: &Arc<Self>, is_clean: bool) -> Result<Summary, DeliveryError> {
         let closer = spawn("closer-deliver", self, move |shared| {
             let closed = own_fault_caught(|| shared.engine.close(is_clean));
@@ -81,7 +83,7 @@ impl Shared {
                 (telling.events.take(), telling.is_over)
             };
             if !events.is_empty() {
-                // The panic hook has told of it, and events are only for the log.
+                // The panic hook has reported it, and events are only for the log.
                 let _ = catch_unwind(AssertUnwindSafe(|| self.observer.events(events)));
             }
             if self.is_forked() {

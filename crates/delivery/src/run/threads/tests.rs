@@ -17,7 +17,7 @@ use crate::store::Letter;
 use crate::store::file::owner::Ownership;
 use tickwheel::Clock;
 
-/// Its first sends wait until the test ends them.
+/// A sink whose first sends wait until the test ends them.
 struct Hangs {
     hanging: Arc<AtomicUsize>,
     delivered: Arc<AtomicUsize>,
@@ -59,7 +59,7 @@ fn sends_that_hang_are_cut_off_though_each_sender_has_one__d6() {
     wait_until("six deliveries", || delivered.load(Ordering::SeqCst) == 6);
     let is_cut_off = |event: &Event| matches!(event, Event::CutOff { .. });
     wait_until("four cut-offs", || delivering.told.events().iter().filter(|event| is_cut_off(event)).count() == 4);
-    drop(end); // they return, and are not heard
+    drop(end); // they return, and are ignored
     assert_eq!(delivering.running.close(Some(LONG)).unwrap().delivered, 6);
 }
 
@@ -87,14 +87,14 @@ fn a_ticket_of_several_groups_is_not_over_after_the_first__d11() {
     assert!(!engine.is_empty(), "the rest of the ticket waits");
     while write() {}
     assert!(engine.is_empty());
-    // What fails in the middle of a ticket leaves the rest of it to the last group.
+    // After a failure in the middle of a ticket, the last group takes the rest of the ticket.
     let _receipt = engine.submit(looks()).unwrap();
     write();
     engine.queue.fail(&DeliveryError::Failed("the test ends it".to_owned()));
     write();
 }
 
-/// Its syncs, which come before each commit, wait until the test lets them go.
+/// A sink whose syncs, one before each commit, wait until the test releases them.
 struct SlowDisk {
     sent: Arc<AtomicUsize>,
     lets_go: Arc<Mutex<Receiver<()>>>,
@@ -158,13 +158,13 @@ fn the_end_does_not_wait_for_ever_for_a_sync_that_hangs_and_what_was_sent_is_sen
     let late = delivering.running.submit(many(4_001).split_off(4_000)).unwrap();
     assert_eq!(delivering.running.close(Some(Duration::from_millis(10))).unwrap().delivered, 0);
     assert!(late.wait(Some(LONG)).expect("it has an answer").is_err());
-    // The store is free, though the first one still hangs in its sync.
+    // The store is free, though the first run still hangs in its sync.
     let folder = delivering.folder.clone();
     let (sent, redelivered) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (count, marked) = (sent.clone(), redelivered.clone());
     let open = move |_: &str| Ok(Box::new(Counts { sent: count.clone(), marked: marked.clone() }) as Box<dyn Sink>);
     let again = Delivering::on(folder, settings(), Arc::new(open));
-    drop(lets_go); // the first one goes on, and must not write to a store that is not its own any more
+    drop(lets_go); // the first run goes on, and must not write to a store that it does not own any more
     drop(delivering);
     assert!(again.running.wait_until_empty(LONG).unwrap());
     assert_eq!(again.running.close(Some(LONG)).unwrap().delivered, 4_000);
@@ -173,7 +173,7 @@ fn the_end_does_not_wait_for_ever_for_a_sync_that_hangs_and_what_was_sent_is_sen
     assert!(marked >= sent_before && sent_before > 0, "{marked} of {sent_before} were marked");
 }
 
-/// Counts what arrives, and what is marked among it.
+/// Counts the messages that arrive, and how many of them are marked.
 struct Counts {
     sent: Arc<AtomicUsize>,
     marked: Arc<AtomicUsize>,
@@ -187,7 +187,7 @@ impl Sink for Counts {
     }
 }
 
-/// Hangs with the first letters that it is told, until the test ends that.
+/// An observer that hangs with its first letters, until the test ends it.
 struct Deaf {
     told: Arc<AtomicUsize>,
     end: Mutex<Receiver<()>>,
@@ -219,7 +219,7 @@ fn the_end_does_not_wait_for_ever_for_who_is_told_of_dead_letters__d13() {
     let began = Instant::now();
     assert_eq!(running.close(Some(Duration::from_millis(10))).unwrap().dead_letters, 1);
     assert!(began.elapsed() < LONG / 2);
-    // The store is free, though the first one still hangs; and the letter is told again.
+    // The store is free, though the first observer still hangs. The letter is given again.
     let again = Told::default();
     let running = Running::open(own(), settings(), sinks, 1, Box::new(again.clone())).unwrap();
     wait_until("the letter again", || again.letters().len() == 1);
@@ -227,7 +227,7 @@ fn the_end_does_not_wait_for_ever_for_who_is_told_of_dead_letters__d13() {
     drop(end);
 }
 
-/// Sends one after another; the message `slow` waits until the test ends it.
+/// Sends one message after another. The message `slow` waits until the test ends it.
 struct InTurn {
     arrived: Arc<AtomicUsize>,
     end: Arc<Mutex<Receiver<()>>>,
@@ -263,8 +263,7 @@ fn one_that_takes_long_holds_up_no_other_of_its_group__d4() {
     assert_eq!(delivering.running.close(Some(LONG)).unwrap().delivered, 201);
 }
 
-/// Sends one message at a time, and tells the test what it was told before each. What it was sent is on disk when the test
-/// allows it.
+/// Sends one message at a time, and records the calls of `committed`. A commit waits until the test allows it.
 struct Forgets {
     told: Arc<Mutex<Vec<u64>>>,
     is_syncing: Arc<AtomicBool>,

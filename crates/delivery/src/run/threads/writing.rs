@@ -1,4 +1,4 @@
-//! The thread of the writer: one group after another, and the end of sends that hang (rules D5, D6).
+//! The writer's thread: it writes one group after another, and cuts off sends that hang (rules D5, D6).
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::shared::{LOOK_AT_CLOCK_US, Shared};
 use crate::base::error::DeliveryError;
 use crate::sinks::SyncFn;
 
-/// How often the writer looks at the sends under way, where no sender looks at the timer.
+/// How often the writer checks the current sends, if no sender watches the timer.
 const LOOK_AT_SENDS_US: u64 = 100_000;
 
 impl Shared {
@@ -24,7 +24,7 @@ impl Shared {
             self.fail(&failure);
             self.engine.give_up(&failure);
         }
-        self.engine.queue.feeds.end(); // nothing more is committed
+        self.engine.queue.feeds.end(); // no more is committed
         let mut telling = self.telling.lock();
         telling.is_over = true;
         self.to_tell.notify_all();
@@ -61,7 +61,8 @@ impl Shared {
         self.engine.with_writer(|writer| writer.is_finished(queue, leaves_letters)).unwrap_or(true)
     }
 
-    /// Waits until there is a group to write, or it is time to load what is due next; whether the engine is being closed.
+    /// Waits until there is a group to write, or it is time to load the next messages. Returns whether the engine is
+    /// closing.
     pub(super) fn wait_for_work(self: &Arc<Self>, load_every_us: u64) -> bool {
         let load_at_us = self.engine.clock().now_us() + load_every_us;
         loop {
@@ -72,7 +73,7 @@ impl Shared {
                 if idle_us == 0 {
                     return state.is_stopping;
                 }
-                // A leader wakes up once a second itself, and may be the one that hangs next.
+                // A leader wakes up once a second itself. It may be the next sender that hangs.
                 let is_led = self.has_leader.load(Ordering::Relaxed);
                 let most_us = if is_led { LOOK_AT_CLOCK_US } else { LOOK_AT_SENDS_US };
                 drop(self.engine.queue.wait_for_work(state, Duration::from_micros(idle_us.min(most_us))));
@@ -81,9 +82,9 @@ impl Shared {
         }
     }
 
-    /// While each sender has a send in hand, none looks at the timer: then the writer does, so that one that hangs is cut off.
+    /// Cuts off sends that hang, if no sender watches the timer because each one has a send.
     pub(super) fn cut_off_sends(self: &Arc<Self>) {
-        self.replace_cut_off(); // where the system gave no thread before
+        self.add_senders(); // if the system gave no thread before
         if self.has_leader.load(Ordering::Relaxed) {
             return;
         }
@@ -93,18 +94,18 @@ impl Shared {
         self.hear_events(&mut dispatcher);
         self.pass_on(&dispatcher);
         drop(dispatcher);
-        self.replace_cut_off();
+        self.add_senders();
     }
 
-    /// The run has failed. What was delivered before is committed, if the store is not what failed.
+    /// The run has failed. Earlier deliveries are committed, unless the failure is in the store.
     pub(super) fn write_the_rest(&self, failure: &DeliveryError) {
         if !matches!(failure, DeliveryError::Store(_)) {
-            let _ = self.engine.write(&|| self.sync()); // the first failure counts
+            let _ = self.engine.write(&|| self.sync()); // the first failure is returned
         }
         self.engine.give_up(failure);
     }
 
-    /// Messages may be on the timer that are due sooner than all others; sending may go on where it paused.
+    /// After a commit, the timer may have a message that is due before all others, and sending may go on after a pause.
     pub(super) fn wake_after_commit(&self) {
         {
             let dispatcher = self.engine.lock_dispatcher();
@@ -123,7 +124,7 @@ impl Shared {
         for sync in &syncs {
             let synced = caught(|| sync());
             if self.is_forked() {
-                resume_unwind(Box::new("forked")); // out of the middle of a group: any lock may be held for ever here
+                resume_unwind(Box::new("forked")); // leaves the group unfinished: any lock may be held for ever
             }
             synced?;
         }

@@ -113,7 +113,7 @@ impl Old {
         self.trial.kill(Duration::from_secs(60), Some(format!("{count}:step up: {step}")));
         assert!(self.trial.missed.is_empty(), "not reached: {step}");
         let version = self.check_files();
-        assert_eq!(version, if AFTER_RENAME.contains(&step) { 2 } else { 1 }, "{step}");
+        assert_eq!(version, if AFTER_RENAME.contains(&step) { 3 } else { 1 }, "{step}");
     }
 
     /// Kills the process after this time. Returns whether it was still within the step-up.
@@ -147,7 +147,7 @@ impl Old {
         trial.run_to_its_end();
         let (version, found) = look(&store);
         let waiting = found.iter().find(|it| it.0 == "waiting").map(|it| it.1.len());
-        assert_eq!((version, waiting), (2, Some(0)));
+        assert_eq!((version, waiting), (3, Some(0)));
         assert_eq!(look(&beside(&store, ".version-1")), (1, rows));
         for left in [".stepping", ".lock", ".version-1.2"] {
             assert!(!beside(&store, left).exists(), "{left} is left");

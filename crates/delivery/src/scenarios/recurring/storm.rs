@@ -247,7 +247,7 @@ impl Storm {
 }
 
 fn play(seed: u64) {
-    let retry = Retry { max_attempts: 2, first_ms: 20, longest_ms: 20 };
+    let retry = Retry { max_attempts: 2, first_ms: 20, longest_ms: 20, waits_ms: Vec::new() };
     let world = Some(ByHand::start(Settings { retry, horizon_ms: 100, seed, ..Settings::default() }));
     let rules = vec![Rule::default(); NAMES];
     let mut storm = Storm { random: fastrand::Rng::with_seed(seed), world, rules, flight: None, count: 0 };

@@ -22,8 +22,9 @@ impl World {
         let kind = if self.is_healed { 0 } else { self.random.below(8) };
         let verdicts: Vec<Verdict> = flight.messages.iter().map(|_| self.verdict(kind)).collect();
         show!(self, "settle {}: {verdicts:?}", flight.number);
+        let is_calm = self.engine.down().is_none() && verdicts.len() == 1;
         for (key, verdict) in flight.messages.iter().zip(&verdicts) {
-            self.note(*key, verdict);
+            self.note(*key, verdict, is_calm, flight.began_us);
         }
         let before = self.outcomes();
         if let Some(log) = &mut self.log {
@@ -72,7 +73,7 @@ impl World {
         let arrived = turns.arrived() - flight.first;
         let verdicts = std::iter::repeat_n(Verdict::Delivered, arrived).chain(last);
         for (key, verdict) in flight.messages.iter().zip(verdicts.chain(std::iter::repeat(Verdict::NotTried))) {
-            self.note(*key, &verdict);
+            self.note(*key, &verdict, false, flight.began_us);
         }
     }
 
@@ -92,9 +93,9 @@ impl World {
                 flight.first += arrived;
                 for (place, key) in keys.iter().enumerate() {
                     match place {
-                        _ if place < arrived => self.note(*key, &Verdict::Delivered),
+                        _ if place < arrived => self.note(*key, &Verdict::Delivered, false, flight.began_us),
                         _ if place < arrived + left => {}
-                        _ => self.note(*key, &Verdict::NotTried),
+                        _ => self.note(*key, &Verdict::NotTried, false, flight.began_us),
                     }
                 }
             }
@@ -107,6 +108,7 @@ impl World {
         match kind {
             0..4 => Verdict::Delivered,
             4 => Verdict::Refused("no".into()),
+            5 if self.random.below(3) == 0 => Verdict::Failed { reason: "500".into(), retry_after_ms },
             5 => Verdict::Unanswered { reason: "503".into(), retry_after_ms },
             6 => Verdict::Unreachable { reason: "refused".into(), retry_after_ms },
             _ if self.random.below(4) == 0 => Verdict::NotTried,
@@ -117,23 +119,41 @@ impl World {
         }
     }
 
-    pub(super) fn note(&mut self, key: Key, verdict: &Verdict) {
+    /// `is_calm`: the destination was not down, and no other message of the send may have changed that.
+    pub(super) fn note(&mut self, key: Key, verdict: &Verdict, is_calm: bool, began_us: u64) {
+        let of = self.waits_as(key);
         let life = self.lives.get_mut(&key).unwrap();
         life.is_in_flight = false;
-        let (own, unanswered) = self.failures.entry(key).or_default();
+        life.is_retrying = *verdict != Verdict::Delivered;
         match verdict {
-            Verdict::Delivered => life.end = Some(Outcome::Delivered),
-            Verdict::Refused(_) => {
-                *own += 1;
-                life.is_retrying = true;
+            Verdict::Delivered => {
+                life.end = Some(Outcome::Delivered);
+                self.failing_since_us.remove(&of);
+                return;
             }
-            Verdict::Unanswered { .. } => {
-                *unanswered += 1;
-                life.is_retrying = true;
-                self.unanswered.insert(key);
+            Verdict::NotTried => {
+                // A sink that tried none of its messages counts as unreachable for the first one.
+                self.failures.entry(key).or_default().made_maybe += 1;
+                self.failing_since_us.entry(of).or_insert(began_us);
+                return;
             }
-            Verdict::Unreachable { .. } | Verdict::NotTried => life.is_retrying = true,
+            Verdict::Refused(_) | Verdict::Unreachable { .. } => {}
+            Verdict::Failed { .. } | Verdict::Unanswered { .. } => drop(self.unanswered.insert(key)),
         }
+        self.failing_since_us.entry(of).or_insert(began_us);
+        let failures = self.failures.entry(key).or_default();
+        failures.made += 1;
+        match verdict {
+            Verdict::Refused(_) if is_calm => failures.strikes += 1,
+            Verdict::Refused(_) | Verdict::Failed { .. } => failures.strikes_maybe += 1,
+            _ => {}
+        }
+    }
+
+    /// The key, or the message if it has none.
+    fn waits_as(&self, key: Key) -> (Option<u8>, Option<Key>) {
+        let key_of_message = key.0.0;
+        if self.settings.is_global { (None, None) } else { (key_of_message, key_of_message.is_none().then_some(key)) }
     }
 
     /// How many outcomes wait for the writer.
@@ -152,8 +172,12 @@ impl World {
             }
             if done.outcome == Outcome::Dead {
                 let Some(key) = self.numbers.get(&done.seq).copied() else { continue };
-                let (own, unanswered) = self.failures.get(&key).copied().unwrap_or_default();
-                assert!(own + unanswered + self.crashes >= MAX_ATTEMPTS, "{key:?} was given up too early");
+                let it = self.failures.get(&key).copied().unwrap_or_default();
+                let by_count = it.strikes + it.strikes_maybe + self.crashes >= MAX_ATTEMPTS;
+                let since_us = self.failing_since_us.get(&self.waits_as(key)).copied();
+                let limit_us = self.settings.unanswered_for_ms * 1_000;
+                let by_time = since_us.is_some_and(|since_us| self.lived_us - since_us >= limit_us);
+                assert!(by_count || by_time, "{key:?} was given up too early: {it:?}, failing since {since_us:?}");
                 let life = self.lives.entry(key).or_default();
                 *life = Life { end: Some(Outcome::Dead), ..Life::default() };
             }
@@ -166,13 +190,14 @@ impl World {
                 continue;
             }
             let arrived = self.flights[place].turns.as_ref().map(|turns| turns.arrived() - self.flights[place].first);
+            let began_us = self.flights[place].began_us;
             for (at, key) in std::mem::take(&mut self.flights[place].messages).into_iter().enumerate() {
                 let verdict = match arrived {
                     Some(arrived) if at < arrived => Verdict::Delivered,
                     Some(arrived) if at > arrived => Verdict::NotTried,
                     _ => Verdict::Unanswered { reason: "no answer in time".into(), retry_after_ms: None },
                 };
-                self.note(key, &verdict);
+                self.note(key, &verdict, false, began_us);
             }
         }
         self.hear_divisions();

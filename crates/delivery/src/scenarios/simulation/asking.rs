@@ -268,8 +268,13 @@ impl World {
         if let Some(failures) = self.failures.get(&old).copied() {
             self.failures.insert(new, failures);
         }
+        if let Some(since_us) = self.failing_since_us.get(&(None, Some(old))).copied() {
+            self.failing_since_us.insert((None, Some(new)), since_us);
+        }
         if was_sent {
-            self.must_be_again.insert(new); // the next process has to ask whether it has arrived
+            if self.unanswered.contains(&old) {
+                self.must_be_again.insert(new); // the next process has to ask whether it has arrived
+            }
             self.may_be_again.insert(new);
         }
         for again in [&mut self.may_be_again, &mut self.must_be_again] {

@@ -20,7 +20,9 @@ impl World {
         }
         for (key, life) in &self.lives {
             if life.end.is_none() && life.is_retrying {
-                self.must_be_again.insert(*key);
+                if self.unanswered.contains(key) {
+                    self.must_be_again.insert(*key);
+                }
                 self.may_be_again.insert(*key);
             }
         }
@@ -31,8 +33,10 @@ impl World {
     pub(super) fn crash(&mut self) {
         show!(self, "crash");
         self.crashes += 1;
-        for (sure, maybe) in self.failures.values_mut() {
-            *maybe += std::mem::take(sure); // it may not have been on disk that it failed
+        for it in self.failures.values_mut() {
+            // It may not have been on disk that it failed.
+            it.made_maybe += std::mem::take(&mut it.made);
+            it.strikes_maybe += std::mem::take(&mut it.strikes);
         }
         self.note_suspects();
         if let Some(log) = &mut self.log {
@@ -44,8 +48,13 @@ impl World {
             }
         }
         for (key, life) in &self.lives {
-            if life.is_in_flight || life.is_retrying || life.end == Some(Outcome::Delivered) {
+            // A message that was refused, or not told to the destination, has not arrived.
+            let is_open = life.is_retrying && self.unanswered.contains(key);
+            if life.is_in_flight || is_open || life.end == Some(Outcome::Delivered) {
                 self.must_be_again.insert(*key);
+            }
+            if life.is_retrying {
+                self.may_be_again.insert(*key);
             }
         }
         self.open_again();
@@ -72,6 +81,7 @@ impl World {
         self.lives.clear();
         self.sent_us.clear();
         self.unanswered.clear();
+        self.down = None;
         self.telling.in_hand = None;
         self.telling.owed.extend(std::mem::take(&mut self.telling.answered));
         self.telling.owed.extend(std::mem::take(&mut self.telling.in_group));

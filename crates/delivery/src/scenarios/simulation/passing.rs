@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use super::World;
-use super::types::Source;
+use super::types::{Source, text};
 
 impl World {
     pub(super) fn advance(&mut self) {
@@ -23,6 +23,7 @@ impl World {
         self.engine.clock().set_us(self.engine.clock().now_us() + step_us);
         self.wall_us.fetch_add(step_us as i64, Ordering::Relaxed);
         self.age_ms += (step_us / 1000) as i64 + 1;
+        self.lived_us += step_us;
     }
 
     pub(super) fn step_wall_clock(&mut self) {
@@ -92,7 +93,10 @@ impl World {
                 break;
             }
         }
-        let has_room = self.engine.lock_dispatcher().has_room_and_no_suspects();
+        let has_room = {
+            let dispatcher = self.engine.lock_dispatcher();
+            dispatcher.has_room_and_no_suspects() && !dispatcher.waits_for_place()
+        };
         if self.is_paused || self.is_held_back() || self.engine.down().is_some() || !has_room {
             return;
         }
@@ -107,7 +111,9 @@ impl World {
                 if self.settings.is_global { !busy.is_empty() } else { name.0.is_some() && busy.contains(&name.0) };
             for it in all.iter().filter(|it| it.end.is_none() && it.due_ms <= self.wall_ms()) {
                 let life = self.lives.get(&(*name, it.order)).copied().unwrap_or_default();
-                let is_blocked = is_blocked || name.0.is_some_and(|of| self.paused_keys.contains(&of));
+                let (key, id) = text(*name);
+                let waits = || self.engine.lock_dispatcher().waits(key.as_deref(), &id);
+                let is_blocked = is_blocked || name.0.is_some_and(|of| self.paused_keys.contains(&of)) || waits();
                 let is_under_way = life.is_in_flight || life.is_retrying || life.end.is_some();
                 let why = || format!("{name:?} {it:?} is due, and is not on its way; {}", self.state());
                 assert!(is_under_way || is_blocked, "{}", why());
@@ -120,9 +126,10 @@ impl World {
         let entries: Vec<_> = dispatcher.window.slots().map(|(_, entry)| format!("{entry:?}")).collect();
         let window = &dispatcher.window;
         format!(
-            "cursor {:?}, full {}, {dispatcher:?}, in memory:\n{}",
+            "cursor {:?}, full {}, {dispatcher:?}, lanes {:#?}, in memory:\n{}",
             window.cursor,
             window.was_full,
+            (0..window.lane_places()).map(|lane| window.lane(lane)).filter(|it| !it.is_unused()).collect::<Vec<_>>(),
             entries.join("\n")
         )
     }

@@ -21,18 +21,41 @@ impl World {
         self.observe();
         self.hear_cut_offs(before);
         self.note_sends(taken.as_ref().map_or(0, |(_, deliveries)| deliveries.len()));
-        if taken.as_ref().is_none_or(|(_, deliveries)| deliveries.len() < most) && !was_down && !was_stepped {
+        if taken.is_none() && !was_down && !was_stepped {
             self.check_on_time();
         }
         let Some((number, deliveries)) = taken else { return };
         assert!(!self.is_paused, "it was sent while sending is paused");
         show!(self, "take {number}: {:?} at {}", deliveries.iter().map(shown).collect::<Vec<_>>(), self.wall_ms());
-        assert!(!was_down || came_up || deliveries.len() == 1, "more than one probe");
+        assert!(!was_down || came_up || deliveries.len() == 1, "a try of more than one message");
+        self.count_tries(was_down && !came_up);
         let messages = deliveries.iter().map(|delivery| self.check_send(delivery)).collect();
         let seqs = deliveries.iter().map(|it| it.seq).collect();
         let is_in_turn = self.random.below(3) == 0 && self.log.is_none(); // such a sink has no position
         let turns = is_in_turn.then(|| self.engine.lock_dispatcher().in_turn(number));
-        self.flights.push_back(Flight { number, messages, seqs, turns, first: 0, has_begun: false });
+        self.flights.push_back(Flight {
+            number,
+            messages,
+            seqs,
+            began_us: self.lived_us,
+            turns,
+            first: 0,
+            has_begun: false,
+        });
+    }
+
+    /// Checks that a destination that is down gets four tries a round, and one a second beside them (D6).
+    fn count_tries(&mut self, is_down: bool) {
+        let since_us = self.engine.lock_dispatcher().down().map(|(since_us, _)| since_us);
+        let Some(since_us) = since_us.filter(|_| is_down) else { return };
+        let tries = 1 + self.down.filter(|(since, _)| *since == since_us).map_or(0, |(_, tries)| tries);
+        self.down = Some((since_us, tries));
+        let (mut rounds, mut next_us, mut pause_us) = (0, 0, 250_000);
+        let after_us = self.engine.clock().now_us() - since_us;
+        while next_us <= after_us {
+            (rounds, next_us, pause_us) = (rounds + 1, next_us + pause_us, (2 * pause_us).min(10_000_000));
+        }
+        assert!(tries <= 4 * rounds + after_us / 1_000_000, "{tries} tries after {after_us} us");
     }
 
     /// Checks that no message is left behind if it is due, on the timer, and first in a free lane (D3).
@@ -44,6 +67,7 @@ impl World {
             || dispatcher.is_paused()
             || dispatcher.wants_mark
             || dispatcher.down().is_some()
+            || dispatcher.waits_for_place()
             || self.engine.queue.is_behind(now_us)
         {
             return;
@@ -74,10 +98,11 @@ impl World {
         let left_lane = life.left_lane.unwrap_or(moment);
         *life = Life { is_in_flight: true, left_lane: Some(left_lane), ..Life::default() };
         self.numbers.insert(delivery.seq, key);
-        let (own, unanswered) = self.failures.get(&key).copied().unwrap_or_default();
-        assert!(delivery.attempt > own, "{key:?}: attempt {} after {own} refusals", delivery.attempt);
-        assert!(delivery.attempt <= 1 + own + unanswered + self.crashes, "{key:?}: attempt {}", delivery.attempt);
-        assert!(delivery.attempt <= MAX_ATTEMPTS);
+        let it = self.failures.get(&key).copied().unwrap_or_default();
+        assert!(delivery.attempt > it.made, "{key:?}: attempt {} after {it:?}", delivery.attempt);
+        let most = 1 + it.made + it.made_maybe + self.crashes;
+        assert!(delivery.attempt <= most, "{key:?}: attempt {} after {it:?}", delivery.attempt);
+        assert!(it.strikes < MAX_ATTEMPTS, "{key:?} was refused {} times", it.strikes);
         let (must_be_again, was_unanswered) = (self.must_be_again.contains(&key), self.unanswered.contains(&key));
         if delivery.redelivered && (must_be_again || !was_unanswered) {
             // The message may be the cause of a crash, and such crashes must not repeat for ever.

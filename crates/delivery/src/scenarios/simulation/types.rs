@@ -68,6 +68,17 @@ pub(super) enum Asked {
     Bad(i64),
 }
 
+/// Sends of a message that were not accepted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Failures {
+    /// Made, and on disk or in memory; and made before a crash.
+    pub(super) made: u32,
+    pub(super) made_maybe: u32,
+    /// Those that count, and those that may.
+    pub(super) strikes: u32,
+    pub(super) strikes_maybe: u32,
+}
+
 /// The life of a message since the process began.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Life {
@@ -90,6 +101,8 @@ pub(super) struct Flight {
     pub(super) number: u64,
     pub(super) messages: Vec<Key>,
     pub(super) seqs: Vec<i64>,
+    /// How old the world was.
+    pub(super) began_us: u64,
     /// The turns, if the sink sends one after another, and the place of the first of these messages.
     pub(super) turns: Option<Arc<Turns>>,
     pub(super) first: usize,

@@ -1,39 +1,40 @@
-//! What an answer of a receiver means (rule D6).
+//! The verdict for each answer of a receiver (rule D6).
 //!
 //! | answer | counts as |
 //! |---|---|
-//! | 200 to 299 | delivered, whatever becomes of the rest of the answer |
-//! | 408, 425, 429, 500 and above; none, or one that is not HTTP | unanswered |
-//! | any other, a redirect as well | refused |
+//! | 200 to 299 | delivered, even if the rest of the answer fails |
+//! | 500, 501 | failed |
+//! | 408, 425, 429, 502 and above; no answer, or an answer that is not HTTP | unanswered |
+//! | any other, also a redirect | refused |
 //! | the connection is refused, the name is not found, TLS fails | unreachable |
 
 use std::error::Error as _;
 use std::time::{Duration, SystemTime};
 
 use http_body_util::BodyExt as _;
+use hyper::Response;
 use hyper::body::Incoming;
 use hyper::header::{HeaderMap, RETRY_AFTER};
-use hyper::{Response, StatusCode};
 use hyper_util::client::legacy::Error;
 
 use super::masking::Sent;
 use crate::base::clock::{SystemWallTime, WallTime as _};
 use crate::sinks::Verdict;
 
-/// Characters of an answer that are shown.
+/// How many characters of an answer are shown.
 const SHOWN: usize = 200;
-/// Bytes of an answer that are read; after a longer one the connection is closed.
+/// How many bytes of an answer are read. After a longer answer the connection is closed.
 const MOST_BYTES: usize = 1 << 16;
-/// How long its rest may take after the status has come.
+/// How long the rest of an answer may take after the status has come.
 const REST: Duration = Duration::from_millis(250);
-/// A receiver that asks for a longer pause is asked again after this.
+/// If a receiver asks for a longer pause, it is asked again after this time.
 const LONGEST_PAUSE_MS: u64 = 3_600_000;
 
 pub(super) async fn verdict_of(response: Response<Incoming>, sent: &Sent) -> Verdict {
     let status = response.status();
     let retry_after_ms = retry_after_ms(response.headers(), now());
     let mut text = Vec::new();
-    // If it is not read to its end, the connection is closed with it.
+    // If the answer is not read to its end, the connection is closed.
     let is_whole = tokio::time::timeout(REST, read(response.into_body(), &mut text)).await.unwrap_or(false);
     if status.is_success() {
         return Verdict::Delivered;
@@ -42,7 +43,11 @@ pub(super) async fn verdict_of(response: Response<Incoming>, sent: &Sent) -> Ver
     let text = on_one_line(&sent.mask(&text, !is_whole));
     let text = if text.trim().is_empty() { ", without a text".to_owned() } else { format!(": {text}") };
     let reason = format!("status {}{what}{text}", status.as_u16());
-    if is_about_the_message(status) { Verdict::Refused(reason) } else { Verdict::Unanswered { reason, retry_after_ms } }
+    match status.as_u16() {
+        500 | 501 => Verdict::Failed { reason, retry_after_ms },
+        408 | 425 | 429 | 502.. => Verdict::Unanswered { reason, retry_after_ms },
+        _ => Verdict::Refused(reason),
+    }
 }
 
 pub(super) fn verdict_without(error: &Error) -> Verdict {
@@ -54,7 +59,7 @@ pub(super) fn verdict_without(error: &Error) -> Verdict {
     }
 }
 
-/// Its beginning; whether that is all of it.
+/// Reads the beginning of an answer. Returns whether it is the whole answer.
 async fn read(mut body: Incoming, text: &mut Vec<u8>) -> bool {
     let mut bytes = 0;
     while bytes < MOST_BYTES {
@@ -76,11 +81,7 @@ fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_micros(SystemWallTime.now_us() as u64)
 }
 
-fn is_about_the_message(status: StatusCode) -> bool {
-    status.as_u16() < 500 && !matches!(status.as_u16(), 408 | 425 | 429)
-}
-
-/// The pause that the receiver asks for; none if it is over already, or not to be read.
+/// The pause that the receiver asks for. `None` if it is over already, or cannot be read.
 fn retry_after_ms(headers: &HeaderMap, now: SystemTime) -> Option<u64> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     let pause_ms = if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -92,7 +93,7 @@ fn retry_after_ms(headers: &HeaderMap, now: SystemTime) -> Option<u64> {
     (pause_ms > 0).then_some(pause_ms.min(LONGEST_PAUSE_MS))
 }
 
-/// The innermost cause that says something. None contains the address, which may have a secret in it.
+/// Joins the texts of the causes of an error. No text contains the address, which may hold a secret.
 fn reason_of(error: &Error) -> String {
     let mut texts: Vec<String> = Vec::new();
     let mut source = error.source();
@@ -107,7 +108,7 @@ fn reason_of(error: &Error) -> String {
     if texts.is_empty() { error.to_string() } else { on_one_line(texts.join(": ").as_bytes()) }
 }
 
-/// The first characters on one line, without those that steer a terminal.
+/// The first characters on one line, without characters that control a terminal.
 fn on_one_line(text: &[u8]) -> String {
     let steers = |c: char| {
         c.is_control()

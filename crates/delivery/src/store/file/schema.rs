@@ -1,27 +1,27 @@
-//! The tables of the store, one SQLite file, and how it is opened.
+//! The tables of the store in its one SQLite file, and how the file is opened.
 //!
 //! | table | one row for | written |
 //! |---|---|---|
-//! | `messages` | every message that is known: its name, due time and content | at the end, at acceptance |
-//! | `bodies` | the payload of an open one, and what few have | at the end; removed by ranges some time after its outcome |
-//! | `waiting` | an open one that is not *near*, see `open/near.rs` | at its due time; removed with its outcome |
-//! | `ledger` | one that has its outcome | at the end |
+//! | `messages` | every known message: its name, due time and content | at the end, at acceptance |
+//! | `bodies` | an open message: its payload, and parts that few messages have | at the end; removed by ranges some time after the outcome |
+//! | `waiting` | an open message that is not *near*, see `open/near.rs` | at its due time; removed with its outcome |
+//! | `ledger` | a message with an outcome | at the end |
 //! | `runs` | a table `run_N` with known names, see `names/runs.rs` | after the last row of that table |
 //! | `filters` | a part of the filter of such a table | before that row |
-//! | `attempts` | an open one that failed at least once | at its number |
-//! | `held_back` | a lane of which only the first messages are in memory | at its number |
+//! | `attempts` | an open message that failed at least once | at its number |
+//! | `held_back` | a lane with only its first messages in memory | at its number |
 //! | `days` | a moment of the store's own clock, and the last row of the ledger before it | at the end |
 //! | `cancels` | a cancel whose message has not come | rarely |
 //! | `occurrences` | the open occurrence of a recurring message | at the end |
-//! | `moved` | an open one that was given another due time | rarely |
-//! | `paused_keys` | a key of which nothing is sent, by its lane | rarely |
-//! | `inputs` | how far an input was read | with what was read |
-//! | `dead_letters` | what could not be read or delivered | rarely |
+//! | `moved` | an open message that got another due time | rarely |
+//! | `paused_keys` | a paused key, by its lane | rarely |
+//! | `inputs` | how far an input was read | with the messages from the input |
+//! | `dead_letters` | a message or record that could not be delivered or read | rarely |
 //! | `actions` | an action on many messages | rarely |
 //! | `meta` | a value by name | rarely |
 //!
-//! What is written for every message goes to the end of a table, because a page that is touched costs as much as twenty
-//! rows: it goes to the write-ahead log whole, and once more to its place.
+//! Rows for every message go to the end of a table. A changed page costs as much as twenty rows: SQLite writes it
+//! whole to the write-ahead log, and once more to its place.
 
 use std::path::Path;
 use std::time::Duration;
@@ -34,9 +34,9 @@ use crate::base::error::{DeliveryError, StoreError};
 /// "tick", at byte 68 of the file.
 pub(in crate::store) const APPLICATION_ID: i64 = 0x7469_636B;
 /// The version of the format that this code reads and writes.
-pub(in crate::store) const VERSION: i64 = 2;
+pub(in crate::store) const VERSION: i64 = 3;
 
-/// How long a connection that looks is patient.
+/// How long a reading connection waits for a lock.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The tables of a new store.
@@ -85,7 +85,14 @@ CREATE TABLE runs (
     day INTEGER NOT NULL -- of the store's own clock
 );
 CREATE TABLE filters (run INTEGER, part INTEGER, bits BLOB NOT NULL, PRIMARY KEY (run, part)) WITHOUT ROWID;
-CREATE TABLE attempts (seq INTEGER PRIMARY KEY, attempts INTEGER NOT NULL, next_ms INTEGER, error TEXT);
+CREATE TABLE attempts (
+    seq INTEGER PRIMARY KEY,
+    attempts INTEGER NOT NULL, -- how often it was sent
+    next_ms INTEGER,
+    error TEXT,
+    strikes INTEGER NOT NULL DEFAULT 0, -- how many of the attempts count
+    waited_ms INTEGER NOT NULL DEFAULT 0 -- how long it was due, and its key without success
+);
 CREATE TABLE held_back (lane INTEGER PRIMARY KEY, due_ms INTEGER NOT NULL, seq INTEGER NOT NULL);
 CREATE TABLE days (from_ms INTEGER PRIMARY KEY, last_n INTEGER NOT NULL);
 CREATE TABLE cancels (
@@ -133,11 +140,12 @@ CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 INSERT INTO meta VALUES ('store_id', lower(hex(randomblob(16))));
 ";
 
-/// Opens the file as a store, and makes one of a new or empty file. `synchronous` is FULL but in tests.
+/// Opens the file as a store. Makes a store of a new or empty file. Only tests set `synchronous` to anything but
+/// FULL.
 pub(in crate::store) fn connect(path: &Path, synchronous: &str) -> Result<Connection, DeliveryError> {
-    // Made absolute, so that `:memory:` is a file as any other.
+    // Made absolute, so that `:memory:` is an ordinary file.
     let file = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    // Without the mutex of SQLite: `Connection` is used by one thread at a time.
+    // SQLite's mutex is off, because only one thread at a time uses the `Connection`.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let because = |error: &rusqlite::Error| DeliveryError::from(StoreError::because(path, error));
     let db = Connection::open_with_flags(file, flags).map_err(|error| because(&error))?;
@@ -149,14 +157,14 @@ pub(in crate::store) fn connect(path: &Path, synchronous: &str) -> Result<Connec
     Ok(db)
 }
 
-/// Opens the same file once more in this process, by the same library, for checkpoints.
+/// Opens the same file once more in this process, with the same library, for checkpoints.
 pub(in crate::store) fn connect_again(path: &Path) -> rusqlite::Result<Connection> {
     let file = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     Connection::open_with_flags(file, flags)
 }
 
-/// The same, for a thread that looks at it while the writer goes on.
+/// Opens the same file for a thread that reads while the writer goes on.
 pub(in crate::store) fn connect_to_look(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(path, flags)?;
@@ -179,7 +187,7 @@ fn is_new(db: &Connection, path: &Path) -> Result<bool, DeliveryError> {
     check_version(ask("PRAGMA user_version")?, path).map(|()| false)
 }
 
-/// Errors: the store's format is another one.
+/// Errors: the store has another format.
 pub(in crate::store) fn check_version(version: i64, path: &Path) -> Result<(), DeliveryError> {
     let at = path.display();
     if version > VERSION {
@@ -204,7 +212,7 @@ fn set_up(db: &Connection, is_new: bool, synchronous: &str) -> rusqlite::Result<
     }
     db.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
     db.execute_batch("PRAGMA cache_size = -16000; PRAGMA trusted_schema = 0")?;
-    db.query_row("PRAGMA wal_autocheckpoint = 0", [], |_| Ok(()))?; // they are those of `checkpoints.rs`
+    db.query_row("PRAGMA wal_autocheckpoint = 0", [], |_| Ok(()))?; // `checkpoints.rs` makes the checkpoints
     db.query_row("PRAGMA journal_size_limit = 67108864", [], |_| Ok(()))?;
     db.set_prepared_statement_cache_capacity(256);
     if is_new {

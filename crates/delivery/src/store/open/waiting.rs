@@ -1,4 +1,4 @@
-//! Open messages that have a row in `waiting`, in order of delivery (D4).
+//! The open messages with a row in `waiting`, in order of delivery (D4).
 
 use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 
@@ -38,13 +38,13 @@ pub(in crate::store) fn is_waiting(db: &Connection, (due_ms, seq): Position) -> 
     Ok(cached(db, "SELECT 1 FROM waiting WHERE due_ms = ? AND seq = ?")?.exists([due_ms, seq])?)
 }
 
-/// Of what is due at some time.
+/// The first due time; recurring messages have none.
 pub(in crate::store) fn first_due_ms(db: &Connection) -> rusqlite::Result<Option<i64>> {
     let text = "SELECT min(due_ms) FROM waiting WHERE due_ms < ?";
     db.prepare_cached(text)?.query_row([NEVER_MS], |row| row.get(0))
 }
 
-/// How many are due then.
+/// The number of messages with exactly this due time.
 pub(in crate::store) fn count_of(db: &Connection, due_ms: i64) -> Result<u64> {
     let text = "SELECT count(*) FROM waiting WHERE due_ms = ?";
     let count: i64 = cached(db, text)?.query_row([due_ms], |row| row.get(0))?;
@@ -93,11 +93,11 @@ pub(in crate::store) fn redelivered(db: &Connection, with_attempts: bool, until_
 fn select(db: &Connection, with_attempts: bool, rest: &str, values: impl Params) -> Result<Vec<Waiting>> {
     let text = if with_attempts {
         format!(
-            "SELECT due_ms, w.seq, lane, size, redelivered, attempts, next_ms \
+            "SELECT due_ms, w.seq, lane, size, redelivered, attempts, next_ms, strikes, waited_ms \
              FROM waiting w LEFT JOIN attempts a ON a.seq = w.seq {rest}"
         )
     } else {
-        format!("SELECT due_ms, w.seq, lane, size, redelivered, 0, NULL FROM waiting w {rest}")
+        format!("SELECT due_ms, w.seq, lane, size, redelivered, 0, NULL, 0, 0 FROM waiting w {rest}")
     };
     let row = |row: &Row<'_>| {
         Ok(Waiting {
@@ -108,6 +108,8 @@ fn select(db: &Connection, with_attempts: bool, rest: &str, values: impl Params)
             redelivered: row.get(4)?,
             attempts: row.get::<_, Option<u32>>(5)?.unwrap_or(0),
             next_ms: row.get(6)?,
+            strikes: row.get::<_, Option<u32>>(7)?.unwrap_or(0),
+            waited_ms: row.get::<_, Option<i64>>(8)?.unwrap_or(0),
         })
     };
     Ok(cached(db, &text)?.query_map(values, row)?.collect::<rusqlite::Result<_>>()?)

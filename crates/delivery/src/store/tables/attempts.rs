@@ -1,5 +1,5 @@
-//! How often a message was tried, where it failed at least once (D6): kept until its outcome, so that a message that ends the
-//! process each time is not tried for ever.
+//! The number of attempts of messages that failed at least once (D6). It is kept until the outcome. Otherwise a
+//! message that ends the process each time would be tried for ever.
 
 use rusqlite::{OptionalExtension, params};
 
@@ -10,8 +10,9 @@ const WAITS: &str = "SELECT 1 FROM messages m JOIN waiting w ON w.due_ms = m.due
 
 impl Store {
     pub(in crate::store) fn write_attempts(&mut self, attempts: &[Attempts]) -> Result<()> {
-        let text = "INSERT INTO attempts (seq, attempts, next_ms, error) VALUES (?, ?, ?, ?) ON CONFLICT (seq) \
-                    DO UPDATE SET attempts = excluded.attempts, next_ms = excluded.next_ms, error = excluded.error";
+        let text = "INSERT INTO attempts (seq, attempts, strikes, waited_ms, next_ms, error) VALUES (?, ?, ?, ?, ?, ?) \
+                    ON CONFLICT (seq) DO UPDATE SET attempts = excluded.attempts, strikes = excluded.strikes, \
+                    waited_ms = excluded.waited_ms, next_ms = excluded.next_ms, error = excluded.error";
         for one in attempts {
             if !cached(&self.db, "SELECT 1 FROM attempts WHERE seq = ?")?.exists([one.seq])? {
                 if !self.near.has(one.seq) && !cached(&self.db, WAITS)?.exists([one.seq])? {
@@ -19,7 +20,14 @@ impl Store {
                 }
                 self.with_attempts += 1;
             }
-            cached(&self.db, text)?.execute(params![one.seq, one.attempts, one.next_ms, one.error])?;
+            cached(&self.db, text)?.execute(params![
+                one.seq,
+                one.attempts,
+                one.strikes,
+                one.waited_ms,
+                one.next_ms,
+                one.error
+            ])?;
         }
         Ok(())
     }
@@ -39,9 +47,17 @@ impl Store {
         if self.with_attempts == 0 {
             return Ok(None);
         }
-        let mut select = cached(&self.db, "SELECT attempts, next_ms, error FROM attempts WHERE seq = ?")?;
+        let mut select =
+            cached(&self.db, "SELECT attempts, next_ms, error, strikes, waited_ms FROM attempts WHERE seq = ?")?;
         let row = |row: &rusqlite::Row<'_>| {
-            Ok(Attempts { seq, attempts: row.get(0)?, next_ms: row.get(1)?, error: row.get(2)? })
+            Ok(Attempts {
+                seq,
+                attempts: row.get(0)?,
+                next_ms: row.get(1)?,
+                error: row.get(2)?,
+                strikes: row.get(3)?,
+                waited_ms: row.get(4)?,
+            })
         };
         Ok(select.query_row([seq], row).optional()?)
     }

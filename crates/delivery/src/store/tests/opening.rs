@@ -30,7 +30,7 @@ fn assert_says(text: &str, part: &str) {
 fn a_store_of_another_version_is_refused_and_left_alone() {
     let shelf = Shelf::new(Limits::default());
     drop(shelf.open());
-    for (version, text) in [(99, "later version of tickwheel (99, this one knows 2)"), (1, "earlier version")] {
+    for (version, text) in [(99, "later version of tickwheel (99, this one knows 3)"), (1, "earlier version")] {
         Connection::open(shelf.path()).unwrap().pragma_update(None, "user_version", version).unwrap();
         assert_says(&error_of(&shelf.path()), text);
     }

@@ -44,7 +44,16 @@ fn nothing_that_a_group_does_looks_at_a_whole_table() {
             store.mark(Some(9), Some((5, 5)), &[(1, Some((5, 5))), (2, None)]).unwrap();
             let known = store.find(Some("k"), "40").unwrap().unwrap();
             assert!(store.is_open(&known).unwrap());
-            store.note_attempts(&[Attempts { seq: 41, attempts: 1, next_ms: None, error: None }]).unwrap();
+            store
+                .note_attempts(&[Attempts {
+                    seq: 41,
+                    attempts: 1,
+                    strikes: 1,
+                    waited_ms: 0,
+                    next_ms: None,
+                    error: None,
+                }])
+                .unwrap();
             store.mark_redelivered(&[(40, 41)]).unwrap();
             store.suspects().unwrap();
             store.upkeep(false).unwrap();

@@ -1,4 +1,4 @@
-//! Turns a store of version 1 into one of this version. The new file is made beside the old file, never in place. The
+//! Turns a store of version 1 or 2 into one of this version. The new file is made beside the old file, never in place. The
 //! old file stays as a backup.
 //!
 //! The steps, in their order. The process may be killed between any two steps, or within one. The next start does the
@@ -6,20 +6,21 @@
 //!
 //! | step | files afterwards |
 //! |---|---|
-//! | lock `STORE.lock`, which a process of version 1 has | |
+//! | lock `STORE.lock`, which a process of version 1 has; of version 2 there is none | |
 //! | end the log of `STORE`: it is one complete file | `STORE` |
 //! | copy into `STORE.stepping`, locked before it gets a name that anything else opens; sync it | both |
-//! | link `STORE` as `STORE.version-1`, a name not yet taken | three, two of them one file |
-//! | rename `STORE.stepping` to `STORE`; sync the folder | `STORE` and `STORE.version-1` |
+//! | link `STORE` as `STORE.version-N`, a name not yet taken; N is its version | three, two of them one file |
+//! | rename `STORE.stepping` to `STORE`; sync the folder | `STORE` and `STORE.version-N` |
 //! | remove `STORE.lock` | |
 //!
 //! - `STORE` exists at each moment, whole, in one version or the other, and locked by this process.
 //! - After the rename, a log beside `STORE` would be taken for the new file's log. For this reason the old file
 //!   leaves the mode with a log. This works only while no other process reads the file.
-//! - A half-made `STORE.stepping` is begun anew. If `STORE.version-1` is the same file as `STORE`, it is the backup
+//! - A half-made `STORE.stepping` is begun anew. If `STORE.version-N` is the same file as `STORE`, it is the backup
 //!   already.
 
 mod copy;
+mod pages;
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -34,7 +35,7 @@ use crate::base::kill_point::kill_point;
 use crate::store::file::locked::unusable;
 use crate::store::file::new_file::{NewFile, beside, folder, link_beside, sync_folder};
 use crate::store::file::owner::Ownership;
-use crate::store::file::schema::APPLICATION_ID;
+use crate::store::file::schema::{APPLICATION_ID, VERSION};
 
 /// A finished step, so that the caller can show the progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,9 +45,9 @@ pub enum Step {
     LogEnded,
     /// Some rows are copied.
     Copied {
-        /// The rows copied so far.
+        /// The rows copied so far; of a store of version 2 its pages.
         rows: u64,
-        /// The rows of the whole copy.
+        /// All of them.
         of: u64,
     },
     /// The new file is complete.
@@ -73,8 +74,8 @@ struct Limits {
 
 const USUAL: Limits = Limits { block: 100_000, tries: 250, free: None, pages: None };
 
-/// Turns a store of version 1 into one of this version. Returns the path of the backup, or `None` if the store is not
-/// of version 1. No connection to it may be open in this process. `go_on` is called after each step. If it returns
+/// Turns a store of an older version into one of this version. Returns the path of the backup, or `None` if the store is
+/// not of an older version. No connection to it may be open in this process. `go_on` is called after each step. If it returns
 /// `false`, the work stops, and can be resumed later. Takes about 10 s for a million messages, most of it for the
 /// disk.
 ///
@@ -95,30 +96,30 @@ fn step_up_by(
     go_on: &mut dyn FnMut(Step) -> bool,
 ) -> Result<Option<PathBuf>, DeliveryError> {
     let path = ownership.path().to_owned();
-    match found(ownership)? {
-        Found::Version1 => {}
+    let version = match found(ownership)? {
+        Found::Old(version) => version,
         Found::Later => {
             ownership.remove_side(); // a step-up that was killed at its end left it
             return Ok(None);
         }
         Found::Other => return Ok(None),
-    }
-    if !ownership.take_side()? {
+    };
+    if version == 1 && !ownership.take_side()? {
         return Err(StoreError::new(&path, "a process of version 1 works with it", "end that, and run again").into());
     }
     let mut step = |step| if go_on(step) { Ok(()) } else { Err(DeliveryError::Closed) };
     kill_point("step up: locked");
-    end_log(&path, limits)?;
+    end_log(&path, version, limits)?;
     kill_point("step up: log ended");
     step(Step::LogEnded)?;
     let new = NewFile::begin(&path, ".stepping")?;
     kill_point("step up: copy begun");
-    copy_all(&path, &new, now_ms, limits, &mut step)?;
+    copy_all(&path, &new, version, now_ms, limits, &mut step)?;
     kill_point("step up: copy closed");
     new.sync()?;
     kill_point("step up: copy synced");
     step(Step::Synced)?;
-    let backup = link_beside(&path, ".version-1")?;
+    let backup = link_beside(&path, &format!(".version-{version}"))?;
     kill_point("step up: linked");
     sync_folder(&path)?;
     kill_point("step up: link synced");
@@ -136,7 +137,9 @@ fn step_up_by(
 }
 
 enum Found {
-    Version1,
+    /// Of this version, 1 or 2.
+    Old(i64),
+    /// Of the version that this code writes, or later.
     Later,
     /// A new store, or no store.
     Other,
@@ -151,7 +154,7 @@ fn found(ownership: &Ownership) -> Result<Found, DeliveryError> {
     drop(file); // SQLite has no connection yet
     let word = |at: usize| i64::from(u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]));
     if has_head && word(68) == APPLICATION_ID && word(60) > 1 {
-        return Ok(Found::Later);
+        return Ok(if word(60) < VERSION { Found::Old(word(60)) } else { Found::Later });
     }
     if !has_head && !beside(path, "-wal").exists() {
         return Ok(Found::Other);
@@ -162,11 +165,14 @@ fn found(ownership: &Ownership) -> Result<Found, DeliveryError> {
     let found = pragma("application_id").and_then(|application| Ok((application, pragma("user_version")?)));
     let found = found.map_err(|error| because(path, &error))?;
     close(path, old)?;
-    Ok(if found == (APPLICATION_ID, 1) { Found::Version1 } else { Found::Other })
+    Ok(match found {
+        (APPLICATION_ID, version @ 1..VERSION) => Found::Old(version),
+        _ => Found::Other,
+    })
 }
 
 /// Moves all of the old store into its one file.
-fn end_log(path: &Path, limits: &Limits) -> Result<(), DeliveryError> {
+fn end_log(path: &Path, version: i64, limits: &Limits) -> Result<(), DeliveryError> {
     let pause = Parker::new();
     for _ in 0..limits.tries {
         let old = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
@@ -182,33 +188,40 @@ fn end_log(path: &Path, limits: &Limits) -> Result<(), DeliveryError> {
             _ => pause.park_timeout(TRY_EVERY), // another process reads it
         }
     }
-    let what = "it is of version 1, and another process reads it while it is to be brought up to date";
+    let what = format!("it is of version {version}, and another process reads it while it is to be brought up to date");
     Err(StoreError::new(path, what, "end that, and run again: the store is as it was").into())
 }
 
 fn copy_all(
     path: &Path,
     new: &NewFile,
+    version: i64,
     now_ms: i64,
     limits: &Limits,
     step: &mut dyn FnMut(Step) -> Result<(), DeliveryError>,
 ) -> Result<(), DeliveryError> {
     let old = open(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-    let asked = copy::size(&old).and_then(|size| Ok((size, copy::count(&old)?)));
+    let count = |old: &Connection| if version == 1 { copy::count(old) } else { pages::count(old) };
+    let asked = copy::size(&old).and_then(|size| Ok((size, count(&old)?)));
     let (size, of) = asked.map_err(|error| because(path, &error))?;
-    refuse_full_disk(path, size, limits)?;
-    let database = open(&new.path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    refuse_full_disk(path, version, size, limits)?;
+    let mut database = open(&new.path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     if let Some(pages) = limits.pages {
         let _ = database.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()));
     }
     let mut stopped = DeliveryError::Closed;
-    let copied = copy::copy(&old, &database, now_ms, limits.block, &mut |rows| match step(Step::Copied { rows, of }) {
+    let mut go_on = |rows| match step(Step::Copied { rows, of }) {
         Ok(()) => true,
         Err(error) => {
             stopped = error;
             false
         }
-    });
+    };
+    let copied = if version == 1 {
+        copy::copy(&old, &database, now_ms, limits.block, &mut go_on)
+    } else {
+        pages::copy(&old, &mut database, &mut go_on)
+    };
     let closed = close(&new.path, database);
     close(path, old)?;
     match copied {
@@ -218,7 +231,7 @@ fn copy_all(
     }
 }
 
-fn refuse_full_disk(path: &Path, size: u64, limits: &Limits) -> Result<(), DeliveryError> {
+fn refuse_full_disk(path: &Path, version: i64, size: u64, limits: &Limits) -> Result<(), DeliveryError> {
     let free = limits.free.or_else(|| {
         let found = rustix::fs::statvfs(folder(path)).ok()?;
         Some(found.f_bavail.saturating_mul(found.f_frsize))
@@ -228,7 +241,7 @@ fn refuse_full_disk(path: &Path, size: u64, limits: &Limits) -> Result<(), Deliv
         Some(free) if free < needed => {
             let mib = |bytes: u64| bytes.div_ceil(1 << 20);
             let what = format!(
-                "it is of version 1, and its copy of this version needs {} MiB in {}, where {} MiB are free",
+                "it is of version {version}, and its copy of this version needs {} MiB in {}, where {} MiB are free",
                 mib(needed),
                 folder(path).display(),
                 free >> 20

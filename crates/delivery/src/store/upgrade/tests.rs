@@ -9,7 +9,9 @@ use rusqlite::types::Value;
 use tempfile::{TempDir, tempdir};
 
 use super::*;
+use crate::message::incoming::Digest;
 use crate::scenarios::testing::test_named;
+use crate::store::maintenance::check;
 
 const OLD: &str = include_str!("version_1.sql");
 const DAY_MS: i64 = 86_400_000;
@@ -40,6 +42,22 @@ impl Shelf {
         fs::remove_file(made).unwrap();
         fs::write(beside(&path, ".lock"), "4711\n").unwrap();
         Self { _folder: folder, path }
+    }
+
+    /// A shelf with a store of version 2, made of the same messages.
+    fn of_version_2() -> Self {
+        let shelf = Self::new();
+        fs::remove_file(shelf.step_up().unwrap()).unwrap();
+        let database = Connection::open(&shelf.path).unwrap();
+        database
+            .execute_batch(
+                "ALTER TABLE attempts DROP COLUMN strikes; ALTER TABLE attempts DROP COLUMN waited_ms;
+                 INSERT OR REPLACE INTO attempts (seq, attempts, next_ms, error)
+                 SELECT seq, 3, 9, 'status 503' FROM waiting LIMIT 1;
+                 PRAGMA user_version = 2",
+            )
+            .unwrap();
+        shelf
     }
 
     fn own(&self) -> Ownership {
@@ -88,7 +106,7 @@ fn all_that_counts_is_in_the_new_store() {
     assert_eq!(shelf.names(), ["store.db", "store.db.version-1"]);
     assert_eq!(backup, beside(&shelf.path, ".version-1"));
     let ((version, new), (old_version, old)) = (read(&shelf.path), read(&backup));
-    assert_eq!((version, old_version), (2, 1));
+    assert_eq!((version, old_version), (3, 1));
     for table in ["ledger", "inputs", "dead_letters"] {
         assert_eq!(new[table], old[table], "{table}");
         assert!(!new[table].is_empty());
@@ -143,7 +161,6 @@ fn all_that_counts_is_in_the_new_store() {
 
 #[test]
 fn messages_and_cancels_are_found_by_the_digest_of_this_version() {
-    use crate::message::incoming::Digest;
     let shelf = Shelf::new();
     let backup = shelf.step_up().unwrap();
     let ((_, new), (_, old)) = (read(&shelf.path), read(&backup));
@@ -185,11 +202,20 @@ fn killed_process() {
 
 #[test]
 fn killed_after_any_step_and_started_again_it_ends_with_the_same_result() {
-    let whole = Shelf::new();
+    killed_of(1, 7, Shelf::new);
+}
+
+#[test]
+fn killed_after_any_step_from_version_2_it_ends_with_the_same_result() {
+    killed_of(2, 4, Shelf::of_version_2);
+}
+
+fn killed_of(version: i64, steps: u32, made: fn() -> Shelf) {
+    let whole = made();
     whole.step_up();
     let (result, names) = (read(&whole.path), whole.names());
-    for kill_at in 0.. {
-        let shelf = Shelf::new();
+    for kill_at in 0_u32.. {
+        let shelf = made();
         let killed = Command::new(env::current_exe().unwrap())
             .args(["--exact", &test_named(module_path!(), "killed_process")])
             .env(STORE, &shelf.path)
@@ -198,15 +224,31 @@ fn killed_after_any_step_and_started_again_it_ends_with_the_same_result() {
             .unwrap();
         assert!(shelf.path.exists());
         let old_or_new = read(&shelf.path).0;
-        assert_eq!(shelf.step_up().is_some(), old_or_new == 1, "{kill_at}");
+        assert_eq!(shelf.step_up().is_some(), old_or_new == version, "{kill_at}");
         assert_eq!(read(&shelf.path), result, "{kill_at}");
         assert_eq!(shelf.names(), names, "{kill_at}");
-        assert_eq!(read(&beside(&shelf.path, ".version-1")).0, 1);
+        assert_eq!(read(&beside(&shelf.path, format!(".version-{version}").as_str())).0, version);
         if killed.status.success() {
-            assert_eq!(kill_at, 7);
+            assert_eq!(kill_at, steps);
             break;
         }
     }
+}
+
+#[test]
+fn from_version_2_all_is_kept_and_each_attempt_counts__d6() {
+    let shelf = Shelf::of_version_2();
+    let (_, mut old) = read(&shelf.path);
+    let backup = shelf.step_up().unwrap();
+    assert_eq!(backup, beside(&shelf.path, ".version-2"));
+    let (version, new) = read(&shelf.path);
+    assert_eq!((version, read(&backup)), (3, (2, old.clone())));
+    for row in old.get_mut("attempts").unwrap() {
+        row.extend([row[1].clone(), Value::Integer(0)]);
+    }
+    assert!(!old["attempts"].is_empty());
+    assert_eq!(new, old);
+    check::tests::assert_whole(&shelf.path, Digest::number);
 }
 
 #[test]

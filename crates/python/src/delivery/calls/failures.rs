@@ -72,6 +72,8 @@ pub(crate) enum Failure {
     Fatal(DeliveryError),
     /// The messages are refused.
     Refused(String),
+    /// The destination failed, maybe over these messages.
+    Failed(String, Option<u64>),
     /// There was no answer about them.
     Unanswered(String, Option<u64>),
     /// The destination cannot be reached.
@@ -98,13 +100,20 @@ pub(crate) fn of_sink(py: Python<'_>, error: &PyErr) -> Failure {
         return Failure::Unanswered(own_text(), again_ms());
     }
     let reason = reason_of(py, error);
-    if error.is_instance_of::<pyo3::exceptions::PyConnectionError>(py) {
-        return Failure::Unreachable(reason, None);
+    let Ok((meaning, after_s)) = judged(py, error) else { return Failure::Refused(reason) };
+    let after_ms = after_s.map(|after_s| (after_s * 1000.0).ceil() as u64);
+    match &*meaning {
+        "failed" => Failure::Failed(reason, after_ms),
+        "unanswered" => Failure::Unanswered(reason, after_ms),
+        "unreachable" => Failure::Unreachable(reason, after_ms),
+        _ => Failure::Refused(reason),
     }
-    if error.is_instance_of::<pyo3::exceptions::PyTimeoutError>(py) {
-        return Failure::Unanswered(reason, None);
-    }
-    Failure::Refused(reason)
+}
+
+/// `failures.py` has the table.
+fn judged(py: Python<'_>, error: &PyErr) -> PyResult<(String, Option<f64>)> {
+    static JUDGED: MadeOnce<Py<PyAny>> = MadeOnce::new();
+    JUDGED.import(py, "tickwheel.delivery.sinks.failures", "judged")?.call1((error.value(py),))?.extract()
 }
 
 /// Reads an exception of a function that serves as a sink. No exception of it ends the run.

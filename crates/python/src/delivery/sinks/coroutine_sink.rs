@@ -32,6 +32,8 @@ use tickwheel_delivery::{Delivery, DeliveryError, Reply, Sink, Verdict, Verdicts
 
 /// How many tasks run at a time, if the settings do not say it.
 const TASKS: usize = 256;
+/// How many more, that take long.
+const SPARE: usize = 1_024;
 /// How long the loop may take at the end to cancel the remaining tasks.
 const END_WITHIN: Duration = Duration::from_millis(900);
 const LOOP_IS_CLOSED: &str = "the event loop of the sink is closed";
@@ -83,6 +85,10 @@ impl Sink for CoroutineSink {
     /// At least two, so that the engine always uses `start`.
     fn overlap(&self) -> usize {
         self.overlap.max(2)
+    }
+
+    fn spare(&self) -> usize {
+        SPARE
     }
 
     fn start(&mut self, delivery: Delivery, reply: Reply) -> Result<(), DeliveryError> {

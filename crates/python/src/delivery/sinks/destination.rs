@@ -149,9 +149,10 @@ fn send_to_python<'py>(py: Python<'py>, sent: &Sent) -> PyResult<Bound<'py, PyTu
     let it = &sent.delivery;
     let error = match &sent.verdict {
         Verdict::Delivered => None,
-        Verdict::Refused(reason) | Verdict::Unanswered { reason, .. } | Verdict::Unreachable { reason, .. } => {
-            Some(reason.as_str())
-        }
+        Verdict::Refused(reason)
+        | Verdict::Failed { reason, .. }
+        | Verdict::Unanswered { reason, .. }
+        | Verdict::Unreachable { reason, .. } => Some(reason.as_str()),
         Verdict::NotTried => Some("it was not tried"),
     };
     let message = (it.body.key(), it.body.id(), it.traceparent());

@@ -22,6 +22,8 @@ use tickwheel_delivery::{Delivery, DeliveryError, Sink, Verdict, Verdicts};
 
 /// How many threads may be in the function at a time.
 pub(crate) const THREADS: usize = 8;
+/// How many more, in calls that take long.
+const SPARE: usize = 64;
 
 const MOST: usize = 256;
 /// How long the calls of one group take.
@@ -71,6 +73,10 @@ impl Sink for FunctionSink {
 
     fn threads(&self) -> usize {
         THREADS
+    }
+
+    fn spare(&self) -> usize {
+        SPARE
     }
 
     fn around(&self) -> Option<AroundFn> {

@@ -1,6 +1,7 @@
 //! A sink that calls a Python object. Its thread keeps a Python thread state, and attaches once for each group (border
 //! rule 3).
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
@@ -30,6 +31,7 @@ pub(crate) struct PythonSink {
     record_batch: Option<Py<PyAny>>,
     most: usize,
     threads: usize,
+    spare: usize,
     is_cut_off: bool,
     sync: Option<SyncFn>,
     position: Option<String>,
@@ -51,13 +53,14 @@ const MOST_IN_BATCH: usize = 1_000_000;
 const MOST_THREADS: usize = 256;
 
 /// An attribute of the class with a size.
-fn size_of(object: &Bound<'_, PyAny>, name: &str, most: usize) -> PyResult<usize> {
+fn size_of(object: &Bound<'_, PyAny>, name: &str, sizes: RangeInclusive<usize>) -> PyResult<usize> {
     let value = object.getattr(name)?;
     let size = if value.is_instance_of::<PyBool>() { None } else { value.extract::<usize>().ok() };
-    size.filter(|size| (1..=most).contains(size)).ok_or_else(|| {
+    size.filter(|size| sizes.contains(size)).ok_or_else(|| {
         let (class, value) = (object.get_type(), failures::shown(&value));
         let class = class.name().map_or_else(|_| String::new(), |name| name.to_string_lossy().into_owned());
-        let text = format!("{name} of the sink {class} is {value}: it may be 1 to {most}");
+        let (least, most) = (sizes.start(), sizes.end());
+        let text = format!("{name} of the sink {class} is {value}: it may be {least} to {most}");
         failures::wrong_usage(object.py(), &text)
     })
 }
@@ -82,8 +85,9 @@ impl PythonSink {
         let mut asked_in_vain = false;
         Ok(Self {
             engine: callees.engine(),
-            most: size_of(object, "max_batch", MOST_IN_BATCH)?,
-            threads: size_of(object, "threads", MOST_THREADS)?,
+            most: size_of(object, "max_batch", 1..=MOST_IN_BATCH)?,
+            threads: size_of(object, "threads", 1..=MOST_THREADS)?,
+            spare: size_of(object, "spare", 0..=MOST_THREADS)?,
             is_cut_off: object.getattr("is_cut_off")?.is_truthy()?,
             sync,
             position: position_of(object, &mut asked_in_vain)?,
@@ -161,6 +165,10 @@ impl Sink for PythonSink {
 
     fn threads(&self) -> usize {
         self.threads
+    }
+
+    fn spare(&self) -> usize {
+        self.spare
     }
 
     fn is_cut_off(&self) -> bool {
@@ -317,6 +325,7 @@ pub(crate) fn verdict_of(failure: Failure) -> Verdict {
     match failure {
         Failure::Fatal(error) => Verdict::Refused(error.to_string()),
         Failure::Refused(reason) => Verdict::Refused(reason),
+        Failure::Failed(reason, retry_after_ms) => Verdict::Failed { reason, retry_after_ms },
         Failure::Unanswered(reason, retry_after_ms) => Verdict::Unanswered { reason, retry_after_ms },
         Failure::Unreachable(reason, retry_after_ms) => Verdict::Unreachable { reason, retry_after_ms },
     }

@@ -29,6 +29,10 @@ pub(crate) struct EngineMeasures {
     states: Vec<(&'static str, u64)>,
     /// Keys whose next message is due and waits, by what for.
     blocked_keys: Vec<(&'static str, u64)>,
+    /// Keys whose last send was not accepted, or was slow.
+    keys_in_doubt: usize,
+    /// Spare places that are taken, and all of them.
+    spare_places: (usize, usize),
 }
 
 impl EngineMeasures {
@@ -37,6 +41,7 @@ impl EngineMeasures {
         let (memory, recurring) = (engine.states(), engine.recurring_count());
         let waiting = engine.open_count().saturating_sub(recurring);
         let (sends, commits) = (engine.sends(), engine.commits());
+        let (keys_in_doubt, spare_taken) = engine.doubts();
         Self {
             attempts: sends.attempts,
             failures: Cause::ALL.iter().map(|cause| (cause.name(), sends.failures[*cause as usize])).collect(),
@@ -62,6 +67,8 @@ impl EngineMeasures {
                 ("retry", memory.behind_retry),
                 ("commit", memory.behind_commit),
             ],
+            keys_in_doubt,
+            spare_places: (spare_taken, engine.places().spare),
         }
     }
 }

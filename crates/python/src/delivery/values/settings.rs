@@ -25,6 +25,7 @@ pub(crate) fn settings_of(given: &Bound<'_, PyAny>) -> PyResult<Settings> {
         max_attempts: retry.getattr("max_attempts")?.extract()?,
         first_ms: retry.getattr("first_ms")?.extract::<f64>()?.round() as u64,
         longest_ms: retry.getattr("longest_ms")?.extract::<f64>()?.round() as u64,
+        waits_ms: retry.getattr("waits_ms")?.extract::<Vec<f64>>()?.iter().map(|ms| ms.round() as u64).collect(),
     };
     let rate = given.getattr("rate")?;
     let rate = if rate.is_none() {
@@ -48,10 +49,8 @@ pub(crate) fn settings_of(given: &Bound<'_, PyAny>) -> PyResult<Settings> {
         concurrency: given.getattr("concurrency")?.extract::<Option<usize>>()?.unwrap_or(usize::MAX),
         sink_timeout_ms: (number("sink_timeout_s")? * 1000.0).round().max(1.0) as u64,
         keep_ids_ms: (number("keep_ids_days")? * DAY_MS).round() as u64,
-        give_up_after_ms: given
-            .getattr("give_up_after_s")?
-            .extract::<Option<f64>>()?
-            .map(|after_s| (after_s * 1000.0).round() as u64),
+        unanswered_for_ms: (number("unanswered_for_s")? * 1000.0).round().max(1.0) as u64,
+        spare: given.getattr("spare")?.extract()?,
         bounds,
         seed: given.getattr("seed")?.extract()?,
         ..Settings::default()

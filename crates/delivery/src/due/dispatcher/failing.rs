@@ -1,0 +1,298 @@
+//! A message was not accepted: its key waits. The message may be given up, and the destination may be down (rule D6).
+
+use std::time::Duration;
+
+use super::{Alarm, Dispatcher, Event, InFlight, Offer};
+use crate::base::display::{self, cut};
+use crate::due::doubt::Key;
+use crate::due::lanes::Slot;
+use crate::due::outage::bounded;
+use crate::due::window::State;
+use crate::store::{Attempts, Outcome};
+
+/// How many characters of a name go into an event.
+const LONGEST_NAME: usize = 200;
+/// How many keys are tried again under one hold of the lock after an outage.
+const WOKEN_AT_ONCE: usize = 512;
+/// How often one more new key is tried while the destination is down.
+const NEW_TRY_EVERY: Duration = Duration::from_secs(1);
+
+/// How a send ended that was not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// The answer was about this message.
+    Refused,
+    /// The destination failed, maybe over this message.
+    Failed,
+    /// There was no answer about the message.
+    Unanswered,
+    /// The destination was not reached.
+    Unreachable,
+}
+
+impl Dispatcher {
+    pub(crate) fn keys_in_doubt(&self) -> usize {
+        self.doubts.len()
+    }
+
+    pub(super) fn key_of(&self, slot: Slot) -> Key {
+        let entry = self.window.entry(slot);
+        entry.lane.map_or(Key::Message(entry.seq), |lane| Key::Lane(self.window.lane(lane).number))
+    }
+
+    /// Handles a send that began at `began_us`, and whose message was not accepted.
+    pub(super) fn not_accepted(
+        &mut self,
+        message: &InFlight,
+        ending: Ending,
+        reason: &str,
+        retry_after_ms: Option<u64>,
+        began_us: u64,
+    ) {
+        let reason = display::reason(reason);
+        let (slot, now_us) = (message.slot, self.timer.clock().now_us());
+        let key = self.key_of(slot);
+        self.suspects_out.remove(&message.seq);
+        let entry = self.window.entry_mut(slot);
+        entry.is_noted = false;
+        entry.attempts = entry.attempts.saturating_add(1);
+        entry.is_unanswered |= matches!(ending, Ending::Failed | Ending::Unanswered);
+        let is_first = entry.attempts == 1;
+        let accepted = self.outage.accepted_count();
+        let doubt = self.doubts.get_or_add(key);
+        let since_us = *doubt.since_us.get_or_insert(began_us);
+        doubt.fails = doubt.fails.saturating_add(1);
+        doubt.reason = reason.into();
+        let counts = match ending {
+            Ending::Refused => true,
+            Ending::Failed => doubt.accepted_before.replace(accepted).is_none_or(|before| accepted > before),
+            Ending::Unanswered | Ending::Unreachable => false,
+        };
+        if is_first {
+            self.tell_first_failure(slot, reason);
+        }
+        if ending != Ending::Refused && self.outage.failed(key, since_us, began_us, now_us, reason) {
+            self.goes_down(reason);
+        }
+        let is_down = self.outage.is_down();
+        if counts && !is_down {
+            let entry = self.window.entry_mut(slot);
+            entry.strikes += 1;
+            if entry.strikes >= self.retry.max_attempts {
+                return self.give_up(slot, Outcome::Dead, reason);
+            }
+        }
+        let waited_us = self.waited_us(slot, since_us, now_us);
+        if !counts && !is_down && waited_us >= self.unanswered_for.as_micros() as u64 {
+            return self.give_up(slot, Outcome::Dead, reason);
+        }
+        self.key_waits(slot, key, retry_after_ms, waited_us, reason);
+    }
+
+    /// How long the message has been due while its key had no success and the destination was up.
+    fn waited_us(&self, slot: Slot, since_us: u64, now_us: u64) -> u64 {
+        let entry = self.window.entry(slot);
+        let due_us = self.clock.map_or(0, |clock| clock.instant_us(entry.due_ms));
+        entry.waited_us.saturating_add(self.outage.up_us(since_us.max(due_us), now_us))
+    }
+
+    fn key_waits(&mut self, slot: Slot, key: Key, retry_after_ms: Option<u64>, waited_us: u64, reason: &str) {
+        let is_down = self.outage.is_down();
+        let fails = self.doubts.get(key).map_or(1, |doubt| doubt.fails);
+        let after_us = match retry_after_ms {
+            Some(after_ms) => bounded(after_ms).saturating_mul(1_000),
+            None => self.retry.wait_us(if is_down { 1 } else { fails }, &mut self.random),
+        };
+        let entry = self.window.entry_mut(slot);
+        entry.state = State::Retrying;
+        let lane = entry.lane;
+        let next_ms = self.wall.now_us().saturating_add(after_us as i64) / 1000;
+        self.keep_attempt(slot, waited_us, Some(next_ms), reason);
+        self.wait_until(key, self.timer.clock().now_us().saturating_add(after_us));
+        if fails > 1
+            && !is_down
+            && let Some(lane) = lane
+        {
+            self.window.clear_away(lane); // the messages behind it wait in the store
+        }
+    }
+
+    pub(super) fn wait_until(&mut self, key: Key, next_us: u64) {
+        let alarm = self.add(tickwheel::When::AtUs(next_us), Alarm::Waited(key));
+        let doubt = self.doubts.get_or_add(key);
+        doubt.next_us = next_us;
+        if let Some(before) = std::mem::replace(&mut doubt.alarm, alarm) {
+            self.timer.cancel(before);
+        }
+        if let Key::Lane(number) = key {
+            self.window.set_waiting(number, true);
+        }
+    }
+
+    /// The key's wait is over.
+    pub(super) fn has_waited(&mut self, key: Key) {
+        if let Some(doubt) = self.doubts.get_mut(key) {
+            doubt.alarm = None;
+        }
+        match key {
+            Key::Message(seq) => {
+                if let Some(slot) = self.window.find(seq) {
+                    self.offer_message(slot, seq);
+                }
+            }
+            Key::Lane(number) => {
+                let Some(lane) = self.window.set_waiting(number, false) else {
+                    return self.doubts.calms_down(key);
+                };
+                let first = self.window.lane(lane).in_flight;
+                match first.map(|slot| (slot, self.window.entry(slot))) {
+                    Some((slot, entry)) if entry.state == State::Retrying => self.offer_message(slot, entry.seq),
+                    Some(_) => {}
+                    None => {
+                        self.wants_load = true;
+                        self.window.come_back(lane);
+                        self.offer(lane);
+                        self.window.tidy(lane);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Puts a waiting message into a queue for sending, if it is still there.
+    pub(super) fn offer_message(&mut self, slot: Slot, seq: i64) {
+        let Some(entry) = self.window.get(slot, seq) else { return };
+        if entry.state != State::Retrying && entry.state != State::Ready {
+            return;
+        }
+        let is_in_doubt = self.doubts.has(self.key_of(slot));
+        let queue = if is_in_doubt { &mut self.in_doubt } else { &mut self.fresh };
+        queue.push_back(Offer::Message(slot, seq));
+    }
+
+    /// The message leaves. If it has no key, its doubt ends. If it has a key, the key does not wait for it any more,
+    /// but stays in doubt.
+    pub(super) fn forget_doubt(&mut self, slot: Slot) {
+        let key = self.key_of(slot);
+        if !self.doubts.has(key) {
+            return;
+        }
+        match key {
+            Key::Message(_) => {
+                self.outage.forget(key);
+                self.end_doubt(key);
+            }
+            Key::Lane(number) => {
+                let entry = self.window.entry(slot);
+                let lane = entry.lane.expect("it has one");
+                // After a restart the message is still in the order of its lane.
+                let is_tried = entry.attempts > 0 && self.window.lane(lane).in_flight.is_none_or(|it| it == slot);
+                if is_tried && let Some(alarm) = self.doubts.get_mut(key).and_then(|doubt| doubt.alarm.take()) {
+                    self.timer.cancel(alarm);
+                    self.window.set_waiting(number, false);
+                    self.doubts.calms_down(key);
+                }
+            }
+        }
+    }
+
+    fn end_doubt(&mut self, key: Key) {
+        let Some(alarm) = self.doubts.forget(key).and_then(|doubt| doubt.alarm) else { return };
+        self.timer.cancel(alarm);
+        if let Key::Lane(number) = key {
+            self.window.set_waiting(number, false);
+        }
+    }
+
+    /// The message is given up. Its key goes on at once, and stays in doubt.
+    pub(super) fn key_goes_on(&mut self, slot: Slot) {
+        let key = self.key_of(slot);
+        if matches!(key, Key::Message(_)) {
+            return self.forget_doubt(slot);
+        }
+        if let Some(doubt) = self.doubts.get_mut(key) {
+            (doubt.fails, doubt.accepted_before) = (0, None);
+            self.doubts.calms_down(key);
+        }
+    }
+
+    /// Handles a send that began at `began_us` and was accepted.
+    pub(super) fn accepted(&mut self, slot: Slot, is_slow: bool, began_us: u64) {
+        let now_us = self.timer.clock().now_us();
+        let key = self.key_of(slot);
+        if !self.doubts.is_empty() || is_slow {
+            self.outage.forget(key);
+            self.end_doubt(key);
+            if is_slow {
+                self.doubts.slowed(key);
+            }
+        }
+        let was_down = self.outage.is_down();
+        if let Some(since_us) = self.outage.accepted(began_us, now_us) {
+            self.measures.changed_us = now_us;
+            self.events.push(Event::Up { after_ms: now_us.saturating_sub(since_us) / 1000 });
+        } else if was_down {
+            return; // the send began before the outage
+        }
+        if let Some(keys) = self.outage.take_failed_together(was_down) {
+            self.to_wake.extend(keys);
+        }
+    }
+
+    /// Tries keys that failed together at once, one time.
+    pub(super) fn wake_some(&mut self) {
+        for _ in 0..WOKEN_AT_ONCE {
+            let Some(key) = self.to_wake.pop() else { return };
+            let Some(doubt) = self.doubts.get_mut(key) else { continue };
+            let Some(alarm) = doubt.alarm.take() else { continue };
+            doubt.fails = doubt.fails.min(1);
+            self.timer.cancel(alarm);
+            self.has_waited(key);
+        }
+    }
+
+    pub(crate) fn has_more_to_wake(&self) -> bool {
+        !self.to_wake.is_empty()
+    }
+
+    fn goes_down(&mut self, reason: &str) {
+        let Some((since_us, _)) = self.outage.down() else { return };
+        self.measures.changed_us = since_us;
+        self.events.push(Event::Down { reason: reason.to_owned() });
+        self.begin_round(since_us);
+        self.arm(NEW_TRY_EVERY, Alarm::NewTry(since_us));
+    }
+
+    /// `since_us`: the start of the outage for which the alarm was set.
+    pub(super) fn begin_round(&mut self, since_us: u64) {
+        if let Some(after_us) = self.outage.begin_round(since_us) {
+            self.arm(Duration::from_micros(after_us), Alarm::Round(since_us));
+        }
+    }
+
+    pub(super) fn add_new_try(&mut self, since_us: u64) {
+        if self.outage.add_new_try(since_us) {
+            self.arm(NEW_TRY_EVERY, Alarm::NewTry(since_us));
+        }
+    }
+
+    fn tell_first_failure(&mut self, slot: Slot, reason: &str) {
+        let body = self.window.entry(slot).body.as_ref().expect("what waits has its body");
+        let shortened = |name: &str| cut(name, LONGEST_NAME).to_owned();
+        let (key, id) = (body.key().map(shortened), shortened(body.id()));
+        self.events.push(Event::Failed { key, id, reason: reason.to_owned() });
+    }
+
+    /// Notes the attempts of this message, which is tried again.
+    pub(super) fn keep_attempt(&mut self, slot: Slot, waited_us: u64, next_ms: Option<i64>, error: &str) {
+        let entry = self.window.entry(slot);
+        self.outcomes.attempts.push(Attempts {
+            seq: entry.seq,
+            attempts: entry.attempts,
+            strikes: entry.strikes,
+            waited_ms: (waited_us / 1_000) as i64,
+            next_ms,
+            error: Some(error.to_owned()),
+        });
+    }
+}

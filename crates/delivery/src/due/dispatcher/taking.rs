@@ -1,0 +1,206 @@
+//! Chooses the next message to send: of a key not in doubt, of a key in doubt, or a try while the destination is down.
+
+use std::time::Duration;
+
+use super::{Alarm, Dispatcher, EXPIRED_AT_ONCE, Flight, InFlight, Offer};
+use crate::due::lanes::Slot;
+use crate::due::outage::Try;
+use crate::due::window::State;
+use crate::message::Body;
+use crate::sinks::Delivery;
+use crate::store::Outcome;
+use tickwheel::When;
+
+/// The most messages of keys in doubt in one send, if the sink takes many.
+const IN_DOUBT_AT_ONCE: usize = 16;
+
+/// The queue from which messages are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum From {
+    Fresh,
+    InDoubt,
+    Try(Try),
+}
+
+impl Dispatcher {
+    /// Whether [`Dispatcher::take`] would return a send now. Call [`Dispatcher::advance`] before.
+    pub(crate) fn has_ready(&self) -> bool {
+        let has_suspects = self.suspects_out.is_empty() && !self.suspects.is_empty();
+        self.may_send() && (self.next_from().is_some() || has_suspects)
+    }
+
+    /// Whether a due message only waits for a free place.
+    pub(crate) fn waits_for_place(&self) -> bool {
+        let is_due = !self.fresh.is_empty() || !self.in_doubt.is_empty();
+        self.may_send() && is_due && !self.outage.is_down() && self.next_from().is_none()
+    }
+
+    fn may_send(&self) -> bool {
+        !self.is_halted && !self.is_paused && self.pace.may_send() && !self.wants_mark && self.clock.is_some()
+    }
+
+    fn next_from(&self) -> Option<From> {
+        let (has_fresh, has_doubtful) = (!self.fresh.is_empty(), !self.in_doubt.is_empty());
+        let may_start_fresh = has_fresh && self.places.may_start(false);
+        if self.outage.is_down() {
+            let it = self.outage.next_try(has_fresh, has_doubtful)?;
+            return self.places.may_start(it == Try::Failed).then_some(From::Try(it));
+        }
+        // If both kinds share places or the rate, they take turns.
+        let is_shared = self.places.limits().spare == 0 || self.pace.is_limited();
+        let is_turn_of_fresh = self.was_in_doubt && is_shared;
+        if has_doubtful && self.places.may_start(true) && !(may_start_fresh && is_turn_of_fresh) {
+            return Some(From::InDoubt);
+        }
+        may_start_fresh.then_some(From::Fresh)
+    }
+
+    fn pop(&mut self, from: From) -> Option<Offer> {
+        match from {
+            From::Fresh => self.fresh.pop_front(),
+            From::InDoubt => self.in_doubt.pop_front(),
+            From::Try(Try::New) => self.fresh.pop_back(),
+            From::Try(Try::OfRound) => {
+                let place = self.random.usize(0..self.fresh.len().max(1));
+                self.fresh.swap_remove_back(place)
+            }
+            From::Try(Try::Failed) => {
+                let place = self.random.usize(0..self.in_doubt.len().max(1));
+                self.in_doubt.swap_remove_back(place)
+            }
+        }
+    }
+
+    /// Takes the next messages to send, within these limits. Also returns the number of the send.
+    pub(crate) fn take(
+        &mut self,
+        most: usize,
+        most_bytes: usize,
+        time_out: Option<Duration>,
+    ) -> Option<(u64, Vec<Delivery>)> {
+        let timer_us = self.timer.clock().now_us();
+        self.places.age(timer_us);
+        if most == 0 || !self.has_ready() {
+            self.wake_for_place();
+            return None;
+        }
+        let tokens = self.pace.tokens(timer_us);
+        if tokens == 0 {
+            self.wait_for_tokens();
+            return None;
+        }
+        let (from, flight, deliveries) = loop {
+            let Some(from) = self.next_from().filter(|_| self.may_send()) else {
+                self.note_suspects();
+                return None;
+            };
+            let most = match from {
+                From::Fresh => most,
+                From::InDoubt => most.min(if self.takes_many { IN_DOUBT_AT_ONCE } else { 1 }),
+                From::Try(_) => 1,
+            };
+            if let Some((flight, deliveries)) = self.fill(from, most.min(tokens), most_bytes) {
+                break (from, flight, deliveries);
+            }
+            if self.has_more_expired {
+                return None; // other threads wait for the lock
+            }
+        };
+        self.pace.spend(deliveries.len());
+        let is_waiting = !self.fresh.is_empty() || !self.in_doubt.is_empty();
+        if deliveries.len() == tokens && is_waiting {
+            self.wait_for_tokens();
+        }
+        let is_in_doubt = matches!(from, From::InDoubt | From::Try(Try::Failed));
+        if let From::Try(it) = from {
+            self.outage.use_try(it);
+        }
+        self.was_in_doubt = is_in_doubt;
+        let number = self.next_flight;
+        self.next_flight += 1;
+        let bytes = deliveries.iter().map(|it| it.body.size()).sum();
+        self.places.take(number, timer_us, bytes, is_in_doubt);
+        let time_out_task = time_out.and_then(|after| self.arm(after, Alarm::CutOff(number)));
+        self.flights.insert(number, Flight { limit: time_out, time_out: time_out_task, ..flight });
+        Some((number, deliveries))
+    }
+
+    fn fill(&mut self, from: From, most: usize, most_bytes: usize) -> Option<(Flight, Vec<Delivery>)> {
+        let clock = self.clock?;
+        let (timer_us, wall_us) = (self.timer.clock().now_us(), self.wall.now_us());
+        let mut flight = Flight { messages: Vec::new(), began_us: timer_us, limit: None, time_out: None, turns: None };
+        let mut deliveries = Vec::new();
+        let mut early = Vec::new();
+        let (mut bytes, mut expired) = (0, 0);
+        while deliveries.len() < most && bytes < most_bytes {
+            let Some(offer) = self.pop(from) else { break };
+            let Some(slot) = self.accept(offer) else { continue };
+            let entry = self.window.entry(slot);
+            let late_us = clock.late_us(entry.due_ms, timer_us, wall_us);
+            if late_us < 0 {
+                early.push(slot);
+                continue;
+            }
+            if entry.body.as_ref().and_then(Body::expires_ms).is_some_and(|ms| wall_us.div_euclid(1_000) > ms) {
+                self.give_up(slot, Outcome::Expired, "");
+                expired += 1;
+                self.has_more_expired = expired == EXPIRED_AT_ONCE;
+                if self.has_more_expired {
+                    break;
+                }
+                continue;
+            }
+            if entry.due_ms > self.sent_until_ms {
+                self.push_back_in_front(from, slot);
+                self.wants_mark = true;
+                break;
+            }
+            if entry.redelivered && !entry.is_noted {
+                self.suspects.push_back((slot, entry.seq));
+                self.window.entry_mut(slot).state = State::Retrying;
+                continue;
+            }
+            let entry = self.window.entry_mut(slot);
+            entry.state = State::Sending;
+            entry.was_sent = true;
+            let body = entry.body.clone().expect("what waits has its body");
+            bytes += body.size();
+            let at_ms = wall_us.div_euclid(1000);
+            flight.messages.push(InFlight { slot, seq: entry.seq, at_ms, late_us });
+            deliveries.push(Delivery {
+                seq: entry.seq,
+                body,
+                due_ms: entry.due_ms,
+                delivered_at_ms: at_ms,
+                lateness_us: late_us,
+                attempt: entry.attempts + 1,
+                redelivered: entry.may_have_arrived(),
+            });
+        }
+        self.note_suspects();
+        if !early.is_empty() {
+            self.place_again(early);
+        }
+        (!deliveries.is_empty()).then_some((flight, deliveries))
+    }
+
+    fn push_back_in_front(&mut self, from: From, slot: Slot) {
+        let entry = self.window.entry_mut(slot);
+        entry.state = State::Retrying;
+        let offer = Offer::Message(slot, entry.seq);
+        match from {
+            From::InDoubt | From::Try(Try::Failed) => self.in_doubt.push_front(offer),
+            From::Fresh | From::Try(_) => self.fresh.push_front(offer),
+        }
+    }
+
+    /// Sets an alarm that wakes a sender when a long send leaves its ordinary place.
+    fn wake_for_place(&mut self) {
+        if self.is_older_armed || !self.waits_for_place() {
+            return;
+        }
+        if let Some(at_us) = self.places.next_free_us() {
+            self.is_older_armed = self.add(When::AtUs(at_us), Alarm::Older).is_some();
+        }
+    }
+}
