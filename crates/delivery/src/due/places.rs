@@ -2,14 +2,13 @@
 //!
 //! ```text
 //! fresh ----> ordinary place --- older than 0.1 s ---> spare place ---> free
-//! in doubt -> ordinary and spare place --- older ----> spare place ---> free
+//! in doubt ------------------------------------------> spare place ---> free
 //! ```
 //!
 //! - A send is *young* until it is older than 0.1 s, or older than ten times the usual duration if that is longer. Only
 //!   young sends take ordinary places. A send that hangs thus leaves its ordinary place to others, while a spare place
 //!   is free.
-//! - A send of a key in doubt starts only if a spare place is free. So keys in doubt never take all ordinary places for
-//!   longer than a young send lasts.
+//! - A send of a key in doubt takes a spare place from its start. So keys in doubt never take an ordinary place.
 //! - Without spare places, every send keeps its ordinary place. Keys in doubt get at most half of these places.
 //! - After a cut-off, the call keeps its place until it returns. A sink without spare places may have
 //!   [`PlaceLimits::hanging`] such calls beside its places.
@@ -36,7 +35,7 @@ pub struct PlaceLimits {
     pub spare: usize,
     /// Bytes of the sends in ordinary places, without the sends of keys in doubt if there are spare places.
     pub young_bytes: usize,
-    /// Bytes of the sends in spare places. A young send of a key in doubt is in an ordinary and a spare place.
+    /// Bytes of the sends in spare places.
     pub spare_bytes: usize,
     /// Calls that were cut off and have not returned. They come beside the ordinary places, if there are no spare ones.
     pub hanging: usize,
@@ -58,8 +57,6 @@ impl PlaceLimits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Takes {
     Ordinary,
-    /// The send is young, and its key is in doubt.
-    Both,
     Spare,
     /// The call was cut off, and the sink has no spare places.
     None,
@@ -78,10 +75,8 @@ struct Place {
 pub(crate) struct Places {
     limits: PlaceLimits,
     taken: FxHashMap<u64, Place>,
-    /// Young sends in the order of their start. A send that takes both places is in `doubt_line`, and all others are in
-    /// `young_line`.
+    /// Sends in ordinary places in the order of their start.
     young_line: VecDeque<u64>,
-    doubt_line: VecDeque<u64>,
     young: usize,
     spare: usize,
     in_doubt: usize,
@@ -97,7 +92,6 @@ impl Places {
             limits,
             taken: FxHashMap::default(),
             young_line: VecDeque::new(),
-            doubt_line: VecDeque::new(),
             young: 0,
             spare: 0,
             in_doubt: 0,
@@ -132,16 +126,11 @@ impl Places {
 
     /// Whether a send may start. Call [`Places::age`] before.
     pub(crate) fn may_start(&self, is_in_doubt: bool) -> bool {
-        if self.young >= self.limits.young {
-            return false;
+        if is_in_doubt && self.has_spare() {
+            return self.spare < self.limits.spare && self.spare_bytes < self.limits.spare_bytes;
         }
-        let may_spare = || self.spare < self.limits.spare && self.spare_bytes < self.limits.spare_bytes;
-        let may_half = || self.in_doubt < (self.limits.young / 2).max(1);
-        match (is_in_doubt, self.has_spare()) {
-            (true, true) => may_spare(),
-            (true, false) => may_half() && self.young_bytes < self.limits.young_bytes,
-            (false, _) => self.young_bytes < self.limits.young_bytes,
-        }
+        let may_half = !is_in_doubt || self.in_doubt < (self.limits.young / 2).max(1);
+        may_half && self.young < self.limits.young && self.young_bytes < self.limits.young_bytes
     }
 
     fn has_spare(&self) -> bool {
@@ -149,18 +138,17 @@ impl Places {
     }
 
     pub(crate) fn take(&mut self, number: u64, now_us: u64, bytes: usize, is_in_doubt: bool) {
-        self.young += 1;
         self.in_doubt += usize::from(is_in_doubt);
-        let takes = if is_in_doubt && self.has_spare() { Takes::Both } else { Takes::Ordinary };
-        let line = if takes == Takes::Both { &mut self.doubt_line } else { &mut self.young_line };
-        if line.len() > 2 * self.taken.len() + 64 {
-            line.retain(|number| self.taken.contains_key(number)); // ended sends behind one still open
-        }
-        line.push_back(number);
-        if takes == Takes::Both {
+        let takes = if is_in_doubt && self.has_spare() { Takes::Spare } else { Takes::Ordinary };
+        if takes == Takes::Spare {
             self.spare += 1;
             self.spare_bytes += bytes;
         } else {
+            if self.young_line.len() > 2 * self.taken.len() + 64 {
+                self.young_line.retain(|number| self.taken.contains_key(number)); // ended sends behind one still open
+            }
+            self.young_line.push_back(number);
+            self.young += 1;
             self.young_bytes += bytes;
         }
         self.taken.insert(number, Place { began_us: now_us, bytes, is_in_doubt, takes });
@@ -173,16 +161,6 @@ impl Places {
         }
         let young_us = self.young_us();
         let is_young = |place: &Place| place.began_us.saturating_add(young_us) > now_us;
-        while let Some(number) = self.doubt_line.front() {
-            if let Some(place) = self.taken.get_mut(number) {
-                if is_young(place) {
-                    break;
-                }
-                place.takes = Takes::Spare;
-                self.young -= 1;
-            }
-            self.doubt_line.pop_front();
-        }
         while let Some(number) = self.young_line.front() {
             if let Some(place) = self.taken.get_mut(number) {
                 let has_bytes = self.spare == 0 || self.spare_bytes + place.bytes <= self.limits.spare_bytes;
@@ -204,21 +182,17 @@ impl Places {
         if !self.has_spare() {
             return None;
         }
-        for line in [&mut self.doubt_line, &mut self.young_line] {
-            while line.front().is_some_and(|number| !self.taken.contains_key(number)) {
-                line.pop_front();
-            }
+        while self.young_line.front().is_some_and(|number| !self.taken.contains_key(number)) {
+            self.young_line.pop_front();
         }
-        let began = |line: &VecDeque<u64>| Some(self.taken[line.front()?].began_us);
-        let young = began(&self.young_line).filter(|_| self.spare < self.limits.spare);
-        let first_us = [began(&self.doubt_line), young].into_iter().flatten().min()?;
-        Some(first_us.saturating_add(self.young_us()))
+        let first = self.young_line.front().filter(|_| self.spare < self.limits.spare)?;
+        Some(self.taken[first].began_us.saturating_add(self.young_us()))
     }
 
     /// The send continues with fewer messages, and counts as started now.
     pub(crate) fn begin_anew(&mut self, number: u64, now_us: u64) {
         // It keeps its place in the line, which is now too early. Sends behind it wait a little longer.
-        if let Some(place) = self.taken.get_mut(&number).filter(|it| it.takes != Takes::Spare) {
+        if let Some(place) = self.taken.get_mut(&number) {
             place.began_us = now_us;
         }
     }
@@ -282,7 +256,7 @@ mod tests {
         let mut places = places(2, 1);
         places.take(0, 0, 10, false);
         places.take(1, 50_000, 10, false);
-        assert!(!places.may_start(false) && !places.may_start(true));
+        assert!(!places.may_start(false) && places.may_start(true));
         assert_eq!(places.next_free_us(), Some(100_000));
         places.age(99_999);
         assert!(!places.may_start(false));
@@ -300,11 +274,14 @@ mod tests {
         let mut places = places(2, 2);
         places.take(0, 0, 10, true);
         places.take(1, 0, 10, true);
-        assert!(!places.may_start(false), "young ones take ordinary places too");
+        assert!(places.may_start(false) && !places.may_start(true), "the ordinary places are free");
+        places.take(2, 0, 10, false);
+        places.take(3, 0, 10, false);
+        places.age(100_000);
+        assert!(!places.may_start(false), "no spare place is free for those that are old");
+        places.free(0, 100_000);
         places.age(100_000);
         assert!(places.may_start(false) && !places.may_start(true));
-        places.free(0, 100_000);
-        assert!(places.may_start(true));
     }
 
     #[test]

@@ -303,6 +303,15 @@ fn forty_bad_customers_of_any_kind_make_a_hundred_healthy_ones_a_second_late_at_
 }
 
 #[test]
+fn customers_that_are_always_a_little_slow_take_no_ordinary_place_after_the_first_send__d6() {
+    let mut plan = Plan::new(mixed(40, Customer::Slow(120_000), 100));
+    (plan.messages, plan.within_us) = (40, 20 * S_US);
+    let result = Play::of(plan.clone());
+    let late_us = result.latest_healthy_us(&plan);
+    assert!(late_us <= 40 * 100_000 / 8 + 300_000, "{late_us} us late");
+}
+
+#[test]
 fn without_spare_places_bad_customers_get_half_of_the_places_after_the_first_contact__d6() {
     let plan = Plan {
         young: 4,
