@@ -27,6 +27,7 @@ from tickwheel.delivery.observe.tracing import current_traceparent
 from tickwheel.delivery.outbox.source import SourceOpener, sources_of
 from tickwheel.delivery.sight import Action, StoreView
 from tickwheel.delivery.sinks import Opener, OwnSink, open_sink, sink_of
+from tickwheel.delivery.sinks.python import ONLY_FOR_FUNCTIONS
 
 _CLOSE_WITHIN_S = 30.0
 _T = TypeVar("_T")
@@ -94,9 +95,9 @@ class DeliveryQueue:
             )
         if give_up_after_s is not None:
             raise WrongUsage("give_up_after_s is gone: give unanswered_for_s, which holds for each key by itself")
+        if isinstance(to, str) and unavailable != ():
+            raise WrongUsage(ONLY_FOR_FUNCTIONS)
         opener = open_sink(to) if isinstance(to, str) else sink_of(to, unavailable)
-        if unavailable and isinstance(to, str | type):
-            raise WrongUsage("unavailable is for a function or a coroutine function: leave it out")
         retry = Retry.of_seconds(max_attempts, backoff_s, waits_s)
         settings = Settings(
             order,

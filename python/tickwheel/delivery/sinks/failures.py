@@ -5,56 +5,66 @@
 | it carries an HTTP status: 408, 425, 429, 502 and above | unanswered, `Retry-After` counts |
 | 500, 501 | failed |
 | another 4xx | refused |
-| a refused connection, an unknown name or host | unreachable: the message has not arrived |
-| an answer of SMTP of 500 and above, other answers of SMTP | refused, unanswered |
-| another `OSError` that is not about a file; a connection error or time-out of a library below | unanswered |
-| any other | refused |
+| a refused connection, an unknown name or host, what `_BY_NAME` has as such | unreachable: the message has not arrived |
+| an answer of SMTP: 500 and above, below | refused, unanswered |
+| another `OSError`, what `_BY_NAME` has as such, a locked SQLite | unanswered |
+| an `OSError` about a file or a wrong value, any other | refused |
+
+Only the exception itself is judged, not its cause, and not the members of a group.
 """
 
 import errno
 import socket
+import ssl
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from smtplib import SMTPRecipientsRefused
 from typing import Final, Literal, TypeAlias
 
 Meaning: TypeAlias = Literal["refused", "failed", "unanswered", "unreachable"]
 
 _OF_FILES: Final = (FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError)
-_ERRNOS_OF_FILES: Final = frozenset(
-    (errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.EISDIR, errno.ENAMETOOLONG, errno.ENOSPC, errno.EPERM, errno.EROFS)
-)
+_ERRNOS_OF_FILES: Final = frozenset((errno.EDQUOT, errno.EFBIG, errno.ENAMETOOLONG, errno.ENOSPC, errno.EROFS))
 _UNREACHABLE_ERRNOS: Final = frozenset((errno.ECONNREFUSED, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETUNREACH))
+_SQLITE_LOCKED: Final = frozenset((5, 6))  # SQLITE_BUSY, SQLITE_LOCKED
 
-_UNREACHABLE: Final = {
-    "aiohttp": {"ClientConnectorError"},
-    "botocore": {"EndpointConnectionError"},
-    "httpcore": {"ConnectError", "ConnectTimeout", "PoolTimeout"},
-    "httpx": {"ConnectError", "ConnectTimeout", "PoolTimeout"},
-    "requests": {"ConnectTimeout"},
-    "urllib3": {"ConnectTimeoutError", "NameResolutionError", "NewConnectionError"},
+_BY_NAME: Final[Mapping[Meaning, Mapping[str, set[str]]]] = {
+    "refused": {
+        "httpcore": {"LocalProtocolError", "UnsupportedProtocol"},
+        "httpx": {"LocalProtocolError", "UnsupportedProtocol"},
+    },
+    "unreachable": {
+        "aiohttp": {"ClientConnectorError", "ConnectionTimeoutError"},
+        "botocore": {"ConnectTimeoutError", "EndpointConnectionError"},
+        "httpcore": {"ConnectError", "ConnectTimeout", "PoolTimeout"},
+        "httpx": {"ConnectError", "ConnectTimeout", "PoolTimeout"},
+        "requests": {"ConnectTimeout"},
+        "urllib3": {"ConnectTimeoutError", "NameResolutionError", "NewConnectionError"},
+    },
+    "unanswered": {
+        "aiohttp": {"ClientConnectionError", "ClientPayloadError", "ServerTimeoutError"},
+        "asyncpg": {"InterfaceError", "OperatorInterventionError", "PostgresConnectionError"},
+        "botocore": {"ConnectionError", "HTTPClientError"},
+        "django": {"InterfaceError", "OperationalError"},
+        "grpc": {"RpcError"},
+        "http": {"BadStatusLine", "IncompleteRead"},
+        "httpcore": {"NetworkError", "ProtocolError", "TimeoutException"},
+        "httpx": {"TransportError"},
+        "mysql": {"InterfaceError", "OperationalError"},
+        "MySQLdb": {"InterfaceError", "OperationalError"},
+        "oracledb": {"InterfaceError", "OperationalError"},
+        "psycopg": {"InterfaceError", "OperationalError"},
+        "psycopg2": {"InterfaceError", "OperationalError"},
+        "pymongo": {"AutoReconnect", "NetworkTimeout"},
+        "pymysql": {"InterfaceError", "OperationalError"},
+        "redis": {"ConnectionError", "TimeoutError"},
+        "requests": {"ConnectionError", "Timeout"},
+        "sqlalchemy": {"InterfaceError", "OperationalError", "TimeoutError"},
+        "urllib3": {"HTTPError"},
+    },
 }
-"""By the package of the class: nothing was told to the receiver."""
-
-_UNANSWERED: Final = {
-    "aiohttp": {"ClientConnectionError", "ClientPayloadError", "ServerTimeoutError"},
-    "asyncpg": {"ConnectionDoesNotExistError", "InterfaceError", "PostgresConnectionError"},
-    "botocore": {"ConnectionClosedError", "ConnectTimeoutError", "ReadTimeoutError"},
-    "grpc": {"RpcError"},
-    "httpcore": {"NetworkError", "ProtocolError", "TimeoutException"},
-    "httpx": {"TransportError"},
-    "mysql": {"InterfaceError", "OperationalError"},
-    "oracledb": {"InterfaceError", "OperationalError"},
-    "psycopg": {"InterfaceError", "OperationalError"},
-    "psycopg2": {"InterfaceError", "OperationalError"},
-    "pymongo": {"AutoReconnect", "NetworkTimeout"},
-    "pymysql": {"InterfaceError", "OperationalError"},
-    "redis": {"ConnectionError", "TimeoutError"},
-    "requests": {"ConnectionError", "Timeout"},
-    "sqlite3": {"OperationalError"},
-    "urllib3": {"HTTPError"},
-}
-"""The same: nothing is known."""
+"""By the package and the name of a class of the exception. The first meaning that fits counts."""
 
 _LONGEST_S: Final = 3_600.0
 
@@ -64,18 +74,20 @@ def judged(error: BaseException) -> tuple[Meaning, float | None]:
     status, headers = _answer_of(error)
     if status is not None:
         return _of_status(status), _retry_after_s(headers)
-    smtp_code = getattr(error, "smtp_code", None)
-    if type(smtp_code) is int and smtp_code > 0:
+    if (smtp_code := _smtp_code_of(error)) is not None:
         return "refused" if smtp_code >= 500 else "unanswered", None
-    if isinstance(error, ConnectionRefusedError | socket.gaierror) or type(error) is ConnectionError:
-        return "unreachable", None
-    if _is_of(error, _UNREACHABLE):
-        return "unreachable", None
-    if _is_of(error, _UNANSWERED):
+    if isinstance(error, ssl.SSLError):  # its `errno` is a number of OpenSSL's, and some are a `ValueError`
         return "unanswered", None
-    if isinstance(error, OSError):
-        return _of_os_error(error), None
-    return "refused", None
+    if isinstance(error, OSError) and isinstance(error, ValueError):  # a bad URL, a file that is only read
+        return "refused", None
+    names = {(str(kind.__module__).partition(".")[0], kind.__name__) for kind in type(error).__mro__}
+    for meaning, packages in _BY_NAME.items():
+        if any(name in packages.get(package, ()) for package, name in names):
+            return meaning, None
+    if ("sqlite3", "OperationalError") in names:  # also a wrong statement
+        is_locked = (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _SQLITE_LOCKED
+        return "unanswered" if is_locked else "refused", None
+    return _of_os_error(error) if isinstance(error, OSError) else "refused", None
 
 
 def _of_status(status: int) -> Meaning:
@@ -85,16 +97,12 @@ def _of_status(status: int) -> Meaning:
 
 
 def _of_os_error(error: OSError) -> Meaning:
-    if error.errno in _UNREACHABLE_ERRNOS:
+    if isinstance(error, ConnectionRefusedError | socket.gaierror) or error.errno in _UNREACHABLE_ERRNOS:
         return "unreachable"
+    if isinstance(error, ConnectionError | TimeoutError):
+        return "unanswered"
     is_of_file = isinstance(error, _OF_FILES) or error.errno in _ERRNOS_OF_FILES or error.filename is not None
-    return "refused" if is_of_file and not isinstance(error, ConnectionError | TimeoutError) else "unanswered"
-
-
-def _is_of(error: BaseException, names: Mapping[str, set[str]]) -> bool:
-    """Whether one of its classes has such a name. No package is imported for it."""
-    classes = ((str(kind.__module__).partition(".")[0], kind.__name__) for kind in type(error).__mro__)
-    return any(name in names.get(package, ()) for package, name in classes)
+    return "refused" if is_of_file else "unanswered"
 
 
 def _answer_of(error: BaseException) -> tuple[int | None, object]:
@@ -103,9 +111,17 @@ def _answer_of(error: BaseException) -> tuple[int | None, object]:
     for holder in (response, error):
         for name in ("status_code", "status", "code"):
             status = getattr(holder, name, None)
-            if type(status) is int and 400 <= status < 600:
-                return status, getattr(holder, "headers", None)
+            if isinstance(status, int) and 400 <= status < 600:
+                return int(status), getattr(holder, "headers", None)
     return None, None
+
+
+def _smtp_code_of(error: BaseException) -> int | None:
+    """The code of a mail server's answer, or the highest of its answers for several recipients."""
+    code = getattr(error, "smtp_code", None)
+    if isinstance(error, SMTPRecipientsRefused):
+        code = max((code for code, _ in error.recipients.values()), default=None)
+    return code if isinstance(code, int) and code > 0 else None
 
 
 def _retry_after_s(headers: object) -> float | None:

@@ -21,12 +21,15 @@ from typing import TypeAlias, cast
 
 from tickwheel import TickwheelError
 from tickwheel._native import Destination
-from tickwheel.delivery.base.errors import DeliveryFailed, Unanswered, WrongUsage
+from tickwheel.delivery.base.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage, shown
 from tickwheel.delivery.observe.tracing import traced
 from tickwheel.delivery.sinks.coroutine import CoroutineFunction
+from tickwheel.delivery.sinks.failures import judged
 from tickwheel.delivery.sinks.sink import Delivery, Sink, SinkOpener, SinkSettings
 
 FORM = "python:MODULE:FUNCTION"
+
+ONLY_FOR_FUNCTIONS = "unavailable is for a function or a coroutine function: leave it out"
 
 _LONGEST_REASON = 1000  # characters; each reason is stored
 
@@ -44,10 +47,13 @@ def sink_of(to: OwnSink, unavailable: Unavailables = ()) -> SinkOpener | Destina
     """A program's own sink, or a destination of the engine's. `unavailable` is for a function: after one of these its
     message is unanswered. Errors: `WrongUsage` if it is none.
     """
+    made_by = to.func if isinstance(to, partial) else to
+    is_sink = isinstance(made_by, type) and issubclass(made_by, Sink)
+    if unavailable != () and (is_sink or isinstance(to, Destination)):
+        raise WrongUsage(ONLY_FOR_FUNCTIONS)
     if isinstance(to, Destination):
         return to
-    made_by = to.func if isinstance(to, partial) else to
-    if isinstance(made_by, type) and issubclass(made_by, Sink):
+    if isinstance(made_by, type) and is_sink:
         make: Callable[[SinkSettings], Sink] = to  # type: ignore[assignment]  # it makes a sink, as was just found
         if inspect.isabstract(made_by):
             missing = ", ".join(sorted(made_by.__abstractmethods__))
@@ -57,33 +63,7 @@ def sink_of(to: OwnSink, unavailable: Unavailables = ()) -> SinkOpener | Destina
         raise WrongUsage(
             f"{to!r} is one sink, but a new one is needed for each thread: give the class, or a partial of it"
         )
-    return sink_of_function(_telling(to, unavailable) if unavailable else to)
-
-
-def _telling(function: Function, unavailable: Unavailables) -> Function:
-    """The function, with `Unanswered` in place of these exceptions. Errors: `WrongUsage` if they are none."""
-    classes = unavailable if isinstance(unavailable, tuple) else (unavailable,)
-    if not all(isinstance(it, type) and issubclass(it, BaseException) for it in classes):
-        raise WrongUsage(f"unavailable is {unavailable!r:.200}: it may be a class of exceptions, or a tuple of them")
-    if inspect.iscoroutinefunction(function):
-
-        @wraps(function)
-        async def call_later(delivery: Delivery) -> object:
-            try:
-                return await function(delivery)
-            except classes as error:
-                raise Unanswered(_reason(error)) from error
-
-        return call_later
-
-    @wraps(function)
-    def call(delivery: Delivery) -> object:
-        try:
-            return function(delivery)
-        except classes as error:
-            raise Unanswered(_reason(error)) from error
-
-    return call
+    return sink_of_function(to, unavailable)
 
 
 def _opened(make: Callable[[SinkSettings], Sink], settings: SinkSettings) -> Sink:
@@ -95,16 +75,61 @@ def _opened(make: Callable[[SinkSettings], Sink], settings: SinkSettings) -> Sin
         raise DeliveryFailed(f"the sink can't be opened: {_reason(error)}") from error
 
 
-def sink_of_function(function: Function) -> Destination | CoroutineFunction:
-    """A sink that calls `function`. Errors: `WrongUsage` if it can't be called, or if a call would not run it."""
+def sink_of_function(function: Function, unavailable: Unavailables = ()) -> Destination | CoroutineFunction:
+    """A sink that calls `function`. Errors: `WrongUsage` if it can't be called, or if a call would not run it; if
+    `unavailable` is no class of exceptions.
+    """
     if not callable(function):
         raise WrongUsage(f"{function!r} can't be called: name a function that takes one Delivery")
+    classes = _classes_of(unavailable)
     forms = [function, getattr(function, "__call__", None)]  # noqa: B004, an object's own method, which may be async
     if any(is_one(form) for form in forms for is_one in (inspect.isasyncgenfunction, inspect.isgeneratorfunction)):
         raise WrongUsage(f"{function!r} is a generator, which is never read: name an ordinary or a coroutine function")
     if any(map(inspect.iscoroutinefunction, forms)):
-        return CoroutineFunction(cast("Callable[[Delivery], Awaitable[object]]", function))
-    return Destination.function(traced(function))
+        coroutine = cast("Callable[[Delivery], Awaitable[object]]", function)
+        return CoroutineFunction(_awaiting(coroutine, classes) if classes else coroutine)
+    return Destination.function(traced(_calling(function, classes) if classes else function))
+
+
+def _classes_of(unavailable: Unavailables) -> tuple[type[BaseException], ...]:
+    classes = unavailable if isinstance(unavailable, tuple) else (unavailable,)
+    if not all(isinstance(it, type) and issubclass(it, BaseException) for it in classes):
+        raise WrongUsage(f"unavailable is {shown(unavailable)}: it may be a class of exceptions, or a tuple of them")
+    return classes
+
+
+def _calling(function: Function, classes: tuple[type[BaseException], ...]) -> Function:
+    @wraps(function)
+    def call(delivery: Delivery) -> object:
+        try:
+            return function(delivery)
+        except (Unanswered, Unavailable):
+            raise
+        except classes as error:
+            raise _unanswered(error) from error
+
+    return call
+
+
+def _awaiting(
+    function: Callable[[Delivery], Awaitable[object]], classes: tuple[type[BaseException], ...]
+) -> Callable[[Delivery], Awaitable[object]]:
+    @wraps(function)
+    async def call(delivery: Delivery) -> object:
+        try:
+            return await function(delivery)
+        except (Unanswered, Unavailable):
+            raise
+        except classes as error:
+            raise _unanswered(error) from error
+
+    return call
+
+
+def _unanswered(error: BaseException) -> Unanswered | Unavailable:
+    """What the engine gets for an exception that `unavailable` names."""
+    meaning, after_s = judged(error)
+    return (Unavailable if meaning == "unreachable" else Unanswered)(_reason(error), after_s)
 
 
 def opener_of(spec: str) -> SinkOpener | Destination | CoroutineFunction:
