@@ -1,44 +1,21 @@
 """D6: a failed message is retried with back-off, in order, without delaying others, and ends as a dead letter."""
 
-import email.message
-import errno
-import io
 import json
 import random
-import smtplib
-import socket
 import threading
 from collections import defaultdict
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
-from urllib.error import HTTPError
 
 import pytest
 
 from tickwheel.delivery import Answer, Delivery, DeliveryFailed, DeliveryQueue, Unanswered, Unavailable
-from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.model.retry import Retry
 from tickwheel.delivery.model.settings import Settings
-from tickwheel.delivery.sinks.failures import judged
 
 Desk = Any  # of conftest.py
-
-
-def http_error(status: int, retry_after: str | None = None) -> HTTPError:
-    headers = email.message.Message()
-    if retry_after is not None:
-        headers["Retry-After"] = retry_after
-    return HTTPError("http://example.org", status, "no", headers, io.BytesIO())
-
-
-def of_package(module: str, name: str, status_code: int | None = None) -> Exception:
-    error: Exception = type(name, (Exception,), {"__module__": module})("no")
-    if status_code is not None:
-        error.response = SimpleNamespace(status_code=status_code)  # type: ignore[attr-defined]
-    return error
 
 
 def attempts_of(desk: Desk, id_: str) -> list[int]:
@@ -271,63 +248,3 @@ def test_what_gets_no_answer_is_given_up_by_its_own_time__D6(new_desk: Any) -> N
     desk.sink.error = None
     desk.advance(450_000)
     assert desk.sink.ids == ["later"]
-
-
-@pytest.mark.parametrize(
-    ("error", "meaning"),
-    [
-        (ConnectionRefusedError(111, "refused"), ("unreachable", None)),
-        (ConnectionError("gone"), ("unreachable", None)),
-        (socket.gaierror(-2, "unknown"), ("unreachable", None)),
-        (OSError(errno.EHOSTUNREACH, "no route"), ("unreachable", None)),
-        (ConnectionResetError(104, "reset"), ("unanswered", None)),
-        (BrokenPipeError(), ("unanswered", None)),
-        (TimeoutError(), ("unanswered", None)),
-        (OSError("something"), ("unanswered", None)),
-        (FileNotFoundError(2, "no file", "a.txt"), ("refused", None)),
-        (PermissionError(13, "no", "a.txt"), ("refused", None)),
-        (OSError(errno.ENOSPC, "full"), ("refused", None)),
-        (ValueError("x"), ("refused", None)),
-        (smtplib.SMTPDataError(550, b"no such user"), ("refused", None)),
-        (smtplib.SMTPDataError(451, b"later"), ("unanswered", None)),
-        (smtplib.SMTPServerDisconnected("gone"), ("unanswered", None)),
-        (http_error(404), ("refused", None)),
-        (http_error(500), ("failed", None)),
-        (http_error(429, "7"), ("unanswered", 7.0)),
-        (http_error(503, "99999999"), ("unanswered", 3_600.0)),
-        (http_error(503, "nonsense"), ("unanswered", None)),
-        (of_package("httpx", "ConnectError"), ("unreachable", None)),
-        (of_package("httpx", "TransportError"), ("unanswered", None)),
-        (of_package("psycopg.errors", "OperationalError"), ("unanswered", None)),
-        (of_package("requests.exceptions", "HTTPError", status_code=503), ("unanswered", None)),
-        (of_package("requests.exceptions", "HTTPError", status_code=404), ("refused", None)),
-        (of_package("shop.errors", "OperationalError"), ("refused", None)),
-    ],
-    ids=lambda value: f"{value!r:.60}",
-)
-def test_an_exception_has_the_meaning_that_its_kind_or_status_says__D6(error: Exception, meaning: object) -> None:
-    assert judged(error) == meaning
-
-
-def test_exceptions_of_a_program_can_say_that_a_receiver_is_away__D6(tmp_path: Path) -> None:
-    class Away(Exception): ...
-
-    tried = threading.Event()
-
-    def send(delivery: Delivery) -> None:
-        if delivery.attempt == 1:
-            raise Away("for lunch")
-        tried.set()
-
-    options: dict[str, Any] = {"unavailable": (Away, KeyError), "max_attempts": 1, "waits_s": [0.01]}
-    with DeliveryQueue(tmp_path / "store.db", to=send, **options) as queue:
-        queue.put("a", delay_ms=0)
-        assert tried.wait(20)
-    assert (queue.summary.delivered, queue.summary.dead_letters) == (1, 0)
-
-
-@pytest.mark.parametrize("unavailable", [ValueError("x"), (int,), "OSError"])
-def test_only_classes_of_exceptions_can_say_so__D2(tmp_path: Path, unavailable: Any) -> None:
-    with pytest.raises(WrongUsage, match=r"unavailable is .*: it may be a class of exceptions"):
-        DeliveryQueue(tmp_path / "store.db", to=print, unavailable=unavailable)
-    assert list(tmp_path.iterdir()) == []

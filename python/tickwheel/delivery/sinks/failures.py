@@ -5,9 +5,9 @@
 | it carries an HTTP status: 408, 425, 429, 502 and above | unanswered, `Retry-After` counts |
 | 500, 501 | failed |
 | another 4xx | refused |
-| a refused connection, an unknown name or host, what `_BY_NAME` has as such | unreachable: the message has not arrived |
+| a refused connection, an unknown name or host, what `_BY_NAME` has there | unreachable: it has not arrived |
 | an answer of SMTP: 500 and above, below | refused, unanswered |
-| another `OSError`, what `_BY_NAME` has as such, a locked SQLite | unanswered |
+| another `OSError`, what `_BY_NAME` has there, a locked SQLite | unanswered |
 | an `OSError` about a file or a wrong value, any other | refused |
 
 Only the exception itself is judged, not its cause, and not the members of a group.
@@ -78,7 +78,7 @@ def judged(error: BaseException) -> tuple[Meaning, float | None]:
         return "refused" if smtp_code >= 500 else "unanswered", None
     if isinstance(error, ssl.SSLError):  # its `errno` is a number of OpenSSL's, and some are a `ValueError`
         return "unanswered", None
-    if isinstance(error, OSError) and isinstance(error, ValueError):  # a bad URL, a file that is only read
+    if isinstance(error, ValueError):  # also a bad URL for `requests`, which is an `OSError` too
         return "refused", None
     names = {(str(kind.__module__).partition(".")[0], kind.__name__) for kind in type(error).__mro__}
     for meaning, packages in _BY_NAME.items():

@@ -48,16 +48,16 @@ def sink_of(to: OwnSink, unavailable: Unavailables = ()) -> SinkOpener | Destina
     message is unanswered. Errors: `WrongUsage` if it is none.
     """
     made_by = to.func if isinstance(to, partial) else to
-    is_sink = isinstance(made_by, type) and issubclass(made_by, Sink)
-    if unavailable != () and (is_sink or isinstance(to, Destination)):
+    sink_class = made_by if isinstance(made_by, type) and issubclass(made_by, Sink) else None
+    if unavailable != () and (sink_class or isinstance(to, Destination)):
         raise WrongUsage(ONLY_FOR_FUNCTIONS)
     if isinstance(to, Destination):
         return to
-    if isinstance(made_by, type) and is_sink:
+    if sink_class is not None:
         make: Callable[[SinkSettings], Sink] = to  # type: ignore[assignment]  # it makes a sink, as was just found
-        if inspect.isabstract(made_by):
-            missing = ", ".join(sorted(made_by.__abstractmethods__))
-            raise WrongUsage(f"the sink {made_by.__name__} has no {missing}: define it")
+        if inspect.isabstract(sink_class):
+            missing = ", ".join(sorted(sink_class.__abstractmethods__))
+            raise WrongUsage(f"the sink {sink_class.__name__} has no {missing}: define it")
         return partial(_opened, make)
     if isinstance(to, Sink):
         raise WrongUsage(

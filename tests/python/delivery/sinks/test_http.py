@@ -7,10 +7,12 @@ import ssl
 import subprocess
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -176,12 +178,6 @@ def in_order(count: int, keys: Sequence[str] = ("a", "b")) -> list[Message]:
     return [message(str(number), key=keys[number % len(keys)], due_ms=1 + number) for number in range(count)]
 
 
-def assert_in_order(receiver: Receiver, first_of_key: int = 0) -> None:
-    for parity in (0, 1):
-        ids = [int(id_) for id_ in receiver.ids if int(id_) % 2 == parity and int(id_) >= first_of_key]
-        assert ids == sorted(ids)
-
-
 def closed_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]
@@ -339,26 +335,35 @@ def test_a_receiver_that_does_not_answer_in_time_is_given_up__D6(
 # --- Down ----------------------------------------------------------------
 
 
-def test_a_port_that_is_closed_for_a_while_costs_no_attempt_and_no_order__D6(queue_to: QueueTo, told: Told) -> None:
-    port = closed_port()
+def test_a_port_that_is_closed_for_a_while_costs_no_message_and_no_order__D6(queue_to: QueueTo, told: Told) -> None:
+    port, keys = closed_port(), [f"k{number}" for number in range(10)]
     queue = queue_to(f"http://127.0.0.1:{port}/", max_attempts=1)
-    queue.put_many(in_order(100))
+    queue.put_many(in_order(100, keys))
     assert told.is_down.wait(LONG_S)
-    assert not queue.wait_until_empty(1.5)  # some probes
+    assert not queue.wait_until_empty(1.5)  # some tries
     with receiving(port) as receiver:
         assert queue.wait_until_empty(LONG_S)
         queue.close()
-        assert len(receiver.ids) == 100
-        assert_in_order(receiver)
-        assert {body["attempt"] for body in receiver.bodies} == {1}
+        by_key = {key: [int(body["id"]) for body in receiver.bodies if body["key"] == key] for key in keys}
+        assert by_key == {key: list(range(number, 100, 10)) for number, key in enumerate(keys)}
+        assert max(body["attempt"] for body in receiver.bodies) > 1
+        assert not any(body["redelivered"] for body in receiver.bodies), "it is certain that none arrived before"
     assert "refused" in told.outages[0]
     assert told.outages[1:] == ["up"]
     assert queue.letters == []  # type: ignore[attr-defined]
 
 
-def test_a_name_that_does_not_resolve_is_down_at_once__D6(queue_to: QueueTo, told: Told) -> None:
+def test_a_port_that_is_closed_for_four_keys_is_not_down__D6(queue_to: QueueTo, told: Told) -> None:
+    port = closed_port()
+    queue = queue_to(f"http://127.0.0.1:{port}/", max_attempts=1)
+    queue.put_many(in_order(40, ["a", "b", "c", "d"]))
+    assert not queue.wait_until_empty(2.5)
+    assert (told.outages, queue.letters) == ([], [])  # type: ignore[attr-defined]
+
+
+def test_a_name_that_does_not_resolve_is_down_for_five_keys__D6(queue_to: QueueTo, told: Told) -> None:
     queue = queue_to("http://nothing.invalid/", max_attempts=1)
-    queue.put_many(in_order(3))
+    queue.put_many([message(str(number), key=None) for number in range(5)])
     assert told.is_down.wait(LONG_S)
     assert "lookup" in told.outages[0]
     queue.close()
@@ -370,29 +375,33 @@ def test_503_with_a_time_is_asked_again_then_and_not_before__D6(
     receiver: Receiver, queue_to: QueueTo, told: Told
 ) -> None:
     began_s = time.monotonic()
-    at_s: list[float] = []
+    busy_at_s: defaultdict[str, list[float]] = defaultdict(list)
 
     def answer(_server: Receiver, hook: Hook) -> None:
-        at_s.append(time.monotonic() - began_s)
-        is_up = at_s[-1] > 1
-        hook.reply(200) if is_up else hook.reply(503, b"busy", **{"Retry-After": "2"})
+        at_s = time.monotonic() - began_s
+        if at_s > 3:
+            return hook.reply(200)
+        busy_at_s[hook.headers["Idempotency-Key"]].append(at_s)
+        return hook.reply(503, b"busy", **{"Retry-After": "2"})
 
     receiver.answer = answer
-    queue = queue_to(receiver.url, max_attempts=3)
+    queue = queue_to(receiver.url, max_attempts=1)
     queue.put_many([message(str(number), key=None) for number in range(8)])
     assert queue.wait_until_empty(LONG_S)
     queue.close()
     assert told.outages == ["status 503: busy", "up"]
-    assert sorted(receiver.ids) == sorted(2 * [str(number) for number in range(8)])
-    assert min(late_s for late_s in at_s if late_s > 1) >= 1.9
-    assert {body["attempt"] for body in receiver.bodies} == {1}
+    waits_s = [after_s - before_s for at_s in busy_at_s.values() for before_s, after_s in pairwise(at_s)]
+    assert waits_s
+    assert min(waits_s) >= 1.9
+    assert all(body["redelivered"] == (body["attempt"] > 1) for body in receiver.bodies)
+    assert (queue.summary.delivered, queue.letters) == (8, [])  # type: ignore[attr-defined]
 
 
-def test_a_receiver_that_hangs_is_down_after_five_and_costs_no_attempt__D6(
+def test_a_receiver_that_hangs_is_down_after_five_keys_and_no_attempt_counts__D6(
     receiver: Receiver, queue_to: QueueTo, told: Told
 ) -> None:
     receiver.answer = _never
-    queue = queue_to(receiver.url, max_attempts=2, sink_timeout_s=0.3)
+    queue = queue_to(receiver.url, max_attempts=1, sink_timeout_s=0.3)
     queue.put_many([message(str(number), key=None) for number in range(5)])
     assert told.is_down.wait(LONG_S)
     receiver.answer = lambda server, hook: hook.reply(200)
@@ -400,8 +409,8 @@ def test_a_receiver_that_hangs_is_down_after_five_and_costs_no_attempt__D6(
     assert queue.wait_until_empty(LONG_S)
     queue.close()
     assert told.outages == ["no answer in time", "up"]
-    assert {body["attempt"] for body in receiver.bodies} == {1}
-    assert queue.summary.delivered == 5
+    assert {body["redelivered"] for body in receiver.bodies if body["attempt"] > 1} == {True}
+    assert (queue.summary.delivered, queue.letters) == (5, [])  # type: ignore[attr-defined]
 
 
 def test_a_poisonous_message_among_a_thousand_good_ones_stops_nothing__D6(
@@ -441,10 +450,11 @@ def test_a_certificate_is_checked_and_one_that_is_not_trusted_is_down__D6_D10(
     url = receiver.url.replace("http:", "https:")
 
     untrusting = queue_to(url)
-    untrusting.put_many([message("a")])
+    untrusting.put_many([message(str(number), key=None) for number in range(5)])
     assert told.is_down.wait(LONG_S)
     assert "certificate" in told.outages[0]
     untrusting.close()
+    assert untrusting.letters == []  # type: ignore[attr-defined]
     assert receiver.requests == []
 
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
