@@ -4,8 +4,8 @@ import logging
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,23 +31,35 @@ def test_many_messages_may_be_dicts_tuples_or_messages__D11(tmp_path: Path) -> N
 def test_while_the_destination_is_down_no_attempt_is_counted__D6(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    until_s = time.monotonic() + 0.5
+    refused: list[str] = []
     arrived: list[Delivery] = []
 
+    def told() -> list[str]:
+        texts = [record.getMessage().partition(",")[0] for record in caplog.records]
+        return [text for text in texts if "for the first time" not in text]
+
     def send(delivery: Delivery) -> None:
-        if time.monotonic() < until_s:
+        if not told():
             raise Unavailable("closed for lunch", retry_after_s=0.1)
+        if len(refused) < 2:
+            refused.append(delivery.message.id)
+            raise ValueError("a refusal does not end it")
         arrived.append(delivery)
 
-    with caplog.at_level(logging.INFO, "tickwheel.delivery"), DeliveryQueue(tmp_path / "store.db", to=send) as queue:
-        queue.put_many([Message(str(number), "k", 5, b"1") for number in range(5)])
+    keys = [f"k{number}" for number in range(5)]
+    options: dict[str, Any] = {"max_attempts": 1, "backoff_s": (0.1, 0.1)}
+    with (
+        caplog.at_level(logging.INFO, "tickwheel.delivery"),
+        DeliveryQueue(tmp_path / "store.db", to=send, **options) as queue,
+    ):
+        queue.put_many([Message(str(number), keys[number % 5], 5 + number, b"1") for number in range(10)])
         assert queue.wait_until_empty(20)
-    assert [(it.message.id, it.attempt) for it in arrived] == [(str(number), 1) for number in range(5)]
-    told = [record.getMessage() for record in caplog.records]
-    assert [text.partition(",")[0] for text in told] == [
-        "the destination is down: closed for lunch",
-        "the destination is up again",
-    ]
+    assert (len(refused), queue.summary.dead_letters) == (2, 0)
+    assert {key: [it.message.id for it in arrived if it.message.key == key] for key in keys} == {
+        key: [str(number), str(number + 5)] for number, key in enumerate(keys)
+    }
+    assert all(it.attempt > 1 for it in arrived if int(it.message.id) < 5)
+    assert told() == ["the destination is down: closed for lunch", "the destination is up again"]
 
 
 def test_a_letter_function_that_fails_is_logged_and_ends_nothing_and_is_told_once__D15(

@@ -53,13 +53,14 @@ def test_what_one_caller_gives_wrongly_is_that_callers_error_alone__D2(queue: De
     assert queue.wait_until_empty(10)
 
 
+@pytest.mark.parametrize("kind", [FileNotFoundError, OSError])
 def test_a_sinks_error_that_no_utf8_can_write_is_a_dead_letter_like_any_other__D6(
-    make_desk: Callable[..., Desk],
+    make_desk: Callable[..., Desk], kind: type[OSError]
 ) -> None:
-    desk = make_desk(Settings(retry=Retry(1)))
-    desk.sink.error = OSError("no such file: caf\udce9")
+    desk = make_desk(Settings(retry=Retry(1), unanswered_for_s=10))
+    desk.sink.error = kind("no such file: caf\udce9")
     desk.start().accept("a")
-    desk.advance(1)
+    desk.advance(1 if kind is FileNotFoundError else 60_000)
     desk.pump()
     [letter] = desk.letters
     assert "no such file: caf" in letter.reason

@@ -122,16 +122,33 @@ def test_a_mask_says_which_have_arrived__D6(tmp_path: Path, mask: Callable[[], A
 
 
 def test_a_verdict_says_more_than_a_mask__D6(tmp_path: Path) -> None:
-    assert reasons(tmp_path, lambda batch: [True, "too long", Unanswered("503")]) == {"b": "too long", "c": "503"}
-    (tmp_path / "again").mkdir()
+    answers = [[True, "too long", Unanswered("503", retry_after_s=60)], [True]]
+    sink = Remembering(lambda batch: answers.pop(0))
+    desk = desk_to(tmp_path, sink)
+    desk.hand_in(message("a"), message("b"), message("c"))
+    desk.advance(59_000)
+    assert [msgspec.json.decode(it.record)["id"] for it in desk.letters] == ["b"], "c counts no attempt"
+    assert [batch["id"].to_pylist() for batch in sink.batches] == [["a", "b", "c"]]
+    desk.advance(2_000)
+    [again] = sink.batches[1].select(["id", "attempt", "redelivered"]).to_pylist()
+    assert again == {"id": "c", "attempt": 2, "redelivered": True}
+    desk.close()
+
+
+def test_one_that_was_not_tried_is_sent_at_once_and_one_whose_receiver_is_away_after_its_time__D6(
+    tmp_path: Path,
+) -> None:
     answers = [[True, None, Unavailable("gone", retry_after_s=5)], [True], [True]]
     sink = Remembering(lambda batch: answers.pop(0))
-    desk = desk_to(tmp_path / "again", sink)
+    desk = desk_to(tmp_path, sink)
     desk.hand_in(message("a"), message("b"), message("c"))
-    assert desk.engine.native.down == "gone"
-    desk.advance(6_000)
-    assert [batch["id"].to_pylist() for batch in sink.batches] == [["a", "b", "c"], ["b"], ["c"]]
-    assert [batch["attempt"].to_pylist() for batch in sink.batches[1:]] == [[1], [1]]
+    assert [batch["id"].to_pylist() for batch in sink.batches] == [["a", "b", "c"], ["b"]]
+    desk.advance(4_900)
+    assert len(sink.batches) == 2
+    desk.advance(200)
+    [_, b, c] = [batch.select(["id", "attempt", "redelivered"]).to_pylist() for batch in sink.batches]
+    assert b == [{"id": "b", "attempt": 1, "redelivered": False}]
+    assert c == [{"id": "c", "attempt": 2, "redelivered": False}], "it is certain that it has not arrived"
     assert (desk.engine.native.down, desk.letters) == (None, [])
     desk.close()
 
