@@ -94,7 +94,7 @@ def _read(ctx: click.Context, _param: click.Parameter, path: Path | None) -> Non
             raise click.UsageError(f"{where}: {name} is a table: write the options without one", ctx)
         if name not in options:
             raise click.UsageError(f"{where}: {_unknown(name, _offered(options))}", ctx)
-        if (allowed := _allowed(options[name], value)) is not None:
+        if not options[name].hidden and (allowed := _allowed(options[name], value)) is not None:
             is_shown = not hasattr(options[name].type, "shown")
             given = f"is {_toml(value)[:_LONGEST]}: it" if is_shown else "has a value of the wrong type: it"
             raise click.UsageError(f"{where}: {name} {given} may be {allowed}", ctx)

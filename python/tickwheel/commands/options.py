@@ -91,16 +91,21 @@ def _backoff(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[
     return first_s, longest_s
 
 
-_UNITS_S: Final = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0}
+_UNITS_S: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 
 
 def _waits(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[float, ...] | None:
     if value is None:
         return None
-    found = [re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([a-z]*)", part.strip()) for part in value.split(",")]
-    waits_s = [float(it[1]) * _UNITS_S[it[2]] for it in found if it is not None and it[2] in _UNITS_S]
-    if len(waits_s) < len(found):
-        raise click.BadParameter(f"{value!r} is no list of times: write them as 5s,5m,30m,2h.")
+    waits_s = []
+    for part in value.split(","):
+        found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([smhd]?)", part.strip())
+        if found is None:
+            raise click.BadParameter(
+                f"{part.strip()!r} in {value!r} is no time: write a list as 5s,5m,30m,2h, with s, m, h or d; a number "
+                "alone is seconds."
+            )
+        waits_s.append(float(found[1]) * _UNITS_S[found[2]])
     return tuple(waits_s)
 
 
@@ -128,7 +133,7 @@ def delivery_options(command: Callable[..., None]) -> Callable[..., None]:
                          help="Messages due within this time are in memory."),
             click.option("--max-attempts", metavar="N", type=int, default=_default("max-attempts"), show_default=True,
                          help="Attempts that count for each message before it goes to the dead letters: those that "
-                         "are refused."),
+                         "are refused, and an answer 500 or 501 as long as other messages are accepted."),
             click.option("--backoff", metavar="FIRST,LONGEST", default=_BACKOFF, show_default=True, callback=_backoff,
                          help="Seconds that a key waits after a send that was not accepted: at first, and at most; "
                          "they double each time."),
@@ -146,11 +151,11 @@ def delivery_options(command: Callable[..., None]) -> Callable[..., None]:
                          "and 0.5/s. By default as fast as the destination takes them."),
             click.option("--concurrency", metavar="N", type=int,
                          help="At most N sends at a time, a hard limit unless --spare is given: requests of a webhook, "
-                         "calls of a function. By default 1024 and 8, and spare places."),
+                         "calls of a function or a coroutine function. By default 1024, 8 and 256, and spare places."),
             click.option("--spare", metavar="N", type=int,
                          help="Places beside these, for sends that take long and for keys whose last send was not "
-                         "accepted. By default 1024 for webhooks, at most a third of the open files, and 64 for "
-                         "functions; 0 with --concurrency."),
+                         "accepted. By default 1024 for webhooks and coroutine functions, at most a third of the open "
+                         "files, and 64 for functions; 0 with --concurrency."),
             click.option("--keep-ids", metavar="DAYS", type=float, default=_default("keep-ids"), show_default=True,
                          help="How long the id of a message is kept after its outcome, to find duplicates."),
         )

@@ -3,6 +3,7 @@
 import json
 import re
 import tomllib
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tickwheel.commands import tickwheel
+from tickwheel.commands.deliver import deliver
+from tickwheel.commands.options import settings_of
 from tickwheel.commands.serve import serve
+from tickwheel.delivery.model.retry import Retry
+from tickwheel.delivery.model.settings import Settings
 
 EXAMPLE = Path(__file__).parents[3] / "ops/serve.toml"
 OPTIONS: dict[str, click.Option] = {
@@ -141,6 +146,44 @@ def test_the_port_that_is_gone_is_refused_with_what_has_taken_its_place__D11(
     assert "--flight (TICKWHEEL_SERVE_FLIGHT) is no option any more" in told
     assert "send Arrow IPC streams to POST /messages and POST /hand-off at the address of --listen" in told
     assert [*folder.iterdir()] == []
+
+
+@pytest.mark.parametrize(
+    ("given", "waits_s"),
+    [
+        ("5s,5m,30m,2h", (5, 300, 1_800, 7_200)),
+        ("5", (5,)),
+        ("1d", (86_400,)),
+        (" 0.5s , 2 m,7 ", (0.5, 120, 7)),
+    ],
+)
+def test_waits_are_a_list_of_times_with_units__D6(given: str, waits_s: tuple[float, ...]) -> None:
+    for command, arguments in ((serve, ["--store", "s"]), (deliver, ["-"])):
+        with command.make_context("x", [*arguments, "--waits", given]) as context:
+            assert context.params["waits"] == waits_s
+            assert settings_of(
+                **{name: context.params[name] for name in signature(settings_of).parameters}
+            ) == Settings(retry=Retry(waits_ms=tuple(wait_s * 1_000 for wait_s in waits_s)))
+
+
+@pytest.mark.parametrize("value", ["60", "60.5", '"60"', "false"])
+def test_give_up_after_is_refused_in_a_file_whatever_its_value__D6(tmp_path: Path, value: str) -> None:
+    result = shown(tmp_path, f'store = "s"\ngive-up-after = {value}')
+    assert (result.exit_code, result.stdout) == (2, "")
+    told = " ".join(result.stderr.split())
+    assert "'--give-up-after': it is gone: give --unanswered-for SECONDS" in told
+    assert f"It is from {tmp_path / 'serve.toml'}." in told
+
+
+def test_give_up_after_is_refused_in_a_variable_and_shown_nowhere__D6(tmp_path: Path) -> None:
+    for value in ("60", "never", "-1"):
+        result = shown(tmp_path, None, "--store", "s", TICKWHEEL_SERVE_GIVE_UP_AFTER=value)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert "give --unanswered-for SECONDS" in " ".join(result.stderr.split())
+        assert "It is from TICKWHEEL_SERVE_GIVE_UP_AFTER." in result.stderr
+    for command in ("serve", "deliver"):
+        assert "give-up" not in CliRunner().invoke(tickwheel, [command, "--help"]).output
+    assert "give-up" not in shown(tmp_path, 'store = "s"').output
 
 
 def test_the_option_that_is_gone_is_shown_nowhere__D11(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ Example: 1 s, then 2, 4 and 8, each shortened by up to a half at random. The eng
 `crates/delivery/src/due/retry.rs`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tickwheel.delivery.base.errors import WrongUsage, shown
@@ -26,11 +26,11 @@ class Retry:
 
     @classmethod
     def of_seconds(
-        cls, max_attempts: int, backoff_s: tuple[float, float], waits_s: Iterable[float] | None = None
+        cls, max_attempts: int, backoff_s: tuple[float, float], waits_s: Sequence[float] | None = None
     ) -> "Retry":
         """From the first wait and the longest, or a list. Errors: `WrongUsage` if these are no numbers, or too many."""
         if waits_s is not None:
-            if tuple(backoff_s) != _BACKOFF_S:
+            if backoff_s not in (_BACKOFF_S, [*_BACKOFF_S]):
                 raise WrongUsage("backoff and waits were both given: leave one of them out")
             return cls(max_attempts, waits_ms=_waits_ms(waits_s))
         try:
@@ -42,7 +42,7 @@ class Retry:
             ) from None
 
 
-def _waits_ms(waits_s: Iterable[float]) -> tuple[float, ...]:
+def _waits_ms(waits_s: Sequence[float]) -> tuple[float, ...]:
     allowed = f"it may be 1 to {_MOST_WAITS} numbers of seconds"
     try:
         waits_ms = tuple(wait_s * 1000.0 for wait_s in waits_s)

@@ -53,9 +53,9 @@ class Settings:
             "concurrency": self.concurrency,
             "spare": self.spare,
         }
-        waits = (("backoff's first wait", wait_ms / 1000) for wait_ms in self.retry.waits_ms)
+        waits = (("a wait", wait_ms / 1000) for wait_ms in self.retry.waits_ms)
         for name, value in (*given.items(), *waits):
-            _, is_whole, least, most, default = SETTINGS[name]
+            _, is_whole, least, most, default = SETTINGS["backoff's first wait" if name == "a wait" else name]
             if value is None and default is None:
                 continue
             if name == "backoff's longest wait":

@@ -72,7 +72,7 @@ class DeliveryQueue:
         horizon_s: float = 10.0,
         max_attempts: int = 8,
         backoff_s: tuple[float, float] = (1.0, 300.0),
-        waits_s: Iterable[float] | None = None,
+        waits_s: Sequence[float] | None = None,
         unanswered_for_s: float = 86_400.0,
         sink_timeout_s: float = 30.0,
         keep_ids_days: float = 7.0,
