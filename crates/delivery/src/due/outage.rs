@@ -107,9 +107,8 @@ impl Outage {
         if self.newly.is_empty() {
             return None;
         }
-        let is_sign = was_down || self.newly.len() >= DOWN_AFTER_KEYS;
         let newly = std::mem::take(&mut self.newly);
-        is_sign.then_some(newly)
+        was_down.then_some(newly)
     }
 
     fn remember(&mut self, from_us: u64, until_us: u64) {

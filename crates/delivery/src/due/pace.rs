@@ -76,11 +76,6 @@ impl Pace {
         Self { bucket: rate.map(full), is_waiting: false }
     }
 
-    /// Whether there is a rate.
-    pub(crate) fn is_limited(&self) -> bool {
-        self.bucket.is_some()
-    }
-
     /// Whether sending does not wait for an alarm.
     pub(crate) fn may_send(&self) -> bool {
         !self.is_waiting

@@ -133,7 +133,11 @@ impl Places {
         may_half && self.young < self.limits.young && self.young_bytes < self.limits.young_bytes
     }
 
-    fn has_spare(&self) -> bool {
+    fn has_spare_bytes(&self, bytes: usize) -> bool {
+        self.spare == 0 || self.spare_bytes + bytes <= self.limits.spare_bytes
+    }
+
+    pub(crate) fn has_spare(&self) -> bool {
         self.limits.spare > 0
     }
 
@@ -185,8 +189,9 @@ impl Places {
         while self.young_line.front().is_some_and(|number| !self.taken.contains_key(number)) {
             self.young_line.pop_front();
         }
-        let first = self.young_line.front().filter(|_| self.spare < self.limits.spare)?;
-        Some(self.taken[first].began_us.saturating_add(self.young_us()))
+        let first = &self.taken[self.young_line.front()?];
+        let may_move = self.spare < self.limits.spare && self.has_spare_bytes(first.bytes);
+        may_move.then(|| first.began_us.saturating_add(self.young_us()))
     }
 
     /// The send continues with fewer messages, and counts as started now.

@@ -39,9 +39,9 @@ impl Retry {
         (whole_us - half_us).saturating_add(rng.u64(0..=half_us))
     }
 
-    /// The longest wait of all. It is at least an hour, because a destination may ask for a wait of up to an hour.
+    /// The longest of the waits.
     pub(crate) fn longest_us(&self) -> u64 {
-        self.waits_ms.iter().copied().max().unwrap_or(self.longest_ms).saturating_mul(1_000).max(3_600_000_000)
+        self.waits_ms.iter().copied().max().unwrap_or(self.longest_ms).saturating_mul(1_000)
     }
 }
 

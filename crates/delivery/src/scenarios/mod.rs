@@ -8,6 +8,7 @@ mod kill;
 mod long_outage;
 mod marking;
 mod measuring;
+mod neighbours;
 mod one_by_one;
 mod pacing;
 mod pausing;

@@ -76,7 +76,10 @@ impl Dispatcher {
         // that may begin.
         let (accepted, others): (Vec<_>, Vec<_>) = settled.partition(|(_, it)| *it == Verdict::Delivered);
         for (message, _) in accepted {
-            self.places.note_duration(duration_us);
+            // Slow neighbours do not say what is usual, if spare places are there for them.
+            if !self.places.has_spare() || !self.doubts.has(self.key_of(message.slot)) {
+                self.places.note_duration(duration_us);
+            }
             self.accepted(message.slot, is_slow, flight.began_us);
             self.delivered(message);
         }

@@ -25,9 +25,6 @@ impl Dispatcher {
     /// The group is smaller if the process ended more often. Other messages then do not get attempts counted because of
     /// the bad one.
     pub(super) fn note_suspects(&mut self) {
-        if !self.suspects_out.is_empty() {
-            return;
-        }
         let mut room = if self.outage.is_down() { 1 } else { usize::MAX };
         while let Some((slot, seq)) = self.suspects.front().copied() {
             let Some(entry) = self.window.get(slot, seq).filter(|it| it.state == State::Retrying) else {

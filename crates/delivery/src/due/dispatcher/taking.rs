@@ -46,9 +46,7 @@ impl Dispatcher {
             let it = self.outage.next_try(has_fresh, has_doubtful)?;
             return self.places.may_start(it == Try::Failed).then_some(From::Try(it));
         }
-        // If both kinds share places or the rate, they take turns.
-        let is_shared = self.places.limits().spare == 0 || self.pace.is_limited();
-        let is_turn_of_fresh = self.was_in_doubt && is_shared;
+        let is_turn_of_fresh = self.was_in_doubt; // both kinds take turns
         if has_doubtful && self.places.may_start(true) && !(may_start_fresh && is_turn_of_fresh) {
             return Some(From::InDoubt);
         }

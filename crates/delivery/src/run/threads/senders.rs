@@ -52,7 +52,10 @@ impl Shared {
         });
         let mut senders = self.lock_senders();
         match thread {
-            Ok(thread) => senders.threads.push(thread),
+            Ok(thread) => {
+                senders.threads.retain(|it| !it.is_finished());
+                senders.threads.push(thread);
+            }
             Err(error) => {
                 senders.working.retain(|(other, _)| *other != number);
                 senders.syncs.retain(|(other, _)| *other != number);
