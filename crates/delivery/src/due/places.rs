@@ -102,6 +102,7 @@ impl Places {
         }
     }
 
+    #[cfg(test)]
     pub(crate) fn limits(&self) -> PlaceLimits {
         self.limits
     }

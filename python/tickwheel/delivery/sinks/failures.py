@@ -49,7 +49,6 @@ _BY_NAME: Final[Mapping[Meaning, Mapping[str, set[str]]]] = {
         "django": {"InterfaceError", "OperationalError"},
         "grpc": {"RpcError"},
         "http": {"BadStatusLine", "IncompleteRead"},
-        "http": {"HTTPException"},
         "httpcore": {"NetworkError", "ProtocolError", "TimeoutException"},
         "httpx": {"TransportError"},
         "mysql": {"InterfaceError", "OperationalError"},
