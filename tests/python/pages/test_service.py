@@ -135,13 +135,14 @@ def test_what_was_given_up_is_shown_and_tried_again(tmp_path: Path, open_page: O
 
 def test_a_destination_that_is_down_is_said_at_once(tmp_path: Path, open_page: Open):
     def send(delivery: object) -> None:
-        raise Unavailable("the cable is out")
+        raise Unavailable("the cable is out", retry_after_s=0.05)
 
     served = Served(tmp_path, to=send)
     try:
         page = open_page(url(served))
         expect(page.locator("#status")).to_contain_text("Delivering")
-        put(served, "a", 0)
+        for id_ in "abcde":  # of fewer keys each waits by itself
+            put(served, id_, 0)
         expect(page.locator("#status")).to_contain_text("The destination is down since")
         expect(page.locator("#status")).to_contain_text("the cable is out")
     finally:
