@@ -45,6 +45,42 @@ def test_between_attempts_the_back_off_passes_on_the_wheel__D6(new_desk: Callabl
     assert [least <= gap <= most + 1 for gap, (least, most) in zip(gaps, bounds, strict=True)] == [True] * 4
 
 
+def test_a_list_of_waits_is_followed_exactly_and_its_last_one_again__D6(new_desk: Callable[..., Desk]) -> None:
+    desk = new_desk(Settings(retry=Retry.of_seconds(5, (1.0, 300.0), [0.2, 3, 0.5])))
+    desk.sink.refuses = lambda delivery: "no"
+    desk.start().accept("a")
+    gaps_ms = []
+    for gap_ms in (200, 3_000, 500, 500):
+        before = len(desk.sink.attempts)
+        desk.advance(gap_ms - 1)
+        assert len(desk.sink.attempts) == before, "not before its time"
+        desk.advance(1)
+        gaps_ms.append((gap_ms, len(desk.sink.attempts) - before))
+    assert gaps_ms == [(200, 1), (3_000, 1), (500, 1), (500, 1)]
+    assert [letter.reason for letter in desk.letters] == ["gave up after 5 attempts: no"]
+
+
+class Broken(Exception):
+    status_code = 500
+
+
+def test_a_500_counts_again_only_if_another_message_was_accepted_since__D6(new_desk: Callable[..., Desk]) -> None:
+    desk = new_desk(Settings(retry=Retry(2, 1_000, 1_000), unanswered_for_s=60))
+    desk.start()
+    desk.sink.error = Broken("all is broken")
+    desk.accept("a", key="k")
+    desk.advance(30_000)
+    assert len(attempts_of(desk, "a")) > 20
+    assert desk.letters == [], "no other message was accepted, so the fault is hardly that of this one"
+    desk.sink.error = None
+    desk.sink.refuses = lambda delivery: Broken("over this one") if delivery.message.key == "k" else None
+    desk.accept("b")
+    desk.advance(2_000)
+    [letter] = desk.letters
+    assert letter.reason.endswith("attempts: Broken: over this one")
+    assert desk.sink.ids == ["b"]
+
+
 def test_after_the_last_attempt_it_is_a_dead_letter_and_the_key_goes_on__D6(desk: Desk) -> None:
     desk.sink.refuses = lambda delivery: "broken <b>" if delivery.message.id == "a" else None
     desk.start()
