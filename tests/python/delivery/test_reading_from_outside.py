@@ -183,7 +183,9 @@ def test_a_destination_can_not_ask_for_more_than_an_hour__D6(new_desk: Callable[
     desk.sink.error = Unavailable("not now", retry_after_s=float("inf"))
     desk.accept("a", 0)
     desk.sink.error = None
-    desk.advance(3_601_000)
+    desk.advance(3_599_000)
+    assert (desk.sink.ids, len(desk.sink.attempts)) == ([], 1)
+    desk.advance(2_000)
     assert desk.sink.ids == ["a"]
 
 
