@@ -71,8 +71,13 @@ def add_again(ledger: Ledger, node: Node, rng: random.Random) -> None:
         and isinstance(held.scheduled, TimerTask)
         and ledger.entries[held.number].kind in {"plain", "task"}
     ):
+        watch_again(ledger, held.scheduled, held.number)
         timer.add(held.scheduled)
         ledger.note("added", held.number)
+
+
+def watch_again(ledger: Ledger, task: TimerTask, number: int) -> None:
+    making.watch_scheduled(ledger, task, number, [] if task.delay_ms == making.HOUR_MS else None)
 
 
 def cancel(ledger: Ledger, node: Node, rng: random.Random) -> None:
@@ -112,6 +117,8 @@ def move(timer: Timer, rng: random.Random) -> None:
 def watch(ledger: Ledger, node: Node, rng: random.Random) -> None:
     purgatory = one(node, rng, DelayedOperationPurgatory)
     operation = one(node, rng, Operation) if rng.random() < 0.3 else making.operation(ledger, rng, node)
+    if operation:
+        watch_again(ledger, operation, operation.number)
     if purgatory and operation and not purgatory.try_complete_else_watch(operation, making.keys(rng, node)):
         ledger.note("watched", operation.number)
         # A pool that was shut down refuses the expiry, and nothing may drive the other two.

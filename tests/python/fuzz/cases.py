@@ -173,7 +173,8 @@ def wait_until_gone(ledger: Ledger, threads: int) -> None:
     some = sorted(
         (repr(ref())[:150] for ref in ledger.alive if ref() is not None), key=lambda text: "Timer '" not in text
     )
-    ledger.problem(f"not collected: {left}, such as {some[:9]}; {native_threads() - threads} threads too many")
+    names = [(it / "comm").read_text().strip() for it in Path("/proc/self/task").iterdir()]
+    ledger.problem(f"not collected: {left}, such as {some[:9]}; {len(names) - threads} threads too many of {names}")
 
 
 def end_what_is_far(ledger: Ledger) -> None:

@@ -74,6 +74,14 @@ def node(ledger: Ledger, rng: random.Random, *refs: Any) -> Node:
     return made
 
 
+def watch_scheduled(ledger: Ledger, scheduled: TimerTask | TaskBatch, number: int, far: list[int] | None) -> None:
+    """To be called at each add. An earlier weak reference is dead if a destructor has brought the task back. `far`:
+    which of a batch are due in an hour; `None` if nothing is."""
+    ledger.watch(scheduled)
+    if far is not None:
+        ledger.far.append((weakref.ref(scheduled), number, far))
+
+
 def timer(ledger: Ledger, rng: random.Random, holder: Node, loop: asyncio.AbstractEventLoop) -> Timer:
     """A timer whose handler of errors holds `holder`, and which `holder` holds now and then."""
     driver = rng.choice(DRIVERS)
@@ -138,9 +146,8 @@ def entry(ledger: Ledger, rng: random.Random, on: Timer, holder: Node) -> None:
             )
             on.add(made, **context)
         ledger.note("added", number)
-    ledger.watch(made)
-    if far and (kind == "batch" or wait_ms == HOUR_MS):
-        ledger.far.append((weakref.ref(made), number, far))
+    is_far = far and (kind == "batch" or wait_ms == HOUR_MS)
+    watch_scheduled(ledger, made, number, far if is_far else None)
     if rng.random() < 0.7:
         holder.refs.append(Held(made, number))
     if rng.random() < 0.3:
@@ -169,8 +176,6 @@ def operation(ledger: Ledger, rng: random.Random, holder: Node) -> Operation:
         delay_ms(rng), rng.choice([None, None, threading.RLock()]), holder
     )
     ledger.watch(made)
-    if made.delay_ms == HOUR_MS:
-        ledger.far.append((weakref.ref(made), made.number, []))
     if rng.random() < 0.5:
         holder.refs.append(made)
     return made

@@ -74,6 +74,8 @@ pub(crate) enum Alarm {
     Round(u64),
     /// One more new key may be tried. The number is the start of the outage.
     NewTry(u64),
+    /// No send was accepted for a second, or some were.
+    Quiet,
     /// A send is not young any more. It may leave its ordinary place.
     Older,
     /// The rate allows more messages.
@@ -205,6 +207,8 @@ pub(crate) struct Dispatcher {
     pub(crate) places: Places,
     doubts: Doubts,
     outage: Outage,
+    /// An alarm is set for the time when the destination may be down.
+    is_quiet_armed: bool,
     /// Keys that failed together. They are tried at once.
     to_wake: Vec<Key>,
     moments: BTreeMap<i64, Moment>,
@@ -274,6 +278,7 @@ impl Dispatcher {
             places: Places::new(PlaceLimits::NONE),
             doubts: Doubts::default(),
             outage: Outage::default(),
+            is_quiet_armed: false,
             to_wake: Vec::new(),
             moments: BTreeMap::new(),
             fresh: VecDeque::new(),
@@ -388,6 +393,10 @@ impl Dispatcher {
                 Alarm::Waited(key) => self.has_waited(key),
                 Alarm::Round(since_us) => self.begin_round(since_us),
                 Alarm::NewTry(since_us) => self.add_new_try(since_us),
+                Alarm::Quiet => {
+                    self.is_quiet_armed = false;
+                    self.look_for_outage();
+                }
                 Alarm::Older => self.is_older_armed = false,
                 Alarm::Paced => self.pace.goes_on(),
                 Alarm::CutOff(flight) => self.cut_off(flight),

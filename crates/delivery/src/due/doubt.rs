@@ -13,11 +13,12 @@ use rustc_hash::FxHashMap;
 
 use tickwheel::Handle;
 
-/// How many keys are remembered that do not wait: their last send was slow, or their message was given up.
-const MOST_CALM: usize = 10_000;
+/// How many keys are remembered that do not wait: their last send was slow, or their message was given up. At most
+/// twice as many are remembered, so that the list need not be searched each time.
+const CALM: usize = 5_000;
 
 /// A key that can be in doubt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Key {
     /// The number of a lane.
     Lane(i64),
@@ -37,10 +38,8 @@ pub(crate) struct Doubt {
     pub(crate) accepted_before: Option<u64>,
     /// The key waits until this alarm.
     pub(crate) alarm: Option<Handle>,
-    /// The time of the alarm, on the timer's clock.
-    pub(crate) next_us: u64,
-    /// Why the last send was not accepted.
-    pub(crate) reason: Box<str>,
+    /// The newest place of the key in [`Doubts::calm`].
+    calm: Option<u64>,
 }
 
 impl Doubt {
@@ -53,8 +52,10 @@ impl Doubt {
 #[derive(Debug, Default)]
 pub(crate) struct Doubts {
     by_key: FxHashMap<Key, Doubt>,
-    /// Keys that do not wait, the first one first. A key may have failed again since.
-    calm: VecDeque<Key>,
+    /// Keys that became calm, the first one first, each with the number of its place. Only the newest place of a key
+    /// counts.
+    calm: VecDeque<(Key, u64)>,
+    next_calm: u64,
 }
 
 impl Doubts {
@@ -89,19 +90,55 @@ impl Doubts {
         }
     }
 
-    /// The key does not wait. It is forgotten after [`MOST_CALM`] other keys have become calm, unless it waits again.
+    /// The key does not wait. It is forgotten after [`CALM`] other keys have become calm, unless it waits again.
     pub(crate) fn calms_down(&mut self, key: Key) {
-        self.calm.push_back(key);
-        if self.calm.len() > MOST_CALM
-            && let Some(first) = self.calm.pop_front()
-            && self.by_key.get(&first).is_some_and(|doubt| !doubt.waits())
-        {
-            self.by_key.remove(&first);
+        let Some(doubt) = self.by_key.get_mut(&key) else { return };
+        doubt.calm = Some(self.next_calm);
+        self.calm.push_back((key, self.next_calm));
+        self.next_calm += 1;
+        if self.calm.len() > 2 * CALM {
+            let by_key = &self.by_key;
+            self.calm.retain(|(key, place)| {
+                by_key.get(key).is_some_and(|doubt| doubt.calm == Some(*place) && !doubt.waits())
+            });
+            let over = self.calm.len().saturating_sub(CALM);
+            for (key, _) in self.calm.drain(..over) {
+                self.by_key.remove(&key);
+            }
         }
     }
 
     /// Ends the doubt about this key.
     pub(crate) fn forget(&mut self, key: Key) -> Option<Doubt> {
         self.by_key.remove(&key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_is_calm_again_and_again_does_not_push_out_others__d8() {
+        let mut doubts = Doubts::default();
+        for _ in 0..5 * CALM {
+            doubts.slowed(Key::Lane(1));
+            if doubts.len() == 1 {
+                doubts.slowed(Key::Lane(2));
+            }
+            doubts.forget(Key::Lane(1));
+        }
+        assert!(doubts.has(Key::Lane(2)));
+        assert!(doubts.calm.len() <= 2 * CALM);
+    }
+
+    #[test]
+    fn the_keys_that_became_calm_first_are_forgotten_first__d8() {
+        let mut doubts = Doubts::default();
+        for number in 0..=2 * CALM as i64 {
+            doubts.slowed(Key::Lane(number));
+        }
+        assert_eq!(doubts.len(), CALM);
+        assert!(!doubts.has(Key::Lane(0)) && doubts.has(Key::Lane(2 * CALM as i64)));
     }
 }

@@ -5,12 +5,13 @@
 //!   send. A customer that has been dead for a day says nothing about the destination.
 //! - While it is down, rounds of tries find out whether it is back. The first round comes at once, the next after 0.25
 //!   s, and each wait is twice as long, up to 10 s. A round tries up to four keys that have not failed. If all keys
-//!   have failed, it tries one of them. A round does not wait for the answers of the previous round. Beside the rounds,
-//!   one key that has not failed is tried each second.
+//!   have failed, it tries one of them, even before the end of its wait. A round does not wait for the answers of the
+//!   previous round. Beside the rounds, one key that has not failed is tried each second.
 //! - The outage ends with an accepted send that began while the destination was down. A refusal does not end it.
 
 use std::collections::VecDeque;
 
+use fastrand::Rng;
 use rustc_hash::FxHashSet;
 
 use super::doubt::Key;
@@ -36,6 +37,8 @@ pub(crate) struct Outage {
     newly: FxHashSet<Key>,
     /// Since when no send was accepted, as far as the keys in `newly` show.
     quiet_since_us: u64,
+    /// Why the last send of the keys in `newly` was not accepted.
+    reason: String,
     accepted_us: Option<u64>,
     accepted: u64,
     /// The start and end of each past outage.
@@ -122,22 +125,33 @@ impl Outage {
     }
 
     /// A send of this key ended without an answer about the message. It began at `began_us`. The key has had no success
-    /// since `since_us`, when the first send in the series began. Returns whether the destination is down from now on.
-    pub(crate) fn failed(&mut self, key: Key, since_us: u64, began_us: u64, now_us: u64, reason: &str) -> bool {
+    /// since `since_us`, when the first send in the series began. Call [`Outage::goes_down`] after it.
+    pub(crate) fn failed(&mut self, key: Key, since_us: u64, began_us: u64, reason: &str) {
         if self.accepted_us.is_some_and(|accepted_us| since_us < accepted_us) {
-            return false; // the key failed while others were accepted
+            return; // the key failed while others were accepted
         }
         if self.newly.is_empty() {
             self.quiet_since_us = began_us.max(self.accepted_us.unwrap_or(0));
         }
         self.newly.insert(key);
-        let is_quiet = now_us.saturating_sub(self.quiet_since_us) >= QUIET_US;
-        if self.down.is_some() || self.newly.len() < DOWN_AFTER_KEYS || !is_quiet {
+        reason.clone_into(&mut self.reason);
+    }
+
+    /// When the destination is down if no send is accepted until then. `None` if too few keys have failed, or if it is
+    /// down already.
+    pub(crate) fn down_at_us(&self) -> Option<u64> {
+        let may_be_down = self.down.is_none() && self.newly.len() >= DOWN_AFTER_KEYS;
+        may_be_down.then(|| self.quiet_since_us.saturating_add(QUIET_US))
+    }
+
+    /// Whether the destination is down from now on, and was not before.
+    pub(crate) fn goes_down(&mut self, now_us: u64) -> bool {
+        if self.down_at_us().is_none_or(|at_us| now_us < at_us) {
             return false;
         }
         self.down = Some(Down {
             since_us: now_us,
-            reason: reason.to_owned(),
+            reason: self.reason.clone(),
             rounds: 0,
             tries: TRIES,
             is_round_unused: true,
@@ -151,6 +165,13 @@ impl Outage {
         if !self.newly.is_empty() {
             self.newly.remove(&key);
         }
+    }
+
+    /// A key that failed since the last accepted send and for which `may` holds, at random.
+    pub(crate) fn any_failed(&self, random: &mut Rng, may: impl Fn(Key) -> bool) -> Option<Key> {
+        let first = random.usize(0..self.newly.len().max(1));
+        let keys = self.newly.iter().copied();
+        keys.clone().skip(first).chain(keys.take(first)).find(|key| may(*key))
     }
 
     /// Begins a new round of the outage that began at `since_us`. Returns the time until the next round.
@@ -211,7 +232,8 @@ mod tests {
     fn fail(outage: &mut Outage, keys: std::ops::Range<i64>, now_us: u64) -> bool {
         let mut is_down = false;
         for key in keys {
-            is_down |= outage.failed(Key::Message(key), now_us, now_us, now_us, "gone");
+            outage.failed(Key::Message(key), now_us, now_us, "gone");
+            is_down |= outage.goes_down(now_us);
         }
         is_down
     }
@@ -231,7 +253,9 @@ mod tests {
         assert_eq!(outage.down(), Some((9 * S, "gone")));
         let mut outage = Outage::default();
         assert!(!fail(&mut outage, 0..100, 0), "no second has passed");
-        assert!(fail(&mut outage, 0..1, S));
+        assert_eq!(outage.down_at_us(), Some(S));
+        assert!(!outage.goes_down(S - 1) && outage.goes_down(S) && !outage.goes_down(S));
+        assert_eq!(outage.down_at_us(), None);
     }
 
     #[test]
@@ -241,8 +265,8 @@ mod tests {
         outage.accepted(0, S);
         assert_eq!(outage.take_failed_together(false), None, "four are no sign");
         for key in 0..50 {
-            let is_down = outage.failed(Key::Message(key), 0, 5 * S, 9 * S, "gone");
-            assert!(!is_down, "it has been failing for long");
+            outage.failed(Key::Message(key), 0, 5 * S, "gone");
+            assert_eq!(outage.down_at_us(), None, "it has been failing for long");
         }
         fail(&mut outage, 50..54, 9 * S);
         assert!(!outage.is_down());

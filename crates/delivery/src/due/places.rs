@@ -134,8 +134,9 @@ impl Places {
         may_half && self.young < self.limits.young && self.young_bytes < self.limits.young_bytes
     }
 
-    fn has_spare_bytes(&self, bytes: usize) -> bool {
-        self.spare == 0 || self.spare_bytes + bytes <= self.limits.spare_bytes
+    /// Whether a send with this many bytes may move to a spare place.
+    fn may_move(&self, bytes: usize) -> bool {
+        self.spare < self.limits.spare && (self.spare == 0 || self.spare_bytes + bytes <= self.limits.spare_bytes)
     }
 
     pub(crate) fn has_spare(&self) -> bool {
@@ -161,24 +162,15 @@ impl Places {
 
     /// Moves sends that are not young any more out of ordinary places, while spare places are free.
     pub(crate) fn age(&mut self, now_us: u64) {
-        if !self.has_spare() {
-            return;
-        }
-        let young_us = self.young_us();
-        let is_young = |place: &Place| place.began_us.saturating_add(young_us) > now_us;
-        while let Some(number) = self.young_line.front() {
-            if let Some(place) = self.taken.get_mut(number) {
-                let has_bytes = self.spare == 0 || self.spare_bytes + place.bytes <= self.limits.spare_bytes;
-                if is_young(place) || self.spare >= self.limits.spare || !has_bytes {
-                    break;
-                }
-                place.takes = Takes::Spare;
-                self.young -= 1;
-                self.young_bytes -= place.bytes;
-                self.spare += 1;
-                self.spare_bytes += place.bytes;
-            }
-            self.young_line.pop_front();
+        while self.next_free_us().is_some_and(|at_us| at_us <= now_us)
+            && let Some(number) = self.young_line.pop_front()
+            && let Some(place) = self.taken.get_mut(&number)
+        {
+            place.takes = Takes::Spare;
+            self.young -= 1;
+            self.young_bytes -= place.bytes;
+            self.spare += 1;
+            self.spare_bytes += place.bytes;
         }
     }
 
@@ -191,8 +183,7 @@ impl Places {
             self.young_line.pop_front();
         }
         let first = &self.taken[self.young_line.front()?];
-        let may_move = self.spare < self.limits.spare && self.has_spare_bytes(first.bytes);
-        may_move.then(|| first.began_us.saturating_add(self.young_us()))
+        self.may_move(first.bytes).then(|| first.began_us.saturating_add(self.young_us()))
     }
 
     /// The send continues with fewer messages, and counts as started now.

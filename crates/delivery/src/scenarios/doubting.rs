@@ -1,4 +1,4 @@
-//! Keys in doubt over restarts, moves and cancels, and how many are remembered (D6, D7, D8).
+//! Keys in doubt over outages, restarts, moves and cancels, and how many are remembered (D6, D7, D8).
 
 use super::testing::{ByHand, START_MS, cancel, put};
 use crate::due::retry::Retry;
@@ -59,6 +59,8 @@ fn the_time_without_success_counts_once_however_often_the_message_is_moved__d6()
             }
         }
         assert!((6_000..8_000).contains(&after_ms), "moved {moves}: given up after {after_ms} ms");
+        let (letters, _) = world.engine.take_letters().expect("a dead letter");
+        assert!(letters[0].reason.ends_with(": no success in 6 s (--unanswered-for), at last: 503"), "{letters:?}");
     }
 }
 
@@ -75,4 +77,64 @@ fn keys_whose_messages_were_given_up_are_not_remembered_for_ever__d8() {
     }
     assert_eq!(world.engine.summary().undeliverable, keys);
     assert!(world.engine.doubts().0 <= 10_000, "{} keys", world.engine.doubts().0);
+}
+
+fn refusing(retry_after_ms: Option<u64>) -> Verdict {
+    Verdict::Unreachable { reason: "refused".to_owned(), retry_after_ms }
+}
+
+/// All keys fail within half a second, and then wait an hour: no further send would show that the destination is down.
+#[test]
+fn the_destination_goes_down_although_all_keys_wait__d6() {
+    let retry = Retry { waits_ms: vec![400, 3_600_000], ..Retry::default() };
+    let world = ByHand::start(Settings { retry, ..Settings::default() });
+    world.give((0..8).map(|key| put(Some(&format!("k{key}")), "a", START_MS)).collect());
+    fail_all(&world, &refusing(None));
+    world.advance_ms(400);
+    fail_all(&world, &refusing(None));
+    world.advance_ms(599);
+    assert!(world.take().is_none() && world.engine.down().is_none(), "it was quiet for less than a second");
+    world.advance_ms(1);
+    let (number, deliveries) = world.take().expect("a try");
+    assert!(world.engine.down().is_some());
+    assert_eq!(deliveries.len(), 1);
+    world.engine.settle(number, Verdicts::Delivered, None);
+    assert_eq!(world.send().len(), 7, "the others failed with it, and are tried at once");
+    assert!(world.engine.down().is_none());
+}
+
+#[test]
+fn a_round_tries_a_key_before_the_end_of_its_wait__d6() {
+    let world = ByHand::start(Settings::default());
+    world.give((0..8).map(|key| put(Some(&format!("k{key}")), "a", START_MS)).collect());
+    fail_all(&world, &refusing(Some(3_600_000)));
+    let mut tries = 0;
+    for _ in 0..60 {
+        world.advance_ms(1_000);
+        while let Some((number, deliveries)) = world.take() {
+            tries += deliveries.len();
+            world.engine.settle(number, Verdicts::Each(vec![refusing(Some(3_600_000)); deliveries.len()]), None);
+            world.write();
+        }
+    }
+    // After 1 s, then 0.25, 0.5, 1, 2, 4, 8, 10, 10, 10 and 10 s.
+    assert!((9..=11).contains(&tries), "{tries}");
+    let mut sent = 0;
+    for _ in 0..10 {
+        world.advance_ms(1_000);
+        sent += world.sent().len();
+    }
+    assert_eq!(sent, 8, "it is back, and so are all keys");
+}
+
+#[test]
+fn no_further_send_goes_out_if_a_message_is_accepted_within_the_second__d6() {
+    let world = ByHand::start(Settings::default());
+    world.give((0..8).map(|key| put(Some(&format!("k{key}")), "a", START_MS)).collect());
+    fail_all(&world, &refusing(Some(3_600_000)));
+    world.advance_ms(900);
+    world.give(vec![put(Some("healthy"), "b", START_MS)]);
+    assert_eq!(world.send().len(), 1);
+    world.advance_ms(60_000);
+    assert!(world.take().is_none() && world.engine.down().is_none());
 }

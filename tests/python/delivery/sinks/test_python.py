@@ -153,7 +153,7 @@ def test_without_any_answer_five_keys_are_down_and_one_is_a_dead_letter_by_its_t
     assert (desk.engine.native.down, desk.letters) == (None, [])
     desk.advance(30_000)
     [letter] = desk.letters
-    assert letter.reason.endswith("attempts: TimeoutError: too slow")
+    assert letter.reason.endswith("no success in 20 s (--unanswered-for), at last: TimeoutError: too slow")
     desk.hand_in(*(message(str(number)) for number in range(8)))
     desk.advance(2_000)
     assert (desk.engine.native.down, len(desk.letters)) == ("TimeoutError: too slow", 1)

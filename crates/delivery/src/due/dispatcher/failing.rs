@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use super::{Alarm, Dispatcher, Event, InFlight, Offer};
 use crate::base::display::{self, cut};
-use crate::due::doubt::Key;
+use crate::due::doubt::{Doubt, Key};
 use crate::due::lanes::Slot;
 use crate::due::outage::bounded;
 use crate::due::window::State;
 use crate::store::{Attempts, Outcome};
+use tickwheel::When;
 
 /// How many characters of a name go into an event.
 const LONGEST_NAME: usize = 200;
@@ -62,7 +63,6 @@ impl Dispatcher {
         let doubt = self.doubts.get_or_add(key);
         let since_us = *doubt.since_us.get_or_insert(began_us);
         doubt.fails = doubt.fails.saturating_add(1);
-        doubt.reason = reason.into();
         let counts = match ending {
             Ending::Refused => true,
             Ending::Failed => doubt.accepted_before.replace(accepted).is_none_or(|before| accepted > before),
@@ -71,8 +71,9 @@ impl Dispatcher {
         if is_first {
             self.tell_first_failure(slot, reason);
         }
-        if ending != Ending::Refused && self.outage.failed(key, since_us, began_us, now_us, reason) {
-            self.goes_down(reason);
+        if ending != Ending::Refused {
+            self.outage.failed(key, since_us, began_us, reason);
+            self.look_for_outage();
         }
         let is_down = self.outage.is_down();
         if counts && !is_down {
@@ -84,7 +85,9 @@ impl Dispatcher {
         }
         let waited_us = self.waited_us(slot, since_us, now_us);
         if !counts && !is_down && waited_us >= self.unanswered_for.as_micros() as u64 {
-            return self.give_up(slot, Outcome::Dead, reason);
+            let limit_s = self.unanswered_for.as_secs();
+            let reason = format!("no success in {limit_s} s (--unanswered-for), at last: {reason}");
+            return self.give_up(slot, Outcome::Dead, &reason);
         }
         self.key_waits(slot, key, retry_after_ms, waited_us, reason);
     }
@@ -118,9 +121,8 @@ impl Dispatcher {
     }
 
     pub(super) fn wait_until(&mut self, key: Key, next_us: u64) {
-        let alarm = self.add(tickwheel::When::AtUs(next_us), Alarm::Waited(key));
+        let alarm = self.add(When::AtUs(next_us), Alarm::Waited(key));
         let doubt = self.doubts.get_or_add(key);
-        doubt.next_us = next_us;
         if let Some(before) = std::mem::replace(&mut doubt.alarm, alarm) {
             self.timer.cancel(before);
         }
@@ -187,9 +189,11 @@ impl Dispatcher {
                 let lane = entry.lane.expect("it has one");
                 // After a restart the message is still in the order of its lane.
                 let is_tried = entry.attempts > 0 && self.window.lane(lane).in_flight.is_none_or(|it| it == slot);
-                if is_tried && let Some(alarm) = self.doubts.get_mut(key).and_then(|doubt| doubt.alarm.take()) {
-                    self.timer.cancel(alarm);
-                    self.window.set_waiting(number, false);
+                if is_tried {
+                    if let Some(alarm) = self.doubts.get_mut(key).and_then(|doubt| doubt.alarm.take()) {
+                        self.timer.cancel(alarm);
+                        self.window.set_waiting(number, false);
+                    }
                     self.doubts.calms_down(key);
                 }
             }
@@ -243,9 +247,16 @@ impl Dispatcher {
     pub(super) fn wake_some(&mut self) {
         for _ in 0..WOKEN_AT_ONCE {
             let Some(key) = self.to_wake.pop() else { return };
-            let Some(doubt) = self.doubts.get_mut(key) else { continue };
-            let Some(alarm) = doubt.alarm.take() else { continue };
-            doubt.fails = doubt.fails.min(1);
+            if let Some(doubt) = self.doubts.get_mut(key).filter(|doubt| doubt.waits()) {
+                doubt.fails = doubt.fails.min(1);
+                self.wake(key);
+            }
+        }
+    }
+
+    /// Ends the wait of this key now.
+    fn wake(&mut self, key: Key) {
+        if let Some(alarm) = self.doubts.get_mut(key).and_then(|doubt| doubt.alarm.take()) {
             self.timer.cancel(alarm);
             self.has_waited(key);
         }
@@ -255,18 +266,33 @@ impl Dispatcher {
         !self.to_wake.is_empty()
     }
 
-    fn goes_down(&mut self, reason: &str) {
-        let Some((since_us, _)) = self.outage.down() else { return };
-        self.measures.changed_us = since_us;
-        self.events.push(Event::Down { reason: reason.to_owned() });
-        self.begin_round(since_us);
-        self.arm(NEW_TRY_EVERY, Alarm::NewTry(since_us));
+    /// Finds out whether the destination is down. If only the time is missing, an alarm looks again: the keys that
+    /// failed may all wait longer than that.
+    pub(super) fn look_for_outage(&mut self) {
+        let now_us = self.timer.clock().now_us();
+        if self.outage.goes_down(now_us) {
+            let reason = self.outage.down().map_or_else(String::new, |(_, reason)| reason.to_owned());
+            self.measures.changed_us = now_us;
+            self.events.push(Event::Down { reason });
+            self.begin_round(now_us);
+            self.arm(NEW_TRY_EVERY, Alarm::NewTry(now_us));
+        } else if !self.is_quiet_armed
+            && let Some(at_us) = self.outage.down_at_us()
+        {
+            self.is_quiet_armed = self.add(When::AtUs(at_us), Alarm::Quiet).is_some();
+        }
     }
 
     /// `since_us`: the start of the outage for which the alarm was set.
     pub(super) fn begin_round(&mut self, since_us: u64) {
-        if let Some(after_us) = self.outage.begin_round(since_us) {
-            self.arm(Duration::from_micros(after_us), Alarm::Round(since_us));
+        let Some(after_us) = self.outage.begin_round(since_us) else { return };
+        self.arm(Duration::from_micros(after_us), Alarm::Round(since_us));
+        if self.fresh.is_empty() && self.in_doubt.is_empty() {
+            let doubts = &self.doubts;
+            let waits = |key| doubts.get(key).is_some_and(Doubt::waits);
+            if let Some(key) = self.outage.any_failed(&mut self.random, waits) {
+                self.wake(key);
+            }
         }
     }
 

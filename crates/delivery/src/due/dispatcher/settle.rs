@@ -63,15 +63,11 @@ impl Dispatcher {
         let count = flight.messages.len().max(1);
         let is_slow = is_slow && count == 1; // if there are many messages, it is not known which was slow
         let duration_us = self.timer.clock().now_us().saturating_sub(flight.began_us) / count as u64;
-        let each = match verdicts {
-            Verdicts::Delivered => Vec::new(),
-            Verdicts::Each(each) if each.is_empty() => vec![Verdict::NotTried],
-            Verdicts::Each(each) => each,
+        let (each, rest) = match verdicts {
+            Verdicts::Delivered => (Vec::new(), Verdict::Delivered),
+            Verdicts::Each(each) => (each, Verdict::NotTried),
         };
-        let is_all = each.is_empty();
-        let rest = if is_all { Verdict::Delivered } else { Verdict::NotTried };
-        let verdicts = each.into_iter().chain(std::iter::repeat(rest));
-        let settled = flight.messages.iter().zip(verdicts);
+        let settled = flight.messages.iter().zip(each.into_iter().chain(std::iter::repeat(rest)));
         // The order of the answers is not known. Accepted messages come first here, so the others count for an outage
         // that may begin.
         let (accepted, others): (Vec<_>, Vec<_>) = settled.partition(|(_, it)| *it == Verdict::Delivered);

@@ -4,7 +4,6 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
@@ -33,29 +32,14 @@ enum Answer {
 }
 
 impl Shared {
+    /// Starts a thread that sends with this sink.
     pub(super) fn add_sender(self: &Arc<Self>, sink: Box<dyn Sink>) -> Result<(), DeliveryError> {
-        let (sync, is_overlapping) = caught(|| Ok((sink.sync(), sink.overlap() > 1)))?;
-        let mut senders = self.lock_senders();
-        if self.is_closing.load(Ordering::SeqCst) {
-            return Ok(()); // opened too late: it sends no message
-        }
-        let number = senders.next;
-        senders.next += 1;
-        senders.working.push((number, None));
-        senders.syncs.extend(sync.map(|sync| (number, sync)));
-        senders.overlapping += usize::from(is_overlapping);
-        senders.is_overlapping |= is_overlapping;
-        drop(senders);
+        let Some((number, is_overlapping)) = self.register(&*sink)? else { return Ok(()) };
         // This needs no lock. If the system gives no thread, the sink is dropped here.
-        let thread = spawn("sender-deliver", self, move |shared| {
-            if is_overlapping { shared.send_overlapping(number, sink) } else { shared.send(number, sink) }
-        });
+        let thread = spawn("sender-deliver", self, move |shared| shared.be_sender(number, is_overlapping, sink));
         let mut senders = self.lock_senders();
         match thread {
-            Ok(thread) => {
-                senders.threads.retain(|it| !it.is_finished());
-                senders.threads.push(thread);
-            }
+            Ok(thread) => senders.threads.push(thread),
             Err(error) => {
                 senders.working.retain(|(other, _)| *other != number);
                 senders.syncs.retain(|(other, _)| *other != number);
@@ -64,6 +48,27 @@ impl Shared {
             }
         }
         Ok(())
+    }
+
+    /// Adds a sender with this sink to those that work. A close waits for it. Returns its number, and whether the sink
+    /// answers later. `None`: the engine is closing, so no message may be sent with this sink.
+    fn register(&self, sink: &dyn Sink) -> Result<Option<(u64, bool)>, DeliveryError> {
+        let (sync, is_overlapping) = caught(|| Ok((sink.sync(), sink.overlap() > 1)))?;
+        let mut senders = self.lock_senders();
+        if self.is_closing.load(Ordering::SeqCst) {
+            return Ok(None);
+        }
+        let number = senders.next;
+        senders.next += 1;
+        senders.working.push((number, None));
+        senders.syncs.extend(sync.map(|sync| (number, sync)));
+        senders.overlapping += usize::from(is_overlapping);
+        senders.is_overlapping |= is_overlapping;
+        Ok(Some((number, is_overlapping)))
+    }
+
+    fn be_sender(self: &Arc<Self>, number: u64, is_overlapping: bool, sink: Box<dyn Sink>) {
+        if is_overlapping { self.send_overlapping(number, sink) } else { self.send(number, sink) }
     }
 
     pub(super) fn send(self: &Arc<Self>, number: u64, sink: Box<dyn Sink>) {
@@ -109,10 +114,7 @@ impl Shared {
                 None => sink.send(&deliveries).map(Answer::OfAll),
             });
             // A forked child leaves. If the send was cut off, another sender may have its place.
-            if self.is_forked() {
-                break;
-            }
-            if self.was_cut_off(flight) {
+            if self.is_forked() || self.was_cut_off(flight) {
                 break;
             }
             match sent? {
@@ -325,29 +327,29 @@ impl Shared {
                 }
                 senders.opening += 1;
             }
-            let opener = self.open_another();
+            let thread = spawn("sender-deliver", self, Self::open_and_send);
             let mut senders = self.lock_senders();
-            let Ok(opener) = opener else {
+            senders.threads.retain(|it| !it.is_finished());
+            let Ok(thread) = thread else {
                 senders.opening -= 1;
                 return;
             };
-            senders.threads.push(opener);
+            senders.threads.push(thread);
         }
     }
 
-    /// Starts a thread that opens a sink, because this may take time. Due messages wait for it, and are not counted as
-    /// tried.
-    fn open_another(self: &Arc<Self>) -> Result<JoinHandle<()>, DeliveryError> {
-        spawn("opener-deliver", self, |shared| {
-            let sink = shared.open_until_closing();
-            let added = sink.map_or(Ok(()), |sink| shared.add_sender(sink));
-            shared.lock_senders().opening -= 1;
-            match added {
-                // The next long send needs a waiting sender.
-                Ok(()) => shared.add_senders(),
-                Err(error) => shared.fail(&error),
-            }
-        })
+    /// The thread of a further sender. It opens its own sink, because this may take time. Due messages wait for it, and
+    /// are not counted as tried.
+    fn open_and_send(self: &Arc<Self>) {
+        let sink = self.open_until_closing();
+        let number = sink.as_ref().map_or(Ok(None), |sink| self.register(&**sink));
+        self.lock_senders().opening -= 1;
+        match (sink, number) {
+            // If no sender is idle when it takes its first send, it adds the next one.
+            (Some(sink), Ok(Some((number, is_overlapping)))) => self.be_sender(number, is_overlapping, sink),
+            (_, Err(error)) => self.fail(&error),
+            _ => {}
+        }
     }
 
     fn open_until_closing(&self) -> Option<Box<dyn Sink>> {

@@ -74,8 +74,9 @@ pub(super) struct Failures {
     /// Made, and on disk or in memory; and made before a crash.
     pub(super) made: u32,
     pub(super) made_maybe: u32,
-    /// Those that count, and those that may.
+    /// Attempts that count towards the limit.
     pub(super) strikes: u32,
+    /// Attempts that may count. The model does not know it.
     pub(super) strikes_maybe: u32,
 }
 
