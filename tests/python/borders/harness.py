@@ -117,15 +117,16 @@ class CpuAlarm(ctypes.Structure):
         self.libc.timer_delete(self.timer)
 
 
-def freeze_reaper_with_lock(seconds=1):
+def freeze_reaper_with_lock(seconds=signal.SIGHUP):
     """Makes a timer, and puts its reaper to sleep in the middle of a cascade, while it holds the native lock.
 
-    The signal's handler is libc's own `sleep`, which gets the number of the signal: 1 second for SIGHUP. It comes by
-    the reaper's own CPU time, so it does not matter when this thread gets to run.
+    The signal's handler is libc's own `sleep`, which gets the number of the signal: 1 second for SIGHUP, 10 for
+    SIGUSR1. It comes by the reaper's own CPU time, so it does not matter when this thread gets to run. A test that
+    looks during the sleep takes 10 seconds: on a busy machine it may itself stand still for one.
     """
     libc = ctypes.CDLL(None)
-    assert seconds == signal.SIGHUP
     libc.signal(seconds, libc.sleep)
+    missed = []
     for _ in range(12):  # now and then it is caught between two pieces of work, without the lock
         timer = SystemTimer("frozen", wheel_size=4, start_ms=0)
         alarm = CpuAlarm(libc, tid_of("reaper-frozen"), seconds)
@@ -134,10 +135,9 @@ def freeze_reaper_with_lock(seconds=1):
         alarm.wait()
         asked = threading.Event()
         threading.Thread(target=lambda last=tasks.pop(), asked=asked: (last.cancel(), asked.set()), daemon=True).start()
-        if not asked.wait(0.1):
+        if not asked.wait(0.1 * seconds):
             return timer, batch, tasks
-        time.sleep(seconds)
-        timer.shutdown(0)
+        missed.append(timer)  # to end it would wait for its sleep
     raise AssertionError("the reaper was never caught with the lock")
 
 

@@ -120,7 +120,7 @@ def test_nobody_waits_with_the_gil_for_a_lock_that_a_sleeping_reaper_holds__rule
     """Whatever sets or takes a deadline waits for the reaper detached, and the rest does not wait."""
     run_script(
         """
-timer, _, _ = freeze_reaper_with_lock()
+timer, _, _ = freeze_reaper_with_lock(signal.SIGUSR1)
 purgatory = DelayedOperationPurgatory("x", timer)
 free = DelayedOperationPurgatory("free", timer, timer_enabled=False)
 for number in range(20):

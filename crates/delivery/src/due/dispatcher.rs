@@ -23,6 +23,7 @@
 
 mod event;
 mod failing;
+mod parking;
 mod pausing;
 mod placing;
 mod settle;
@@ -51,6 +52,7 @@ use crate::base::clock::{DueClock, WallTime};
 use crate::message::Body;
 use crate::sinks::Turns;
 use crate::store::{Attempts, Done, Outcome};
+use parking::Reading;
 use tickwheel::{Clock, Config, Error, Handle, Released, Timer, When};
 
 pub use event::Event;
@@ -76,6 +78,8 @@ pub(crate) enum Alarm {
     NewTry(u64),
     /// No send was accepted for a second, or some were.
     Quiet,
+    /// Messages that wait for their next attempt should be read from the store.
+    Tried,
     /// A send is not young any more. It may leave its ordinary place.
     Older,
     /// The rate allows more messages.
@@ -199,6 +203,8 @@ pub(crate) struct Dispatcher {
     timer: Arc<Timer<Alarm>>,
     wall: Arc<dyn WallTime>,
     clock: Option<DueClock>,
+    /// The start of the process on the timer's clock and on the wall clock. See [`Dispatcher::steady_ms`].
+    began: (u64, i64),
     retry: Retry,
     /// A message is given up after it was due this long while its key had no success. The time of outages does not
     /// count.
@@ -211,6 +217,9 @@ pub(crate) struct Dispatcher {
     is_quiet_armed: bool,
     /// Keys that failed together. They are tried at once.
     to_wake: Vec<Key>,
+    /// The number of each message that left memory while its lane waits for it, and the number of the lane.
+    parked_lanes: FxHashMap<i64, i64>,
+    reading: Reading,
     moments: BTreeMap<i64, Moment>,
     /// Messages and lanes to send, of keys that are not in doubt.
     fresh: VecDeque<Offer>,
@@ -269,6 +278,7 @@ impl Dispatcher {
             measures: SendMeasures { changed_us: timer.clock().now_us(), ..SendMeasures::default() },
             feeds: Arc::default(),
             is_paused: false,
+            began: (timer.clock().now_us(), wall.now_us()),
             timer,
             wall,
             clock: None,
@@ -280,6 +290,8 @@ impl Dispatcher {
             outage: Outage::default(),
             is_quiet_armed: false,
             to_wake: Vec::new(),
+            parked_lanes: FxHashMap::default(),
+            reading: Reading::default(),
             moments: BTreeMap::new(),
             fresh: VecDeque::new(),
             in_doubt: VecDeque::new(),
@@ -300,6 +312,7 @@ impl Dispatcher {
     /// Starts the clock: from now on messages are due.
     pub(crate) fn start(&mut self, clock: DueClock) {
         self.clock = Some(clock);
+        self.begin_reading();
     }
 
     /// The latest due time within `ms` milliseconds from now. `None` before the start.
@@ -314,14 +327,17 @@ impl Dispatcher {
 
     /// Keeps a message from going out, if this is still possible. Its lane goes on once the outcome is committed.
     pub(crate) fn take_back(&mut self, seq: i64, outcome: Outcome) -> TakenBack {
-        let Some(slot) = self.window.find(seq) else { return TakenBack::Absent };
+        let Some(slot) = self.window.find(seq) else {
+            self.take_back_parked(seq);
+            return TakenBack::Absent;
+        };
         let entry = self.window.entry(slot);
         match entry.state {
             State::Over => TakenBack::Over(entry.outcome.expect("it is over")),
             State::Sending => TakenBack::Sending,
-            State::Held | State::Waiting | State::Ready | State::Retrying | State::Leaving => {
+            State::Held | State::Waiting | State::Ready | State::Retrying | State::Parked | State::Leaving => {
                 let (attempts, strikes) = (entry.attempts, entry.strikes);
-                let redelivered = entry.redelivered || entry.was_sent;
+                let redelivered = entry.may_have_arrived() || entry.was_sent;
                 self.suspects_out.remove(&seq);
                 self.outcomes.attempts.retain(|it| it.seq != seq);
                 self.outcomes.before_send.retain(|noted| *noted != seq);
@@ -397,6 +413,7 @@ impl Dispatcher {
                     self.is_quiet_armed = false;
                     self.look_for_outage();
                 }
+                Alarm::Tried => self.read_tried(),
                 Alarm::Older => self.is_older_armed = false,
                 Alarm::Paced => self.pace.goes_on(),
                 Alarm::CutOff(flight) => self.cut_off(flight),

@@ -38,6 +38,8 @@ pub(crate) struct Doubt {
     pub(crate) accepted_before: Option<u64>,
     /// The key waits until this alarm.
     pub(crate) alarm: Option<Handle>,
+    /// The message for which the lane waits, if that message has left memory.
+    pub(crate) parked: Option<i64>,
     /// The newest place of the key in [`Doubts::calm`].
     calm: Option<u64>,
 }

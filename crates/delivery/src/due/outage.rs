@@ -88,6 +88,11 @@ impl Outage {
         self.accepted
     }
 
+    /// The same, if nothing was accepted after this time.
+    pub(crate) fn accepted_count_if_none_since(&self, us: u64) -> Option<u64> {
+        self.accepted_us.is_none_or(|accepted_us| accepted_us <= us).then_some(self.accepted)
+    }
+
     /// A send was accepted. It began at `began_us`. If this ends an outage, returns when the outage began.
     pub(crate) fn accepted(&mut self, began_us: u64, now_us: u64) -> Option<u64> {
         let since_us = match &self.down {

@@ -4,8 +4,8 @@
 //! key. The cursor is a position `(due_ms, seq)` in the order of delivery. The window has no lock, no clock and no
 //! thread. The dispatcher's lock guards it, and the writer moves it on.
 //!
-//! - A waiting message at or before the cursor is in memory. There is one exception: if a lane has a `more_from`, its
-//!   messages from that position on are only in the store. No message that waits in memory is after the cursor. These
+//! - A waiting message at or before the cursor is in memory. There are two exceptions. If a lane has a `more_from`, its
+//!   messages from that position on are only in the store. A message without a key may be parked. No message that waits in memory is after the cursor. These
 //!   rules keep each lane in order.
 //! - There are bounds for messages and bytes, in total and for each lane. Reading ahead stops at four fifths of the
 //!   bounds. The rest is for new messages that are due before the cursor, and for lanes that ran empty.
@@ -13,7 +13,8 @@
 //!   set. If the window has no room, the latest tenth of all messages goes back, and the cursor moves back too. Reading
 //!   ahead finds the messages again.
 //! - No waiting message of a paused key is in memory: see `pausing.rs`. If a key fails again and again, only the
-//!   message that is being tried is in memory: see `waiting.rs`.
+//!   message that is being tried is in memory: see `waiting.rs`. If that message waits long for its next attempt, it
+//!   leaves memory too: see `parking.rs`.
 //! - A message is *near* if it came into memory when it was accepted. The store has no waiting row for it. If a near
 //!   message goes back, the store has to write that row.
 //!
@@ -23,10 +24,11 @@
 
 mod entry;
 mod leaving;
+mod parking;
 mod pausing;
 mod waiting;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -37,6 +39,7 @@ use crate::store::{Outcome, Position, Waiting};
 
 pub use entry::Bounds;
 pub(crate) use entry::{Entry, Gone, State};
+pub(crate) use parking::Parked;
 
 /// The window is empty until it has a cursor. `is_global`: all messages are in one lane (`--order global`).
 #[derive(Debug)]
@@ -67,6 +70,11 @@ pub(crate) struct Window {
     sent_and_left: Vec<Position>,
     /// The cursor or a lane's `more_from` moved back. Messages on their way may now be after it.
     has_gone_back: bool,
+    /// Messages that are marked, to be parked. The first `sealed` of them may leave in the present transaction.
+    parking: VecDeque<(Slot, i64)>,
+    sealed: usize,
+    /// The messages without a key that wait for an attempt until then are in memory, by `(next_ms, seq)`.
+    pub(crate) tried_through: (i64, i64),
     /// Near messages that left memory, and whose rows are not committed in the store.
     pub(crate) left_uncommitted: Earliest,
 }
@@ -92,6 +100,9 @@ impl Window {
             leaving: Vec::new(),
             sent_and_left: Vec::new(),
             has_gone_back: false,
+            parking: VecDeque::new(),
+            sealed: 0,
+            tried_through: (i64::MIN, 0),
             left_uncommitted: Earliest::default(),
         }
     }
@@ -216,7 +227,7 @@ impl Window {
                 return chosen;
             }
             self.cursor = Some((row.due_ms, row.seq));
-            if self.by_seq.contains_key(&row.seq) {
+            if self.by_seq.contains_key(&row.seq) || self.is_parked(row) {
                 continue;
             }
             if let Some(lane) = self.known_lane(row.lane) {
@@ -389,6 +400,8 @@ impl Window {
             attempts: row.attempts,
             strikes: row.strikes,
             waited_us: row.waited_ms.max(0) as u64 * 1_000,
+            waited_from_us: 0,
+            tried_ms: row.tried_ms,
             next_ms: row.next_ms,
             state: State::Held,
             is_near,
@@ -396,7 +409,7 @@ impl Window {
             redelivered: row.redelivered,
             is_noted: false,
             was_sent: false,
-            is_unanswered: false,
+            is_unanswered: row.is_unanswered,
             outcome: None,
             body,
         };

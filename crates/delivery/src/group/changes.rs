@@ -206,8 +206,19 @@ impl Group<'_> {
     ) -> Result<(), StoreError> {
         let (due_ms, size) = (message.due_ms, message.size_in_memory() as u32);
         let lane = lane_of(message.key());
-        let (attempts, strikes, waited_ms) = tried.map_or((0, 0, 0), |it| (it.attempts, it.strikes, it.waited_ms));
-        let row = Waiting { due_ms, seq, lane, size, redelivered, attempts, strikes, waited_ms, next_ms: None };
+        let row = Waiting {
+            due_ms,
+            seq,
+            lane,
+            size,
+            redelivered,
+            attempts: tried.map_or(0, |it| it.attempts),
+            strikes: tried.map_or(0, |it| it.strikes),
+            waited_ms: tried.map_or(0, |it| it.waited_ms),
+            next_ms: None,
+            tried_ms: tried.map_or(0, |it| it.at_ms),
+            is_unanswered: tried.is_some_and(|it| it.is_unanswered),
+        };
         self.admit(&[(row, partition_of_name(message.key(), message.id()), message.body)])
     }
 
@@ -221,9 +232,8 @@ impl Group<'_> {
         Ok(match found {
             TakenBack::Taken { attempts, strikes, redelivered } => {
                 let noted = self.store.attempts(known.seq)?;
-                let (waited_ms, error) = noted.map_or((0, None), |it| (it.waited_ms, it.error));
-                let tried = Attempts { seq: known.seq, attempts, strikes, waited_ms, next_ms: None, error };
-                let tried = (attempts > 0).then_some(tried);
+                let noted = noted.unwrap_or_else(|| Attempts::none(known.seq));
+                let tried = (attempts > 0).then_some(Attempts { attempts, strikes, next_ms: None, ..noted });
                 Ok(Left { redelivered, tried })
             }
             TakenBack::Absent if self.store.is_open(known)? => {
@@ -231,7 +241,8 @@ impl Group<'_> {
                 let (redelivered, tried) = self.store.left(position)?;
                 // The store may get its `redelivered` mark only with this group.
                 let was_sent = self.dispatcher.lock().window.sent_and_left().contains(&position);
-                Ok(Left { redelivered: redelivered || was_sent, tried })
+                let is_unanswered = tried.as_ref().is_some_and(|it| it.is_unanswered);
+                Ok(Left { redelivered: redelivered || was_sent || is_unanswered, tried })
             }
             TakenBack::Absent => Err(Answer::Delivered),
             TakenBack::Over(outcome) => Err(answer_of(outcome)),

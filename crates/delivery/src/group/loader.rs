@@ -51,10 +51,13 @@ impl Loader {
         let mut slots = refill(store, dispatcher)?;
         let (ahead, may_be_more) = self.read_ahead(store, dispatcher)?;
         slots.extend(ahead);
+        let (tried, may_be_more_tried) = read_tried(store, dispatcher)?;
+        slots.extend(tried);
         let loaded: Vec<(Slot, i64)> = {
             let dispatcher = lock(dispatcher);
             let window = &dispatcher.window;
-            self.is_behind = window.has_leaving() || !window.was_full && (may_be_more || window.has_needy_lanes());
+            let may_be_more = may_be_more || may_be_more_tried || window.has_needy_lanes();
+            self.is_behind = window.has_leaving() || !window.was_full && may_be_more;
             slots.into_iter().map(|slot| (slot, window.entry(slot).seq)).collect()
         };
         let seqs: Vec<i64> = loaded.iter().map(|(_, seq)| *seq).collect();
@@ -82,6 +85,47 @@ impl Loader {
         let is_all = rows.len() < ROWS;
         Ok((lock(dispatcher).window.read_ahead(&rows, until_ms, is_all), !is_all))
     }
+}
+
+/// Reads messages that left memory until their next attempt. Returns whether there may be more.
+fn read_tried(store: &mut Store, dispatcher: &Mutex<Dispatcher>) -> Result<(Vec<Slot>, bool), StoreError> {
+    let (wanted, until_ms, after) = {
+        let mut dispatcher = lock(dispatcher);
+        (dispatcher.take_wanted(), dispatcher.reads_tried_until(), dispatcher.window.tried_through)
+    };
+    let mut slots = Vec::new();
+    let mut wanted = wanted.into_iter();
+    while let Some(seq) = wanted.next() {
+        let found = store.find_tried(seq)?;
+        let mut dispatcher = lock(dispatcher);
+        let Some(row) = found else {
+            dispatcher.take_back_parked(seq);
+            continue;
+        };
+        if !dispatcher.window.has_room_ahead(row.size as usize) {
+            dispatcher.window.was_full = true;
+            dispatcher.want_again([seq].into_iter().chain(wanted));
+            break;
+        }
+        slots.extend(dispatcher.window.come_in(&Waiting { next_ms: None, ..row })); // its wait is over
+        dispatcher.forget_parked(seq);
+    }
+    let Some(until_ms) = until_ms else { return Ok((slots, false)) };
+    let rows = store.plan_tried(after, until_ms, ROWS)?;
+    let (chosen, is_all) = {
+        let mut dispatcher = lock(dispatcher);
+        let is_all = rows.len() < ROWS;
+        let (chosen, had_room) = dispatcher.window.read_tried(&rows, until_ms, is_all);
+        if !had_room || !is_all {
+            dispatcher.reads_tried_again();
+        }
+        (chosen, is_all)
+    };
+    slots.extend(chosen);
+    if let Some(next_ms) = store.next_tried_ms(until_ms)? {
+        lock(dispatcher).expect_tried(next_ms);
+    }
+    Ok((slots, !is_all))
 }
 
 fn refill(store: &mut Store, dispatcher: &Mutex<Dispatcher>) -> Result<Vec<Slot>, StoreError> {

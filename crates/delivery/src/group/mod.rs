@@ -146,6 +146,8 @@ impl<'a> Group<'a> {
                         strikes: 0,
                         waited_ms: 0,
                         next_ms: None,
+                        tried_ms: 0,
+                        is_unanswered: false,
                     };
                     let body = put.message.body;
                     fresh.push((row, partition, if is_again { body.again(seq) } else { body }));

@@ -71,6 +71,8 @@ pub(crate) struct QueueState {
     pub(crate) has_letters: bool,
     /// Messages without an outcome, as of the last commit.
     pub(crate) open: u64,
+    /// Messages with an attempt that was not accepted, as of the last commit.
+    pub(crate) tried: u64,
     /// How many open messages recur.
     pub(crate) recurring: u64,
     pub(crate) summary: Summary,

@@ -327,13 +327,14 @@ impl Writer {
         let stragglers = self.store.stragglers();
         let mut dispatcher = dispatcher.lock();
         let mut held: Vec<Held> = dispatcher.window.take_leaving().iter().map(held_of).collect();
+        held.extend(dispatcher.take_parked().iter().filter_map(|it| it.gone.as_ref()).map(held_of));
         for seq in stragglers {
             let Some(slot) = dispatcher.window.find(seq) else { continue };
             let entry = dispatcher.window.entry(slot);
             if !entry.is_near || entry.state == State::Over {
                 continue; // its outcome comes with a later group
             }
-            let is_on_its_way = matches!(entry.state, State::Ready | State::Sending | State::Retrying);
+            let is_on_its_way = matches!(entry.state, State::Ready | State::Sending | State::Retrying | State::Parked);
             let lane = entry.body.as_ref().and_then(|body| lane_of(body.key()));
             held.push(Held {
                 due_ms: entry.due_ms,
@@ -425,6 +426,7 @@ impl Writer {
         let more = {
             let mut state = queue.lock();
             state.open = self.store.open_count();
+            state.tried = self.store.tried_count();
             state.recurring = self.store.recurring_count();
             state.summary = self.summary;
             state.commits = self.commits;
@@ -454,8 +456,9 @@ impl Writer {
             if it.is_noted && it.state != State::Sending {
                 let error = Some(CRASHED.to_owned());
                 let (seq, attempts, strikes) = (it.seq, it.attempts, it.strikes);
-                let waited_ms = (it.waited_us / 1_000) as i64;
-                unsent.push(Attempts { seq, attempts, strikes, waited_ms, next_ms: None, error });
+                let (waited_ms, at_ms) = ((it.waited_us / 1_000) as i64, it.tried_ms);
+                let is_unanswered = it.is_unanswered;
+                unsent.push(Attempts { seq, attempts, strikes, waited_ms, next_ms: None, error, at_ms, is_unanswered });
             }
             if !it.was_sent {
                 continue;

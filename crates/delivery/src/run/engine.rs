@@ -303,6 +303,7 @@ impl Engine {
 
     /// The first part of [`Engine::write`]: takes the work of the group.
     pub(crate) fn begin_group(&self) -> Result<Begun, DeliveryError> {
+        self.lock_dispatcher().window.seal_parking(); // before the attempts are taken: they come with the group
         self.queue.lock().busy_since_us = self.timer.clock().now_us(); // first, because it is read once a group is busy
         self.with_writer(|writer| writer.begin(&self.queue))
     }

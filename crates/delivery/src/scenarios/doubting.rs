@@ -95,11 +95,11 @@ fn the_destination_goes_down_although_all_keys_wait__d6() {
     world.advance_ms(599);
     assert!(world.take().is_none() && world.engine.down().is_none(), "it was quiet for less than a second");
     world.advance_ms(1);
-    let (number, deliveries) = world.take().expect("a try");
+    let (number, deliveries) = world.next_send().expect("a try");
     assert!(world.engine.down().is_some());
     assert_eq!(deliveries.len(), 1);
     world.engine.settle(number, Verdicts::Delivered, None);
-    assert_eq!(world.send().len(), 7, "the others failed with it, and are tried at once");
+    assert_eq!(world.sent().len(), 7, "the others failed with it, and are tried at once");
     assert!(world.engine.down().is_none());
 }
 
@@ -111,7 +111,7 @@ fn a_round_tries_a_key_before_the_end_of_its_wait__d6() {
     let mut tries = 0;
     for _ in 0..60 {
         world.advance_ms(1_000);
-        while let Some((number, deliveries)) = world.take() {
+        while let Some((number, deliveries)) = world.next_send() {
             tries += deliveries.len();
             world.engine.settle(number, Verdicts::Each(vec![refusing(Some(3_600_000)); deliveries.len()]), None);
             world.write();

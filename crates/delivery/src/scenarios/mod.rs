@@ -11,6 +11,7 @@ mod measuring;
 mod neighbours;
 mod one_by_one;
 mod pacing;
+mod parking;
 mod pausing;
 mod pausing_keys;
 mod racing;

@@ -116,10 +116,12 @@ impl World {
         // A message may be larger than the bound of memory.
         let least_bytes = [250, 2_000][random.below(2) as usize];
         let keep_ids_ms = if random.below(2) == 0 { 2_000 + random.below(20_000) } else { 7 * 86_400_000 };
+        // Messages that wait long leave memory.
+        let waits_ms = if random.below(2) == 0 { vec![100, 1_500, 15_000] } else { Vec::new() };
         let settings = Settings {
             is_global: random.below(6) == 0,
             horizon_ms: 200 + random.below(2_000),
-            retry: Retry { max_attempts: MAX_ATTEMPTS, first_ms: 100, longest_ms: 1_000, waits_ms: Vec::new() },
+            retry: Retry { max_attempts: MAX_ATTEMPTS, first_ms: 100, longest_ms: 1_000, waits_ms },
             sink_timeout_ms: 2_000,
             unanswered_for_ms: if random.below(2) == 0 { 20_000 + random.below(100_000) } else { 86_400_000 },
             bounds: Bounds {

@@ -242,6 +242,14 @@ impl ByHand {
         self.engine.take(64, 1 << 20, false)
     }
 
+    /// Takes the next send. A key that has waited long must first be read from the store.
+    pub(crate) fn next_send(&self) -> Option<(u64, Vec<Delivery>)> {
+        self.take().or_else(|| {
+            self.write();
+            self.take()
+        })
+    }
+
     /// Sends everything that can go out now, and all of it arrives.
     pub(crate) fn sent(&self) -> Vec<Delivery> {
         let mut all = Vec::new();

@@ -69,6 +69,32 @@ impl Store {
         self.told(waiting::plan_lanes(&self.db, self.with_attempts > 0, lanes, start, through, limit))
     }
 
+    /// The next `limit` messages that wait for an attempt until `until_ms`, after this position `(next_ms, seq)`.
+    pub(crate) fn plan_tried(
+        &self,
+        after: (i64, i64),
+        until_ms: i64,
+        limit: usize,
+    ) -> Result<Vec<Waiting>, StoreError> {
+        if self.with_attempts == 0 {
+            return Ok(Vec::new());
+        }
+        self.told(waiting::plan_tried(&self.db, after, until_ms, limit))
+    }
+
+    /// The time of the first next attempt after this time.
+    pub(crate) fn next_tried_ms(&self, after_ms: i64) -> Result<Option<i64>, StoreError> {
+        if self.with_attempts == 0 {
+            return Ok(None);
+        }
+        self.told(waiting::next_tried_ms(&self.db, after_ms))
+    }
+
+    /// The message with this number, if it waits and was tried.
+    pub(crate) fn find_tried(&self, seq: i64) -> Result<Option<Waiting>, StoreError> {
+        self.told(waiting::find_tried(&self.db, seq))
+    }
+
     /// Reads these messages with their payloads. The caller limits their number and size.
     pub(crate) fn bodies(&self, seqs: &[i64]) -> Result<HashMap<i64, Message>, StoreError> {
         self.told(bodies::read(&self.db, seqs))
@@ -118,7 +144,6 @@ impl Store {
     }
 
     /// The number of messages with stored attempts.
-    #[cfg(test)]
     pub(crate) fn tried_count(&self) -> u64 {
         self.with_attempts
     }

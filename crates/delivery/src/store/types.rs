@@ -105,6 +105,10 @@ pub(crate) struct Waiting {
     pub waited_ms: i64,
     /// The time of the next attempt.
     pub next_ms: Option<i64>,
+    /// When the attempts were noted, by a clock that is not stepped. 0 if there are none.
+    pub tried_ms: i64,
+    /// An attempt had no answer, or failed: the message may have arrived.
+    pub is_unanswered: bool,
 }
 
 /// An open message that gets a row in `waiting`.
@@ -157,6 +161,17 @@ pub(crate) struct Attempts {
     pub next_ms: Option<i64>,
     /// The last error.
     pub error: Option<String>,
+    /// The time of this note, by a clock that is not stepped while the process runs.
+    pub at_ms: i64,
+    /// An attempt had no answer, or failed: the message may have arrived.
+    pub is_unanswered: bool,
+}
+
+impl Attempts {
+    /// No attempt was made.
+    pub(crate) fn none(seq: i64) -> Self {
+        Self { seq, attempts: 0, strikes: 0, waited_ms: 0, next_ms: None, error: None, at_ms: 0, is_unanswered: false }
+    }
 }
 
 /// A dead letter: a message that was given up, or a record that could not be read.

@@ -83,23 +83,26 @@ impl Dispatcher {
                 return self.give_up(slot, Outcome::Dead, reason);
             }
         }
-        let waited_us = self.waited_us(slot, since_us, now_us);
+        let waited_us = self.waited_us(slot, now_us);
         if !counts && !is_down && waited_us >= self.unanswered_for.as_micros() as u64 {
             let limit_s = self.unanswered_for.as_secs();
             let reason = format!("no success in {limit_s} s (--unanswered-for), at last: {reason}");
             return self.give_up(slot, Outcome::Dead, &reason);
         }
-        self.key_waits(slot, key, retry_after_ms, waited_us, reason);
+        self.key_waits(slot, key, retry_after_ms, reason);
     }
 
     /// How long the message has been due while its key had no success and the destination was up.
-    fn waited_us(&self, slot: Slot, since_us: u64, now_us: u64) -> u64 {
+    fn waited_us(&self, slot: Slot, now_us: u64) -> u64 {
         let entry = self.window.entry(slot);
+        let Some(since_us) = self.doubts.get(self.key_of(slot)).and_then(|doubt| doubt.since_us) else {
+            return entry.waited_us;
+        };
         let due_us = self.clock.map_or(0, |clock| clock.instant_us(entry.due_ms));
-        entry.waited_us.saturating_add(self.outage.up_us(since_us.max(due_us), now_us))
+        entry.waited_us.saturating_add(self.outage.up_us(since_us.max(due_us).max(entry.waited_from_us), now_us))
     }
 
-    fn key_waits(&mut self, slot: Slot, key: Key, retry_after_ms: Option<u64>, waited_us: u64, reason: &str) {
+    fn key_waits(&mut self, slot: Slot, key: Key, retry_after_ms: Option<u64>, reason: &str) {
         let is_down = self.outage.is_down();
         let fails = self.doubts.get(key).map_or(1, |doubt| doubt.fails);
         let after_us = match retry_after_ms {
@@ -110,8 +113,9 @@ impl Dispatcher {
         entry.state = State::Retrying;
         let lane = entry.lane;
         let next_ms = self.wall.now_us().saturating_add(after_us as i64) / 1000;
-        self.keep_attempt(slot, waited_us, Some(next_ms), reason);
+        self.keep_attempt(slot, Some(next_ms), reason);
         self.wait_until(key, self.timer.clock().now_us().saturating_add(after_us));
+        self.park(slot, after_us, next_ms);
         if fails > 1
             && !is_down
             && let Some(lane) = lane
@@ -139,6 +143,7 @@ impl Dispatcher {
         match key {
             Key::Message(seq) => {
                 if let Some(slot) = self.window.find(seq) {
+                    self.window.unpark(slot);
                     self.offer_message(slot, seq);
                 }
             }
@@ -146,7 +151,13 @@ impl Dispatcher {
                 let Some(lane) = self.window.set_waiting(number, false) else {
                     return self.doubts.calms_down(key);
                 };
+                if let Some(seq) = self.doubts.get(key).and_then(|doubt| doubt.parked) {
+                    return self.want(seq); // the lane goes on once this message is in memory
+                }
                 let first = self.window.lane(lane).in_flight;
+                if let Some(slot) = first {
+                    self.window.unpark(slot);
+                }
                 match first.map(|slot| (slot, self.window.entry(slot))) {
                     Some((slot, entry)) if entry.state == State::Retrying => self.offer_message(slot, entry.seq),
                     Some(_) => {}
@@ -201,7 +212,11 @@ impl Dispatcher {
     }
 
     fn end_doubt(&mut self, key: Key) {
-        let Some(alarm) = self.doubts.forget(key).and_then(|doubt| doubt.alarm) else { return };
+        let Some(doubt) = self.doubts.forget(key) else { return };
+        if let Some(seq) = doubt.parked {
+            self.forget_parked(seq);
+        }
+        let Some(alarm) = doubt.alarm else { return };
         self.timer.cancel(alarm);
         if let Key::Lane(number) = key {
             self.window.set_waiting(number, false);
@@ -247,16 +262,27 @@ impl Dispatcher {
     pub(super) fn wake_some(&mut self) {
         for _ in 0..WOKEN_AT_ONCE {
             let Some(key) = self.to_wake.pop() else { return };
-            if let Some(doubt) = self.doubts.get_mut(key).filter(|doubt| doubt.waits()) {
+            if self.is_parked(key) {
+                self.wake(key);
+            } else if let Some(doubt) = self.doubts.get_mut(key).filter(|doubt| doubt.waits()) {
                 doubt.fails = doubt.fails.min(1);
                 self.wake(key);
             }
         }
     }
 
+    /// Whether this is a message without a key that left memory until its next attempt.
+    fn is_parked(&self, key: Key) -> bool {
+        matches!(key, Key::Message(seq) if self.window.find(seq).is_none())
+    }
+
     /// Ends the wait of this key now.
     fn wake(&mut self, key: Key) {
-        if let Some(alarm) = self.doubts.get_mut(key).and_then(|doubt| doubt.alarm.take()) {
+        if let Key::Message(seq) = key
+            && self.is_parked(key)
+        {
+            self.want(seq);
+        } else if let Some(alarm) = self.doubts.get_mut(key).and_then(|doubt| doubt.alarm.take()) {
             self.timer.cancel(alarm);
             self.has_waited(key);
         }
@@ -288,8 +314,11 @@ impl Dispatcher {
         let Some(after_us) = self.outage.begin_round(since_us) else { return };
         self.arm(Duration::from_micros(after_us), Alarm::Round(since_us));
         if self.fresh.is_empty() && self.in_doubt.is_empty() {
-            let doubts = &self.doubts;
-            let waits = |key| doubts.get(key).is_some_and(Doubt::waits);
+            let (doubts, window) = (&self.doubts, &self.window);
+            let waits = |key| match key {
+                Key::Message(seq) if window.find(seq).is_none() => true, // it left memory until its next attempt
+                _ => doubts.get(key).is_some_and(Doubt::waits),
+            };
             if let Some(key) = self.outage.any_failed(&mut self.random, waits) {
                 self.wake(key);
             }
@@ -309,16 +338,37 @@ impl Dispatcher {
         self.events.push(Event::Failed { key, id, reason: reason.to_owned() });
     }
 
+    /// The time now, by a clock that was right at the start of the process, and is never stepped.
+    fn steady_ms(&self) -> i64 {
+        let since_us = self.timer.clock().now_us().saturating_sub(self.began.0);
+        self.began.1.saturating_add(since_us.cast_signed()) / 1_000
+    }
+
+    /// That time on the timer's clock. 0 for a time before the start of the process.
+    pub(super) fn of_steady_us(&self, ms: i64) -> u64 {
+        match u64::try_from(ms.saturating_mul(1_000).saturating_sub(self.began.1)) {
+            Ok(since_us) => self.began.0.saturating_add(since_us).min(self.timer.clock().now_us()),
+            Err(_) => 0,
+        }
+    }
+
     /// Notes the attempts of this message, which is tried again.
-    pub(super) fn keep_attempt(&mut self, slot: Slot, waited_us: u64, next_ms: Option<i64>, error: &str) {
+    pub(super) fn keep_attempt(&mut self, slot: Slot, next_ms: Option<i64>, error: &str) {
+        let attempts = self.attempts_of(slot, next_ms, error);
+        self.outcomes.attempts.push(attempts);
+    }
+
+    pub(super) fn attempts_of(&self, slot: Slot, next_ms: Option<i64>, error: &str) -> Attempts {
         let entry = self.window.entry(slot);
-        self.outcomes.attempts.push(Attempts {
+        Attempts {
             seq: entry.seq,
             attempts: entry.attempts,
             strikes: entry.strikes,
-            waited_ms: (waited_us / 1_000) as i64,
+            waited_ms: (self.waited_us(slot, self.timer.clock().now_us()) / 1_000) as i64,
             next_ms,
             error: Some(error.to_owned()),
-        });
+            at_ms: self.steady_ms(),
+            is_unanswered: entry.is_unanswered,
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! Sending is paused and resumed, for all messages or for one key (rule D16). Messages on their way are not affected.
 
 use super::{Dispatcher, Event};
+use crate::due::doubt::Key;
 use crate::due::lanes::Slot;
 use crate::due::window::Gone;
 
@@ -24,6 +25,10 @@ impl Dispatcher {
         let (before, mut gone) = (self.window.paused_lanes(), Vec::new());
         for number in numbers {
             self.window.pause(*number, &mut gone);
+            // A message that waits for its next attempt in the store loses its place, and comes in the order of its lane.
+            if let Some(seq) = self.doubts.get(Key::Lane(*number)).and_then(|doubt| doubt.parked) {
+                self.forget_parked(seq);
+            }
         }
         self.tell_paused(before);
         gone

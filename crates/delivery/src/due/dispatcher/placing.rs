@@ -31,8 +31,14 @@ impl Dispatcher {
         let entry = self.window.entry_mut(slot);
         entry.state = State::Waiting;
         let (due_ms, seq) = (entry.due_ms, entry.seq);
+        let lane = entry.lane;
         if entry.attempts > 0 {
             self.was_tried_before(slot);
+        }
+        if lane.is_some_and(|lane| self.window.lane(lane).in_flight == Some(slot)) {
+            // The lane waited for it, and it keeps its place.
+            self.window.entry_mut(slot).state = State::Retrying;
+            return self.offer_message(slot, seq);
         }
         if let Some(moment) = self.moments.get_mut(&due_ms) {
             moment.messages.push((slot, seq));
@@ -44,18 +50,21 @@ impl Dispatcher {
     /// This message was tried by an earlier process, or by this one before the message left memory. Its key is in
     /// doubt, and may have to wait.
     fn was_tried_before(&mut self, slot: Slot) {
-        let entry = self.window.entry(slot);
-        let (key, attempts, next_ms) = (self.key_of(slot), entry.attempts, entry.next_ms);
+        let (now_us, wall_ms) = (self.timer.clock().now_us(), self.wall.now_us() / 1_000);
+        let (key, from_us) = (self.key_of(slot), self.of_steady_us(self.window.entry(slot).tried_ms));
+        let entry = self.window.entry_mut(slot);
+        let (attempts, next_ms) = (entry.attempts, entry.next_ms);
+        entry.waited_from_us = from_us;
         let doubt = self.doubts.get_or_add(key);
-        if doubt.since_us.is_some() {
-            // This process has seen the key fail: that time is not counted twice.
-            self.window.entry_mut(slot).waited_us = 0;
+        if from_us > 0 && matches!(key, Key::Message(_)) && doubt.since_us.is_none() {
+            // It left memory while it waited.
+            doubt.since_us = Some(from_us);
+            doubt.accepted_before = self.outage.accepted_count_if_none_since(from_us);
         }
         if doubt.fails > 0 || doubt.waits() {
             return;
         }
         doubt.fails = attempts;
-        let (now_us, wall_ms) = (self.timer.clock().now_us(), self.wall.now_us() / 1_000);
         if let Some(next_ms) = next_ms.filter(|next_ms| *next_ms > wall_ms) {
             // The wall clock may have been stepped. No key waits longer than the longest wait.
             let wait_us = ((next_ms - wall_ms) as u64).saturating_mul(1_000).min(self.retry.longest_us());
@@ -142,6 +151,7 @@ impl Dispatcher {
             self.put_back(slot, &clock);
         }
         self.events.push(Event::ClockStepped);
+        self.read_tried();
         for lane in self.window.lanes_mut() {
             lane.due_until_ms = i64::MIN;
         }

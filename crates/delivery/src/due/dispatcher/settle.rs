@@ -139,9 +139,9 @@ impl Dispatcher {
     pub(super) fn unnote(&mut self, slot: Slot) {
         let entry = self.window.entry_mut(slot);
         if std::mem::take(&mut entry.is_noted) {
-            let (seq, waited_us) = (entry.seq, entry.waited_us);
+            let seq = entry.seq;
             self.suspects_out.remove(&seq);
-            self.keep_attempt(slot, waited_us, None, CRASHED);
+            self.keep_attempt(slot, None, CRASHED);
         }
     }
 

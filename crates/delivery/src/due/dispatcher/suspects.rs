@@ -31,8 +31,7 @@ impl Dispatcher {
                 self.suspects.pop_front();
                 continue;
             };
-            let (attempts, strikes) = (entry.attempts, entry.strikes);
-            let waited_ms = (entry.waited_us / 1_000) as i64;
+            let strikes = entry.strikes;
             if self.window.is_paused(slot) {
                 self.suspects.pop_front();
                 self.leave_paused(slot);
@@ -49,14 +48,9 @@ impl Dispatcher {
             }
             self.window.entry_mut(slot).is_noted = true;
             self.suspects_out.insert(seq);
-            self.outcomes.attempts.push(Attempts {
-                seq,
-                attempts: attempts + 1,
-                strikes: strikes + 1,
-                waited_ms,
-                next_ms: None,
-                error: Some(CRASHED.to_owned()),
-            });
+            let made = self.attempts_of(slot, None, CRASHED);
+            let noted = Attempts { attempts: made.attempts + 1, strikes: strikes + 1, ..made };
+            self.outcomes.attempts.push(noted);
             self.outcomes.before_send.push(seq);
         }
     }

@@ -34,6 +34,8 @@ pub(crate) enum State {
     Sending,
     /// It waits for its next attempt.
     Retrying,
+    /// It waits for its next attempt, and leaves memory until then. See `parking.rs`.
+    Parked,
     /// It goes back to the store in the next transaction.
     Leaving,
     /// It has its outcome. The outcome is not committed.
@@ -53,8 +55,12 @@ pub(crate) struct Entry {
     pub(crate) attempts: u32,
     /// How many of these attempts count towards the allowed number.
     pub(crate) strikes: u32,
-    /// How long it was due while its key had no success, as noted in the store. 0 if the key's doubt counts this time.
+    /// How long it was due while its key had no success, as noted in the store.
     pub(crate) waited_us: u64,
+    /// When `waited_us` was noted, on the timer's clock. 0: before the start.
+    pub(crate) waited_from_us: u64,
+    /// When the attempts in the store were noted.
+    pub(crate) tried_ms: i64,
     /// When it is tried again, as noted in the store.
     pub(crate) next_ms: Option<i64>,
     pub(crate) state: State,

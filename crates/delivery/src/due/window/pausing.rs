@@ -20,6 +20,11 @@ impl Window {
         self.entry(slot).lane.is_some_and(|lane| self.lane(lane).is_paused)
     }
 
+    /// Whether the key of the lane with this number is paused.
+    pub(crate) fn is_lane_paused(&self, number: i64) -> bool {
+        self.paused.contains(&number)
+    }
+
     /// Messages that were sent and left memory, while the store has no note on disk that they may have arrived.
     pub(crate) fn sent_and_left(&self) -> &[Position] {
         &self.sent_and_left

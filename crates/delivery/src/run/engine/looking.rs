@@ -25,7 +25,7 @@ pub struct InMemory {
     pub retrying: u64,
     /// Keys whose next message is due and waits for a message in flight.
     pub behind_send: u64,
-    /// Keys whose next message is due and waits behind a retry.
+    /// Keys whose next message is due and waits behind a retry, or is the retry and in the store.
     pub behind_retry: u64,
     /// Keys whose next message is due and waits until an outcome is on disk.
     pub behind_commit: u64,
@@ -40,21 +40,27 @@ impl InMemory {
         match entry.state {
             State::Over => {}
             State::Sending => self.in_flight += 1,
-            State::Retrying if entry.attempts > 0 => self.retrying += 1,
+            State::Retrying | State::Parked if entry.attempts > 0 => self.retrying += 1,
             State::Held | State::Waiting | State::Leaving if entry.due_ms > now_ms => self.near += 1,
             _ => self.due += 1,
         }
     }
 
     /// If the lane's next message is due, counts the lane by the reason why it waits.
-    fn add_lane(&mut self, window: &Window, lane: u32) {
+    fn add_lane(&mut self, window: &Window, lane: u32, now_ms: i64) {
         let lane = window.lane(lane);
-        if lane.is_free() || lane.first().is_none_or(|((due_ms, _), _)| due_ms > lane.due_until_ms) {
+        let is_due = lane.first().is_some_and(|((due_ms, _), _)| due_ms <= lane.due_until_ms);
+        // If the key waits, its messages may be in the store.
+        let is_due = is_due || lane.is_waiting && lane.more_from.is_some_and(|(due_ms, _)| due_ms <= now_ms);
+        if lane.is_free() || !is_due {
             return;
         }
         match lane.in_flight.map(|slot| window.entry(slot)) {
+            None if lane.is_waiting => self.behind_retry += 1,
             None => self.behind_commit += 1,
-            Some(first) if first.state == State::Retrying && first.attempts > 0 => self.behind_retry += 1,
+            Some(first) if matches!(first.state, State::Retrying | State::Parked) && first.attempts > 0 => {
+                self.behind_retry += 1;
+            }
             Some(_) => self.behind_send += 1,
         }
     }
@@ -108,14 +114,15 @@ impl Engine {
                 return found;
             }
             next = lanes.end;
-            lanes.for_each(|lane| found.add_lane(&dispatcher.window, lane));
+            lanes.for_each(|lane| found.add_lane(&dispatcher.window, lane, now_ms));
         }
     }
 
     /// Keys whose last send was not accepted, or was slow; and spare places that are taken.
     pub fn doubts(&self) -> (usize, usize) {
+        let tried = self.queue.lock().tried as usize; // each by another key, and some are only in the store
         let dispatcher = self.lock_dispatcher();
-        (dispatcher.keys_in_doubt(), dispatcher.places.spare_taken())
+        (dispatcher.keys_in_doubt().max(tried), dispatcher.places.spare_taken())
     }
 
     /// Measures of the sends.

@@ -85,10 +85,10 @@ impl World {
             if entry.state != State::Leaving {
                 in_memory.insert(key);
             }
-            if entry.state == State::Retrying {
+            if matches!(entry.state, State::Retrying | State::Parked) {
                 left.push(key);
             }
-            if matches!(entry.state, State::Ready | State::Sending | State::Retrying) {
+            if matches!(entry.state, State::Ready | State::Sending | State::Retrying | State::Parked) {
                 self.may_be_again.insert(key); // it is marked where the cursor goes back behind it
             }
         }

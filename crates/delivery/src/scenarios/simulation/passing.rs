@@ -112,13 +112,23 @@ impl World {
             for it in all.iter().filter(|it| it.end.is_none() && it.due_ms <= self.wall_ms()) {
                 let life = self.lives.get(&(*name, it.order)).copied().unwrap_or_default();
                 let (key, id) = text(*name);
-                let waits = || self.engine.lock_dispatcher().waits(key.as_deref(), &id);
+                let waits =
+                    || self.engine.lock_dispatcher().waits(key.as_deref(), &id) || self.is_parked(key.as_deref(), &id);
                 let is_blocked = is_blocked || name.0.is_some_and(|of| self.paused_keys.contains(&of)) || waits();
                 let is_under_way = life.is_in_flight || life.is_retrying || life.end.is_some();
                 let why = || format!("{name:?} {it:?} is due, and is not on its way; {}", self.state());
                 assert!(is_under_way || is_blocked, "{}", why());
             }
         }
+    }
+
+    /// Whether this message, which has no key, is only in the store until its next attempt.
+    fn is_parked(&self, key: Option<&str>, id: &str) -> bool {
+        let next_ms = self.engine.with_writer(|writer| {
+            let known = writer.store.find(key, id).unwrap()?;
+            writer.store.attempts(known.seq).unwrap()?.next_ms
+        });
+        key.is_none() && next_ms.unwrap().is_some_and(|next_ms| next_ms > self.wall_ms())
     }
 
     pub(super) fn state(&self) -> String {

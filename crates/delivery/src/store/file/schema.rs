@@ -91,8 +91,11 @@ CREATE TABLE attempts (
     next_ms INTEGER,
     error TEXT,
     strikes INTEGER NOT NULL DEFAULT 0, -- how many of the attempts count
-    waited_ms INTEGER NOT NULL DEFAULT 0 -- how long it was due, and its key without success
+    waited_ms INTEGER NOT NULL DEFAULT 0, -- how long it was due, and its key without success
+    at_ms INTEGER NOT NULL DEFAULT 0, -- when this was noted
+    is_unanswered INTEGER NOT NULL DEFAULT 0 -- it may have arrived
 );
+CREATE INDEX attempts_by_next ON attempts (next_ms);
 CREATE TABLE held_back (lane INTEGER PRIMARY KEY, due_ms INTEGER NOT NULL, seq INTEGER NOT NULL);
 CREATE TABLE days (from_ms INTEGER PRIMARY KEY, last_n INTEGER NOT NULL);
 CREATE TABLE cancels (

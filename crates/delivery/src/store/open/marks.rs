@@ -79,6 +79,24 @@ pub(in crate::store) fn mark_suspects(db: &Connection) -> Result<i64> {
     Ok(until_ms)
 }
 
+/// Marks the messages of which an attempt had no answer: they may have arrived, wherever they waited. Returns a time
+/// after which no marked message is due, as [`mark_suspects`] does.
+pub(in crate::store) fn mark_unanswered(db: &Connection, until_ms: i64) -> Result<i64> {
+    let found = "SELECT m.due_ms, m.seq FROM attempts a JOIN messages m ON m.seq = a.seq WHERE a.is_unanswered = 1";
+    let marked: Vec<i64> = db
+        .prepare(&format!(
+            "UPDATE waiting SET redelivered = 1 WHERE redelivered = 0 AND (due_ms, seq) IN ({found}) RETURNING due_ms"
+        ))?
+        .query_map([], |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
+    if !marked.is_empty() {
+        let until_ms = marked.into_iter().fold(until_ms, i64::max);
+        meta::put(db, "redelivered_until_ms", until_ms)?;
+        return Ok(until_ms);
+    }
+    Ok(until_ms)
+}
+
 fn clear(db: &Connection) -> Result<()> {
     for name in ["sent_until_ms", "cursor_due_ms", "cursor_seq"] {
         meta::delete(db, name)?;

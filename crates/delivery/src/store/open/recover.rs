@@ -56,6 +56,7 @@ pub(in crate::store) fn open(
     let sent_until_ms = meta::get(&db, "sent_until_ms")?;
     let redelivered_until_ms = marks::mark_suspects(&db)?;
     hold_near(&db, meta::get_int(&db, "near_floor_seq")?, floor_n, sent_until_ms)?;
+    let redelivered_until_ms = marks::mark_unanswered(&db, redelivered_until_ms)?;
     for name in ["down_since_ms", "down_reason"] {
         meta::delete(&db, name)?; // it is about the last run's destination
     }

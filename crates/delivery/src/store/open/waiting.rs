@@ -90,15 +90,48 @@ pub(in crate::store) fn redelivered(db: &Connection, with_attempts: bool, until_
     select(db, with_attempts, rest, [until_ms])
 }
 
+/// The messages that wait for their next attempt, in the order of its time, after this position `(next_ms, seq)`.
+pub(in crate::store) fn plan_tried(
+    db: &Connection,
+    (next_ms, seq): (i64, i64),
+    until_ms: i64,
+    limit: usize,
+) -> Result<Vec<Waiting>> {
+    let text = format!(
+        "SELECT {COLUMNS} FROM attempts a JOIN messages m ON m.seq = a.seq \
+         JOIN waiting w ON w.due_ms = m.due_ms AND w.seq = a.seq \
+         WHERE (a.next_ms, a.seq) > (?, ?) AND a.next_ms <= ? ORDER BY a.next_ms, a.seq LIMIT ?"
+    );
+    query(db, &text, params![next_ms, seq, until_ms, limit as i64])
+}
+
+/// The time of the first next attempt after this time.
+pub(in crate::store) fn next_tried_ms(db: &Connection, after_ms: i64) -> Result<Option<i64>> {
+    Ok(cached(db, "SELECT min(next_ms) FROM attempts WHERE next_ms > ?")?.query_row([after_ms], |row| row.get(0))?)
+}
+
+/// The message with this number, if it waits and was tried.
+pub(in crate::store) fn find_tried(db: &Connection, seq: i64) -> Result<Option<Waiting>> {
+    let text = format!(
+        "SELECT {COLUMNS} FROM attempts a JOIN messages m ON m.seq = a.seq \
+         JOIN waiting w ON w.due_ms = m.due_ms AND w.seq = a.seq WHERE a.seq = ?"
+    );
+    Ok(query(db, &text, [seq])?.pop())
+}
+
+const COLUMNS: &str =
+    "w.due_ms, w.seq, lane, size, redelivered, attempts, next_ms, strikes, waited_ms, at_ms, is_unanswered";
+
 fn select(db: &Connection, with_attempts: bool, rest: &str, values: impl Params) -> Result<Vec<Waiting>> {
     let text = if with_attempts {
-        format!(
-            "SELECT due_ms, w.seq, lane, size, redelivered, attempts, next_ms, strikes, waited_ms \
-             FROM waiting w LEFT JOIN attempts a ON a.seq = w.seq {rest}"
-        )
+        format!("SELECT {COLUMNS} FROM waiting w LEFT JOIN attempts a ON a.seq = w.seq {rest}")
     } else {
-        format!("SELECT due_ms, w.seq, lane, size, redelivered, 0, NULL, 0, 0 FROM waiting w {rest}")
+        format!("SELECT due_ms, w.seq, lane, size, redelivered, 0, NULL, 0, 0, 0, 0 FROM waiting w {rest}")
     };
+    query(db, &text, values)
+}
+
+fn query(db: &Connection, text: &str, values: impl Params) -> Result<Vec<Waiting>> {
     let row = |row: &Row<'_>| {
         Ok(Waiting {
             due_ms: row.get(0)?,
@@ -110,7 +143,9 @@ fn select(db: &Connection, with_attempts: bool, rest: &str, values: impl Params)
             next_ms: row.get(6)?,
             strikes: row.get::<_, Option<u32>>(7)?.unwrap_or(0),
             waited_ms: row.get::<_, Option<i64>>(8)?.unwrap_or(0),
+            tried_ms: row.get::<_, Option<i64>>(9)?.unwrap_or(0),
+            is_unanswered: row.get::<_, Option<bool>>(10)?.unwrap_or(false),
         })
     };
-    Ok(cached(db, &text)?.query_map(values, row)?.collect::<rusqlite::Result<_>>()?)
+    Ok(cached(db, text)?.query_map(values, row)?.collect::<rusqlite::Result<_>>()?)
 }

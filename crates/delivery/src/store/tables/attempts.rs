@@ -10,9 +10,11 @@ const WAITS: &str = "SELECT 1 FROM messages m JOIN waiting w ON w.due_ms = m.due
 
 impl Store {
     pub(in crate::store) fn write_attempts(&mut self, attempts: &[Attempts]) -> Result<()> {
-        let text = "INSERT INTO attempts (seq, attempts, strikes, waited_ms, next_ms, error) VALUES (?, ?, ?, ?, ?, ?) \
+        let text = "INSERT INTO attempts (seq, attempts, strikes, waited_ms, next_ms, error, at_ms, is_unanswered) \
+                    VALUES (?, ?, ?, ?, ?, ?, ?, ?) \
                     ON CONFLICT (seq) DO UPDATE SET attempts = excluded.attempts, strikes = excluded.strikes, \
-                    waited_ms = excluded.waited_ms, next_ms = excluded.next_ms, error = excluded.error";
+                    waited_ms = excluded.waited_ms, next_ms = excluded.next_ms, error = excluded.error, \
+                    at_ms = excluded.at_ms, is_unanswered = excluded.is_unanswered";
         for one in attempts {
             if !cached(&self.db, "SELECT 1 FROM attempts WHERE seq = ?")?.exists([one.seq])? {
                 if !self.near.has(one.seq) && !cached(&self.db, WAITS)?.exists([one.seq])? {
@@ -26,7 +28,9 @@ impl Store {
                 one.strikes,
                 one.waited_ms,
                 one.next_ms,
-                one.error
+                one.error,
+                one.at_ms,
+                one.is_unanswered
             ])?;
         }
         Ok(())
@@ -47,8 +51,9 @@ impl Store {
         if self.with_attempts == 0 {
             return Ok(None);
         }
-        let mut select =
-            cached(&self.db, "SELECT attempts, next_ms, error, strikes, waited_ms FROM attempts WHERE seq = ?")?;
+        let text =
+            "SELECT attempts, next_ms, error, strikes, waited_ms, at_ms, is_unanswered FROM attempts WHERE seq = ?";
+        let mut select = cached(&self.db, text)?;
         let row = |row: &rusqlite::Row<'_>| {
             Ok(Attempts {
                 seq,
@@ -57,6 +62,8 @@ impl Store {
                 error: row.get(2)?,
                 strikes: row.get(3)?,
                 waited_ms: row.get(4)?,
+                at_ms: row.get(5)?,
+                is_unanswered: row.get(6)?,
             })
         };
         Ok(select.query_row([seq], row).optional()?)

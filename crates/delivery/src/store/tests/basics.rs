@@ -104,8 +104,16 @@ fn attempts_are_kept_until_the_outcome() {
     let mut store = shelf.open();
     store.begin().unwrap();
     store.accept(&[incoming("a", 5), incoming("b", 6)], 0).unwrap();
-    let attempts =
-        Attempts { seq: 1, attempts: 2, strikes: 1, waited_ms: 7, next_ms: Some(99), error: Some("500".into()) };
+    let attempts = Attempts {
+        seq: 1,
+        attempts: 2,
+        strikes: 1,
+        waited_ms: 7,
+        next_ms: Some(99),
+        error: Some("500".into()),
+        at_ms: 50,
+        is_unanswered: true,
+    };
     store.note_attempts(&[Attempts { attempts: 1, ..attempts.clone() }, attempts.clone()]).unwrap();
     store.commit().unwrap();
     let mut store = shelf.open();

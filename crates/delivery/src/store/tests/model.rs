@@ -279,7 +279,7 @@ impl Run {
         let seq = open[self.random.below(open.len())];
         let row = self.model.rows.get_mut(&seq).expect("it is open");
         row.attempts += 1;
-        let attempts = Attempts { seq, attempts: row.attempts, strikes: 0, waited_ms: 0, next_ms: None, error: None };
+        let attempts = Attempts { attempts: row.attempts, ..Attempts::none(seq) };
         let position = (row.due_ms, seq);
         row.redelivered |= !row.is_near;
         let is_near = row.is_near;

@@ -45,15 +45,13 @@ fn nothing_that_a_group_does_looks_at_a_whole_table() {
             let known = store.find(Some("k"), "40").unwrap().unwrap();
             assert!(store.is_open(&known).unwrap());
             store
-                .note_attempts(&[Attempts {
-                    seq: 41,
-                    attempts: 1,
-                    strikes: 1,
-                    waited_ms: 0,
-                    next_ms: None,
-                    error: None,
-                }])
+                .note_attempts(&[Attempts { attempts: 1, strikes: 1, next_ms: Some(7), ..Attempts::none(41) }])
                 .unwrap();
+            assert_eq!(
+                store.plan_tried((0, 0), 9, 10).unwrap().len(),
+                usize::from(store.find_tried(41).unwrap().is_some())
+            );
+            store.next_tried_ms(0).unwrap();
             store.mark_redelivered(&[(40, 41)]).unwrap();
             store.suspects().unwrap();
             store.upkeep(false).unwrap();

@@ -1,4 +1,4 @@
-//! From version 2 to this version: the pages are copied as they are, and one table gets two columns.
+//! From version 2 to this version: the pages are copied as they are, and one table gets four columns and an index.
 
 use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
@@ -32,6 +32,9 @@ pub(super) fn copy(old: &Connection, new: &mut Connection, go_on: &mut dyn FnMut
     new.execute_batch(&format!(
         "ALTER TABLE attempts ADD COLUMN strikes INTEGER NOT NULL DEFAULT 0;
          ALTER TABLE attempts ADD COLUMN waited_ms INTEGER NOT NULL DEFAULT 0;
+         ALTER TABLE attempts ADD COLUMN at_ms INTEGER NOT NULL DEFAULT 0;
+         ALTER TABLE attempts ADD COLUMN is_unanswered INTEGER NOT NULL DEFAULT 0;
+         CREATE INDEX attempts_by_next ON attempts (next_ms);
          UPDATE attempts SET strikes = attempts;
          PRAGMA user_version = {VERSION}"
     ))

@@ -51,7 +51,9 @@ impl Shelf {
         let database = Connection::open(&shelf.path).unwrap();
         database
             .execute_batch(
-                "ALTER TABLE attempts DROP COLUMN strikes; ALTER TABLE attempts DROP COLUMN waited_ms;
+                "DROP INDEX attempts_by_next;
+                 ALTER TABLE attempts DROP COLUMN strikes; ALTER TABLE attempts DROP COLUMN waited_ms;
+                 ALTER TABLE attempts DROP COLUMN at_ms; ALTER TABLE attempts DROP COLUMN is_unanswered;
                  INSERT OR REPLACE INTO attempts (seq, attempts, next_ms, error)
                  SELECT seq, 3, 9, 'status 503' FROM waiting LIMIT 1;
                  PRAGMA user_version = 2",
@@ -244,7 +246,7 @@ fn from_version_2_all_is_kept_and_each_attempt_counts__d6() {
     let (version, new) = read(&shelf.path);
     assert_eq!((version, read(&backup)), (3, (2, old.clone())));
     for row in old.get_mut("attempts").unwrap() {
-        row.extend([row[1].clone(), Value::Integer(0)]);
+        row.extend([row[1].clone(), Value::Integer(0), Value::Integer(0), Value::Integer(0)]);
     }
     assert!(!old["attempts"].is_empty());
     assert_eq!(new, old);

@@ -1,0 +1,137 @@
+//! Messages that leave memory while they wait for their next attempt (rules D6, D8). See `window/parking.rs`.
+
+use super::{Alarm, Dispatcher};
+use crate::due::doubt::Key;
+use crate::due::lanes::Slot;
+use crate::due::window::Parked;
+use tickwheel::When;
+
+/// A message that waits longer than this leaves memory.
+const LONG_US: u64 = 10_000_000;
+/// If half of the memory is used, a message that waits this long leaves too.
+const SHORT_US: u64 = 1_000_000;
+/// How long before their next attempt parked messages are read. It is shorter than `SHORT_US`.
+const READ_BEFORE_MS: i64 = 250;
+
+/// When parked messages are read.
+#[derive(Debug, Default)]
+pub(super) struct Reading {
+    /// The loader should read messages whose next attempt is soon.
+    is_due: bool,
+    /// The next time to read, and the alarm for it.
+    next: Option<(i64, Option<tickwheel::Handle>)>,
+    /// Messages to read at once, because their wait has ended early.
+    wanted: Vec<i64>,
+}
+
+impl Dispatcher {
+    /// Lets a message leave memory that waits for `after_us`, if that is long.
+    pub(super) fn park(&mut self, slot: Slot, after_us: u64, next_ms: i64) {
+        let least_us = if self.window.is_half_full() { SHORT_US } else { LONG_US };
+        if after_us >= least_us && !self.window.is_global() {
+            self.window.park(slot, next_ms);
+        }
+    }
+
+    /// The parked messages whose attempts are stored in this transaction.
+    pub(crate) fn take_parked(&mut self) -> Vec<Parked> {
+        let parked = self.window.take_parked();
+        for it in &parked {
+            if let Some(number) = it.lane {
+                if self.window.is_lane_paused(number) {
+                    continue; // it comes back in the order of its lane
+                }
+                self.doubts.get_or_add(Key::Lane(number)).parked = Some(it.seq);
+                self.parked_lanes.insert(it.seq, number);
+                continue;
+            }
+            if let Some(alarm) = self.doubts.forget(Key::Message(it.seq)).and_then(|doubt| doubt.alarm) {
+                self.timer.cancel(alarm);
+            }
+            self.expect_tried(it.next_ms);
+        }
+        parked
+    }
+
+    /// The message is in memory again, or its doubt has ended.
+    pub(crate) fn forget_parked(&mut self, seq: i64) {
+        if let Some(number) = self.parked_lanes.remove(&seq)
+            && let Some(doubt) = self.doubts.get_mut(Key::Lane(number))
+        {
+            doubt.parked = None;
+        }
+    }
+
+    /// A message that is not in memory is taken back. If its lane waited for it, the lane goes on.
+    pub(crate) fn take_back_parked(&mut self, seq: i64) {
+        self.outage.forget(Key::Message(seq));
+        if let Some(number) = self.parked_lanes.remove(&seq) {
+            let key = Key::Lane(number);
+            if let Some(doubt) = self.doubts.get_mut(key) {
+                doubt.parked = None;
+                if let Some(alarm) = doubt.alarm.take() {
+                    self.timer.cancel(alarm);
+                }
+            }
+            self.has_waited(key);
+            self.doubts.calms_down(key);
+        }
+    }
+
+    /// Reads this message at once, if the store has it.
+    pub(super) fn want(&mut self, seq: i64) {
+        self.reading.wanted.push(seq);
+        self.wants_load = true;
+    }
+
+    /// The messages to read at once.
+    pub(crate) fn take_wanted(&mut self) -> Vec<i64> {
+        std::mem::take(&mut self.reading.wanted)
+    }
+
+    /// Reads from the store what is wanted, and did not fit into memory, with the next group.
+    pub(crate) fn want_again(&mut self, seqs: impl IntoIterator<Item = i64>) {
+        self.reading.wanted.extend(seqs);
+    }
+
+    /// Until when the loader should read messages, by the time of their next attempt. `None` if it need not.
+    pub(crate) fn reads_tried_until(&mut self) -> Option<i64> {
+        let until_ms = self.wall.now_us() / 1_000 + READ_BEFORE_MS;
+        // If the wall clock was stepped back, messages that were passed are read again.
+        let through = &mut self.window.tried_through;
+        *through = (*through).min((until_ms, i64::MAX));
+        std::mem::take(&mut self.reading.is_due).then_some(until_ms)
+    }
+
+    /// The loader should read these messages again, because there was no room.
+    pub(crate) fn reads_tried_again(&mut self) {
+        self.reading.is_due = true;
+    }
+
+    /// A parked message waits for its next attempt until `next_ms`.
+    pub(crate) fn expect_tried(&mut self, next_ms: i64) {
+        if self.reading.next.as_ref().is_some_and(|(at_ms, _)| *at_ms <= next_ms) {
+            return;
+        }
+        let left_ms = next_ms.saturating_sub(READ_BEFORE_MS).saturating_sub(self.wall.now_us() / 1_000);
+        let at_us = self.timer.clock().now_us().saturating_add(left_ms.max(0).cast_unsigned().saturating_mul(1_000));
+        let alarm = self.add(When::AtUs(at_us), Alarm::Tried);
+        if let Some((_, Some(before))) = self.reading.next.replace((next_ms, alarm)) {
+            self.timer.cancel(before);
+        }
+    }
+
+    /// It is time to read parked messages.
+    pub(super) fn read_tried(&mut self) {
+        if let Some((_, Some(alarm))) = self.reading.next.take() {
+            self.timer.cancel(alarm); // if the wall clock was stepped, it has not come yet
+        }
+        self.reading.is_due = true;
+        self.wants_load = true;
+    }
+
+    /// At the start: messages of earlier processes may wait for their next attempt.
+    pub(super) fn begin_reading(&mut self) {
+        self.reading.is_due = true;
+    }
+}

@@ -1,0 +1,142 @@
+//! Messages that leave memory while they wait for their next attempt (D6, D8). Dead customers therefore do not fill it.
+//!
+//! A message is *parked* in two steps. First it is only marked: it stays in memory, and can go out at any time. It
+//! leaves with the writer's next group, which also stores its attempts. Then:
+//!
+//! - A message without a key is found again by the time of its next attempt, as the store has it. The loader has read
+//!   all such messages up to the position `tried_through`. A message that waits for a later time is not read ahead.
+//! - All messages of a lane are in the store then. When its key has waited, the parked message is read first. It keeps
+//!   its place before messages that came meanwhile and are due earlier, as a message that waits in memory does (D4).
+
+use super::Window;
+use super::entry::{Gone, State};
+use crate::due::lanes::Slot;
+use crate::store::Waiting;
+
+/// A message that left memory until its next attempt.
+#[derive(Debug)]
+pub(crate) struct Parked {
+    pub(crate) seq: i64,
+    pub(crate) next_ms: i64,
+    /// The number of its lane.
+    pub(crate) lane: Option<i64>,
+    /// For a near message: the store has to write its row.
+    pub(crate) gone: Option<Gone>,
+}
+
+impl Window {
+    /// Whether more than half of the memory is used.
+    pub(crate) fn is_half_full(&self) -> bool {
+        self.len() > self.bounds.messages / 2 || self.bytes > self.bounds.bytes / 2
+    }
+
+    /// Marks a message that waits until `next_ms`.
+    pub(crate) fn park(&mut self, slot: Slot, next_ms: i64) {
+        let entry = self.entry_mut(slot);
+        entry.state = State::Parked;
+        entry.next_ms = Some(next_ms);
+        let (seq, lane) = (entry.seq, entry.lane);
+        self.parking.push_back((slot, seq));
+        if let Some(lane) = lane {
+            self.clear_away(lane);
+        }
+    }
+
+    /// The message goes out earlier, or is still in memory when its wait is over.
+    pub(crate) fn unpark(&mut self, slot: Slot) {
+        let entry = self.entry_mut(slot);
+        if entry.state == State::Parked {
+            entry.state = State::Retrying;
+        }
+    }
+
+    /// The next group stores the attempts of all messages that are marked now.
+    pub(crate) fn seal_parking(&mut self) {
+        self.sealed = self.parking.len();
+    }
+
+    /// Takes out the marked messages whose attempts are stored in this transaction. The store has to write the rows of
+    /// near messages.
+    pub(crate) fn take_parked(&mut self) -> Vec<Parked> {
+        let mut taken = Vec::new();
+        for (slot, seq) in self.parking.drain(..std::mem::take(&mut self.sealed)).collect::<Vec<_>>() {
+            let Some(entry) = self.get(slot, seq).filter(|entry| entry.state == State::Parked) else { continue };
+            let (position, lane, is_near) = (entry.position(), entry.lane, entry.is_near);
+            let next_ms = entry.next_ms.expect("it waits until then");
+            let is_found_again = match lane.map(|lane| self.lane(lane)) {
+                // No message behind it is in memory: one that is not committed may be.
+                Some(it) => {
+                    let is_read = self.cursor.is_some_and(|cursor| position <= cursor);
+                    is_read && it.len() == 0 && it.more_from.is_none_or(|from| position <= from)
+                }
+                // If not, its wait is nearly over.
+                None => (next_ms, seq) > self.tried_through,
+            };
+            if !is_found_again {
+                self.unpark(slot);
+                continue;
+            }
+            let number = lane.map(|lane| self.lane(lane).number);
+            if let Some(lane) = lane {
+                let it = self.lane_mut(lane);
+                it.none_in_flight();
+                it.is_away = true;
+                self.leave(lane, Some(position));
+            }
+            let gone = is_near.then(|| self.gone(slot));
+            self.remove(slot);
+            taken.push(Parked { seq, next_ms, lane: number, gone });
+        }
+        taken
+    }
+
+    /// Whether a message of the store waits for a later attempt, so that it need not be in memory.
+    pub(super) fn is_parked(&self, row: &Waiting) -> bool {
+        self.number(row.lane).is_none()
+            && row.next_ms.is_some_and(|next_ms| (next_ms, row.seq) > self.tried_through)
+            && !self.by_seq.contains_key(&row.seq)
+    }
+
+    /// Takes in messages whose next attempt is soon, in the order of its time. `is_all`: these are all messages until
+    /// `until_ms`. Returns also whether there was room for all of them.
+    pub(crate) fn read_tried(&mut self, rows: &[Waiting], until_ms: i64, is_all: bool) -> (Vec<Slot>, bool) {
+        let mut chosen = Vec::new();
+        for row in rows {
+            if !self.has_room_ahead(row.size as usize) {
+                self.was_full = true;
+                return (chosen, false);
+            }
+            self.tried_through = (row.next_ms.expect("they are found by it"), row.seq);
+            if self.number(row.lane).is_none() && self.is_read(row) && !self.by_seq.contains_key(&row.seq) {
+                chosen.push(self.add(*row, None, false));
+            }
+        }
+        if is_all {
+            self.tried_through = (until_ms, i64::MAX);
+        }
+        (chosen, true)
+    }
+
+    /// Takes in a parked message whose wait is over. `None` if it is in memory, will be read ahead, or its key is paused.
+    pub(crate) fn come_in(&mut self, row: &Waiting) -> Option<Slot> {
+        let has_lane = self.number(row.lane).is_some();
+        if self.by_seq.contains_key(&row.seq) || !has_lane && !self.is_read(row) {
+            return None;
+        }
+        if let Some(lane) = self.known_lane(row.lane).filter(|lane| self.lane(*lane).is_paused) {
+            self.come_back(lane); // the lane is refilled in its order, once its key is resumed
+            return None;
+        }
+        let slot = self.add(*row, None, false);
+        if let Some(lane) = self.entry(slot).lane {
+            let it = self.lane_mut(lane);
+            it.remove((row.due_ms, row.seq), row.size as usize);
+            it.in_flight = Some(slot);
+        }
+        Some(slot)
+    }
+
+    fn is_read(&self, row: &Waiting) -> bool {
+        self.cursor.is_some_and(|cursor| (row.due_ms, row.seq) <= cursor)
+    }
+}

@@ -1,0 +1,265 @@
+//! Messages that wait long for their next attempt are in the store, not in memory (D6, D8).
+
+use super::testing::{ByHand, START_MS, cancel, put};
+use crate::due::retry::Retry;
+use crate::due::window::Bounds;
+use crate::group::items::Answer;
+use crate::run::settings::Settings;
+use crate::sinks::{Delivery, Verdict, Verdicts};
+
+const UNANSWERED_FOR_MS: u64 = 600_000;
+
+fn settings(waits_ms: &[u64]) -> Settings {
+    let retry = Retry { max_attempts: 4, waits_ms: waits_ms.to_vec(), ..Retry::default() };
+    Settings { retry, unanswered_for_ms: UNANSWERED_FOR_MS, ..Settings::default() }
+}
+
+fn unanswered() -> Verdict {
+    Verdict::Unanswered { reason: "503".to_owned(), retry_after_ms: None }
+}
+
+fn refused() -> Verdict {
+    Verdict::Refused("no".to_owned())
+}
+
+/// Sends all due messages, and gives each this answer.
+fn answer_all(world: &ByHand, verdict: &Verdict) -> Vec<Delivery> {
+    let mut all = Vec::new();
+    world.write();
+    while let Some((number, deliveries)) = world.next_send() {
+        world.engine.settle(number, Verdicts::Each(vec![verdict.clone(); deliveries.len()]), None);
+        all.extend(deliveries);
+        world.write();
+    }
+    all
+}
+
+fn ids(deliveries: &[Delivery]) -> Vec<&str> {
+    deliveries.iter().map(|it| it.body.id()).collect()
+}
+
+/// Lets the time pass in steps, as an engine does that wakes up for its timer alone, and collects what is sent.
+fn pass_ms(world: &ByHand, ms: u64, verdict: &Verdict) -> Vec<(u64, String, u32)> {
+    let end_us = world.engine.clock().now_us() + ms * 1_000;
+    let mut seen = Vec::new();
+    loop {
+        for it in answer_all(world, verdict) {
+            let at_ms = world.engine.clock().now_us() / 1_000;
+            seen.push((at_ms, it.body.id().to_owned(), it.attempt));
+        }
+        let now_us = world.engine.clock().now_us();
+        if now_us >= end_us {
+            return seen;
+        }
+        let next_us = world.engine.next_wake_us().unwrap_or(u64::MAX).clamp(now_us + 1_000, end_us.max(now_us + 1_000));
+        world.advance_us(next_us - now_us);
+    }
+}
+
+#[test]
+fn a_message_leaves_memory_and_comes_back_at_its_time__d6() {
+    for key in [None, Some("k")] {
+        for (verdict, may_have_arrived) in [(unanswered(), true), (refused(), false)] {
+            let world = ByHand::start(settings(&[20_000]));
+            world.give(vec![put(key, "a", START_MS)]);
+            let first = answer_all(&world, &verdict);
+            assert_eq!((ids(&first), first[0].attempt, first[0].redelivered), (vec!["a"], 1, false));
+            assert_eq!(world.engine.in_memory(), (0, 0), "{key:?}");
+            world.advance_ms(19_999);
+            assert_eq!(answer_all(&world, &verdict).len(), 0, "{key:?}: it is too early");
+            world.advance_ms(1);
+            let second = answer_all(&world, &verdict);
+            assert_eq!((ids(&second), second[0].attempt), (vec!["a"], 2), "{key:?}");
+            assert_eq!(second[0].redelivered, may_have_arrived, "{key:?}");
+            assert_eq!(second[0].body.payload(), first[0].body.payload());
+            assert_eq!(world.engine.in_memory(), (0, 0));
+        }
+    }
+}
+
+#[test]
+fn the_timer_has_the_time_at_which_it_is_read__d6() {
+    for key in [None, Some("k")] {
+        let world = ByHand::start(settings(&[20_000]));
+        world.give(vec![put(key, "a", START_MS)]);
+        let seen = pass_ms(&world, 70_000, &unanswered());
+        let attempts: Vec<u32> = seen.iter().map(|(.., attempt)| *attempt).collect();
+        assert_eq!(attempts, [1, 2, 3, 4], "{key:?}: {seen:?}");
+        let times: Vec<u64> = seen.iter().map(|(at_ms, ..)| at_ms / 20_000).collect();
+        assert_eq!(times, [0, 1, 2, 3], "{key:?}: {seen:?}");
+        assert!(seen.iter().all(|(at_ms, ..)| at_ms % 20_000 < 10), "{key:?}: {seen:?}");
+    }
+}
+
+#[test]
+fn what_waits_fills_no_memory_and_stops_nobody__d8() {
+    for key in [false, true] {
+        let bounds = Bounds { messages: 100, ..Bounds::default() };
+        let world = ByHand::start(Settings { bounds, ..settings(&[60_000]) });
+        let bad = |number: usize| put(key.then(|| format!("k{number}")).as_deref(), &format!("bad{number}"), START_MS);
+        for part in 0..20 {
+            world.give((50 * part..50 * (part + 1)).map(bad).collect());
+            assert_eq!(answer_all(&world, &refused()).len(), 50, "part {part}, with keys {key}");
+        }
+        assert_eq!(world.engine.in_memory(), (0, 0));
+        world.give(vec![put(Some("good"), "good", START_MS)]);
+        assert_eq!(ids(&world.sent()), ["good"]);
+        world.advance_ms(60_000);
+        assert_eq!(world.engine.open_count(), 1_000);
+        let mut back = 0;
+        for _ in 0..100 {
+            back += world.sent().len();
+        }
+        assert_eq!((back, world.engine.open_count()), (1_000, 0), "with keys {key}");
+    }
+}
+
+#[test]
+fn in_memory_that_is_half_full_short_waits_leave_too__d8() {
+    let bounds = Bounds { messages: 100, ..Bounds::default() };
+    for (count, left) in [(40, 40), (60, 0)] {
+        let world = ByHand::start(Settings { bounds, ..settings(&[2_000]) });
+        world.give((0..count).map(|number| put(None, &number.to_string(), START_MS)).collect());
+        let (number, deliveries) = world.take().unwrap();
+        assert_eq!(deliveries.len(), count);
+        world.engine.settle(number, Verdicts::Each(vec![refused(); count]), None);
+        world.write();
+        assert_eq!(world.engine.in_memory().0, left);
+        world.advance_ms(2_000);
+        assert_eq!(world.sent().len(), count);
+    }
+}
+
+#[test]
+fn the_messages_of_a_key_stay_in_order__d4() {
+    let world = ByHand::start(settings(&[20_000]));
+    world.give(vec![put(Some("k"), "b", START_MS), put(Some("k"), "c", START_MS + 1)]);
+    assert_eq!(ids(&answer_all(&world, &unanswered())), ["b"]);
+    world.give(vec![put(Some("k"), "d", START_MS + 2), put(Some("k"), "a", START_MS - 5)]);
+    world.advance_ms(10_000);
+    assert_eq!(answer_all(&world, &unanswered()).len(), 0);
+    assert_eq!(world.engine.in_memory(), (0, 0));
+    world.advance_ms(10_000);
+    let mut sent = Vec::new();
+    for _ in 0..4 {
+        sent.extend(world.sent().iter().map(|it| it.body.id().to_owned()));
+    }
+    assert_eq!(sent, ["b", "a", "c", "d"], "`b` keeps its place, and `a` is due before the others");
+}
+
+#[test]
+fn after_a_restart_it_waits_for_the_rest_of_its_time__d6() {
+    for key in [None, Some("k")] {
+        for is_clean in [false, true] {
+            let world = ByHand::start(settings(&[20_000]));
+            world.give(vec![put(key, "a", START_MS), put(None, "other", START_MS + 5_000)]);
+            answer_all(&world, &unanswered());
+            world.advance_ms(1_000);
+            if is_clean {
+                world.engine.close(true).unwrap();
+            }
+            let world = world.again();
+            world.advance_ms(4_000);
+            assert_eq!(ids(&world.sent()), ["other"]);
+            world.advance_ms(14_900);
+            assert!(answer_all(&world, &unanswered()).is_empty(), "{key:?} {is_clean}");
+            world.advance_ms(200);
+            let again = answer_all(&world, &unanswered());
+            assert_eq!((ids(&again), again[0].redelivered), (vec!["a"], true), "{key:?} {is_clean}");
+            assert!(again[0].attempt >= 2);
+        }
+    }
+}
+
+#[test]
+fn a_cancel_finds_it_and_lets_its_key_go_on__d7() {
+    let world = ByHand::start(settings(&[20_000]));
+    world.give(vec![put(Some("k"), "a", START_MS), put(Some("k"), "b", START_MS), put(None, "c", START_MS)]);
+    answer_all(&world, &unanswered());
+    assert_eq!(world.engine.in_memory(), (0, 0));
+    assert_eq!(world.give(vec![cancel(Some("k"), "a"), cancel(None, "c")]), [Answer::Cancelled; 2]);
+    assert_eq!(ids(&world.sent()), ["b"]);
+    assert_eq!(pass_ms(&world, 60_000, &refused()), []);
+    assert!(world.engine.is_empty());
+}
+
+#[test]
+fn the_time_in_the_store_counts_for_unanswered_for__d6() {
+    for key in [None, Some("k")] {
+        let world = ByHand::start(settings(&[50_000]));
+        world.give(vec![put(key, "a", START_MS)]);
+        let seen = pass_ms(&world, 2 * UNANSWERED_FOR_MS, &unanswered());
+        assert_eq!(world.engine.summary().undeliverable, 1);
+        let (last_ms, ..) = seen.last().unwrap();
+        assert!((UNANSWERED_FOR_MS..UNANSWERED_FOR_MS + 51_000).contains(last_ms), "{key:?}: {last_ms}");
+    }
+}
+
+#[test]
+fn a_failure_counts_only_if_something_was_accepted_since__d6() {
+    for accepts in [false, true] {
+        let world = ByHand::start(settings(&[50_000]));
+        world.give(vec![put(None, "a", START_MS)]);
+        let failed = Verdict::Failed { reason: "500".to_owned(), retry_after_ms: None };
+        for round in 0..4 {
+            assert_eq!(ids(&answer_all(&world, &failed)), ["a"]);
+            if accepts {
+                world.advance_ms(10_000);
+                world.give(vec![put(None, &format!("good{round}"), START_MS)]);
+                assert_eq!(world.sent().len(), 1);
+                world.advance_ms(40_000);
+            } else {
+                world.advance_ms(50_000);
+            }
+        }
+        assert_eq!(world.engine.summary().undeliverable, u64::from(accepts), "four attempts are allowed");
+    }
+}
+
+#[test]
+fn after_an_outage_it_is_tried_at_once__d6() {
+    let world = ByHand::start(settings(&[3_600_000]));
+    world.give((0..8).map(|number| put(None, &number.to_string(), START_MS)).collect());
+    answer_all(&world, &unanswered());
+    assert_eq!(world.engine.in_memory(), (0, 0));
+    world.advance_ms(1_000);
+    assert!(world.take().is_none());
+    assert!(world.engine.down().is_some());
+    let mut sent = world.sent();
+    sent.extend(world.sent());
+    assert_eq!(sent.len(), 8, "one was tried, and then the others");
+}
+
+#[test]
+fn if_the_wall_clock_is_stepped_it_still_comes_back__d3() {
+    for by_ms in [-3_600_000, 3_600_000] {
+        let world = ByHand::start(settings(&[20_000]));
+        world.give(vec![put(None, "a", START_MS), put(None, "b", START_MS)]);
+        answer_all(&world, &refused());
+        world.step_wall_clock_ms(by_ms);
+        world.engine.follow_clock();
+        world.write();
+        let seen = pass_ms(&world, 3_700_000, &refused());
+        assert!(seen.len() >= 2, "{by_ms}: {seen:?}");
+    }
+}
+
+/// The disk is slow: the wait is over before the message has left memory.
+#[test]
+fn what_has_not_left_memory_in_time_goes_out_from_there__d6() {
+    for key in [None, Some("k")] {
+        let world = ByHand::start(settings(&[20_000]));
+        world.give(vec![put(key, "a", START_MS)]);
+        let (number, _) = world.take().unwrap();
+        world.engine.settle(number, Verdicts::Each(vec![unanswered()]), None);
+        let begun = world.engine.begin_group().unwrap();
+        world.advance_ms(20_000);
+        let (number, again) = world.take().expect("it is in memory");
+        assert_eq!(again[0].attempt, 2);
+        let committed = world.engine.commit_group(begun, &|| Ok(())).unwrap();
+        world.engine.publish_group(&committed).unwrap();
+        world.engine.settle(number, Verdicts::Delivered, None);
+        world.write();
+        assert!(world.engine.is_empty());
+    }
+}
