@@ -120,7 +120,7 @@ ALL = (
         "python-long",
         "kills, clusters, a broker, a browser, valgrind, fuzzers",
         780,
-        (f"{PYTEST} -m '{LONG}' tests/python tests/spark",),
+        (f"{PYTEST} -m '{LONG}' tests/spark tests/python",),  # the longest files first
     ),
     Step("archives", "the crates, the sdist and the wheel, installed and used", 300, (f"{MAKE} packages",)),
     Step("django", "Django's own tests of tasks", 60, (f"{MAKE} django-tests",)),

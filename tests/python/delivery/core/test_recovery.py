@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tickwheel.delivery import Answer, DeliveryFailed
+from tickwheel.delivery import Answer, DeliveryFailed, Unanswered
 from tickwheel.delivery.model.retry import Retry
 from tickwheel.delivery.model.settings import Settings
 
@@ -149,7 +149,7 @@ def test_after_a_clean_stop_nothing_is_marked_and_the_sink_is_not_asked__D5(desk
 
 def test_what_was_tried_before_a_clean_stop_is_marked__D5(make_desk: Callable[..., Desk]) -> None:
     desk = make_desk(Settings(retry=Retry(first_ms=60_000)))
-    desk.sink.refuses = lambda delivery: "no" if delivery.message.id == "a" else None
+    desk.sink.refuses = lambda delivery: Unanswered("too slow") if delivery.message.id == "a" else None
     desk.start().accept("a", 0)
     desk.accept("b", 20)
     desk.advance(10)

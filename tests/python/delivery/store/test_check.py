@@ -88,8 +88,8 @@ DAMAGES = {
         "payloads that are not needed any more, and are never deleted: 1, number 1"
     ),
     "INSERT INTO waiting VALUES (1, 77, NULL, 9, 0)": "waiting rows without a message: 1, number 77",
-    "INSERT INTO attempts VALUES (77, 1, NULL, NULL, 1, 0)": "attempts without a message: 1, number 77",
-    "INSERT INTO attempts VALUES (1, 1, NULL, NULL, 1, 0)": "attempts of messages that do not wait: 1, number 1",
+    "INSERT INTO attempts VALUES (77, 1, NULL, NULL, 1, 0, 0, 0)": "attempts without a message: 1, number 77",
+    "INSERT INTO attempts VALUES (1, 1, NULL, NULL, 1, 0, 0, 0)": "attempts of messages that do not wait: 1, number 1",
     "INSERT INTO moved VALUES (77, 1, 0)": "first due times without a message: 1, number 77",
     "INSERT INTO moved VALUES (1, 1, 0)": "first due times of messages that do not wait: 1, number 1",
     "INSERT INTO moved SELECT 4, 1, 99": "first due times in the partition of another name: 1, number 4",

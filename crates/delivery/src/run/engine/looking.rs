@@ -12,7 +12,7 @@ use crate::store::{Census, Name, rules_of};
 /// How many places are looked at under one hold of the lock.
 const STEP: usize = 4_096;
 
-/// The open messages in memory, by state, and the keys that cannot go on.
+/// The open messages in memory and those that will be tried again, by state, and the keys that cannot go on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InMemory {
     /// On the timer.
@@ -21,7 +21,7 @@ pub struct InMemory {
     /// is down.
     pub due: u64,
     pub in_flight: u64,
-    /// An attempt failed, and they will be tried again.
+    /// An attempt failed, and they will be tried again. Those that wait long for it are in the store alone.
     pub retrying: u64,
     /// Keys whose next message is due and waits for a message in flight.
     pub behind_send: u64,
@@ -105,7 +105,12 @@ impl Engine {
     pub fn states(&self) -> InMemory {
         let now_ms = self.wall.now_us() / 1000;
         let mut found = InMemory::default();
-        self.look_through(|it| found.add(it, now_ms));
+        let mut tried = 0;
+        self.look_through(|it| {
+            tried += u64::from(it.attempts > 0 && it.state != State::Over);
+            found.add(it, now_ms);
+        });
+        found.retrying += self.queue.lock().tried.saturating_sub(tried);
         let mut next = 0;
         loop {
             let dispatcher = self.lock_dispatcher();

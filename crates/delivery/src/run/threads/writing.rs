@@ -91,6 +91,9 @@ impl Shared {
         let mut dispatcher = self.engine.lock_dispatcher();
         dispatcher.advance();
         self.engine.flush(&mut dispatcher);
+        if std::mem::take(&mut dispatcher.wants_load) {
+            self.engine.queue.wake();
+        }
         // A sink that answers later has to be told of each send that is cut off, by its own thread.
         if !self.lock_senders().is_overlapping {
             self.hear_events(&mut dispatcher);

@@ -99,14 +99,18 @@ impl World {
         self.observe_paused(&in_memory);
     }
 
-    /// The retries of a paused key are only in the store. They come back with a mark, in the order of their lane.
+    /// The retries of a paused key are only in the store. They come back in the order of their lane, with a mark if they
+    /// may have arrived.
     fn observe_paused(&mut self, in_memory: &BTreeSet<Key>) {
         for (key, life) in &mut self.lives {
             let was_out = life.left_lane.is_some() && !life.is_in_flight && life.end.is_none();
             if was_out && key.0.0.is_some_and(|of| self.paused_keys.contains(&of)) && !in_memory.contains(key) {
                 life.left_lane = None;
                 if std::mem::take(&mut life.is_retrying) {
-                    self.must_be_again.insert(*key);
+                    self.may_be_again.insert(*key);
+                    if self.unanswered.contains(key) {
+                        self.must_be_again.insert(*key);
+                    }
                 }
             }
         }

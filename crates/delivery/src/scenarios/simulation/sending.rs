@@ -104,7 +104,7 @@ impl World {
         assert!(delivery.attempt <= most, "{key:?}: attempt {} after {it:?}", delivery.attempt);
         assert!(it.strikes < MAX_ATTEMPTS, "{key:?} was refused {} times", it.strikes);
         let (must_be_again, was_unanswered) = (self.must_be_again.contains(&key), self.unanswered.contains(&key));
-        if delivery.redelivered && (must_be_again || !was_unanswered) {
+        if delivery.redelivered && !was_unanswered {
             // The message may be the cause of a crash, and such crashes must not repeat for ever.
             let kept = self.engine.with_store(|store| store.attempts(delivery.seq)).unwrap();
             assert!(kept.is_some_and(|kept| kept.attempts >= delivery.attempt), "{key:?}: the attempt is not on disk");
