@@ -3,7 +3,7 @@
 use super::testing::{ByHand, START_MS, cancel, put};
 use crate::due::retry::Retry;
 use crate::due::window::Bounds;
-use crate::group::items::Answer;
+use crate::group::items::{Answer, Item};
 use crate::run::settings::Settings;
 use crate::sinks::{Delivery, Verdict, Verdicts};
 
@@ -261,5 +261,24 @@ fn what_has_not_left_memory_in_time_goes_out_from_there__d6() {
         world.engine.settle(number, Verdicts::Delivered, None);
         world.write();
         assert!(world.engine.is_empty());
+    }
+}
+
+/// The key is paused between the end of the wait and the reading of the message.
+#[test]
+fn a_key_that_is_paused_when_its_wait_is_over_goes_on_when_it_is_resumed__d16() {
+    for cancels in [false, true] {
+        let world = ByHand::start(settings(&[20_000]));
+        world.give(vec![put(Some("k"), "a", START_MS), put(Some("k"), "b", START_MS)]);
+        answer_all(&world, &unanswered());
+        world.advance_ms(20_000);
+        assert!(world.take().is_none(), "it is not read yet");
+        let mut asked = vec![Item::Pause { key: Some("k".to_owned()), is_paused: true }];
+        asked.extend(cancels.then(|| cancel(Some("k"), "a")));
+        world.give(asked);
+        assert_eq!(pass_ms(&world, 60_000, &refused()), []);
+        world.give(vec![Item::Pause { key: Some("k".to_owned()), is_paused: false }]);
+        let sent = [world.sent(), world.sent()].concat();
+        assert_eq!(ids(&sent).concat(), if cancels { "b" } else { "ab" });
     }
 }

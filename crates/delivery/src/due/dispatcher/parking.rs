@@ -9,7 +9,7 @@ use tickwheel::When;
 /// A message that waits longer than this leaves memory.
 const LONG_US: u64 = 10_000_000;
 /// If half of the memory is used, a message that waits this long leaves too.
-const SHORT_US: u64 = 1_000_000;
+const SHORT_US: u64 = 500_000;
 /// How long before their next attempt parked messages are read. It is shorter than `SHORT_US`.
 const READ_BEFORE_MS: i64 = 250;
 

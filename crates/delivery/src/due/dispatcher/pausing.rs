@@ -28,6 +28,7 @@ impl Dispatcher {
             // A message that waits for its next attempt in the store loses its place, and comes in the order of its lane.
             if let Some(seq) = self.doubts.get(Key::Lane(*number)).and_then(|doubt| doubt.parked) {
                 self.forget_parked(seq);
+                self.window.come_back_unless_waiting(*number);
             }
         }
         self.tell_paused(before);

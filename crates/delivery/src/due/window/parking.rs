@@ -123,9 +123,12 @@ impl Window {
         if self.by_seq.contains_key(&row.seq) || !has_lane && !self.is_read(row) {
             return None;
         }
-        if let Some(lane) = self.known_lane(row.lane).filter(|lane| self.lane(*lane).is_paused) {
-            self.come_back(lane); // the lane is refilled in its order, once its key is resumed
-            return None;
+        if let Some(lane) = self.known_lane(row.lane) {
+            let it = self.lane(lane);
+            if it.is_paused || !it.is_away || it.in_flight.is_some() {
+                self.come_back(lane); // the key was paused: the lane is refilled in its order
+                return None;
+            }
         }
         let slot = self.add(*row, None, false);
         if let Some(lane) = self.entry(slot).lane {
