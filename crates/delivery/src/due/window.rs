@@ -70,8 +70,8 @@ pub(crate) struct Window {
     sent_and_left: Vec<Position>,
     /// The cursor or a lane's `more_from` moved back. Messages on their way may now be after it.
     has_gone_back: bool,
-    /// Messages that are marked, to be parked. The first `sealed` of them may leave in the present transaction.
-    parking: VecDeque<(Slot, i64)>,
+    /// Messages that are marked, to be parked, with the number of their attempts. The first `sealed` of them may leave in the present transaction.
+    parking: VecDeque<(Slot, i64, u32)>,
     sealed: usize,
     /// The messages without a key that wait for an attempt until then are in memory, by `(next_ms, seq)`.
     pub(crate) tried_through: (i64, i64),
@@ -165,6 +165,15 @@ impl Window {
         self.lanes.iter_mut()
     }
 
+    pub(crate) fn bounds(&self) -> &Bounds {
+        &self.bounds
+    }
+
+    /// The lane with this number, if the window knows it.
+    pub(crate) fn lane_numbered(&self, number: i64) -> Option<u32> {
+        self.lane_numbers.get(&number).copied()
+    }
+
     /// Whether a lane may run empty while the store has more of its messages.
     pub(crate) fn has_needy_lanes(&self) -> bool {
         !self.needy.is_empty()
@@ -176,7 +185,7 @@ impl Window {
             || (self.len() < self.bounds.messages / 5 * 4 && self.bytes + bytes <= self.bounds.bytes / 5 * 4)
     }
 
-    fn has_room(&self, bytes: usize) -> bool {
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
         self.len() == 0 || (self.len() < self.bounds.messages && self.bytes + bytes <= self.bounds.bytes)
     }
 

@@ -49,10 +49,10 @@ impl Loader {
         }
         lock(dispatcher).window.was_full = false;
         let mut slots = refill(store, dispatcher)?;
+        let (tried, may_be_more_tried) = read_tried(store, dispatcher)?; // they have waited longest
+        slots.extend(tried);
         let (ahead, may_be_more) = self.read_ahead(store, dispatcher)?;
         slots.extend(ahead);
-        let (tried, may_be_more_tried) = read_tried(store, dispatcher)?;
-        slots.extend(tried);
         let loaded: Vec<(Slot, i64)> = {
             let dispatcher = lock(dispatcher);
             let window = &dispatcher.window;
@@ -89,9 +89,10 @@ impl Loader {
 
 /// Reads messages that left memory until their next attempt. Returns whether there may be more.
 fn read_tried(store: &mut Store, dispatcher: &Mutex<Dispatcher>) -> Result<(Vec<Slot>, bool), StoreError> {
-    let (wanted, until_ms, after) = {
+    let (wanted, until_ms, after, mut room) = {
         let mut dispatcher = lock(dispatcher);
-        (dispatcher.take_wanted(), dispatcher.reads_tried_until(), dispatcher.window.tried_through)
+        let (wanted, until_ms) = (dispatcher.take_wanted(), dispatcher.reads_tried_until());
+        (wanted, until_ms, dispatcher.window.tried_through, dispatcher.room_for_tried())
     };
     let mut slots = Vec::new();
     let mut wanted = wanted.into_iter();
@@ -102,20 +103,25 @@ fn read_tried(store: &mut Store, dispatcher: &Mutex<Dispatcher>) -> Result<(Vec<
             dispatcher.take_back_parked(seq);
             continue;
         };
-        if !dispatcher.window.has_room_ahead(row.size as usize) {
-            dispatcher.window.was_full = true;
+        if room == 0 || !dispatcher.window.has_room(row.size as usize) {
+            dispatcher.window.was_full |= room > 0;
             dispatcher.want_again([seq].into_iter().chain(wanted));
             break;
         }
-        slots.extend(dispatcher.window.come_in(&Waiting { next_ms: None, ..row })); // its wait is over
-        dispatcher.forget_parked(seq);
+        room -= 1;
+        let slot = dispatcher.window.come_in(&Waiting { next_ms: None, ..row }); // its wait is over
+        match slot {
+            Some(_) => dispatcher.forget_parked(seq),
+            None => dispatcher.goes_on_without(seq),
+        }
+        slots.extend(slot);
     }
     let Some(until_ms) = until_ms else { return Ok((slots, false)) };
     let rows = store.plan_tried(after, until_ms, ROWS)?;
     let (chosen, is_all) = {
         let mut dispatcher = lock(dispatcher);
         let is_all = rows.len() < ROWS;
-        let (chosen, had_room) = dispatcher.window.read_tried(&rows, until_ms, is_all);
+        let (chosen, had_room) = dispatcher.window.read_tried(&rows, until_ms, is_all, room);
         if !had_room || !is_all {
             dispatcher.reads_tried_again();
         }
@@ -125,7 +131,7 @@ fn read_tried(store: &mut Store, dispatcher: &Mutex<Dispatcher>) -> Result<(Vec<
     if let Some(next_ms) = store.next_tried_ms(until_ms)? {
         lock(dispatcher).expect_tried(next_ms);
     }
-    Ok((slots, !is_all))
+    Ok((slots, !is_all && room > 0))
 }
 
 fn refill(store: &mut Store, dispatcher: &Mutex<Dispatcher>) -> Result<Vec<Slot>, StoreError> {

@@ -282,3 +282,203 @@ fn a_key_that_is_paused_when_its_wait_is_over_goes_on_when_it_is_resumed__d16() 
         assert_eq!(ids(&sent).concat(), if cancels { "b" } else { "ab" });
     }
 }
+
+/// R1: the wall clock steps back while a message of a key is parked, so that it would be early when it comes back.
+#[test]
+fn a_key_goes_on_after_a_step_back_of_the_wall_clock__d3() {
+    let world = ByHand::start(settings(&[20_000]));
+    world.give(vec![put(Some("k"), "a", START_MS), put(Some("k"), "b", START_MS + 1)]);
+    answer_all(&world, &refused());
+    world.step_wall_clock_ms(-60_000);
+    world.engine.follow_clock();
+    world.write();
+    let mut sent = Vec::new();
+    for _ in 0..200 {
+        world.advance_ms(1_000);
+        sent.extend(world.sent().iter().map(|it| it.body.id().to_owned()));
+    }
+    assert_eq!(sent, ["a", "b"]);
+}
+
+/// R2: the cursor moves back before a parked message of a key, which is read ahead again while its key waits.
+#[test]
+fn it_comes_back_also_if_memory_was_full_meanwhile__d8() {
+    let bounds = Bounds { messages: 10, ..Bounds::default() };
+    let world = ByHand::start(Settings { bounds, ..settings(&[20_000]) });
+    world.give(vec![put(Some("k"), "a", START_MS)]);
+    answer_all(&world, &refused());
+    world.give((0..30).map(|number| put(None, &format!("x{number}"), START_MS - 1_000 - number)).collect());
+    let mut count = 0;
+    for _ in 0..10 {
+        count += world.sent().len();
+    }
+    assert_eq!(count, 30);
+    let mut sent = Vec::new();
+    for _ in 0..200 {
+        world.advance_ms(1_000);
+        sent.extend(world.sent().iter().map(|it| it.body.id().to_owned()));
+    }
+    assert_eq!(sent, ["a"], "{:?}", world.engine.in_memory());
+}
+
+/// R3: a crash while a message that was parked is being sent again.
+#[test]
+fn if_it_is_sent_again_at_a_crash_it_is_marked__d5() {
+    for key in [None, Some("k")] {
+        let world = ByHand::start(settings(&[20_000]));
+        world.give(vec![put(key, "a", START_MS)]);
+        answer_all(&world, &refused());
+        world.advance_ms(20_000);
+        let (_, second) = world.next_send().unwrap();
+        assert_eq!((second[0].attempt, second[0].redelivered), (2, false));
+        world.write();
+        let world = world.again();
+        let third = world.sent();
+        assert_eq!(ids(&third), ["a"], "{key:?}");
+        assert!(third[0].redelivered, "{key:?}: it may have arrived");
+    }
+}
+
+/// R4: much is due within the horizon, and a message whose wait is over finds no room.
+#[test]
+fn messages_of_the_future_do_not_keep_it_out__d8() {
+    for key in [Some("k"), None] {
+        let bounds = Bounds { messages: 100, ..Bounds::default() };
+        let world = ByHand::start(Settings { bounds, ..settings(&[20_000]) });
+        world.give(vec![put(key, "bad", START_MS)]);
+        answer_all(&world, &refused());
+        world.give(
+            (0..1_000).map(|number| put(None, &format!("x{number}"), START_MS + 21_000 + number * 100)).collect(),
+        );
+        let mut at = None;
+        for second in 1..140 {
+            world.advance_ms(1_000);
+            if world.sent().iter().any(|it| it.body.id() == "bad") {
+                at = at.or(Some(second));
+            }
+        }
+        assert_eq!(at, Some(20), "{key:?}");
+    }
+}
+
+/// R5: as R4, with a backlog that is due.
+#[test]
+fn a_backlog_does_not_keep_it_out__d8() {
+    for key in [Some("k"), None] {
+        let bounds = Bounds { messages: 100, ..Bounds::default() };
+        let world = ByHand::start(Settings { bounds, ..settings(&[20_000]) });
+        world.give(vec![put(key, "bad", START_MS)]);
+        answer_all(&world, &refused());
+        world.advance_ms(19_000);
+        world.give((0..3_000).map(|number| put(None, &format!("x{number}"), START_MS + number)).collect());
+        world.advance_ms(1_000);
+        let mut before = 0;
+        for _ in 0..200 {
+            let sent: Vec<String> = world.sent().iter().map(|it| it.body.id().to_owned()).collect();
+            if let Some(place) = sent.iter().position(|id| id == "bad") {
+                before += place;
+                break;
+            }
+            before += sent.len();
+        }
+        assert!(before < 600, "{key:?}: {before} went before it");
+    }
+}
+
+/// R7: messages without a key that were dead before the last accepted one are no sign of an outage.
+#[test]
+fn old_failures_are_no_sign_of_an_outage__d6() {
+    for key in [true, false] {
+        let world = ByHand::start(settings(&[20_000]));
+        let bad = |number: usize| put(key.then(|| format!("k{number}")).as_deref(), &format!("bad{number}"), START_MS);
+        world.give((0..5).map(bad).collect());
+        answer_all(&world, &unanswered());
+        world.advance_ms(500);
+        world.give(vec![put(None, "good", START_MS)]);
+        assert_eq!(ids(&world.sent()), ["good"]);
+        pass_ms(&world, 100_000, &unanswered());
+        assert_eq!(world.engine.down(), None, "with keys {key}");
+    }
+}
+
+/// R8: a commit takes longer than the wait. The message goes out from memory, fails again, and is marked again.
+#[test]
+fn if_it_fails_twice_within_a_commit_it_leaves_with_its_last_attempt__d6() {
+    let world = ByHand::start(settings(&[20_000]));
+    world.give(vec![put(None, "x", START_MS)]);
+    answer_all(&world, &refused());
+    world.advance_ms(1_000);
+    world.give(vec![put(None, "a", START_MS)]);
+    let (number, _) = world.take().unwrap();
+    world.engine.settle(number, Verdicts::Each(vec![refused()]), None);
+    let begun = world.engine.begin_group().unwrap();
+    world.advance_ms(20_000);
+    let (number, again) = world.take().expect("it is in memory");
+    assert!(again.iter().any(|it| it.body.id() == "a" && it.attempt == 2));
+    world.engine.settle(number, Verdicts::Each(vec![refused(); again.len()]), None);
+    let committed = world.engine.commit_group(begun, &|| Ok(())).unwrap();
+    world.engine.publish_group(&committed).unwrap();
+    let soon: Vec<(String, u32)> =
+        answer_all(&world, &refused()).iter().map(|it| (it.body.id().to_owned(), it.attempt)).collect();
+    assert_eq!(soon, [("x".to_owned(), 2)], "`a` waits another 20 s");
+}
+
+/// R11: after an outage, a message whose tries failed in it begins with short waits again.
+#[test]
+fn after_an_outage_the_waits_are_short_again__d6() {
+    for key in [true, false] {
+        let world = ByHand::start(settings(&[20_000, 30_000, 40_000, 3_600_000]));
+        let bad = |number: usize| put(key.then(|| format!("k{number}")).as_deref(), &format!("bad{number}"), START_MS);
+        world.give((0..4).map(bad).collect()); // too few for an outage
+        pass_ms(&world, 100_000, &unanswered()); // the fourth wait is an hour
+        world.give((4..9).map(bad).collect());
+        answer_all(&world, &unanswered());
+        world.advance_ms(1_000);
+        world.take();
+        assert!(world.engine.down().is_some());
+        world.give(vec![put(None, "good", START_MS)]);
+        world.advance_ms(1_000);
+        let mut good = false;
+        for _ in 0..20 {
+            world.write();
+            let Some((number, deliveries)) = world.take() else { continue };
+            let is_good = deliveries.iter().any(|it| it.body.id() == "good");
+            let verdict = |it: &Delivery| if it.body.id() == "good" { Verdict::Delivered } else { unanswered() };
+            world.engine.settle(number, Verdicts::Each(deliveries.iter().map(verdict).collect()), None);
+            good |= is_good;
+            if is_good {
+                break;
+            }
+        }
+        assert!(good && world.engine.down().is_none());
+        let seen = pass_ms(&world, 200_000, &refused());
+        let of_0 = seen.iter().filter(|(_, id, _)| id == "bad0").count();
+        assert!(of_0 >= 2, "with keys {key}: {seen:?}");
+    }
+}
+
+/// R16: as R2, with a new message of the key that is due before the parked one, and is being sent when that one comes in.
+#[test]
+fn no_other_message_of_its_key_is_in_flight_beside_it__d4() {
+    let bounds = Bounds { messages: 10, lane_messages: 2, ..Bounds::default() };
+    let world = ByHand::start(Settings { bounds, ..settings(&[20_000]) });
+    world.give(vec![put(Some("k"), "a", START_MS)]);
+    answer_all(&world, &refused());
+    world.advance_ms(20_000);
+    assert!(world.take().is_none()); // the wait is over, and `a` is wanted
+    let mut items: Vec<_> = (0..30).map(|number| put(None, &format!("x{number}"), START_MS - 1_000 - number)).collect();
+    items.push(put(Some("k"), "b", START_MS - 1_500));
+    items.extend((0..2_500).map(|number| put(Some("z"), &format!("z{number}"), START_MS - 900)));
+    world.give(items);
+    let mut in_flight = Vec::new();
+    for _ in 0..60 {
+        world.write();
+        let Some((number, deliveries)) = world.take() else { continue };
+        if deliveries.iter().any(|it| it.body.key() == Some("k")) {
+            in_flight.push(deliveries[0].body.id().to_owned()); // it has no answer yet
+        } else {
+            world.engine.settle(number, Verdicts::Delivered, None);
+        }
+    }
+    assert!(in_flight.len() < 2, "{in_flight:?}");
+}

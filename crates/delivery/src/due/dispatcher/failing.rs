@@ -148,10 +148,14 @@ impl Dispatcher {
                 }
             }
             Key::Lane(number) => {
+                let parked = self.doubts.get(key).and_then(|doubt| doubt.parked);
                 let Some(lane) = self.window.set_waiting(number, false) else {
+                    if let Some(seq) = parked {
+                        self.forget_parked(seq);
+                    }
                     return self.doubts.calms_down(key);
                 };
-                if let Some(seq) = self.doubts.get(key).and_then(|doubt| doubt.parked) {
+                if let Some(seq) = parked {
                     return self.want(seq); // the lane goes on once this message is in memory
                 }
                 let first = self.window.lane(lane).in_flight;
@@ -263,6 +267,7 @@ impl Dispatcher {
         for _ in 0..WOKEN_AT_ONCE {
             let Some(key) = self.to_wake.pop() else { return };
             if self.is_parked(key) {
+                self.doubts.get_or_add(key).fails = 1;
                 self.wake(key);
             } else if let Some(doubt) = self.doubts.get_mut(key).filter(|doubt| doubt.waits()) {
                 doubt.fails = doubt.fails.min(1);
@@ -344,12 +349,10 @@ impl Dispatcher {
         self.began.1.saturating_add(since_us.cast_signed()) / 1_000
     }
 
-    /// That time on the timer's clock. 0 for a time before the start of the process.
-    pub(super) fn of_steady_us(&self, ms: i64) -> u64 {
-        match u64::try_from(ms.saturating_mul(1_000).saturating_sub(self.began.1)) {
-            Ok(since_us) => self.began.0.saturating_add(since_us).min(self.timer.clock().now_us()),
-            Err(_) => 0,
-        }
+    /// That time on the timer's clock. `None` for a time before the start of the process.
+    pub(super) fn of_steady_us(&self, ms: i64) -> Option<u64> {
+        let since_us = u64::try_from(ms.saturating_mul(1_000).saturating_sub(self.began.1)).ok()?;
+        Some(self.began.0.saturating_add(since_us).min(self.timer.clock().now_us()))
     }
 
     /// Notes the attempts of this message, which is tried again.

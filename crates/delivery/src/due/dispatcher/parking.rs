@@ -1,6 +1,6 @@
 //! Messages that leave memory while they wait for their next attempt (rules D6, D8). See `window/parking.rs`.
 
-use super::{Alarm, Dispatcher};
+use super::{Alarm, Dispatcher, Offer};
 use crate::due::doubt::Key;
 use crate::due::lanes::Slot;
 use crate::due::window::Parked;
@@ -12,6 +12,9 @@ const LONG_US: u64 = 10_000_000;
 const SHORT_US: u64 = 500_000;
 /// How long before their next attempt parked messages are read. It is shorter than `SHORT_US`.
 const READ_BEFORE_MS: i64 = 250;
+
+/// No parked messages are read while this many messages of keys in doubt are ready.
+const MOST_READY: usize = 2_048;
 
 /// When parked messages are read.
 #[derive(Debug, Default)]
@@ -65,6 +68,7 @@ impl Dispatcher {
     /// A message that is not in memory is taken back. If its lane waited for it, the lane goes on.
     pub(crate) fn take_back_parked(&mut self, seq: i64) {
         self.outage.forget(Key::Message(seq));
+        self.doubts.forget(Key::Message(seq));
         if let Some(number) = self.parked_lanes.remove(&seq) {
             let key = Key::Lane(number);
             if let Some(doubt) = self.doubts.get_mut(key) {
@@ -75,6 +79,28 @@ impl Dispatcher {
             }
             self.has_waited(key);
             self.doubts.calms_down(key);
+        }
+    }
+
+    /// How many parked messages may come into memory: if very many keys are in doubt, they must not fill it, because they
+    /// only have the spare places.
+    pub(crate) fn room_for_tried(&self) -> usize {
+        let size = |offer: &Offer| match offer {
+            Offer::Message(slot, seq) => self.window.get(*slot, *seq).map_or(0, |entry| entry.size as usize),
+            Offer::Lane(lane) => self.window.lane(*lane).size,
+        };
+        let bytes: usize = self.in_doubt.iter().take(MOST_READY).map(size).sum();
+        if bytes > self.window.bounds().bytes / 4 { 0 } else { MOST_READY.saturating_sub(self.in_doubt.len()) }
+    }
+
+    /// The message does not come into memory by itself. If its lane waited for it, the lane goes on in its order.
+    pub(crate) fn goes_on_without(&mut self, seq: i64) {
+        let Some(number) = self.parked_lanes.get(&seq).copied() else { return };
+        self.forget_parked(seq);
+        if let Some(lane) = self.window.lane_numbered(number) {
+            self.window.come_back(lane);
+            self.offer(lane);
+            self.window.tidy(lane);
         }
     }
 

@@ -53,12 +53,15 @@ impl Dispatcher {
         let (now_us, wall_ms) = (self.timer.clock().now_us(), self.wall.now_us() / 1_000);
         let (key, from_us) = (self.key_of(slot), self.of_steady_us(self.window.entry(slot).tried_ms));
         let entry = self.window.entry_mut(slot);
-        let (attempts, next_ms) = (entry.attempts, entry.next_ms);
-        entry.waited_from_us = from_us;
+        let (attempts, next_ms, waited_us) = (entry.attempts, entry.next_ms, entry.waited_us);
+        entry.waited_from_us = from_us.unwrap_or(0);
         let doubt = self.doubts.get_or_add(key);
-        if from_us > 0 && matches!(key, Key::Message(_)) && doubt.since_us.is_none() {
-            // It left memory while it waited.
-            doubt.since_us = Some(from_us);
+        if let Some(from_us) = from_us
+            && matches!(key, Key::Message(_))
+            && doubt.since_us.is_none()
+        {
+            // It left memory while it waited. It began to fail then at the latest.
+            doubt.since_us = Some(from_us.saturating_sub(waited_us));
             doubt.accepted_before = self.outage.accepted_count_if_none_since(from_us);
         }
         if doubt.fails > 0 || doubt.waits() {
@@ -132,9 +135,10 @@ impl Dispatcher {
     /// The message would be early, so it waits for the timer again. If it was sent before, its lane waits for it.
     pub(super) fn put_back(&mut self, slot: Slot, clock: &DueClock) {
         let entry = self.window.entry(slot);
-        let (seq, due_ms, was_sent) = (entry.seq, entry.due_ms, entry.was_sent);
+        let (seq, due_ms) = (entry.seq, entry.due_ms);
+        let was_tried = entry.was_sent || entry.attempts > 0;
         self.unnote(slot);
-        if was_sent {
+        if was_tried {
             self.window.entry_mut(slot).state = State::Retrying;
             self.add(When::AtUs(clock.instant_us(due_ms)), Alarm::Again(slot, seq));
         } else {

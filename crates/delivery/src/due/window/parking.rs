@@ -9,7 +9,7 @@
 //!   its place before messages that came meanwhile and are due earlier, as a message that waits in memory does (D4).
 
 use super::Window;
-use super::entry::{Gone, State};
+use super::entry::{Entry, Gone, State};
 use crate::due::lanes::Slot;
 use crate::store::Waiting;
 
@@ -35,8 +35,8 @@ impl Window {
         let entry = self.entry_mut(slot);
         entry.state = State::Parked;
         entry.next_ms = Some(next_ms);
-        let (seq, lane) = (entry.seq, entry.lane);
-        self.parking.push_back((slot, seq));
+        let (seq, lane, attempts) = (entry.seq, entry.lane, entry.attempts);
+        self.parking.push_back((slot, seq, attempts));
         if let Some(lane) = lane {
             self.clear_away(lane);
         }
@@ -59,8 +59,10 @@ impl Window {
     /// near messages.
     pub(crate) fn take_parked(&mut self) -> Vec<Parked> {
         let mut taken = Vec::new();
-        for (slot, seq) in self.parking.drain(..std::mem::take(&mut self.sealed)).collect::<Vec<_>>() {
-            let Some(entry) = self.get(slot, seq).filter(|entry| entry.state == State::Parked) else { continue };
+        for (slot, seq, attempts) in self.parking.drain(..std::mem::take(&mut self.sealed)).collect::<Vec<_>>() {
+            // If it was marked again meanwhile, a later group has its attempts.
+            let is_same = |entry: &&Entry| entry.state == State::Parked && entry.attempts == attempts;
+            let Some(entry) = self.get(slot, seq).filter(is_same) else { continue };
             let (position, lane, is_near) = (entry.position(), entry.lane, entry.is_near);
             let next_ms = entry.next_ms.expect("it waits until then");
             let is_found_again = match lane.map(|lane| self.lane(lane)) {
@@ -97,15 +99,22 @@ impl Window {
             && !self.by_seq.contains_key(&row.seq)
     }
 
-    /// Takes in messages whose next attempt is soon, in the order of its time. `is_all`: these are all messages until
-    /// `until_ms`. Returns also whether there was room for all of them.
-    pub(crate) fn read_tried(&mut self, rows: &[Waiting], until_ms: i64, is_all: bool) -> (Vec<Slot>, bool) {
+    /// Takes in messages whose next attempt is soon, in the order of its time, at most `left`. `is_all`: these are all
+    /// messages until `until_ms`. Returns also whether there was room for all of them.
+    pub(crate) fn read_tried(
+        &mut self,
+        rows: &[Waiting],
+        until_ms: i64,
+        is_all: bool,
+        mut left: usize,
+    ) -> (Vec<Slot>, bool) {
         let mut chosen = Vec::new();
         for row in rows {
-            if !self.has_room_ahead(row.size as usize) {
-                self.was_full = true;
+            if !self.has_room(row.size as usize) || left == 0 {
+                self.was_full |= left > 0;
                 return (chosen, false);
             }
+            left -= 1;
             self.tried_through = (row.next_ms.expect("they are found by it"), row.seq);
             if self.number(row.lane).is_none() && self.is_read(row) && !self.by_seq.contains_key(&row.seq) {
                 chosen.push(self.add(*row, None, false));
@@ -117,24 +126,30 @@ impl Window {
         (chosen, true)
     }
 
-    /// Takes in a parked message whose wait is over. `None` if it is in memory, will be read ahead, or its key is paused.
+    /// Takes in a parked message whose wait is over. `None` if it is in memory, will be read ahead, or comes in the order
+    /// of its lane.
     pub(crate) fn come_in(&mut self, row: &Waiting) -> Option<Slot> {
-        let has_lane = self.number(row.lane).is_some();
-        if self.by_seq.contains_key(&row.seq) || !has_lane && !self.is_read(row) {
+        let position = (row.due_ms, row.seq);
+        if self.by_seq.contains_key(&row.seq) {
             return None;
         }
-        if let Some(lane) = self.known_lane(row.lane) {
-            let it = self.lane(lane);
-            if it.is_paused || !it.is_away || it.in_flight.is_some() {
-                self.come_back(lane); // the key was paused: the lane is refilled in its order
-                return None;
-            }
+        if self.number(row.lane).is_none() {
+            return self.is_read(row).then(|| self.add(*row, None, false));
         }
+        // If the key was paused, or the cursor went back, the lane is refilled in its order.
+        let lane = self.known_lane(row.lane)?;
+        let it = self.lane(lane);
+        let waits_for_it = it.is_away && !it.is_paused && it.in_flight.is_none();
+        let from = it.more_from.filter(|from| waits_for_it && *from <= position)?;
         let slot = self.add(*row, None, false);
-        if let Some(lane) = self.entry(slot).lane {
-            let it = self.lane_mut(lane);
-            it.remove((row.due_ms, row.seq), row.size as usize);
-            it.in_flight = Some(slot);
+        let it = self.lane_mut(lane);
+        it.remove(position, row.size as usize);
+        it.in_flight = Some(slot);
+        // After a crash it must count as a message that was in memory.
+        if from == position {
+            self.leave(lane, Some((row.due_ms, row.seq.saturating_add(1))));
+        } else {
+            self.sent_and_left.push(position);
         }
         Some(slot)
     }
