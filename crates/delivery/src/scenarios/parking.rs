@@ -482,3 +482,30 @@ fn no_other_message_of_its_key_is_in_flight_beside_it__d4() {
     }
     assert!(in_flight.len() < 2, "{in_flight:?}");
 }
+
+#[test]
+fn after_a_restart_it_stops_nobody__d8() {
+    for key in [false, true] {
+        let bounds = Bounds { messages: 100, ..Bounds::default() };
+        let world = ByHand::start(Settings { bounds, ..settings(&[3_600_000]) });
+        for part in 0..20 {
+            let bad =
+                |number: usize| put(key.then(|| format!("k{number}")).as_deref(), &format!("bad{number}"), START_MS);
+            world.give((10 * part..10 * (part + 1)).map(bad).collect());
+            answer_all(&world, &refused());
+        }
+        world.engine.close(true).unwrap();
+        let world = world.again();
+        world.advance_ms(1_000);
+        world.give(vec![put(Some("good"), "good", START_MS)]);
+        let mut at = None;
+        for second in 0..30 {
+            if world.sent().iter().any(|it| it.body.id() == "good") {
+                at = Some(second);
+                break;
+            }
+            world.advance_ms(1_000);
+        }
+        assert_eq!(at, Some(0), "with keys {key}: {:?} in memory", world.engine.in_memory());
+    }
+}

@@ -242,11 +242,14 @@ impl ByHand {
         self.engine.take(64, 1 << 20, false)
     }
 
-    /// Takes the next send. A key that has waited long must first be read from the store.
+    /// Takes the next send. A message that has waited long must first be read from the store, and its attempt may have to
+    /// be on disk.
     pub(crate) fn next_send(&self) -> Option<(u64, Vec<Delivery>)> {
-        self.take().or_else(|| {
-            self.write();
-            self.take()
+        (0..2).fold(self.take(), |taken, _| {
+            taken.or_else(|| {
+                self.write();
+                self.take()
+            })
         })
     }
 

@@ -36,6 +36,14 @@ impl Dispatcher {
         }
     }
 
+    /// After a restart: if the key of this message still waits for long, its lane is only in the store until then.
+    pub(super) fn clear_away_if_long(&mut self, slot: Slot, wait_us: u64) {
+        if let Some(lane) = self.window.entry(slot).lane.filter(|_| wait_us >= LONG_US) {
+            self.window.clear_away(lane);
+            self.wants_load = true; // there is room again
+        }
+    }
+
     /// The parked messages whose attempts are stored in this transaction.
     pub(crate) fn take_parked(&mut self) -> Vec<Parked> {
         let parked = self.window.take_parked();

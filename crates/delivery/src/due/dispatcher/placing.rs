@@ -35,6 +35,9 @@ impl Dispatcher {
         if entry.attempts > 0 {
             self.was_tried_before(slot);
         }
+        if self.window.get(slot, seq).is_none() {
+            return; // its key waits for long, and its lane is in the store
+        }
         if lane.is_some_and(|lane| self.window.lane(lane).in_flight == Some(slot)) {
             // The lane waited for it, and it keeps its place.
             self.window.entry_mut(slot).state = State::Retrying;
@@ -72,6 +75,7 @@ impl Dispatcher {
             // The wall clock may have been stepped. No key waits longer than the longest wait.
             let wait_us = ((next_ms - wall_ms) as u64).saturating_mul(1_000).min(self.retry.longest_us());
             self.wait_until(key, now_us.saturating_add(wait_us));
+            self.clear_away_if_long(slot, wait_us);
         }
     }
 
