@@ -312,7 +312,6 @@ impl Dispatcher {
     /// Starts the clock: from now on messages are due.
     pub(crate) fn start(&mut self, clock: DueClock) {
         self.clock = Some(clock);
-        self.begin_reading();
     }
 
     /// The latest due time within `ms` milliseconds from now. `None` before the start.

@@ -116,22 +116,14 @@ fn read_tried(store: &mut Store, dispatcher: &Mutex<Dispatcher>) -> Result<(Vec<
         }
         slots.extend(slot);
     }
-    let Some(until_ms) = until_ms else { return Ok((slots, false)) };
     let rows = store.plan_tried(after, until_ms, ROWS)?;
-    let (chosen, is_all) = {
-        let mut dispatcher = lock(dispatcher);
-        let is_all = rows.len() < ROWS;
-        let (chosen, had_room) = dispatcher.window.read_tried(&rows, until_ms, is_all, room);
-        if !had_room || !is_all {
-            dispatcher.reads_tried_again();
-        }
-        (chosen, is_all)
-    };
+    let is_all = rows.len() < ROWS;
+    let (chosen, had_room) = lock(dispatcher).window.read_tried(&rows, until_ms, is_all, room);
     slots.extend(chosen);
     if let Some(next_ms) = store.next_tried_ms(until_ms)? {
         lock(dispatcher).expect_tried(next_ms);
     }
-    Ok((slots, !is_all && room > 0))
+    Ok((slots, !is_all && had_room))
 }
 
 fn refill(store: &mut Store, dispatcher: &Mutex<Dispatcher>) -> Result<Vec<Slot>, StoreError> {

@@ -19,8 +19,6 @@ const MOST_READY: usize = 2_048;
 /// When parked messages are read.
 #[derive(Debug, Default)]
 pub(super) struct Reading {
-    /// The loader should read messages whose next attempt is soon.
-    is_due: bool,
     /// The next time to read, and the alarm for it.
     next: Option<(i64, Option<tickwheel::Handle>)>,
     /// Messages to read at once, because their wait has ended early.
@@ -128,18 +126,13 @@ impl Dispatcher {
         self.reading.wanted.extend(seqs);
     }
 
-    /// Until when the loader should read messages, by the time of their next attempt. `None` if it need not.
-    pub(crate) fn reads_tried_until(&mut self) -> Option<i64> {
+    /// Until when the loader should read messages, by the time of their next attempt.
+    pub(crate) fn reads_tried_until(&mut self) -> i64 {
         let until_ms = self.wall.now_us() / 1_000 + READ_BEFORE_MS;
         // If the wall clock was stepped back, messages that were passed are read again.
         let through = &mut self.window.tried_through;
         *through = (*through).min((until_ms, i64::MAX));
-        std::mem::take(&mut self.reading.is_due).then_some(until_ms)
-    }
-
-    /// The loader should read these messages again, because there was no room.
-    pub(crate) fn reads_tried_again(&mut self) {
-        self.reading.is_due = true;
+        until_ms
     }
 
     /// A parked message waits for its next attempt until `next_ms`.
@@ -155,17 +148,11 @@ impl Dispatcher {
         }
     }
 
-    /// It is time to read parked messages.
+    /// It is time to read parked messages. Each load reads them: the alarm only makes it come in time.
     pub(super) fn read_tried(&mut self) {
         if let Some((_, Some(alarm))) = self.reading.next.take() {
             self.timer.cancel(alarm); // if the wall clock was stepped, it has not come yet
         }
-        self.reading.is_due = true;
         self.wants_load = true;
-    }
-
-    /// At the start: messages of earlier processes may wait for their next attempt.
-    pub(super) fn begin_reading(&mut self) {
-        self.reading.is_due = true;
     }
 }
