@@ -1,15 +1,17 @@
 """Thousands of messages with small bounds: all are delivered in order, and the bounds always hold (D4, D8)."""
 
 import random
+import threading
 from collections import defaultdict
 from collections.abc import Callable
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from tickwheel.delivery import Answer, Cancel, Message
+from tickwheel.delivery import Answer, Cancel, Delivery, DeliveryQueue, Message
 from tickwheel.delivery.model.retry import Retry
 from tickwheel.delivery.model.settings import Bounds, Settings
 
@@ -188,3 +190,24 @@ def test_a_slewed_clock_is_followed_within_its_second__D3(desk: Desk) -> None:
     desk.advance(600)
     [delivery] = desk.sink.sent
     assert 0 <= delivery.lateness_ms <= 1
+
+
+def test_keys_that_fail_with_large_messages_stop_nobody__D6_D8(tmp_path: Path) -> None:
+    """150 MB of messages that are tried again and again, with 96 MiB of memory."""
+    count, all_arrived = 150, threading.Event()
+    arrived: set[str] = set()
+
+    def send(delivery: Delivery) -> None:
+        if delivery.message.key == "good":
+            arrived.add(delivery.message.id)
+            if len(arrived) == count:
+                all_arrived.set()
+            return
+        raise TimeoutError("it is gone")
+
+    queue = DeliveryQueue(tmp_path / "store.db", to=send)
+    for number in range(count):
+        queue.put_many([put(f"bad {number}", START_MS, f"bad {number}", b'"' + b"x" * 1_000_000 + b'"')])
+        queue.put_many([put(f"good {number}", START_MS, "good")])
+    assert all_arrived.wait(50), f"{len(arrived)} of {count}"
+    queue.close()
