@@ -52,7 +52,6 @@ use crate::base::clock::{DueClock, WallTime};
 use crate::message::Body;
 use crate::sinks::Turns;
 use crate::store::{Attempts, Done, Outcome};
-use parking::Reading;
 use tickwheel::{Clock, Config, Error, Handle, Released, Timer, When};
 
 pub use event::Event;
@@ -175,6 +174,15 @@ struct InTurn {
     /// The place of the first message that is left.
     first: usize,
     divide: Option<Handle>,
+}
+
+/// When parked messages are read.
+#[derive(Debug, Default)]
+struct Reading {
+    /// The next time to read, and the alarm for it.
+    next: Option<(i64, Option<Handle>)>,
+    /// Messages to read at once, because their wait is over.
+    wanted: Vec<i64>,
 }
 
 struct Moment {

@@ -16,15 +16,6 @@ const READ_BEFORE_MS: i64 = 250;
 /// No parked messages are read while this many messages of keys in doubt are ready.
 const MOST_READY: usize = 2_048;
 
-/// When parked messages are read.
-#[derive(Debug, Default)]
-pub(super) struct Reading {
-    /// The next time to read, and the alarm for it.
-    next: Option<(i64, Option<tickwheel::Handle>)>,
-    /// Messages to read at once, because their wait has ended early.
-    wanted: Vec<i64>,
-}
-
 impl Dispatcher {
     /// Lets a message leave memory that waits for `after_us`, if that is long.
     pub(super) fn park(&mut self, slot: Slot, after_us: u64, next_ms: i64) {
