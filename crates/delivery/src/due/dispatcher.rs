@@ -211,7 +211,7 @@ pub(crate) struct Dispatcher {
     timer: Arc<Timer<Alarm>>,
     wall: Arc<dyn WallTime>,
     clock: Option<DueClock>,
-    /// The start of the process on the timer's clock and on the wall clock. See [`Dispatcher::steady_ms`].
+    /// The start of the process on the timer's clock and on the wall clock. See [`Dispatcher::steady_us`].
     began: (u64, i64),
     retry: Retry,
     /// A message is given up after it was due this long while its key had no success. The time of outages does not

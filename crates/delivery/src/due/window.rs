@@ -5,8 +5,8 @@
 //! thread. The dispatcher's lock guards it, and the writer moves it on.
 //!
 //! - A waiting message at or before the cursor is in memory. There are two exceptions. If a lane has a `more_from`, its
-//!   messages from that position on are only in the store. A message without a key may be parked. No message that waits in memory is after the cursor. These
-//!   rules keep each lane in order.
+//!   messages from that position on are only in the store. A message without a key may be parked. No message that
+//!   waits in memory is after the cursor. These rules keep each lane in order.
 //! - There are bounds for messages and bytes, in total and for each lane. Reading ahead stops at four fifths of the
 //!   bounds. The rest is for new messages that are due before the cursor, and for lanes that ran empty.
 //! - If a lane has no room for such a new message, the lane's last messages go back to the store, and `more_from` is
@@ -70,7 +70,8 @@ pub(crate) struct Window {
     sent_and_left: Vec<Position>,
     /// The cursor or a lane's `more_from` moved back. Messages on their way may now be after it.
     has_gone_back: bool,
-    /// Messages that are marked, to be parked, with the number of their attempts. The first `sealed` of them may leave in the present transaction.
+    /// Messages that are marked, to be parked, with the number of their attempts. The first `sealed` of them may leave in
+    /// the present transaction.
     parking: VecDeque<(Slot, i64, u32)>,
     sealed: usize,
     /// The messages without a key that wait for an attempt until then are in memory, by `(next_ms, seq)`.

@@ -206,18 +206,15 @@ impl Group<'_> {
     ) -> Result<(), StoreError> {
         let (due_ms, size) = (message.due_ms, message.size_in_memory() as u32);
         let lane = lane_of(message.key());
+        let tried = tried.cloned().unwrap_or_else(|| Attempts::none(seq));
         let row = Waiting {
-            due_ms,
-            seq,
-            lane,
-            size,
             redelivered,
-            attempts: tried.map_or(0, |it| it.attempts),
-            strikes: tried.map_or(0, |it| it.strikes),
-            waited_ms: tried.map_or(0, |it| it.waited_ms),
-            next_ms: None,
-            tried_ms: tried.map_or(0, |it| it.at_ms),
-            is_unanswered: tried.is_some_and(|it| it.is_unanswered),
+            attempts: tried.attempts,
+            strikes: tried.strikes,
+            waited_ms: tried.waited_ms,
+            tried_ms: tried.at_ms,
+            is_unanswered: tried.is_unanswered,
+            ..Waiting::untried(due_ms, seq, lane, size)
         };
         self.admit(&[(row, partition_of_name(message.key(), message.id()), message.body)])
     }

@@ -136,19 +136,7 @@ impl<'a> Group<'a> {
                         });
                     }
                     let (lane, redelivered) = (put.lane, put.redelivered);
-                    let row = Waiting {
-                        due_ms,
-                        seq,
-                        lane,
-                        size,
-                        redelivered,
-                        attempts: 0,
-                        strikes: 0,
-                        waited_ms: 0,
-                        next_ms: None,
-                        tried_ms: 0,
-                        is_unanswered: false,
-                    };
+                    let row = Waiting { redelivered, ..Waiting::untried(due_ms, seq, lane, size) };
                     let body = put.message.body;
                     fresh.push((row, partition, if is_again { body.again(seq) } else { body }));
                     Answer::Accepted

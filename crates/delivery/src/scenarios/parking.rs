@@ -509,3 +509,17 @@ fn after_a_restart_it_stops_nobody__d8() {
         assert_eq!(at, Some(0), "with keys {key}: {:?} in memory", world.engine.in_memory());
     }
 }
+
+#[test]
+fn after_a_step_back_of_the_wall_clock_its_wait_is_as_long__d3() {
+    for key in [Some("k"), None] {
+        let world = ByHand::start(settings(&[20_000]));
+        world.give(vec![put(key, "a", START_MS - 2 * 86_400_000)]);
+        answer_all(&world, &refused());
+        world.step_wall_clock_ms(-86_400_000);
+        world.engine.follow_clock();
+        world.write();
+        let seen = pass_ms(&world, 3_600_000, &refused());
+        assert!(!seen.is_empty(), "{key:?}: not tried in an hour");
+    }
+}

@@ -111,6 +111,25 @@ pub(crate) struct Waiting {
     pub is_unanswered: bool,
 }
 
+impl Waiting {
+    /// A message that was not tried.
+    pub(crate) fn untried(due_ms: i64, seq: i64, lane: Option<i64>, size: u32) -> Self {
+        Self {
+            due_ms,
+            seq,
+            lane,
+            size,
+            redelivered: false,
+            attempts: 0,
+            strikes: 0,
+            waited_ms: 0,
+            next_ms: None,
+            tried_ms: 0,
+            is_unanswered: false,
+        }
+    }
+}
+
 /// An open message that gets a row in `waiting`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Held {

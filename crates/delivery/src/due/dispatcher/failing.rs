@@ -112,7 +112,7 @@ impl Dispatcher {
         let entry = self.window.entry_mut(slot);
         entry.state = State::Retrying;
         let lane = entry.lane;
-        let next_ms = self.wall.now_us().saturating_add(after_us as i64) / 1000;
+        let next_ms = self.steady_us().saturating_add(after_us.cast_signed()) / 1_000;
         self.keep_attempt(slot, Some(next_ms), reason);
         self.wait_until(key, self.timer.clock().now_us().saturating_add(after_us));
         self.park(slot, after_us, next_ms);
@@ -343,10 +343,15 @@ impl Dispatcher {
         self.events.push(Event::Failed { key, id, reason: reason.to_owned() });
     }
 
-    /// The time now, by a clock that was right at the start of the process, and is never stepped.
-    fn steady_ms(&self) -> i64 {
+    /// The time now in microseconds, by a clock that agreed with the wall clock at the start of the process, and is never
+    /// stepped. The times in the store's table of attempts are by this clock.
+    fn steady_us(&self) -> i64 {
         let since_us = self.timer.clock().now_us().saturating_sub(self.began.0);
-        self.began.1.saturating_add(since_us.cast_signed()) / 1_000
+        self.began.1.saturating_add(since_us.cast_signed())
+    }
+
+    pub(crate) fn steady_ms(&self) -> i64 {
+        self.steady_us() / 1_000
     }
 
     /// That time on the timer's clock. `None` for a time before the start of the process.

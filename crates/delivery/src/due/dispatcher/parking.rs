@@ -118,12 +118,8 @@ impl Dispatcher {
     }
 
     /// Until when the loader should read messages, by the time of their next attempt.
-    pub(crate) fn reads_tried_until(&mut self) -> i64 {
-        let until_ms = self.wall.now_us() / 1_000 + READ_BEFORE_MS;
-        // If the wall clock was stepped back, messages that were passed are read again.
-        let through = &mut self.window.tried_through;
-        *through = (*through).min((until_ms, i64::MAX));
-        until_ms
+    pub(crate) fn reads_tried_until(&self) -> i64 {
+        self.steady_ms() + READ_BEFORE_MS
     }
 
     /// A parked message waits for its next attempt until `next_ms`.
@@ -131,7 +127,7 @@ impl Dispatcher {
         if self.reading.next.as_ref().is_some_and(|(at_ms, _)| *at_ms <= next_ms) {
             return;
         }
-        let left_ms = next_ms.saturating_sub(READ_BEFORE_MS).saturating_sub(self.wall.now_us() / 1_000);
+        let left_ms = next_ms.saturating_sub(READ_BEFORE_MS).saturating_sub(self.steady_ms());
         let at_us = self.timer.clock().now_us().saturating_add(left_ms.max(0).cast_unsigned().saturating_mul(1_000));
         let alarm = self.add(When::AtUs(at_us), Alarm::Tried);
         if let Some((_, Some(before))) = self.reading.next.replace((next_ms, alarm)) {
@@ -141,9 +137,7 @@ impl Dispatcher {
 
     /// It is time to read parked messages. Each load reads them: the alarm only makes it come in time.
     pub(super) fn read_tried(&mut self) {
-        if let Some((_, Some(alarm))) = self.reading.next.take() {
-            self.timer.cancel(alarm); // if the wall clock was stepped, it has not come yet
-        }
+        self.reading.next = None;
         self.wants_load = true;
     }
 }

@@ -53,7 +53,7 @@ impl Dispatcher {
     /// This message was tried by an earlier process, or by this one before the message left memory. Its key is in
     /// doubt, and may have to wait.
     fn was_tried_before(&mut self, slot: Slot) {
-        let (now_us, wall_ms) = (self.timer.clock().now_us(), self.wall.now_us() / 1_000);
+        let (now_us, now_ms) = (self.timer.clock().now_us(), self.steady_ms());
         let (key, from_us) = (self.key_of(slot), self.of_steady_us(self.window.entry(slot).tried_ms));
         let entry = self.window.entry_mut(slot);
         let (attempts, next_ms, waited_us) = (entry.attempts, entry.next_ms, entry.waited_us);
@@ -71,9 +71,9 @@ impl Dispatcher {
             return;
         }
         doubt.fails = attempts;
-        if let Some(next_ms) = next_ms.filter(|next_ms| *next_ms > wall_ms) {
-            // The wall clock may have been stepped. No key waits longer than the longest wait.
-            let wait_us = ((next_ms - wall_ms) as u64).saturating_mul(1_000).min(self.retry.longest_us());
+        if let Some(next_ms) = next_ms.filter(|next_ms| *next_ms > now_ms) {
+            // The wall clock may have been stepped before the start. No key waits longer than the longest wait.
+            let wait_us = ((next_ms - now_ms) as u64).saturating_mul(1_000).min(self.retry.longest_us());
             self.wait_until(key, now_us.saturating_add(wait_us));
             self.clear_away_if_long(slot, wait_us);
         }
@@ -159,7 +159,6 @@ impl Dispatcher {
             self.put_back(slot, &clock);
         }
         self.events.push(Event::ClockStepped);
-        self.read_tried();
         for lane in self.window.lanes_mut() {
             lane.due_until_ms = i64::MIN;
         }

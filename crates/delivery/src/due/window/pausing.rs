@@ -33,7 +33,7 @@ impl Window {
     /// Pauses this lane: no message of it is taken. Its waiting messages go back to the store, and are added to `gone`.
     pub(crate) fn pause(&mut self, number: i64, gone: &mut Vec<Gone>) {
         self.paused.insert(number);
-        let Some(lane) = self.lane_numbers.get(&number).copied() else { return };
+        let Some(lane) = self.lane_numbered(number) else { return };
         self.lane_mut(lane).is_paused = true;
         while let Some((position, slot)) = self.lane(lane).last() {
             self.leave(lane, Some(position));
@@ -46,7 +46,7 @@ impl Window {
     /// it.
     pub(crate) fn resume(&mut self, number: i64) -> Option<u32> {
         self.paused.remove(&number);
-        let lane = self.lane_numbers.get(&number).copied()?;
+        let lane = self.lane_numbered(number)?;
         self.lane_mut(lane).is_paused = false;
         self.look_after(lane);
         Some(lane)

@@ -10,19 +10,7 @@ use super::*;
 const LAST: i64 = i64::MAX;
 
 fn row(due_ms: i64, seq: i64, lane: Option<i64>, size: u32) -> Waiting {
-    Waiting {
-        due_ms,
-        seq,
-        lane,
-        size,
-        redelivered: false,
-        attempts: 0,
-        strikes: 0,
-        waited_ms: 0,
-        next_ms: None,
-        tried_ms: 0,
-        is_unanswered: false,
-    }
+    Waiting::untried(due_ms, seq, lane, size)
 }
 
 fn body(lane: Option<i64>, seq: i64) -> Body {

@@ -12,7 +12,7 @@ impl Window {
         } else {
             self.waiting.remove(&number);
         }
-        let lane = self.lane_numbers.get(&number).copied()?;
+        let lane = self.lane_numbered(number)?;
         self.lane_mut(lane).is_waiting = is_waiting;
         Some(lane)
     }
@@ -40,17 +40,17 @@ impl Window {
         self.look_after(lane);
     }
 
-    /// The same, for a lane that waits no more.
-    pub(crate) fn come_back_unless_waiting(&mut self, number: i64) {
-        if let Some(lane) = self.lane_numbers.get(&number).copied().filter(|lane| !self.lane(*lane).is_waiting) {
-            self.come_back(lane);
-        }
-    }
-
     /// The lane's messages may come into memory again.
     pub(crate) fn come_back(&mut self, lane: u32) {
         if std::mem::take(&mut self.lane_mut(lane).is_away) {
             self.look_after(lane);
+        }
+    }
+
+    /// The same, for a lane that waits no more.
+    pub(crate) fn come_back_unless_waiting(&mut self, number: i64) {
+        if let Some(lane) = self.lane_numbered(number).filter(|lane| !self.lane(*lane).is_waiting) {
+            self.come_back(lane);
         }
     }
 }

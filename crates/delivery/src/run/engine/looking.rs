@@ -21,7 +21,7 @@ pub struct InMemory {
     /// is down.
     pub due: u64,
     pub in_flight: u64,
-    /// An attempt failed, and they will be tried again. Those that wait long for it are in the store alone.
+    /// An attempt failed, and they will be tried again. Some of them are only in the store.
     pub retrying: u64,
     /// Keys whose next message is due and waits for a message in flight.
     pub behind_send: u64,

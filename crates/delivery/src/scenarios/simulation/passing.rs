@@ -124,11 +124,12 @@ impl World {
 
     /// Whether this message, which has no key, is only in the store until its next attempt.
     fn is_parked(&self, key: Option<&str>, id: &str) -> bool {
+        let now_ms = self.engine.lock_dispatcher().steady_ms();
         let next_ms = self.engine.with_writer(|writer| {
             let known = writer.store.find(key, id).unwrap()?;
             writer.store.attempts(known.seq).unwrap()?.next_ms
         });
-        key.is_none() && next_ms.unwrap().is_some_and(|next_ms| next_ms > self.wall_ms())
+        key.is_none() && next_ms.unwrap().is_some_and(|next_ms| next_ms > now_ms)
     }
 
     pub(super) fn state(&self) -> String {

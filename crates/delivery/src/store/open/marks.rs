@@ -89,12 +89,9 @@ pub(in crate::store) fn mark_unanswered(db: &Connection, until_ms: i64) -> Resul
         ))?
         .query_map([], |row| row.get(0))?
         .collect::<rusqlite::Result<_>>()?;
-    if !marked.is_empty() {
-        let until_ms = marked.into_iter().fold(until_ms, i64::max);
-        meta::put(db, "redelivered_until_ms", until_ms)?;
-        return Ok(until_ms);
-    }
-    Ok(until_ms)
+    let Some(last_ms) = marked.into_iter().max() else { return Ok(until_ms) };
+    meta::put(db, "redelivered_until_ms", until_ms.max(last_ms))?;
+    Ok(until_ms.max(last_ms))
 }
 
 fn clear(db: &Connection) -> Result<()> {
