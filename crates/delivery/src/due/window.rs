@@ -268,16 +268,19 @@ impl Window {
         Some((self.needy.iter().take(200).map(|(_, lane)| self.lane(*lane).number).collect(), start))
     }
 
-    /// Takes in these rows. They are all rows of these lanes until `end`. Does nothing while a message is going back to
-    /// the store.
-    pub(crate) fn refill(&mut self, numbers: &[i64], rows: &[Waiting], end: Position) -> Vec<Slot> {
+    /// Takes in these rows. They are all rows of these lanes from `start` to `end`. Does nothing while a message is going
+    /// back to the store, or for a lane whose messages went back while the rows were read.
+    pub(crate) fn refill(&mut self, numbers: &[i64], rows: &[Waiting], start: Position, end: Position) -> Vec<Slot> {
         if self.has_leaving() {
             return Vec::new();
         }
         let cursor = self.cursor.expect("what is refilled was left behind a cursor");
         let lanes: Vec<u32> = numbers.iter().filter_map(|number| self.lane_numbers.get(number).copied()).collect();
         let mut open: Vec<u32> = lanes.clone();
-        open.retain(|lane| self.lane(*lane).more_from.is_some_and(|from| from <= end));
+        open.retain(|lane| {
+            let it = self.lane(*lane);
+            !it.is_away && !it.is_paused && it.more_from.is_some_and(|from| start <= from && from <= end)
+        });
         let mut chosen = Vec::new();
         for row in rows {
             let position = (row.due_ms, row.seq);
@@ -376,7 +379,7 @@ impl Window {
         std::mem::take(&mut self.changed).into_iter()
     }
 
-    fn number(&self, lane: Option<i64>) -> Option<i64> {
+    pub(crate) fn number(&self, lane: Option<i64>) -> Option<i64> {
         if self.is_global { Some(0) } else { lane }
     }
 

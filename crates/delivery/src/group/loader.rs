@@ -109,7 +109,9 @@ fn read_tried(store: &mut Store, dispatcher: &Mutex<Dispatcher>) -> Result<(Vec<
             break;
         }
         room -= 1;
-        let slot = dispatcher.window.come_in(&Waiting { next_ms: None, ..row }); // its wait is over
+        let is_wanted = dispatcher.is_wanted(&row);
+        let row = Waiting { next_ms: None, ..row }; // its wait is over
+        let slot = if is_wanted { dispatcher.window.come_in(&row) } else { None };
         match slot {
             Some(_) => dispatcher.forget_parked(seq),
             None => dispatcher.goes_on_without(seq),
@@ -119,11 +121,13 @@ fn read_tried(store: &mut Store, dispatcher: &Mutex<Dispatcher>) -> Result<(Vec<
     let rows = store.plan_tried(after, until_ms, ROWS)?;
     let is_all = rows.len() < ROWS;
     let (chosen, had_room) = lock(dispatcher).window.read_tried(&rows, until_ms, is_all, room);
+    // Those that were chosen are not ready before the next send, so `room` would not count them at once.
+    let may_be_more = !is_all && had_room && chosen.is_empty() && slots.is_empty();
     slots.extend(chosen);
     if let Some(next_ms) = store.next_tried_ms(until_ms)? {
         lock(dispatcher).expect_tried(next_ms);
     }
-    Ok((slots, !is_all && had_room))
+    Ok((slots, may_be_more))
 }
 
 fn refill(store: &mut Store, dispatcher: &Mutex<Dispatcher>) -> Result<Vec<Slot>, StoreError> {
@@ -134,7 +138,7 @@ fn refill(store: &mut Store, dispatcher: &Mutex<Dispatcher>) -> Result<Vec<Slot>
         (lanes, start, through)
     };
     let (rows, end) = store.plan_lanes(&lanes, start, through, SCAN)?;
-    Ok(lock(dispatcher).window.refill(&lanes, &rows, end))
+    Ok(lock(dispatcher).window.refill(&lanes, &rows, start, end))
 }
 
 fn lock(dispatcher: &Mutex<Dispatcher>) -> MutexGuard<'_, Dispatcher> {

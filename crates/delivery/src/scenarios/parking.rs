@@ -523,3 +523,165 @@ fn after_a_step_back_of_the_wall_clock_its_wait_is_as_long__d3() {
         assert!(!seen.is_empty(), "{key:?}: not tried in an hour");
     }
 }
+
+/// Memory is full when a key has waited. Another message of the key comes into memory first, and is sent beside a flight
+/// that keeps memory full. Returns the numbers of the two sends.
+fn full_when_it_is_wanted(waits_ms: &[u64]) -> (ByHand, u64, (u64, usize)) {
+    let bounds = Bounds { messages: 10, ..Bounds::default() };
+    let world = ByHand::start(Settings { bounds, ..settings(waits_ms) });
+    world.give(vec![put(Some("k"), "a", START_MS)]);
+    answer_all(&world, &refused());
+    world.advance_ms(20_000);
+    assert!(world.take().is_none(), "it is wanted, and not read");
+    let mut items: Vec<_> = (0..30).map(|number| put(None, &format!("x{number}"), START_MS - 1_000 - number)).collect();
+    items.push(put(Some("k"), "b", START_MS - 1_500));
+    world.give(items);
+    let (mut of_b, mut others) = (None, None);
+    while let Some((number, deliveries)) = world.take() {
+        let is_b = deliveries.iter().any(|it| it.body.id() == "b");
+        *(if is_b { &mut of_b } else { &mut others }) = Some((number, deliveries.len()));
+    }
+    let (number, count) = of_b.expect("it is due first");
+    assert_eq!(count, 1);
+    (world, number, others.expect("the others"))
+}
+
+#[test]
+fn a_key_goes_on_if_another_message_of_it_failed_before_it_was_read__d6() {
+    let (world, of_b, (others, _)) = full_when_it_is_wanted(&[20_000, 100]);
+    world.engine.settle(of_b, Verdicts::Each(vec![refused()]), None);
+    world.advance_ms(100);
+    while let Some((number, _)) = world.take() {
+        world.engine.settle(number, Verdicts::Delivered, None);
+    }
+    world.engine.settle(others, Verdicts::Delivered, None);
+    world.write();
+    for _ in 0..200 {
+        world.advance_ms(1_000);
+        world.sent();
+    }
+    assert!(world.engine.is_empty(), "{} are left", world.engine.open_count());
+}
+
+#[test]
+fn a_message_does_not_come_in_while_its_key_waits_for_another__d4_d6() {
+    let (world, of_b, (others, _)) = full_when_it_is_wanted(&[20_000]);
+    world.engine.settle(of_b, Verdicts::Each(vec![refused()]), None);
+    world.engine.settle(others, Verdicts::Delivered, None);
+    world.write();
+    let mut of_k = Vec::new();
+    for second in 0..60 {
+        for it in world.sent().iter().filter(|it| it.body.key() == Some("k")) {
+            of_k.push((second, it.body.id().to_owned()));
+        }
+        world.advance_ms(1_000);
+    }
+    assert_eq!(of_k.iter().map(|(_, id)| id.as_str()).collect::<Vec<_>>(), ["b", "a"], "{of_k:?}");
+    assert!(of_k[0].0 >= 20, "{of_k:?}");
+}
+
+#[test]
+fn after_a_restart_a_key_with_a_backlog_takes_no_memory__d8() {
+    let bounds = Bounds { messages: 100, ..Bounds::default() };
+    let world = ByHand::start(Settings { bounds, ..settings(&[3_600_000]) });
+    for number in 0..30 {
+        world.give(vec![put(Some(&format!("k{number}")), "a", START_MS)]);
+        answer_all(&world, &refused());
+    }
+    for id in ["b", "c", "d"] {
+        world.give((0..30).map(|number| put(Some(&format!("k{number}")), id, START_MS + 1)).collect());
+    }
+    world.engine.close(true).unwrap();
+    let world = world.again();
+    world.write();
+    world.give(vec![put(Some("good"), "good", START_MS + 10)]);
+    world.advance_ms(10);
+    let sent = [world.sent(), world.sent(), world.sent()].concat();
+    assert_eq!(ids(&sent), ["good"]);
+    assert_eq!(world.engine.in_memory(), (0, 0));
+}
+
+#[test]
+fn a_message_that_was_not_committed_leaves_with_its_key__d8() {
+    let world = ByHand::start(settings(&[20_000]));
+    world.give(vec![put(Some("k"), "a", START_MS)]);
+    let (number, _) = world.take().unwrap();
+    let _receipt = world.submit(vec![put(Some("k"), "b", START_MS + 1)]);
+    let begun = world.engine.begin_group().unwrap();
+    let committed = world.engine.commit_group(begun, &|| Ok(())).unwrap();
+    world.engine.settle(number, Verdicts::Each(vec![refused()]), None);
+    world.engine.publish_group(&committed).unwrap();
+    world.write();
+    world.advance_ms(20_000);
+    assert_eq!(ids(&answer_all(&world, &refused())), ["a"]);
+    assert_eq!(world.engine.in_memory(), (0, 0));
+}
+
+#[test]
+fn after_a_crash_what_may_have_arrived_stops_nobody__d8() {
+    let bounds = Bounds { messages: 100, ..Bounds::default() };
+    let world = ByHand::start(Settings { bounds, ..settings(&[60_000]) });
+    for part in 0..6 {
+        world.give((0..50).map(|number| put(None, &format!("bad{part} {number}"), START_MS)).collect());
+        answer_all(&world, &refused());
+    }
+    let world = world.again();
+    world.write();
+    world.advance_ms(61_000);
+    world.give(vec![put(None, "good", START_MS + 10)]);
+    let mut at = None;
+    for second in 0..60 {
+        world.write();
+        while let Some((number, deliveries)) = world.take() {
+            if deliveries.iter().any(|it| it.body.id() == "good") {
+                world.engine.settle(number, Verdicts::Delivered, None);
+                at = at.or(Some(second));
+            }
+        }
+        world.advance_ms(1_000);
+    }
+    assert!(at.is_some_and(|second| second <= 1), "{at:?}, with {:?} in memory", world.engine.in_memory());
+}
+
+#[test]
+fn it_leaves_memory_also_if_a_message_due_earlier_came_meanwhile__d8() {
+    let world = ByHand::start(settings(&[20_000]));
+    world.give(vec![put(Some("k"), "a", START_MS)]);
+    answer_all(&world, &unanswered());
+    world.give(vec![put(Some("k"), "c", START_MS - 5)]);
+    world.advance_ms(20_000);
+    assert_eq!(ids(&answer_all(&world, &unanswered())), ["a"]);
+    assert_eq!(world.engine.in_memory(), (0, 0));
+    world.advance_ms(20_000);
+    let sent = [world.sent(), world.sent()].concat();
+    assert_eq!(ids(&sent), ["a", "c"]);
+}
+
+/// All messages are placed again. One of them takes its lane into the store, with others of the list.
+#[test]
+fn a_step_of_the_wall_clock_finds_a_lane_that_goes_to_the_store__d3() {
+    let bounds = Bounds { messages: 10, ..Bounds::default() };
+    let retry = Retry { max_attempts: 1, waits_ms: vec![3_600_000], ..Retry::default() };
+    let world = ByHand::start(Settings { bounds, retry, ..Settings::default() });
+    world.give(vec![put(Some("k"), "a", START_MS)]);
+    answer_all(&world, &unanswered());
+    world.give(vec![put(Some("k"), "b", START_MS + 1)]);
+    world.give((0..8).map(|number| put(None, &format!("f{number}"), START_MS - 100 + number)).collect());
+    world.engine.close(true).unwrap();
+    let world = world.again();
+    world.write();
+    let (fresh, deliveries) = world.take().unwrap();
+    assert_eq!(deliveries.len(), 8);
+    world.give(vec![put(Some("k"), "x", START_MS - 200)]);
+    let of_x = world.take();
+    let verdict = |it: &Delivery| if it.body.id() == "f0" { refused() } else { Verdict::Delivered };
+    world.engine.settle(fresh, Verdicts::Each(deliveries.iter().map(verdict).collect()), None);
+    world.write();
+    if let Some((number, _)) = of_x {
+        world.engine.settle(number, Verdicts::Delivered, None);
+    }
+    world.step_wall_clock_ms(-60_000);
+    world.engine.follow_clock();
+    world.write();
+    assert!(world.take().is_none());
+}

@@ -148,17 +148,22 @@ impl Dispatcher {
                 }
             }
             Key::Lane(number) => {
-                let parked = self.doubts.get(key).and_then(|doubt| doubt.parked);
+                let doubt = self.doubts.get(key);
+                let parked = doubt.and_then(|doubt| Some((doubt.parked?, doubt.keeps_place)));
                 let Some(lane) = self.window.set_waiting(number, false) else {
-                    if let Some(seq) = parked {
+                    if let Some((seq, _)) = parked {
                         self.forget_parked(seq);
                     }
                     return self.doubts.calms_down(key);
                 };
-                if let Some(seq) = parked {
-                    return self.want(seq); // the lane goes on once this message is in memory
-                }
                 let first = self.window.lane(lane).in_flight;
+                match (first, parked) {
+                    // The lane goes on once this message is in memory.
+                    (None, Some((seq, true))) => return self.want(seq),
+                    // It comes in the order of its lane. Or the cursor went back, and another message was first.
+                    (_, Some((seq, _))) => self.forget_parked(seq),
+                    (_, None) => {}
+                }
                 if let Some(slot) = first {
                     self.window.unpark(slot);
                 }

@@ -4,6 +4,7 @@ use super::{Alarm, Dispatcher, Offer};
 use crate::due::doubt::Key;
 use crate::due::lanes::Slot;
 use crate::due::window::Parked;
+use crate::store::Waiting;
 use tickwheel::When;
 
 /// A message that waits longer than this leaves memory.
@@ -15,6 +16,8 @@ const READ_BEFORE_MS: i64 = 250;
 
 /// No parked messages are read while this many messages of keys in doubt are ready.
 const MOST_READY: usize = 2_048;
+/// How many parked messages are read at most in one load.
+const MOST_AT_ONCE: usize = 512;
 
 impl Dispatcher {
     /// Lets a message leave memory that waits for `after_us`, if that is long.
@@ -27,10 +30,23 @@ impl Dispatcher {
 
     /// After a restart: if the key of this message still waits for long, its lane is only in the store until then.
     pub(super) fn clear_away_if_long(&mut self, slot: Slot, wait_us: u64) {
-        if let Some(lane) = self.window.entry(slot).lane.filter(|_| wait_us >= LONG_US) {
+        let entry = self.window.entry(slot);
+        let seq = entry.seq;
+        if let Some(lane) = entry.lane.filter(|_| wait_us >= LONG_US) {
+            // If messages behind it are not committed, it leaves with them.
             self.window.clear_away(lane);
+            self.note_parked(seq, self.window.lane(lane).number, false);
             self.wants_load = true; // there is room again
         }
+    }
+
+    fn note_parked(&mut self, seq: i64, number: i64, keeps_place: bool) {
+        let doubt = self.doubts.get_or_add(Key::Lane(number));
+        doubt.keeps_place = keeps_place;
+        if let Some(before) = doubt.parked.replace(seq) {
+            self.parked_lanes.remove(&before);
+        }
+        self.parked_lanes.insert(seq, number);
     }
 
     /// The parked messages whose attempts are stored in this transaction.
@@ -41,8 +57,7 @@ impl Dispatcher {
                 if self.window.is_lane_paused(number) {
                     continue; // it comes back in the order of its lane
                 }
-                self.doubts.get_or_add(Key::Lane(number)).parked = Some(it.seq);
-                self.parked_lanes.insert(it.seq, number);
+                self.note_parked(it.seq, number, true);
                 continue;
             }
             if let Some(alarm) = self.doubts.forget(Key::Message(it.seq)).and_then(|doubt| doubt.alarm) {
@@ -58,8 +73,18 @@ impl Dispatcher {
         if let Some(number) = self.parked_lanes.remove(&seq)
             && let Some(doubt) = self.doubts.get_mut(Key::Lane(number))
         {
-            doubt.parked = None;
+            doubt.parked.take_if(|parked| *parked == seq);
         }
+    }
+
+    /// Whether this message may come into memory now. `false` if another message of its lane has taken its place.
+    pub(crate) fn is_wanted(&self, row: &Waiting) -> bool {
+        if self.window.number(row.lane).is_none() {
+            return true;
+        }
+        let Some(number) = self.parked_lanes.get(&row.seq) else { return false };
+        let is_parked = self.doubts.get(Key::Lane(*number)).is_some_and(|it| it.parked == Some(row.seq) && !it.waits());
+        is_parked && self.window.lane_numbered(*number).is_some_and(|lane| !self.window.lane(lane).is_waiting)
     }
 
     /// A message that is not in memory is taken back. If its lane waited for it, the lane goes on.
@@ -82,19 +107,26 @@ impl Dispatcher {
     /// How many parked messages may come into memory: if very many keys are in doubt, they must not fill it, because they
     /// only have the spare places.
     pub(crate) fn room_for_tried(&self) -> usize {
-        let size = |offer: &Offer| match offer {
-            Offer::Message(slot, seq) => self.window.get(*slot, *seq).map_or(0, |entry| entry.size as usize),
-            Offer::Lane(lane) => self.window.lane(*lane).size,
-        };
-        let bytes: usize = self.in_doubt.iter().take(MOST_READY).map(size).sum();
-        if bytes > self.window.bounds().bytes / 4 { 0 } else { MOST_READY.saturating_sub(self.in_doubt.len()) }
+        let ready = self.in_doubt.iter().map(|offer| match offer {
+            Offer::Message(slot, seq) => self.window.get(*slot, *seq),
+            Offer::Lane(lane) => self.window.lane(*lane).first().map(|(_, slot)| self.window.entry(slot)),
+        });
+        let suspects = self.suspects.iter().map(|(slot, seq)| self.window.get(*slot, *seq));
+        let bytes: usize = ready.chain(suspects).take(MOST_READY).flatten().map(|entry| entry.size as usize).sum();
+        let bounds = self.window.bounds();
+        if bytes > bounds.bytes / 4 {
+            return 0;
+        }
+        let count = self.in_doubt.len() + self.suspects.len() + self.suspects_out.len();
+        MOST_READY.min(bounds.messages / 4 + 1).saturating_sub(count).min(MOST_AT_ONCE)
     }
 
     /// The message does not come into memory by itself. If its lane waited for it, the lane goes on in its order.
     pub(crate) fn goes_on_without(&mut self, seq: i64) {
         let Some(number) = self.parked_lanes.get(&seq).copied() else { return };
         self.forget_parked(seq);
-        if let Some(lane) = self.window.lane_numbered(number) {
+        let lane = self.window.lane_numbered(number).filter(|lane| !self.window.lane(*lane).is_waiting);
+        if let Some(lane) = lane {
             self.window.come_back(lane);
             self.offer(lane);
             self.window.tidy(lane);

@@ -35,8 +35,14 @@ impl Dispatcher {
         if entry.attempts > 0 {
             self.was_tried_before(slot);
         }
-        if self.window.get(slot, seq).is_none() {
-            return; // its key waits for long, and its lane is in the store
+        if let Some(lane) = lane
+            && self.window.lane(lane).is_away
+            && self.window.lane(lane).in_flight != Some(slot)
+        {
+            self.window.clear_away(lane); // it was not committed when its lane was cleared away
+        }
+        if self.window.get(slot, seq).is_none_or(|entry| entry.state != State::Waiting) {
+            return; // it is in the store, or on its way there
         }
         if lane.is_some_and(|lane| self.window.lane(lane).in_flight == Some(slot)) {
             // The lane waited for it, and it keeps its place.
@@ -165,10 +171,13 @@ impl Dispatcher {
         for (_, moment) in std::mem::take(&mut self.moments) {
             self.timer.cancel(moment.task);
         }
-        let waiting: Vec<Slot> =
-            self.window.slots().filter(|(_, entry)| entry.state == State::Waiting).map(|(slot, _)| slot).collect();
-        for slot in waiting {
-            self.place_one(slot);
+        let waiting = self.window.slots().filter(|(_, entry)| entry.state == State::Waiting);
+        let waiting: Vec<(Slot, i64)> = waiting.map(|(slot, entry)| (slot, entry.seq)).collect();
+        for (slot, seq) in waiting {
+            // It may have gone to the store with its lane.
+            if self.window.get(slot, seq).is_some_and(|entry| entry.state == State::Waiting) {
+                self.place_one(slot);
+            }
         }
     }
 }

@@ -69,7 +69,7 @@ impl Window {
                 // No message behind it is in memory: one that is not committed may be.
                 Some(it) => {
                     let is_read = self.cursor.is_some_and(|cursor| position <= cursor);
-                    is_read && it.len() == 0 && it.more_from.is_none_or(|from| position <= from)
+                    is_read && it.len() == 0
                 }
                 // If not, its wait is nearly over.
                 None => (next_ms, seq) > self.tried_through,
@@ -83,7 +83,8 @@ impl Window {
                 let it = self.lane_mut(lane);
                 it.none_in_flight();
                 it.is_away = true;
-                self.leave(lane, Some(position));
+                let from = it.more_from.map_or(position, |from| from.min(position));
+                self.leave(lane, Some(from));
             }
             let gone = is_near.then(|| self.gone(slot));
             self.remove(slot);

@@ -225,7 +225,7 @@ fn load(window: &mut Window, rows: &BTreeMap<Position, Waiting>, until_ms: i64, 
         let is_in =
             |row: &&Waiting| (row.due_ms, row.seq) <= end && row.lane.is_some_and(|lane| numbers.contains(&lane));
         let of_lanes: Vec<Waiting> = between.iter().filter(is_in).copied().collect();
-        window.refill(&numbers, &of_lanes, end);
+        window.refill(&numbers, &of_lanes, start, end);
     }
     let cursor = window.cursor.unwrap();
     if window.has_room_ahead(0) && cursor.0 <= until_ms {
@@ -551,5 +551,30 @@ fn whatever_happens_nothing_is_lost_or_overtakes_and_the_bounds_hold__d4_d8() {
                 std::panic::resume_unwind(error);
             }
         }
+    }
+}
+
+/// The loader reads without the lock. Meanwhile a sender may clear a lane away.
+#[test]
+fn a_lane_that_is_cleared_away_while_its_rows_are_read_loses_none__d8() {
+    for is_read in [false, true] {
+        let mut window = Window::new(Bounds { lane_messages: 4, ..Bounds::default() }, false);
+        window.cursor = Some((0, 0));
+        let rows: Vec<Waiting> = (1..=5).map(|at| row(at, at, Some(1), 10)).collect();
+        window.read_ahead(&rows, 1_000, true);
+        let lane = window.lane_numbers[&1];
+        for seq in 1..=4 {
+            let slot = window.find(seq).unwrap();
+            window.entry_mut(slot).state = State::Waiting;
+        }
+        let first = take(&mut window, lane);
+        end(&mut window, first, Outcome::Delivered);
+        take(&mut window, lane);
+        let (numbers, start) = window.refill_from().unwrap();
+        assert_eq!(start, (5, 5));
+        window.clear_away(lane);
+        assert_eq!(of_lane(&window, 1).more_from, Some((3, 3)));
+        window.refill(&numbers, if is_read { &rows[4..] } else { &[] }, start, (1_000, LAST));
+        assert_eq!(of_lane(&window, 1).more_from, Some((3, 3)));
     }
 }

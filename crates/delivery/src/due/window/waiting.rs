@@ -19,7 +19,7 @@ impl Window {
 
     /// Moves the messages of this lane to the store, except the message that is being tried. No other message comes in.
     pub(crate) fn clear_away(&mut self, lane: u32) {
-        if self.is_global || self.lane(lane).is_away {
+        if self.is_global {
             return; // the lane of all messages would be read again and again
         }
         self.lane_mut(lane).is_away = true;
