@@ -662,7 +662,7 @@ fn it_leaves_memory_also_if_a_message_due_earlier_came_meanwhile__d8() {
 fn a_step_of_the_wall_clock_finds_a_lane_that_goes_to_the_store__d3() {
     let bounds = Bounds { messages: 10, ..Bounds::default() };
     let retry = Retry { max_attempts: 1, waits_ms: vec![3_600_000], ..Retry::default() };
-    let world = ByHand::start(Settings { bounds, retry, ..Settings::default() });
+    let world = ByHand::start(Settings { retry, bounds, ..Settings::default() });
     world.give(vec![put(Some("k"), "a", START_MS)]);
     answer_all(&world, &unanswered());
     world.give(vec![put(Some("k"), "b", START_MS + 1)]);
