@@ -9,7 +9,9 @@
 //!   young sends take ordinary places. A send that hangs thus leaves its ordinary place to others, while a spare place
 //!   is free.
 //! - A send of a key in doubt takes a spare place from its start. So keys in doubt never take an ordinary place.
-//! - Without spare places, every send keeps its ordinary place. Keys in doubt get at most half of these places.
+//! - Without spare places, every send keeps its ordinary place. Keys in doubt get at most half of these places, and none
+//!   during a slow first contact: while a send of another key is not young any more, messages of such keys go first. So
+//!   the first contact with many keys that hang is over soon.
 //! - After a cut-off, the call keeps its place until it returns. A sink without spare places may have
 //!   [`PlaceLimits::hanging`] such calls beside its places.
 //! - Ordinary and spare places have separate limits for bytes. A send may start while the limit is not reached, so one
@@ -75,7 +77,7 @@ struct Place {
 pub(crate) struct Places {
     limits: PlaceLimits,
     taken: FxHashMap<u64, Place>,
-    /// Sends in ordinary places in the order of their start.
+    /// Sends in ordinary places in the order of their start, without those of keys in doubt.
     young_line: VecDeque<u64>,
     young: usize,
     spare: usize,
@@ -84,6 +86,10 @@ pub(crate) struct Places {
     young_bytes: usize,
     spare_bytes: usize,
     usual_us: f64,
+    /// When [`Places::age`] ran last.
+    now_us: u64,
+    /// When the last slow send ended whose key was not in doubt.
+    slow_ended_us: Option<u64>,
 }
 
 impl Places {
@@ -99,6 +105,8 @@ impl Places {
             young_bytes: 0,
             spare_bytes: 0,
             usual_us: 0.0,
+            now_us: 0,
+            slow_ended_us: None,
         }
     }
 
@@ -134,6 +142,17 @@ impl Places {
         may_half && self.young < self.limits.young && self.young_bytes < self.limits.young_bytes
     }
 
+    /// Whether keys that are not in doubt go first, because the first contact with one of them is slow, or was just now.
+    /// Call [`Places::age`] before.
+    pub(crate) fn is_first_contact_slow(&self) -> bool {
+        if self.has_spare() {
+            return false; // keys in doubt take no place from others
+        }
+        let was_slow = |since_us: u64| self.now_us.saturating_sub(since_us) >= self.young_us();
+        let first = self.young_line.iter().find_map(|number| self.taken.get(number));
+        first.is_some_and(|first| was_slow(first.began_us)) || self.slow_ended_us.is_some_and(|at_us| !was_slow(at_us))
+    }
+
     /// Whether a send with this many bytes may move to a spare place.
     fn may_move(&self, bytes: usize) -> bool {
         self.spare < self.limits.spare && (self.spare == 0 || self.spare_bytes + bytes <= self.limits.spare_bytes)
@@ -153,7 +172,9 @@ impl Places {
             if self.young_line.len() > 2 * self.taken.len() + 64 {
                 self.young_line.retain(|number| self.taken.contains_key(number)); // ended sends behind one still open
             }
-            self.young_line.push_back(number);
+            if !is_in_doubt {
+                self.young_line.push_back(number);
+            }
             self.young += 1;
             self.young_bytes += bytes;
         }
@@ -162,6 +183,8 @@ impl Places {
 
     /// Moves sends that are not young any more out of ordinary places, while spare places are free.
     pub(crate) fn age(&mut self, now_us: u64) {
+        self.now_us = now_us;
+        self.drop_ended();
         while self.next_free_us().is_some_and(|at_us| at_us <= now_us)
             && let Some(number) = self.young_line.pop_front()
             && let Some(place) = self.taken.get_mut(&number)
@@ -179,11 +202,15 @@ impl Places {
         if !self.has_spare() {
             return None;
         }
+        self.drop_ended();
+        let first = &self.taken[self.young_line.front()?];
+        self.may_move(first.bytes).then(|| first.began_us.saturating_add(self.young_us()))
+    }
+
+    fn drop_ended(&mut self) {
         while self.young_line.front().is_some_and(|number| !self.taken.contains_key(number)) {
             self.young_line.pop_front();
         }
-        let first = &self.taken[self.young_line.front()?];
-        self.may_move(first.bytes).then(|| first.began_us.saturating_add(self.young_us()))
     }
 
     /// The send continues with fewer messages, and counts as started now.
@@ -196,6 +223,10 @@ impl Places {
 
     /// The call was cut off, and has not returned.
     pub(crate) fn hangs(&mut self, number: u64) {
+        if !self.has_spare() {
+            self.young_line.retain(|it| *it != number); // its key is in doubt now
+            self.slow_ended_us = Some(self.now_us);
+        }
         if self.has_spare() || self.hanging >= self.limits.hanging {
             return; // the call keeps its place
         }
@@ -212,6 +243,9 @@ impl Places {
     pub(crate) fn free(&mut self, number: u64, now_us: u64) -> bool {
         let Some(place) = self.taken.remove(&number) else { return false };
         let is_slow = now_us.saturating_sub(place.began_us) > self.young_us();
+        if is_slow && !place.is_in_doubt {
+            self.slow_ended_us = Some(now_us);
+        }
         if place.takes == Takes::None {
             self.hanging -= 1;
             return is_slow;

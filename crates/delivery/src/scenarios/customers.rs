@@ -326,6 +326,21 @@ fn without_spare_places_bad_customers_get_half_of_the_places_after_the_first_con
 }
 
 #[test]
+fn without_spare_places_the_first_contact_with_many_that_hang_is_over_in_time__d6() {
+    for (kind, takes_us) in [(Customer::Silent, TIME_OUT_US), (Customer::Slow(S_US), S_US)] {
+        let plan =
+            Plan { young: 4, spare: 0, within_us: S_US, until_us: 1_000 * S_US, ..Plan::new(mixed(40, kind, 100)) };
+        let result = Play::of(plan.clone());
+        let late_us = result.latest_healthy_us(&plan);
+        let own_us = 300 * USUAL_US / 4;
+        let bound_us = 40 * takes_us / 4 + 300_000 + own_us;
+        assert!(late_us <= bound_us as i64, "{kind:?}: {late_us} us late, and the bound is {bound_us}");
+        let tried = result.customers[..40].iter().filter(|it| it.2 > 0).count();
+        assert!(kind == Customer::Silent || tried == 40, "{tried} of those that are slow came");
+    }
+}
+
+#[test]
 fn a_whole_outage_costs_no_message_however_it_is_told__d6() {
     for (kind, restart_us) in [
         (Customer::Gone, None),

@@ -46,7 +46,8 @@ impl Dispatcher {
             let it = self.outage.next_try(has_fresh, has_doubtful)?;
             return self.places.may_start(it == Try::Failed).then_some(From::Try(it));
         }
-        let is_turn_of_fresh = self.was_in_doubt; // both kinds take turns
+        // Both kinds take turns.
+        let is_turn_of_fresh = self.was_in_doubt || may_start_fresh && self.places.is_first_contact_slow();
         if has_doubtful && self.places.may_start(true) && !(may_start_fresh && is_turn_of_fresh) {
             return Some(From::InDoubt);
         }
