@@ -6,7 +6,8 @@
 //! - While it is down, rounds of tries find out whether it is back. The first round comes at once, the next after 0.25
 //!   s, and each wait is twice as long, up to 10 s. A round tries up to four keys that have not failed. If all keys
 //!   have failed, it tries one of them, even before the end of its wait. A round does not wait for the answers of the
-//!   previous round. Beside the rounds, one key that has not failed is tried each second.
+//!   previous round. Beside the rounds, one key that has not failed is tried each second. A key that was accepted lately
+//!   is tried before others: if only bad customers have messages, the first healthy one shows that it is not an outage.
 //! - The outage ends with an accepted send that began while the destination was down. A refusal does not end it.
 
 use std::collections::VecDeque;
@@ -26,6 +27,8 @@ const LONGEST_ROUND_US: u64 = 10_000_000;
 const TRIES: u32 = 4;
 /// The most tries of new keys that are kept, beside the rounds. A new try comes each second.
 const MOST_NEW_TRIES: u32 = 4;
+/// How many keys that were accepted last are known, at least. Twice as many are known at most.
+const ACCEPTED_KEYS: usize = 4_096;
 /// How many past outages are remembered. If there are more, the first two are joined into one.
 const MOST_PAST: usize = 256;
 
@@ -41,6 +44,8 @@ pub(crate) struct Outage {
     reason: String,
     accepted_us: Option<u64>,
     accepted: u64,
+    /// Lanes whose messages were accepted last, and those before them.
+    accepted_lanes: [FxHashSet<i64>; 2],
     /// The start and end of each past outage.
     past: VecDeque<(u64, u64)>,
 }
@@ -60,7 +65,7 @@ struct Down {
 /// The key that may be tried while the destination is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Try {
-    /// Any key that has not failed.
+    /// A key that has not failed, at random.
     OfRound,
     /// A key that has failed, because there is no other.
     Failed,
@@ -91,6 +96,21 @@ impl Outage {
     /// The same, if nothing was accepted after this time.
     pub(crate) fn accepted_count_if_none_since(&self, us: u64) -> Option<u64> {
         self.accepted_us.is_none_or(|accepted_us| accepted_us <= us).then_some(self.accepted)
+    }
+
+    /// A message of this key was accepted.
+    pub(crate) fn knows(&mut self, key: Key) {
+        let Key::Lane(number) = key else { return };
+        if self.accepted_lanes[0].len() >= ACCEPTED_KEYS {
+            self.accepted_lanes.swap(0, 1);
+            self.accepted_lanes[0].clear();
+        }
+        self.accepted_lanes[0].insert(number);
+    }
+
+    /// Whether a message of this lane was accepted lately.
+    pub(crate) fn is_known(&self, number: i64) -> bool {
+        self.accepted_lanes.iter().any(|lanes| lanes.contains(&number))
     }
 
     /// A send was accepted. It began at `began_us`. If this ends an outage, returns when the outage began.

@@ -376,6 +376,16 @@ fn fewer_than_five_keys_are_never_an_outage_and_each_waits_by_itself__d6() {
 }
 
 #[test]
+fn many_new_keys_that_fail_are_no_outage_for_those_that_were_accepted__d6() {
+    let plan =
+        Plan { messages: 2, within_us: 60 * S_US, until_us: 120 * S_US, ..Plan::new(mixed(3_000, Customer::Gone, 60)) };
+    let result = Play::of(plan.clone());
+    let late_us = result.latest_healthy_us(&plan);
+    assert!(result.downs > 0, "two healthy messages a second leave gaps");
+    assert!(late_us <= 3_000_000, "{late_us} us late");
+}
+
+#[test]
 fn a_poisoned_message_is_a_dead_letter_and_the_rest_of_its_key_comes__d6() {
     let plan = Plan { until_us: 600 * S_US, ..Plan::new(mixed(3, Customer::Poisoned, 20)) };
     let result = Play::of(plan.clone());

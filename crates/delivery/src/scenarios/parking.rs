@@ -4,6 +4,7 @@ use super::testing::{ByHand, START_MS, cancel, put};
 use crate::due::retry::Retry;
 use crate::due::window::Bounds;
 use crate::group::items::{Answer, Item};
+use crate::message::Reschedule;
 use crate::run::settings::Settings;
 use crate::sinks::{Delivery, Verdict, Verdicts};
 
@@ -145,6 +146,41 @@ fn the_messages_of_a_key_stay_in_order__d4() {
         sent.extend(world.sent().iter().map(|it| it.body.id().to_owned()));
     }
     assert_eq!(sent, ["b", "a", "c", "d"], "`b` keeps its place, and `a` is due before the others");
+}
+
+/// `b` waits for its next attempt, and `a`, which is due earlier, comes meanwhile or is moved there.
+#[test]
+fn what_is_due_earlier_goes_before_a_message_that_certainly_did_not_arrive__d4() {
+    let unreachable = Verdict::Unreachable { reason: "no".into(), retry_after_ms: None };
+    let failed = Verdict::Failed { reason: "no".into(), retry_after_ms: None };
+    let kinds = [(refused(), true), (unreachable, true), (unanswered(), false), (failed, false)];
+    for (verdict, goes_first) in kinds {
+        for wait_ms in [200, 20_000] {
+            for (is_moved, is_global) in [(false, false), (true, false), (false, true)] {
+                let world = ByHand::start(Settings { is_global, ..settings(&[wait_ms]) });
+                world.give(vec![put(Some("k"), "b", START_MS), put(Some("k"), "c", START_MS + 1)]);
+                if is_moved {
+                    world.give(vec![put(Some("k"), "a", START_MS + 1_000_000)]);
+                }
+                assert_eq!(ids(&answer_all(&world, &verdict)), ["b"]);
+                if is_moved {
+                    let (id, key) = ("a".into(), Some("k".into()));
+                    world.give(vec![Item::Reschedule(Reschedule { id, key, due_ms: START_MS - 5, asked_ms: None })]);
+                } else {
+                    world.give(vec![put(Some("k"), "a", START_MS - 5)]);
+                }
+                world.advance_ms(wait_ms - 1);
+                assert!(world.sent().is_empty(), "the key waits");
+                world.advance_ms(1);
+                let mut sent = Vec::new();
+                for _ in 0..8 {
+                    sent.extend(world.sent().iter().map(|it| it.body.id().to_owned()));
+                }
+                let expected = if goes_first { ["a", "b", "c"] } else { ["b", "a", "c"] };
+                assert_eq!(sent, expected, "{verdict:?}, {wait_ms} ms, moved {is_moved}, global {is_global}");
+            }
+        }
+    }
 }
 
 #[test]

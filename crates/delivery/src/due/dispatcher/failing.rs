@@ -255,6 +255,7 @@ impl Dispatcher {
                 self.doubts.slowed(key);
             }
         }
+        self.outage.knows(key);
         let was_down = self.outage.is_down();
         if let Some(since_us) = self.outage.accepted(began_us, now_us) {
             self.measures.changed_us = now_us;

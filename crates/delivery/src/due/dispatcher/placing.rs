@@ -137,9 +137,22 @@ impl Dispatcher {
                     self.leave_paused(slot);
                     return None;
                 }
+                if self.window.is_behind(slot) {
+                    self.goes_behind(slot);
+                    return None;
+                }
                 Some(slot)
             }
         }
+    }
+
+    /// The message certainly did not arrive, and a message of its key that is due earlier has come: that one goes first.
+    fn goes_behind(&mut self, slot: Slot) {
+        let lane = self.window.entry(slot).lane.expect("another message of its lane is before it");
+        self.window.put_back(slot);
+        self.wants_load = true; // the other message may be in the store
+        self.window.come_back(lane);
+        self.offer(lane);
     }
 
     /// The message would be early, so it waits for the timer again. If it was sent before, its lane waits for it.

@@ -14,6 +14,9 @@ use tickwheel::When;
 /// The most messages of keys in doubt in one send, if the sink takes many.
 const IN_DOUBT_AT_ONCE: usize = 16;
 
+/// How many of the newest messages are searched for one whose key was accepted lately.
+const SEARCHED: usize = 1_024;
+
 /// The queue from which messages are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum From {
@@ -58,16 +61,28 @@ impl Dispatcher {
         match from {
             From::Fresh => self.fresh.pop_front(),
             From::InDoubt => self.in_doubt.pop_front(),
-            From::Try(Try::New) => self.fresh.pop_back(),
-            From::Try(Try::OfRound) => {
-                let place = self.random.usize(0..self.fresh.len().max(1));
-                self.fresh.swap_remove_back(place)
-            }
+            From::Try(kind @ (Try::New | Try::OfRound)) => match self.newest_known() {
+                Some(place) => self.fresh.swap_remove_back(place),
+                None if kind == Try::New => self.fresh.pop_back(),
+                None => self.fresh.swap_remove_back(self.random.usize(0..self.fresh.len().max(1))),
+            },
             From::Try(Try::Failed) => {
                 let place = self.random.usize(0..self.in_doubt.len().max(1));
                 self.in_doubt.swap_remove_back(place)
             }
         }
+    }
+
+    /// The place in `fresh` of the newest message whose key was accepted lately.
+    fn newest_known(&self) -> Option<usize> {
+        let lane_of = |offer: &Offer| match *offer {
+            Offer::Lane(lane) => Some(lane),
+            Offer::Message(slot, seq) => self.window.get(slot, seq).and_then(|entry| entry.lane),
+        };
+        let is_known =
+            |offer: &Offer| lane_of(offer).is_some_and(|lane| self.outage.is_known(self.window.lane(lane).number));
+        let place = self.fresh.iter().rev().take(SEARCHED).position(is_known)?;
+        Some(self.fresh.len() - 1 - place)
     }
 
     /// Takes the next messages to send, within these limits. Also returns the number of the send.

@@ -30,6 +30,21 @@ impl Window {
         } else {
             self.remove(slot);
         }
+        if let Some(lane) = lane {
+            self.look_after(lane); // it may be read again now
+        }
+    }
+
+    /// Whether this message waited for its next attempt, certainly did not arrive, and another message of its lane is due
+    /// before it.
+    pub(crate) fn is_behind(&self, slot: Slot) -> bool {
+        let entry = self.entry(slot);
+        let Some(lane) = entry.lane.map(|lane| self.lane(lane)).filter(|lane| lane.in_flight == Some(slot)) else {
+            return false;
+        };
+        let is_first = |(position, other)| position < entry.position() && self.entry(other).state == State::Waiting;
+        !entry.may_have_arrived()
+            && (lane.first().is_some_and(is_first) || lane.more_from.is_some_and(|from| from < entry.position()))
     }
 
     /// Whether a message is going back to the store in the next transaction.
