@@ -8,18 +8,23 @@ r"""The sink `postgresql://...?table=T` (rule D10): a row of `T` for each messag
   refused by a constraint, its data or a trigger. A row that another session has locked, or that takes too long, has no
   answer; the other rows of the batch do not wait for it. If no row can be written, as the table is locked or missing,
   there is no answer about all of them. If no connection can be made, the database is down (D6).
-- A connection has an advisory lock of its store and table. A new connection ends the connection with the lock.
-  Statements that a lost connection or an earlier process has sent, and the server has not done yet, are therefore never
-  done later.
+- There is a sink for most messages and one for keys in doubt, each with a connection of its own. So a locked row holds
+  up no batch.
+- All connections have an advisory lock of their store and table, which they share. Before it writes, a new connection
+  ends all others with the lock but those of its own run, and a send ends those that were lost since then or belong to a
+  replaced sink. Statements that such a connection or an earlier process has sent, and the server has not done yet, are
+  therefore never done later. An earlier version has the lock alone, and is ended by a new one as well.
 - A payload is stored as `json`, not `jsonb`, to keep every byte: its spaces, its order, a number such as 1.50. It may
   also have \u0000, which `jsonb` refuses. A payload that is not JSON in UTF-8 is in `payload_bytes`. PostgreSQL's text
   can't hold the character NUL, so a message with one in its id or key is refused.
-- After a lost connection the next `send` opens a new one. The address is never shown with its password.
+- After a lost connection the next `send` opens a new one. If the server closed it between two sends, no message was
+  sent by it, so none is marked. The address is never shown with its password.
 """
 
 import math
+import select
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
@@ -32,7 +37,8 @@ from psycopg.conninfo import conninfo_to_dict
 from tickwheel.delivery.base.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
 from tickwheel.delivery.sinks.addresses import secrets_in, secrets_of, shown, without
 from tickwheel.delivery.sinks.sink import NONE_REFUSED, Delivery, Refusals, Sink, SinkOpener, SinkSettings
-from tickwheel.delivery.sinks.tables import EARLIER_AT_ONCE, MAX_BATCH, OWN_SHARE, Kept, Newest, payload_of, table_of
+from tickwheel.delivery.sinks.tables import EARLIER_AT_ONCE, MAX_BATCH, OWN_SHARE, payload_of, table_of
+from tickwheel.delivery.sinks.writers import Runs, Writer
 
 FORM = "postgresql://USER:PASSWORD@HOST/DATABASE?table=T"
 
@@ -87,11 +93,13 @@ _LIMITS = """
 """
 _COLUMNS_THERE = "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped"
 
-_HOLDERS_END = """
+_OTHERS_END = """
     SELECT pg_terminate_backend(pid) FROM pg_locks
     WHERE locktype = 'advisory' AND objsubid = 1 AND (classid::bigint << 32 | objid::bigint) = %s
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND granted
+    AND pid <> pg_backend_pid() AND pid <> ALL(%s::integer[])
 """
+_LOOK_FOR_OTHERS_S = 0.005  # until they have ended
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -116,19 +124,15 @@ class _NotThereError(psycopg.OperationalError):
 
 
 class PostgresqlSink(Sink):
-    """Writes to `table`, and creates it if it is missing. It writes only while `is_newest()`: it was not replaced.
-
-    `options`: for libpq, with the password.
-    """
+    """Writes to `table`, and creates it if it is missing. `options`: for libpq, with the password."""
 
     max_batch: ClassVar[int] = MAX_BATCH
     threads: ClassVar[int] = 1
+    spare: ClassVar[int] = 1
 
-    def __init__(
-        self, options: dict[str, Any], names: list[str], settings: SinkSettings, is_newest: Callable[[], bool]
-    ) -> None:
+    def __init__(self, options: dict[str, Any], names: list[str], settings: SinkSettings, writer: Writer) -> None:
         self._options = options
-        self._is_newest = is_newest
+        self._writer = writer
         self._settings = settings
         self._own_s = OWN_SHARE * settings.timeout_s
         self._table = sql.Identifier(*names)
@@ -136,8 +140,6 @@ class PostgresqlSink(Sink):
         self._ids = sql.Identifier(*names[:-1], f"{names[-1]}_ids")
         self._insert = sql.SQL(_INSERT).format(table=self._table, ids=self._ids)
         self._lock = _lock_of(settings.store_id, names)
-        self._has_earlier = True
-        self._kept = Kept()
         self._connection: psycopg.Connection | None = None
         self._limits = (0, 0)  # as `_limit` set them for the connection
         try:
@@ -156,40 +158,41 @@ class PostgresqlSink(Sink):
 
     def send(self, deliveries: Sequence[Delivery]) -> Refusals:
         """One transaction. Errors: `Unavailable`, `Unanswered`, if none is known to have arrived."""
-        self._kept.begin_send()
-        rows = [_row(delivery) for delivery in deliveries]
+        self._writer.begin(deliveries)
         try:
-            return self._send(rows)
+            return self._send(deliveries)
         except _NotThereError as error:
             raise Unavailable(_error_text(error)) from None
         except psycopg.Error as error:
             raise Unanswered(f"{type(error).__name__}: {_error_text(error)}") from None
+        finally:
+            self._writer.end()
 
-    def _send(self, rows: Sequence[_Row]) -> Refusals:
-        old = self._kept.free()
+    def _send(self, deliveries: Sequence[Delivery]) -> Refusals:
+        rows = [_row(delivery) for delivery in deliveries]
         search = _Search(self._own_s)
         with self._connected() as connection:
             self._limit(connection, len(rows))
-            self._drop_used_again(connection, [row[0] for row in rows])
-            self._drop_earlier(connection)
+            self._drop_names(connection, deliveries)
+            old = self._writer.free() if self._writer.may_delete() else ()
             verdicts = None
             if _size(rows) <= _SIZE_AT_ONCE:
                 try:
                     self._write(connection, rows, old)
                     verdicts = NONE_REFUSED
-                    self._kept.forget()
+                    self._writer.forget()
                 except psycopg.Error as error:
                     _probe(connection, error)
                     if search.is_over:  # a row that is sent alone has had all the time
                         raise
             if verdicts is None:
                 verdicts = self._in_parts(connection, rows, old, search)
-        self._kept.note([row[0] for place, row in enumerate(rows) if place not in verdicts])
+        self._writer.note([it for place, it in enumerate(deliveries) if place not in verdicts])
         return verdicts
 
     def committed(self, sends: int, earlier: bool) -> None:
         """The next sends delete the digests of these sends."""
-        self._kept.committed(sends, earlier)
+        self._writer.committed(sends, earlier)
 
     def arrived(self, suspects: Sequence[Delivery], position: str | None) -> Collection[int]:  # noqa: ARG002
         """Looks up the suspects by their digests, and where an earlier version wrote, by their seqs."""
@@ -205,25 +208,36 @@ class PostgresqlSink(Sink):
                 found |= {seq for (seq,) in connection.execute(select, (self._settings.store_id, seqs))}
         return found
 
-    def _drop_used_again(self, connection: psycopg.Connection, digests: Sequence[bytes]) -> None:
-        again = self._kept.used_again(digests)
-        earlier = digests if self._kept.earlier and self._has_earlier else ()
-        if again or earlier:
-            drop = sql.SQL(_DROP_USED_AGAIN).format(ids=self._ids)
-            own = {"store": self._settings.store_id, "run": self._settings.run}
-            connection.execute(drop, {"again": again, "earlier": list(earlier), **own})
-
-    def _drop_earlier(self, connection: psycopg.Connection) -> None:
-        if self._kept.earlier and self._has_earlier:
+    def _drop_names(self, connection: psycopg.Connection, deliveries: Sequence[Delivery]) -> None:
+        """Delete the digests of other messages that had the names of these, and some of those of earlier runs."""
+        again = self._writer.used_again(deliveries)
+        has_earlier = self._writer.has_earlier
+        if not again and not has_earlier:
+            return
+        if not self._writer.may_delete(self._own_s / 2):
+            raise psycopg.OperationalError("another sink of this run deletes digests, and takes too long")
+        own = {"store": self._settings.store_id, "run": self._settings.run}
+        earlier = [it.digest for it in deliveries] if has_earlier else []
+        drop = sql.SQL(_DROP_USED_AGAIN).format(ids=self._ids)
+        connection.execute(drop, {"again": again, "earlier": earlier, **own})
+        self._writer.deleted(again)
+        if has_earlier:
             drop = sql.SQL(_DROP_EARLIER).format(ids=self._ids)
             dropped = connection.execute(drop, (self._settings.store_id, self._settings.run, EARLIER_AT_ONCE))
-            self._has_earlier = dropped.rowcount == EARLIER_AT_ONCE
+            if dropped.rowcount < EARLIER_AT_ONCE:
+                self._writer.no_earlier()
 
     def close(self) -> None:
         """Close the connection; an open transaction is rolled back."""
+        self._disconnect()
+        self._writer.close()
+
+    def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
+            is_idle = connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
             connection.close()
+            self._writer.disconnects(is_lost=not is_idle)
 
     @contextmanager
     def _connected(self) -> Iterator[psycopg.Connection]:
@@ -236,27 +250,31 @@ class PostgresqlSink(Sink):
             yield self._open()
         except BaseException as error:
             is_lost = isinstance(error, psycopg.Error) and self._connection is not None and self._connection.broken
-            self.close()
+            self._disconnect()
             if is_lost and time.monotonic() - began_s < _LOOK_WITHIN * self._settings.timeout_s:
                 self._connect().close()
             raise
 
     def _open(self) -> psycopg.Connection:
-        if self._connection is None:
-            if not self._is_newest():  # it would end the connection of the newer one
-                raise psycopg.OperationalError("this sink was replaced")
-            connection = self._connect()
-            try:
-                connection.execute(_SETTINGS, {"timeout_ms": str(math.ceil(self._own_s * 1000))})
-                self._take_lock(connection)
-            except psycopg.Error as error:
-                connection.close()
-                raise _NotThereError(_error_text(error)) from None
-            except BaseException:
-                connection.close()
-                raise
-            self._connection = connection
-            self._limits = (0, 0)
+        """The connection, when no other one may still write what this one writes. Nothing was sent by it before."""
+        if self._writer.is_replaced:  # it would end connections of the newer ones
+            raise psycopg.OperationalError("this sink was replaced")
+        if self._connection is not None and _has_died(self._connection):
+            self._writer.disconnects(is_lost=False)
+            self._disconnect()
+        try:
+            if self._connection is None:
+                self._connection = self._connect()
+                self._writer.connects(self._connection.info.backend_pid)
+                self._limits = (0, 0)
+                self._connection.execute(_SETTINGS, {"timeout_ms": str(math.ceil(self._own_s * 1000))})
+                self._take_lock(self._connection)
+            elif self._writer.lost_backends():
+                self._end_others(self._connection)
+        except psycopg.Error as error:
+            raise _NotThereError(_error_text(error)) from None
+        if self._writer.is_replaced:  # before it had the lock, so its successor did not end this connection
+            raise psycopg.OperationalError("this sink was replaced")
         return self._connection
 
     def _connect(self) -> psycopg.Connection:
@@ -275,9 +293,23 @@ class PostgresqlSink(Sink):
             raise _NotThereError(without(secrets_of(self._options), _error_text(error))) from None
 
     def _take_lock(self, connection: psycopg.Connection) -> None:
-        if connection.execute("SELECT pg_try_advisory_lock(%s)", (self._lock,)).fetchone() != (True,):
-            connection.execute(_HOLDERS_END, (self._lock,))
-            connection.execute("SELECT pg_advisory_lock(%s)", (self._lock,))  # it ends soon
+        until_s = time.monotonic() + self._own_s
+        while connection.execute("SELECT pg_try_advisory_lock_shared(%s)", (self._lock,)).fetchone() != (True,):
+            self._end_others(connection)  # an earlier version has it alone
+            if time.monotonic() > until_s:
+                raise psycopg.OperationalError("another connection has the lock of this store and table, and keeps it")
+            time.sleep(_LOOK_FOR_OTHERS_S)
+        self._end_others(connection)
+
+    def _end_others(self, connection: psycopg.Connection) -> None:
+        """Ends all connections with the lock but those of this run, and returns once they have ended."""
+        lost = self._writer.lost_backends()
+        until_s = time.monotonic() + self._own_s
+        while connection.execute(_OTHERS_END, (self._lock, self._writer.backends())).fetchone() is not None:
+            if time.monotonic() > until_s:
+                raise psycopg.OperationalError("a connection that was lost, or of another run, does not end")
+            time.sleep(_LOOK_FOR_OTHERS_S)
+        self._writer.are_over(lost)
 
     def _write(self, connection: psycopg.Connection, rows: Sequence[_Row], old: Sequence[bytes]) -> None:
         columns = zip(*rows, strict=True) if rows else [()] * (1 + len(_TYPES))
@@ -308,7 +340,7 @@ class PostgresqlSink(Sink):
             not_dropped = self._try(connection, (), old, search)
             self._part(connection, rows, 0, search, verdicts)
         if not_dropped is None:
-            self._kept.forget()
+            self._writer.forget()
         return verdicts
 
     def _part(
@@ -381,8 +413,8 @@ class _Search:
 def opener_of(spec: str) -> SinkOpener:
     """Reads the address; nothing is connected yet. Errors: `WrongUsage`, without the password."""
     options, names = read_address(spec)
-    newest = Newest()
-    return lambda settings: PostgresqlSink(options, names, settings, newest.opens(settings.store_id))
+    runs = Runs()
+    return lambda settings: PostgresqlSink(options, names, settings, runs.join(settings))
 
 
 def read_address(spec: str) -> tuple[dict[str, Any], list[str]]:
@@ -422,6 +454,18 @@ def _row(delivery: Delivery) -> _Row:
 
 def _size(rows: Sequence[_Row]) -> int:
     return sum(len(row[4] or row[5] or "") for row in rows)
+
+
+def _has_died(connection: psycopg.Connection) -> bool:
+    """Whether an idle connection is lost: the server has sent something, which is not a notice."""
+    try:
+        poll = select.poll()
+        poll.register(connection.fileno(), select.POLLIN)
+        if poll.poll(0):
+            connection.execute("SELECT 1")
+    except psycopg.Error:
+        return True
+    return False
 
 
 def _probe(connection: psycopg.Connection, error: psycopg.Error) -> None:

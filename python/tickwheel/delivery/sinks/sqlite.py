@@ -8,14 +8,13 @@
 - `T` may already exist, with more columns, constraints and triggers. A row for which they fail is refused alone, and a
   full disk is no answer about the row that does not fit (D6). If no row can be written, because the file is locked or
   `T` is missing, that is no answer about all of them. After such an error the next `send` opens the file again.
-- If a sink hangs and is replaced, the old sink writes nothing any more. Otherwise it could write a message again that
-  the new sink has written and forgotten.
+- If a sink hangs and is replaced, the old sink writes nothing any more (`writers.py`).
 - The file is in WAL mode, and each transaction is on disk when `send` returns (`synchronous=FULL`).
 """
 
 import itertools
 import sqlite3
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import ClassVar, Final, TypeAlias
@@ -23,16 +22,8 @@ from typing import ClassVar, Final, TypeAlias
 from tickwheel._native import refuse_open_store, rfc_3339
 from tickwheel.delivery.base.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
 from tickwheel.delivery.sinks.sink import Delivery, Refusals, Sink, SinkOpener, SinkSettings
-from tickwheel.delivery.sinks.tables import (
-    COLUMNS,
-    EARLIER_AT_ONCE,
-    MAX_BATCH,
-    OWN_SHARE,
-    Kept,
-    Newest,
-    payload_of,
-    table_of,
-)
+from tickwheel.delivery.sinks.tables import COLUMNS, EARLIER_AT_ONCE, MAX_BATCH, OWN_SHARE, payload_of, table_of
+from tickwheel.delivery.sinks.writers import Runs, Writer
 
 FORM = "sqlite:PATH?table=T"
 
@@ -50,17 +41,16 @@ _REFUSALS: Final = {
 
 
 class SqliteSink(Sink):
-    """Writes to `table`, and creates it if it is missing. It writes only while `is_newest()`: it was not replaced."""
+    """Writes to `table`, and creates it if it is missing."""
 
     max_batch: ClassVar[int] = MAX_BATCH
     threads: ClassVar[int] = 1
 
-    def __init__(self, path: Path, table: str, settings: SinkSettings, is_newest: Callable[[], bool]) -> None:
+    def __init__(self, path: Path, table: str, settings: SinkSettings, writer: Writer) -> None:
         self._path = path
         self._table = table
         self._settings = settings
-        self._is_newest = is_newest
-        self._kept = Kept()
+        self._writer = writer
         self._insert = f'INSERT INTO "{table}" ({", ".join(COLUMNS)}) VALUES ({", ".join("?" * len(COLUMNS))})'  # noqa: S608
         # A cached EXPLAIN would not notice that the table is gone.
         self._insert_none = (
@@ -73,7 +63,6 @@ class SqliteSink(Sink):
             f' (SELECT digest FROM "{table}_ids" WHERE store = ? AND run <> ? LIMIT {EARLIER_AT_ONCE})'
         )
         self._drop_one_earlier = f'DELETE FROM "{table}_ids" WHERE digest = ? AND store = ? AND run <> ?'  # noqa: S608
-        self._has_earlier = True
         self._will_have_earlier = True  # once the open transaction is committed
         self._database: sqlite3.Connection | None = None
         refuse_open_store(path)
@@ -91,7 +80,13 @@ class SqliteSink(Sink):
 
     def send(self, deliveries: Sequence[Delivery]) -> Refusals:
         """One transaction if no row is refused. Errors: `Unavailable`, `Unanswered`, if none has arrived."""
-        self._kept.begin_send()
+        self._writer.begin(deliveries)
+        try:
+            return self._send(deliveries)
+        finally:
+            self._writer.end()
+
+    def _send(self, deliveries: Sequence[Delivery]) -> Refusals:
         verdicts: _Verdicts = {}
         parts = [range(len(deliveries))]  # the next one last
         has_committed = False
@@ -109,20 +104,20 @@ class SqliteSink(Sink):
                 parts += reversed(rest)
         except sqlite3.Error as error:
             reason = self._of_all(database, error)
-            self.close()  # rolls back, whatever the state
+            self._close()  # rolls back, whatever the state
             if not has_committed:
                 raise reason from error
             for place in itertools.chain(part, *parts):
                 verdicts.setdefault(place, reason)
         except BaseException:
-            self.close()
+            self._close()
             raise
-        self._kept.note([it.digest for place, it in enumerate(deliveries) if place not in verdicts])
+        self._writer.note([it for place, it in enumerate(deliveries) if place not in verdicts])
         return verdicts
 
     def committed(self, sends: int, earlier: bool) -> None:
         """The next sends delete the digests of these sends."""
-        self._kept.committed(sends, earlier)
+        self._writer.committed(sends, earlier)
 
     def arrived(self, suspects: Sequence[Delivery], position: str | None) -> Collection[int]:  # noqa: ARG002
         """Looks up the suspects by their digests, and where an earlier version wrote, by their seqs."""
@@ -137,6 +132,10 @@ class SqliteSink(Sink):
 
     def close(self) -> None:
         """Close the file; an open transaction is rolled back."""
+        self._writer.close()
+        self._close()
+
+    def _close(self) -> None:
         database, self._database = self._database, None
         if database is not None:
             with suppress(sqlite3.Error):
@@ -159,14 +158,15 @@ class SqliteSink(Sink):
             self._database = database
         return self._database
 
-    def _begin(self, database: sqlite3.Connection, digests: Sequence[bytes]) -> None:
+    def _begin(self, database: sqlite3.Connection, deliveries: Sequence[Delivery]) -> None:
         database.execute("BEGIN IMMEDIATE")
-        if not self._is_newest():  # and the newer one waits for this transaction
+        if self._writer.is_replaced:  # and its successor waits for this transaction
             raise sqlite3.OperationalError("this sink was replaced")
-        not_needed = [*self._kept.free(), *self._kept.used_again(digests)]
+        not_needed = [*self._writer.free(), *self._writer.used_again(deliveries)]  # no other sink deletes meanwhile
         database.executemany(self._drop, [(digest,) for digest in not_needed])
-        if self._kept.earlier and self._has_earlier:
-            of_these = ((digest, self._settings.store_id, self._settings.run) for digest in digests)
+        self._will_have_earlier = True
+        if self._writer.has_earlier:
+            of_these = ((it.digest, self._settings.store_id, self._settings.run) for it in deliveries)
             database.executemany(self._drop_one_earlier, of_these)
             earlier = (self._settings.store_id, self._settings.run)
             self._will_have_earlier = database.execute(self._drop_earlier, earlier).rowcount == EARLIER_AT_ONCE
@@ -177,7 +177,7 @@ class SqliteSink(Sink):
         Errors: `sqlite3.Error` if no row can be written, whatever is in it.
         """
         store, run = self._settings.store_id, self._settings.run
-        self._begin(database, [it.digest for it in deliveries])
+        self._begin(database, deliveries)
         try:
             noted = database.executemany(self._note, ((it.digest, store, run) for it in deliveries))
             if noted.rowcount == len(deliveries):
@@ -198,7 +198,7 @@ class SqliteSink(Sink):
         If a row ends the transaction, or the commit fails, nothing is written. Then the result is the parts to write
         next; the row that failed is in none of them.
         """
-        self._begin(database, [deliveries[place].digest for place in part])
+        self._begin(database, [deliveries[place] for place in part])
         for place in part:
             try:
                 self._write_row(database, deliveries[place])
@@ -231,8 +231,9 @@ class SqliteSink(Sink):
 
     def _commit(self, database: sqlite3.Connection) -> None:
         database.execute("COMMIT")
-        self._has_earlier = self._will_have_earlier
-        self._kept.forget()
+        if not self._will_have_earlier:
+            self._writer.no_earlier()
+        self._writer.forget()
 
     def _roll_back(self, database: sqlite3.Connection) -> None:
         if database.in_transaction:
@@ -254,8 +255,8 @@ def opener_of(spec: str) -> SinkOpener:
         raise WrongUsage(f"{spec!r} names no file, or no table: write {FORM}")
     (table,) = table_of(query, FORM)
     file = Path(path).absolute()
-    newest = Newest()
-    return lambda settings: SqliteSink(file, table, settings, newest.opens(settings.store_id))
+    runs = Runs()
+    return lambda settings: SqliteSink(file, table, settings, runs.join(settings))
 
 
 def holds_no_row(path: Path) -> bool:

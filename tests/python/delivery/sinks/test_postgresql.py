@@ -139,8 +139,9 @@ def test_a_sink_that_was_replaced_writes_nothing_any_more__D5(
     thread.start()
     waiting_backend(beside)
     successor = opener(SinkSettings("store"))
+    assert successor.send(batch([4])) == {}
     run(beside, "SELECT pg_advisory_unlock(73)")
-    for seq in range(4, 8):
+    for seq in range(5, 8):
         assert successor.send(batch([seq])) == {}
         successor.committed(seq - 3, True)
     with pytest.raises(Unanswered, match="replaced"):
@@ -153,11 +154,34 @@ def test_a_sink_that_was_replaced_writes_nothing_any_more__D5(
 
 
 def test_a_connection_lost_between_sends_is_opened_again__D6(name: str, sink: Sink, beside: psycopg.Connection) -> None:
-    run(beside, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tickwheel'")
-    with pytest.raises(Unanswered):
-        sink.send(batch([1]))
-    assert sink.send(batch([1])) == {}
-    assert ids(beside, name) == ["id1"]
+    assert sink.send(batch([0])) == {}
+    end_all(beside)
+    assert sink.send(batch([1])) == {}, "nothing was sent by the connection that was lost"
+    assert ids(beside, name) == ["id0", "id1"]
+
+
+def end_all(beside: psycopg.Connection) -> None:
+    """End the connections of all sinks, and wait until they have ended."""
+    while beside.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tickwheel'"
+    ).fetchall():
+        pass
+
+
+def test_a_connection_that_died_while_idle_costs_no_attempt_and_no_mark__D6(
+    postgres_url: str, name: str, beside: psycopg.Connection, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with DeliveryQueue(tmp_path / "store.db", to=f"{postgres_url}&table={name}", max_attempts=1) as queue:
+        queue.put("first", 1, delay_ms=0)
+        assert queue.wait_until_empty(60)
+        end_all(beside)
+        due_ms = time.time_ns() // 1_000_000
+        queue.put_many([Message(f"id{n}", f"k{n}", due_ms, b"") for n in range(100)])
+        assert queue.wait_until_empty(60)
+        assert (queue.summary.delivered, queue.summary.dead_letters) == (101, 0)
+    asked = beside.execute(f"SELECT count(*), max(attempt), bool_or(redelivered) FROM {name}".encode())
+    assert asked.fetchone() == (101, 1, False)
+    assert not caplog.records, "no key failed, and nothing was down"
 
 
 class LosesAnswers:
@@ -585,6 +609,8 @@ def test_a_server_restarted_in_the_middle_costs_no_message_and_makes_no_second_r
     caplog.set_level("WARNING", logger="tickwheel.delivery")
     spec = f"{restarted.url}&table={name}"
     opened(spec).close()
+    with psycopg.connect(restarted.url) as connection:
+        connection.execute(f"ALTER TABLE {name} ADD COLUMN place bigserial".encode())
     due_ms = time.time_ns() // 1_000_000 + 200
     messages = [Message(f"id{n}", f"k{n % 20}", due_ms + n, b"%d" % n) for n in range(3_000)]
     with DeliveryQueue(tmp_path / "store.db", to=spec) as queue:
@@ -603,7 +629,7 @@ def test_a_server_restarted_in_the_middle_costs_no_message_and_makes_no_second_r
         "the destination is up again",
     ]
     with psycopg.connect(restarted.url) as connection:
-        rows = connection.execute(f"SELECT key, id, attempt FROM {name} ORDER BY ctid".encode()).fetchall()
+        rows = connection.execute(f"SELECT key, id, attempt FROM {name} ORDER BY place".encode()).fetchall()
         left = connection.execute(f"SELECT count(*) FROM {name}_ids".encode()).fetchall()
     assert max(attempt for _, _, attempt in rows) > 1, "it was tried while it was down"
     for n in range(20):

@@ -228,7 +228,7 @@ def test_a_sink_that_was_replaced_writes_nothing_any_more__D5(path: Path, beside
     assert not isinstance(opener, Destination)
     hangs, sink = opener(SinkSettings("store")), opener(SinkSettings("store"))
     other = opener(SinkSettings("another store"))
-    sink.send(batch([1]))
+    sink.send([delivery(1, attempt=2)])
     sink.committed(1, True)
     sink.send(batch([2]))
     with pytest.raises(Unanswered, match="replaced"):
