@@ -6,7 +6,9 @@
   may be what kills the worker. One that has finished is not run again.
 - A task that was cut off, as it took too long, has failed, and is not tried again beside its own thread. That may still
   end, and then its outcome holds.
-- A database that is down costs no attempt: all tasks wait.
+- A database that is down costs no attempt: all tasks wait. A task that runs long is no sign that it is back. So when it
+  answers `SELECT 1` again, the worker puts a message without a task into the queue, which is delivered at once.
+- A connection that died while it was idle costs nothing: it is looked at before each task.
 - The record decides all this, so it holds over restarts. The queue may deliver a task as often as that takes.
 """
 
@@ -38,6 +40,9 @@ _FINISHED: Final = (TaskResultStatus.SUCCESSFUL, TaskResultStatus.FAILED)
 
 logger: Final = logging.getLogger("tickwheel.django")
 
+PROBE: Final = "the database answers"
+"""The id of a message without a task. The ids of tasks have no spaces."""
+
 CRASHES: Final = 4
 """How often a task runs again because the worker ended in the middle."""
 
@@ -59,10 +64,25 @@ class Runner:
         self._worker_id = f"{socket.gethostname()}-{os.getpid()}-{get_random_string(8)}"  # of this process alone
         self._in_progress: set[str] = set()
         self._cut_off: set[str] = set()  # of those in progress
+        self._was_down = False
 
     def run(self, delivery: Delivery) -> None:
         """Run the task of a delivery. Errors: those of `run_task`."""
-        self.run_task(delivery.message.id)
+        if delivery.message.id == PROBE:
+            self._with_database(self._probe)
+        else:
+            self.run_task(delivery.message.id)
+
+    def finds_database_back(self) -> bool:
+        """Whether it was down for a task, and answers now. Returns true once."""
+        if not self._was_down:
+            return False
+        try:
+            self._with_database(self._probe)
+        except Unavailable:
+            return False
+        self._was_down = False
+        return True
 
     def run_task(self, record_id: str) -> None:
         """Run a task. Errors: `TaskFailed`; `Unavailable` if the database is down."""
@@ -71,11 +91,23 @@ class Runner:
     def _with_database(self, work: Callable[[], None]) -> None:
         close_old_connections()
         try:
+            self._close_dead_connection()
             work()
         except (OperationalError, InterfaceError) as error:
+            self._was_down = True
             raise Unavailable(f"the database of tasks: {error}") from error
         finally:
             close_old_connections()
+
+    def _close_dead_connection(self) -> None:
+        connection = connections[self._database]
+        is_kept = connection.connection is not None and not connection.in_atomic_block  # by `CONN_MAX_AGE`
+        if is_kept and not connection.is_usable():
+            connection.close()
+
+    def _probe(self) -> None:
+        with connections[self._database].cursor() as cursor:
+            cursor.execute("SELECT 1")
 
     def _run(self, record_id: str) -> None:
         record = self._records.filter(id=record_id).first()

@@ -12,7 +12,7 @@ from django.db import connections
 
 from tickwheel.delivery import DeliveryFailed, DeliveryQueue, WrongUsage
 from tickwheel.django.database import outbox_of
-from tickwheel.django.running import Runner
+from tickwheel.django.running import PROBE, Runner
 
 _LOOK_EVERY_S: Final = 1.0
 _DELIVERIES: Final = 1_000_000  # the most there may be: the runner decides when a task has failed
@@ -48,16 +48,18 @@ class Command(BaseCommand):
 
     def _work(self, signals: "_Signals", options: Mapping[str, Any]) -> None:
         self.stderr.write(f"opening {options['store']}, and waiting if another worker has it")
-        with self._open(options) as queue:
+        runner = Runner(options["database"], options["max_attempts"])
+        with self._open(options, runner) as queue:
             signals.only_note()
             self.stderr.write(f"running tasks; {options['store']} keeps what waits")
             while not signals.came.wait(_LOOK_EVERY_S):
                 queue.wait_until_empty(0)  # raises if delivery has failed
+                if runner.finds_database_back():
+                    queue.put(PROBE, None, delay_ms=0, replace=True)
             self.stderr.write("stopping: tasks that run may end within 30 s (a second signal ends it immediately)")
 
-    def _open(self, options: Mapping[str, Any]) -> DeliveryQueue:
+    def _open(self, options: Mapping[str, Any], runner: Runner) -> DeliveryQueue:
         """Waits while another worker has the store."""
-        runner = Runner(options["database"], options["max_attempts"])
         return DeliveryQueue(
             options["store"],
             to=runner.run,
