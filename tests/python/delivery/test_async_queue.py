@@ -28,7 +28,6 @@ from tickwheel.delivery import (
     WrongUsage,
 )
 from tickwheel.delivery.engine.running import Running
-from tickwheel.delivery.queue.aio import _Answers
 
 pytestmark = pytest.mark.timeout(60)
 LATER_MS = 4_000_000_000_000
@@ -190,15 +189,6 @@ def test_many_messages_are_read_beside_the_loop__D11(tmp_path: Path) -> None:
 
     run(main())
     assert threading.main_thread() not in threads
-
-
-def test_an_answer_for_a_loop_that_is_closed_is_dropped() -> None:
-    loop = asyncio.new_event_loop()
-    answers = _Answers(loop, asyncio.Event())
-    loop.close()
-    answers.set_result([Answer.ACCEPTED])
-    answers.set_exception(DeliveryFailed("the power is off"))
-    assert not answers.future.done()
 
 
 HOLDS = """if True:

@@ -16,7 +16,7 @@ from functools import partial, wraps
 from inspect import getdoc, signature
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from tickwheel.delivery.engine.outcomes import Outcomes
 from tickwheel.delivery.engine.running import Running
@@ -26,42 +26,13 @@ from tickwheel.delivery.model.summary import Summary
 from tickwheel.delivery.observe.dead_letters import PutLetters
 from tickwheel.delivery.outbox.source import SourceOpener
 from tickwheel.delivery.queue.queue import DeliveryQueue
+from tickwheel.delivery.queue.submitting import Submitter
 from tickwheel.delivery.sight import Action, StoreView
 from tickwheel.delivery.sinks import Opener
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _F = TypeVar("_F", bound=Callable[..., object])
-
-_LOOK_FOR_ROOM_EVERY_S: Final = 0.02
-
-
-class _Answers:
-    """Stands for the future of a ticket: the engine's thread gives it the answers, and it gives them to the loop."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, has_room: asyncio.Event) -> None:
-        self._loop, self._has_room = loop, has_room
-        self.future: asyncio.Future[list[Answer]] = loop.create_future()
-
-    def set_result(self, answers: list[Answer]) -> None:
-        self._pass_on(answers)
-
-    def set_exception(self, error: BaseException) -> None:
-        self._pass_on(error)
-
-    def _pass_on(self, given: list[Answer] | BaseException) -> None:
-        with suppress(RuntimeError):  # the loop is closed: no task waits any more
-            self._loop.call_soon_threadsafe(self._take, given)
-
-    def _take(self, given: list[Answer] | BaseException) -> None:
-        self._has_room.set()
-        if self.future.done():
-            return  # its task was cancelled
-        if isinstance(given, BaseException):
-            self.future.set_exception(given)
-            self.future.exception()  # marks it as retrieved: if several parts fail, only one error is raised
-        else:
-            self.future.set_result(given)
 
 
 class _GivenUp(Exception):
@@ -76,9 +47,8 @@ class _QueueOnLoop(DeliveryQueue):
     ) -> None:
         self.loop = loop
         self._is_given_up = is_given_up
-        self._turn = asyncio.Lock()
-        self._has_room = asyncio.Event()
         super().__init__(*args, **options)
+        self._submitter = Submitter(self._running)
 
     def _run(
         self,
@@ -100,19 +70,8 @@ class _QueueOnLoop(DeliveryQueue):
         return partial(self._asked, parts, read)  # type: ignore[return-value]
 
     async def _asked(self, parts: Sequence[Sequence[Item]], read: Callable[[list[Answer]], _T]) -> _T:
-        futures = [await self._submitted(part) for part in parts]
+        futures = [await self._submitter.submit(part) for part in parts]
         return read([answer for future in futures for answer in await future])
-
-    async def _submitted(self, part: Sequence[Item]) -> "asyncio.Future[list[Answer]]":
-        """Waits while much is queued. Tasks submit in the order in which they came."""
-        answers = _Answers(self.loop, self._has_room)
-        async with self._turn:
-            while not self._running.try_submit(part, answers):
-                self._has_room.clear()
-                with suppress(TimeoutError):  # an outbox may fill the queue, and its answers do not set `has_room`
-                    async with asyncio.timeout(_LOOK_FOR_ROOM_EVERY_S):
-                        await self._has_room.wait()
-        return answers.future
 
     def check_process(self) -> None:
         """Errors: `WrongUsage` in a forked child."""

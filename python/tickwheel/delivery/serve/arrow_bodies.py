@@ -25,10 +25,9 @@ they take more than 256 KiB.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeVar
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -38,8 +37,9 @@ from starlette.routing import Route
 from tickwheel._native import PARTITIONS, ArrowBody, ArrowRows, HandOffRows, Records
 from tickwheel.delivery.base.errors import BadRecord
 from tickwheel.delivery.engine.running import Running
-from tickwheel.delivery.model.entries import Answer
+from tickwheel.delivery.model.entries import Answer, Fault, answered
 from tickwheel.delivery.model.message import Columns
+from tickwheel.delivery.queue.submitting import Submitter
 from tickwheel.delivery.serve.bodies import Bodies
 from tickwheel.delivery.serve.http_connection import HELD_UP
 from tickwheel.delivery.serve.problems import AGAIN, json_response, problem
@@ -53,21 +53,20 @@ SOME: Final = "some of its messages may have been accepted"
 _MARKS: Final = f"/hand-off/marks, or /hand-off/marks?partition=N, 0 to {PARTITIONS - 1}"
 
 _T = TypeVar("_T")
-_A = TypeVar("_A")
-_Submit: TypeAlias = Callable[[Records], Future[list[_A]]]
 
 
 class ArrowBodies:
-    """`max_payload`: bytes. Everything runs in the event loop, except for reading and submitting."""
+    """`max_payload`: bytes. Everything runs in the event loop, except for reading."""
 
-    def __init__(self, running: Running, max_payload: int, bodies: Bodies) -> None:
+    def __init__(self, running: Running, submitter: Submitter, max_payload: int, bodies: Bodies) -> None:
         self._running = running
-        self._max_payload = max_payload
+        self._submitter = submitter
         self._bodies = bodies
         self._messages = ArrowRows("-", Columns().names, max_payload, letters=False)
         self._hand_off = HandOffRows(max_payload)
         self._thread = Threads("Arrow streams", 1, 256)
-        self._marking = Threads("marks", 1, 64)  # the thread above may wait for room
+        self._marking = Threads("marks", 1, 64)
+        self._turn = asyncio.Lock()
         self.routes: Sequence[Route] = [
             Route("/hand-off", self.hand_off, methods=["POST"]),
             Route("/hand-off/marks", self.marks, methods=["GET"]),
@@ -80,28 +79,26 @@ class ArrowBodies:
         Errors: 400, 408, 413, 503.
         """
         operations: list[str] = []
+        faults: list[Fault | None] = []
 
-        def submit(records: Records) -> Future[list[Answer | BadRecord]]:
+        def prepare(records: Records) -> Records:
             changed = change(records)
             operations.extend(changed.operations())
-            return self._running.submit_records([changed])
+            faults.extend(changed.faults())
+            return changed
 
-        found = await self._take(request, self._messages.body(), submit)
-        if not found:
+        answers = await self._take(request, self._messages.body(), prepare)
+        if not operations:
             raise problem(400, "the stream has no rows", f"1 to {MOST_ROWS:,} rows")
-        return [*zip(operations, found, strict=True)]
+        return [*zip(operations, answered(faults, answers), strict=True)]
 
     async def hand_off(self, request: Request) -> Response:
         """Take the rows of a hand-off. Errors: 400, 408, 409, 413, 415, 503."""
         if not is_arrow(request):
             raise problem(415, "the body is no Arrow IPC stream", f"content-type: {TYPE}")
         self._check_store(request)
-
-        def submit(records: Records) -> Future[list[Answer]]:
-            return self._running.submit([records], self._max_payload)
-
         body = self._hand_off.body()
-        await self._take(request, body, submit)
+        await self._take(request, body, lambda records: records)
         return json_response(200, {"rows": body.rows})
 
     async def marks(self, request: Request) -> Response:
@@ -128,17 +125,18 @@ class ArrowBodies:
             reason = f"the store here is {self._running.history_id}, not {given[0][1]:.100}"
             raise problem(409, reason, "GET /hand-off/marks, which tells the store's id")
 
-    async def _take(self, request: Request, body: ArrowBody, submit: _Submit[_A]) -> list[_A]:
-        """The answers, once the whole body is on disk."""
-        tickets: list[Future[list[_A]]] = []
+    async def _take(self, request: Request, body: ArrowBody, prepare: Callable[[Records], Records]) -> list[Answer]:
+        """The answers, once the whole body is on disk. `prepare` is called in the thread for each piece."""
+        submitted: list[asyncio.Future[list[Answer]]] = []
         held_up: Callable[[bool], object] = request.scope["state"][HELD_UP]
 
         async def take(part: bytes) -> int:
-            pieces = self._pieces(body, part)
+            pieces = map(prepare, self._pieces(body, part))
             held_up(True)
             try:
-                while await self._thread.run(partial(self._submit, body, pieces, submit, tickets)):
-                    pass  # other requests have their turns
+                with self._thread.place():
+                    while await self._submit_next(pieces, submitted):
+                        pass  # other requests have their turns
             finally:
                 held_up(False)
             return body.kept_bytes
@@ -146,36 +144,23 @@ class ArrowBodies:
         try:
             await self._bodies.pass_on(request, MOST_BYTES, take)
             _checked(body.end)
-            return [answer for ticket in tickets for answer in await self._result(ticket)]
+            return [answer for future in submitted for answer in await _result(future)]
         except HTTPException as refused:
-            if not tickets:
-                raise  # nothing was submitted
+            if not submitted:
+                raise  # nothing was accepted
             fault: Mapping[str, str] = refused.detail  # type: ignore[assignment]  # of `problem`
             reason = f"{fault['reason']}; {SOME}"
             raise problem(refused.status_code, reason, fault["allowed"], refused.headers) from refused
 
-    @staticmethod
-    async def _result(ticket: Future[list[_A]]) -> list[_A]:
-        try:
-            return await asyncio.wrap_future(ticket)
-        except Exception as error:
-            raise _not_taken(error) from error
-
-    @staticmethod
-    def _submit(
-        body: ArrowBody, pieces: Iterator[Records], submit: _Submit[_A], tickets: list[Future[list[_A]]]
-    ) -> bool:
-        """In the thread: the next piece, if there is one. Waits while the engine has no room."""
-        if (records := next(pieces, None)) is None:
-            return False
-        if body.decoded_bytes > MOST_DECODED_BYTES:
-            reason = "the messages of the stream are too large, each with its own values"
-            raise problem(413, reason, f"at most {MOST_DECODED_BYTES:,} bytes in a request")
-        try:
-            tickets.append(submit(records))
-        except Exception as error:
-            raise _not_taken(error) from error
-        return True
+    async def _submit_next(self, pieces: Iterator[Records], submitted: "list[asyncio.Future[list[Answer]]]") -> bool:
+        """Whether there was a piece. Waits while the engine has no room. A single piece is in memory at a time, of all
+        requests.
+        """
+        async with self._turn:
+            if (records := await self._thread.call(partial(next, pieces, None))) is None:
+                return False
+            submitted.append(await _result(self._submitter.submit([records])))
+            return True
 
     @staticmethod
     def _pieces(body: ArrowBody, part: bytes) -> Iterator[Records]:
@@ -183,6 +168,9 @@ class ArrowBodies:
         if body.rows > MOST_ROWS:
             raise problem(413, "the stream has too many rows", f"at most {MOST_ROWS:,} in a request")
         while (records := _checked(partial(next, pieces, None))) is not None:
+            if body.decoded_bytes > MOST_DECODED_BYTES:
+                reason = "the messages of the stream are too large, each with its own values"
+                raise problem(413, reason, f"at most {MOST_DECODED_BYTES:,} bytes in a request")
             yield records
 
 
@@ -199,8 +187,12 @@ def _checked(read: Callable[[], _T]) -> _T:
         raise problem(400, bad.reason, bad.allowed) from bad
 
 
-def _not_taken(error: Exception) -> HTTPException:
-    return problem(503, str(error), f"{AGAIN}: what was accepted answers duplicate")
+async def _result(awaited: Awaitable[_T]) -> _T:
+    """Errors: 503 if the engine takes no more, or the commit has failed."""
+    try:
+        return await awaited
+    except Exception as error:
+        raise problem(503, str(error), f"{AGAIN}: what was accepted answers duplicate") from error
 
 
 def _partition(request: Request) -> int | None:

@@ -28,7 +28,6 @@ import asyncio
 import codecs
 import time
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from typing import TypeAlias
 from urllib.parse import parse_qsl, unquote_to_bytes
 
@@ -46,14 +45,14 @@ from tickwheel._native import NdjsonLines, Records, due_ms_of, rfc_3339
 from tickwheel.delivery.base.errors import BadRecord, StoreFailed, WrongUsage
 from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.model.bulk import is_text
-from tickwheel.delivery.model.entries import OTHER_CONTENT, Answer, Item, Look, Pause, Requeue, Reschedule
+from tickwheel.delivery.model.entries import OTHER_CONTENT, Answer, Item, Look, Pause, Requeue, Reschedule, answered
 from tickwheel.delivery.model.message import Cancel, Columns
 from tickwheel.delivery.model.operations import reply
+from tickwheel.delivery.queue.submitting import Submitter
 from tickwheel.delivery.serve.actions import Actions
 from tickwheel.delivery.serve.arrow_bodies import SOME, ArrowBodies, is_arrow
 from tickwheel.delivery.serve.bodies import Bodies
 from tickwheel.delivery.serve.health import health_routes
-from tickwheel.delivery.serve.intake import Intake
 from tickwheel.delivery.serve.listing import Listing
 from tickwheel.delivery.serve.live import Live
 from tickwheel.delivery.serve.metrics import renderer
@@ -126,11 +125,11 @@ class _Messages:
     def __init__(self, running: Running, max_payload: int, listing: Listing, pages: Threads, bodies: Bodies) -> None:
         self._running = running
         self._listing = listing
-        self._intake = Intake(partial(running.submit, max_payload=max_payload))
+        self._submitter = Submitter(running)
         self._max_payload = max_payload
         self._bodies = bodies
         self.actions = Actions(self._ask, running.view, pages, self._bodies)
-        self.arrow = ArrowBodies(running, max_payload, bodies)
+        self.arrow = ArrowBodies(running, self._submitter, max_payload, bodies)
         self._lines = NdjsonLines("-", Columns().names, max_payload, letters=False)
 
     async def post(self, request: Request) -> Response:
@@ -179,10 +178,10 @@ class _Messages:
     async def _many(self, body: bytes, change: _Change) -> Response:
         records = change(await asyncio.to_thread(self._lines.read, body, now_ns=time.time_ns()))
         try:
-            ticket = await asyncio.to_thread(self._running.submit_records, [records])
-            found = await asyncio.wrap_future(ticket)
+            answers = await self._submitter.ask([records])
         except Exception as error:
             raise problem(503, f"{error}; {SOME}", f"{AGAIN}: what was accepted answers duplicate") from error
+        found = answered(records.faults(), answers)
         return await _lines(zip(_numbered(body), records.operations(), found, strict=True))
 
     async def one(self, request: Request) -> Response:
@@ -239,9 +238,10 @@ class _Messages:
 
     async def _ask(self, item: Item) -> Answer:
         try:
-            return await self._intake.ask(item)
+            [answer] = await self._submitter.ask([item])
         except Exception as error:
             raise problem(503, str(error), AGAIN) from error
+        return answer
 
 
 def _status_of(bad: BadRecord) -> int:

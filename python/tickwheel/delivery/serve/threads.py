@@ -1,15 +1,16 @@
 """Threads for requests that take long, so that they hold up no others (rules D11, D14).
 
-Pages of a store, single messages and metrics have threads of their own each; accepting messages uses asyncio's threads.
-If no thread is free, a request waits in order. Each kind has a limit, so that requests of these kinds leave room for a
-`POST`.
+Pages of a store, single messages and metrics have threads of their own each; bodies of many lines are read in asyncio's
+threads. If no thread is free, a request waits in order. Each kind has a limit, so that requests of these kinds leave
+room for a `POST`.
 
 Example: 200 requests for pages come at once. Two are read, 126 wait, and 72 get 503. A message is accepted meanwhile.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TypeVar
 
 from tickwheel.delivery.serve.problems import AGAIN, problem
@@ -27,10 +28,20 @@ class Threads:
 
     async def run(self, function: Callable[[], _T]) -> _T:
         """The result of the function. Errors: its own; 503 if there are too many requests already."""
+        with self.place():
+            return await self.call(function)
+
+    @contextmanager
+    def place(self) -> Iterator[None]:
+        """A place for a request that calls several functions. Errors: 503 if there are too many requests already."""
         if not self._left:
             raise problem(503, f"too many requests for {self._kind} at a time", AGAIN, {"retry-after": "1"})
         self._left -= 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, function)
+            yield
         finally:
             self._left += 1
+
+    async def call(self, function: Callable[[], _T]) -> _T:
+        """The result of the function, for a request that has a place. Errors: its own."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function)

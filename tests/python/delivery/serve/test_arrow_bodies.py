@@ -7,7 +7,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,13 @@ import pytest
 
 from delivery.batches import batch, invalid_utf8, stream, to_arrow
 from tickwheel.delivery import DeliveryFailed, StoreFailed
+from tickwheel.delivery.engine.running import Answers
 from tickwheel.delivery.model.entries import Answer, Letter
 from tickwheel.delivery.model.message import Cancel, Message
 from tickwheel.delivery.serve import arrow_bodies, bodies
 from tickwheel.delivery.serve.application import REQUESTS
 from tickwheel.delivery.serve.arrow_bodies import MOST_BYTES, MOST_ROWS, SOME
+from tickwheel.delivery.serve.threads import Threads
 from tickwheel.delivery.serve.tokens import Right, Tokens
 
 from .conftest import ARROW, TOKEN, Reply, Served
@@ -114,15 +116,15 @@ def test_a_stream_may_have_many_batches_and_come_in_parts_of_any_size__D11(size:
 
 
 def test_the_answer_comes_after_the_last_commit__D11(fresh: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    tickets: list[Future[list[Answer]]] = []
+    tickets: list[Answers] = []
     is_there = threading.Semaphore(0)
 
-    def submit(_: object) -> Future[list[Answer]]:
-        tickets.append(Future())
+    def submit(_items: object, answers: Answers) -> bool:
+        tickets.append(answers)
         is_there.release()
-        return tickets[-1]
+        return True
 
-    monkeypatch.setattr(fresh.running, "submit_records", submit)
+    monkeypatch.setattr(fresh.running, "try_submit", submit)
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(post, fresh, stream(far("a", "b"), far("c")))
         for _ in range(2):
@@ -389,12 +391,11 @@ def test_once_delivery_has_failed_a_stream_is_answered_with_the_reason__D11(
 
 
 def test_a_commit_that_fails_is_answered_with_the_reason__D11(fresh: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    def submit(_: object) -> Future[object]:
-        failed: Future[object] = Future()
-        failed.set_exception(StoreFailed("the disk is full"))
-        return failed
+    def submit(_items: object, answers: Answers) -> bool:
+        answers.set_exception(StoreFailed("the disk is full"))
+        return True
 
-    monkeypatch.setattr(fresh.running, "submit_records", submit)
+    monkeypatch.setattr(fresh.running, "try_submit", submit)
     reply = post(fresh, stream(far("a")))
     assert (reply.status, reply.body["reason"]) == (503, f"the disk is full; {SOME}")
 
@@ -506,16 +507,16 @@ def test_a_dictionary_counts_as_a_body_until_its_stream_ends__D8(fresh: Served) 
 def test_a_stream_with_much_to_do_holds_up_no_other__D12(fresh: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[int] = []
     may_go_on, has_begun = threading.Event(), threading.Event()
-    submit_records = fresh.running.submit_records
+    submit = fresh.running.try_submit
 
-    def submit(records: Any) -> Any:
-        [piece] = records
-        taken.append(len(piece))
+    def submit_later(items: Any, *given: Any) -> bool:
         has_begun.set()
-        assert may_go_on.wait(20)
-        return submit_records(records)
+        if not may_go_on.is_set():
+            return False
+        taken.extend(map(len, items))
+        return submit(items, *given)
 
-    monkeypatch.setattr(fresh.running, "submit_records", submit)
+    monkeypatch.setattr(fresh.running, "try_submit", submit_later)
     with ThreadPoolExecutor(2) as pool:
         long = pool.submit(post, fresh, stream(short(*[(None, None)] * 10_000)))
         assert has_begun.wait(20)
@@ -526,6 +527,28 @@ def test_a_stream_with_much_to_do_holds_up_no_other__D12(fresh: Served, monkeypa
         assert words(other.result(20)) == ["accepted"]
         assert words(long.result(20)) == [400] * 10_000
     assert taken.index(1) < len(taken) / 2, "each has its turn"
+
+
+def test_of_all_streams_a_single_piece_waits_for_room_in_memory__D8(
+    fresh: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    has_room, pieces = threading.Event(), []
+    submit, call = fresh.running.try_submit, Threads.call
+
+    async def counted(threads: Threads, function: Callable[[], object]) -> object:
+        pieces.append(await call(threads, function))
+        return pieces[-1]
+
+    monkeypatch.setattr(fresh.running, "try_submit", lambda *given: has_room.is_set() and submit(*given))
+    monkeypatch.setattr(Threads, "call", counted)
+    with ThreadPoolExecutor(3) as pool:
+        asked = [pool.submit(post, fresh, stream(far(name))) for name in "abc"]
+        while bodies_of(fresh)._on_their_way or fresh.ports._application._guarded._left > REQUESTS - 3:
+            pass  # until all have come
+        assert fresh.ask("GET", "/livez").status == 200
+        assert len(pieces) == 1
+        has_room.set()
+        assert [words(each.result(20)) for each in asked] == [["accepted"]] * 3
 
 
 def test_a_stream_that_stalls_is_answered_408_and_holds_up_no_other__D12(
@@ -562,14 +585,13 @@ def test_a_body_that_the_server_holds_up_is_not_closed_for_those_that_say_nothin
     fresh: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given, is_taken, has_room = stream(far("a"), far("b")), threading.Event(), threading.Event()
-    submit = fresh.running.submit_records
+    submit = fresh.running.try_submit
 
-    def slowly(records: Any) -> Any:
+    def later(*given: Any) -> bool:
         is_taken.set()
-        assert has_room.wait(20)
-        return submit(records)
+        return has_room.is_set() and submit(*given)
 
-    monkeypatch.setattr(fresh.running, "submit_records", slowly)
+    monkeypatch.setattr(fresh.running, "try_submit", later)
     with closing(http.client.HTTPConnection("127.0.0.1", fresh.port, timeout=20)) as connection:
         connection.putrequest("POST", "/messages")
         for name, value in (ARROW | {"content-length": str(len(given))}).items():
@@ -591,14 +613,13 @@ def test_a_request_that_is_not_done_when_the_server_ends_is_told_and_leaves_no_t
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     served, is_taken, may_go_on = Served(tmp_path), threading.Event(), threading.Event()
-    submit = served.running.submit_records
+    submit = served.running.try_submit
 
-    def slowly(records: Any) -> Any:
+    def later(*given: Any) -> bool:
         is_taken.set()
-        assert may_go_on.wait(20)
-        return submit(records)
+        return may_go_on.is_set() and submit(*given)
 
-    monkeypatch.setattr(served.running, "submit_records", slowly)
+    monkeypatch.setattr(served.running, "try_submit", later)
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(post, served, stream(far("a")))
         assert is_taken.wait(20)

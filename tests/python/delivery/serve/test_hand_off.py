@@ -4,7 +4,7 @@ import http.client
 import json
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import pytest
 from delivery.batches import batch, stream
 from tickwheel._native import NdjsonLines, Records
 from tickwheel.delivery import StoreFailed
-from tickwheel.delivery.model.entries import Answer
+from tickwheel.delivery.engine.running import Answers
 from tickwheel.delivery.model.message import MAX_PAYLOAD, Columns
 from tickwheel.delivery.read.hand_off_rows import HANDED, batch_of
 from tickwheel.delivery.serve.tokens import Right, Tokens
@@ -41,16 +41,15 @@ class Disk:
 
     def __init__(self) -> None:
         self.pieces: list[int] = []
-        self.tickets: list[Future[list[Answer]]] = []
+        self.tickets: list[Answers] = []
         self._has_changed = threading.Condition()
 
-    def submit(self, items: Sequence[Records], _max_payload: int) -> "Future[list[Answer]]":
-        ticket: Future[list[Answer]] = Future()
+    def submit(self, items: Sequence[Records], answers: Answers) -> bool:
         with self._has_changed:
             self.pieces.append(sum(map(len, items)))
-            self.tickets.append(ticket)
+            self.tickets.append(answers)
             self._has_changed.notify_all()
-        return ticket
+        return True
 
     def wait_for(self, count: int) -> None:
         with self._has_changed:
@@ -67,7 +66,7 @@ def fresh(tmp_path: Path) -> Iterator[Served]:
 @pytest.fixture
 def disk(fresh: Served, monkeypatch: pytest.MonkeyPatch) -> Disk:
     made = Disk()
-    monkeypatch.setattr(fresh.running, "submit", made.submit)
+    monkeypatch.setattr(fresh.running, "try_submit", made.submit)
     return made
 
 
