@@ -9,7 +9,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +190,61 @@ def test_many_messages_are_read_beside_the_loop__D11(tmp_path: Path) -> None:
 
     run(main())
     assert threading.main_thread() not in threads
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        lambda queue: queue.put_many([("a", LATER_MS, 1)]),
+        lambda queue: queue.action("none"),
+        lambda queue: queue.view.status(),
+        lambda queue: queue.view.list(),
+        lambda queue: queue.view.show("a"),
+        lambda queue: queue.view.dead(),
+        lambda queue: queue.view.actions(),
+    ],
+    ids=["put_many", "action", "status", "list", "show", "dead", "actions"],
+)
+def test_all_threads_of_the_loops_default_executor_may_wait_for_the_queue__D11(
+    method: Callable[[AsyncDeliveryQueue], Coroutine[Any, Any, object]],
+    tmp_path: Path,
+    loop_kind: str,  # noqa: F811
+) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(2))
+        both_wait = threading.Barrier(2)
+
+        async def call() -> object:
+            return await method(queue)
+
+        def from_thread() -> object:
+            both_wait.wait(LONG_S)
+            return asyncio.run_coroutine_threadsafe(call(), loop).result(LONG_S / 2)
+
+        async with AsyncDeliveryQueue(tmp_path / "store.db", to=ignore) as queue:
+            await asyncio.gather(asyncio.to_thread(from_thread), asyncio.to_thread(from_thread))
+
+    run(main(), loop_kind)
+
+
+def test_messages_that_come_from_other_calls_of_put_many_wait_for_them_however_many__D11(tmp_path: Path) -> None:
+    async def main() -> None:
+        loop, depth = asyncio.get_running_loop(), 40
+
+        async def put(number: int) -> list[Answer]:
+            return await queue.put_many(messages(number))
+
+        def messages(number: int) -> Iterator[Message]:
+            if number < depth:
+                asyncio.run_coroutine_threadsafe(put(number + 1), loop).result(LONG_S)
+            yield Message(str(number), None, LATER_MS, b"1")
+
+        async with AsyncDeliveryQueue(tmp_path / "store.db", to=ignore) as queue:
+            await put(1)
+            assert len(queue) == depth
+
+    run(main())
 
 
 HOLDS = """if True:

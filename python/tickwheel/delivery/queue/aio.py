@@ -4,19 +4,21 @@ Each method is made from a method of `DeliveryQueue`, and has the same arguments
 that method for a queue whose `_ask` returns a coroutine function. This way no list of arguments is written twice.
 
 Nothing here blocks the loop. An answer comes by a future, which the engine's thread for answers completes. Opening,
-closing and looking at the store run in threads.
+closing, looking at the store and reading messages run in threads of the queue's own. The loop's default executor is
+not used, because the program may let all its threads wait for this queue.
 """
 
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import copy_context
 from functools import partial, wraps
 from inspect import getdoc, signature
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
 from tickwheel.delivery.engine.outcomes import Outcomes
 from tickwheel.delivery.engine.running import Running
@@ -34,6 +36,8 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _F = TypeVar("_F", bound=Callable[..., object])
 
+_LOOKS: Final = 8  # at the store, at a time
+
 
 class _GivenUp(Exception):
     """The task that opens the queue was cancelled, or the process ends."""
@@ -49,6 +53,7 @@ class _QueueOnLoop(DeliveryQueue):
         self._is_given_up = is_given_up
         super().__init__(*args, **options)
         self._submitter = Submitter(self._running)
+        self._looking = ThreadPoolExecutor(_LOOKS, thread_name_prefix="looks-at-delivery")
 
     def _run(
         self,
@@ -80,6 +85,11 @@ class _QueueOnLoop(DeliveryQueue):
     def outcomes(self) -> Outcomes:
         return Outcomes(self._running.follow(), self._running.check)
 
+    async def look(self, function: Callable[[], _T]) -> _T:
+        """Calls it in a thread. Errors: its own; `WrongUsage` in a forked child."""
+        self.check_process()
+        return await asyncio.get_running_loop().run_in_executor(self._looking, function)
+
 
 def _told_as(method: Callable[..., object]) -> Callable[[_F], _F]:
     """Name, arguments and text of the method that blocks, for `help`."""
@@ -109,11 +119,14 @@ def _awaited(
 def _read_in_thread(
     method: Callable[Concatenate[DeliveryQueue, _P], _T],
 ) -> "Callable[Concatenate[AsyncDeliveryQueue, _P], Coroutine[object, object, _T]]":
-    """As `_awaited`, for a method that may have much to read before it asks."""
+    """As `_awaited`, for a method that may have much to read before it asks. Each call has its own thread, because the
+    iterable that it reads may wait for anything, also for another call.
+    """
 
     @_told_as(method)
     async def ask(queue: "AsyncDeliveryQueue", /, *args: _P.args, **options: _P.kwargs) -> _T:
-        asked: Any = await asyncio.to_thread(method, queue._opened(), *args, **options)
+        read = partial(copy_context().run, method, queue._opened(), *args, **options)
+        asked: Any = await asyncio.wrap_future(_in_own_thread(read, "reads-messages"))
         answer: _T = await asked()
         return answer
 
@@ -127,7 +140,7 @@ def _in_thread(
 
     @_told_as(method)
     async def look(view: "AsyncStoreView", /, *args: _P.args, **options: _P.kwargs) -> _T:
-        return await asyncio.to_thread(method, view._view, *args, **options)
+        return await view._queue.look(partial(method, view._queue.view, *args, **options))
 
     return look
 
@@ -149,10 +162,10 @@ def _with_arguments_of(
 
 
 class AsyncStoreView:
-    """`StoreView` for a loop: each call looks at the store in a thread of the loop."""
+    """`StoreView` for a loop: each call looks at the store in a thread of the queue."""
 
-    def __init__(self, view: StoreView) -> None:
-        self._view = view
+    def __init__(self, queue: _QueueOnLoop) -> None:
+        self._queue = queue
 
     list = _in_thread(StoreView.list)
     show = _in_thread(StoreView.show)
@@ -172,7 +185,7 @@ class AsyncDeliveryQueue:
 
     If a task is cancelled while it waits for an answer, nothing is taken back: the message may be accepted. The same
     call again answers `DUPLICATE` then. `state` tells whether it is accepted, and `cancel` works in both cases. If many
-    tasks put messages at a time, they share commits. `put_many` reads its messages in a thread of the loop.
+    tasks put messages at a time, they share commits. `put_many` reads its messages in a thread of its own.
 
     >>> import asyncio, tempfile
     >>> async def main(folder):
@@ -207,7 +220,8 @@ class AsyncDeliveryQueue:
 
     async def action(self, id: str) -> Action | None:  # noqa: A002
         """As `DeliveryQueue.action`."""
-        return await asyncio.to_thread(self._opened().action, id)
+        queue = self._opened()
+        return await queue.look(partial(queue.action, id))
 
     def outcomes(self) -> Outcomes:
         """The outcomes of messages from this call on: `async for outcome in queue.outcomes()`.
@@ -226,7 +240,7 @@ class AsyncDeliveryQueue:
     @property
     def view(self) -> AsyncStoreView:
         """Looks at this queue's store: `await queue.view.list(key="k")`, and `show`, `dead`, `status`."""
-        return AsyncStoreView(self._opened().view)
+        return AsyncStoreView(self._opened())
 
     @property
     def is_paused(self) -> bool:
