@@ -27,8 +27,8 @@ use crate::engine::recording::{EventColumns, columns};
 use crate::tools::fork::{ProcessOwned, fork_epoch};
 use crate::tools::native_lock::{SIGNAL_CHECK_US, attach};
 use tickwheel_delivery::internal::{
-    DueClock, Name, OpenSink, Ownership, Running, Settings, SystemWallTime, Ticket, WallTime as _, is_open_here,
-    step_up,
+    DueClock, Engine, Name, OpenSink, Ownership, Running, Settings, SystemWallTime, Ticket, WallTime as _,
+    is_open_here, step_up,
 };
 use tickwheel_delivery::{DeliveryError, Summary};
 
@@ -186,20 +186,17 @@ impl DeliveryEngine {
     /// The due time of the first message that waits, before `start`.
     #[getter]
     fn first_due_ms(&self, py: Python<'_>) -> PyResult<Option<i64>> {
-        let core = self.core(py)?;
-        py.detach(|| core.running.engine().first_due_ms()).map_err(|error| failures::to_python(py, &error))
+        self.try_ask(py, Engine::first_due_ms)
     }
 
     /// The counts, in the order of `Summary`.
     fn counts(&self, py: Python<'_>) -> PyResult<Counts> {
-        let core = self.core(py)?;
-        Ok(counts_of(&py.detach(|| core.running.engine().summary())))
+        Ok(counts_of(&self.ask(py, Engine::summary)?))
     }
 
     /// `p50, p99, p999, max` of the lateness in milliseconds; known once it is closed.
     fn percentiles(&self, py: Python<'_>) -> PyResult<[Option<f64>; 4]> {
-        let core = self.core(py)?;
-        let it = py.detach(|| core.running.engine().percentiles());
+        let it = self.ask(py, Engine::percentiles)?;
         Ok([it.p50, it.p99, it.p999, it.max])
     }
 
@@ -212,44 +209,36 @@ impl DeliveryEngine {
     /// The due time of the first message that waits, and how many are due by each of these times, at most `most` each.
     #[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it")]
     fn census(&self, py: Python<'_>, until_ms: Vec<i64>, most: u64) -> PyResult<(Option<i64>, Vec<u64>)> {
-        let core = self.core(py)?;
-        let counted = py.detach(|| core.running.engine().census(&until_ms, most));
-        counted.map(|it| (it.first_due_ms, it.due)).map_err(|error| failures::to_python(py, &error))
+        let counted = self.try_ask(py, |engine| engine.census(&until_ms, most))?;
+        Ok((counted.first_due_ms, counted.due))
     }
 
     /// The wall clock, and for each partition the instant up to which every outcome is on disk, in milliseconds since 1970.
     fn marks(&self, py: Python<'_>) -> PyResult<(i64, Vec<i64>)> {
-        let core = self.core(py)?;
-        let marks = || {
-            let now_ms = core.running.engine().wall_ms();
-            Ok((now_ms, core.running.engine().marks(now_ms)?.to_vec()))
-        };
-        py.detach(marks).map_err(|error| failures::to_python(py, &error))
+        self.try_ask(py, |engine| {
+            let now_ms = engine.wall_ms();
+            Ok((now_ms, engine.marks(now_ms)?.to_vec()))
+        })
     }
 
     /// The names of a partition's recurring messages that are open, as key and id; None where they are too many.
     fn rules_of(&self, py: Python<'_>, partition: u8) -> PyResult<Option<Vec<Name>>> {
-        let core = self.core(py)?;
-        py.detach(|| core.running.engine().rules_of(partition)).map_err(|error| failures::to_python(py, &error))
+        self.try_ask(py, |engine| engine.rules_of(partition))
     }
 
     /// Messages and bytes in memory.
     fn in_memory(&self, py: Python<'_>) -> PyResult<(usize, usize)> {
-        let core = self.core(py)?;
-        Ok(py.detach(|| core.running.engine().in_memory()))
+        self.ask(py, Engine::in_memory)
     }
 
     /// How full the wheel is: a task of it is a millisecond in which messages are due, or a wait of the engine's own.
     fn occupancy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let core = self.core(py)?;
-        let counted = py.detach(|| core.running.engine().timer().occupancy());
-        inspect::occupancy(py, &counted)
+        inspect::occupancy(py, &self.ask(py, |engine| engine.timer().occupancy())?)
     }
 
     /// For `tickwheel.recording`: begins to record what the timer does, at most so many events; `False`: it is recorded.
     fn _record(&self, py: Python<'_>, bound: usize) -> PyResult<bool> {
-        let core = self.core(py)?;
-        Ok(py.detach(|| core.running.engine().timer().record(bound)))
+        self.ask(py, |engine| engine.timer().record(bound))
     }
 
     /// As of `Timer`.
@@ -278,15 +267,13 @@ impl DeliveryEngine {
     /// Why the destination is down, if it is.
     #[getter]
     fn down(&self, py: Python<'_>) -> PyResult<Option<String>> {
-        let core = self.core(py)?;
-        Ok(py.detach(|| core.running.engine().down()))
+        self.ask(py, Engine::down)
     }
 
     /// Whether sending is paused.
     #[getter]
     fn is_paused(&self, py: Python<'_>) -> PyResult<bool> {
-        let core = self.core(py)?;
-        Ok(py.detach(|| core.running.engine().is_paused()))
+        self.ask(py, Engine::is_paused)
     }
 
     /// Whether a sink is open. After `close`: whether a sink hangs.
@@ -299,8 +286,7 @@ impl DeliveryEngine {
     /// Messages without an outcome.
     #[getter]
     fn waiting(&self, py: Python<'_>) -> PyResult<u64> {
-        let core = self.core(py)?;
-        Ok(py.detach(|| core.running.engine().open_count()))
+        self.ask(py, Engine::open_count)
     }
 
     /// After `close`: whether it left dead letters untold. They are told when the store is opened again.
@@ -345,6 +331,21 @@ impl DeliveryEngine {
     fn core(&self, py: Python<'_>) -> PyResult<&Core> {
         self.0.check_process(py)?;
         Ok(&self.0)
+    }
+
+    /// Asks the engine, without the GIL. Errors: `WrongUsage` in a forked child.
+    fn ask<T: Send>(&self, py: Python<'_>, ask: impl FnOnce(&Engine) -> T + Send) -> PyResult<T> {
+        let core = self.core(py)?;
+        Ok(py.detach(|| ask(core.running.engine())))
+    }
+
+    /// Does the same for a question that may fail.
+    fn try_ask<T: Send>(
+        &self,
+        py: Python<'_>,
+        ask: impl FnOnce(&Engine) -> Result<T, DeliveryError> + Send,
+    ) -> PyResult<T> {
+        self.ask(py, ask)?.map_err(|error| failures::to_python(py, &error))
     }
 
     /// Used by calls after which the store has something to keep.
