@@ -1,6 +1,6 @@
 //! Messages that wait long for their next attempt are in the store, not in memory (D6, D8).
 
-use super::testing::{ByHand, START_MS, cancel, put};
+use super::testing::{ByHand, START_MS, cancel, ids, put};
 use crate::due::retry::Retry;
 use crate::due::window::Bounds;
 use crate::group::items::{Answer, Item};
@@ -25,18 +25,7 @@ fn refused() -> Verdict {
 
 /// Sends all due messages, and gives each this answer.
 fn answer_all(world: &ByHand, verdict: &Verdict) -> Vec<Delivery> {
-    let mut all = Vec::new();
-    world.write();
-    while let Some((number, deliveries)) = world.next_send() {
-        world.engine.settle(number, Verdicts::Each(vec![verdict.clone(); deliveries.len()]), None);
-        all.extend(deliveries);
-        world.write();
-    }
-    all
-}
-
-fn ids(deliveries: &[Delivery]) -> Vec<&str> {
-    deliveries.iter().map(|it| it.body.id()).collect()
+    world.deliver(|_| verdict.clone())
 }
 
 /// Lets the time pass in steps, as an engine does that wakes up for its timer alone, and collects what is sent.

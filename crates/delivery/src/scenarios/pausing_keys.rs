@@ -193,7 +193,7 @@ fn in_one_order_of_all_messages_no_key_is_paused__d16() {
     assert_eq!(sent(&world), ["a"]);
     let world = ByHand::start(settings());
     world.give(vec![pause_key("k", true)]);
-    let refused = world.try_again_with(is_global).err().expect("a key is paused").to_string();
+    let refused = world.try_reopen_with(is_global).err().expect("a key is paused").to_string();
     assert!(refused.starts_with("keys are paused in this store") && refused.contains("--key KEY"), "{refused}");
 }
 

@@ -16,7 +16,7 @@ use crate::message::{Body, Cancel, Message};
 use crate::run::engine::Engine;
 use crate::run::settings::Settings;
 use crate::run::threads::{Observer, Running};
-use crate::sinks::{Delivery, OpenSink, Verdicts};
+use crate::sinks::{Delivery, OpenSink, Verdict, Verdicts};
 use crate::store::file::owner::Ownership;
 use crate::store::maintenance::check;
 use crate::store::{Letter, Store};
@@ -159,35 +159,49 @@ pub(crate) struct ByHand {
 
 impl ByHand {
     pub(crate) fn start(settings: Settings) -> Self {
-        Self::on(Arc::new(folder_in_memory()), settings, START_MS * 1000)
+        let world = Self::open(settings);
+        world.begin();
+        world
     }
 
-    fn on(folder: Arc<tempfile::TempDir>, settings: Settings, wall_us: i64) -> Self {
-        Self::try_on(folder, settings, wall_us).unwrap()
+    /// Nothing is due yet.
+    pub(crate) fn open(settings: Settings) -> Self {
+        Self::on(Arc::new(folder_in_memory()), settings, START_MS * 1000).unwrap()
     }
 
-    fn try_on(folder: Arc<tempfile::TempDir>, settings: Settings, wall_us: i64) -> Result<Self, DeliveryError> {
+    /// From now on messages are due by the wall clock.
+    pub(crate) fn begin(&self) {
+        self.engine.start(self.engine.wall_clock());
+    }
+
+    fn on(folder: Arc<tempfile::TempDir>, settings: Settings, wall_us: i64) -> Result<Self, DeliveryError> {
         let wall_us = Arc::new(AtomicI64::new(wall_us));
         let wall = wall_us.clone();
         let ownership = Ownership::take(&folder.path().join("store.db"), &mut |_| (), &mut || false).unwrap();
         let wall = Arc::new(move || wall.load(Ordering::Relaxed));
         let engine = Engine::open(ownership, settings.clone(), Clock::manual(0), wall)?;
-        engine.start(engine.wall_clock());
         Ok(Self { engine, wall_us, settings, folder })
     }
 
     /// Starts a new process on the same store. Uncommitted work is lost.
     pub(crate) fn again(self) -> Self {
+        let world = self.reopen();
+        world.begin();
+        world
+    }
+
+    /// The same, and nothing is due yet.
+    pub(crate) fn reopen(self) -> Self {
         let settings = self.settings.clone();
-        self.try_again_with(settings).unwrap()
+        self.try_reopen_with(settings).unwrap()
     }
 
     /// The same with other settings.
-    pub(crate) fn try_again_with(self, settings: Settings) -> Result<Self, DeliveryError> {
+    pub(crate) fn try_reopen_with(self, settings: Settings) -> Result<Self, DeliveryError> {
         let wall_us = self.wall_us.load(Ordering::Relaxed);
         let folder = self.end();
         check::tests::assert_whole(&folder.path().join("store.db"), Digest::number);
-        Self::try_on(folder, settings, wall_us)
+        Self::on(folder, settings, wall_us)
     }
 
     /// Ends the process, and keeps the store.
@@ -253,6 +267,35 @@ impl ByHand {
         })
     }
 
+    /// Sends all messages that can go out now. `answer` gives the verdict of each.
+    pub(crate) fn deliver(&self, answer: impl Fn(&Delivery) -> Verdict) -> Vec<Delivery> {
+        let mut all = Vec::new();
+        self.write();
+        while let Some((number, deliveries)) = self.next_send() {
+            let verdicts = deliveries.iter().map(&answer).collect();
+            self.engine.settle(number, Verdicts::Each(verdicts), None);
+            all.extend(deliveries);
+            self.write();
+        }
+        all
+    }
+
+    /// Does the same while time passes. The engine wakes for its timer, and to load the next messages.
+    pub(crate) fn pass_ms(&self, ms: u64, answer: impl Fn(&Delivery) -> Verdict) -> Vec<Delivery> {
+        let end_us = self.engine.clock().now_us() + ms * 1_000;
+        let mut all = self.deliver(&answer);
+        loop {
+            let now_us = self.engine.clock().now_us();
+            if now_us >= end_us {
+                return all;
+            }
+            let load_us = now_us + self.settings.horizon_ms * 250;
+            let next_us = self.engine.next_wake_us().unwrap_or(u64::MAX).max(now_us + 1_000);
+            self.advance_us(next_us.min(load_us).min(end_us) - now_us);
+            all.extend(self.deliver(&answer));
+        }
+    }
+
     /// Sends everything that can go out now, and all of it arrives.
     pub(crate) fn sent(&self) -> Vec<Delivery> {
         let mut all = Vec::new();
@@ -273,6 +316,15 @@ impl ByHand {
         self.engine.settle(flight, Verdicts::Delivered, None);
         deliveries.iter().map(|it| it.body.id().to_owned()).collect()
     }
+}
+
+/// The answer of a destination that takes everything.
+pub(crate) fn arrives(_: &Delivery) -> Verdict {
+    Verdict::Delivered
+}
+
+pub(crate) fn ids(deliveries: &[Delivery]) -> Vec<&str> {
+    deliveries.iter().map(|it| it.body.id()).collect()
 }
 
 /// The answers that have come by now.

@@ -4,21 +4,20 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from delivery.delivering import Run, opener_of
 from tickwheel.delivery import Answer, Cancel, Delivery, DeliveryFailed, DeliveryQueue, Message
 from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.model.entries import Look
 from tickwheel.delivery.model.retry import Retry
 from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.sinks import Sink
-
-Desk = Any  # of ../conftest.py
 
 LONE = "\ud800"  # half of a surrogate pair, which has no form in UTF-8
 JSON = msgspec.Raw(b"1")
@@ -53,18 +52,24 @@ def test_what_one_caller_gives_wrongly_is_that_callers_error_alone__D2(queue: De
     assert queue.wait_until_empty(10)
 
 
+class Raises(Sink):
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def send(self, deliveries: Any) -> Any:
+        raise self._error
+
+
 @pytest.mark.parametrize("kind", [FileNotFoundError, OSError])
 def test_a_sinks_error_that_no_utf8_can_write_is_a_dead_letter_like_any_other__D6(
-    make_desk: Callable[..., Desk], kind: type[OSError]
+    tmp_path: Path, kind: type[OSError]
 ) -> None:
-    desk = make_desk(Settings(retry=Retry(1), unanswered_for_s=10))
-    desk.sink.error = kind("no such file: caf\udce9")
-    desk.start().accept("a")
-    desk.advance(1 if kind is FileNotFoundError else 60_000)
-    desk.pump()
-    [letter] = desk.letters
-    assert "no such file: caf" in letter.reason
-    assert desk.state("a") is Answer.DEAD
+    settings = Settings(retry=Retry(1, 10, 10), unanswered_for_s=0.05)
+    with Run(tmp_path, opener_of(Raises(kind("no such file: caf\udce9"))), settings) as run:
+        run.deliver(Message("a", None, 5, JSON))
+        [letter] = run.letters
+        assert "no such file: caf" in letter.reason
+        assert run.give(Look("a", None)) == [Answer.DEAD]
 
 
 class FailsLate(Sink):

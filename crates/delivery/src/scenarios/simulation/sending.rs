@@ -90,6 +90,7 @@ impl World {
         assert_eq!(delivery.body.payload(), payload(stored.payload));
         assert_eq!(delivery.due_ms, stored.due_ms);
         assert!(self.wall_ms() >= stored.due_ms, "{key:?} is early");
+        assert!(delivery.lateness_us >= 0 && delivery.delivered_at_ms >= stored.due_ms, "{delivery:?}");
         assert!(stored.expires_ms.is_none_or(|ms| self.wall_ms() <= ms), "{key:?} is sent past its time");
         assert!(!name.0.is_some_and(|of| self.paused_keys.contains(&of)), "{key:?} was sent, and its key is paused");
         let moment = self.moment();
