@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from delivery.conftest import START_MS, Desk
+from delivery.delivering import LONG_S, Run, given_up, opener_of
 from tickwheel.delivery import DeliveryFailed, Message, Unanswered, Unavailable, WrongUsage
 from tickwheel.delivery.model.retry import Retry
 from tickwheel.delivery.model.settings import Settings
@@ -18,6 +18,7 @@ from tickwheel.delivery.sinks import BatchSink, Delivery
 
 pytestmark = pytest.mark.timeout(30)
 
+DUE_MS = 1_700_000_000_000
 JSON = msgspec.Raw(b"1.50")
 COLUMNS = {
     "seq": pa.int64(),
@@ -47,47 +48,38 @@ class Remembering(BatchSink):
 
 
 def message(id_: str, payload: msgspec.Raw | bytes = JSON, key: str | None = None) -> Message:
-    return Message(id_, key, START_MS - 2, payload)
-
-
-def desk_to(folder: Path, sink: BatchSink, max_attempts: int = 1) -> Desk:
-    opener: Any = lambda store_id: sink  # noqa: E731
-    return Desk(folder, Settings(retry=Retry(max_attempts)), to=opener).start()
+    return Message(id_, key, DUE_MS, payload)
 
 
 def reasons(folder: Path, answer: Callable[[Any], Any]) -> dict[str, str]:
     """Delivers a, b and c by one attempt each, and returns the reasons of those that were given up."""
-    desk = desk_to(folder, Remembering(answer))
-    desk.hand_in(message("a"), message("b"), message("c"))
-    desk.close()
-    gave_up = "gave up after 1 attempts: "
-    return {msgspec.json.decode(it.record)["id"]: it.reason.removeprefix(gave_up) for it in desk.letters}
+    return given_up(folder, opener_of(Remembering(answer)), message("a"), message("b"), message("c"))
 
 
 def test_a_batch_has_a_row_for_each_delivery__D10(tmp_path: Path) -> None:
     sink = Remembering()
-    desk = desk_to(tmp_path, sink)
-    desk.hand_in(message("a", key="k"), message("\U0001f600", b"\xff\x00"))
-    desk.close()
+    assert given_up(tmp_path, opener_of(sink), message("a", key="k"), message("\U0001f600", b"\xff\x00")) == {}
     [batch] = sink.batches
     assert isinstance(batch, pa.RecordBatch)
     assert {field.name: field.type for field in batch.schema} == COLUMNS
     batch.validate(full=True)
-    same = Delivery(1, message("a", key="k"), START_MS, 2000)
-    assert batch.to_pylist()[0] == {
+    first, second = batch.to_pylist()
+    late_us = first["lateness_us"]
+    assert (DUE_MS * 1_000 + late_us) // 1_000 == first["delivered_at_ms"]
+    same = Delivery(1, message("a", key="k"), first["delivered_at_ms"], late_us)
+    assert first == {
         "seq": 1,
         "id": "a",
         "key": "k",
-        "due_ms": START_MS - 2,
+        "due_ms": DUE_MS,
         "payload": b"1.50",
         "is_json": True,
-        "delivered_at_ms": START_MS,
-        "lateness_us": 2000,
+        "delivered_at_ms": same.delivered_at_ms,
+        "lateness_us": same.lateness_us,
         "attempt": 1,
         "redelivered": False,
         "digest": same.digest,
     }
-    second = batch.to_pylist()[1]
     assert (second["id"], second["key"], second["payload"], second["is_json"]) == (
         "\U0001f600",
         None,
@@ -98,12 +90,9 @@ def test_a_batch_has_a_row_for_each_delivery__D10(tmp_path: Path) -> None:
 
 def test_a_batch_may_be_kept_and_outlives_the_sink__D10(tmp_path: Path) -> None:
     sink = Remembering()
-    desk = desk_to(tmp_path, sink)
-    for number in range(3):
-        desk.hand_in(*(message(f"{number} {place}", b"x" * 1000) for place in range(200)))
-    desk.close()
-    ids = [row["id"] for row in pa.Table.from_batches(sink.batches).to_pylist()]
-    assert ids == [f"{number} {place}" for number in range(3) for place in range(200)]
+    ids = [f"{number} {place}" for number in range(3) for place in range(200)]
+    assert given_up(tmp_path, opener_of(sink), *(message(id_, b"x" * 1000) for id_ in ids)) == {}
+    assert [row["id"] for row in pa.Table.from_batches(sink.batches).to_pylist()] == ids
 
 
 @pytest.mark.parametrize(
@@ -121,36 +110,31 @@ def test_a_mask_says_which_have_arrived__D6(tmp_path: Path, mask: Callable[[], A
     assert reasons(tmp_path, lambda batch: mask()) == {"b": "the destination did not take it"}
 
 
+def attempts_of(folder: Path, first: list[Any]) -> tuple[list[tuple[Any, ...]], dict[str, str]]:
+    """Delivers a, b and c, whose first attempt has this answer, and all others arrive. Returns the attempts, and the
+    reasons of those that were given up.
+    """
+    answers = dict(zip("abc", first, strict=True))
+    sink = Remembering(lambda batch: [answers.pop(id_, True) for id_ in batch["id"].to_pylist()])
+    with Run(folder, opener_of(sink), Settings(retry=Retry(1)), starts=False) as run:
+        run.give(message("a"), message("b"), message("c"))
+        run.running.start()
+        assert run.running.wait(LONG_S)
+    assert sink.batches[0]["id"].to_pylist() == ["a", "b", "c"]
+    rows = pa.Table.from_batches(sink.batches[1:]).to_pylist() if len(sink.batches) > 1 else []
+    return sorted((row["id"], row["attempt"], row["redelivered"]) for row in rows), run.reasons
+
+
 def test_a_verdict_says_more_than_a_mask__D6(tmp_path: Path) -> None:
-    answers = [[True, "too long", Unanswered("503", retry_after_s=60)], [True]]
-    sink = Remembering(lambda batch: answers.pop(0))
-    desk = desk_to(tmp_path, sink)
-    desk.hand_in(message("a"), message("b"), message("c"))
-    desk.advance(59_000)
-    assert [msgspec.json.decode(it.record)["id"] for it in desk.letters] == ["b"], "c counts no attempt"
-    assert [batch["id"].to_pylist() for batch in sink.batches] == [["a", "b", "c"]]
-    desk.advance(2_000)
-    [again] = sink.batches[1].select(["id", "attempt", "redelivered"]).to_pylist()
-    assert again == {"id": "c", "attempt": 2, "redelivered": True}
-    desk.close()
+    again, reasons = attempts_of(tmp_path, [True, "too long", Unanswered("503", retry_after_s=0.05)])
+    assert reasons == {"b": "too long"}, "c counts no attempt"
+    assert again == [("c", 2, True)]
 
 
-def test_one_that_was_not_tried_is_sent_at_once_and_one_whose_receiver_is_away_after_its_time__D6(
-    tmp_path: Path,
-) -> None:
-    answers = [[True, None, Unavailable("gone", retry_after_s=5)], [True], [True]]
-    sink = Remembering(lambda batch: answers.pop(0))
-    desk = desk_to(tmp_path, sink)
-    desk.hand_in(message("a"), message("b"), message("c"))
-    assert [batch["id"].to_pylist() for batch in sink.batches] == [["a", "b", "c"], ["b"]]
-    desk.advance(4_900)
-    assert len(sink.batches) == 2
-    desk.advance(200)
-    [_, b, c] = [batch.select(["id", "attempt", "redelivered"]).to_pylist() for batch in sink.batches]
-    assert b == [{"id": "b", "attempt": 1, "redelivered": False}]
-    assert c == [{"id": "c", "attempt": 2, "redelivered": False}], "it is certain that it has not arrived"
-    assert (desk.engine.native.down, desk.letters) == (None, [])
-    desk.close()
+def test_one_that_was_not_tried_costs_nothing_and_one_whose_receiver_is_away_is_not_marked__D6(tmp_path: Path) -> None:
+    again, reasons = attempts_of(tmp_path, [True, None, Unavailable("gone", retry_after_s=0.05)])
+    assert reasons == {}
+    assert again == [("b", 1, False), ("c", 2, False)], "it is certain that they have not arrived"
 
 
 @pytest.mark.parametrize(
@@ -175,13 +159,15 @@ def test_delivery_failed_ends_the_run__D6(tmp_path: Path) -> None:
     def answer(batch: Any) -> Any:
         raise DeliveryFailed("the disk is full")
 
-    desk = desk_to(tmp_path, Remembering(answer))
+    run = Run(tmp_path, opener_of(Remembering(answer)))
+    run.running.submit([message("a")])
     with pytest.raises(DeliveryFailed, match="the disk is full"):
-        desk.hand_in(message("a"))
-    desk.crash()
+        run.running.wait(LONG_S)
+    with pytest.raises(DeliveryFailed, match="the disk is full"):
+        run.running.close(LONG_S)
 
 
 def test_without_pyarrow_it_is_wrong_usage_with_advice__D2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(WrongUsage, match=r"pyarrow, which a sink with send_batch needs.*pip install 'tickwheel\[parq"):
-        desk_to(tmp_path, Remembering())
+        Run(tmp_path, opener_of(Remembering()))

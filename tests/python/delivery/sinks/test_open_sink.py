@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from delivery.conftest import Desk
+from delivery.delivering import Run
 from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.sinks import Destination, open_sink, path_of
 
@@ -68,7 +68,7 @@ def test_files_webhooks_and_functions_are_destinations_of_the_engine__D10(spec: 
 def test_a_file_is_made_only_when_its_sink_is_opened__D10(tmp_path: Path) -> None:
     opener = open_sink(f"file:{tmp_path / 'out'}")
     assert not (tmp_path / "out").exists()
-    Desk(tmp_path, to=opener).close()
+    Run(tmp_path, opener).running.close()
     assert (tmp_path / "out").exists()
 
 

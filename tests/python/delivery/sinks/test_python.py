@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from delivery.conftest import Desk
+from delivery.delivering import LONG_S, Run, given_up, to_function
 from tickwheel.delivery import Delivery, DeliveryFailed, DeliveryQueue, Message, Unanswered, Unavailable
 from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.model.retry import Retry
@@ -21,30 +21,16 @@ from tickwheel.delivery.sinks import CoroutineFunction, Destination, open_sink, 
 pytestmark = pytest.mark.timeout(30)
 
 JSON = msgspec.Raw(b'{"x": 1.50}')
-LONG_S = 20
 
 
 def message(id_: str, payload: msgspec.Raw | bytes = JSON, key: str | None = None) -> Message:
     return Message(id_, key, 1, payload)
 
 
-def desk_to(
-    folder: Path,
-    to: Destination | Callable[[Delivery], object],
-    max_attempts: int = 1,
-    unanswered_for_s: float = 86_400.0,
-) -> Desk:
-    destination = to if isinstance(to, Destination) else sink_of_function(to)
-    return Desk(folder, Settings(retry=Retry(max_attempts), unanswered_for_s=unanswered_for_s), to=destination).start()
-
-
 def reasons(folder: Path, to: Destination | Callable[[Delivery], object], *messages: Message) -> dict[str, str]:
     """Delivers these by one attempt each, and returns the reasons of those that were given up."""
-    desk = desk_to(folder, to)
-    desk.hand_in(*(messages or [message("a")]))
-    desk.close()
-    gave_up = "gave up after 1 attempts: "
-    return {msgspec.json.decode(it.record)["id"]: it.reason.removeprefix(gave_up) for it in desk.letters}
+    opener = to if isinstance(to, Destination) else to_function(to)
+    return given_up(folder, opener, *(messages or [message("a")]))
 
 
 def destination(spec: str) -> Destination:
@@ -108,56 +94,76 @@ def test_nothing_it_raises_ends_the_thread_or_the_run__D6(tmp_path: Path, error:
 
 
 @pytest.mark.parametrize(
-    ("error", "reason"),
+    "error",
     [
-        (Unavailable("closed for lunch", retry_after_s=60), "closed for lunch"),
-        (ConnectionRefusedError("nobody there"), "ConnectionRefusedError: nobody there"),
-        (BrokenPipeError(), "BrokenPipeError"),
+        Unavailable("closed for lunch", retry_after_s=0.05),
+        ConnectionRefusedError("nobody there"),
+        BrokenPipeError(),
     ],
+    ids=lambda error: type(error).__name__,
 )
 def test_what_says_that_nothing_can_be_told_makes_its_key_wait_and_costs_no_attempt__D6(
-    tmp_path: Path, error: Exception, reason: str
+    tmp_path: Path, error: Exception
 ) -> None:
     raised = [error]
     seen: list[Delivery] = []
+    other, third_try = threading.Event(), threading.Event()
 
     def function(one: Delivery) -> None:
-        seen.append(one)
-        if raised and one.message.key == "k":
-            raise raised[0]
+        if one.message.key == "k":
+            seen.append(one)
+            if one.attempt == 3:
+                third_try.set()
+            if raised:
+                raise raised[0]
+        else:
+            other.set()
 
-    desk = desk_to(tmp_path, function, max_attempts=1)
-    desk.hand_in(*(message(str(number), key="k") for number in range(3)), message("other"))
-    assert ([one.message.id for one in seen], desk.engine.native.down) == (["0", "other"], None)
-    desk.advance(30_000)
-    tries = len(seen)
-    assert (tries == 2) == isinstance(error, Unavailable)  # it says when it comes back
-    raised.clear()
-    desk.advance(60_000)
-    assert desk.letters == []
-    assert [one.message.id for one in seen[tries:]] == ["0", "1", "2"]
-    assert seen[tries].redelivered == isinstance(error, BrokenPipeError), "it may have arrived"
-    desk.close()
+    with Run(tmp_path, to_function(function), Settings(retry=Retry(1, waits_ms=(20.0,)))) as run:
+        run.give(*(message(str(number), key="k") for number in range(3)), message("other"))
+        assert other.wait(LONG_S)
+        assert third_try.wait(LONG_S)
+        assert run.running.down is None, "it is one key"
+        assert {one.message.id for one in seen} == {"0"}
+        raised.clear()
+        tries = len(seen)
+        assert run.running.wait(LONG_S)
+    assert run.letters == []
+    assert [one.message.id for one in seen[-3:]] == ["0", "1", "2"]
+    assert tries <= len(seen) - 2, "a try may have been under way"
+    assert seen[-3].redelivered == isinstance(error, BrokenPipeError), "it may have arrived"
 
 
-@pytest.mark.parametrize("error", [TimeoutError("too slow"), Unanswered("TimeoutError: too slow")])
-def test_without_any_answer_five_keys_are_down_and_one_is_a_dead_letter_by_its_time__D6(
-    tmp_path: Path, error: Exception
-) -> None:
+SLOW = [TimeoutError("too slow"), Unanswered("TimeoutError: too slow")]
+
+
+@pytest.mark.parametrize("error", SLOW, ids=lambda error: type(error).__name__)
+def test_without_any_answer_it_is_a_dead_letter_by_its_time__D6(tmp_path: Path, error: Exception) -> None:
     def function(one: Delivery) -> None:
         raise error
 
-    desk = desk_to(tmp_path, function, max_attempts=1, unanswered_for_s=20)
-    desk.hand_in(message("a"))
-    desk.advance(10_000)
-    assert (desk.engine.native.down, desk.letters) == (None, [])
-    desk.advance(30_000)
-    [letter] = desk.letters
-    assert letter.reason.endswith("no success in 20 s (--unanswered-for), at last: TimeoutError: too slow")
-    desk.hand_in(*(message(str(number)) for number in range(8)))
-    desk.advance(2_000)
-    assert (desk.engine.native.down, len(desk.letters)) == ("TimeoutError: too slow", 1)
-    desk.crash()
+    with Run(tmp_path, to_function(function), Settings(retry=Retry(1, 10, 10), unanswered_for_s=1)) as run:
+        run.deliver(message("a"))
+    [letter] = run.letters
+    assert letter.reason.endswith("no success in 1 s (--unanswered-for), at last: TimeoutError: too slow")
+
+
+@pytest.mark.parametrize("error", SLOW, ids=lambda error: type(error).__name__)
+def test_without_any_answer_five_keys_are_down_and_cost_no_message__D6(tmp_path: Path, error: Exception) -> None:
+    is_slow = [True]
+
+    def function(one: Delivery) -> None:
+        if is_slow:
+            raise error
+
+    with Run(tmp_path, to_function(function), Settings(retry=Retry(1, 10, 10))) as run:
+        run.give(*(message(str(number)) for number in range(8)))
+        while run.running.down is None:  # the test's own time limit ends this
+            time.sleep(0.01)
+        assert run.running.down == "TimeoutError: too slow"
+        is_slow.clear()
+        assert run.running.wait(LONG_S)
+    assert run.letters == []
 
 
 def test_what_it_returns_does_not_matter__D10(tmp_path: Path) -> None:
@@ -263,31 +269,20 @@ def test_a_function_that_is_not_there_is_wrong_usage__D10(here: Path, spec: str,
 # --- Many messages, one thread or eight ------------------------------------
 
 
-def calls_of_each_send(folder: Path, function: Callable[[Delivery], object], count: int) -> list[int]:
-    calls = 0
-
-    def counted(one: Delivery) -> None:
-        nonlocal calls
-        calls += 1
-        function(one)
-
-    desk = desk_to(folder, counted)
-    desk.engine.submit([message(str(number)) for number in range(count)])
-    found: list[int] = []
-    desk.engine.native.write()
-    while desk.engine.native.send():
-        found.append(calls)
-        calls = 0
-        desk.engine.native.write()
-    desk.crash()
-    assert sum(found) == count
-    return found
+def sends_for(folder: Path, function: Callable[[Delivery], object], count: int) -> int:
+    """How many sends the engine makes for so many messages without a key."""
+    with Run(folder, to_function(function), Settings(concurrency=1), starts=False) as run:
+        run.give(*(message(str(number)) for number in range(count)))
+        run.running.start()
+        assert run.running.wait(LONG_S)
+        _, counts, _ = run.running.measures.send_durations
+        return sum(counts)
 
 
 def test_a_fast_function_is_called_for_many_messages_in_a_row_and_a_slow_one_for_one__D10(tmp_path: Path) -> None:
-    assert max(calls_of_each_send(tmp_path, lambda one: None, 1_000)) >= 8
+    assert sends_for(tmp_path, lambda one: None, 1_000) < 500
     (tmp_path / "slow").mkdir()
-    assert max(calls_of_each_send(tmp_path / "slow", lambda one: time.sleep(0.002), 20)) == 1
+    assert sends_for(tmp_path / "slow", lambda one: time.sleep(0.002), 20) == 20
 
 
 def test_eight_threads_may_be_in_the_function_at_a_time__D10(tmp_path: Path) -> None:

@@ -1,116 +1,80 @@
 """Both SQL sinks with the engine: what is forgotten when, crashes, and rows that are refused for good."""
 
+import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from delivery.conftest import START_MS, Desk
+from delivery.delivering import LONG_S, Run, crashed
 from delivery.sinks.making import kill_when_it_says, opened
 from delivery.sinks.tables import Table, ids, names, refuse_the_id
 from tickwheel._native import Destination
-from tickwheel.delivery import DeliveryQueue, Letter, Message, sinks
+from tickwheel.delivery import Delivery, DeliveryQueue, Letter, Message, sinks
 from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.model.retry import Retry
 from tickwheel.delivery.model.settings import Settings
 
 pytestmark = pytest.mark.timeout(120)
 
+DUE_MS = 1_700_000_000_000
 
-class TableDesk(Desk):
-    """An engine by hand that writes to a table."""
 
-    def __init__(self, folder: Path, table: Table, run: str) -> None:
-        self.table = table
-        self.run = run
-        super().__init__(folder)
+def message(number: int, key: str | None) -> Message:
+    return Message(f"id{number}", key, DUE_MS + number, msgspec.Raw(b"1"))
 
-    def open_sink(self, store_id: str) -> sinks.Sink:
-        opener = sinks.open_sink(self.table.spec)
+
+def digests(table: Table, where: str = "true") -> int:
+    ((count,),) = table.ask(f"SELECT count(*) FROM {table.name}_ids WHERE {where}")
+    return int(count)
+
+
+@contextmanager
+def run_of(folder: Path, table: Table, run: str, *, starts: bool = True) -> Iterator[Run]:
+    """An engine that writes to a table."""
+
+    def open_sink(settings: sinks.SinkSettings) -> sinks.Sink:
+        opener = sinks.open_sink(table.spec)
         assert not isinstance(opener, Destination)
-        return opener(sinks.SinkSettings(store_id, 20, self.run))
+        return opener(sinks.SinkSettings(settings.store_id, 20, run))
 
-    def put(self, count: int, key: str | None) -> None:
-        self.hand_in(*[Message(f"id{n}", key, START_MS - 1_000 + n, msgspec.Raw(b"1")) for n in range(count)])
-
-    def deliver(self, count: int) -> None:
-        """Until so many are delivered. Attempts of suspects are noted first, a group after the other."""
-        while self.engine.summary.delivered < count:
-            self.pump()
-
-    def digests(self) -> int:
-        ((count,),) = self.table.ask(f"SELECT count(*) FROM {self.table.name}_ids")
-        return int(count)
+    with Run(folder, open_sink, starts=starts) as opened_run:
+        yield opened_run
 
 
 def test_a_digest_is_there_until_the_engine_has_committed__D5(tmp_path: Path, table: Table) -> None:
-    desk = TableDesk(tmp_path, table, "run")
-    native = desk.engine.native
-    desk.put(8, key="k")  # one of a key at a time: one in each send
-    native.start()
-    native.write()
-    for _ in range(4):
-        assert native.send()
-    assert desk.digests() == 4, "nothing is committed, however long that takes"
-    native.write()
-    assert native.send()
-    assert desk.digests() == 3, "of the first two sends no more, of the others still"
-    for _ in range(3):
-        assert native.send()
-    assert desk.digests() == 4
-    native.write()
-    assert not native.send()
-    desk.close()
+    """The engine says after which send: `crates/delivery/src/run/sends.rs`."""
+    with run_of(tmp_path, table, "run") as run:
+        for number in range(8):
+            run.deliver(message(number, "k"))  # its outcome is on disk
+            assert digests(table) == 1, "of the last send alone"
     assert ids(table) == names(0, 7)
 
 
 @pytest.mark.parametrize("sent", [0, 1, 3, 5])
 def test_after_a_crash_before_the_commit_each_has_one_row__D5(tmp_path: Path, table: Table, sent: int) -> None:
-    desk = TableDesk(tmp_path, table, "first")
-    desk.put(5, key="k")
-    desk.engine.native.start()
-    desk.engine.native.write()
-    for _ in range(sent):
-        desk.engine.native.send()
-    desk.crash()
-    desk = TableDesk(tmp_path, table, "second")
-    assert desk.engine.summary.delivered == sent
-    assert desk.digests() == sent, "asking deletes nothing: it may crash again"
-    desk.crash()
-    desk = TableDesk(tmp_path, table, "third")
-    desk.start()
-    desk.deliver(5 - sent)
-    desk.put(5, key="new")
-    desk.deliver(10 - sent)
-    left = table.ask(f"SELECT count(*) FROM {table.name}_ids WHERE run <> 'third'")
-    assert left == [(0,)], "all that earlier runs sent has its outcome"
-    desk.close()
+    folder = crashed(tmp_path, *(message(number, "k") for number in range(5)))
+    with closing(sqlite3.connect(folder / "store.db")) as store:
+        ((store_id,),) = store.execute("SELECT value FROM meta WHERE name = 'store_id'")
+    first = opened(table.spec, store_id, run="first")
+    for number in range(sent):
+        first.send([Delivery(number + 1, message(number, "k"), DUE_MS, 0)])
+    first.close()
+    with run_of(folder, table, "second", starts=False) as run:
+        assert run.running.summary.delivered == sent
+        assert digests(table) == sent, "asking deletes nothing: it may crash again"
+    with run_of(folder, table, "third") as run:
+        assert run.running.wait(LONG_S)
+        assert run.running.summary.delivered == 5 - sent
+        run.deliver(*(message(number, "new") for number in range(5)))
+        run.deliver(message(5, "new"))
+        assert digests(table, "run <> 'third'") == 0, "all that earlier runs sent has its outcome"
     assert ids(table)[:5] == names(0, 4)
-    assert len(ids(table)) == 10
-
-
-def test_what_an_earlier_run_left_stays_while_one_of_its_messages_is_open__D5(tmp_path: Path, table: Table) -> None:
-    """A statement of the run that crashed may arrive late, and must not make a second row."""
-    desk = TableDesk(tmp_path, table, "first")
-    desk.put(2, key="k")
-    desk.engine.native.start()
-    desk.engine.native.write()
-    desk.engine.native.send()
-    desk.crash()
-    desk = TableDesk(tmp_path, table, "second")
-    native = desk.engine.native
-    native.start()
-    for n, left in enumerate((1, 1, 0)):
-        desk.engine.submit([Message(f"new{n}", None, START_MS - 1, msgspec.Raw(b"1"))])
-        native.write()
-        assert native.send()
-        assert table.ask(f"SELECT count(*) FROM {table.name}_ids WHERE run = 'first'") == [(left,)]
-        # The first send has no suspect, as its attempt is noted first; the second one has it.
-        assert ("id1" in ids(table)) == (n > 0)
-    desk.crash()
-    assert ids(table) == ["id0", "new0", "id1", "new1", "new2"]
+    assert len(ids(table)) == 11
 
 
 _CHILD = """
@@ -155,7 +119,7 @@ def test_a_poisonous_row_among_a_thousand_is_a_dead_letter_and_the_others_go_on_
     letters: list[Letter] = []
     opener = sinks.open_sink(table.spec)
     running = Running(tmp_path / "store.db", opener, Settings(retry=Retry(3, 10, 50)), letters.extend)
-    running.submit([Message(f"id{n}", f"k{n % 300}", START_MS + n, msgspec.Raw(b"1")) for n in range(1_001)]).result()
+    running.submit([Message(f"id{n}", f"k{n % 300}", DUE_MS + n, msgspec.Raw(b"1")) for n in range(1_001)]).result()
     running.start()
     assert running.wait(60)
     running.close()
