@@ -2,6 +2,7 @@
 
 import math
 import sqlite3
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from delivery.delivering import Run, crashed, to_function
 from delivery.made_store import MadeStore
 from tickwheel.delivery import Answer, Letter, Message
 from tickwheel.delivery.base.errors import StoreFailed, WrongUsage
+from tickwheel.delivery.model.entries import Look
+from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.report import write_report
 from tickwheel.delivery.report.lateness import BOUNDS_US
 from tickwheel.delivery.report.queries import ATTEMPTS, KEYS, NEXT, Key, Tried, look
@@ -19,6 +23,10 @@ from tickwheel.pages.steps import MOST, step_ms
 
 Desk = Any  # of conftest.py
 NOW_MS = 1_700_000_000_000
+
+
+def message(id_: str, due_ms: int, key: str | None) -> Message:
+    return Message(id_, key, due_ms, msgspec.Raw(b"1"))
 
 
 def rows(desk: Desk, table: str) -> list[dict[str, Any]]:
@@ -124,35 +132,29 @@ def test_the_latest_dead_letters_are_shown_and_all_are_counted__D2(desk: Desk) -
     assert figures.letters[0].record == "{" + "x" * 399 + "…"
 
 
-def test_what_is_in_memory_alone_is_seen_while_it_is_delivered__D9(new_desk: Any) -> None:
-    in_use = new_desk().start()
-    now_ms = in_use.wall_us() // 1000
-    in_use.accept("near", 5_000, key="k")
-    in_use.accept("far", 60_000, key="k")
-    in_use.accept("now", -1, key="other")
-    figures = look(in_use.folder / "store.db", now_ms)
+def test_what_is_in_memory_alone_is_seen_while_it_is_delivered__D9(tmp_path: Path) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    half_an_hour_ms = 1_800_000
+    with Run(tmp_path, to_function(print), Settings(horizon_s=3_600)) as run:
+        run.give(message("near", now_ms + half_an_hour_ms, "k"), message("far", now_ms + 4 * half_an_hour_ms, "k"))
+        run.give(message("now", now_ms - 1, "other"))
+        while run.running.summary.delivered == 0:
+            run.give(Look("now", "other"))  # until a group with its outcome is on disk
+        assert run.running.in_memory[0] == 1, "the near one"
+        figures = look(tmp_path / "store.db", now_ms)
+        assert run.give(message("more", now_ms, "other")) == [Answer.ACCEPTED]
     counts = figures.counts
     assert (counts.accepted, counts.delivered, counts.waiting, counts.overdue) == (3, 1, 2, 0)
     assert [it.id for it in figures.next] == ["near", "far"]
     assert figures.keys == [Key("k", 2, 2), Key("other", 1, 0)]
     assert figures.forecast is not None
     assert sum(figures.forecast.due.values()) + figures.forecast.later == 2
-    in_use.engine.submit([Message("not committed", None, now_ms, msgspec.Raw(b"1"))])
-    assert look(in_use.folder / "store.db", now_ms).counts.accepted == 3
-    assert in_use.accept("more") is Answer.ACCEPTED
 
 
-def test_the_store_is_not_changed_nor_its_log_that_a_crash_left__D5(new_desk: Any, tmp_path: Path) -> None:
-    in_use = new_desk().start()
-    in_use.accept("a", 5_000)
-    (tmp_path / "crashed").mkdir()
-    before = {}
-    for suffix in ("", "-wal"):
-        source = in_use.folder / f"store.db{suffix}"
-        before[tmp_path / "crashed" / source.name] = source.read_bytes()
-    for path, data in before.items():
-        path.write_bytes(data)
-    write_report(tmp_path / "crashed" / "store.db", tmp_path / "page.html", title="x")
+def test_the_store_is_not_changed_nor_its_log_that_a_crash_left__D5(tmp_path: Path) -> None:
+    store = crashed(tmp_path, message("a", NOW_MS, None)) / "store.db"
+    before = {path: path.read_bytes() for path in (store, store.with_name("store.db-wal"))}
+    write_report(store, tmp_path / "page.html", title="x")
     assert {path: path.read_bytes() for path in before} == before
     assert all(before.values())
 
