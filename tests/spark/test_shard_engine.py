@@ -1,29 +1,33 @@
 """A shard with the engine itself behind it: what arrives, and what a reading found that the other tests did not see."""
 
 import copy
-import tempfile
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 
-from delivery.conftest import Desk
+from delivery.delivering import LONG_S, Run, to_function
 from tickwheel._native import HandOffRows, rfc_3339
+from tickwheel.delivery import Delivery
 from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.model.entries import Reschedule
-from tickwheel.delivery.model.message import Cancel
+from tickwheel.delivery.model.message import Cancel, Message
 from tickwheel.delivery.read.hand_off_rows import HANDED
 from tickwheel.spark.orders import checked
 from tickwheel.spark.shard_index import Index
 
-from .rows import NOW_MS, batch_of, message, recurring, row
+from . import rows
+from .rows import NOW_MS, batch_of, row
 from .shards import NUMBER, B, Kept, before, orders, taker
 
 DAY_MS = 86_400_000
 TEN_MINUTES_MS = 600_000
+STANDS_STILL = 1e-6  # a recorded second in eleven days
 
 
 @pytest.fixture
@@ -34,8 +38,34 @@ def kept() -> Kept:
     return made
 
 
-class Deliverer(Desk):
-    """The engine itself, on a clock of its own, behind the hold. `NOW_MS` is when it starts."""
+@pytest.fixture(autouse=True)
+def _now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time of each test is the real one, because a message recurs by the wall clock."""
+    monkeypatch.setattr(sys.modules[__name__], "NOW_MS", time.time_ns() // 1_000_000)
+
+
+def message(id_: str, after_ms: int = 0, *, key: str | None = None, payload: bytes = b"1") -> Message:
+    return Message(id_, key, NOW_MS + after_ms, msgspec.Raw(payload))
+
+
+def recurring(id_: str, *, every: int, after_ms: int = 0, payload: bytes = b"1") -> tuple[Any, ...]:
+    return rows.recurring(id_, every=every, from_ms=NOW_MS + after_ms, payload=payload)
+
+
+class Deliverer:
+    """The engine itself behind the hold. Its time stands still: a slow replay begins at `NOW_MS`, and anew where the
+    test advances.
+    """
+
+    def __init__(self, folder: Path, after_ms: int) -> None:
+        self._folder, self._now_ms = folder, NOW_MS + after_ms
+        self._sent: list[Delivery] = []
+        self._run = self._start()
+
+    def _start(self) -> Run:
+        run = Run(self._folder, to_function(self._sent.append), starts=False)
+        run.running.start_replay(STANDS_STILL, self._now_ms)
+        return run
 
     def take(self, rows: list[dict[str, Any]]) -> None:
         """Rows of a hand-off, as one piece."""
@@ -44,42 +74,52 @@ class Deliverer(Desk):
             sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, HANDED) as writer:
                 writer.write_batch(batch)
-            ticket = self.engine.submit([*HandOffRows(1 << 20).body().add(sink.getvalue().to_pybytes())])
-            self.pump()
-            ticket.result(0)
+            self._run.give(*HandOffRows(1 << 20).body().add(sink.getvalue().to_pybytes()))
+            self._send()
+
+    def advance(self, ms: int) -> None:
+        self.close()
+        self._now_ms += ms
+        self._run = self._start()
+        self._send()
+
+    def _send(self) -> None:
+        """Until all that is due has its outcome."""
+        while self._run.running.census([self._now_ms], 1)[1] != [0]:  # the test's own time limit ends this
+            time.sleep(0.001)
+
+    def close(self) -> None:
+        self._run.running.close(LONG_S)
 
     @property
     def came(self) -> list[tuple[str, int, bool]]:
-        """What arrived: the id, when, and whether it is marked as a repeat."""
-        return [(it.message.id, it.delivered_at_ms - NOW_MS, it.redelivered) for it in self.sink.sent]
+        """What arrived: the id, when it was due, and whether it is marked as a repeat."""
+        return [(it.message.id, it.message.due_ms - NOW_MS, it.redelivered) for it in self._sent]
 
 
 @pytest.fixture
-def deliverer() -> Iterator[Callable[[int], Deliverer]]:
+def deliverer(tmp_path: Path) -> Iterator[Callable[..., Deliverer]]:
     """Makes deliverers with empty disks, that start so many milliseconds later."""
     made: list[Deliverer] = []
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
 
-        def make(after_ms: int = 0) -> Deliverer:
-            path = Path(folder) / str(len(made))
-            path.mkdir()
-            made.append(Deliverer(path, boot_ms=after_ms))
-            made[-1].start()
-            return made[-1]
+    def make(after_ms: int = 0) -> Deliverer:
+        (folder := tmp_path / str(len(made))).mkdir()
+        made.append(Deliverer(folder, after_ms))
+        return made[-1]
 
-        yield make
-        for each in made:
-            each.crash()
+    yield make
+    for each in made:
+        each.close()
 
 
 def unmarked_twice(*all_: Deliverer) -> list[str]:
-    """Ids of what came more than once, and not marked from the second time on."""
+    """Ids of what came more than once, and not marked from the second time on. `all_`: one after the other."""
     seen: set[str] = set()
     found = []
-    for came in sorted((it for each in all_ for it in each.came), key=lambda it: it[1]):
-        if came[0] in seen and not came[2]:
-            found.append(came[0])
-        seen.add(came[0])
+    for id_, _, is_marked in (it for each in all_ for it in each.came):
+        if id_ in seen and not is_marked:
+            found.append(id_)
+        seen.add(id_)
     return found
 
 
@@ -116,8 +156,8 @@ def test_all_others_are_no_deliverer__S1() -> None:
 def test_without_orders_nothing_is_left_of_what_went_early__S2_D19() -> None:
     alone = Kept()
     for n in range(10):
-        rows = recurring(f"r{n}", every=DAY_MS), row(Reschedule(f"r{n}", None, NOW_MS + 5))
-        alone.visit(NOW_MS + n, None, *rows)
+        given = recurring(f"r{n}", every=DAY_MS), row(Reschedule(f"r{n}", None, NOW_MS + 5))
+        alone.visit(NOW_MS + n, None, *given)
     assert Index.decode(alone.index).early_ms == {}
 
 
@@ -141,8 +181,8 @@ def test_an_occurrence_that_went_early_behind_a_cut_is_marked_after_a_loss__S4_D
     kept: Kept, deliverer: Callable[..., Deliverer]
 ) -> None:
     a = deliverer()
-    rule = recurring("r", every=TEN_MINUTES_MS, from_ms=NOW_MS + 30_000)
-    a.take(kept.visit(NOW_MS, orders(taker()), rule)[1])
+    early = recurring("r", every=TEN_MINUTES_MS, after_ms=30_000)
+    a.take(kept.visit(NOW_MS, orders(taker()), early)[1])
     kept.visit(NOW_MS + 1, orders(taker(mark_ms=NOW_MS)))
     kept.visit(NOW_MS + 2, orders(), row(Reschedule("r", None, NOW_MS + 61_000)))
     a.advance(60_000)
@@ -161,9 +201,7 @@ def test_an_occurrence_that_went_early_in_the_place_of_a_cancelled_one_is_marked
     kept: Kept, deliverer: Callable[..., Deliverer]
 ) -> None:
     a = deliverer()
-    a.take(
-        kept.visit(NOW_MS, orders(taker()), recurring("r", every=TEN_MINUTES_MS, from_ms=NOW_MS + TEN_MINUTES_MS))[1]
-    )
+    a.take(kept.visit(NOW_MS, orders(taker()), recurring("r", every=TEN_MINUTES_MS, after_ms=TEN_MINUTES_MS))[1])
     a.take(kept.visit(NOW_MS + 1, orders(taker()), row(Cancel("r@" + rfc_3339(NOW_MS + TEN_MINUTES_MS), None)))[1])
     a.take(kept.visit(NOW_MS + 2, orders(taker()), row(Reschedule("r", None, NOW_MS + 1_000)))[1])
     a.advance(2_000)
@@ -195,10 +233,10 @@ def test_a_reschedule_that_is_given_again_after_a_later_one_makes_nothing_early_
 def test_a_reschedule_before_its_message_has_no_effect_as_in_one_process__D16(
     kept: Kept, deliverer: Callable[..., Deliverer]
 ) -> None:
-    rows = row(Reschedule("x", None, NOW_MS + 500_000), 1), row(message("x", 5_000), 2)
+    given = row(Reschedule("x", None, NOW_MS + 500_000), 1), row(message("x", 5_000), 2)
     alone, held = deliverer(), deliverer()
-    alone.take(batch_of(rows).to_pylist())
-    held.take(kept.visit(NOW_MS, orders(taker()), *rows)[1])
+    alone.take(batch_of(given).to_pylist())
+    held.take(kept.visit(NOW_MS, orders(taker()), *given)[1])
     for each in alone, held:
         each.advance(10_000)
     assert held.came == alone.came
@@ -223,7 +261,9 @@ def test_a_micro_batch_that_is_done_again_gives_the_recurring_messages_that_its_
     kept: Kept,
 ) -> None:
     for n in range(30):
-        kept.visit(NOW_MS + n, orders(), recurring(f"r{n}", payload=b"1" * 900_000))  # no deliverer answers
+        kept.visit(
+            NOW_MS + n, orders(), recurring(f"r{n}", every=60_000, payload=b"1" * 900_000)
+        )  # no deliverer answers
     assert kept.ids(NOW_MS + 50, orders(taker())) != []
     aborted = copy.deepcopy(kept)
     first = {*aborted.ids(NOW_MS + 60, orders(taker()))}
@@ -261,7 +301,7 @@ def test_what_is_settled_leaves_the_hold_also_where_one_was_put_off_for_a_month_
 
 
 def test_a_reschedule_of_what_recurs_that_no_store_got_is_for_the_next_one__S4_D16_D19(kept: Kept) -> None:
-    kept.visit(NOW_MS, orders(taker()), recurring("r", every=DAY_MS, from_ms=NOW_MS + DAY_MS))
+    kept.visit(NOW_MS, orders(taker()), recurring("r", every=DAY_MS, after_ms=DAY_MS))
     kept.visit(NOW_MS + 1, orders(taker(mark_ms=NOW_MS)))
     kept.visit(NOW_MS + 2, orders(), row(Reschedule("r", None, NOW_MS + 60_000)))  # it is lost already
     other = orders(taker(store="2"))
@@ -269,15 +309,20 @@ def test_a_reschedule_of_what_recurs_that_no_store_got_is_for_the_next_one__S4_D
     assert kept.ids(NOW_MS + 4, other) == ["r", "r"]
 
 
-NAME = "r@" + rfc_3339(NOW_MS + TEN_MINUTES_MS)
-RULE = recurring("r", every=TEN_MINUTES_MS, from_ms=NOW_MS + TEN_MINUTES_MS)
+def occurrence() -> str:
+    """The name of the first occurrence of `rule`."""
+    return "r@" + rfc_3339(NOW_MS + TEN_MINUTES_MS)
+
+
+def rule() -> tuple[Any, ...]:
+    return recurring("r", every=TEN_MINUTES_MS, after_ms=TEN_MINUTES_MS)
 
 
 @pytest.mark.parametrize(
     "micro_batches",
     [
-        [[RULE, row(Reschedule(NAME, None, NOW_MS + 5_000))]],
-        [[RULE], [row(Reschedule("r", None, NOW_MS + 9_000)), row(Cancel(NAME, None))]],
+        lambda: [[rule(), row(Reschedule(occurrence(), None, NOW_MS + 5_000))]],
+        lambda: [[rule()], [row(Reschedule("r", None, NOW_MS + 9_000)), row(Cancel(occurrence(), None))]],
     ],
     ids=[
         "the occurrence of one that is new is moved",
@@ -285,12 +330,12 @@ RULE = recurring("r", every=TEN_MINUTES_MS, from_ms=NOW_MS + TEN_MINUTES_MS)
     ],
 )
 def test_what_is_asked_in_one_micro_batch_is_decided_as_on_one_process__D7_D16_D19(
-    kept: Kept, deliverer: Callable[..., Deliverer], micro_batches: list[list[Any]]
+    kept: Kept, deliverer: Callable[..., Deliverer], micro_batches: Callable[[], list[list[Any]]]
 ) -> None:
     alone, held = deliverer(), deliverer()
-    for after, rows in enumerate(micro_batches):
-        alone.take(batch_of(rows).to_pylist())
-        held.take(kept.visit(NOW_MS + after, orders(taker()), *rows)[1])
+    for after, given in enumerate(micro_batches()):
+        alone.take(batch_of(given).to_pylist())
+        held.take(kept.visit(NOW_MS + after, orders(taker()), *given)[1])
     for each in alone, held:
         each.advance(60_000)
     assert [it[:2] for it in held.came] == [it[:2] for it in alone.came]
@@ -309,8 +354,8 @@ def test_messages_that_are_moved_once_more_are_moved_as_soon_as_the_first_time__
 
 
 def test_one_that_is_due_before_1970_can_be_moved_too__D16(kept: Kept) -> None:
-    rows = row(message("x", -NOW_MS)), row(message("y", -NOW_MS + 1))
-    kept.visit(NOW_MS, orders(), *rows)  # no deliverer answers
+    given = row(message("x", -NOW_MS)), row(message("y", -NOW_MS + 1))
+    kept.visit(NOW_MS, orders(), *given)  # no deliverer answers
     moves = row(Reschedule("x", None, NOW_MS + 900_000)), row(Reschedule("y", None, NOW_MS + 900_000))
     kept.visit(NOW_MS + 1, orders(), *moves)
     assert kept.ids(NOW_MS + 2, orders(taker())) == []
