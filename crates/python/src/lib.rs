@@ -68,7 +68,6 @@ fn add_delivery(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<delivery::values::attempt::Delivery>()?;
     module.add_class::<delivery::engine::engine_class::DeliveryEngine>()?;
     module.add_class::<delivery::values::measures::EngineMeasures>()?;
-    module.add_class::<delivery::engine::desk::DeliveryDesk>()?;
     module.add_class::<delivery::values::readers::NdjsonLines>()?;
     module.add_class::<delivery::values::readers::CsvRows>()?;
     module.add_class::<delivery::values::arrow_readers::ArrowRows>()?;

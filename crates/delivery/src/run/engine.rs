@@ -22,7 +22,7 @@ use crate::base::clock::{DueClock, WallTime};
 use crate::base::error::{DeliveryError, StoreError};
 use crate::base::summary::Summary;
 use crate::base::sync::{Mutex, MutexGuard, Rank};
-use crate::due::dispatcher::{Alarm, Dispatcher, Event, timer};
+use crate::due::dispatcher::{Alarm, Dispatcher, timer};
 use crate::due::measures::Percentiles;
 use crate::due::outcome_feed::OutcomeFeed;
 use crate::due::pace::Pace;
@@ -66,7 +66,7 @@ impl Engine {
     ///
     /// # Errors
     /// The store cannot be used.
-    pub fn open(
+    pub(crate) fn open(
         mut ownership: Ownership,
         settings: Settings,
         clock: Clock,
@@ -166,7 +166,7 @@ impl Engine {
     }
 
     /// Starts delivery: from now on messages are due, by this clock.
-    pub fn start(&self, clock: DueClock) {
+    pub(crate) fn start(&self, clock: DueClock) {
         {
             let mut dispatcher = self.lock_dispatcher();
             dispatcher.start(clock);
@@ -223,7 +223,7 @@ impl Engine {
     ///
     /// # Errors
     /// The same as for [`Engine::submit`]. Then `complete` is not called.
-    pub fn submit_with(&self, items: Vec<Item>, complete: Completion) -> Result<(), DeliveryError> {
+    pub(crate) fn submit_with(&self, items: Vec<Item>, complete: Completion) -> Result<(), DeliveryError> {
         self.queue.submit(Ticket::new(items, complete), self.waits_for_room, None).map(drop)
     }
 
@@ -255,7 +255,7 @@ impl Engine {
 
     /// Whether nothing waits, nothing is under way, and the observer has every dead letter.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.queue.lock().is_empty()
     }
 
@@ -283,11 +283,6 @@ impl Engine {
         feed
     }
 
-    /// Takes the events of the destination and the clock since the last call.
-    pub fn take_events(&self) -> Vec<Event> {
-        std::mem::take(&mut self.lock_dispatcher().events)
-    }
-
     // --- Steps of the writer -------------------------------------------------
 
     /// Commits one group. If messages were delivered, it calls `sync` first. Returns whether there is more to do at
@@ -295,7 +290,7 @@ impl Engine {
     ///
     /// # Errors
     /// The store or the destination failed. Then the engine takes no more items.
-    pub fn write(&self, sync: &dyn Fn() -> Result<(), DeliveryError>) -> Result<bool, DeliveryError> {
+    pub(crate) fn write(&self, sync: &dyn Fn() -> Result<(), DeliveryError>) -> Result<bool, DeliveryError> {
         let begun = self.begin_group()?;
         let committed = self.commit_group(begun, sync)?;
         self.publish_group(&committed)
@@ -369,12 +364,12 @@ impl Engine {
 
     /// Takes dead letters on disk that the observer does not have. When it has them, call [`Engine::letters_told`] with
     /// the number.
-    pub fn take_letters(&self) -> Option<(Vec<Letter>, i64)> {
+    pub(crate) fn take_letters(&self) -> Option<(Vec<Letter>, i64)> {
         self.queue.take_letters()
     }
 
     /// Notes that the observer has all dead letters up to this number.
-    pub fn letters_told(&self, through: i64) {
+    pub(crate) fn letters_told(&self, through: i64) {
         self.queue.letters_told(through);
     }
 
@@ -397,10 +392,6 @@ impl Engine {
     // --- Steps of a sender ---------------------------------------------------
 
     /// Takes the next messages to send, with the number of the send. `None` if nothing can be sent now.
-    pub fn take(&self, most: usize, most_bytes: usize, is_cut_off: bool) -> Option<(u64, Vec<Delivery>)> {
-        self.take_locked(&mut self.lock_dispatcher(), most, most_bytes, is_cut_off)
-    }
-
     pub(crate) fn take_locked(
         &self,
         dispatcher: &mut Dispatcher,
@@ -423,7 +414,7 @@ impl Engine {
     }
 
     /// A sink has answered.
-    pub fn settle(&self, flight: u64, verdicts: Verdicts, position: Option<String>) {
+    pub(crate) fn settle(&self, flight: u64, verdicts: Verdicts, position: Option<String>) {
         self.settle_locked(&mut self.lock_dispatcher(), flight, verdicts, position);
     }
 
@@ -459,22 +450,9 @@ impl Engine {
         self.lock_dispatcher().is_in_flight(flight)
     }
 
-    /// Places all waiting messages again if the wall clock was stepped.
-    pub fn follow_clock(&self) {
-        if self.lock_dispatcher().follow_clock() {
-            self.queue.wake();
-        }
-    }
-
-    /// Stops sending, and takes no more items. Waiting tickets get the error.
-    pub fn fail(&self, error: &DeliveryError) {
-        self.lock_dispatcher().halt();
-        self.queue.fail(error);
-    }
-
     /// When the timer has its next task, on its clock, in microseconds; `None` if it has no task.
     #[must_use]
-    pub fn next_wake_us(&self) -> Option<u64> {
+    pub(crate) fn next_wake_us(&self) -> Option<u64> {
         self.timer.next_wake_us()
     }
 
@@ -483,7 +461,7 @@ impl Engine {
     ///
     /// # Errors
     /// The store failed.
-    pub fn close(&self, is_clean: bool) -> Result<Summary, DeliveryError> {
+    pub(crate) fn close(&self, is_clean: bool) -> Result<Summary, DeliveryError> {
         self.timer.close();
         self.queue.stop();
         let Some(mut writer) = self.writer.lock().take() else { return Ok(self.summary()) };

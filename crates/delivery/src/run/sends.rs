@@ -16,7 +16,7 @@ use crate::sinks::Sink;
 
 /// The sends of one sink.
 #[derive(Debug, Default)]
-pub struct Sends {
+pub(crate) struct Sends {
     /// The group of each send that is not known to be on disk, in order. The send is on disk after this group's commit.
     groups: VecDeque<u64>,
     committed: u64,
@@ -24,7 +24,7 @@ pub struct Sends {
 
 impl Sends {
     /// Tells the sink which sends it can forget. Called right before a send.
-    pub fn tell(&mut self, engine: &Engine, sink: &mut dyn Sink) {
+    pub(crate) fn tell(&mut self, engine: &Engine, sink: &mut dyn Sink) {
         let earlier = engine.queue.earlier_is_over();
         let committed = engine.queue.committed_group();
         while self.groups.front().is_some_and(|group| *group <= committed) {
@@ -35,7 +35,7 @@ impl Sends {
     }
 
     /// Notes a send. This thread has just given its outcomes to the engine.
-    pub fn settled(&mut self, engine: &Engine) {
+    pub(crate) fn settled(&mut self, engine: &Engine) {
         self.groups.push_back(engine.queue.next_group());
     }
 }

@@ -147,6 +147,29 @@ impl Engine {
     pub(crate) fn with_store<T>(&self, run: impl FnOnce(&mut Store) -> T) -> T {
         self.with_writer(|writer| run(&mut writer.store)).unwrap()
     }
+
+    /// Takes the next messages to send, with the number of the send. `None` if nothing can be sent now.
+    pub(crate) fn take(&self, most: usize, most_bytes: usize, is_cut_off: bool) -> Option<(u64, Vec<Delivery>)> {
+        self.take_locked(&mut self.lock_dispatcher(), most, most_bytes, is_cut_off)
+    }
+
+    /// Takes the events of the destination and the clock since the last call.
+    pub(crate) fn take_events(&self) -> Vec<Event> {
+        std::mem::take(&mut self.lock_dispatcher().events)
+    }
+
+    /// Places all waiting messages again if the wall clock was stepped.
+    pub(crate) fn follow_clock(&self) {
+        if self.lock_dispatcher().follow_clock() {
+            self.queue.wake();
+        }
+    }
+
+    /// Stops sending, and takes no more items. Waiting tickets get the error.
+    pub(crate) fn fail(&self, error: &DeliveryError) {
+        self.lock_dispatcher().halt();
+        self.queue.fail(error);
+    }
 }
 
 /// An engine that a test drives by hand, on clocks that it moves.

@@ -13,7 +13,7 @@ impl Engine {
     ///
     /// # Errors
     /// The store or the sink failed.
-    pub fn recover(&self, sink: &mut dyn Sink) -> Result<(), DeliveryError> {
+    pub(crate) fn recover(&self, sink: &mut dyn Sink) -> Result<(), DeliveryError> {
         // The sink may be Python, so it is asked while no lock is held.
         let (suspects, position) = self.try_writer(|writer| {
             Ok::<_, StoreError>((writer.store.suspects()?, writer.store.get_meta::<String>(POSITION)?))

@@ -38,7 +38,7 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 const PASSES_WITHIN: Duration = Duration::from_secs(60);
 
 /// The number of a new engine.
-pub(crate) fn next_id() -> u64 {
+fn next_id() -> u64 {
     NEXT_ID.fetch_add(1, Ordering::Relaxed)
 }
 
@@ -371,10 +371,10 @@ fn ticket_of(
 }
 
 /// The counts in the order of the Python class `Summary`.
-pub(crate) type Counts = [u64; 14];
+type Counts = [u64; 14];
 
 /// The counts in the form of the Python class.
-pub(crate) fn counts_of(it: &Summary) -> Counts {
+fn counts_of(it: &Summary) -> Counts {
     [
         it.resumed,
         it.accepted,
@@ -395,7 +395,7 @@ pub(crate) fn counts_of(it: &Summary) -> Counts {
 
 /// Opens a `Destination`, or calls a function that opens a `Sink` for a store's id. `concurrency` comes from the
 /// settings.
-pub(crate) fn opener_of(sink: &Bound<'_, PyAny>, callees: &Callees, raised: &Raised, concurrency: usize) -> OpenSink {
+fn opener_of(sink: &Bound<'_, PyAny>, callees: &Callees, raised: &Raised, concurrency: usize) -> OpenSink {
     if let Ok(destination) = sink.cast::<Destination>() {
         return destination.get().opener(sink.py(), callees, raised, concurrency);
     }

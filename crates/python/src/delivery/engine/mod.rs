@@ -1,7 +1,6 @@
 //! A running engine as a Python class: started, told of, and ended.
 
 pub(crate) mod core;
-pub(crate) mod desk;
 pub(crate) mod engine_class;
 pub(crate) mod observer;
 pub(crate) mod outcomes;

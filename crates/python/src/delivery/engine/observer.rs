@@ -42,14 +42,14 @@ impl Observer for PythonObserver {
 }
 
 /// Calls the function with these letters.
-pub(crate) fn put_letters(py: Python<'_>, function: &Bound<'_, PyAny>, letters: &[Letter]) -> PyResult<()> {
+fn put_letters(py: Python<'_>, function: &Bound<'_, PyAny>, letters: &[Letter]) -> PyResult<()> {
     let letters = letters.iter().map(|letter| items::letter_to_python(py, letter)).collect::<PyResult<Vec<_>>>()?;
     function.call1((PyList::new(py, letters)?,)).map(drop)
 }
 
 /// Events as tuples: `("down", reason)`, `("up", after_ms)`, `("failed", key, id, reason)`, `("cut off", send, messages)`,
 /// `("paused",)`, `("resumed",)`, `("keys paused", count)`, `("clock stepped",)`, `("left out", count)`, `("checkpoint failed", reason)`.
-pub(crate) fn events_to_python<'py>(py: Python<'py>, events: &[Event]) -> PyResult<Bound<'py, PyList>> {
+fn events_to_python<'py>(py: Python<'py>, events: &[Event]) -> PyResult<Bound<'py, PyList>> {
     let made = events.iter().map(|event| -> PyResult<Bound<'py, PyTuple>> {
         match event {
             Event::Down { reason } => ("down", reason).into_pyobject(py),
