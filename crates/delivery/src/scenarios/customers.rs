@@ -21,7 +21,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use super::testing::{ByHand, START_MS, put};
+use super::testing::{ByHand, START_MS, play_seeds, put};
 use crate::due::dispatcher::Event;
 use crate::due::places::PlaceLimits;
 use crate::due::retry::Retry;
@@ -430,14 +430,5 @@ fn play(seed: u64) {
 
 #[test]
 fn whatever_bad_customers_do_healthy_ones_are_late_within_the_bound__d6() {
-    let setting = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
-    if let Some(seed) = setting("TICKWHEEL_SEED") {
-        return play(seed);
-    }
-    for seed in 0..setting("TICKWHEEL_SEEDS").unwrap_or(60) {
-        if let Err(error) = std::panic::catch_unwind(|| play(seed)) {
-            eprintln!("seed {seed}: TICKWHEEL_SEED={seed} repeats it");
-            std::panic::resume_unwind(error);
-        }
-    }
+    play_seeds(60, |seed, _| play(seed));
 }

@@ -12,9 +12,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 
-use super::testing::folder_in_memory;
+use super::testing::{folder_in_memory, play_seeds};
 use crate::due::places::PlaceLimits;
 use crate::due::retry::Retry;
 use crate::due::window::{Bounds, State};
@@ -266,30 +266,7 @@ fn play(seed: u64, is_shown: bool) {
     world.heal();
 }
 
-fn setting(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
-}
-
 #[test]
 fn whatever_happens_the_rules_hold() {
-    if let Some(seed) = setting("TICKWHEEL_SEED") {
-        return play(seed, true);
-    }
-    let (seeds, next) = (setting("TICKWHEEL_SEEDS").unwrap_or(300), AtomicU64::new(0));
-    let play_some = || {
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= seeds {
-                break;
-            }
-            if let Err(error) = std::panic::catch_unwind(|| play(seed, false)) {
-                eprintln!("seed {seed}: TICKWHEEL_SEED={seed} repeats it");
-                next.store(seeds, Ordering::Relaxed); // the other threads end too
-                std::panic::resume_unwind(error);
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        (0..std::thread::available_parallelism().map_or(1, usize::from)).for_each(|_| drop(scope.spawn(play_some)));
-    });
+    play_seeds(300, play);
 }

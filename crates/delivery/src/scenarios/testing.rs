@@ -1,9 +1,10 @@
 //! Tools for tests of a running engine.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::base::error::DeliveryError;
@@ -27,6 +28,32 @@ pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// When an engine by hand starts.
 pub(crate) const START_MS: i64 = 1_700_000_000_000;
+
+/// Plays the seeds below `TICKWHEEL_SEEDS`, or below `usual`, on all processors. `TICKWHEEL_SEED` plays one alone. The
+/// play is told whether it is alone.
+pub(crate) fn play_seeds(usual: u64, play: impl Fn(u64, bool) + Sync) {
+    let setting = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
+    if let Some(seed) = setting("TICKWHEEL_SEED") {
+        return play(seed, true);
+    }
+    let (seeds, next) = (setting("TICKWHEEL_SEEDS").unwrap_or(usual), AtomicU64::new(0));
+    let play_some = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds {
+                break;
+            }
+            if let Err(error) = catch_unwind(AssertUnwindSafe(|| play(seed, false))) {
+                eprintln!("seed {seed}: TICKWHEEL_SEED={seed} repeats it");
+                next.store(seeds, Ordering::Relaxed); // the other threads end too
+                resume_unwind(error);
+            }
+        }
+    };
+    thread::scope(|scope| {
+        (0..thread::available_parallelism().map_or(1, usize::from)).for_each(|_| drop(scope.spawn(play_some)));
+    });
+}
 
 pub(crate) fn put(key: Option<&str>, id: &str, due_ms: i64) -> Item {
     let body = Body::new(key, id, b"{\"x\":1}", true);

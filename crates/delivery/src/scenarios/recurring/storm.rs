@@ -8,7 +8,7 @@ use crate::group::items::{Answer, Item};
 use crate::message::Reschedule;
 use crate::message::recurrence::occurrence_id;
 use crate::run::settings::Settings;
-use crate::scenarios::testing::{START_MS, cancel};
+use crate::scenarios::testing::{START_MS, cancel, play_seeds};
 use crate::sinks::{Delivery, Verdict, Verdicts};
 
 const NAMES: usize = 3;
@@ -259,15 +259,5 @@ fn play(seed: u64) {
 
 #[test]
 fn whatever_happens_each_occurrence_comes_at_its_time_once_and_none_is_left_out__d5_d19() {
-    let seed = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
-    if let Some(seed) = seed("TICKWHEEL_SEED") {
-        return play(seed);
-    }
-    for number in 0..seed("TICKWHEEL_SEEDS").unwrap_or(200) {
-        let result = std::panic::catch_unwind(|| play(number));
-        if let Err(error) = result {
-            eprintln!("seed {number}: TICKWHEEL_SEED={number} repeats it");
-            std::panic::resume_unwind(error);
-        }
-    }
+    play_seeds(200, |seed, _| play(seed));
 }
