@@ -29,37 +29,34 @@ def surface(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
     opened.close()
 
 
-def wait_for(expected: Any, ask: Any, where: str) -> None:
+def wait_for(expected: Any, ask: Any) -> None:
     end_s = time.monotonic() + WITHIN_S
     while (found := ask()) != expected:
-        assert time.monotonic() < end_s, f"{where}: {found!r}"
+        assert time.monotonic() < end_s, found
         time.sleep(0.002)
 
 
-def take(surface: Any, number: int, step: Step) -> None:
-    where = f"step {number + 1}, {step}"
+def take(surface: Any, step: Step) -> None:
     match step:
         case Do(op, answer, fields):
-            found = surface.do(op, fields)
-            assert found in (answer, None), f"{where}: {found}"
+            assert surface.do(op, fields) in (answer, None)
         case Refuse(ids):
             surface.destination.refused = ids
         case Due(id_, text, key):
-            found = surface.due(id_, key)
-            assert found.endswith(text), f"{where}: {found}"
+            assert surface.due(id_, key).endswith(text)
         case Arrived(messages, redelivered):
             got = surface.destination.take(len(messages), WITHIN_S)
             came = [(it.message.id, json.dumps(json.loads(bytes(it.message.payload)))) for it in got]
             messages = tuple((id_, json.dumps(payload)) for id_, payload in messages)  # 1 is not true
             by_key = len({it.message.key for it in got}) <= 1 and got[0].message.key is not None if got else False
             order = list if by_key else sorted_by_id  # the order of different keys is open
-            assert order(came) == order(messages), where
-            assert {it.redelivered for it in got} == {redelivered}, where
-            assert all(it.lateness_ms >= 0 for it in got), where
+            assert order(came) == order(messages)
+            assert {it.redelivered for it in got} == {redelivered}
+            assert all(it.lateness_ms >= 0 for it in got)
         case Ended(id_, state, key):
-            wait_for(state, lambda: surface.do("state", {"id": id_, "key": key}), where)
+            wait_for(state, lambda: surface.do("state", {"id": id_, "key": key}))
         case Letters(ids):
-            wait_for(ids, lambda: frozenset(surface.letters), where)
+            wait_for(ids, lambda: frozenset(surface.letters))
 
 
 def sorted_by_id(messages: Any) -> list[Any]:
@@ -70,7 +67,11 @@ def sorted_by_id(messages: Any) -> list[Any]:
 def test_a_scenario_is_the_same_on_every_surface(surface: Any, scenario: str) -> None:
     steps = SCENARIOS[scenario]
     for number, step in enumerate(steps):
-        take(surface, number, step)
+        try:
+            take(surface, step)
+        except BaseException as error:  # also the end of its time
+            error.add_note(f"step {number + 1}: {step}")
+            raise
     surface.destination.refused = frozenset()
     assert surface.do("put", {"id": "the last", "payload": 0, "due": PAST}) in ("accepted", None)
     assert [it.message.id for it in surface.destination.take(1, WITHIN_S)] == ["the last"], "nothing else came"
