@@ -119,8 +119,8 @@ ALL = (
     Step(
         "python-long",
         "kills, clusters, a broker, a browser, valgrind, fuzzers",
-        780,
-        (f"{PYTEST} -m '{LONG}' tests/spark tests/python",),  # the longest files first
+        600,
+        (f"{PYTEST} --long --no-loadscope-reorder -m '{LONG}' tests/spark tests/python",),
     ),
     Step("archives", "the crates, the sdist and the wheel, installed and used", 300, (f"{MAKE} packages",)),
     Step("django", "Django's own tests of tasks", 60, (f"{MAKE} django-tests",)),
@@ -281,19 +281,20 @@ def run_all(steps: tuple[Step, ...]) -> int:
     about_s = sum(step.about_s for step in steps)
     print(f"{len(steps)} steps, about {about_s // 60} minutes on two cores from a fresh clone; logs are in build/test")
     start, runs, code = time.monotonic(), list[Run](), None
-    for number, step in enumerate(steps, 1):
-        print(f"[{number}/{len(steps)}] {step.name}: {step.what}", flush=True)
-        runs.append(run := Run(step))
-        try:
+    try:
+        for number, step in enumerate(steps, 1):
+            print(f"[{number}/{len(steps)}] {step.name}: {step.what}", flush=True)
+            runs.append(run := Run(step))
             run.do()
-        except (KeyboardInterrupt, SystemExit) as ending:
-            code = ending.code if isinstance(ending, SystemExit) else 130
+            print(f"      {run}", flush=True)
+            if run.failed:
+                last = run.log.read_text("utf-8", "replace").splitlines()[-SHOWN_LINES:]
+                print(*(line[:SHOWN_CHARACTERS] for line in last), sep="\n", flush=True)
+    except (KeyboardInterrupt, SystemExit) as ending:
+        code = ending.code if isinstance(ending, SystemExit) else 130
+        print("interrupted", flush=True)
+        for run in runs[-1:]:
             run.failed.append("interrupted")
-            break
-        print(f"      {run}", flush=True)
-        if run.failed:
-            last = run.log.read_text("utf-8", "replace").splitlines()[-SHOWN_LINES:]
-            print(*(line[:SHOWN_CHARACTERS] for line in last), sep="\n", flush=True)
     counts = sum((run.counts for run in runs), Counter())
     for reason, number in sum((run.reasons for run in runs), Counter()).most_common():
         print(f"skipped: {number} times, {reason}")

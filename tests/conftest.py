@@ -16,35 +16,37 @@ from typing import Any, NamedTuple
 
 import pytest
 
-# The tests that `make test-all` runs and `make test` does not, and why: a folder, a file, or one test of a file.
+# The tests that `make test-all` runs and `make test` does not, and why: a folder, a file, or one test of a file. They
+# begin in this order, the slowest first, so that no worker is left with a slow one at the end.
 CLUSTERS = "clusters whose parts are killed"
 LONG = {
     "tests/spark/soak": CLUSTERS,
+    "tests/spark/test_program.py": CLUSTERS,
     "tests/spark/kafka": "a broker",
     "tests/spark/analytics": "reports of many stores by Spark",
     "tests/spark/test_bad_input.py": "a session of Spark of its own",
     "tests/spark/test_engines.py": "a session of Spark of its own",
-    "tests/spark/test_program.py": "a session of Spark of its own",
     "tests/spark/test_stopping.py": "a session of Spark of its own",
     "tests/spark/what_if/test_simulate.py": "a session of Spark of its own",
     "tests/python/aio/test_cpython.py": "CPython's own tests",
+    "tests/python/test_instructions.py": "valgrind",
+    "tests/python/django_site/test_worker.py::test_no_task_is_lost_when_the_worker_is_killed__D5": "kills",
     "tests/python/delivery/outbox/test_kill.py": "kills",
-    "tests/python/delivery/report/test_browser.py": "a browser",
-    "tests/python/delivery/sinks/test_kafka.py": "a broker",
     "tests/python/delivery/soak": "kills",
+    "tests/python/pages": "a browser",
+    "tests/python/test_benches.py": "the benchmarks",
+    "tests/python/delivery/test_flights.py::test_a_demo_that_was_stopped_half_way_goes_on__D11": "kills",
+    "tests/python/docs/test_site.py": "the site is built",
+    "tests/python/test_bench_kafka.py": "the benchmarks",
+    "tests/python/fuzz": "fuzzers",
     "tests/python/delivery/test_fuzz.py": "fuzzers",
     "tests/python/delivery/test_fuzz_arrow.py": "fuzzers",
-    "tests/python/delivery/test_flights.py::test_a_demo_that_was_stopped_half_way_goes_on__D11": "kills",
-    "tests/python/django_site/test_worker.py::test_no_task_is_lost_when_the_worker_is_killed__D5": "kills",
+    "tests/python/delivery/sinks/test_kafka.py": "a broker",
+    "tests/python/delivery/report/test_browser.py": "a browser",
     "tests/python/docs/test_browser.py": "a browser",
-    "tests/python/docs/test_site.py": "the site is built",
-    "tests/python/fuzz": "fuzzers",
     "tests/python/packages/test_contents.py": "archives are made",
-    "tests/python/pages": "a browser",
-    "tests/python/test_bench_kafka.py": "the benchmarks",
-    "tests/python/test_benches.py": "the benchmarks",
-    "tests/python/test_instructions.py": "valgrind",
 }
+ROOT = Path(__file__).parents[1]
 AGAIN_S = 10.0  # a test that hangs in its clean-up is ended too
 
 
@@ -89,12 +91,28 @@ def pytest_configure() -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--shuffle", type=int, metavar="SEED", help="the files, and the tests of each, in a random order")
+    parser.addoption("--long", action="store_true", help="reads only files with long tests, the slowest first")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    if not config.getoption("--long"):
+        return None
+    path = f"{collection_path.relative_to(ROOT).as_posix()}/"
+    files = [f"{long.partition('::')[0]}/" for long in LONG]
+    return None if any(path.startswith(file) or file.startswith(path) for file in files) else True
+
+
+def _place(item: pytest.Item) -> int:
+    """In the list of long tests, or after it."""
+    return next((place for place, path in enumerate(LONG) if item.nodeid.startswith(path)), len(LONG))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        if any(item.nodeid.startswith(path) for path in LONG):
+        if _place(item) < len(LONG):
             item.add_marker(pytest.mark.long)
+    if config.getoption("--long"):
+        items.sort(key=_place)
     seed = config.getoption("--shuffle")
     if seed is not None:  # each worker gets the same order
         rng = random.Random(seed)
@@ -164,7 +182,7 @@ def _ending_processes(item: pytest.Item, fail: Callable[..., Any]) -> Callable[.
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """A file runs in one worker. Spark's tests are in three groups, so that no more than three need a JVM at a time."""
+    """A file runs in one worker. Spark's short tests do so together, in one JVM; its long tests in a group a reason."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
@@ -172,8 +190,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             if not nodeid.startswith("tests/spark/"):
                 return nodeid.split("::", 1)[0]
             reasons = [reason for path, reason in LONG.items() if nodeid.startswith(path)]
-            if not reasons:
-                return "Spark in one JVM"
-            return "Spark with servers" if {*reasons} & {"a broker", CLUSTERS} else "Spark's own sessions"
+            return f"Spark: {reasons[0] if reasons else 'short'}"
 
     return Scheduling(config, log)

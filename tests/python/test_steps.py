@@ -10,7 +10,8 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import NoReturn
 
 import pytest
 
@@ -48,12 +49,24 @@ def test_the_page_says_what_is_long() -> None:
 
 def test_each_python_test_is_in_one_of_the_two_tiers_or_has_a_command_of_its_own() -> None:
     short = f"-m '{STEPS.SHORT}' tests/python tests/spark"
-    long = f"-m '{STEPS.LONG}' tests/spark tests/python"
+    long = f" --long --no-loadscope-reorder -m '{STEPS.LONG}' tests/spark tests/python"
     commands = {step.name: step.commands for step in STEPS.ALL}
     assert any(command.endswith(short) for command in commands["python"])
     assert any(command.endswith(long) for command in commands["python-long"])
     own = {"packages", "wheels"}
     assert {word for which in (STEPS.SHORT, STEPS.LONG) for word in re.findall(r"not (\w+)", which)} == own | {"long"}
+
+
+def test_for_the_long_tests_no_file_is_read_that_has_none() -> None:
+    config = SimpleNamespace(getoption=lambda name: name == "--long")
+
+    def is_read(path: Path) -> bool:
+        return all(FOR_ALL_TESTS.pytest_ignore_collect(it, config) is None for it in (path, path.parent))
+
+    read = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py") if is_read(path)}
+    places = [path.split("::")[0] for path in FOR_ALL_TESTS.LONG]
+    assert {path for path in read if not path.startswith(tuple(places))} == set()
+    assert {place for place in places if not any(path.startswith(place) for path in read)} == set()
 
 
 @pytest.fixture
@@ -165,6 +178,18 @@ def test_a_signal_ends_the_step_and_all_that_it_started_after_its_clean_up(tmp_p
         assert runner.stdout.read().splitlines()[-1] == b"0 passed, 1 failed, 0 skipped"
     assert (tmp_path / "cleaned").read_text() == "cleaned"
     ends(int((tmp_path / "pid").read_text()))
+
+
+def test_a_signal_between_two_steps_ends_with_the_last_line_too(
+    made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_run: object) -> NoReturn:
+        raise SystemExit(130)
+
+    monkeypatch.setattr(STEPS.Run, "__str__", interrupted)
+    assert run(made, monkeypatch, f"printf '{CARGO}\\n'", "echo the other > other") == 130
+    assert capsys.readouterr().out.splitlines()[-1] == "7 passed, 1 failed, 0 skipped"
+    assert not (made / "other").exists()
 
 
 def test_a_second_signal_ends_at_once_what_does_not_clean_up(tmp_path: Path) -> None:
