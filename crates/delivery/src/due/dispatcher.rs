@@ -29,7 +29,6 @@ mod placing;
 mod settle;
 mod suspects;
 mod taking;
-mod turns;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -50,7 +49,6 @@ use super::retry::Retry;
 use super::window::{Bounds, State, Window};
 use crate::base::clock::{DueClock, WallTime};
 use crate::message::Body;
-use crate::sinks::Turns;
 use crate::store::{Attempts, Done, Outcome};
 use tickwheel::{Clock, Config, Error, Handle, Released, Timer, When};
 
@@ -85,8 +83,6 @@ pub(crate) enum Alarm {
     Paced,
     /// A send takes too long.
     CutOff(u64),
-    /// The messages of a send that have not begun go to another sender.
-    Divide(u64),
 }
 
 /// An entry in a queue for sending.
@@ -162,18 +158,8 @@ struct Flight {
     messages: Vec<InFlight>,
     /// On the timer's clock.
     began_us: u64,
-    /// How long the send may take, and the timer task for the end of this time.
-    limit: Option<Duration>,
+    /// The timer task for the end of the time that the send may take.
     time_out: Option<Handle>,
-    /// Set if the messages are sent one after another.
-    turns: Option<InTurn>,
-}
-
-struct InTurn {
-    turns: Arc<Turns>,
-    /// The place of the first message that is left.
-    first: usize,
-    divide: Option<Handle>,
 }
 
 /// When parked messages are read.
@@ -235,8 +221,6 @@ pub(crate) struct Dispatcher {
     in_doubt: VecDeque<Offer>,
     /// The last send was of a key in doubt. If both kinds share places or the rate, the other kind comes next.
     was_in_doubt: bool,
-    /// The sink takes many messages in one call, and answers for each of them.
-    pub(crate) takes_many: bool,
     /// An alarm is set for the time when a send stops being young.
     is_older_armed: bool,
     flights: FxHashMap<u64, Flight>,
@@ -304,7 +288,6 @@ impl Dispatcher {
             fresh: VecDeque::new(),
             in_doubt: VecDeque::new(),
             was_in_doubt: false,
-            takes_many: true,
             is_older_armed: false,
             flights: FxHashMap::default(),
             next_flight: 0,
@@ -388,12 +371,6 @@ impl Dispatcher {
         key.and_then(|key| self.doubts.get(key)).is_some_and(super::doubt::Doubt::waits)
     }
 
-    /// How many messages the send has left.
-    #[cfg(test)]
-    pub(crate) fn left_of(&self, number: u64) -> Option<usize> {
-        self.flights.get(&number).map(|flight| flight.messages.len())
-    }
-
     /// Whether all due messages can be on their way.
     #[cfg(test)]
     pub(crate) fn has_room_and_no_suspects(&self) -> bool {
@@ -424,7 +401,6 @@ impl Dispatcher {
                 Alarm::Older => self.is_older_armed = false,
                 Alarm::Paced => self.pace.goes_on(),
                 Alarm::CutOff(flight) => self.cut_off(flight),
-                Alarm::Divide(flight) => self.divide(flight),
             }
         }
         self.timer.finish(claimed);
@@ -441,6 +417,11 @@ impl Dispatcher {
     /// Whether this send has no answer, and was not cut off.
     pub(crate) fn is_in_flight(&self, number: u64) -> bool {
         self.flights.contains_key(&number)
+    }
+
+    /// Stops all sending.
+    pub(crate) fn halt(&mut self) {
+        self.is_halted = true;
     }
 
     // --- Inside --------------------------------------------------------------

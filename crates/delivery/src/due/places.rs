@@ -213,14 +213,6 @@ impl Places {
         }
     }
 
-    /// The send continues with fewer messages, and counts as started now.
-    pub(crate) fn begin_anew(&mut self, number: u64, now_us: u64) {
-        // It keeps its place in the line, which is now too early. Sends behind it wait a little longer.
-        if let Some(place) = self.taken.get_mut(&number) {
-            place.began_us = now_us;
-        }
-    }
-
     /// The call was cut off, and has not returned.
     pub(crate) fn hangs(&mut self, number: u64) {
         if !self.has_spare() {

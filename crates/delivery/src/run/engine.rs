@@ -30,7 +30,7 @@ use crate::due::places::PlaceLimits;
 use crate::group::items::{Completion, Item, Receipt, Ticket};
 use crate::group::queue::Queue;
 use crate::group::writer::{Begun, Committed, Writer};
-use crate::sinks::{Delivery, Verdict, Verdicts};
+use crate::sinks::{Delivery, Verdicts};
 use crate::store::file::owner::Ownership;
 use crate::store::upgrade::step_up;
 use crate::store::{Letter, Options, PAUSED, Progress, RESTORED, Store};
@@ -373,13 +373,9 @@ impl Engine {
         self.queue.letters_told(through);
     }
 
-    /// Sets how many sends there may be at a time; before the start. `takes_many`: a call of the sink has many messages,
-    /// and it answers for each.
-    pub(crate) fn set_places(&self, limits: PlaceLimits, takes_many: bool) {
-        let mut dispatcher = self.lock_dispatcher();
-        dispatcher.places.set_limits(limits);
-        dispatcher.takes_many = takes_many;
-        drop(dispatcher);
+    /// Sets how many sends there may be at a time; before the start.
+    pub(crate) fn set_places(&self, limits: PlaceLimits) {
+        self.lock_dispatcher().places.set_limits(limits);
         let _ = self.place_limits.set(limits);
     }
 
@@ -427,13 +423,6 @@ impl Engine {
     ) {
         dispatcher.settle(flight, verdicts);
         self.report(dispatcher, position);
-    }
-
-    /// A sink has ended its turns. `last`: the verdict of the first delivery that did not arrive, if it was sent.
-    pub(crate) fn settle_turns(&self, flight: u64, last: Option<Verdict>) {
-        let mut dispatcher = self.lock_dispatcher();
-        dispatcher.settle_turns(flight, last);
-        self.report(&mut dispatcher, None);
     }
 
     fn report(&self, dispatcher: &mut Dispatcher, position: Option<String>) {

@@ -220,8 +220,8 @@ fn open_sinks(engine: &Engine, open: &OpenSink, threads: usize) -> Result<Vec<Bo
     engine.check_process()?;
     engine.recover(&mut *first)?;
     let limits = caught(|| Ok(limits_of(&*first, &engine.settings, threads)))?;
-    let (is_overlapping, is_in_turn) = caught(|| Ok((first.overlap() > 1, first.is_in_turn())))?;
-    engine.set_places(limits, !is_overlapping && !is_in_turn);
+    let is_overlapping = caught(|| Ok(first.overlap() > 1))?;
+    engine.set_places(limits);
     let threads = if is_overlapping { 1 } else { limits.young };
     let mut sinks = vec![first];
     while sinks.len() < threads {

@@ -152,7 +152,7 @@ impl Play {
     fn set_places(&self) {
         let Plan { young, spare, .. } = self.plan;
         let limits = PlaceLimits { young, spare, hanging: 0, ..PlaceLimits::NONE };
-        self.world.engine.set_places(limits, false);
+        self.world.engine.set_places(limits);
     }
 
     fn put_all(&self) {

@@ -12,7 +12,6 @@ mod long_outage;
 mod marking;
 mod measuring;
 mod neighbours;
-mod one_by_one;
 mod pacing;
 mod parking;
 mod pausing;

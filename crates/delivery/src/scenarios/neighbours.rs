@@ -55,7 +55,7 @@ fn run(world: &ByHand, until_us: u64, send: &dyn Fn(&str) -> (u64, Verdict)) -> 
 fn keys_in_doubt_with_a_backlog_do_not_starve_fresh_keys__d6() {
     let retry = Retry { max_attempts: 1, ..Retry::default() };
     let world = ByHand::start(Settings { retry, ..Settings::default() });
-    world.engine.set_places(limits(8, 64), false);
+    world.engine.set_places(limits(8, 64));
     let mut items = Vec::new();
     for bad in 0..16 {
         items.extend((0..100).map(|id| put(Some(&format!("bad{bad}")), &id.to_string(), START_MS)));
@@ -74,7 +74,7 @@ fn keys_in_doubt_with_a_backlog_do_not_starve_fresh_keys__d6() {
 #[test]
 fn the_usual_duration_is_not_what_slow_neighbours_need__d6() {
     let world = ByHand::start(Settings::default());
-    world.engine.set_places(limits(8, 64), false);
+    world.engine.set_places(limits(8, 64));
     let mut items = Vec::new();
     for bad in 0..40 {
         items.extend((0..100).map(|id| put(Some(&format!("bad{bad}")), &id.to_string(), START_MS)));
@@ -91,7 +91,7 @@ fn the_usual_duration_is_not_what_slow_neighbours_need__d6() {
 #[test]
 fn a_sender_that_waits_for_a_place_sleeps__d6() {
     let world = ByHand::start(Settings::default());
-    world.engine.set_places(PlaceLimits { young_bytes: 1, spare_bytes: 20, ..limits(4, 4) }, false);
+    world.engine.set_places(PlaceLimits { young_bytes: 1, spare_bytes: 20, ..limits(4, 4) });
     // One message in flight that takes long: it moves to a spare place, whatever its size.
     world.give((0..4).map(|id| put(Some(&format!("k{id}")), &id.to_string(), START_MS)).collect());
     let mut flights = Vec::new();
@@ -121,7 +121,7 @@ fn after_a_crash_one_that_hangs_does_not_hold_up_other_keys__d6() {
     world.write();
     let _ = world.take();
     world = world.again();
-    world.engine.set_places(limits(1_024, 1_024), false);
+    world.engine.set_places(limits(1_024, 1_024));
     let (mut hanging, mut delivered) = (0, 0);
     for _ in 0..200 {
         world.write();

@@ -52,32 +52,3 @@ fn it_goes_on_only_once_that_is_on_disk__d16() {
     world.engine.publish_group(&committed).unwrap();
     assert_eq!(world.send(), ["a"]);
 }
-
-#[test]
-fn what_is_in_the_hands_of_a_sender_and_has_not_begun_waits_too__d16() {
-    let world = ByHand::start(Settings::default());
-    world.give((0..4).map(|n| put(None, &n.to_string(), START_MS)).collect());
-    let (number, deliveries) = world.take().expect("they are due");
-    assert_eq!(deliveries.len(), 4);
-    let turns = world.engine.lock_dispatcher().in_turn(number);
-    assert_eq!(turns.begin(), Some(0));
-    world.give(vec![pause(true)]);
-    turns.ended();
-    assert_eq!(turns.begin(), None, "the next one does not begin");
-    world.engine.settle_turns(number, None);
-    world.write();
-    assert_eq!((world.engine.summary().delivered, world.engine.down()), (1, None));
-    assert!(world.take().is_none());
-    world.give(vec![pause(false)]);
-    assert_eq!(world.send(), ["1", "2", "3"]);
-    // If no turn has begun, this does not show that the destination is down.
-    world.give(vec![put(None, "a", START_MS)]);
-    let (number, _) = world.take().expect("it is due");
-    let turns = world.engine.lock_dispatcher().in_turn(number);
-    world.give(vec![pause(true)]);
-    assert_eq!(turns.begin(), None);
-    world.engine.settle_turns(number, None);
-    assert_eq!(world.engine.down(), None);
-    world.give(vec![pause(false)]);
-    assert_eq!(world.send(), ["a"]);
-}

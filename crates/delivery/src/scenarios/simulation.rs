@@ -191,7 +191,7 @@ impl World {
     fn start(&mut self) {
         let (young, spare) = self.places;
         let limits = PlaceLimits { young, spare, hanging: 0, ..PlaceLimits::NONE };
-        self.engine.set_places(limits, self.random.below(2) == 0);
+        self.engine.set_places(limits);
         let suspects = self.engine.with_store(|store| store.suspects()).unwrap();
         show!(self, "suspects {:?}", suspects.iter().map(|it| it.seq).collect::<Vec<_>>());
         let mut sink = Destination { log: self.log.clone(), asked: Vec::new(), arrived: Vec::new() };

@@ -1,7 +1,9 @@
-//! A sink that calls a function of the program with one delivery after another.
+//! A sink that calls a function of the program with one message at a time, in several threads.
 //!
-//! One thread calls it for many messages in a row, as long as it is fast. A message that waits for a slow call goes to another
-//! thread: see [`Turns`](super::Turns).
+//! A thread takes no message before its last call has ended, so no message waits behind a slow call. Groups of messages
+//! would save 2 us a message and delay the others: with a call of 50 ms in 20, and 100 messages due at once, they were 1 to
+//! 6 ms late on average, 140 ms in groups of 256, and 11 to 23 ms in groups of which the rest moved to another thread after
+//! 2 ms.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -33,16 +35,16 @@ impl<F: Fn(&Delivery) -> Verdict + Send + Sync> FunctionSink<F> {
 }
 
 impl<F: Fn(&Delivery) -> Verdict + Send + Sync> Sink for FunctionSink<F> {
+    fn max_messages(&self) -> usize {
+        1
+    }
+
     fn threads(&self) -> usize {
         THREADS
     }
 
     fn spare(&self) -> usize {
         SPARE
-    }
-
-    fn is_in_turn(&self) -> bool {
-        true
     }
 
     fn send(&mut self, deliveries: &[Delivery]) -> Result<Verdicts, DeliveryError> {

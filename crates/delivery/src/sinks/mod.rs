@@ -10,14 +10,12 @@ pub(crate) mod line;
 mod reply;
 #[cfg(feature = "http")]
 pub(crate) mod send_log;
-mod turns;
 
 pub use delivery::{Delivery, Verdict, Verdicts};
 #[cfg(feature = "http")]
 pub use http::{SharedWebhook, Webhook};
 pub(crate) use reply::Replies;
 pub use reply::Reply;
-pub use turns::Turns;
 
 use std::sync::Arc;
 
@@ -78,33 +76,6 @@ pub trait Sink: Send {
     /// # Errors
     /// The destination has failed for good, and will not come back by itself. This ends the run.
     fn send(&mut self, deliveries: &[Delivery]) -> Result<Verdicts, DeliveryError>;
-
-    /// Whether the sink sends the deliveries of a call one after another, each by itself. Then the engine calls
-    /// [`Sink::send_in_turn`], and messages behind a slow delivery go to another sender. [`Sink::position`] is not used
-    /// for such a sink, because arrived messages are not reported at once.
-    #[doc(hidden)] // of sinks of the crate: `Turns` is not public
-    fn is_in_turn(&self) -> bool {
-        false
-    }
-
-    /// Sends the deliveries that `turns` gives, until there is none left or one did not arrive. Returns the verdict of
-    /// the delivery that did not arrive.
-    ///
-    /// # Errors
-    /// The destination has failed for good. This ends the run.
-    #[doc(hidden)]
-    fn send_in_turn(&mut self, deliveries: &[Delivery], turns: &Turns) -> Result<Option<Verdict>, DeliveryError> {
-        while let Some(place) = turns.begin() {
-            match self.send(&deliveries[place..=place])? {
-                Verdicts::Delivered => turns.ended(),
-                Verdicts::Each(verdicts) => match verdicts.into_iter().next().unwrap_or(Verdict::NotTried) {
-                    Verdict::Delivered => turns.ended(),
-                    other => return Ok(Some(other)),
-                },
-            }
-        }
-        Ok(None)
-    }
 
     /// Tells the sink, before a send, which sends it can forget. The outcomes of the first `sends` calls of
     /// [`Sink::send`] are on disk. After a crash, the engine does not send their arrived messages again, and does not

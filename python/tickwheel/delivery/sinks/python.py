@@ -3,8 +3,8 @@ subclass of `Sink`, which is opened as the others are.
 
 Of a function:
 
-- It is called from up to eight threads at a time, with the messages of one key one after another (D4). A thread calls a
-  fast function for many messages in a row; messages that wait for a slow call go to another thread.
+- It is called from up to eight threads at a time, with the messages of one key one after another (D4). Each
+  thread has one message at a time, so no message waits behind a slow call while a thread is free.
 - When it returns, the message has arrived, whatever it returns. After an exception the key waits, and other keys go on
   (D6): `failures.py` has the meaning of each.
 - A coroutine function may have many calls at a time: see `coroutine.py`. A generator would not run until it is read.

@@ -11,9 +11,6 @@ impl Dispatcher {
         if std::mem::replace(&mut self.is_paused, is_paused) != is_paused {
             self.events.push(if is_paused { Event::Paused } else { Event::Resumed });
         }
-        if is_paused {
-            self.stop_turns();
-        }
     }
 
     pub(crate) fn is_paused(&self) -> bool {

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::failing::Ending;
-use super::{CRASHED, Dead, Dispatcher, Flight, InFlight};
+use super::{CRASHED, Dead, Dispatcher, Event, Flight, InFlight};
 use crate::due::lanes::Slot;
+use crate::due::measures::NO_ANSWER_IN_TIME;
 use crate::due::outcome_feed::Ended;
 use crate::due::window::State;
 use crate::sinks::{Verdict, Verdicts};
@@ -14,15 +15,6 @@ use crate::store::{Done, Outcome};
 const NONE_TRIED: &str = "the sink tried none of the messages it was given";
 
 impl Dispatcher {
-    /// Settles a send whose turns have ended. `last`: the verdict of the message after those that arrived.
-    pub(crate) fn settle_turns(&mut self, number: u64, last: Option<Verdict>) {
-        let verdicts = match self.flights.get(&number).and_then(|flight| flight.turns.as_ref()) {
-            Some(it) => it.turns.verdicts_from(it.first, last),
-            None => Verdicts::Each(Vec::new()), // the send was cut off
-        };
-        self.settle(number, verdicts);
-    }
-
     /// Frees the place of a send that was cut off. Its call has returned.
     pub(crate) fn free_place(&mut self, number: u64) {
         self.places.free(number, self.timer.clock().now_us());
@@ -58,8 +50,23 @@ impl Dispatcher {
         self.note_suspects();
     }
 
+    /// Cuts off a send that took too long: its messages count as unanswered.
+    /// [`Places::hangs`](crate::due::places::Places::hangs) decides whether the call keeps its place.
+    pub(super) fn cut_off(&mut self, number: u64) {
+        let Some(flight) = self.flights.remove(&number) else { return };
+        let messages = flight.messages.len();
+        self.measures.cut_off += 1;
+        self.events.push(Event::CutOff { flight: number, messages });
+        self.places.hangs(number);
+        let duration_us = self.timer.clock().now_us().saturating_sub(flight.began_us);
+        self.measures.durations.add(duration_us as i64);
+        let verdict = Verdict::Unanswered { reason: NO_ANSWER_IN_TIME.to_owned(), retry_after_ms: None };
+        self.settle_messages(&flight, Verdicts::Each(vec![verdict; messages]), false);
+        self.note_suspects();
+    }
+
     /// Settles the messages of a send. Its place stays taken.
-    pub(super) fn settle_messages(&mut self, flight: &Flight, verdicts: Verdicts, is_slow: bool) {
+    fn settle_messages(&mut self, flight: &Flight, verdicts: Verdicts, is_slow: bool) {
         let count = flight.messages.len().max(1);
         let is_slow = is_slow && count == 1; // if there are many messages, it is not known which was slow
         let duration_us = self.timer.clock().now_us().saturating_sub(flight.began_us) / count as u64;
@@ -84,9 +91,9 @@ impl Dispatcher {
         }
     }
 
-    pub(super) fn end_flight(&mut self, number: u64) -> Option<Flight> {
+    fn end_flight(&mut self, number: u64) -> Option<Flight> {
         let flight = self.flights.remove(&number)?;
-        for task in [flight.time_out, flight.turns.as_ref().and_then(|it| it.divide)].into_iter().flatten() {
+        if let Some(task) = flight.time_out {
             self.timer.cancel(task);
         }
         Some(flight)

@@ -110,7 +110,7 @@ impl Dispatcher {
             };
             let most = match from {
                 From::Fresh => most,
-                From::InDoubt => most.min(if self.takes_many { IN_DOUBT_AT_ONCE } else { 1 }),
+                From::InDoubt => most.min(IN_DOUBT_AT_ONCE),
                 From::Try(_) => 1,
             };
             if let Some((flight, deliveries)) = self.fill(from, most.min(tokens), most_bytes) {
@@ -134,15 +134,15 @@ impl Dispatcher {
         self.next_flight += 1;
         let bytes = deliveries.iter().map(|it| it.body.size()).sum();
         self.places.take(number, timer_us, bytes, is_in_doubt);
-        let time_out_task = time_out.and_then(|after| self.arm(after, Alarm::CutOff(number)));
-        self.flights.insert(number, Flight { limit: time_out, time_out: time_out_task, ..flight });
+        let time_out = time_out.and_then(|after| self.arm(after, Alarm::CutOff(number)));
+        self.flights.insert(number, Flight { time_out, ..flight });
         Some((number, deliveries))
     }
 
     fn fill(&mut self, from: From, most: usize, most_bytes: usize) -> Option<(Flight, Vec<Delivery>)> {
         let clock = self.clock?;
         let (timer_us, wall_us) = (self.timer.clock().now_us(), self.wall.now_us());
-        let mut flight = Flight { messages: Vec::new(), began_us: timer_us, limit: None, time_out: None, turns: None };
+        let mut flight = Flight { messages: Vec::new(), began_us: timer_us, time_out: None };
         let mut deliveries = Vec::new();
         let mut early = Vec::new();
         let (mut bytes, mut expired) = (0, 0);

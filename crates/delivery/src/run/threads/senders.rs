@@ -14,22 +14,9 @@ use crate::base::sync::MutexGuard;
 use crate::due::dispatcher::{Dispatcher, Event};
 use crate::due::retry::Retry;
 use crate::run::sends::Sends;
-use crate::sinks::{Delivery, Sink, Turns, Verdict, Verdicts};
+use crate::sinks::{Delivery, Sink};
 
 const REOPEN: Retry = Retry { max_attempts: u32::MAX, first_ms: 200, longest_ms: 10_000, waits_ms: Vec::new() };
-
-/// The next send of a sender.
-pub(super) struct Next {
-    flight: u64,
-    deliveries: Vec<Delivery>,
-    turns: Option<Arc<Turns>>,
-}
-
-/// A sink's answer: for all messages, or for the message after those that arrived in turn.
-enum Answer {
-    OfAll(Verdicts),
-    OfTurns(Option<Verdict>),
-}
 
 impl Shared {
     /// Starts a thread that sends with this sink.
@@ -104,26 +91,19 @@ impl Shared {
     /// The sink failed for good.
     fn send_until_over(self: &Arc<Self>, number: u64, sink: &mut dyn Sink) -> Result<(), DeliveryError> {
         let mut sends = Sends::default();
-        while let Some(Next { flight, deliveries, turns }) = self.next(number, sink)? {
+        while let Some((flight, deliveries)) = self.next(number, sink)? {
             caught(|| {
                 sends.tell(&self.engine, sink);
                 Ok(())
             })?;
-            let sent = caught(|| match &turns {
-                Some(turns) => sink.send_in_turn(&deliveries, turns).map(Answer::OfTurns),
-                None => sink.send(&deliveries).map(Answer::OfAll),
-            });
+            let sent = caught(|| sink.send(&deliveries));
             // A forked child leaves. If the send was cut off, another sender may have its place.
             if self.is_forked() || self.was_cut_off(flight) {
                 break;
             }
-            match sent? {
-                Answer::OfAll(verdicts) => {
-                    let position = caught(|| Ok(sink.position()))?;
-                    self.engine.settle(flight, verdicts, position);
-                }
-                Answer::OfTurns(last) => self.engine.settle_turns(flight, last),
-            }
+            let verdicts = sent?;
+            let position = caught(|| Ok(sink.position()))?;
+            self.engine.settle(flight, verdicts, position);
             sends.settled(&self.engine);
         }
         Ok(())
@@ -164,14 +144,17 @@ impl Shared {
         self.add_senders();
     }
 
-    /// Waits for the next send, and returns it. `None` at the end.
+    /// Waits for the next send, and returns its number and messages. `None` at the end.
     ///
     /// # Errors
     /// The sink panicked when it was asked for its limits.
-    pub(super) fn next(self: &Arc<Self>, number: u64, sink: &dyn Sink) -> Result<Option<Next>, DeliveryError> {
+    pub(super) fn next(
+        self: &Arc<Self>,
+        number: u64,
+        sink: &dyn Sink,
+    ) -> Result<Option<(u64, Vec<Delivery>)>, DeliveryError> {
         let engine = &self.engine;
-        let (most, most_bytes) = caught(|| Ok((sink.max_messages(), sink.max_bytes())))?;
-        let (is_cut_off, is_in_turn) = caught(|| Ok((sink.is_cut_off(), sink.is_in_turn())))?;
+        let (most, most_bytes, is_cut_off) = caught(|| Ok((sink.max_messages(), sink.max_bytes(), sink.is_cut_off())))?;
         let mut dispatcher = engine.lock_dispatcher();
         loop {
             let taken = engine.take_locked(&mut dispatcher, most, most_bytes, is_cut_off);
@@ -181,14 +164,13 @@ impl Shared {
                 if !is_kept {
                     dispatcher.give_back(flight);
                 }
-                let turns = (is_kept && is_in_turn).then(|| dispatcher.in_turn(flight));
                 self.pass_on(&dispatcher);
                 are_wanted |= self.is_none_idle();
                 drop(dispatcher);
                 if are_wanted {
                     self.add_senders();
                 }
-                return Ok(is_kept.then_some(Next { flight, deliveries, turns }));
+                return Ok(is_kept.then_some((flight, deliveries)));
             }
             if are_wanted {
                 drop(dispatcher);

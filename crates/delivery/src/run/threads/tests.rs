@@ -4,6 +4,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use super::{Observer, Running};
+use crate::api::destination::Destination;
 use crate::base::clock::SystemWallTime;
 use crate::base::error::DeliveryError;
 use crate::base::sync::{Condvar, Mutex};
@@ -12,7 +13,7 @@ use crate::group::items::Item;
 use crate::run::engine::Engine;
 use crate::run::settings::Settings;
 use crate::scenarios::testing::{Delivering, LONG, Told, letter, many, put, settings, wait_until};
-use crate::sinks::{Delivery, OpenSink, Sink, SyncFn, Verdicts};
+use crate::sinks::{Delivery, OpenSink, Sink, SyncFn, Verdict, Verdicts};
 use crate::store::Letter;
 use crate::store::file::owner::Ownership;
 use tickwheel::Clock;
@@ -227,34 +228,19 @@ fn the_end_does_not_wait_for_ever_for_who_is_told_of_dead_letters__d13() {
     drop(end);
 }
 
-/// Sends one message after another. The message `slow` waits until the test ends it.
-struct InTurn {
-    arrived: Arc<AtomicUsize>,
-    end: Arc<Mutex<Receiver<()>>>,
-}
-
-impl Sink for InTurn {
-    fn is_in_turn(&self) -> bool {
-        true
-    }
-
-    fn send(&mut self, deliveries: &[Delivery]) -> Result<Verdicts, DeliveryError> {
-        assert_eq!(deliveries.len(), 1);
-        if deliveries[0].body.id() == "slow" {
-            let _ = self.end.lock().recv_timeout(LONG);
-        }
-        self.arrived.fetch_add(1, Ordering::SeqCst);
-        Ok(Verdicts::Delivered)
-    }
-}
-
 #[test]
-fn one_that_takes_long_holds_up_no_other_of_its_group__d4() {
+fn a_call_of_a_function_that_takes_long_holds_up_no_other_message__d4() {
     let (send, receive) = channel();
-    let (arrived, end) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(receive)));
+    let (arrived, end) = (Arc::new(AtomicUsize::new(0)), Mutex::new(receive));
     let count = arrived.clone();
-    let open = move |_: &str| Ok(Box::new(InTurn { arrived: count.clone(), end: end.clone() }) as Box<dyn Sink>);
-    let delivering = Delivering::start(settings(), Arc::new(open));
+    let to = Destination::function(move |delivery| {
+        if delivery.id() == "slow" {
+            let _ = end.lock().recv_timeout(LONG);
+        }
+        count.fetch_add(1, Ordering::SeqCst);
+        Verdict::Delivered
+    });
+    let delivering = Delivering::start(settings(), to.into_opener());
     let mut items = many(200);
     items.insert(3, put(None, "slow", 4));
     delivering.submit(items);

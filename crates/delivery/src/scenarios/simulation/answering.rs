@@ -1,8 +1,8 @@
 //! The answers of the destination, and their effect on each message.
 
 use super::World;
-use super::types::{Flight, Key, Life, MAX_ATTEMPTS};
-use crate::sinks::{Turns, Verdict, Verdicts};
+use super::types::{Key, Life, MAX_ATTEMPTS};
+use crate::sinks::{Verdict, Verdicts};
 use crate::store::Outcome;
 
 impl World {
@@ -12,9 +12,6 @@ impl World {
         }
         let place = self.random.below(self.flights.len() as u64) as usize;
         let flight = self.flights.remove(place).unwrap();
-        if let Some(turns) = flight.turns.clone() {
-            return self.turn(flight, &turns);
-        }
         if !self.engine.is_in_flight(flight.number) {
             self.engine.settle(flight.number, Verdicts::Delivered, None); // the answer of a send that was cut off
             return;
@@ -36,71 +33,6 @@ impl World {
         let verdicts = if is_short { Verdicts::Delivered } else { Verdicts::Each(verdicts) };
         self.engine.settle(flight.number, verdicts, position);
         self.hear_the_dead(before);
-    }
-
-    /// A sink that sends one after another begins the next, or has an answer to the one in hand.
-    pub(super) fn turn(&mut self, mut flight: Flight, turns: &Turns) {
-        let is_heard = self.engine.is_in_flight(flight.number);
-        if !flight.has_begun && turns.begin().is_some() {
-            assert!(is_heard, "it was cut off");
-            flight.has_begun = true;
-            self.flights.push_back(flight);
-            return;
-        }
-        let mut last = None;
-        if flight.has_begun && is_heard {
-            let kind = if self.is_healed { 0 } else { self.random.below(8) };
-            let verdict = self.verdict(kind);
-            if verdict == Verdict::Delivered {
-                turns.ended();
-                flight.has_begun = false;
-                self.flights.push_back(flight);
-                return;
-            }
-            last = Some(verdict);
-        }
-        show!(self, "turns of {} end: {} arrived, {last:?}", flight.number, turns.arrived());
-        if is_heard {
-            self.note_turns(&flight, turns, last.clone());
-        }
-        let before = self.outcomes();
-        self.engine.settle_turns(flight.number, last);
-        self.hear_the_dead(before);
-    }
-
-    /// Notes the verdicts of the messages that this send still has.
-    pub(super) fn note_turns(&mut self, flight: &Flight, turns: &Turns, last: Option<Verdict>) {
-        let arrived = turns.arrived() - flight.first;
-        let verdicts = std::iter::repeat_n(Verdict::Delivered, arrived).chain(last);
-        for (key, verdict) in flight.messages.iter().zip(verdicts.chain(std::iter::repeat(Verdict::NotTried))) {
-            self.note(*key, &verdict, false, flight.began_us);
-        }
-    }
-
-    /// If the engine took messages back from a send: the deliveries before them have arrived, and the send keeps the
-    /// delivery that has begun.
-    pub(super) fn hear_divisions(&mut self) {
-        for mut flight in std::mem::take(&mut self.flights) {
-            let left = self.engine.lock_dispatcher().left_of(flight.number);
-            if let (Some(turns), Some(left)) = (flight.turns.clone(), left)
-                && left < flight.messages.len()
-            {
-                let arrived = turns.arrived() - flight.first;
-                assert!(left <= 1 && (left == 1) == flight.has_begun, "{left} are left");
-                let keys = flight.messages.clone();
-                flight.messages.drain(..arrived);
-                flight.messages.truncate(left);
-                flight.first += arrived;
-                for (place, key) in keys.iter().enumerate() {
-                    match place {
-                        _ if place < arrived => self.note(*key, &Verdict::Delivered, false, flight.began_us),
-                        _ if place < arrived + left => {}
-                        _ => self.note(*key, &Verdict::NotTried, false, flight.began_us),
-                    }
-                }
-            }
-            self.flights.push_back(flight);
-        }
     }
 
     pub(super) fn verdict(&mut self, kind: u64) -> Verdict {
@@ -189,18 +121,12 @@ impl World {
             if self.engine.is_in_flight(self.flights[place].number) {
                 continue;
             }
-            let arrived = self.flights[place].turns.as_ref().map(|turns| turns.arrived() - self.flights[place].first);
             let began_us = self.flights[place].began_us;
-            for (at, key) in std::mem::take(&mut self.flights[place].messages).into_iter().enumerate() {
-                let verdict = match arrived {
-                    Some(arrived) if at < arrived => Verdict::Delivered,
-                    Some(arrived) if at > arrived => Verdict::NotTried,
-                    _ => Verdict::Unanswered { reason: "no answer in time".into(), retry_after_ms: None },
-                };
+            let verdict = Verdict::Unanswered { reason: "no answer in time".into(), retry_after_ms: None };
+            for key in std::mem::take(&mut self.flights[place].messages) {
                 self.note(key, &verdict, false, began_us);
             }
         }
-        self.hear_divisions();
         self.hear_the_dead(before);
     }
 }

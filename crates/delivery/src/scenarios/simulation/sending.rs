@@ -31,17 +31,7 @@ impl World {
         self.count_tries(was_down && !came_up);
         let messages = deliveries.iter().map(|delivery| self.check_send(delivery)).collect();
         let seqs = deliveries.iter().map(|it| it.seq).collect();
-        let is_in_turn = self.random.below(3) == 0 && self.log.is_none(); // such a sink has no position
-        let turns = is_in_turn.then(|| self.engine.lock_dispatcher().in_turn(number));
-        self.flights.push_back(Flight {
-            number,
-            messages,
-            seqs,
-            began_us: self.lived_us,
-            turns,
-            first: 0,
-            has_begun: false,
-        });
+        self.flights.push_back(Flight { number, messages, seqs, began_us: self.lived_us });
     }
 
     /// Checks that a destination that is down gets four tries a round, and one a second beside them (D6).

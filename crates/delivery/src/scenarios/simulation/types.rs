@@ -1,13 +1,12 @@
 //! The model's knowledge of messages, tickets and sends, and their names.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use crate::base::error::DeliveryError;
 use crate::group::items::{Answer, Item, Receipt};
 use crate::message::incoming::Incoming;
 use crate::message::{Body, Cancel, Extras, Message, Reschedule};
-use crate::sinks::{Delivery, Sink, Turns, Verdicts};
+use crate::sinks::{Delivery, Sink, Verdicts};
 use crate::store::{ActionKind, Filter, Letter, Outcome};
 
 pub(super) const MAX_ATTEMPTS: u32 = 3;
@@ -104,10 +103,6 @@ pub(super) struct Flight {
     pub(super) seqs: Vec<i64>,
     /// How old the world was.
     pub(super) began_us: u64,
-    /// The turns, if the sink sends one after another, and the place of the first of these messages.
-    pub(super) turns: Option<Arc<Turns>>,
-    pub(super) first: usize,
-    pub(super) has_begun: bool,
 }
 
 /// The source of a dead letter: its input, or the number of a message.

@@ -11,7 +11,7 @@ use crate::delivery::calls::callees::Callees;
 use crate::delivery::calls::failures;
 use crate::delivery::calls::raised::Raised;
 use crate::delivery::sinks::coroutine_sink::CoroutineSink;
-use crate::delivery::sinks::function::{FunctionSink, Pace};
+use crate::delivery::sinks::function::FunctionSink;
 use crate::tools::native_lock::attach;
 use tickwheel_delivery::internal::{OpenSink, SendLog, Sent};
 use tickwheel_delivery::{DeliveryError, Destination as To, SharedWebhook, Verdict, Webhook};
@@ -120,12 +120,12 @@ impl Destination {
             Kind::Own(destination) => destination.clone().into_opener(),
             Kind::Webhook(webhook, _) => To::webhook(webhook.clone()).into_opener(),
             Kind::Function(function) => {
-                let (engine, pace) = (callees.engine(), Arc::<Pace>::default());
+                let engine = callees.engine();
                 let function = callees.add(py, function.clone_ref(py));
                 Arc::new(move |_| {
                     attach(|py| {
                         let function = function.get(py).ok_or(DeliveryError::Closed)?;
-                        Ok(Box::new(FunctionSink::new(engine, function.unbind(), pace.clone())) as _)
+                        Ok(Box::new(FunctionSink::new(engine, function.unbind())) as _)
                     })
                 })
             }

@@ -1,12 +1,7 @@
-//! A sink that calls a Python function with one `Delivery` after another (rules D6, D10).
+//! A sink that calls a Python function with one `Delivery` at a time, in several threads (rules D6, D10).
 //!
-//! A thread attaches once for a group of calls: about a millisecond's work by the last times, at most 256 calls. So a
-//! fast function costs little. A slow function is called with one message at a time in each of [`THREADS`] threads.
-//! Calls that have not begun after two milliseconds go to another thread: see [`Turns`].
-
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+//! A thread attaches for each call. Groups of calls would save 2 to 3 us a message, of about 6 us, and delay the messages
+//! behind a slow call.
 
 use pyo3::prelude::*;
 
@@ -14,10 +9,9 @@ use crate::delivery::calls::failures;
 use crate::delivery::sinks::sink::{kept_attached, verdict_of};
 use crate::delivery::values::attempt;
 use crate::tools::finalizing::ForeignCall;
-use crate::tools::fork::fork_epoch;
 use crate::tools::made_once::MadeOnce;
 use crate::tools::native_lock::attach;
-use tickwheel_delivery::internal::{AroundFn, Turns};
+use tickwheel_delivery::internal::AroundFn;
 use tickwheel_delivery::{Delivery, DeliveryError, Sink, Verdict, Verdicts};
 
 /// How many threads may be in the function at a time.
@@ -25,50 +19,21 @@ pub(crate) const THREADS: usize = 8;
 /// How many more, in calls that take long.
 const SPARE: usize = 64;
 
-const MOST: usize = 256;
-/// How long the calls of one group take.
-const GROUP_NS: u64 = 1_000_000;
-
-/// How long a call takes: it rises at once and falls slowly.
-#[derive(Debug)]
-pub(crate) struct Pace(AtomicU64);
-
-impl Default for Pace {
-    /// Slow, until it is known.
-    fn default() -> Self {
-        Self(AtomicU64::new(GROUP_NS))
-    }
-}
-
-impl Pace {
-    fn calls(&self) -> usize {
-        ((GROUP_NS / self.0.load(Ordering::Relaxed).max(1)) as usize).clamp(1, MOST)
-    }
-
-    /// Two threads may write at the same time. Then one value is lost, which does no harm.
-    fn took(&self, began: Instant, calls: usize) {
-        let Some(each_ns) = (began.elapsed().as_nanos() as u64).checked_div(calls as u64) else { return };
-        let before_ns = self.0.load(Ordering::Relaxed);
-        self.0.store(each_ns.max((3 * before_ns + each_ns) / 4), Ordering::Relaxed);
-    }
-}
-
-/// Calls the function for an engine; `pace` is one for all its threads.
+/// Calls the function for an engine.
 pub(crate) struct FunctionSink {
     engine: u64,
     function: Option<Py<PyAny>>,
-    pace: Arc<Pace>,
 }
 
 impl FunctionSink {
-    pub(crate) fn new(engine: u64, function: Py<PyAny>, pace: Arc<Pace>) -> Self {
-        Self { engine, function: Some(function), pace }
+    pub(crate) fn new(engine: u64, function: Py<PyAny>) -> Self {
+        Self { engine, function: Some(function) }
     }
 }
 
 impl Sink for FunctionSink {
     fn max_messages(&self) -> usize {
-        self.pace.calls()
+        1
     }
 
     fn threads(&self) -> usize {
@@ -84,36 +49,11 @@ impl Sink for FunctionSink {
     }
 
     fn send(&mut self, deliveries: &[Delivery]) -> Result<Verdicts, DeliveryError> {
-        let turns = Turns::new(deliveries.len());
-        let last = self.send_in_turn(deliveries, &turns)?;
-        Ok(turns.verdicts(last))
-    }
-
-    fn is_in_turn(&self) -> bool {
-        true
-    }
-
-    fn send_in_turn(&mut self, deliveries: &[Delivery], turns: &Turns) -> Result<Option<Verdict>, DeliveryError> {
         let Some(function) = &self.function else { return Err(DeliveryError::Closed) };
         attach(|py| {
             let Some(_call) = ForeignCall::try_enter_sink(py) else { return Err(DeliveryError::Closed) };
-            let (began, epoch, function) = (Instant::now(), fork_epoch(), function.bind(py));
-            let mut calls = 0;
-            let mut last = None;
-            while let Some(place) = turns.begin() {
-                calls += 1;
-                let called = call(function, &deliveries[place]);
-                if fork_epoch() != epoch {
-                    return Ok(None); // it forked: the messages are the parent's
-                }
-                if let Err(failed) = called {
-                    last = Some(failed);
-                    break;
-                }
-                turns.ended();
-            }
-            self.pace.took(began, calls);
-            Ok(last)
+            let function = function.bind(py);
+            Ok(Verdicts::Each(deliveries.iter().map(|it| call(function, it)).collect()))
         })
     }
 
@@ -135,7 +75,7 @@ impl Drop for FunctionSink {
 }
 
 /// Calls it once. When it returns, the message has arrived, whatever it returns, unless that would still have to be run.
-fn call(function: &Bound<'_, PyAny>, delivery: &Delivery) -> Result<(), Verdict> {
+fn call(function: &Bound<'_, PyAny>, delivery: &Delivery) -> Verdict {
     static CHECK: MadeOnce<Py<PyAny>> = MadeOnce::new();
     let py = function.py();
     let called = || -> PyResult<Option<String>> {
@@ -146,8 +86,8 @@ fn call(function: &Bound<'_, PyAny>, delivery: &Delivery) -> Result<(), Verdict>
         CHECK.import(py, "tickwheel.delivery.sinks.returned", "problem_with")?.call1((returned,))?.extract()
     };
     match called() {
-        Ok(None) => Ok(()),
-        Ok(Some(problem)) => Err(Verdict::Refused(problem)),
-        Err(error) => Err(verdict_of(failures::of_function(py, &error))),
+        Ok(None) => Verdict::Delivered,
+        Ok(Some(problem)) => Verdict::Refused(problem),
+        Err(error) => verdict_of(failures::of_function(py, &error)),
     }
 }
