@@ -34,7 +34,11 @@ pub use crate::sinks::line::LineWriter;
 pub use crate::sinks::send_log::{SendLog, Sent};
 pub use crate::sinks::{AroundFn, OpenSink};
 pub use crate::store::file::owner::{Ownership, owners_of};
-pub use crate::store::look::snapshot::{Snapshot, lane_of};
+pub use crate::store::look::actions::ActionSeen;
+pub use crate::store::look::letters::Kept;
+pub use crate::store::look::messages::PageOf;
+pub use crate::store::look::seen::Seen;
+pub use crate::store::look::snapshot::Snapshot;
 pub use crate::store::maintenance::Stop;
 pub use crate::store::maintenance::backup::backup;
 pub use crate::store::maintenance::check::{Checked, check};
@@ -42,7 +46,7 @@ pub use crate::store::maintenance::compact::compact;
 pub use crate::store::maintenance::pause::pause;
 pub use crate::store::maintenance::restore::restore;
 pub use crate::store::upgrade::step_up;
-pub use crate::store::{ActionKind, Filter, Name, Progress};
+pub use crate::store::{ActionKind, Filter, Name, Outcome, Progress};
 
 /// Due times, as numbers and as text.
 pub mod times {

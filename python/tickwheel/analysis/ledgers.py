@@ -8,7 +8,7 @@ well, once its message is forgotten.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -39,38 +39,22 @@ _ENDED: Final = {
     int(Outcome.EXPIRED): "undeliverable",
 }
 
-_OUTCOMES: Final = """
-    SELECT seq, key, id, due_ms, ledger.outcome, at_ms, lateness_us, attempts, redelivered
-    FROM ledger JOIN messages USING (seq)
-    WHERE n > :after AND n <= :through AND ledger.outcome <> 4 -- moved: it goes on under another number
-    AND due_ms <= 253402300799999 -- past year 9999 are those that recur, whose occurrences are messages of their own
-"""
-_WAIT: Final = """
-    SELECT seq, key, id, it.due_ms, NULL, NULL, NULL, NULL, redelivered
-    FROM open_messages AS it JOIN messages USING (seq)
-    WHERE (it.due_ms, seq) > (:after_ms, :after_seq) AND (it.due_ms, seq) <= (:through_ms, :through_seq)
-    AND seq <= :last_seq
-    UNION ALL
-    SELECT seq, key, id, due_ms, NULL, NULL, NULL, NULL, redelivered FROM ledger JOIN messages USING (seq)
-    WHERE n > :last_n AND (due_ms, seq) > (:after_ms, :after_seq) AND (due_ms, seq) <= (:through_ms, :through_seq)
-    AND seq <= :last_seq
-"""
-_NEXT_WAITING: Final = """
-    SELECT due_ms, seq FROM open_messages WHERE (due_ms, seq) > (:after_ms, :after_seq)
-    ORDER BY due_ms, seq LIMIT 1 OFFSET :place
-"""
 _BEFORE_ALL: Final = (-(2**63), 0)
 _AFTER_ALL: Final = (2**63 - 1, 2**63 - 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """What one task reads: a statement and its values, for the ledger of this number."""
+    """What one task reads of the ledger of this number: outcomes, or open messages.
+
+    `ended`: outcomes after this row and up to the other. `open`: messages after this due time and number and up to the
+    other, with the last row and the last message at the time of `look`.
+    """
 
     ledger: int
     path: Path
-    statement: str
-    values: Mapping[str, int]
+    ended: tuple[int, int] = (0, 0)
+    open: tuple[tuple[int, int], tuple[int, int], tuple[int, int]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +79,7 @@ def check_ledgers(paths: Sequence[Path]) -> None:
     found: dict[str, Path] = {}
     for path in paths:
         with StoreSnapshot(path) as db:
-            store_id = _store_id(db)
+            store_id = db.extent(OTHER_CONTENT.reason)["store_id"]
         if store_id in found:
             raise WrongUsage(f"{path} is the same store as {found[store_id]}, or a copy of it: name one of them")
         found[store_id] = path
@@ -110,10 +94,10 @@ def look(paths: Sequence[Path], slice_rows: int = SLICE) -> Sequence[Ledger]:
 def read_slice(part: Slice) -> Iterator[Sequence[tuple[Any, ...]]]:
     """Rows with the columns `MESSAGE`, some thousand at a time, all in one transaction. Errors: `StoreFailed`."""
     with StoreSnapshot(part.path) as db:
-        found = db.rows(part.statement, **part.values)
+        found = db.open_slice(*part.open) if part.open else db.ended_slice(*part.ended)
     for start in range(0, len(found), _BATCH):
         yield [
-            (part.ledger, seq, key, id_, due_ms, _ENDED[outcome], at_ms, late_us, attempts, bool(redelivered))
+            (part.ledger, seq, key, id_, due_ms, _ENDED[outcome], at_ms, late_us, attempts, redelivered)
             for seq, key, id_, due_ms, outcome, at_ms, late_us, attempts, redelivered in found[start : start + _BATCH]
         ]
 
@@ -137,37 +121,17 @@ def name_of(path: Path) -> str:
     return os.fsencode(path).decode("utf-8", "replace")
 
 
-def _store_id(db: StoreSnapshot) -> str:
-    [(store_id,)] = db.rows("SELECT value FROM meta WHERE name = 'store_id'")
-    return str(store_id)
-
-
 def _look(number: int, path: Path, slice_rows: int) -> Ledger:
     with StoreSnapshot(path) as db:
-        [(first_n, last_n)] = db.rows("SELECT ifnull(min(n), 1), ifnull(max(n), 0) FROM ledger")
-        [(last_seq,)] = db.rows("SELECT ifnull(max(seq), 0) FROM messages")
-        [(letters,)] = db.rows("SELECT ifnull(max(n), 0) FROM dead_letters")
-        [(conflicts,)] = db.rows(
-            "SELECT count(*) FROM dead_letters WHERE reason = :reason", reason=OTHER_CONTENT.reason
-        )
+        it = db.extent(OTHER_CONTENT.reason)
+        last_n, until, file = it["last_n"], (it["last_n"], it["last_seq"]), path.resolve()
         slices = [
-            Slice(number, path.resolve(), _OUTCOMES, {"after": after, "through": min(after + slice_rows, last_n)})
-            for after in range(first_n - 1, last_n, slice_rows)
+            Slice(number, file, ended=(after, min(after + slice_rows, last_n)))
+            for after in range(it["first_n"] - 1, last_n, slice_rows)
         ]
-        for (after_ms, after_seq), (through_ms, through_seq) in _positions(db, slice_rows):
-            values = {
-                "after_ms": after_ms, "after_seq": after_seq, "through_ms": through_ms, "through_seq": through_seq,
-                "last_n": last_n, "last_seq": last_seq,
-            }  # fmt: skip
-            slices.append(Slice(number, path.resolve(), _WAIT, values))
-        return Ledger(path, _store_id(db), letters, conflicts, slices)
-
-
-def _positions(db: StoreSnapshot, slice_rows: int) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-    """The slices of the waiting messages: after the first position, up to and including the second."""
-    after: tuple[int, int] = _BEFORE_ALL
-    while found := db.rows(_NEXT_WAITING, after_ms=after[0], after_seq=after[1], place=slice_rows - 1):
-        [through] = found
-        yield after, through
-        after = through
-    yield after, _AFTER_ALL
+        start = _BEFORE_ALL
+        while through := db.open_after(start, slice_rows):
+            slices.append(Slice(number, file, open=(start, through, until)))
+            start = through
+        slices.append(Slice(number, file, open=(start, _AFTER_ALL, until)))
+        return Ledger(path, it["store_id"], it["dead_letters"], it["conflicts"], slices)

@@ -2,14 +2,15 @@
 
 import ast
 import json
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import tickwheel
-from tickwheel._native import StoreSnapshot
 from tickwheel.delivery import DeliveryQueue, WrongUsage
 
 SOURCES = Path(tickwheel.__file__).parent
@@ -72,8 +73,8 @@ def test_an_open_store_is_no_destination__D9(tmp_path: Path, to: str, *, by_link
         name.symlink_to(store)
     with pytest.raises(WrongUsage, match="is the store of a queue in this process: name another file"):
         DeliveryQueue(store, to=to.format(name))
-    with StoreSnapshot(store) as db:
-        assert db.rows("SELECT count(*) FROM sqlite_master WHERE name = 't'") == [(0,)]
+    with closing(sqlite3.connect(store)) as db:
+        assert db.execute("SELECT count(*) FROM sqlite_master WHERE name = 't'").fetchall() == [(0,)]
     with (
         DeliveryQueue(store, to=lambda delivery: None) as queue,
         pytest.raises(WrongUsage, match="is the store of a queue in this process: name another file"),

@@ -86,7 +86,7 @@ pub(crate) fn name_again_of(key: Option<&str>, id: &str, number: i64) -> [u8; 16
 
 /// The lane of a key.
 #[must_use]
-pub fn lane_of(key: &str) -> i64 {
+pub(crate) fn lane_of(key: &str) -> i64 {
     first_64(params(8).hash(key.as_bytes()).as_bytes())
 }
 

@@ -26,6 +26,13 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// The outcome with this number.
+    #[must_use]
+    pub fn of(number: i64) -> Option<Self> {
+        use Outcome::{Cancelled, Dead, Delivered, Expired, Moved, Withdrawn};
+        [Delivered, Cancelled, Dead, Moved, Expired, Withdrawn].into_iter().find(|outcome| *outcome as i64 == number)
+    }
+
     /// Whether the message has a dead letter. Then its name may be used again (D5).
     pub(crate) fn is_dead(self) -> bool {
         matches!(self, Self::Dead | Self::Expired)
@@ -45,15 +52,8 @@ impl ToSql for Outcome {
 
 impl FromSql for Outcome {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-        match i64::column_result(value)? {
-            1 => Ok(Self::Delivered),
-            2 => Ok(Self::Cancelled),
-            3 => Ok(Self::Dead),
-            4 => Ok(Self::Moved),
-            5 => Ok(Self::Expired),
-            6 => Ok(Self::Withdrawn),
-            other => Err(FromSqlError::OutOfRange(other)),
-        }
+        let number = i64::column_result(value)?;
+        Self::of(number).ok_or(FromSqlError::OutOfRange(number))
     }
 }
 

@@ -113,10 +113,7 @@ class StoreControl(Control):
 def _check_letters(store: Path) -> None:
     """Opening the store writes its dead letters out, and only a deliverer knows where to (D2). Errors: `WrongUsage`."""
     with StoreSnapshot(store) as db:
-        [(left,)] = db.rows(
-            "SELECT count(*) FROM dead_letters "
-            "WHERE n > ifnull((SELECT value FROM meta WHERE name = 'letters_written'), 0)"
-        )
+        left = db.unwritten_letters()
     if left:
         raise WrongUsage(
             f"{store} has dead letters that its last run did not write out ({left:,}): run its tickwheel deliver or"

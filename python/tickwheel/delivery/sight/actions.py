@@ -1,13 +1,10 @@
 """Actions on many messages (D16), as the store has them."""
 
-from typing import Final
-
 import msgspec
 
-from tickwheel._native import StoreSnapshot, rfc_3339
+from tickwheel._native import StoreSnapshot
 from tickwheel.delivery.model.entries import ActionKind
-
-_COLUMNS: Final = "id, kind, key, key_prefix, due_from_ms, due_before_ms, began_ms, ended_ms, changed, too_late"
+from tickwheel.delivery.sight.messages import time_of
 
 
 class Action(msgspec.Struct, frozen=True):
@@ -31,15 +28,14 @@ class Action(msgspec.Struct, frozen=True):
 
 def list_actions(db: StoreSnapshot, id_: str | None = None) -> list[Action]:
     """The last actions, the newest first; or the action with this id, if it is kept. Errors: `StoreFailed`."""
-    rows = db.rows(
-        f"SELECT {_COLUMNS} FROM actions WHERE :id IS NULL OR id = :id ORDER BY n DESC LIMIT 1000",
-        id=id_,
-    )
     return [
-        Action(id_, ActionKind(kind), key, prefix, _time(due_from), _time(before), _time(began), _time(ended), *counts)
-        for id_, kind, key, prefix, due_from, before, began, ended, *counts in rows
+        Action(
+            kind=ActionKind(it.pop("kind")),
+            due_from=time_of(it.pop("due_from_ms")),
+            due_before=time_of(it.pop("due_before_ms")),
+            began=time_of(it.pop("began_ms")),
+            ended=time_of(it.pop("ended_ms")),
+            **it,
+        )
+        for it in db.actions(id_)
     ]
-
-
-def _time(ms: int | None) -> str | None:
-    return None if ms is None else rfc_3339(ms)

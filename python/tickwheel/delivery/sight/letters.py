@@ -36,15 +36,9 @@ def list_letters(db: StoreSnapshot, *, limit: int = 100, cursor: str | None = No
     """A page of the dead letters that the store has kept: the last 10,000. Errors: `WrongUsage`, `StoreFailed`."""
     check_limit(limit)
     [before_n] = numbers_of(cursor, 1) if cursor else [2**62]
-    rows = db.rows(
-        "SELECT n, at_ms, source, line, reason, allowed, substr(CAST(record AS BLOB), 1, :bytes) "
-        "FROM dead_letters WHERE n < :before_n ORDER BY n DESC LIMIT :limit",
-        before_n=before_n,
-        bytes=_FIRST_BYTES,
-        limit=limit + 1,
-    )
+    rows = db.letters(before_n, limit + 1, _FIRST_BYTES)
     found = [
-        LetterSeen(n, rfc_3339(at_ms), source, line, reason, allowed, (record or b"").decode("utf-8", "replace"))
+        LetterSeen(n, rfc_3339(at_ms), source, line, reason, allowed, record.decode("utf-8", "replace"))
         for n, at_ms, source, line, reason, allowed, record in rows[:limit]
     ]
     return LetterPage(found, str(found[-1].n) if len(rows) > limit else None)

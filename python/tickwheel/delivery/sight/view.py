@@ -57,9 +57,10 @@ class StoreView:
         """
         if state not in list(State):
             raise WrongUsage(f"state is {state!r:.100}: ask for {', '.join(State)}")
-        which = Filter(None if key is None else _text(key, "key"), *range_of(due_from, due_before))
+        part = range_of(due_from, due_before)
+        which = Filter(None if key is None else _text(key, "key"), *part, limit)
         with _opened(self._store) as db:
-            return list_messages(db, State(state), which, limit=limit, cursor=cursor)
+            return list_messages(db, State(state), which, cursor)
 
     def show(self, id: str, key: str | None = None) -> Details | None:  # noqa: A002, as in a message
         """The newest message with this name and its payload; `None`: it has not come, or is forgotten."""

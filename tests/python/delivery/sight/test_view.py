@@ -169,3 +169,22 @@ def test_a_cursor_that_is_none_is_refused__D14(cursor: str, tmp_path: Path) -> N
                 queue.view.list(cursor=cursor)
     with pytest.raises(WrongUsage, match="there is no store"):
         StoreView(tmp_path / "other.db").list()
+
+
+def test_a_message_without_an_answer_may_have_arrived_while_it_waits__D14_D5(tmp_path: Path) -> None:
+    tried = threading.Semaphore(0)
+
+    def send(delivery: Delivery) -> None:
+        tried.release()
+        raise TimeoutError("no answer") if delivery.message.id == "unanswered" else ValueError("refused")
+
+    with DeliveryQueue(tmp_path / "s.db", to=send, backoff_s=(60, 60)) as queue:
+        queue.put("unanswered", key="a", delay_ms=0)
+        queue.put("refused", key="b", delay_ms=0)
+        for _ in range(2):
+            assert tried.acquire(timeout=10)
+    view = StoreView(tmp_path / "s.db")
+    assert {it.id: it.redelivered for it in view.list().messages} == {"unanswered": True, "refused": False}
+    shown = view.show("unanswered", "a"), view.show("refused", "b")
+    assert [it and (it.state, it.redelivered) for it in shown] == [("waiting", True), ("waiting", False)]
+    assert view.status().may_have_arrived == 1

@@ -1,15 +1,16 @@
 """A program's own sink: a subclass of `Sink`, given to a queue or named by `python:MODULE:CLASS` (rule D10)."""
 
 import logging
+import sqlite3
 import threading
 from collections.abc import Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
-from tickwheel._native import StoreSnapshot
 from tickwheel.delivery import Delivery, DeliveryFailed, DeliveryQueue, WrongUsage
 from tickwheel.delivery.sinks import BatchSink, Refusals, Sink, SinkSettings, open_sink, sink_of
 
@@ -169,8 +170,8 @@ def test_a_position_that_can_not_be_told_is_logged_once_and_the_last_one_holds__
     logged = [record for record in caplog.records if "position() failed" in record.getMessage()]
     assert len(logged) == 2, "once before the third call, and once after it"
     assert all(record.exc_info is not None for record in logged)
-    with StoreSnapshot(tmp_path / "store.db") as snapshot:
-        assert snapshot.rows("SELECT value FROM meta WHERE name = 'position'") == [("after 3 calls",)]
+    with closing(sqlite3.connect(tmp_path / "store.db")) as db:
+        assert db.execute("SELECT value FROM meta WHERE name = 'position'").fetchall() == [("after 3 calls",)]
 
 
 def test_a_position_that_can_not_be_told_at_the_start_is_logged__D5(

@@ -12,7 +12,7 @@
 //!   changes after all, the data is useless, and the caller gets an error.
 //!
 //! A query sees the tables of `file/schema.rs` and two views. `near_messages (due_ms, seq)` has the near messages,
-//! which have no row in `waiting`. `open_messages (due_ms, seq, redelivered)` has all open messages but the recurring
+//! which have no row in `waiting`. `open_messages (due_ms, seq, may_have_arrived)` has all open messages but the recurring
 //! ones, which are never due themselves.
 
 use std::fmt::Write as _;
@@ -21,15 +21,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rusqlite::types::{Value, ValueRef};
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Params, Row};
 
 use crate::base::error::{DeliveryError, StoreError};
-pub use crate::message::hashes::lane_of;
 use crate::store::file::{network, schema};
 use crate::store::sql::Broken;
-
-mod find;
 
 const SET_UP: &str = "
 PRAGMA temp_store = FILE; -- sorting takes disk, not memory
@@ -42,9 +38,11 @@ CREATE TEMP VIEW near_messages AS
         AND NOT EXISTS (
             SELECT 1 FROM main.waiting WHERE waiting.due_ms = messages.due_ms AND waiting.seq = messages.seq
         );
+CREATE TEMP VIEW unanswered AS SELECT seq FROM main.attempts WHERE is_unanswered;
 CREATE TEMP VIEW open_messages AS
-    SELECT due_ms, seq, redelivered FROM main.waiting WHERE due_ms <= 253402300799999
-    UNION ALL SELECT due_ms, seq, 0 FROM near_messages;
+    SELECT due_ms, seq, redelivered OR seq IN unanswered AS may_have_arrived
+    FROM main.waiting WHERE due_ms <= 253402300799999
+    UNION ALL SELECT due_ms, seq, seq IN unanswered FROM near_messages;
 PRAGMA query_only = 1;
 BEGIN;
 ";
@@ -113,27 +111,12 @@ impl Snapshot {
         Ok(Self { path: path.to_owned(), file, db, alone })
     }
 
-    /// All rows of a query. The values of its parameters are given by name.
-    ///
-    /// # Errors
-    /// The query is wrong, or the store can't be read.
-    pub fn rows(&self, query: &str, values: &[(String, Value)]) -> Result<Vec<Vec<Value>>, DeliveryError> {
-        let read = || -> rusqlite::Result<Vec<Vec<Value>>> {
-            let mut statement = self.db.prepare_cached(query)?;
-            for (name, value) in values {
-                if let Some(place) = statement.parameter_index(&format!(":{name}"))? {
-                    statement.raw_bind_parameter(place, value)?;
-                }
-            }
-            let columns = statement.column_count();
-            let (mut rows, mut found) = (statement.raw_query(), Vec::new());
-            while let Some(row) = rows.next()? {
-                let values = (0..columns).map(|column| row.get_ref(column).map(readable));
-                found.push(values.collect::<rusqlite::Result<_>>()?);
-            }
-            Ok(found)
-        };
-        read().map_err(|error| self.failed(error))
+    /// The answer to a question about this moment.
+    pub(in crate::store) fn ask<T, E: Into<Broken>>(
+        &self,
+        question: impl FnOnce(&Connection) -> Result<T, E>,
+    ) -> Result<T, DeliveryError> {
+        question(&self.db).map_err(|error| self.failed(error))
     }
 
     /// The connection, in a transaction for reading.
@@ -194,14 +177,25 @@ fn never_changing(file: &Path) -> String {
     address + "?immutable=1"
 }
 
-fn readable(value: ValueRef<'_>) -> Value {
-    match value {
-        ValueRef::Null => Value::Null,
-        ValueRef::Integer(it) => Value::Integer(it),
-        ValueRef::Real(it) => Value::Real(it),
-        ValueRef::Text(it) => Value::Text(String::from_utf8_lossy(it).into_owned()),
-        ValueRef::Blob(it) => Value::Blob(it.to_vec()),
-    }
+/// All rows of a query, each made by `made`.
+pub(super) fn rows<T>(
+    db: &Connection,
+    query: &str,
+    values: impl Params,
+    made: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<Vec<T>> {
+    db.prepare_cached(query)?.query_map(values, made)?.collect()
+}
+
+/// The text in this column. Bytes that are not UTF-8 become U+FFFD.
+pub(super) fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
+    Ok(optional_text(row, column)?.unwrap_or_default())
+}
+
+/// The same; `None` for null.
+pub(super) fn optional_text(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<String>> {
+    let found = row.get_ref(column)?.as_bytes_or_null()?;
+    Ok(found.map(|bytes| String::from_utf8_lossy(bytes).into_owned()))
 }
 
 fn failure(path: &Path, file: &Path, alone: Option<Stamp>, error: &rusqlite::Error) -> DeliveryError {

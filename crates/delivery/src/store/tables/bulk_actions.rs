@@ -22,7 +22,8 @@ pub enum Kind {
 
 impl Kind {
     /// Its name in the store.
-    pub(crate) fn name(self) -> &'static str {
+    #[must_use]
+    pub fn name(self) -> &'static str {
         match self {
             Self::Cancel => "cancel",
             Self::Requeue => "requeue",

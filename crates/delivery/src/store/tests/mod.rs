@@ -2,6 +2,7 @@
 
 mod basics;
 mod coming_again;
+mod looking;
 mod making;
 mod model;
 mod opening;

@@ -4,10 +4,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyTuple};
-use rusqlite::types::Value;
+use pyo3::types::PyDict;
 
 use crate::delivery::calls::failures;
 use crate::delivery::engine::core;
@@ -15,10 +14,28 @@ use crate::delivery::engine::sqlite_at_fork::SqliteInUse;
 use crate::tools::fork::{BelongsToProcess, ProcessOwned, fork_epoch};
 use tickwheel::internal::sync::PlainMutex;
 use tickwheel_delivery::DeliveryError;
-use tickwheel_delivery::internal::{Snapshot, lane_of};
+use tickwheel_delivery::internal::{ActionSeen, Kept, Outcome, PageOf, Seen, Snapshot};
 
-/// A store as it is now, for as long as the block runs. It may be in use, and is left as it was; texts that are none come
-/// with U+FFFD.
+/// A dict with these fields of a value.
+macro_rules! fields {
+    ($py:expr, $it:expr, $($name:ident)*) => {{
+        let fields = PyDict::new($py);
+        $(fields.set_item(stringify!($name), $it.$name)?;)*
+        fields
+    }};
+}
+
+type Position = (i64, i64);
+type Page<'py, T> = (Vec<Bound<'py, PyDict>>, Option<T>);
+type LetterRow = (i64, i64, String, i64, String, String, Vec<u8>);
+/// Number, key, id, due time, outcome, its time, lateness, attempts, and whether it may have arrived.
+type Row = (i64, Option<String>, String, Option<i64>, Option<i64>, Option<i64>, Option<i64>, Option<u32>, bool);
+
+/// A key, the due times from and before which, and the most messages of a page.
+type Asked = (Option<String>, Option<i64>, Option<i64>, usize);
+
+/// A store as it is now, for as long as the block runs. It may be in use, and is left as it was. Bytes that are
+/// not UTF-8 come as U+FFFD.
 #[pyclass(frozen, module = "tickwheel._native")]
 pub(crate) struct StoreSnapshot(ProcessOwned<Opened>);
 
@@ -35,9 +52,9 @@ impl BelongsToProcess for Opened {
 }
 
 #[pymethods]
+#[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts them")]
 impl StoreSnapshot {
     #[new]
-    #[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it")]
     fn new(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         let in_use = SqliteInUse::begin(py)?;
         let opened = py.detach(|| Snapshot::open(&path));
@@ -46,42 +63,161 @@ impl StoreSnapshot {
         Ok(Self(ProcessOwned::new(Arc::new(Opened { epoch: fork_epoch(), place }))))
     }
 
-    /// All rows of a query, as tuples. Its values are given by name: `:name` in the query is `name=` here.
-    #[pyo3(signature = (query, **values))]
-    fn rows<'py>(
+    /// The figures of the store.
+    fn status<'py>(&self, py: Python<'py>, due_before_ms: Vec<i64>) -> PyResult<Bound<'py, PyDict>> {
+        let it = self.ask(py, |snapshot| snapshot.status(&due_before_ms))?;
+        let counts = fields!(
+            py,
+            it,
+            waiting recurring due_before first_due_ms retrying may_have_arrived delivered cancelled dead expired
+            dead_letters last_outcome_ms committed_ms paused_ms paused_keys paused_key_names down_since_ms down_reason
+        );
+        Ok(counts)
+    }
+
+    /// How many keys are paused.
+    fn paused_keys(&self, py: Python<'_>) -> PyResult<u64> {
+        self.ask(py, Snapshot::paused_keys)
+    }
+
+    /// A page of open messages, and the position after which the next page begins.
+    fn waiting<'py>(
         &self,
         py: Python<'py>,
-        query: &str,
-        values: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyList>> {
-        let place = self.place(py)?;
-        let values = values.map_or_else(|| Ok(Vec::new()), |values| values.iter().map(value_of).collect())?;
-        let found = py.detach(|| match &*place.lock() {
-            Some((snapshot, _)) => snapshot.rows(query, &values),
-            None => Err(closed()),
-        });
-        let found = found.map_err(|error| failures::to_python(py, &error))?;
-        let rows = found.into_iter().map(|row| {
-            let cells = row.into_iter().map(|cell| to_python(py, cell)).collect::<PyResult<Vec<_>>>()?;
-            PyTuple::new(py, cells)
-        });
-        PyList::new(py, rows.collect::<PyResult<Vec<_>>>()?)
+        of: Asked,
+        looked_at: usize,
+        after: Option<Position>,
+    ) -> PyResult<Page<'py, Position>> {
+        page(py, self.ask(py, |snapshot| snapshot.waiting(page_of(&of, looked_at), after))?)
     }
 
-    /// The number of a key's lane, by which `waiting` knows it. Two keys may share one.
-    #[staticmethod]
-    fn lane_of(key: &str) -> i64 {
-        lane_of(key)
+    /// A page of recurring messages, and the number after which the next page begins.
+    fn recurring<'py>(
+        &self,
+        py: Python<'py>,
+        of: Asked,
+        looked_at: usize,
+        after_seq: Option<i64>,
+    ) -> PyResult<Page<'py, i64>> {
+        page(py, self.ask(py, |snapshot| snapshot.recurring(page_of(&of, looked_at), after_seq))?)
     }
 
-    /// The number of the newest message with this name, or `None`.
-    fn find(&self, py: Python<'_>, id: &str, key: Option<&str>) -> PyResult<Option<i64>> {
-        let place = self.place(py)?;
-        let found = py.detach(|| match &*place.lock() {
-            Some((snapshot, _)) => snapshot.find(key, id),
-            None => Err(closed()),
-        });
-        found.map_err(|error| failures::to_python(py, &error))
+    /// A page of messages with this outcome, and the row of the ledger before which the next page begins.
+    fn ended<'py>(
+        &self,
+        py: Python<'py>,
+        outcome: i64,
+        of: Asked,
+        looked_at: usize,
+        before_n: Option<i64>,
+    ) -> PyResult<Page<'py, i64>> {
+        let outcome = Outcome::of(outcome).ok_or_else(|| PyValueError::new_err(format!("no outcome: {outcome}")))?;
+        page(py, self.ask(py, |snapshot| snapshot.ended(outcome, page_of(&of, looked_at), before_n))?)
+    }
+
+    /// The newest message with this name, and its content.
+    fn show<'py>(
+        &self,
+        py: Python<'py>,
+        id: &str,
+        key: Option<&str>,
+    ) -> PyResult<Option<(Bound<'py, PyDict>, Bound<'py, PyDict>)>> {
+        let Some(it) = self.ask(py, |snapshot| snapshot.show(key, id))? else { return Ok(None) };
+        let content = fields!(py, it, next_id key_paused_ms payload expires_ms traceparent);
+        Ok(Some((seen(py, it.seen)?, content)))
+    }
+
+    /// Dead letters before this one: number, time, and the letter with the first bytes of its record.
+    fn letters(&self, py: Python<'_>, before_n: i64, limit: usize, bytes: usize) -> PyResult<Vec<LetterRow>> {
+        let found = self.ask(py, |snapshot| snapshot.letters(before_n, limit, bytes))?;
+        let row = |Kept { n, at_ms, letter: it }| (n, at_ms, it.source, it.line, it.reason, it.allowed, it.record);
+        Ok(found.into_iter().map(row).collect())
+    }
+
+    /// How many dead letters are not written out.
+    fn unwritten_letters(&self, py: Python<'_>) -> PyResult<u64> {
+        self.ask(py, Snapshot::unwritten_letters)
+    }
+
+    /// The last actions, or the one with this id.
+    fn actions<'py>(&self, py: Python<'py>, id: Option<&str>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        let found = self.ask(py, |snapshot| snapshot.actions(id))?;
+        let action = |it: ActionSeen| {
+            let action = fields!(py, it, id began_ms ended_ms changed too_late);
+            action.set_item("kind", it.kind.name())?;
+            action.update(fields!(py, it.filter, key key_prefix due_from_ms due_before_ms).as_mapping())?;
+            Ok(action)
+        };
+        found.into_iter().map(action).collect()
+    }
+
+    /// Counts of a report.
+    fn counts<'py>(&self, py: Python<'py>, now_ms: i64, most_attempts: u32) -> PyResult<Bound<'py, PyDict>> {
+        let it = self.ask(py, |snapshot| snapshot.counts(now_ms, most_attempts))?;
+        let tried: Vec<_> = it.tried.iter().map(|it| (it.attempts, it.delivered, it.given_up)).collect();
+        let counts = fields!(
+            py,
+            it,
+            accepted delivered cancelled undeliverable dead_letters waiting overdue redelivered may_have_arrived since_ms
+        );
+        counts.set_item("tried", tried)?;
+        Ok(counts)
+    }
+
+    /// What a forecast is about.
+    fn ahead<'py>(&self, py: Python<'py>, now_ms: i64) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let found = self.ask(py, |snapshot| snapshot.ahead(now_ms))?;
+        found.map(|it| Ok(fields!(py, it, from_ms most_ms last_ms messages is_past))).transpose()
+    }
+
+    /// How many messages are due in each step.
+    fn due_by_step(&self, py: Python<'_>, from_ms: i64, end_ms: i64, step_ms: i64) -> PyResult<Vec<(i64, i64)>> {
+        self.ask(py, |snapshot| snapshot.due_by_step(from_ms, end_ms, step_ms))
+    }
+
+    /// The keys with the most messages: the key, its messages, and how many of them wait.
+    fn busy_keys(&self, py: Python<'_>, limit: usize) -> PyResult<Vec<(String, i64, i64)>> {
+        let found = self.ask(py, |snapshot| snapshot.busy_keys(limit))?;
+        Ok(found.into_iter().map(|it| (it.key, it.messages, it.waiting)).collect())
+    }
+
+    /// How many messages arrived with a lateness, the first time and the last time.
+    fn arrivals(&self, py: Python<'_>) -> PyResult<Option<(i64, i64, i64)>> {
+        self.ask(py, Snapshot::arrivals)
+    }
+
+    /// The start of each step, its messages, and their lateness at p50, p99, p999 and the most.
+    fn lateness_by_step(&self, py: Python<'_>, step_ms: i64) -> PyResult<Vec<(i64, i64, [i64; 4])>> {
+        let found = self.ask(py, |snapshot| snapshot.lateness_by_step(step_ms))?;
+        Ok(found.into_iter().map(|it| (it.start_ms, it.messages, it.lateness_us)).collect())
+    }
+
+    /// How many messages have a lateness up to each bound, and above the bound before.
+    fn lateness_by_size(&self, py: Python<'_>, bounds_us: Vec<i64>) -> PyResult<Vec<u64>> {
+        self.ask(py, |snapshot| snapshot.lateness_by_size(&bounds_us))
+    }
+
+    /// The state now, for slices.
+    fn extent<'py>(&self, py: Python<'py>, conflict: &str) -> PyResult<Bound<'py, PyDict>> {
+        let it = self.ask(py, |snapshot| snapshot.extent(conflict))?;
+        Ok(fields!(py, it, store_id first_n last_n last_seq dead_letters conflicts))
+    }
+
+    /// The position of the open message that is this many messages after a position.
+    fn open_after(&self, py: Python<'_>, after: Position, messages: usize) -> PyResult<Option<Position>> {
+        self.ask(py, |snapshot| snapshot.open_after(after, messages))
+    }
+
+    /// The messages of these rows of the ledger.
+    fn ended_slice(&self, py: Python<'_>, after_n: i64, through_n: i64) -> PyResult<Vec<Row>> {
+        let found = self.ask(py, |snapshot| snapshot.ended_slice(after_n, through_n))?;
+        Ok(found.into_iter().map(row).collect())
+    }
+
+    /// The messages between these positions that were open when `until` were the last row and the last message.
+    fn open_slice(&self, py: Python<'_>, after: Position, through: Position, until: (i64, i64)) -> PyResult<Vec<Row>> {
+        let found = self.ask(py, |snapshot| snapshot.open_slice(after, through, until))?;
+        Ok(found.into_iter().map(row).collect())
     }
 
     fn __enter__(this: Py<Self>) -> Py<Self> {
@@ -105,6 +241,20 @@ impl StoreSnapshot {
 }
 
 impl StoreSnapshot {
+    /// The answer, without the GIL.
+    fn ask<T: Send>(
+        &self,
+        py: Python<'_>,
+        question: impl FnOnce(&Snapshot) -> Result<T, DeliveryError> + Send,
+    ) -> PyResult<T> {
+        let place = self.place(py)?;
+        let found = py.detach(|| match &*place.lock() {
+            Some((snapshot, _)) => question(snapshot),
+            None => Err(closed()),
+        });
+        found.map_err(|error| failures::to_python(py, &error))
+    }
+
     /// Errors: `WrongUsage` in a forked child.
     fn place(&self, py: Python<'_>) -> PyResult<&PlainMutex<Option<(Snapshot, SqliteInUse)>>> {
         if self.0.epoch != fork_epoch() {
@@ -120,25 +270,27 @@ fn closed() -> DeliveryError {
     DeliveryError::Usage("this snapshot is closed: ask it inside its with block".to_owned())
 }
 
-fn value_of((name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>)) -> PyResult<(String, Value)> {
-    let made = if value.is_none() {
-        Value::Null
-    } else if let Ok(number) = value.extract::<i64>() {
-        Value::Integer(number)
-    } else if let Ok(text) = value.extract::<String>() {
-        Value::Text(text)
-    } else {
-        return Err(PyTypeError::new_err(format!("{name} must be an int, a str or None")));
-    };
-    Ok((name.extract()?, made))
+fn page_of((key, due_from_ms, due_before_ms, limit): &Asked, looked_at: usize) -> PageOf<'_> {
+    let (due_from_ms, due_before_ms, limit) = (*due_from_ms, *due_before_ms, *limit);
+    PageOf { key: key.as_deref(), due_from_ms, due_before_ms, limit, looked_at }
 }
 
-fn to_python(py: Python<'_>, value: Value) -> PyResult<Bound<'_, PyAny>> {
-    Ok(match value {
-        Value::Null => py.None().into_bound(py),
-        Value::Integer(it) => it.into_pyobject(py)?.into_any(),
-        Value::Real(it) => it.into_pyobject(py)?.into_any(),
-        Value::Text(it) => it.into_pyobject(py)?.into_any(),
-        Value::Blob(it) => PyBytes::new(py, &it).into_any(),
-    })
+fn page<T>(py: Python<'_>, (found, next): (Vec<Seen>, Option<T>)) -> PyResult<Page<'_, T>> {
+    Ok((found.into_iter().map(|it| seen(py, it)).collect::<PyResult<_>>()?, next))
+}
+
+fn seen(py: Python<'_>, it: Seen) -> PyResult<Bound<'_, PyDict>> {
+    let seen = fields!(
+        py,
+        it,
+        seq key id due_ms ended_ms lateness_us attempts last_error next_try_ms may_have_arrived rule
+    );
+    seen.set_item("outcome", it.outcome.map(|outcome| outcome as i64))?;
+    Ok(seen)
+}
+
+fn row(it: Seen) -> Row {
+    let outcome = it.outcome.map(|outcome| outcome as i64);
+    let attempts = outcome.map(|_| it.attempts);
+    (it.seq, it.key, it.id, it.due_ms, outcome, it.ended_ms, it.lateness_us, attempts, it.may_have_arrived)
 }

@@ -3,24 +3,13 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::Snapshot;
-use crate::base::error::DeliveryError;
 use crate::message::incoming::Digest;
 use crate::store::names::runs;
 use crate::store::sql::{Result, cached};
 
-impl Snapshot {
-    /// The number of the newest message with this name. The cost is O(runs) plus the messages accepted after the last
-    /// run was written, which are at most some hundred thousand rows.
-    ///
-    /// # Errors
-    /// The store can't be read.
-    pub fn find(&self, key: Option<&str>, id: &str) -> std::result::Result<Option<i64>, DeliveryError> {
-        find(&self.db, key, id).map_err(|broken| self.failed(broken))
-    }
-}
-
-fn find(db: &Connection, key: Option<&str>, id: &str) -> Result<Option<i64>> {
+/// The number of the newest message with this name. The cost is O(runs) plus the messages accepted after the last run
+/// was written, which are at most some hundred thousand rows.
+pub(super) fn find(db: &Connection, key: Option<&str>, id: &str) -> Result<Option<i64>> {
     let name = Digest::of(key, id).number();
     let all: Vec<(i64, i64)> = cached(db, "SELECT n, last_seq FROM runs")?
         .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?

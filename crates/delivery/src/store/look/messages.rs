@@ -1,0 +1,184 @@
+//! Pages of messages (D14): open messages in order of delivery; messages with an outcome, the last one first; recurring
+//! messages in order of acceptance.
+
+use rusqlite::{Connection, Row, named_params};
+
+use super::find::find;
+use super::seen::{ENDED, OF_OPEN, OPEN, Seen, ended, open, reason};
+use super::snapshot::{Snapshot, optional_text, rows, text};
+use crate::base::error::DeliveryError;
+use crate::message::incoming::lane_of;
+use crate::message::recurrence::NEVER_MS;
+use crate::store::sql::Result;
+use crate::store::types::{Outcome, Position};
+
+/// What a page shows. With a filter a page may be short or empty, although it is not the last.
+#[derive(Clone, Copy, Debug)]
+pub struct PageOf<'a> {
+    /// Messages with this key.
+    pub key: Option<&'a str>,
+    /// Messages due at this time or later.
+    pub due_from_ms: Option<i64>,
+    /// Messages due before this time.
+    pub due_before_ms: Option<i64>,
+    /// The most messages of the page.
+    pub limit: usize,
+    /// How many messages the call reads at most, where the filter leaves out most of them.
+    pub looked_at: usize,
+}
+
+/// Messages, and the position after which the next page begins; `None` after the last page.
+type Page<T> = (Vec<Seen>, Option<T>);
+
+impl Snapshot {
+    /// A page of open messages after this position, without recurring messages.
+    ///
+    /// # Errors
+    /// The store can't be read.
+    pub fn waiting(
+        &self,
+        of: PageOf<'_>,
+        after: Option<Position>,
+    ) -> std::result::Result<Page<Position>, DeliveryError> {
+        self.ask(|db| waiting(db, of, after))
+    }
+
+    /// A page of recurring messages with numbers after this one.
+    ///
+    /// # Errors
+    /// The store can't be read.
+    pub fn recurring(&self, of: PageOf<'_>, after_seq: Option<i64>) -> std::result::Result<Page<i64>, DeliveryError> {
+        self.ask(|db| recurring(db, of, after_seq.unwrap_or(0)))
+    }
+
+    /// A page of messages with this outcome, from rows of the ledger before this one. With the cancelled messages come
+    /// those that were withdrawn. A dead message that was requeued is left out.
+    ///
+    /// # Errors
+    /// The store can't be read.
+    pub fn ended(
+        &self,
+        outcome: Outcome,
+        of: PageOf<'_>,
+        before_n: Option<i64>,
+    ) -> std::result::Result<Page<i64>, DeliveryError> {
+        self.ask(|db| all_ended(db, outcome, of, before_n.unwrap_or(i64::MAX)))
+    }
+}
+
+fn waiting(db: &Connection, of: PageOf<'_>, after: Option<Position>) -> Result<Page<Position>> {
+    let mut start = after.unwrap_or((i64::MIN, 0));
+    if let Some(from_ms) = of.due_from_ms.filter(|from_ms| *from_ms > start.0) {
+        start = (from_ms, 0);
+    }
+    let before_ms = of.due_before_ms.unwrap_or(NEVER_MS);
+    let more = of.limit as i64 + 1;
+    let (looked_at, near) = if of.key.is_some() { (of.looked_at as i64, -1) } else { (more, more) };
+    let some = "(due_ms, seq) > (:due_ms, :seq) AND due_ms < :before_ms ORDER BY due_ms, seq LIMIT :most";
+    // Two keys may share a lane, so the keys are compared too.
+    let has_key = "EXISTS (SELECT 1 FROM messages m WHERE m.seq = some.seq AND m.key = :key)";
+    let texts = [
+        format!(
+            "SELECT due_ms, seq FROM (SELECT due_ms, seq, lane FROM waiting WHERE {some}) AS some \
+             WHERE :key IS NULL OR (lane = :lane AND {has_key}) ORDER BY due_ms, seq LIMIT :limit"
+        ),
+        format!(
+            "SELECT due_ms, seq FROM (SELECT due_ms, seq FROM near_messages WHERE {some}) AS some \
+             WHERE :key IS NULL OR {has_key}"
+        ),
+    ];
+    let position = |row: &Row<'_>| row.try_into();
+    let (key, lane) = (of.key, lane_of(of.key));
+    let values = named_params! {
+        ":due_ms": start.0, ":seq": start.1, ":before_ms": before_ms, ":most": looked_at, ":key": key, ":lane": lane,
+        ":limit": more
+    };
+    let mut found: Vec<Position> = rows(db, &texts[0], values, position)?;
+    let mut reached = None;
+    if found.len() <= of.limit {
+        let last = format!("SELECT due_ms, seq FROM waiting WHERE {some} OFFSET :last");
+        let values = named_params! {
+            ":due_ms": start.0, ":seq": start.1, ":before_ms": before_ms, ":most": 1, ":last": looked_at - 1
+        };
+        reached = rows(db, &last, values, position)?.pop();
+    }
+    let values = named_params! {
+        ":due_ms": start.0, ":seq": start.1, ":before_ms": before_ms, ":most": near, ":key": key
+    };
+    found.extend(rows(db, &texts[1], values, position)?);
+    found.retain(|position| reached.is_none_or(|reached| *position <= reached));
+    found.sort_unstable();
+    if found.len() > of.limit {
+        found.truncate(of.limit);
+        reached = found.last().copied();
+    }
+    let mut select = db.prepare_cached(&format!("SELECT {OPEN} {OF_OPEN} WHERE m.seq = ?"))?;
+    let seen = found.iter().map(|(_, seq)| select.query_row([seq], open)).collect::<rusqlite::Result<_>>()?;
+    Ok((seen, reached))
+}
+
+fn recurring(db: &Connection, of: PageOf<'_>, after_seq: i64) -> Result<Page<i64>> {
+    let some = "SELECT seq FROM waiting WHERE due_ms = :never_ms AND seq > :after ORDER BY seq LIMIT :most";
+    let query = format!(
+        "SELECT m.seq, m.key, m.id, next.due_ms, b.recurrence FROM ({some}) AS some \
+         JOIN messages m ON m.seq = some.seq JOIN bodies b ON b.seq = some.seq \
+         JOIN occurrences o ON o.of_seq = some.seq JOIN messages next ON next.seq = o.seq \
+         WHERE (:key IS NULL OR m.key = :key) AND next.due_ms >= :from_ms AND next.due_ms < :before_ms \
+         ORDER BY some.seq LIMIT :limit"
+    );
+    let values = named_params! {
+        ":never_ms": NEVER_MS, ":after": after_seq, ":most": of.looked_at as i64, ":key": of.key,
+        ":from_ms": of.due_from_ms.unwrap_or(i64::MIN), ":before_ms": of.due_before_ms.unwrap_or(i64::MAX),
+        ":limit": of.limit as i64 + 1
+    };
+    let rule = |row: &Row<'_>| {
+        let (seq, due_ms, rule) = (row.get(0)?, row.get(3)?, optional_text(row, 4)?);
+        Ok(Seen { seq, key: optional_text(row, 1)?, id: text(row, 2)?, due_ms, rule, ..Seen::default() })
+    };
+    let mut found = rows(db, &query, values, rule)?;
+    if found.len() > of.limit {
+        found.truncate(of.limit);
+        let next = found.last().map(|last| last.seq);
+        return Ok((found, next));
+    }
+    let last = format!("{some} OFFSET :last");
+    let values =
+        named_params! { ":never_ms": NEVER_MS, ":after": after_seq, ":most": 1, ":last": of.looked_at as i64 - 1 };
+    let reached = rows(db, &last, values, |row| row.get(0))?.pop();
+    Ok((found, reached))
+}
+
+fn all_ended(db: &Connection, outcome: Outcome, of: PageOf<'_>, before_n: i64) -> Result<Page<i64>> {
+    let some = "FROM ledger WHERE n < :before_n ORDER BY n DESC LIMIT :most";
+    let query = format!(
+        "SELECT {ENDED}, n FROM (SELECT * {some}) AS l JOIN messages m ON m.seq = l.seq \
+         WHERE l.outcome IN (:outcome, :other) AND (:key IS NULL OR key = :key) \
+         AND due_ms >= :from_ms AND due_ms < :before_ms ORDER BY n DESC LIMIT :limit"
+    );
+    let other = if outcome == Outcome::Cancelled { Outcome::Withdrawn } else { outcome };
+    let values = named_params! {
+        ":before_n": before_n, ":most": of.looked_at as i64, ":outcome": outcome, ":other": other, ":key": of.key,
+        ":from_ms": of.due_from_ms.unwrap_or(i64::MIN), ":before_ms": of.due_before_ms.unwrap_or(i64::MAX),
+        ":limit": of.limit as i64 + 1
+    };
+    let mut found: Vec<(Seen, i64)> = rows(db, &query, values, |row| Ok((ended(row)?, row.get(9)?)))?;
+    let next = if found.len() > of.limit {
+        found.truncate(of.limit);
+        found.last().map(|(_, n)| *n)
+    } else {
+        let values = named_params! { ":before_n": before_n, ":most": 1, ":last": of.looked_at as i64 - 1 };
+        rows(db, &format!("SELECT n {some} OFFSET :last"), values, |row| row.get(0))?.pop()
+    };
+    let mut page = Vec::with_capacity(found.len());
+    for (mut seen, _) in found {
+        if outcome.is_dead() {
+            seen.last_error = reason(db, seen.seq)?;
+            // A requeue removes the dead letter, and the message goes on under another number.
+            if seen.last_error.is_none() && find(db, seen.key.as_deref(), &seen.id)? != Some(seen.seq) {
+                continue;
+            }
+        }
+        page.push(seen);
+    }
+    Ok((page, next))
+}

@@ -1,0 +1,110 @@
+//! Reads all messages of a store in slices, each in a short transaction of its own, for analyses (S6).
+//!
+//! The slices are of one state: outcomes up to the last one at that time; a message that has ended since still counts as
+//! open. A message that is forgotten meanwhile is missed.
+
+use rusqlite::params;
+
+use super::seen::{ENDED, Seen, ended};
+use super::snapshot::{Snapshot, optional_text, rows, text};
+use crate::base::error::DeliveryError;
+use crate::message::recurrence::NEVER_MS;
+use crate::store::types::Position;
+
+/// The state of a store at a moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// The store's unique name.
+    pub store_id: String,
+    /// The first row of the ledger; 1 if there is none.
+    pub first_n: i64,
+    /// Its last row; 0 if there is none.
+    pub last_n: i64,
+    /// The message that was accepted last; 0 if there is none.
+    pub last_seq: i64,
+    /// Dead letters since the store was made.
+    pub dead_letters: i64,
+    /// How many of the kept ones have a name that was known with other content.
+    pub conflicts: i64,
+}
+
+impl Snapshot {
+    /// The state now. `conflict`: the reason of a dead letter whose name was known with other content.
+    ///
+    /// # Errors
+    /// The store can't be read.
+    pub fn extent(&self, conflict: &str) -> Result<Extent, DeliveryError> {
+        let query = "
+            SELECT (SELECT value FROM meta WHERE name = 'store_id'),
+                ifnull((SELECT min(n) FROM ledger), 1), ifnull((SELECT max(n) FROM ledger), 0),
+                ifnull((SELECT max(seq) FROM messages), 0), ifnull((SELECT max(n) FROM dead_letters), 0),
+                (SELECT count(*) FROM dead_letters WHERE reason = ?)";
+        let extent = |row: &rusqlite::Row<'_>| {
+            Ok(Extent {
+                store_id: text(row, 0)?,
+                first_n: row.get(1)?,
+                last_n: row.get(2)?,
+                last_seq: row.get(3)?,
+                dead_letters: row.get(4)?,
+                conflicts: row.get(5)?,
+            })
+        };
+        self.ask(|db| db.query_row(query, [conflict], extent))
+    }
+
+    /// The position of the open message that is this many messages after a position; `None` if there are fewer.
+    ///
+    /// # Errors
+    /// The store can't be read.
+    pub fn open_after(&self, after: Position, messages: usize) -> Result<Option<Position>, DeliveryError> {
+        let query =
+            "SELECT due_ms, seq FROM open_messages WHERE (due_ms, seq) > (?, ?) ORDER BY due_ms, seq LIMIT 1 OFFSET ?";
+        let values = params![after.0, after.1, messages as i64 - 1];
+        Ok(self.ask(|db| rows(db, query, values, |row| row.try_into()))?.pop())
+    }
+
+    /// The messages of the rows of the ledger after this one and up to the other. Left out are recurring messages, and
+    /// those that went on under another number.
+    ///
+    /// # Errors
+    /// The store can't be read.
+    pub fn ended_slice(&self, after_n: i64, through_n: i64) -> Result<Vec<Seen>, DeliveryError> {
+        let query = format!(
+            "SELECT {ENDED} FROM ledger l JOIN messages m ON m.seq = l.seq \
+             WHERE n > ? AND n <= ? AND l.outcome <> 4 AND due_ms < ?"
+        );
+        self.ask(|db| rows(db, &query, [after_n, through_n, NEVER_MS], ended))
+    }
+
+    /// The messages after one position and up to the other that were open when the store had this last row of
+    /// the ledger and this last message.
+    ///
+    /// # Errors
+    /// The store can't be read.
+    pub fn open_slice(
+        &self,
+        after: Position,
+        through: Position,
+        (last_n, last_seq): (i64, i64),
+    ) -> Result<Vec<Seen>, DeliveryError> {
+        let query = "
+            SELECT seq, key, id, it.due_ms, may_have_arrived FROM open_messages AS it JOIN messages USING (seq)
+            WHERE (it.due_ms, seq) > (?1, ?2) AND (it.due_ms, seq) <= (?3, ?4) AND seq <= ?6
+            UNION ALL
+            SELECT seq, key, id, due_ms, redelivered FROM ledger JOIN messages USING (seq)
+            WHERE n > ?5 AND (due_ms, seq) > (?1, ?2) AND (due_ms, seq) <= (?3, ?4) AND seq <= ?6";
+        let open = |row: &rusqlite::Row<'_>| {
+            let (seq, due_ms, may_have_arrived) = (row.get(0)?, row.get(3)?, row.get(4)?);
+            Ok(Seen {
+                seq,
+                key: optional_text(row, 1)?,
+                id: text(row, 2)?,
+                due_ms,
+                may_have_arrived,
+                ..Seen::default()
+            })
+        };
+        let values = params![after.0, after.1, through.0, through.1, last_n, last_seq];
+        self.ask(|db| rows(db, query, values, open))
+    }
+}

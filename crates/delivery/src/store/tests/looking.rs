@@ -1,0 +1,153 @@
+//! A store as its snapshots show it.
+
+use super::making::{Shelf, commit, done, held, incoming, incoming_with};
+use crate::store::look::lateness::Late;
+use crate::store::look::messages::PageOf;
+use crate::store::look::snapshot::Snapshot;
+use crate::store::{Attempts, Done, Held, Letter, Limits, Outcome, Store};
+
+const ALL: PageOf<'_> = PageOf { key: None, due_from_ms: None, due_before_ms: None, limit: 100, looked_at: 100 };
+
+/// A store with messages 1 to `count`, due at these numbers, of the keys `a` and `b` in turn. Those up to `held_until` have a
+/// row in `waiting`.
+fn store_with(shelf: &Shelf, count: i64, held_until: i64) -> Store {
+    let mut store = shelf.open();
+    commit(&mut store, |store| {
+        let key = |seq: i64| Some(if seq % 2 == 1 { "a" } else { "b" });
+        let items: Vec<_> = (1..=count).map(|seq| incoming_with(key(seq), &seq.to_string(), seq, b"1")).collect();
+        store.accept(&items, 0).unwrap();
+        let rows: Vec<_> = (1..=held_until).map(|seq| held(seq, seq, items[seq as usize - 1].lane)).collect();
+        store.hold(&rows).unwrap();
+    });
+    store
+}
+
+fn letter_of(seq: i64) -> Letter {
+    Letter {
+        source: "delivery".into(),
+        line: seq,
+        reason: "why".into(),
+        allowed: "what".into(),
+        record: b"{}".to_vec(),
+    }
+}
+
+fn look(shelf: &Shelf) -> Snapshot {
+    Snapshot::open(&shelf.path()).unwrap()
+}
+
+#[test]
+fn what_had_no_answer_may_have_arrived_wherever_it_waits__d14_d5() {
+    let shelf = Shelf::new(Limits::default());
+    let mut store = store_with(&shelf, 6, 3);
+    commit(&mut store, |store| {
+        store.mark_redelivered(&[(1, 1), (2, 2)]).unwrap();
+        let tried =
+            |seq, is_unanswered| Attempts { attempts: 1, next_ms: Some(9), is_unanswered, ..Attempts::none(seq) };
+        store.note_attempts(&[tried(2, true), tried(3, true), tried(4, true), tried(5, false)]).unwrap();
+    });
+    let snapshot = look(&shelf);
+    let (seen, _) = snapshot.waiting(ALL, None).unwrap();
+    let expected = [true, true, true, true, false, false];
+    assert_eq!(seen.iter().map(|it| it.may_have_arrived).collect::<Vec<_>>(), expected);
+    for (seen, key) in seen.iter().zip(["a", "b"].into_iter().cycle()) {
+        assert_eq!(&snapshot.show(Some(key), &seen.id).unwrap().unwrap().seen, seen);
+    }
+    let status = snapshot.status(&[4]).unwrap();
+    assert_eq!((status.may_have_arrived, status.retrying, status.waiting, status.due_before), (4, 4, 6, vec![3]));
+    assert_eq!(snapshot.counts(4, 10).unwrap().may_have_arrived, 4);
+    let open = snapshot.open_slice((0, 0), (9, 9), (0, 9)).unwrap();
+    assert_eq!(open.iter().filter(|it| it.may_have_arrived).count(), 4);
+}
+
+#[test]
+fn a_page_says_how_far_the_call_looked__d14() {
+    let shelf = Shelf::new(Limits::default());
+    let _store = store_with(&shelf, 8, 6);
+    let snapshot = look(&shelf);
+    let page = |limit, looked_at, after| {
+        let (seen, next) = snapshot.waiting(PageOf { key: Some("b"), limit, looked_at, ..ALL }, after).unwrap();
+        (seen.iter().map(|it| it.seq).collect::<Vec<_>>(), next)
+    };
+    assert_eq!(page(5, 3, None), (vec![2], Some((3, 3))), "three rows were read");
+    assert_eq!(page(5, 3, Some((3, 3))), (vec![4, 6], Some((6, 6))));
+    assert_eq!(page(5, 3, Some((6, 6))), (vec![8], None), "near messages");
+    assert_eq!(page(1, 3, Some((3, 3))), (vec![4], Some((4, 4))), "the page is full");
+}
+
+#[test]
+fn a_dead_message_that_came_again_is_neither_counted_nor_listed_as_dead__d14_d16() {
+    let shelf = Shelf::new(Limits::default());
+    let mut store = store_with(&shelf, 3, 0);
+    commit(&mut store, |store| {
+        store.finish(&[1, 2, 3].map(|seq| done(seq, seq, Outcome::Dead, 9))).unwrap();
+        store.put_letters(&[letter_of(2)], 9).unwrap();
+        store.accept(&[incoming_with(Some("a"), "1", 70, b"1"), incoming("1", 70)], 9).unwrap();
+    });
+    let snapshot = look(&shelf);
+    let status = snapshot.status(&[]).unwrap();
+    assert_eq!((status.dead, status.dead_letters, status.waiting), (2, 1, 2));
+    let (dead, _) = snapshot.ended(Outcome::Dead, ALL, None).unwrap();
+    let dead: Vec<_> = dead.iter().map(|it| (it.seq, it.last_error.as_deref())).collect();
+    assert_eq!(dead, [(3, None), (2, Some("why"))], "the store has forgotten the letter of the third");
+    assert_eq!(snapshot.unwritten_letters().unwrap(), 1);
+    let [kept] = &snapshot.letters(i64::MAX, 5, 1).unwrap()[..] else { panic!("there is one") };
+    assert_eq!((kept.n, kept.letter.line, &kept.letter.record[..]), (1, 2, &b"{"[..]));
+}
+
+#[test]
+fn lateness_is_by_nearest_rank_in_each_step__d11() {
+    let shelf = Shelf::new(Limits::default());
+    let mut store = store_with(&shelf, 10, 0);
+    commit(&mut store, |store| {
+        let late = |seq| Done { lateness_us: Some(seq * 10), ..done(seq, seq, Outcome::Delivered, 10 + seq / 9 * 100) };
+        store.finish(&(1..=10).map(late).collect::<Vec<_>>()).unwrap();
+    });
+    let snapshot = look(&shelf);
+    assert_eq!(snapshot.arrivals().unwrap(), Some((10, 10, 110)));
+    let first = Late { start_ms: 0, messages: 8, lateness_us: [40, 80, 80, 80] };
+    let second = Late { start_ms: 100, messages: 2, lateness_us: [90, 100, 100, 100] };
+    assert_eq!(snapshot.lateness_by_step(100).unwrap(), [first, second]);
+    assert_eq!(snapshot.lateness_by_size(&[10, 20, 50, 1_000]).unwrap(), [1, 1, 3, 5]);
+}
+
+#[test]
+fn slices_are_of_one_state_although_messages_end_meanwhile__s6() {
+    let shelf = Shelf::new(Limits::default());
+    let mut store = store_with(&shelf, 5, 2);
+    commit(&mut store, |store| store.finish(&[done(1, 1, Outcome::Delivered, 9)]).unwrap());
+    let before = look(&shelf).extent("why").unwrap();
+    assert_eq!((before.first_n, before.last_n, before.last_seq), (1, 1, 5));
+    commit(&mut store, |store| {
+        store.finish(&[done(2, 2, Outcome::Delivered, 9), done(3, 3, Outcome::Cancelled, 9)]).unwrap();
+        store.accept(&[incoming("later", 4)], 9).unwrap();
+    });
+    let snapshot = look(&shelf);
+    let seqs = |found: Vec<super::super::look::seen::Seen>| {
+        let mut seqs: Vec<_> = found.iter().map(|it| it.seq).collect();
+        seqs.sort_unstable();
+        seqs
+    };
+    let until = (before.last_n, before.last_seq);
+    assert_eq!(seqs(snapshot.ended_slice(0, before.last_n).unwrap()), [1]);
+    assert_eq!(seqs(snapshot.open_slice((0, 0), (4, 4), until).unwrap()), [2, 3, 4]);
+    assert_eq!(seqs(snapshot.open_slice((4, 4), (9, 9), until).unwrap()), [5]);
+    assert_eq!(snapshot.open_after((0, 0), 2).unwrap(), Some((4, 6)));
+    assert_eq!(snapshot.open_after((4, 6), 2).unwrap(), None);
+}
+
+#[test]
+fn bytes_that_are_not_utf_8_are_shown_and_nothing_is_written__d5() {
+    let shelf = Shelf::new(Limits::default());
+    let mut store = shelf.open();
+    commit(&mut store, |store| {
+        store.accept(&[incoming("a", 5)], 0).unwrap();
+        let row = Held { redelivered: true, ..held(1, 5, None) };
+        store.hold(&[row]).unwrap();
+        store.db.execute("UPDATE messages SET id = CAST(x'61ff' AS TEXT)", []).unwrap();
+    });
+    let snapshot = look(&shelf);
+    assert_eq!(snapshot.waiting(ALL, None).unwrap().0[0].id, "a\u{fffd}");
+    let error = snapshot.ask(|db| db.execute("DELETE FROM messages", [])).unwrap_err();
+    assert!(error.to_string().contains("readonly"), "{error}");
+}
