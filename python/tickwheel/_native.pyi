@@ -849,6 +849,7 @@ class Answer(StrEnum):
     REQUEUED = "requeued"
     PAUSED = "paused"
     RESUMED = "resumed"
+    TRIED = "tried"
     REFUSED = "refused"
 
 OPERATIONS: Final[dict[str, tuple[list[str], dict[Answer, tuple[int, int, str]]]]]

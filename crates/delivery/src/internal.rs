@@ -16,7 +16,7 @@ pub use crate::formats::csv_rows::Csv;
 pub use crate::formats::hand_off::{read_hand_off, write_stream};
 pub use crate::formats::lines::Block;
 pub use crate::formats::ndjson::Ndjson;
-pub use crate::group::items::{Completion, Item, Ticket};
+pub use crate::group::items::{Completion, Failing, Item, Ticket};
 pub use crate::group::operations::{ANSWERS, OPERATIONS};
 pub use crate::message::columns::{Columns, MISSED, TZ};
 pub use crate::message::fields::{Fields, Other, Payload, Request, Schema, Value};

@@ -13,7 +13,7 @@ import click
 
 from tickwheel import __version__
 from tickwheel.commands.analyze import analyze
-from tickwheel.commands.control import cancel, pause, requeue, reschedule, resume
+from tickwheel.commands.control import again, cancel, pause, requeue, reschedule, resume
 from tickwheel.commands.deliver import deliver
 from tickwheel.commands.outbox import outbox
 from tickwheel.commands.playback import playback
@@ -63,7 +63,7 @@ def tickwheel(context: click.Context) -> None:
 
 
 for _command in (
-    *(trace, deliver, serve, list_, show, status, dead, cancel, reschedule, requeue, pause, resume),
+    *(trace, deliver, serve, list_, show, status, dead, cancel, reschedule, requeue, again, pause, resume),
     *(store, outbox, report, analyze, playback, simulate, spark_submit),
 ):
     tickwheel.add_command(_command)

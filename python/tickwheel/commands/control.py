@@ -1,4 +1,4 @@
-"""`tickwheel cancel`, `reschedule`, `requeue`, `pause`, `resume`: steer the messages of a store, or of a server.
+"""`tickwheel cancel`, `reschedule`, `requeue`, `again`, `pause`, `resume`: steer a store, or a server.
 
 TARGET is the file of --store while nothing delivers from it, or the address of a server. Exit code 1: it was too late.
 """
@@ -144,6 +144,22 @@ def reschedule(
     due_ms = due if due is not None else due_ms_of(None, delay)
     with _control(target, access) as control:
         _say(id_, "reschedule", control.ask(Reschedule(id_, key, due_ms)))
+
+
+@_targeted
+@click.option("--key", metavar="KEY", callback=full_text, help="The key.")
+@click.option("--id", "id_", metavar="ID", callback=full_text, help="Of a message without a key, its id.")
+def again(target: str, access: dict[str, Path | None], key: str | None, id_: str | None) -> None:
+    """Try a failing key at once, one time: its next message waits no more for its next attempt.
+
+    TARGET is a file of --store that nothing delivers from, or the address of a server, as http://127.0.0.1:7400. From
+    a file, the next run tries it at once.
+    """
+    from tickwheel.delivery.model.entries import Again
+
+    asked = Again(id_, key)
+    with _control(target, access) as control:
+        _say(key or id_ or "", "again", control.ask(asked))
 
 
 @_targeted

@@ -1,11 +1,13 @@
-"""`tickwheel cancel`, `reschedule`, `requeue`, `pause`, `resume`, on a store at rest and on a server (rule D16)."""
+"""`tickwheel cancel`, `reschedule`, `requeue`, `again`, `pause`, `resume`, of a store at rest and of a server (D16)."""
 
 import http.server
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from click.testing import CliRunner, Result
 from delivery.certificates import authority, signed
 from delivery.serve.conftest import Served
 from tickwheel.commands import tickwheel as command
-from tickwheel.delivery import Delivery, DeliveryQueue, StoreView
+from tickwheel.delivery import Delivery, DeliveryQueue, StoreView, Unavailable
 from tickwheel.delivery.serve.tls import Certificates, TlsFiles
 from tickwheel.delivery.serve.tokens import ALL, Right, Tokens
 
@@ -44,6 +46,34 @@ def store(tmp_path: Path) -> Path:
         queue.put_many([(str(n), FAR_MS + n, n, f"user/{n % 2}") for n in range(100)])
         queue.put("late", due=100_000_000_000)
     return path
+
+
+def away(_delivery: Delivery) -> None:
+    raise Unavailable("not now", retry_after_s=3_600)
+
+
+def test_a_failing_key_is_tried_at_once_by_the_next_run__D16(tmp_path: Path) -> None:
+    store = tmp_path / "s.db"
+    with DeliveryQueue(store, to=away) as queue:
+        queue.put_many([("a", 100_000_000_000, 1, "k"), ("b", 100_000_000_000, 1), ("c", 100_000_000_000, 1, "other")])
+        deadline_s = time.monotonic() + 20
+        while queue.view.status().retrying < 3:
+            assert time.monotonic() < deadline_s
+    assert (run("again", store, "--key", "k").stdout, run("again", store, "--id", "b").stdout) == (
+        "k: tried\n",
+        "b: tried\n",
+    )
+    unknown = run("again", store, "--key", "none")
+    assert unknown.exit_code == 1
+    assert unknown.stderr == "none: not tried: nothing of this name waits for its next attempt\n"
+    for options in ([], ["--key", "k", "--id", "b"]):
+        wrong = run("again", store, *options)
+        assert wrong.exit_code == 2
+        assert "name what to try: either a key, or the id of a message without a key" in wrong.stderr
+    arrived: Queue[str] = Queue()
+    with DeliveryQueue(store, to=lambda it: arrived.put(it.message.id)) as queue:
+        assert {arrived.get(timeout=20) for _ in range(2)} == {"a", "b"}
+        assert queue.state("c", "other").value == "waiting"
 
 
 @pytest.fixture

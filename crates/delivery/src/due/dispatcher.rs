@@ -21,6 +21,7 @@
 //!   alarm.
 //! - A lock guards the dispatcher. No sink is called under it.
 
+mod again;
 mod event;
 mod failing;
 mod parking;
@@ -142,6 +143,22 @@ pub(crate) enum TakenBack {
     /// It has its outcome, which may not be committed.
     Over(Outcome),
     /// It is not in memory.
+    Absent,
+}
+
+/// The facts about a message that should be tried at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Again {
+    /// It does not wait any more. `seq`: the number of the message, if it is known. `attempts`: how often it was sent, or
+    /// 0 if it is only in the store.
+    Tried { seq: Option<i64>, attempts: u32 },
+    /// It is being sent.
+    Sending,
+    /// It has its outcome, which may not be committed.
+    Over(Outcome),
+    /// It waits, but not for its next attempt.
+    Waiting,
+    /// Memory has no such message.
     Absent,
 }
 

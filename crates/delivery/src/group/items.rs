@@ -50,6 +50,8 @@ pub enum Item {
         /// `true`: sending pauses; `false`: sending goes on.
         is_paused: bool,
     },
+    /// Tries a failing key, or a failing message without a key, at once.
+    Again(Failing),
     /// A question about the state of a message.
     Look {
         /// Its id.
@@ -61,6 +63,15 @@ pub enum Item {
     Letter(Letter),
     /// How far an input was read.
     Progress(Progress),
+}
+
+/// A key, or a message without a key, that may wait for its next attempt.
+#[derive(Clone, Debug)]
+pub enum Failing {
+    /// The key.
+    Key(String),
+    /// The id of the message.
+    Message(String),
 }
 
 impl From<Parsed> for Item {
@@ -92,6 +103,7 @@ impl Item {
             | Self::Requeue { id, key }
             | Self::Look { id, key } => 100 + name_size(key.as_deref(), id),
             Self::Pause { key, .. } => 100 + name_size(key.as_deref(), ""),
+            Self::Again(Failing::Key(name) | Failing::Message(name)) => 100 + name_size(None, name),
             Self::Act { id, filter, .. } => 100 + id.len() + filter.size(),
             Self::Progress(it) => 100 + it.source.len(),
         }
@@ -135,6 +147,8 @@ pub enum Answer {
     Paused,
     /// Sending goes on.
     Resumed,
+    /// It waited for its next attempt, and is tried now.
+    Tried,
     /// The key can't be paused: too many keys are paused, or all messages have one order.
     Refused,
 }

@@ -1,5 +1,6 @@
 //! The work of one transaction for submitted items, and the work that follows after its commit.
 
+mod again;
 pub(crate) mod bulk_actions;
 mod bulk_step;
 mod changes;
@@ -39,6 +40,8 @@ pub(super) struct Group<'a> {
     /// Cancelled or moved messages, which memory forgets after the commit. A moved message has its new number beside
     /// it.
     pub(super) taken_back: Vec<(i64, Option<i64>)>,
+    /// Messages in memory that wait no more for their next attempt, each with the number of its attempts.
+    pub(super) tried_now: Vec<(i64, u32)>,
     /// Actions on many messages. This group does a part of the first action.
     pub(super) actions: &'a mut Actions,
     /// Sending goes on after the commit: `resumes` for all messages, `resumed_lanes` for the messages of these lanes.
@@ -62,6 +65,7 @@ impl<'a> Group<'a> {
             admitted: Vec::new(),
             first_due_ms: None,
             taken_back: Vec::new(),
+            tried_now: Vec::new(),
             actions,
             resumes: false,
             resumed_lanes: Vec::new(),
@@ -99,6 +103,7 @@ impl<'a> Group<'a> {
                     };
                     answers.push(replied(if is_paused { "pause" } else { "resume" }, answer));
                 }
+                Item::Again(failing) => answers.push(replied("again", self.try_at_once(&failing)?)),
                 Item::Look { id, key } => answers.push(replied("look", self.look(key.as_deref(), &id)?)),
                 Item::Letter(letter) => {
                     self.letters.push(letter);

@@ -7,11 +7,11 @@
 use super::items::Answer;
 use super::items::Answer::{
     Accepted, Cancelled, Conflict, Dead, Delivered, Delivering, Duplicate, Expired, Paused, Recurring, Refused,
-    Replaced, Requeued, Rescheduled, Resumed, Unknown, Waiting,
+    Replaced, Requeued, Rescheduled, Resumed, Tried, Unknown, Waiting,
 };
 
 /// Each answer and its word, in the order of the enum.
-pub const ANSWERS: [(Answer, &str); 17] = [
+pub const ANSWERS: [(Answer, &str); 18] = [
     (Accepted, "accepted"),
     (Duplicate, "duplicate"),
     (Conflict, "conflict"),
@@ -28,6 +28,7 @@ pub const ANSWERS: [(Answer, &str); 17] = [
     (Requeued, "requeued"),
     (Paused, "paused"),
     (Resumed, "resumed"),
+    (Tried, "tried"),
     (Refused, "refused"),
 ];
 
@@ -134,6 +135,22 @@ pub const OPERATIONS: &[Operation] = &[
             too_late(Expired, "it has expired, and its record is not kept any more"),
             too_late(Waiting, "it waits, and is no dead letter"),
             too_late(Recurring, "it recurs, and is no dead letter"),
+        ],
+    },
+    Operation {
+        name: "again",
+        requests: &["POST /again"],
+        replies: &[
+            done(Tried, 200, "it waits no more, and is tried now"),
+            Reply { sentence: "nothing of this name waits for its next attempt", ..UNKNOWN },
+            DELIVERING,
+            too_late(Paused, "sending is paused: resume it first"),
+            too_late(Waiting, "it waits, but not for its next attempt"),
+            DELIVERED,
+            CANCELLED,
+            DEAD,
+            EXPIRED,
+            too_late(Recurring, "it recurs: name its occurrence"),
         ],
     },
     Operation {

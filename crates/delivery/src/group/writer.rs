@@ -99,6 +99,9 @@ pub(crate) struct Writer {
     /// Messages that the last group took back, each with its new number if it goes on. Attempts that are reported later
     /// count for the new number.
     taken_back: FxHashMap<i64, Option<i64>>,
+    /// Messages that the last group tried at once, each with the number of its attempts before. If such an attempt is
+    /// reported later, it must not make the message wait again.
+    tried_now: FxHashMap<i64, u32>,
     actions: Actions,
     /// The reason why the destination is down, as the store has it.
     noted_down: Option<String>,
@@ -118,6 +121,7 @@ impl Writer {
             telling_through: None,
             suspects: FxHashSet::default(),
             taken_back: FxHashMap::default(),
+            tried_now: FxHashMap::default(),
             actions: Actions::default(),
             noted_down: None,
         }
@@ -254,8 +258,10 @@ impl Writer {
             group.apply(items, &mut self.begun[place].answers)?;
         }
         group.act()?;
-        let Group { counts, letters, admitted, first_due_ms, taken_back, resumes, resumed_lanes, .. } = group;
+        let Group { counts, letters, admitted, first_due_ms, taken_back, tried_now, resumes, resumed_lanes, .. } =
+            group;
         self.taken_back = taken_back.iter().copied().collect();
+        self.tried_now = tried_now.into_iter().collect();
         for (seq, goes_on) in &taken_back {
             if let Some(goes_on) = goes_on.filter(|_| self.suspects.contains(seq)) {
                 self.suspects.insert(goes_on);
@@ -310,6 +316,9 @@ impl Writer {
     fn attempts_of(&self, attempts: Vec<Attempts>) -> Vec<Attempts> {
         let mut kept = Vec::with_capacity(attempts.len());
         for mut it in attempts {
+            if self.tried_now.get(&it.seq) == Some(&it.attempts) {
+                it.next_ms = it.next_ms.min(Some(it.at_ms));
+            }
             let mut goes_on = Some(it.seq);
             while let Some(next) = goes_on.and_then(|seq| self.taken_back.get(&seq)) {
                 it.next_ms = None;

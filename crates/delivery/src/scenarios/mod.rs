@@ -25,4 +25,5 @@ mod retrying;
 mod simulation;
 mod small_memory;
 pub(crate) mod testing;
+mod trying_again;
 mod unanswered;

@@ -14,7 +14,7 @@ use crate::message::recurrence::Recurrence;
 use crate::store::file::options::Options;
 use crate::store::file::schema;
 use crate::store::open::{bodies, recover, waiting};
-use crate::store::tables::{bulk_actions, inputs, letters, meta, paused_keys};
+use crate::store::tables::{attempts, bulk_actions, inputs, letters, meta, paused_keys};
 
 /// Opening a store, and its open messages.
 impl Store {
@@ -141,6 +141,16 @@ impl Store {
     /// The stored attempts of a message.
     pub(crate) fn attempts(&self, seq: i64) -> Result<Option<Attempts>, StoreError> {
         self.told(self.read_attempts(seq))
+    }
+
+    /// The message waits no more for its next attempt. Returns whether it has waited for one.
+    pub(crate) fn try_now(&mut self, seq: i64, now_ms: i64) -> Result<bool, StoreError> {
+        self.told(attempts::try_now(&self.db, seq, now_ms))
+    }
+
+    /// The same for the messages of a key. It looks at all messages with stored attempts.
+    pub(crate) fn try_key_now(&mut self, key: &str, now_ms: i64) -> Result<bool, StoreError> {
+        self.told(attempts::try_key_now(&self.db, key, now_ms))
     }
 
     /// The number of messages with stored attempts.

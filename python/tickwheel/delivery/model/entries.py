@@ -8,7 +8,7 @@ import msgspec
 
 from tickwheel._native import Answer as Answer
 from tickwheel._native import Records
-from tickwheel.delivery.base.errors import BadRecord
+from tickwheel.delivery.base.errors import BadRecord, WrongUsage
 from tickwheel.delivery.model.message import Cancel, Message
 
 OTHER_CONTENT = BadRecord(
@@ -112,10 +112,23 @@ class Pause(msgspec.Struct, frozen=True, gc=False):
     key: str | None = None
 
 
+class Again(msgspec.Struct, frozen=True, gc=False):
+    """A request to try a failing key at once, or a failing message without a key (D16): one of the two is given."""
+
+    id: str | None
+    key: str | None
+
+    def __post_init__(self) -> None:
+        if (self.id is None) == (self.key is None):
+            raise WrongUsage("name what to try: either a key, or the id of a message without a key")
+
+
 Fault: TypeAlias = tuple[int, str, str]
 """The fault of a record: its line, the reason, and the allowed form."""
 
-Item: TypeAlias = Records | Message | Put | Cancel | Reschedule | Requeue | Act | Pause | Look | Letter | Progress
+Item: TypeAlias = (
+    Records | Message | Put | Cancel | Reschedule | Requeue | Act | Pause | Again | Look | Letter | Progress
+)
 
 
 def answered(faults: Iterable[Fault | None], answers: Iterable[Answer]) -> "Iterator[Answer | BadRecord]":

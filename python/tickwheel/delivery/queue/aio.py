@@ -212,6 +212,7 @@ class AsyncDeliveryQueue:
     cancel = _awaited(DeliveryQueue.cancel)
     reschedule = _awaited(DeliveryQueue.reschedule)
     requeue = _awaited(DeliveryQueue.requeue)
+    again = _awaited(DeliveryQueue.again)
     cancel_many = _awaited(DeliveryQueue.cancel_many)
     requeue_many = _awaited(DeliveryQueue.requeue_many)
     pause = _awaited(DeliveryQueue.pause)

@@ -20,7 +20,7 @@ from tickwheel._native import StoreSnapshot, rfc_3339, store_owner
 from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.model.bulk import OTHER_ACTION
-from tickwheel.delivery.model.entries import Act, Answer, Item, Pause, Requeue, Reschedule
+from tickwheel.delivery.model.entries import Act, Again, Answer, Item, Pause, Requeue, Reschedule
 from tickwheel.delivery.model.message import Cancel
 from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.observe.log import log_letters
@@ -37,7 +37,7 @@ class Control(ABC):
     """Errors of every call: `WrongUsage`, `DeliveryFailed`."""
 
     @abstractmethod
-    def ask(self, item: Cancel | Reschedule | Requeue | Pause) -> Answer:
+    def ask(self, item: Cancel | Reschedule | Requeue | Again | Pause) -> Answer:
         """The answer to one request."""
 
     @abstractmethod
@@ -85,7 +85,7 @@ class StoreControl(Control):
         settings = Settings(keep_ids_days=_KEEP_IDS_DAYS)
         self._running = Running(store, sink_of_function(_never), settings, log_letters)
 
-    def ask(self, item: Cancel | Reschedule | Requeue | Pause) -> Answer:
+    def ask(self, item: Cancel | Reschedule | Requeue | Again | Pause) -> Answer:
         """The answer of the engine."""
         return self._answer(item)
 
@@ -141,7 +141,7 @@ class HttpControl(Control):
         secure = urllib.request.HTTPSHandler(context=context or ssl.create_default_context())
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), secure)
 
-    def ask(self, item: Cancel | Reschedule | Requeue | Pause) -> Answer:
+    def ask(self, item: Cancel | Reschedule | Requeue | Again | Pause) -> Answer:
         """By the routes of `serve/http.py`."""
         match item:
             case Cancel(id, key):
@@ -150,6 +150,8 @@ class HttpControl(Control):
                 answer = self._request("PATCH", _path(id, key), {"due": rfc_3339(due_ms)})
             case Requeue(id, key):
                 answer = self._request("POST", "/requeue", {"id": id, "key": key})
+            case Again(id, key):
+                answer = self._request("POST", "/again" + (_of(key) or f"?id={quote(str(id), safe='')}"))
             case Pause(is_paused, key):
                 answer = self._request("POST", ("/pause" if is_paused else "/resume") + _of(key))
         return Answer(answer["state"])

@@ -14,7 +14,18 @@ from tickwheel._native import ArrowRows, NdjsonLines, Records, due_ms_of
 from tickwheel.delivery.base.errors import BadRecord, WrongUsage
 from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.model.bulk import OTHER_ACTION, Time, act_of
-from tickwheel.delivery.model.entries import OTHER_CONTENT, Act, Answer, Item, Letter, Look, Pause, Requeue, Reschedule
+from tickwheel.delivery.model.entries import (
+    OTHER_CONTENT,
+    Act,
+    Again,
+    Answer,
+    Item,
+    Letter,
+    Look,
+    Pause,
+    Requeue,
+    Reschedule,
+)
 from tickwheel.delivery.model.message import MAX_PAYLOAD, Cancel, Columns, Message
 from tickwheel.delivery.model.pace import Rate
 from tickwheel.delivery.model.putting import item_of, message_of, parts_of, put_of, text_of
@@ -245,6 +256,22 @@ class DeliveryQueue:
         `state`, where `DEAD` and `EXPIRED` say that its record is not kept any more: of the last 100,000 it is.
         """
         return self._ask([[Requeue(id, key)]], _the_one)
+
+    def again(self, id: str | None = None, *, key: str | None = None) -> Answer:  # noqa: A002
+        """Try a failing key at once, or a failing message without a key by its `id` (D16); return once that is on disk.
+
+        `TRIED`: it waits no more for its next attempt, and is sent as soon as there is a spare place. If that fails
+        too, it waits as after any other attempt. `UNKNOWN`: no such key or message waits for its next attempt.
+        `DELIVERING`: it is being sent in this moment. `PAUSED`: it, or all sending, is. Of an `id` also `WAITING`: it
+        waits, but not for its next attempt; and the outcomes, as of `cancel`. With `order="global"` it is the one order
+        that is tried. Errors: `WrongUsage` if not one of the two is given; `BadRecord` for what is no key and no id.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder, DeliveryQueue(f"{folder}/r.db", to=lambda _: None) as queue:
+        ...     queue.again(key="shop 1")
+        <Answer.UNKNOWN: 'unknown'>
+        """
+        return self._ask([[Again(id, key)]], _the_one)
 
     def cancel_many(
         self,

@@ -13,6 +13,7 @@
 | `GET /messages?state=S&key=K&due_from=T&due_before=T&limit=N&cursor=C` | 200, a page of them: `listing.py` |
 | `GET /dead?limit=N&cursor=C` | 200, a page of dead letters |
 | `GET /status` | 200, the store in figures |
+| `POST /again?key=K`, or `?id=I` | 200 `tried`: a failing key is tried at once; 404 nothing waits; 409 |
 | `POST /pause`, `POST /resume` | 200 `paused`, `resumed`: nothing more is sent; due messages are sent again |
 | `POST /pause?key=K`, `POST /resume?key=K` | the same for a key; 409 where it can't be paused |
 | `GET /metrics` | 200, Prometheus's text format |
@@ -27,7 +28,8 @@ percent-encoded, with slashes or without. In the query a + is a space, as in for
 import asyncio
 import codecs
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TypeAlias
 from urllib.parse import parse_qsl, unquote_to_bytes
 
@@ -45,7 +47,17 @@ from tickwheel._native import NdjsonLines, Records, due_ms_of, rfc_3339
 from tickwheel.delivery.base.errors import BadRecord, StoreFailed, WrongUsage
 from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.model.bulk import is_text
-from tickwheel.delivery.model.entries import OTHER_CONTENT, Answer, Item, Look, Pause, Requeue, Reschedule, answered
+from tickwheel.delivery.model.entries import (
+    OTHER_CONTENT,
+    Again,
+    Answer,
+    Item,
+    Look,
+    Pause,
+    Requeue,
+    Reschedule,
+    answered,
+)
 from tickwheel.delivery.model.message import Cancel, Columns
 from tickwheel.delivery.model.operations import reply
 from tickwheel.delivery.queue.submitting import Submitter
@@ -65,8 +77,8 @@ _NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl")
 _MANY = 4 << 20  # bytes of many messages
 _ROUTES = (
     "GET or POST /messages, GET, DELETE or PATCH /messages/{id}?key=K, GET /dead, GET /status, POST /requeue,"
-    " POST /hand-off, GET /hand-off/marks, GET or POST /actions, GET /actions/{id}, POST /pause or /resume, also with"
-    " ?key=K, GET /metrics, GET /livez, GET /readyz, GET / (a page), GET /events"
+    " POST /again?key=K or ?id=I, POST /hand-off, GET /hand-off/marks, GET or POST /actions, GET /actions/{id},"
+    " POST /pause or /resume, also with ?key=K, GET /metrics, GET /livez, GET /readyz, GET / (a page), GET /events"
 )
 _NO_KEY = "no message without a key has this id: one with a key is cancelled with ?key=K"
 _LONGEST_NAME = 1 << 22  # an id and a key have at most 1 MiB each, and with escapes twice as much
@@ -108,6 +120,7 @@ def app(running: Running, max_payload: int, bodies: Bodies, live: Live) -> ASGIA
         Route("/dead", listing.dead, methods=["GET"]),
         Route("/status", listing.status, methods=["GET"]),
         Route("/requeue", messages.requeue, methods=["POST"]),
+        Route("/again", messages.again, methods=["POST"]),
         *messages.actions.routes,
         *messages.arrow.routes,
         Route("/pause", messages.pause, methods=["POST"]),
@@ -213,15 +226,26 @@ class _Messages:
     async def pause(self, request: Request) -> Response:
         allowed = f"{request.url.path}, or {request.url.path}?key=K, not empty"
         key = _key(request, "the address names no key", allowed)
-        async with self._bodies.receive(request, _OVERHEAD) as body:
-            if body:
-                raise problem(
-                    400, "there is a body, and this request reads none", f"{allowed}: a key is in the address"
-                )
+        await self._no_body(request, f"{allowed}: a key is in the address")
         answer = await self._ask(Pause(request.url.path == "/pause", key))
         if answer is Answer.REFUSED:
             raise problem(reply("pause", answer).status, *self._running.why_not_paused())
         return json_response(200, {"state": answer} if key is None else {"key": key, "state": answer})
+
+    async def again(self, request: Request) -> Response:
+        wrong = "the address names nothing", "/again?key=K, or /again?id=I of a message without a key, not empty"
+        await self._no_body(request, wrong[1])
+        name = _given(request, ("key", "id"), *wrong)
+        if name is None:
+            raise problem(400, *wrong)
+        asked = Again(**{"id": None, "key": None, name[0]: name[1]})
+        answer = await self._ask(asked)
+        return json_response(reply("again", answer).status, {"id": asked.id, "key": asked.key, "state": answer})
+
+    async def _no_body(self, request: Request, allowed: str) -> None:
+        async with self._bodies.receive(request, _OVERHEAD) as body:
+            if body:
+                raise problem(400, "there is a body, and this request reads none", allowed)
 
     async def _reschedule(self, request: Request, id_: str, key: str | None) -> Response:
         async with self._bodies.receive(request, _OVERHEAD) as body:
@@ -300,18 +324,25 @@ def _name(request: Request) -> tuple[str, str | None]:
 
 def _key(request: Request, reason: str, allowed: str) -> str | None:
     """The key in the address, which has nothing else. Errors: 400."""
+    given = _given(request, ("key",), reason, allowed)
+    return given and given[1]
+
+
+def _given(request: Request, names: Sequence[str], reason: str, allowed: str) -> tuple[str, str] | None:
+    """The one value in the address, which has one of these names. Errors: 400."""
     try:
         query = request.scope["query_string"].decode("ascii")
         given = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), errors="strict", max_num_fields=2)
     except ValueError as error:
         raise problem(400, f"the address can't be read: {error}", _IN_ADDRESS) from None
-    names = [name for name, _ in given]
-    if names not in ([], ["key"]):
-        other = next((name for name in names if name != "key"), "key twice")
+    if len(given) > 1 or not all(name in names for name, _ in given):
+        first, *rest = (name for name, _ in given)
+        twice = f"{first} twice" if first in rest else " and ".join(names)
+        other = next((name for name, _ in given if name not in names), twice)
         raise problem(400, f"the address has {other!r:.100}", allowed)
     if not all(value for _, value in given):
         raise problem(400, reason, allowed)
-    return given[0][1] if given else None
+    return given[0] if given else None
 
 
 def _traced(request: Request) -> _Change:

@@ -38,6 +38,21 @@ class Refuse:
 
 
 @dataclass(frozen=True)
+class Away:
+    """From now on these ids can't be reached, and their keys wait for an hour; no others."""
+
+    ids: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Fails:
+    """Waits until a message waits for its next attempt."""
+
+    id: str
+    key: str | None = None
+
+
+@dataclass(frozen=True)
 class Ended:
     """Waits until the state of a message is this."""
 
@@ -62,7 +77,7 @@ class Letters:
     ids: frozenset[str]
 
 
-Step = Do | Arrived | Refuse | Ended | Due | Letters
+Step = Do | Arrived | Refuse | Away | Fails | Ended | Due | Letters
 
 
 def put(id_: str, answer: str = "accepted", payload: Any = 1, **fields: Any) -> Do:
@@ -79,6 +94,10 @@ def move(id_: str, answer: str = "rescheduled", key: str | None = None, **to: An
 
 def requeue(id_: str, answer: str = "requeued", key: str | None = None) -> Do:
     return Do("requeue", answer, {"id": id_, "key": key})
+
+
+def again(answer: str = "tried", **which: str) -> Do:
+    return Do("again", answer, which)
 
 
 def state(id_: str, answer: str, key: str | None = None) -> Do:
@@ -217,6 +236,33 @@ SCENARIOS: dict[str, tuple[Step, ...]] = {
         requeue("none", "unknown"),
         put("far", due=FAR),
         requeue("far", "waiting"),
+    ),
+    "again": (
+        again("unknown", key="k"),
+        again("unknown", id="a"),
+        Away(frozenset({"a", "b"})),
+        put("a", due=PAST, key="k"),
+        put("b", due=PAST),
+        Fails("a", key="k"),
+        Fails("b"),
+        put("next", due=PAST, key="k"),
+        pause("k"),
+        again("paused", key="k"),
+        resume("k"),
+        Away(frozenset()),
+        again(key="k"),
+        arrived(("a", 1), ("next", 1)),
+        again(id="b"),
+        arrived(("b", 1)),
+        Ended("next", "delivered", key="k"),
+        again("unknown", key="k"),
+        Ended("b", "delivered"),
+        again("delivered", id="b"),
+        put("far", due=FAR),
+        again("waiting", id="far"),
+        pause(),
+        again("paused", id="far"),
+        resume(),
     ),
     "pause": (
         pause(),

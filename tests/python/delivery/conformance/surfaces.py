@@ -23,11 +23,11 @@ from delivery.batches import stream
 from delivery.serve.conftest import ARROW, Served
 from tickwheel._native import NdjsonLines
 from tickwheel.commands import tickwheel as command
-from tickwheel.delivery import AsyncDeliveryQueue, BadRecord, Delivery, DeliveryQueue, Letter
+from tickwheel.delivery import AsyncDeliveryQueue, BadRecord, Delivery, DeliveryQueue, Letter, Unavailable
 from tickwheel.delivery.model.message import MAX_PAYLOAD, Columns
 from tickwheel.delivery.read.hand_off_rows import HANDED, batch_of
 
-STEERING = {"requeue", "pause", "resume", "state"}
+STEERING = {"requeue", "again", "pause", "resume", "state"}
 
 
 class Destination:
@@ -35,12 +35,15 @@ class Destination:
 
     def __init__(self) -> None:
         self.refused: frozenset[str] = frozenset()
+        self.away: frozenset[str] = frozenset()
         self._got: list[Delivery] = []
         self._has_changed = threading.Condition()
 
     def __call__(self, delivery: Delivery) -> None:
         if delivery.message.id in self.refused:
             raise ValueError("refused by the test")
+        if delivery.message.id in self.away:
+            raise Unavailable("away by the test", retry_after_s=3_600)
         with self._has_changed:
             self._got.append(delivery)
             self._has_changed.notify_all()
@@ -62,7 +65,8 @@ class Queue:
     def __init__(self, folder: Path) -> None:
         self.destination = Destination()
         self.letters: list[str] = []
-        self.open(folder / "store.db")
+        self.store = folder / "store.db"
+        self.open(self.store)
 
     def open(self, store: Path) -> None:
         self.queue = DeliveryQueue(store, self.destination, max_attempts=1, on_dead_letter=self.keep)
@@ -192,6 +196,9 @@ class Http:
     def _requeue(self, fields: dict[str, Any]) -> tuple[str, str, Any]:
         return "POST", "/requeue", fields
 
+    def _again(self, fields: dict[str, Any]) -> tuple[str, str, Any]:
+        return "POST", f"/again?{urlencode(fields)}", None
+
     def _pause(self, fields: dict[str, Any]) -> tuple[str, str, Any]:
         return "POST", of_key("/pause", fields), None
 
@@ -206,7 +213,7 @@ class Http:
 
 
 class Commands(Http):
-    """`tickwheel cancel`, `reschedule`, `requeue`, `pause`, `resume` for that server, and `show` for its store."""
+    """`tickwheel cancel`, `reschedule`, `requeue`, `again`, `pause`, `resume` for that server, `show` for its store."""
 
     name = "commands"
     WORDS: ClassVar = {
@@ -217,6 +224,8 @@ class Commands(Http):
         "it has expired": "expired",
         "it is cancelled": "cancelled",
         "it waits": "waiting",
+        "nothing of this name waits": "unknown",
+        "sending is paused": "paused",
     }
 
     def do(self, op: str, fields: dict[str, Any]) -> str:
@@ -276,7 +285,7 @@ def status_of(op: str, answer: str) -> int:
             return 404
         case ("put", _) | ("state", _):
             return 200
-        case ("cancel", "cancelled") | ("reschedule", "rescheduled") | ("requeue", "requeued"):
+        case ("cancel", "cancelled") | ("reschedule", "rescheduled") | ("requeue", "requeued") | ("again", "tried"):
             return 200
         case _:
             return 200 if op in ("pause", "resume") else 409

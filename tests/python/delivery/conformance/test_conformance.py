@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from delivery.conformance.scenarios import PAST, SCENARIOS, Arrived, Do, Due, Ended, Letters, Refuse, Step
+from delivery.conformance.scenarios import PAST, SCENARIOS, Arrived, Away, Do, Due, Ended, Fails, Letters, Refuse, Step
 from delivery.conformance.surfaces import SURFACES
+from tickwheel.delivery import StoreView
 
 pytestmark = pytest.mark.timeout(60)
 WITHIN_S = 20.0
@@ -42,6 +43,10 @@ def take(surface: Any, step: Step) -> None:
             assert surface.do(op, fields) in (answer, None)
         case Refuse(ids):
             surface.destination.refused = ids
+        case Away(ids):
+            surface.destination.away = ids
+        case Fails(id_, key):
+            wait_for(True, lambda: waits_for_next_try(surface, id_, key), where)
         case Due(id_, text, key):
             assert surface.due(id_, key).endswith(text)
         case Arrived(messages, redelivered):
@@ -57,6 +62,11 @@ def take(surface: Any, step: Step) -> None:
             wait_for(state, lambda: surface.do("state", {"id": id_, "key": key}))
         case Letters(ids):
             wait_for(ids, lambda: frozenset(surface.letters))
+
+
+def waits_for_next_try(surface: Any, id_: str, key: str | None) -> bool:
+    shown = StoreView(surface.store).show(id_, key)
+    return shown is not None and shown.next_try is not None
 
 
 def sorted_by_id(messages: Any) -> list[Any]:

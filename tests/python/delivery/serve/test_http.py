@@ -137,8 +137,8 @@ def test_what_there_is_not_is_answered_with_what_there_is__D11(
     assert reply.body == {
         "reason": f"there is no {method} {path}",
         "allowed": "GET or POST /messages, GET, DELETE or PATCH /messages/{id}?key=K, GET /dead, GET /status,"
-        " POST /requeue, POST /hand-off, GET /hand-off/marks, GET or POST /actions, GET /actions/{id},"
-        " POST /pause or /resume, also with ?key=K,"
+        " POST /requeue, POST /again?key=K or ?id=I, POST /hand-off, GET /hand-off/marks, GET or POST /actions,"
+        " GET /actions/{id}, POST /pause or /resume, also with ?key=K,"
         " GET /metrics, GET /livez, GET /readyz, GET / (a page), GET /events",
     }
     assert (status == 405) == ("allow" in reply.headers)
@@ -304,6 +304,7 @@ def test_rights_are_asked_for_by_method_and_path__D12(tmp_path: Path) -> None:
         ("POST", "/messages"): Right.PRODUCE,
         ("DELETE", "/messages/a"): Right.CONTROL,
         ("POST", "/pause"): Right.CONTROL,
+        ("POST", "/again"): Right.CONTROL,
         ("GET", "/messages/a"): Right.READ,
         ("GET", "/metrics"): Right.READ,
         ("GET", "/messages/hand-off"): Right.READ,

@@ -16,9 +16,10 @@ from openapi_spec_validator import validate
 
 from delivery.batches import batch, stream
 from tickwheel._native import NdjsonLines
-from tickwheel.delivery import Answer, Delivery, DeliveryFailed
+from tickwheel.delivery import Answer, Delivery, DeliveryFailed, Unavailable
 from tickwheel.delivery.model.entries import ActionKind
 from tickwheel.delivery.model.message import MAX_PAYLOAD, Columns
+from tickwheel.delivery.model.operations import REPLIES
 from tickwheel.delivery.read.hand_off_rows import HANDED, batch_of
 from tickwheel.delivery.serve import actions, bodies, listing
 from tickwheel.delivery.serve import http as served_http
@@ -151,6 +152,7 @@ def test_it_has_every_parameter_of_the_server_and_no_other__D11(served: Served) 
         ("POST", "/messages"): ["replace", *(name for name in Replacing.__struct_fields__ if name != "is_wanted")],
         **{(method, "/messages/{id}"): ["key"] for method in ("GET", "DELETE", "PATCH")},
         **{("POST", path): ["key"] for path in ("/pause", "/resume")},
+        ("POST", "/again"): ["key", "id"],
         HAND_OFF: ["store"],
         MARKS: ["partition"],
     }
@@ -192,6 +194,7 @@ def test_it_has_every_word_that_an_answer_may_have__D7_D14() -> None:
     of_others = {Answer.CONFLICT, Answer.REFUSED, Answer.PAUSED, Answer.RESUMED}  # a `Problem`, and `Sending`
     assert set(SCHEMAS["Answer"]["enum"]) == {str(answer) for answer in set(Answer) - of_others}
     assert set(SCHEMAS["Sending"]["properties"]["state"]["enum"]) == {Answer.PAUSED, Answer.RESUMED}
+    assert set(SCHEMAS["Tried"]["properties"]["state"]["enum"]) == set(REPLIES["again"])
     assert set(SCHEMAS["State"]["enum"]) == set(State)
     assert set(SCHEMAS["Action"]["properties"]["kind"]["enum"]) == set(ActionKind)
 
@@ -203,6 +206,7 @@ def test_every_answer_that_it_describes_is_given_and_is_so__D11_D12(
         go_through(served, seeing)
         send_the_examples(served, seeing)
         read_from_a_page_of_its_own(served, seeing)
+        try_one_that_is_away(served, seeing)
         send_too_much_and_too_slowly(served, seeing, monkeypatch)
         ask_for_too_much_at_a_time(served, seeing)
     with serving(tmp_path / "guarded", tokens=TOKENS) as served:
@@ -340,6 +344,20 @@ def read_from_a_page_of_its_own(served: Served, seeing: Seeing) -> None:
     assert seeing.check(anew, served.ask(*anew, {"id": "refused"})).status == 200
 
 
+def try_one_that_is_away(served: Served, seeing: Seeing) -> None:
+    served.ask("POST", "/messages", {"id": "away", "key": "k", "delay_ms": 0})
+    until(lambda: bool(served.ask("GET", "/messages/away?key=k").body["next_try"]))
+    again = ("POST", "/again")
+    for method, path, status in (
+        ("POST", "/again?key=k", 200),
+        ("POST", "/again?id=none", 404),
+        ("POST", "/again?id=bytes", 409),
+        ("POST", "/again", 400),
+        ("POST", "/again?key=k&id=away", 400),
+    ):
+        assert seeing.check(again, served.ask(method, path)).status == status, path
+
+
 def send_too_much_and_too_slowly(served: Served, seeing: Seeing, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as short:
         short.setattr(bodies, "_WITHIN_S", 0.2)
@@ -425,6 +443,8 @@ def serving(folder: Path, **how: Any) -> Iterator[Served]:
     def send(delivery: Delivery) -> None:
         if delivery.message.id == "refused":
             raise ValueError("not today")
+        if delivery.message.id == "away":
+            raise Unavailable("not today", retry_after_s=3_600)
         served.arrived.put(delivery)
 
     served = Served(folder, to=send, max_attempts=1, **how)

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use super::{Deliverer, usage};
 use crate::base::error::DeliveryError;
 use crate::base::times::due_in_range;
-use crate::group::items::{Answer, Item};
+use crate::group::items::{Answer, Failing, Item};
 use crate::message::incoming::Incoming;
 use crate::message::{Cancel, Message, Reschedule, check_name, checked, ms_of};
 
@@ -141,6 +141,50 @@ impl Deliverer {
     pub fn requeue(&self, key: Option<&str>, id: &str) -> Result<Answer, DeliveryError> {
         check_name(key, id).map_err(usage)?;
         self.ask(Item::Requeue { id: id.to_owned(), key: key.map(str::to_owned) })
+    }
+
+    /// Tries a failing key at once: [`Answer::Tried`]. Its next message waits no more for its next attempt, and is sent as
+    /// soon as there is a place. If that fails too, the key waits as after any other attempt. [`Answer::Unknown`]: no message
+    /// of this key waits for its next attempt. [`Answer::Delivering`]: one is being sent. [`Answer::Paused`]: the key, or
+    /// all sending, is paused. If all messages have one order, that order is tried, whatever the key.
+    ///
+    /// ```
+    /// # use tickwheel_delivery::{Answer, Deliverer, Destination, Verdict};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let to = Destination::function(|_| Verdict::Delivered);
+    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
+    /// assert_eq!(deliverer.again_key("kitchen")?, Answer::Unknown);
+    /// # deliverer.close(None)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`DeliveryError::Usage`] if no message can have this key. Otherwise the error that ended the run.
+    pub fn again_key(&self, key: &str) -> Result<Answer, DeliveryError> {
+        check_name(Some(key), "any").map_err(usage)?;
+        self.ask(Item::Again(Failing::Key(key.to_owned())))
+    }
+
+    /// The same for a failing message without a key. Other answers: [`Answer::Waiting`], if it waits, but not for its next
+    /// attempt, and the outcomes, as for [`cancel`](Deliverer::cancel).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel_delivery::{Answer, Deliverer, Destination, Message, Verdict};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let to = Destination::function(|_| Verdict::Delivered);
+    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), to)?;
+    /// deliverer.put(Message::after("tea", Duration::from_secs(60), "ready"))?;
+    /// assert_eq!(deliverer.again("tea")?, Answer::Waiting);
+    /// # deliverer.close(None)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`DeliveryError::Usage`] if no message can have this id. Otherwise the error that ended the run.
+    pub fn again(&self, id: &str) -> Result<Answer, DeliveryError> {
+        check_name(None, id).map_err(usage)?;
+        self.ask(Item::Again(Failing::Message(id.to_owned())))
     }
 
     /// Stops sending, also after a restart, until [`resume`](Deliverer::resume). Messages are still accepted, and wait.

@@ -288,7 +288,7 @@ impl Dispatcher {
     }
 
     /// Ends the wait of this key now.
-    fn wake(&mut self, key: Key) {
+    pub(super) fn wake(&mut self, key: Key) {
         if let Key::Message(seq) = key
             && self.is_parked(key)
         {

@@ -134,7 +134,7 @@ impl Dispatcher {
     }
 
     /// Reads this message at once, if the store has it.
-    pub(super) fn want(&mut self, seq: i64) {
+    pub(crate) fn want(&mut self, seq: i64) {
         self.reading.wanted.push(seq);
         self.wants_load = true;
     }

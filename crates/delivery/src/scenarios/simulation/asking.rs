@@ -34,6 +34,7 @@ impl World {
             }
             2 if self.random.below(6) == 0 => Asked::Pause(self.random.below(3) == 0),
             2 if self.random.below(3) == 0 => Asked::PauseKey(self.random.below(3) as u8, self.random.below(2) == 0),
+            2 if self.random.below(2) == 0 => Asked::Again(name),
             2 => Asked::Look(name),
             3 if self.random.below(3) == 0 => Asked::Requeue(name),
             3 => Asked::Reschedule { name, due_ms: self.due_ms() },
@@ -166,6 +167,26 @@ impl World {
             }
         };
         (vec![answer], None)
+    }
+
+    /// The correct answers if a key, or a message without a key, should be tried at once. Only the engine knows which of
+    /// them waits.
+    pub(super) fn try_again(&self, name: Name) -> Vec<Answer> {
+        let is_paused = self.is_paused || name.0.is_some_and(|key| self.paused_keys.contains(&key));
+        let of_key =
+            if is_paused { vec![Answer::Paused] } else { vec![Answer::Tried, Answer::Unknown, Answer::Delivering] };
+        if name.0.is_some() || self.settings.is_global {
+            return of_key;
+        }
+        let Some(last) = self.stored.get(&name).and_then(|all| all.last()) else { return vec![Answer::Unknown] };
+        let life = self.lives.get(&(name, last.order)).copied().unwrap_or_default();
+        match (last.end, life.end) {
+            (Some(end), _) => vec![answer_of(end)],
+            _ if is_paused => of_key,
+            (None, Some(end)) => vec![answer_of(end)],
+            _ if life.is_in_flight => vec![Answer::Delivering],
+            _ => vec![Answer::Tried, Answer::Waiting],
+        }
     }
 
     fn accept(

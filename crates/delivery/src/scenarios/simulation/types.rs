@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::base::error::DeliveryError;
-use crate::group::items::{Answer, Item, Receipt};
+use crate::group::items::{Answer, Failing, Item, Receipt};
 use crate::message::incoming::Incoming;
 use crate::message::{Body, Cancel, Extras, Message, Reschedule};
 use crate::sinks::{Delivery, Sink, Verdicts};
@@ -53,6 +53,8 @@ pub(super) enum Asked {
         at_latest_ms: Option<i64>,
     },
     Requeue(Name),
+    /// Of a message with a key, the key.
+    Again(Name),
     Cancel(Name),
     Reschedule {
         name: Name,
@@ -162,6 +164,7 @@ pub(super) fn name_asked(asked: &Asked) -> Option<Name> {
         | Asked::Replace { name, .. }
         | Asked::Reschedule { name, .. }
         | Asked::Requeue(name)
+        | Asked::Again(name)
         | Asked::Cancel(name)
         | Asked::Look(name) => Some(*name),
         Asked::CancelMany(_) | Asked::Pause(_) | Asked::PauseKey(..) | Asked::Bad(_) => None,
@@ -196,6 +199,10 @@ pub(super) fn item(asked: &Asked) -> Item {
         Asked::Requeue(name) => {
             let (key, id) = text(*name);
             Item::Requeue { id, key }
+        }
+        Asked::Again(name) => {
+            let (key, id) = text(*name);
+            Item::Again(key.map_or(Failing::Message(id), Failing::Key))
         }
         Asked::Cancel(name) => {
             let (key, id) = text(*name);

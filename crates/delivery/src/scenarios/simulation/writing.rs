@@ -75,6 +75,10 @@ impl World {
                     ticket.expected.push(vec![self.pause_key(key, is_paused)]);
                     continue;
                 }
+                if let Asked::Again(name) = asked {
+                    ticket.expected.push(self.try_again(name));
+                    continue;
+                }
                 let (expected, key) = self.apply(&asked);
                 ticket.expected.push(expected);
                 ticket.accepted.extend(key);

@@ -1,7 +1,7 @@
 //! The number of attempts of messages that failed at least once (D6). It is kept until the outcome. Otherwise a
 //! message that ends the process each time would be tried for ever.
 
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::store::sql::{Result, cached};
 use crate::store::{Attempts, Done, Store};
@@ -68,4 +68,17 @@ impl Store {
         };
         Ok(select.query_row([seq], row).optional()?)
     }
+}
+
+/// Sets the time of the next attempt to now, if it is later. Returns whether the message waits for a next attempt.
+pub(in crate::store) fn try_now(db: &Connection, seq: i64, now_ms: i64) -> Result<bool> {
+    let text = "UPDATE attempts SET next_ms = min(next_ms, ?) WHERE seq = ? AND next_ms IS NOT NULL";
+    Ok(cached(db, text)?.execute([now_ms, seq])? > 0)
+}
+
+/// The same for all messages of a key.
+pub(in crate::store) fn try_key_now(db: &Connection, key: &str, now_ms: i64) -> Result<bool> {
+    let text = "UPDATE attempts SET next_ms = min(next_ms, ?) WHERE next_ms IS NOT NULL \
+                AND EXISTS (SELECT 1 FROM messages m WHERE m.seq = attempts.seq AND m.key = ?)";
+    Ok(cached(db, text)?.execute(params![now_ms, key])? > 0)
 }

@@ -12,9 +12,9 @@ use crate::delivery::values::message::{message_class, message_of, parts_of_name,
 use crate::delivery::values::records::{Found, Records};
 use crate::tools::made_once::{MadeOnce, intern};
 use tickwheel_delivery::internal::{
-    ActionKind, Cancel, Columns, Fields, Filter, Incoming, Item, MISSED, Other, Parsed, Payload, Progress, Request,
-    Reschedule, Schema, SystemWallTime, TZ, Value, WallTime, check_name, checked, not_json, on_one_line, with_commas,
-    write_text,
+    ActionKind, Cancel, Columns, Failing, Fields, Filter, Incoming, Item, MISSED, Other, Parsed, Payload, Progress,
+    Request, Reschedule, Schema, SystemWallTime, TZ, Value, WallTime, check_name, checked, not_json, on_one_line,
+    with_commas, write_text,
 };
 use tickwheel_delivery::{BadRecord, Letter};
 
@@ -89,6 +89,7 @@ pub(crate) fn items_of(items: &Bound<'_, PyAny>, max_payload: usize) -> PyResult
     let act = class!(py, ENTRIES, "Act");
     let reschedule = class!(py, ENTRIES, "Reschedule");
     let pause = class!(py, ENTRIES, "Pause");
+    let again = class!(py, ENTRIES, "Again");
     let look = class!(py, ENTRIES, "Look");
     let letter = class!(py, ENTRIES, "Letter");
     let progress = class!(py, ENTRIES, "Progress");
@@ -126,6 +127,11 @@ pub(crate) fn items_of(items: &Bound<'_, PyAny>, max_payload: usize) -> PyResult
             })
         } else if item.is_exact_instance(pause) {
             Item::Pause { key: key_of(&item)?, is_paused: item.getattr(intern!(py, "is_paused"))?.extract()? }
+        } else if item.is_exact_instance(again) {
+            Item::Again(match key_of(&item)? {
+                Some(key) => Failing::Key(key),
+                None => Failing::Message(name_of(&item)?.0),
+            })
         } else if item.is_instance(look)? {
             let (id, key) = name_of(&item)?;
             Item::Look { id, key }
