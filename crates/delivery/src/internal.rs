@@ -26,6 +26,7 @@ pub use crate::message::parsed::Parsed;
 pub use crate::message::partition::PARTITIONS;
 pub use crate::message::recurrence::Recurrence;
 pub use crate::message::{Body, Cancel, Extras, Reschedule, check_name, check_traceparent, checked, not_json};
+pub use crate::run::engine::Engine;
 pub use crate::run::settings::{SETTINGS, Settings};
 pub use crate::run::threads::Running;
 pub use crate::sinks::delivery_rows::delivery_rows;

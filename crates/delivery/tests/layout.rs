@@ -18,14 +18,15 @@ fn delivery_shows_these_names_alone() {
 /// What the bindings use of the inside. Another name here is one more that an internal change may break.
 #[test]
 fn the_bindings_use_these_names_of_the_inside_alone() {
-    let known = "ANSWERS ActionKind AroundFn ArrowRows ArrowStream BOUNDS_US Block Body Bounds Cancel Cause Checked \
-                 Columns Completion Csv Digest DueClock Ended Extras Fields Filter Histogram Incoming Item LONGEST_REASON \
-                 LineWriter MAX_DUE_MS MISSED Name Ndjson OPERATIONS OpenSink Origin Other OutcomeFeed Ownership \
-                 PARTITIONS Parsed Payload Progress Rate Record Recurrence Request Reschedule Retry Running SETTINGS \
-                 Schema SendLog Sent Settings Snapshot Stop SystemWallTime TZ Ticket Value WallTime backup batches \
-                 check check_name check_traceparent checked compact cut delivery_rows due_from_digits_or_text \
-                 has_dictionaries is_open_here lane_of not_json on_one_line owners_of pause read_hand_off restore \
-                 rfc_3339 step_up store_is_open with_commas write_stream write_text";
+    let known = "ANSWERS ActionKind ActionSeen AroundFn ArrowRows ArrowStream BOUNDS_US Block Body Bounds Cancel \
+                 Cause Checked Columns Completion Csv Digest DueClock Ended Engine Extras Failing Fields Filter \
+                 Histogram Incoming Item Kept LONGEST_REASON LineWriter MAX_DUE_MS MISSED Name Ndjson OPERATIONS \
+                 OpenSink Origin Other Outcome OutcomeFeed Ownership PARTITIONS PageOf Parsed Payload Progress \
+                 Rate Record Recurrence Request Reschedule Retry Running SETTINGS Schema Seen SendLog Sent \
+                 Settings Snapshot Stop SystemWallTime TZ Ticket Value WallTime backup batches check check_name \
+                 check_traceparent checked compact cut delivery_rows due_from_digits_or_text has_dictionaries \
+                 is_open_here not_json on_one_line owners_of pause read_hand_off restore rfc_3339 step_up \
+                 store_is_open with_commas write_stream write_text";
     assert_eq!(names("internal.rs").join(" "), known);
     let methods = hidden(&files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"))).join(" ");
     let known = "around body body delay_ms due_ms from_parts from_parts internal into_opener noted_in";

@@ -29,7 +29,6 @@ import asyncio
 import codecs
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from typing import TypeAlias
 from urllib.parse import parse_qsl, unquote_to_bytes
 

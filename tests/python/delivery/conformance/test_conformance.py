@@ -46,7 +46,7 @@ def take(surface: Any, step: Step) -> None:
         case Away(ids):
             surface.destination.away = ids
         case Fails(id_, key):
-            wait_for(True, lambda: waits_for_next_try(surface, id_, key), where)
+            wait_for(True, lambda: waits_for_next_try(surface, id_, key))
         case Due(id_, text, key):
             assert surface.due(id_, key).endswith(text)
         case Arrived(messages, redelivered):
