@@ -83,13 +83,13 @@ fn it_is_tried_at_once_one_time_and_then_waits_as_before__d16() {
 }
 
 #[test]
-fn the_messages_of_its_key_follow_in_order__d4() {
+fn the_messages_of_its_key_are_sent_in_order__d4() {
     for wait_ms in [IN_MEMORY_MS, PARKED_MS] {
         let world = waiting(Some("k"), wait_ms);
         world.give(vec![put(Some("k"), "before", START_MS - 1), put(Some("k"), "after", START_MS + 1)]);
         world.give(vec![again(Some("k"), "")]);
         let sent: Vec<String> = world.sent().iter().map(|it| it.body.id().to_owned()).collect();
-        assert_eq!(sent, ["a", "before", "after"], "{wait_ms}");
+        assert_eq!(sent, ["before", "a", "after"], "{wait_ms}: `a` was refused, so an earlier message goes first");
     }
 }
 

@@ -6,7 +6,7 @@
 //! - A message without a key is found again by the time of its next attempt, as the store has it. The loader has read
 //!   all such messages up to the position `tried_through`. A message that waits for a later time is not read ahead.
 //! - All messages of a lane are in the store then. When its key has waited, the parked message is read first. It keeps
-//!   its place before messages that came meanwhile and are due earlier, as a message that waits in memory does (D4).
+//!   its place before messages that came meanwhile, as a message that waits in memory does (D4). See `is_behind`.
 
 use super::Window;
 use super::entry::{Entry, Gone, State};
