@@ -52,7 +52,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_function_gets_the_delivery_as_it_is__D10(tmp_path: Path) -> None:
     seen: list[Delivery] = []
     assert reasons(tmp_path, seen.append, message("a", key="k"), message("b", b"\xff\x00")) == {}
-    first, second = seen
+    first, second = sorted(seen, key=lambda it: it.message.id)
     assert (first.message.id, first.message.key, first.message.due_ms, first.attempt) == ("a", "k", 1, 1)
     assert isinstance(first.message.payload, msgspec.Raw)
     assert msgspec.json.decode(first.message.payload) == {"x": 1.5}
@@ -279,10 +279,8 @@ def sends_for(folder: Path, function: Callable[[Delivery], object], count: int) 
         return sum(counts)
 
 
-def test_a_fast_function_is_called_for_many_messages_in_a_row_and_a_slow_one_for_one__D10(tmp_path: Path) -> None:
-    assert sends_for(tmp_path, lambda one: None, 1_000) < 500
-    (tmp_path / "slow").mkdir()
-    assert sends_for(tmp_path / "slow", lambda one: time.sleep(0.002), 20) == 20
+def test_each_send_is_one_call_of_the_function__D10(tmp_path: Path) -> None:
+    assert sends_for(tmp_path, lambda one: None, 100) == 100
 
 
 def test_eight_threads_may_be_in_the_function_at_a_time__D10(tmp_path: Path) -> None:

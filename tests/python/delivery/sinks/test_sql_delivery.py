@@ -35,14 +35,14 @@ def digests(table: Table, where: str = "true") -> int:
 
 @contextmanager
 def run_of(folder: Path, table: Table, run: str, *, starts: bool = True) -> Iterator[Run]:
-    """An engine that writes to a table."""
+    """An engine that writes to a table by one connection: each connection forgets its own digests."""
 
     def open_sink(settings: sinks.SinkSettings) -> sinks.Sink:
         opener = sinks.open_sink(table.spec)
         assert not isinstance(opener, Destination)
         return opener(sinks.SinkSettings(settings.store_id, 20, run))
 
-    with Run(folder, open_sink, starts=starts) as opened_run:
+    with Run(folder, open_sink, Settings(spare=0), starts=starts) as opened_run:
         yield opened_run
 
 

@@ -31,7 +31,7 @@ impl Snapshot {
                 line: row.get(3)?,
                 reason: text(row, 4)?,
                 allowed: text(row, 5)?,
-                record: row.get(6)?,
+                record: row.get::<_, Option<_>>(6)?.unwrap_or_default(), // SQLite has no part of an empty record
             };
             Ok(Kept { n: row.get(0)?, at_ms: row.get(1)?, letter })
         };

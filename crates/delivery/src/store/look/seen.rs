@@ -3,6 +3,7 @@
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::snapshot::{optional_text, text};
+use crate::message::recurrence::NEVER_MS;
 use crate::store::sql::Result;
 use crate::store::types::Outcome;
 
@@ -67,7 +68,7 @@ pub(super) fn ended(row: &Row<'_>) -> rusqlite::Result<Seen> {
         seq: row.get(0)?,
         key: optional_text(row, 1)?,
         id: text(row, 2)?,
-        due_ms: row.get(3)?,
+        due_ms: row.get(3).map(Some)?.filter(|due_ms| *due_ms != NEVER_MS),
         outcome: row.get(4)?,
         ended_ms: row.get(5)?,
         lateness_us: row.get(6)?,
