@@ -69,7 +69,7 @@ loop-tests: $(VENV)/dev
 django-tests: $(VENV)/dev
 	$(BIN)/python tests/python/django_site/others.py
 
-# Builds the archives for users, installs them into an empty environment, and uses them. Two release builds.
+# Builds the archives for users as the demo is built, installs them into an empty environment, and uses them.
 packages: $(VENV)/packages
 	$(BIN)/python -m pytest -m packages tests/python/packages
 

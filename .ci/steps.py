@@ -84,12 +84,11 @@ ALL = (
     Step("parking-lot", "the timer with parking_lot's lock", 90, ("cargo test --locked --features parking_lot",)),
     Step(
         "variants",
-        "lints of the other builds: parking_lot, delivery without webhooks, the limited API, the benchmarks",
+        "lints of the other builds: parking_lot, delivery without webhooks, the benchmarks",
         100,
         (
             "cargo clippy --locked --all-targets -p tickwheel -p tickwheel-delivery --no-default-features "
             "--features tickwheel/parking_lot -- -D warnings",
-            "cargo clippy --locked -p tickwheel-python --features abi3 -- -D warnings",
             *(
                 f"cd benches/{crate} && cargo fmt --check && {CLIPPY} --target-dir {ROOT}/target/benches -- -D warnings"
                 for crate in ("peers", "instructions")

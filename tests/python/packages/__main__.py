@@ -7,14 +7,13 @@ well. They run on each Linux with glibc 2.28 or later: zig links them for that, 
 
 import shutil
 import sys
-import tarfile
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from packages.archives import ROOT, sdist, wheel
+from packages.archives import ROOT, sdist, unpack, wheel
 from packages.interpreters import announced, find, folders
 
 FOLDER = ROOT / "build/wheels"
@@ -43,20 +42,10 @@ def main() -> None:
         print(f"missing: CPython 3.{minor}, so there is no wheel for it alone: install it, on PATH or by pyenv")
 
 
-def unpack(source: Path, folder: Path) -> Path:
-    """The folder of the sources. Its files are new, so that cargo does not take an older build for theirs."""
-    with tarfile.open(source) as archive:
-        archive.extractall(folder, filter="data")
-    (unpacked,) = folder.iterdir()
-    for path in unpacked.rglob("*"):
-        path.touch()
-    return unpacked
-
-
 def build(interpreter: Path, source: Path, *more: str) -> None:
     """One wheel, with a line that says so."""
     with timed():
-        print(wheel(FOLDER, interpreter, *ON_LINUX, *more, source=source, **CACHE).name, end="", flush=True)
+        print(wheel(source, FOLDER, interpreter, "--release", *ON_LINUX, *more, **CACHE).name, end="", flush=True)
 
 
 @contextmanager

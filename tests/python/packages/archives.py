@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
@@ -30,20 +31,39 @@ def sdist(folder: Path) -> Path:
     return archive
 
 
-def wheel(
-    folder: Path, interpreter: object = sys.executable, *more: object, source: Path = ROOT, **variables: str
-) -> Path:
+def unpack(source: Path, folder: Path) -> Path:
+    """The folder of the sources. Its files are new, so that cargo does not take an older build for theirs."""
+    with tarfile.open(source) as archive:
+        archive.extractall(folder, filter="data")
+    (unpacked,) = folder.iterdir()
+    for path in unpacked.rglob("*"):
+        path.touch()
+    return unpacked
+
+
+def wheel(source: Path, folder: Path, interpreter: object, *more: object, **variables: str) -> Path:
     """The wheel of an interpreter, built from the sources in this folder."""
     before = {*folder.glob("*.whl")}
-    arguments = ["--release", "--locked", "--interpreter", interpreter, "--out", folder, *more]
-    run(BIN / "maturin", "build", *arguments, cwd=source, **variables)
+    run(
+        BIN / "maturin",
+        "build",
+        "--locked",
+        "--interpreter",
+        interpreter,
+        "--out",
+        folder,
+        *more,
+        cwd=source,
+        **variables,
+    )
     (archive,) = {*folder.glob("*.whl")} - before
     return archive
 
 
-def wheel_of(source: Path, folder: Path) -> Path:
-    """The wheel that pip builds from a source distribution, as `pip install` does."""
-    run(*PIP, "wheel", "--no-index", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, source, cwd=folder)
+def wheel_by_pip(source: Path, folder: Path, **variables: str) -> Path:
+    """The wheel that pip builds, as `pip install` does."""
+    quiet = ["--no-index", "--no-deps", "--no-build-isolation"]
+    run(*PIP, "wheel", *quiet, "--wheel-dir", folder, source, cwd=folder, **variables)
     (archive,) = folder.glob("*.whl")
     return archive
 

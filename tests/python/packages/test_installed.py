@@ -1,6 +1,7 @@
 """Each archive works when it is installed into an empty environment outside the checkout.
 
-A release build takes a minute, so only `make packages` runs these tests, also in CI; they have the mark `packages`.
+They are built as `make demo` builds, and where it builds: less optimised than a release, in a part of the time.
+`make wheels` builds what is published.
 """
 
 import sys
@@ -8,20 +9,30 @@ from pathlib import Path
 
 import pytest
 
-from packages.archives import is_dirty, run, sdist, wheel, wheel_of
+from packages.archives import ROOT, is_dirty, run, sdist, unpack, wheel, wheel_by_pip
 from packages.contents import check_contents
 from packages.installed import Environment, check_alone, check_delivering, environment
 
 pytestmark = [pytest.mark.packages, pytest.mark.timeout(900)]
 
+DEMO = ("--profile", "demo")
+MOST_BYTES = 12_000_000
+CACHE = {"CARGO_TARGET_DIR": str(ROOT / "target")}
 
-@pytest.fixture(scope="module", params=["wheel", "sdist"])
-def archive(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel: built from the checkout, and built by pip from the source distribution."""
-    folder = tmp_path_factory.mktemp(request.param)
-    if request.param == "wheel":
-        return wheel(folder)
-    return wheel_of(sdist(tmp_path_factory.mktemp("source")), folder)
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the source distribution."""
+    return unpack(sdist(tmp_path_factory.mktemp("sdist")), tmp_path_factory.mktemp("source"))
+
+
+@pytest.fixture(scope="module", params=["by pip", "for the limited API"])
+def archive(request: pytest.FixtureRequest, source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel that is built from the source distribution."""
+    folder = tmp_path_factory.mktemp("wheel")
+    if request.param == "by pip":
+        return wheel_by_pip(source, folder, MATURIN_PEP517_ARGS=" ".join(("--locked", *DEMO)), **CACHE)
+    return wheel(source, folder, sys.executable, *DEMO, "--features", "abi3", **CACHE)
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +49,7 @@ def test_a_timer_fires_where_nothing_else_is_installed_and_messages_where_its_ex
 
 
 def test_a_wheel_has_types_and_licence_and_only_what_runs(archive: Path) -> None:
-    check_contents(archive)
+    check_contents(archive, MOST_BYTES)
 
 
 def test_the_packaged_crates_build() -> None:
