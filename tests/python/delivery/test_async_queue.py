@@ -38,6 +38,7 @@ METHODS = [
     "cancel",
     "reschedule",
     "requeue",
+    "again",
     "cancel_many",
     "requeue_many",
     "pause",
@@ -395,9 +396,9 @@ def test_many_messages_that_are_still_read_when_their_task_is_cancelled_leave_no
     reads, goes_on, was_read = threading.Event(), threading.Event(), threading.Event()
 
     def messages() -> Iterator[Message]:
+        yield Message("a", None, LATER_MS, b"1")
         reads.set()
         assert goes_on.wait(LONG_S)
-        yield Message("a", None, LATER_MS, b"1")
         was_read.set()
 
     async def main() -> None:
@@ -413,6 +414,33 @@ def test_many_messages_that_are_still_read_when_their_task_is_cancelled_leave_no
 
     run(main())
     gc.collect()  # a coroutine that was not awaited is an error of this test
+
+
+def test_messages_without_end_are_read_no_further_once_their_task_is_cancelled__D11(tmp_path: Path) -> None:
+    is_reading, ends = threading.Event(), threading.Event()
+    readers: list[threading.Thread] = []
+
+    def messages() -> Iterator[Message]:
+        readers.append(threading.current_thread())
+        while not ends.is_set():
+            is_reading.set()
+            yield Message("a", None, LATER_MS, b"1")
+
+    async def main() -> None:
+        async with AsyncDeliveryQueue(tmp_path / "store.db", to=ignore) as queue:
+            putting = asyncio.create_task(queue.put_many(messages()))
+            await asyncio.to_thread(is_reading.wait, LONG_S)
+            putting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await putting
+            await asyncio.to_thread(readers[0].join, 10)
+            assert not readers[0].is_alive()
+            assert await queue.state("a") is Answer.UNKNOWN
+
+    try:
+        run(main())
+    finally:
+        ends.set()
 
 
 def test_a_coroutine_function_for_dead_letters_is_refused__D15(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ not used, because the program may let all its threads wait for this queue.
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
@@ -120,17 +120,37 @@ def _read_in_thread(
     method: Callable[Concatenate[DeliveryQueue, _P], _T],
 ) -> "Callable[Concatenate[AsyncDeliveryQueue, _P], Coroutine[object, object, _T]]":
     """As `_awaited`, for a method that may have much to read before it asks. Each call has its own thread, because the
-    iterable that it reads may wait for anything, also for another call.
+    iterable that it reads may wait for anything, also for another call. If the task is cancelled, no further message is
+    read: the thread, and with it the process, could otherwise go on for ever.
     """
 
     @_told_as(method)
     async def ask(queue: "AsyncDeliveryQueue", /, *args: _P.args, **options: _P.kwargs) -> _T:
-        read = partial(copy_context().run, method, queue._opened(), *args, **options)
-        asked: Any = await asyncio.wrap_future(_in_own_thread(read, "reads-messages"))
+        is_given_up = threading.Event()
+        given: Any = [_until(is_given_up, it) for it in args]
+        named: Any = {name: _until(is_given_up, it) for name, it in options.items()}
+        read = partial(copy_context().run, method, queue._opened(), *given, **named)
+        try:
+            asked: Any = await asyncio.wrap_future(_in_own_thread(read, "reads-messages"))
+        except asyncio.CancelledError:
+            is_given_up.set()
+            raise
         answer: _T = await asked()
         return answer
 
     return ask
+
+
+def _until(is_given_up: threading.Event, given: object) -> object:
+    """What is given; an iterable ends with the message that it is waiting for."""
+    return _messages_until(is_given_up, given) if isinstance(given, Iterable) else given
+
+
+def _messages_until(is_given_up: threading.Event, messages: Iterable[_T]) -> Iterator[_T]:
+    for message in messages:
+        if is_given_up.is_set():
+            return
+        yield message
 
 
 def _in_thread(
@@ -185,7 +205,8 @@ class AsyncDeliveryQueue:
 
     If a task is cancelled while it waits for an answer, nothing is taken back: the message may be accepted. The same
     call again answers `DUPLICATE` then. `state` tells whether it is accepted, and `cancel` works in both cases. If many
-    tasks put messages at a time, they share commits. `put_many` reads its messages in a thread of its own.
+    tasks put messages at a time, they share commits. `put_many` reads its messages in a thread of its own. If its task
+    is cancelled, it reads no further message. Interpreter exit waits for an iterable that blocks.
 
     >>> import asyncio, tempfile
     >>> async def main(folder):
