@@ -33,7 +33,7 @@ pub use crate::sinks::delivery_rows::delivery_rows;
 pub use crate::sinks::line::LineWriter;
 #[cfg(feature = "http")]
 pub use crate::sinks::send_log::{SendLog, Sent};
-pub use crate::sinks::{AroundFn, OpenSink};
+pub use crate::sinks::{AroundFn, OpenSink, Opened};
 pub use crate::store::file::owner::{Ownership, owners_of};
 pub use crate::store::look::actions::ActionSeen;
 pub use crate::store::look::letters::Kept;

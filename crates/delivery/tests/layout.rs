@@ -11,7 +11,7 @@ mod exported;
 #[test]
 fn delivery_shows_these_names_alone() {
     let known = "Answer BadRecord Deliverer Delivery DeliveryError Destination Event Letter Message Missed Observer OpenOptions \
-                 Receipt Reply SharedWebhook Sink StoreError Summary SyncFn Verdict Verdicts Webhook";
+                 Receipt Reply ReplySink SharedWebhook Sink StoreError Summary SyncFn Verdict Verdicts Webhook";
     assert_eq!(names("lib.rs").join(" "), known);
 }
 
@@ -21,7 +21,7 @@ fn the_bindings_use_these_names_of_the_inside_alone() {
     let known = "ANSWERS ActionKind ActionSeen AroundFn ArrowRows ArrowStream BOUNDS_US Block Body Bounds Cancel \
                  Cause Checked Columns Completion Csv Digest DueClock Ended Engine Extras Failing Fields Filter \
                  Histogram Incoming Item Kept LONGEST_REASON LineWriter MAX_DUE_MS MISSED Name Ndjson OPERATIONS \
-                 OpenSink Origin Other Outcome OutcomeFeed Ownership PARTITIONS PageOf Parsed Payload Progress \
+                 OpenSink Opened Origin Other Outcome OutcomeFeed Ownership PARTITIONS PageOf Parsed Payload Progress \
                  Rate Record Recurrence Request Reschedule Retry Running SETTINGS Schema Seen SendLog Sent \
                  Settings Snapshot Stop SystemWallTime TZ Ticket Value WallTime backup batches check check_name \
                  check_traceparent checked compact cut delivery_rows due_from_digits_or_text has_dictionaries \

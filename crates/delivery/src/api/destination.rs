@@ -9,7 +9,7 @@ use crate::sinks::file::{LineSink, Target};
 use crate::sinks::function::FunctionSink;
 #[cfg(feature = "http")]
 use crate::sinks::http::{HttpSink, SharedWebhook, Webhook};
-use crate::sinks::{Delivery, OpenSink, Sink, Verdict};
+use crate::sinks::{Delivery, OpenSink, Opened, ReplySink, Sink, Verdict};
 
 /// Where messages go. The destination is opened when the store is opened, not before.
 ///
@@ -18,7 +18,7 @@ use crate::sinks::{Delivery, OpenSink, Sink, Verdict};
 /// | [`standard_output`](Destination::standard_output), [`file`](Destination::file) | a line of JSON for each message |
 /// | [`http`](Destination::http), [`webhook`](Destination::webhook) | a POST of such a line, with the feature `http` |
 /// | [`function`](Destination::function) | a call for each message |
-/// | [`sink`](Destination::sink) | a [`Sink`] of the program's own |
+/// | [`sink`](Destination::sink), [`reply_sink`](Destination::reply_sink) | a [`Sink`] or [`ReplySink`] of the program's own |
 ///
 /// A line has the members `id`, `key`, `due`, `payload` (or `payload_base64`, if the payload is not JSON),
 /// `delivered_at`, `lateness_ms`, `attempt` and `redelivered`.
@@ -53,7 +53,7 @@ impl Destination {
     }
 
     fn lines(shown: String, target: Target) -> Self {
-        Self::shown(shown, move |_| LineSink::open(&target))
+        Self { shown, ..Self::sink(move |_| LineSink::open(&target)) }
     }
 
     /// Sends each message as a POST of a line to this `http` or `https` address, up to 1,024 at a time and as many
@@ -89,7 +89,8 @@ impl Destination {
     #[must_use]
     pub fn webhook(webhook: impl Into<SharedWebhook>) -> Self {
         let webhook = webhook.into();
-        Self::shown(format!("http({webhook:?})"), move |_| HttpSink::open(webhook.clone()))
+        let shown = format!("http({webhook:?})");
+        Self { shown, ..Self::reply_sink(move |_| HttpSink::open(webhook.clone())) }
     }
 
     /// Calls this function for each message, from up to eight threads, in order for each key. A panic counts as
@@ -106,7 +107,8 @@ impl Destination {
     #[must_use]
     pub fn function(function: impl Fn(&Delivery) -> Verdict + Send + Sync + 'static) -> Self {
         let function = Arc::new(function);
-        Self::shown("function(...)".to_owned(), move |_| Ok(FunctionSink::new(function.clone())))
+        let sink = Self::sink(move |_| Ok(FunctionSink::new(function.clone())));
+        Self { shown: "function(...)".to_owned(), ..sink }
     }
 
     /// Sends to the sink that this function opens. The function gets the id of the store. It is called once, again for
@@ -128,14 +130,46 @@ impl Destination {
     /// ```
     #[must_use]
     pub fn sink<S: Sink + 'static>(open: impl Fn(&str) -> Result<S, DeliveryError> + Send + Sync + 'static) -> Self {
-        Self::shown("sink(...)".to_owned(), open)
+        let open: OpenSink = Arc::new(move |store_id| Ok(Opened::Sink(Box::new(open(store_id)?))));
+        Self { shown: "sink(...)".to_owned(), open }
     }
 
-    pub(crate) fn shown<S: Sink + 'static>(
-        shown: String,
+    /// Sends to the sink that this function opens once. The function gets the id of the store. The sink answers each
+    /// delivery later.
+    ///
+    /// ```
+    /// use tickwheel_delivery::{Delivery, DeliveryError, Reply, ReplySink, Verdict};
+    ///
+    /// /// Hands each delivery to a thread of the program.
+    /// struct Pool(std::sync::mpsc::Sender<(Delivery, Reply)>);
+    ///
+    /// impl ReplySink for Pool {
+    ///     fn max_in_flight(&self) -> usize {
+    ///         100
+    ///     }
+    ///
+    ///     fn start(&mut self, delivery: Delivery, reply: Reply) -> Result<(), DeliveryError> {
+    ///         self.0.send((delivery, reply)).map_err(|_| DeliveryError::Failed("the pool has ended".to_owned()))
+    ///     }
+    /// }
+    ///
+    /// # let (send, receive) = std::sync::mpsc::channel();
+    /// # let folder = tempfile::tempdir()?;
+    /// # let to = tickwheel_delivery::Destination::reply_sink(move |_| Ok(Pool(send.clone())));
+    /// # let deliverer = tickwheel_delivery::Deliverer::open(folder.path().join("reminders.db"), to)?;
+    /// # deliverer.put(tickwheel_delivery::Message::after("tea", std::time::Duration::ZERO, "ready"))?;
+    /// let (delivery, reply): (Delivery, Reply) = receive.recv()?;
+    /// println!("{}", delivery.id());
+    /// reply.settle(Verdict::Delivered);
+    /// # assert_eq!(deliverer.close(None)?.delivered, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn reply_sink<S: ReplySink + 'static>(
         open: impl Fn(&str) -> Result<S, DeliveryError> + Send + Sync + 'static,
     ) -> Self {
-        Self { shown, open: Arc::new(move |store_id| Ok(Box::new(open(store_id)?))) }
+        let open: OpenSink = Arc::new(move |store_id| Ok(Opened::ReplySink(Box::new(open(store_id)?))));
+        Self { shown: "reply_sink(...)".to_owned(), open }
     }
 
     /// Opens this destination once for each thread that sends.

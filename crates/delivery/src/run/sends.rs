@@ -87,7 +87,7 @@ mod tests {
             let ownership = Ownership::take(&folder.join("store.db"), &mut |_| (), &mut || false).unwrap();
             let engine = Engine::open(ownership, settings(), Clock::manual(0), Arc::new(SystemWallTime)).unwrap();
             let mut driven = Self { engine, sink, sends: Sends::default() };
-            driven.engine.recover(&mut driven.sink).unwrap();
+            driven.engine.recover(Some(&mut driven.sink)).unwrap();
             driven.engine.start(driven.engine.wall_clock());
             driven.write();
             driven

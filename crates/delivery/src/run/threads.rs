@@ -7,7 +7,7 @@
 //!   returns. Then the thread ends, and the answer is ignored. Another thread with another sink is opened, if a place
 //!   is free: [`places`](crate::due::places).
 //! - If a sink has spare places, there is always one thread more than sends, up to the number of places.
-//! - A sink that answers each message later has one thread for all messages: [`overlapping`].
+//! - A `ReplySink` has one thread for all messages: [`overlapping`].
 //! - When the engine is closing, a sink gets no more messages if it was cut off, or if it is opened only then.
 
 mod overlapping;
@@ -30,7 +30,7 @@ use crate::base::sync::Mutex;
 use crate::due::dispatcher::Event;
 use crate::due::places::PlaceLimits;
 use crate::group::items::{Item, Receipt};
-use crate::sinks::{OpenSink, Sink};
+use crate::sinks::{OpenSink, Opened};
 use crate::store::Checkpoints;
 use crate::store::file::owner::Ownership;
 use tickwheel::Clock;
@@ -79,7 +79,7 @@ impl Running {
         Ok(running)
     }
 
-    fn start_threads(&self, sinks: Vec<Box<dyn Sink>>) -> Result<(), DeliveryError> {
+    fn start_threads(&self, sinks: Vec<Opened>) -> Result<(), DeliveryError> {
         let shared = &self.shared;
         let weak = Arc::downgrade(shared);
         let failed = move |error: &StoreError| {
@@ -215,14 +215,13 @@ impl Running {
 const MOST_HANGING: usize = 8;
 
 /// Opens a sink for each thread, and asks the first sink which messages of an earlier process have arrived.
-fn open_sinks(engine: &Engine, open: &OpenSink, threads: usize) -> Result<Vec<Box<dyn Sink>>, DeliveryError> {
+fn open_sinks(engine: &Engine, open: &OpenSink, threads: usize) -> Result<Vec<Opened>, DeliveryError> {
     let mut first = open(engine.store_id())?;
     engine.check_process()?;
-    engine.recover(&mut *first)?;
-    let limits = caught(|| Ok(limits_of(&*first, &engine.settings, threads)))?;
-    let is_overlapping = caught(|| Ok(first.overlap() > 1))?;
+    engine.recover(if let Opened::Sink(sink) = &mut first { Some(&mut **sink) } else { None })?;
+    let limits = caught(|| Ok(limits_of(&first, &engine.settings, threads)))?;
     engine.set_places(limits);
-    let threads = if is_overlapping { 1 } else { limits.young };
+    let threads = if matches!(first, Opened::Sink(_)) { limits.young } else { 1 };
     let mut sinks = vec![first];
     while sinks.len() < threads {
         sinks.push(open(engine.store_id())?);
@@ -232,18 +231,23 @@ fn open_sinks(engine: &Engine, open: &OpenSink, threads: usize) -> Result<Vec<Bo
 }
 
 /// How many sends of this sink there may be at a time.
-fn limits_of(sink: &dyn Sink, settings: &Settings, threads: usize) -> PlaceLimits {
-    let (is_overlapping, concurrency) = (sink.overlap() > 1, settings.concurrency);
-    let young = if is_overlapping { sink.overlap() } else { threads.max(sink.threads()) }.min(concurrency);
+fn limits_of(sink: &Opened, settings: &Settings, threads: usize) -> PlaceLimits {
+    let concurrency = settings.concurrency;
     let is_limited = concurrency != usize::MAX;
-    let own = if is_overlapping { sink.spare().min(third_of_open_files()) } else { sink.spare() };
-    let spare = settings.spare.unwrap_or(if is_limited { 0 } else { own });
-    PlaceLimits {
-        young,
-        spare,
-        young_bytes: if is_overlapping { sink.max_bytes() } else { usize::MAX },
-        spare_bytes: if is_overlapping { PlaceLimits::SPARE_BYTES } else { usize::MAX },
-        hanging: if spare == 0 && !is_limited && !is_overlapping { MOST_HANGING } else { 0 },
+    let spare = |own| settings.spare.unwrap_or(if is_limited { 0 } else { own });
+    match sink {
+        Opened::Sink(sink) => {
+            let (young, spare) = (threads.max(sink.threads()).min(concurrency), spare(sink.spare()));
+            let hanging = if spare == 0 && !is_limited { MOST_HANGING } else { 0 };
+            PlaceLimits { young, spare, young_bytes: usize::MAX, spare_bytes: usize::MAX, hanging }
+        }
+        Opened::ReplySink(sink) => PlaceLimits {
+            young: sink.max_in_flight().max(1).min(concurrency),
+            spare: spare(sink.spare().min(third_of_open_files())),
+            young_bytes: sink.max_bytes(),
+            spare_bytes: PlaceLimits::SPARE_BYTES,
+            hanging: 0,
+        },
     }
 }
 

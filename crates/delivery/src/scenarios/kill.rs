@@ -36,7 +36,7 @@ use crate::message::{Body, Cancel, Message};
 use crate::run::settings::Settings;
 use crate::run::threads::{Observer, Running};
 use crate::sinks::file::{LineSink, Target};
-use crate::sinks::{OpenSink, Sink};
+use crate::sinks::{OpenSink, Opened};
 use crate::store::file::owner::Ownership;
 use crate::store::maintenance::check;
 use crate::store::{Letter, Limits};
@@ -184,10 +184,7 @@ fn child() {
     let keep_ids_ms: u64 = setting("TICKWHEEL_KILL_KEEP").unwrap().parse().unwrap();
     let ownership = Ownership::take(&folder.join("store.db"), &mut |_| (), &mut || true).unwrap();
     let sink = folder.join("out/delivered");
-    let open: OpenSink = Arc::new(move |_| {
-        let sink: Box<dyn Sink> = Box::new(LineSink::open(&Target::File(sink.clone()))?);
-        Ok(sink)
-    });
+    let open: OpenSink = Arc::new(move |_| Ok(Opened::Sink(Box::new(LineSink::open(&Target::File(sink.clone()))?))));
     let running = Running::open(ownership, settings(keep_ids_ms), open, 2, Box::new(Quiet)).unwrap();
     running.start(running.engine().wall_clock());
     let submitted = fs::read_to_string(folder.join("submitted")).unwrap_or_default();

@@ -16,7 +16,7 @@ use crate::group::items::{Answer, Item};
 use crate::message::incoming::Incoming;
 use crate::message::{Body, Message, Reschedule};
 use crate::run::settings::Settings;
-use crate::sinks::{Delivery, OpenSink, Sink, Verdict, Verdicts};
+use crate::sinks::{Delivery, OpenSink, Opened, Sink, Verdict, Verdicts};
 
 /// Messages that are due in the same few milliseconds.
 const AT_ONCE: usize = 500;
@@ -64,7 +64,7 @@ impl World {
         let (sent, refuses) = (Sent::default(), Arc::new(AtomicBool::new(false)));
         let (noted, refused) = (sent.clone(), refuses.clone());
         let open: OpenSink = Arc::new(move |_: &str| {
-            Ok(Box::new(Notes { most, sent: noted.clone(), refuses: refused.clone() }) as Box<dyn Sink>)
+            Ok(Opened::Sink(Box::new(Notes { most, sent: noted.clone(), refuses: refused.clone() })))
         });
         let retry = Retry { max_attempts, first_ms: 1, longest_ms: 2, waits_ms: Vec::new() };
         let folder = Arc::new(folder_in_memory()); // a slow disk would decide each race

@@ -44,7 +44,7 @@ fn due(id: &str, after_ms: i64) -> Item {
 /// A new process that asks this destination.
 fn recovered(world: ByHand, to: &mut Knows) -> ByHand {
     let world = world.reopen();
-    world.engine.recover(to).unwrap();
+    world.engine.recover(Some(to)).unwrap();
     world.begin();
     world
 }
@@ -78,7 +78,7 @@ fn messages_that_the_destination_has_are_not_sent_again_and_others_are_marked__d
 #[test]
 fn a_destination_that_cannot_be_asked_ends_the_start_and_changes_nothing__d5() {
     let world = crashed().reopen();
-    let failed = world.engine.recover(&mut Knows::all(None)).unwrap_err();
+    let failed = world.engine.recover(Some(&mut Knows::all(None))).unwrap_err();
     assert_eq!(failed.to_string(), "it cannot be reached");
     let mut to = Knows::all(Some(Vec::new()));
     let world = recovered(world, &mut to);

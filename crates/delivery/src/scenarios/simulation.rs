@@ -195,7 +195,7 @@ impl World {
         let suspects = self.engine.with_store(|store| store.suspects()).unwrap();
         show!(self, "suspects {:?}", suspects.iter().map(|it| it.seq).collect::<Vec<_>>());
         let mut sink = Destination { log: self.log.clone(), asked: Vec::new(), arrived: Vec::new() };
-        self.engine.recover(&mut sink).unwrap();
+        self.engine.recover(Some(&mut sink)).unwrap();
         for seq in sink.arrived {
             self.end(self.numbers[&seq], Outcome::Delivered);
         }

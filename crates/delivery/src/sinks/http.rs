@@ -45,7 +45,7 @@ pub use self::shared_webhook::SharedWebhook;
 use self::signature::signatures;
 pub use self::webhook::Webhook;
 use super::line::LineWriter;
-use super::{Delivery, Reply, Sink, Verdict, Verdicts};
+use super::{Delivery, Reply, ReplySink, Verdict};
 use crate::base::clock::{SystemWallTime, WallTime as _};
 use crate::base::error::DeliveryError;
 use crate::base::json::write_text;
@@ -74,8 +74,7 @@ type Requests = Client<Connect, Full<Bytes>>;
 #[derive(Debug)]
 pub(crate) struct HttpSink {
     webhook: SharedWebhook,
-    overlap: usize,
-    spare: usize,
+    max_in_flight: usize,
     lines: LineWriter,
     to_thread: Option<UnboundedSender<Command>>,
     thread: Option<JoinHandle<()>>,
@@ -94,14 +93,7 @@ impl HttpSink {
     /// [`DeliveryError::Usage`] for `https` if the system has no certificates to check the receiver with;
     /// [`DeliveryError::Failed`] if the system gives no thread.
     pub(crate) fn open(webhook: SharedWebhook) -> Result<Self, DeliveryError> {
-        Self::with_places(webhook, most_in_flight(), SPARE)
-    }
-
-    /// Opens a sink with so many requests in flight, at least one, and so many more that take long.
-    ///
-    /// # Errors
-    /// The same as for [`HttpSink::open`].
-    pub(crate) fn with_places(webhook: SharedWebhook, overlap: usize, spare: usize) -> Result<Self, DeliveryError> {
+        let max_in_flight = most_in_flight();
         let failed = |error| DeliveryError::Failed(format!("the system gives no thread: {error}"));
         let connect = Connect::new(webhook.current().address.is_https())?;
         let runtime = Builder::new_current_thread()
@@ -114,12 +106,11 @@ impl HttpSink {
         let (to_thread, commands) = unbounded_channel(); // bounded by the messages in flight
         let thread = thread::Builder::new()
             .name("http-deliver".to_owned())
-            .spawn(move || run(runtime, connect, overlap.saturating_add(spare), commands))
+            .spawn(move || run(runtime, connect, max_in_flight.saturating_add(SPARE), commands))
             .map_err(failed)?;
         Ok(Self {
             webhook,
-            overlap: overlap.max(1),
-            spare,
+            max_in_flight,
             lines: LineWriter::default(),
             to_thread: Some(to_thread),
             thread: Some(thread),
@@ -166,22 +157,17 @@ impl HttpSink {
     }
 }
 
-impl Sink for HttpSink {
+impl ReplySink for HttpSink {
+    fn max_in_flight(&self) -> usize {
+        self.max_in_flight
+    }
+
     fn max_bytes(&self) -> usize {
         16 << 20
     }
 
-    fn send(&mut self, _: &[Delivery]) -> Result<Verdicts, DeliveryError> {
-        Ok(Verdicts::Each(Vec::new())) // `start` does the work
-    }
-
-    /// At least two, so that the engine always uses `start`.
-    fn overlap(&self) -> usize {
-        self.overlap.max(2)
-    }
-
     fn spare(&self) -> usize {
-        self.spare
+        SPARE
     }
 
     fn start(&mut self, delivery: Delivery, reply: Reply) -> Result<(), DeliveryError> {
@@ -242,18 +228,18 @@ fn most_in_flight() -> usize {
 }
 
 /// Runs the thread of the connections, until the sink is closed.
-fn run(runtime: Runtime, connect: Connect, overlap: usize, commands: UnboundedReceiver<Command>) {
+fn run(runtime: Runtime, connect: Connect, most: usize, commands: UnboundedReceiver<Command>) {
     let posts = LocalSet::new();
-    posts.block_on(&runtime, receive(connect, overlap, commands));
+    posts.block_on(&runtime, receive(connect, most, commands));
     drop(posts); // requests in flight end here
     runtime.shutdown_background(); // a name lookup may still run
 }
 
-async fn receive(connect: Connect, overlap: usize, mut commands: UnboundedReceiver<Command>) {
+async fn receive(connect: Connect, most: usize, mut commands: UnboundedReceiver<Command>) {
     let client: Requests = Client::builder(TokioExecutor::new())
         .pool_timer(TokioTimer::new())
         .pool_idle_timeout(IDLE)
-        .pool_max_idle_per_host(overlap)
+        .pool_max_idle_per_host(most)
         .build(connect);
     let posts: Rc<RefCell<FxHashMap<u64, AbortHandle>>> = Rc::default();
     while let Some(command) = commands.recv().await {

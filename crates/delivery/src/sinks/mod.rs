@@ -1,4 +1,5 @@
-//! Destinations of messages (rule D10). A sink takes deliveries, and returns a verdict for each.
+//! Destinations of messages (rule D10). A [`Sink`] takes deliveries, and returns a verdict for each. A [`ReplySink`] gives
+//! each verdict later.
 
 pub(crate) mod delivery;
 pub(crate) mod delivery_rows;
@@ -79,8 +80,7 @@ pub trait Sink: Send {
 
     /// Tells the sink, before a send, which sends it can forget. The outcomes of the first `sends` calls of
     /// [`Sink::send`] are on disk. After a crash, the engine does not send their arrived messages again, and does not
-    /// ask for them. If `earlier` is true, the same holds for all messages that an earlier process sent. Not called for
-    /// a sink that answers later.
+    /// ask for them. If `earlier` is true, the same holds for all messages that an earlier process sent.
     fn committed(&mut self, sends: u64, earlier: bool) {
         let _ = (sends, earlier);
     }
@@ -97,35 +97,10 @@ pub trait Sink: Send {
         None
     }
 
-    /// How many more sends there may be, beside [`Sink::threads`] or [`Sink::overlap`]. They are for sends that take
-    /// long, and for keys whose last send was not accepted. Without such places, a call that hangs delays other
-    /// messages. With an overlap, at most a third of the files that the process may open are used.
+    /// How many more sends there may be, beside [`Sink::threads`]. They are for sends that take long, and for keys whose
+    /// last send was not accepted. Without such places, a call that hangs delays other messages.
     fn spare(&self) -> usize {
         0
-    }
-
-    /// How many deliveries the sink can have in flight. If this is more than one, each delivery goes to
-    /// [`Sink::start`], and none to [`Sink::send`]. The sink is then opened once, not for several threads.
-    fn overlap(&self) -> usize {
-        1
-    }
-
-    /// Starts to send this delivery, and does not wait for the result. The sink gives the result to the reply later.
-    ///
-    /// # Errors
-    /// The destination has failed for good. This ends the run.
-    fn start(&mut self, delivery: Delivery, reply: Reply) -> Result<(), DeliveryError> {
-        reply.settle(match self.send(&[delivery])? {
-            Verdicts::Delivered => Verdict::Delivered,
-            Verdicts::Each(verdicts) => verdicts.into_iter().next().unwrap_or(Verdict::NotTried),
-        });
-        Ok(())
-    }
-
-    /// Ends the delivery whose reply has this number, because it took too long, and drops the reply. The delivery may
-    /// have ended by itself meanwhile.
-    fn abort(&mut self, number: u64) {
-        let _ = number;
     }
 
     /// The position of the destination, for [`Sink::arrived`] after a crash.
@@ -157,5 +132,57 @@ pub trait Sink: Send {
     }
 }
 
-/// Opens a sink for the store with this id. Called again for each further thread, and to replace a sink that hangs.
-pub type OpenSink = Arc<dyn Fn(&str) -> Result<Box<dyn Sink>, DeliveryError> + Send + Sync>;
+/// A program's own destination that answers each delivery later, by its [`Reply`]. It is opened once, and one thread
+/// starts all deliveries. [`Destination::reply_sink`](crate::Destination::reply_sink) has an example.
+pub trait ReplySink: Send {
+    /// How many deliveries the sink can have in flight, at least 1.
+    fn max_in_flight(&self) -> usize;
+
+    /// The most bytes in flight, counted with keys and ids. The last message may go over it.
+    fn max_bytes(&self) -> usize {
+        4 << 20
+    }
+
+    /// Whether a delivery that takes longer than the time-out counts as unanswered.
+    fn is_cut_off(&self) -> bool {
+        true
+    }
+
+    /// How many more deliveries there may be in flight, as [`Sink::spare`]. At most a third of the files that the process
+    /// may open are used.
+    fn spare(&self) -> usize {
+        0
+    }
+
+    /// Starts to send this delivery, and does not wait for the result. The sink gives the result to the reply later.
+    ///
+    /// # Errors
+    /// The destination has failed for good. This ends the run.
+    fn start(&mut self, delivery: Delivery, reply: Reply) -> Result<(), DeliveryError>;
+
+    /// Ends the delivery whose reply has this number, because it took too long, and drops the reply. The delivery may
+    /// have ended by itself meanwhile.
+    fn abort(&mut self, number: u64) {
+        let _ = number;
+    }
+
+    /// Closes the sink, and drops the replies that it has.
+    ///
+    /// # Errors
+    /// Messages that were sent before may not have arrived.
+    fn close(&mut self) -> Result<(), DeliveryError> {
+        Ok(())
+    }
+}
+
+/// An open sink of either kind.
+pub enum Opened {
+    /// It returns its verdicts.
+    Sink(Box<dyn Sink>),
+    /// It answers each delivery later.
+    ReplySink(Box<dyn ReplySink>),
+}
+
+/// Opens a sink for the store with this id. A [`Sink`] is opened again for each further thread, and to replace one that
+/// hangs.
+pub type OpenSink = Arc<dyn Fn(&str) -> Result<Opened, DeliveryError> + Send + Sync>;

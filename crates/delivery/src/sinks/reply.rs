@@ -11,42 +11,10 @@ pub(crate) trait Replies: Send + Sync {
     fn settle(&self, number: u64, verdict: Verdict);
 }
 
-/// A sink answers with it: once, from any thread, as late as it wants.
+/// A [`ReplySink`](super::ReplySink) answers with it: once, from any thread, as late as it wants.
 ///
 /// A reply that is dropped counts as unanswered, because the task that had it may have failed at any point. If all
 /// tasks fail like this, the destination counts as down and is not asked again and again.
-///
-/// ```
-/// use tickwheel_delivery::{Delivery, DeliveryError, Reply, Sink, Verdict, Verdicts};
-///
-/// /// Hands each delivery to a thread of the program.
-/// struct Pool(std::sync::mpsc::Sender<(Delivery, Reply)>);
-///
-/// impl Sink for Pool {
-///     fn overlap(&self) -> usize {
-///         100
-///     }
-///
-///     fn start(&mut self, delivery: Delivery, reply: Reply) -> Result<(), DeliveryError> {
-///         self.0.send((delivery, reply)).map_err(|_| DeliveryError::Failed("the pool has ended".to_owned()))
-///     }
-///
-///     fn send(&mut self, _: &[Delivery]) -> Result<Verdicts, DeliveryError> {
-///         unreachable!("with an overlap `start` is called")
-///     }
-/// }
-///
-/// # let (send, receive) = std::sync::mpsc::channel();
-/// # let folder = tempfile::tempdir()?;
-/// # let to = tickwheel_delivery::Destination::sink(move |_| Ok(Pool(send.clone())));
-/// # let deliverer = tickwheel_delivery::Deliverer::open(folder.path().join("reminders.db"), to)?;
-/// # deliverer.put(tickwheel_delivery::Message::after("tea", std::time::Duration::ZERO, "ready"))?;
-/// let (delivery, reply): (Delivery, Reply) = receive.recv()?;
-/// println!("{}", delivery.id());
-/// reply.settle(Verdict::Delivered);
-/// # assert_eq!(deliverer.close(None)?.delivered, 1);
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
 pub struct Reply {
     number: u64,
     to: Option<Arc<dyn Replies>>,
@@ -58,8 +26,8 @@ impl Reply {
         Self { number, to: Some(to) }
     }
 
-    /// The number with which [`Sink::abort`](super::Sink::abort) names the delivery. A sink never gets the same number
-    /// twice.
+    /// The number with which [`ReplySink::abort`](super::ReplySink::abort) names the delivery. A sink never gets the
+    /// same number twice.
     ///
     /// ```
     /// # use std::collections::HashMap;

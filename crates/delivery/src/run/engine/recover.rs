@@ -9,11 +9,12 @@ use crate::sinks::{Delivery, Sink};
 use crate::store::{Done, Outcome};
 
 impl Engine {
-    /// Asks the sink which messages have arrived, among those a crashed process may have sent (D5).
+    /// Asks the sink which messages have arrived, among those a crashed process may have sent (D5). Without a sink, none of
+    /// them counts as arrived.
     ///
     /// # Errors
     /// The store or the sink failed.
-    pub(crate) fn recover(&self, sink: &mut dyn Sink) -> Result<(), DeliveryError> {
+    pub(crate) fn recover(&self, mut sink: Option<&mut dyn Sink>) -> Result<(), DeliveryError> {
         // The sink may be Python, so it is asked while no lock is held.
         let (suspects, position) = self.try_writer(|writer| {
             Ok::<_, StoreError>((writer.store.suspects()?, writer.store.get_meta::<String>(POSITION)?))
@@ -37,7 +38,11 @@ impl Engine {
                     })
                 })
                 .collect();
-            let arrived: FxHashSet<i64> = sink.arrived(&deliveries, position.as_deref())?.into_iter().collect();
+            let arrived = match &mut sink {
+                Some(sink) => sink.arrived(&deliveries, position.as_deref())?,
+                None => Vec::new(),
+            };
+            let arrived: FxHashSet<i64> = arrived.into_iter().collect();
             self.check_process()?;
             absent.extend(seqs.iter().filter(|seq| !arrived.contains(seq)));
             let done: Vec<Done> = part
@@ -55,7 +60,7 @@ impl Engine {
                 .collect();
             self.try_writer(|writer| writer.note_arrived(&done, &self.dispatcher, now_ms))?;
         }
-        let position = sink.position();
+        let position = sink.and_then(|sink| sink.position());
         self.check_process()?;
         self.try_writer(|writer| {
             writer.store.begin()?;

@@ -14,7 +14,7 @@ use crate::message::origin::Origin;
 use crate::message::parsed::Parsed;
 use crate::message::{Cancel, Reschedule};
 use crate::scenarios::testing::{ByHand, Delivering, LONG, START_MS, cancel, many, put, settings, spawn, wait_until};
-use crate::sinks::{Delivery, OpenSink, Sink, Verdicts};
+use crate::sinks::{Delivery, OpenSink, Opened, Sink, Verdicts};
 use crate::store::Checkpoints;
 use crate::store::file::owner::Ownership;
 
@@ -27,7 +27,7 @@ impl Sink for Takes {
 }
 
 fn takes() -> OpenSink {
-    Arc::new(|_: &str| Ok(Box::new(Takes) as Box<dyn Sink>))
+    Arc::new(|_: &str| Ok(Opened::Sink(Box::new(Takes))))
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! A sender whose sink answers each message later, so one thread has many messages in flight (rules D4, D6, D8).
+//! A sender with a [`ReplySink`]: it answers each message later, so one thread has many messages in flight (rules D4, D6,
+//! D8).
 //!
 //! ```text
 //! take -> start -> (the sink, on its own) -> Reply::settle -> outcomes
@@ -21,7 +22,7 @@ use super::senders::{caught, own_fault_caught};
 use super::shared::Shared;
 use crate::base::error::DeliveryError;
 use crate::due::dispatcher::Event;
-use crate::sinks::{Delivery, Replies, Reply, Sink, Verdict, Verdicts};
+use crate::sinks::{Delivery, Opened, Replies, Reply, ReplySink, Verdict, Verdicts};
 
 /// How many messages are taken under one hold of the lock. The first of many does not wait for the last.
 const TAKEN_AT_ONCE: usize = 64;
@@ -41,16 +42,16 @@ struct Step {
 }
 
 impl Shared {
-    pub(super) fn send_overlapping(self: &Arc<Self>, number: u64, mut sink: Box<dyn Sink>) {
+    pub(super) fn send_overlapping(self: &Arc<Self>, number: u64, mut sink: Box<dyn ReplySink>) {
         if let Err(error) = own_fault_caught(|| self.start_until_over(&mut *sink)) {
             self.fail(&error);
         }
-        self.end_sender(number, sink, true);
+        self.end_sender(number, Opened::ReplySink(sink));
     }
 
     /// # Errors
     /// The sink failed for good.
-    fn start_until_over(self: &Arc<Self>, sink: &mut dyn Sink) -> Result<(), DeliveryError> {
+    fn start_until_over(self: &Arc<Self>, sink: &mut dyn ReplySink) -> Result<(), DeliveryError> {
         let is_cut_off = caught(|| Ok(sink.is_cut_off()))?;
         let answers = Arc::new(Answers { shared: Arc::downgrade(self), is_over: AtomicBool::new(false) });
         let mut is_draining = false;

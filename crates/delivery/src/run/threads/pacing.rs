@@ -11,7 +11,7 @@ use crate::due::dispatcher::Event;
 use crate::due::pace::Rate;
 use crate::run::settings::Settings;
 use crate::scenarios::testing::{Delivering, LONG, many, put, settings, wait_until};
-use crate::sinks::{Delivery, OpenSink, Sink, Verdicts};
+use crate::sinks::{Delivery, OpenSink, Opened, Sink, Verdicts};
 
 /// How many sends there are, how many there were at most at a time, and how many sinks.
 #[derive(Default)]
@@ -46,7 +46,7 @@ fn counted(may_end: impl Fn() + Send + Sync + 'static) -> (OpenSink, Arc<Counts>
     let seen = counts.clone();
     let open = move |_: &str| {
         counts.sinks.fetch_add(1, Ordering::SeqCst);
-        Ok(Box::new(Counted { counts: counts.clone(), may_end: may_end.clone() }) as Box<dyn Sink>)
+        Ok(Opened::Sink(Box::new(Counted { counts: counts.clone(), may_end: may_end.clone() })))
     };
     (Arc::new(open), seen)
 }
@@ -148,7 +148,7 @@ fn customers_that_hang_take_spare_places_and_the_others_go_on__d6_d18() {
     let (inner, counted) = (may_end.clone(), calls.clone());
     let open: OpenSink = Arc::new(move |_| {
         counted.sinks.fetch_add(1, Ordering::SeqCst);
-        Ok(Box::new(Neighbours { may_end: inner.clone(), calls: counted.clone() }))
+        Ok(Opened::Sink(Box::new(Neighbours { may_end: inner.clone(), calls: counted.clone() })))
     });
     let delivering = Delivering::with_threads(1, settings(), open);
     delivering.submit((0..6).map(|bad| put(Some(&format!("bad {bad}")), &bad.to_string(), 1)).collect());

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use super::senders::own_fault_caught;
 use crate::base::error::DeliveryError;
 use crate::scenarios::testing::{Delivering, LONG, many, settings};
-use crate::sinks::{AroundFn, Delivery, OpenSink, Reply, Sink, SyncFn, Verdict, Verdicts};
+use crate::sinks::{AroundFn, Delivery, OpenSink, Opened, Reply, ReplySink, Sink, SyncFn, Verdict, Verdicts};
 
 /// Panics in the function with this name, once the test has set `accepted`; in `position`, only after a send.
 #[derive(Clone)]
@@ -22,7 +22,7 @@ impl Panics {
 
     fn opener(&self) -> OpenSink {
         let sink = self.clone();
-        Arc::new(move |_: &str| Ok(Box::new(sink.clone()) as Box<dyn Sink>))
+        Arc::new(move |_: &str| Ok(Opened::Sink(Box::new(sink.clone()))))
     }
 
     fn at(&self, place: &str) {
@@ -102,8 +102,8 @@ fn a_sink_that_panics_ends_the_run_and_nothing_is_lost__d6() {
 /// A sink that answers later, like the webhook sink.
 struct OverlappingPanics(Panics);
 
-impl Sink for OverlappingPanics {
-    fn overlap(&self) -> usize {
+impl ReplySink for OverlappingPanics {
+    fn max_in_flight(&self) -> usize {
         8
     }
 
@@ -114,10 +114,6 @@ impl Sink for OverlappingPanics {
 
     fn is_cut_off(&self) -> bool {
         self.0.is_cut_off()
-    }
-
-    fn send(&mut self, _: &[Delivery]) -> Result<Verdicts, DeliveryError> {
-        unreachable!("it is started")
     }
 
     fn start(&mut self, _: Delivery, reply: Reply) -> Result<(), DeliveryError> {
@@ -136,7 +132,7 @@ fn a_sink_that_answers_later_and_panics_ends_the_run_and_no_close_waits_for_it__
     for place in ["is_cut_off", "start", "close"] {
         let sink = Panics::new(place);
         let inner = sink.clone();
-        let opener = move |_: &str| Ok(Box::new(OverlappingPanics(inner.clone())) as Box<dyn Sink>);
+        let opener = move |_: &str| Ok(Opened::ReplySink(Box::new(OverlappingPanics(inner.clone()))));
         let delivering = started(&sink, Arc::new(opener));
         let _ = delivering.running.wait_until_empty(LONG);
         let failed = delivering.running.close(Some(LONG)).unwrap_err().to_string();

@@ -14,33 +14,36 @@ use crate::base::sync::MutexGuard;
 use crate::due::dispatcher::{Dispatcher, Event};
 use crate::due::retry::Retry;
 use crate::run::sends::Sends;
-use crate::sinks::{Delivery, Sink};
+use crate::sinks::{Delivery, Opened, Sink};
 
 const REOPEN: Retry = Retry { max_attempts: u32::MAX, first_ms: 200, longest_ms: 10_000, waits_ms: Vec::new() };
 
 impl Shared {
     /// Starts a thread that sends with this sink.
-    pub(super) fn add_sender(self: &Arc<Self>, sink: Box<dyn Sink>) -> Result<(), DeliveryError> {
-        let Some((number, is_overlapping)) = self.register(&*sink)? else { return Ok(()) };
+    pub(super) fn add_sender(self: &Arc<Self>, sink: Opened) -> Result<(), DeliveryError> {
+        let Some(number) = self.register(&sink)? else { return Ok(()) };
         // This needs no lock. If the system gives no thread, the sink is dropped here.
-        let thread = spawn("sender-deliver", self, move |shared| shared.be_sender(number, is_overlapping, sink));
+        let thread = spawn("sender-deliver", self, move |shared| shared.be_sender(number, sink));
         let mut senders = self.lock_senders();
         match thread {
             Ok(thread) => senders.threads.push(thread),
             Err(error) => {
                 senders.working.retain(|(other, _)| *other != number);
                 senders.syncs.retain(|(other, _)| *other != number);
-                senders.overlapping -= usize::from(is_overlapping);
+                senders.has_reply_sender = false;
                 return Err(error);
             }
         }
         Ok(())
     }
 
-    /// Adds a sender with this sink to those that work. A close waits for it. Returns its number, and whether the sink
-    /// answers later. `None`: the engine is closing, so no message may be sent with this sink.
-    fn register(&self, sink: &dyn Sink) -> Result<Option<(u64, bool)>, DeliveryError> {
-        let (sync, is_overlapping) = caught(|| Ok((sink.sync(), sink.overlap() > 1)))?;
+    /// Adds a sender with this sink to those that work. A close waits for it. Returns its number. `None`: the engine is
+    /// closing, so no message may be sent with this sink.
+    fn register(&self, sink: &Opened) -> Result<Option<u64>, DeliveryError> {
+        let (sync, answers_later) = match sink {
+            Opened::Sink(sink) => (caught(|| Ok(sink.sync()))?, false),
+            Opened::ReplySink(_) => (None, true),
+        };
         let mut senders = self.lock_senders();
         if self.is_closing.load(Ordering::SeqCst) {
             return Ok(None);
@@ -49,13 +52,16 @@ impl Shared {
         senders.next += 1;
         senders.working.push((number, None));
         senders.syncs.extend(sync.map(|sync| (number, sync)));
-        senders.overlapping += usize::from(is_overlapping);
-        senders.is_overlapping |= is_overlapping;
-        Ok(Some((number, is_overlapping)))
+        senders.answers_later = answers_later;
+        senders.has_reply_sender = answers_later;
+        Ok(Some(number))
     }
 
-    fn be_sender(self: &Arc<Self>, number: u64, is_overlapping: bool, sink: Box<dyn Sink>) {
-        if is_overlapping { self.send_overlapping(number, sink) } else { self.send(number, sink) }
+    fn be_sender(self: &Arc<Self>, number: u64, sink: Opened) {
+        match sink {
+            Opened::Sink(sink) => self.send(number, sink),
+            Opened::ReplySink(sink) => self.send_overlapping(number, sink),
+        }
     }
 
     pub(super) fn send(self: &Arc<Self>, number: u64, sink: Box<dyn Sink>) {
@@ -64,7 +70,7 @@ impl Shared {
             Ok(None) => return self.send_all(number, sink),
             Err(error) => {
                 self.fail(&error);
-                return self.end_sender(number, sink, false);
+                return self.end_sender(number, Opened::Sink(sink));
             }
         };
         let mut sink = Some(sink);
@@ -84,7 +90,7 @@ impl Shared {
         if let Err(error) = sent {
             self.fail(&error);
         }
-        self.end_sender(number, sink, false);
+        self.end_sender(number, Opened::Sink(sink));
     }
 
     /// # Errors
@@ -120,14 +126,17 @@ impl Shared {
         true
     }
 
-    pub(super) fn end_sender(self: &Arc<Self>, number: u64, mut sink: Box<dyn Sink>, is_overlapping: bool) {
+    pub(super) fn end_sender(self: &Arc<Self>, number: u64, mut sink: Opened) {
         let closed = caught(move || {
-            let closed = sink.close();
+            let closed = match &mut sink {
+                Opened::Sink(sink) => sink.close(),
+                Opened::ReplySink(sink) => sink.close(),
+            };
             drop(sink); // before a close learns that this sender has ended: no value of the program is kept after it
             closed
         });
         let mut senders = self.lock_senders();
-        senders.overlapping -= usize::from(is_overlapping);
+        senders.has_reply_sender = false;
         let was_working = senders.working.iter().any(|(other, _)| *other == number);
         senders.working.retain(|(other, _)| *other != number);
         if was_working {
@@ -303,7 +312,7 @@ impl Shared {
                 } else {
                     working < limits.young
                 };
-                let is_over = senders.is_overlapping || self.is_closing.load(Ordering::SeqCst);
+                let is_over = senders.answers_later || self.is_closing.load(Ordering::SeqCst);
                 if is_over || !is_needed || working + senders.hanging >= most {
                     return;
                 }
@@ -324,17 +333,17 @@ impl Shared {
     /// are not counted as tried.
     fn open_and_send(self: &Arc<Self>) {
         let sink = self.open_until_closing();
-        let number = sink.as_ref().map_or(Ok(None), |sink| self.register(&**sink));
+        let number = sink.as_ref().map_or(Ok(None), |sink| self.register(sink));
         self.lock_senders().opening -= 1;
         match (sink, number) {
             // If no sender is idle when it takes its first send, it adds the next one.
-            (Some(sink), Ok(Some((number, is_overlapping)))) => self.be_sender(number, is_overlapping, sink),
+            (Some(sink), Ok(Some(number))) => self.be_sender(number, sink),
             (_, Err(error)) => self.fail(&error),
             _ => {}
         }
     }
 
-    fn open_until_closing(&self) -> Option<Box<dyn Sink>> {
+    fn open_until_closing(&self) -> Option<Opened> {
         let mut random = Rng::new();
         for attempt in 1.. {
             if self.is_closing.load(Ordering::SeqCst) {
@@ -383,7 +392,7 @@ impl Shared {
         }
         let end = Instant::now() + ABORT;
         let mut senders = self.lock_senders();
-        while senders.overlapping > 0 && Instant::now() < end {
+        while senders.has_reply_sender && Instant::now() < end {
             senders = self.sender_ended.wait_timeout(senders, end.saturating_duration_since(Instant::now()));
         }
         all_ended

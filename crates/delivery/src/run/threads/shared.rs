@@ -72,10 +72,10 @@ pub(super) struct Senders {
     pub(super) hanging: usize,
     /// How many are being opened.
     pub(super) opening: usize,
-    /// The sink answers later, and one thread is enough.
-    pub(super) is_overlapping: bool,
-    /// How many senders have a sink that answers later. They end soon after the engine is halted.
-    pub(super) overlapping: usize,
+    /// The destination is a `ReplySink`, and one sender is enough.
+    pub(super) answers_later: bool,
+    /// This sender has not ended. It ends soon after the engine is halted.
+    pub(super) has_reply_sender: bool,
     pub(super) syncs: Vec<(u64, SyncFn)>,
     pub(super) threads: Vec<JoinHandle<()>>,
 }

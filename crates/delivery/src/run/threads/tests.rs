@@ -13,7 +13,7 @@ use crate::group::items::Item;
 use crate::run::engine::Engine;
 use crate::run::settings::Settings;
 use crate::scenarios::testing::{Delivering, LONG, Told, letter, many, put, settings, wait_until};
-use crate::sinks::{Delivery, OpenSink, Sink, SyncFn, Verdict, Verdicts};
+use crate::sinks::{Delivery, OpenSink, Opened, Sink, SyncFn, Verdict, Verdicts};
 use crate::store::Letter;
 use crate::store::file::owner::Ownership;
 use tickwheel::Clock;
@@ -47,7 +47,7 @@ fn hangs(hanging: usize) -> (OpenSink, Arc<AtomicUsize>, Sender<()>) {
     let (end, count) = (Arc::new(Mutex::new(receive)), delivered.clone());
     let open = move |_: &str| {
         let sink = Hangs { hanging: hanging.clone(), delivered: count.clone(), end: end.clone() };
-        Ok(Box::new(sink) as Box<dyn Sink>)
+        Ok(Opened::Sink(Box::new(sink)))
     };
     (Arc::new(open), delivered, send)
 }
@@ -125,7 +125,7 @@ fn held_up() -> (Delivering, Arc<AtomicUsize>, Sender<()>) {
     let (lets_go, receive) = channel();
     let (sent, receive) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(receive)));
     let count = sent.clone();
-    let open = move |_: &str| Ok(Box::new(SlowDisk { sent: count.clone(), lets_go: receive.clone() }) as Box<dyn Sink>);
+    let open = move |_: &str| Ok(Opened::Sink(Box::new(SlowDisk { sent: count.clone(), lets_go: receive.clone() })));
     let delivering = Delivering::start(settings(), Arc::new(open));
     delivering.submit(many(4_000));
     let engine = delivering.running.engine();
@@ -163,7 +163,7 @@ fn the_end_does_not_wait_for_ever_for_a_sync_that_hangs_and_what_was_sent_is_sen
     let folder = delivering.folder.clone();
     let (sent, redelivered) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (count, marked) = (sent.clone(), redelivered.clone());
-    let open = move |_: &str| Ok(Box::new(Counts { sent: count.clone(), marked: marked.clone() }) as Box<dyn Sink>);
+    let open = move |_: &str| Ok(Opened::Sink(Box::new(Counts { sent: count.clone(), marked: marked.clone() })));
     let again = Delivering::on(folder, settings(), Arc::new(open));
     drop(lets_go); // the first run goes on, and must not write to a store that it does not own any more
     drop(delivering);
@@ -290,7 +290,7 @@ fn a_sink_may_forget_its_own_sends_after_their_commit_however_long_that_takes__d
     let (its_told, its_syncing, its_may) = (told.clone(), is_syncing.clone(), may_sync.clone());
     let open = move |_: &str| {
         let (told, is_syncing, may_sync) = (its_told.clone(), its_syncing.clone(), its_may.clone());
-        Ok(Box::new(Forgets { told, is_syncing, may_sync }) as Box<dyn Sink>)
+        Ok(Opened::Sink(Box::new(Forgets { told, is_syncing, may_sync })))
     };
     let delivering = Delivering::with_threads(1, settings(), Arc::new(open));
     delivering.submit(many(100));

@@ -95,7 +95,7 @@ impl Shared {
             self.engine.queue.wake();
         }
         // A sink that answers later has to be told of each send that is cut off, by its own thread.
-        if !self.lock_senders().is_overlapping {
+        if !self.lock_senders().answers_later {
             self.hear_events(&mut dispatcher);
         }
         self.pass_on(&dispatcher);

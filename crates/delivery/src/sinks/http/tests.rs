@@ -15,7 +15,7 @@ use crate::due::retry::Retry;
 use crate::message::{Body, Extras};
 use crate::run::settings::Settings;
 use crate::scenarios::testing::{Delivering, LONG, many, put, settings, spawn, wait_until};
-use crate::sinks::{OpenSink, Replies};
+use crate::sinks::{OpenSink, Opened, Replies};
 
 /// A request as it arrived.
 #[derive(Clone, Debug)]
@@ -157,7 +157,7 @@ fn sink(url: &str) -> HttpSink {
 
 fn opener(url: &str) -> OpenSink {
     let webhook = SharedWebhook::from(Webhook::to(url).unwrap());
-    Arc::new(move |_| Ok(Box::new(HttpSink::open(webhook.clone())?)))
+    Arc::new(move |_| Ok(Opened::ReplySink(Box::new(HttpSink::open(webhook.clone())?))))
 }
 
 struct Told(Sender<(u64, Verdict)>);
@@ -540,7 +540,7 @@ fn a_receiver_that_echoes_the_request_shows_no_secret_in_logs_and_dead_letters__
         .and_then(|it| it.with_secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"))
         .unwrap();
     let webhook = SharedWebhook::from(webhook);
-    let opener: OpenSink = Arc::new(move |_| Ok(Box::new(HttpSink::open(webhook.clone())?)));
+    let opener: OpenSink = Arc::new(move |_| Ok(Opened::ReplySink(Box::new(HttpSink::open(webhook.clone())?))));
     let delivering = Delivering::start(settings(), opener);
     delivering.submit(many(2));
     assert!(delivering.running.wait_until_empty(LONG).unwrap());

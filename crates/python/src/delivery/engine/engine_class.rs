@@ -27,7 +27,7 @@ use crate::engine::recording::{EventColumns, columns};
 use crate::tools::fork::{ProcessOwned, fork_epoch};
 use crate::tools::native_lock::{SIGNAL_CHECK_US, attach};
 use tickwheel_delivery::internal::{
-    DueClock, Engine, Name, OpenSink, Ownership, Running, Settings, SystemWallTime, Ticket, WallTime as _,
+    DueClock, Engine, Name, OpenSink, Opened, Ownership, Running, Settings, SystemWallTime, Ticket, WallTime as _,
     is_open_here, step_up,
 };
 use tickwheel_delivery::{DeliveryError, Summary};
@@ -405,7 +405,7 @@ fn opener_of(sink: &Bound<'_, PyAny>, callees: &Callees, raised: &Raised, concur
         attach(|py| {
             let open = open.get(py).ok_or(DeliveryError::Closed)?;
             let opened = open.call1((store_id,)).and_then(|object| PythonSink::of(&object, &callees, &raised));
-            opened.map(|sink| Box::new(sink) as _).map_err(|error| raised.kept(py, error))
+            opened.map(|sink| Opened::Sink(Box::new(sink))).map_err(|error| raised.kept(py, error))
         })
     })
 }

@@ -28,7 +28,7 @@ use crate::tools::fork::fork_epoch;
 use crate::tools::gil_cell::GilCell;
 use crate::tools::native_lock::attach;
 use tickwheel::internal::sync::{PlainCondvar, PlainMutex};
-use tickwheel_delivery::{Delivery, DeliveryError, Reply, Sink, Verdict, Verdicts};
+use tickwheel_delivery::{Delivery, DeliveryError, Reply, ReplySink, Verdict};
 
 /// How many tasks run at a time, if the settings do not say it.
 const TASKS: usize = 256;
@@ -58,7 +58,7 @@ struct Waiting {
 /// Gives each delivery to a loop.
 pub(crate) struct CoroutineSink {
     inbox: Arc<Inbox>,
-    overlap: usize,
+    max_in_flight: usize,
 }
 
 impl CoroutineSink {
@@ -69,22 +69,17 @@ impl CoroutineSink {
         let signal = LoopSignal::new().map_err(|error| failures::no_descriptor(start.py(), &error))?;
         let inbox = Arc::new(Inbox { waiting: PlainMutex::default(), changed: PlainCondvar::default(), signal });
         start.call1((CoroutineCalls { epoch: fork_epoch(), inbox: inbox.clone() },))?;
-        Ok(Self { inbox, overlap: if concurrency == usize::MAX { TASKS } else { concurrency } })
+        Ok(Self { inbox, max_in_flight: if concurrency == usize::MAX { TASKS } else { concurrency } })
     }
 }
 
-impl Sink for CoroutineSink {
+impl ReplySink for CoroutineSink {
+    fn max_in_flight(&self) -> usize {
+        self.max_in_flight
+    }
+
     fn max_bytes(&self) -> usize {
         16 << 20
-    }
-
-    fn send(&mut self, _: &[Delivery]) -> Result<Verdicts, DeliveryError> {
-        Ok(Verdicts::Each(Vec::new())) // `start` does
-    }
-
-    /// At least two, so that the engine always uses `start`.
-    fn overlap(&self) -> usize {
-        self.overlap.max(2)
     }
 
     fn spare(&self) -> usize {

@@ -13,7 +13,7 @@ use crate::delivery::calls::raised::Raised;
 use crate::delivery::sinks::coroutine_sink::CoroutineSink;
 use crate::delivery::sinks::function::FunctionSink;
 use crate::tools::native_lock::attach;
-use tickwheel_delivery::internal::{OpenSink, SendLog, Sent};
+use tickwheel_delivery::internal::{OpenSink, Opened, SendLog, Sent};
 use tickwheel_delivery::{DeliveryError, Destination as To, SharedWebhook, Verdict, Webhook};
 
 /// A destination of the engine's own. Nothing is opened yet.
@@ -125,7 +125,7 @@ impl Destination {
                 Arc::new(move |_| {
                     attach(|py| {
                         let function = function.get(py).ok_or(DeliveryError::Closed)?;
-                        Ok(Box::new(FunctionSink::new(engine, function.unbind())) as _)
+                        Ok(Opened::Sink(Box::new(FunctionSink::new(engine, function.unbind()))))
                     })
                 })
             }
@@ -135,7 +135,7 @@ impl Destination {
                     attach(|py| {
                         let start = start.get(py).ok_or(DeliveryError::Closed)?;
                         let opened = CoroutineSink::open(&start, concurrency);
-                        opened.map(|sink| Box::new(sink) as _).map_err(|error| raised.kept(py, error))
+                        opened.map(|sink| Opened::ReplySink(Box::new(sink))).map_err(|error| raised.kept(py, error))
                     })
                 })
             }

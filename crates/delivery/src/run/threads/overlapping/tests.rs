@@ -8,7 +8,7 @@ use crate::due::pace::Rate;
 use crate::due::retry::Retry;
 use crate::run::settings::Settings;
 use crate::scenarios::testing::{Delivering, LONG, many, put, settings, spawn, wait_until};
-use crate::sinks::{Delivery, OpenSink, Reply, Sink, Verdict, Verdicts};
+use crate::sinks::{Delivery, OpenSink, Opened, Reply, ReplySink, Verdict};
 
 /// The sink's state, which a test reads and answers by.
 #[derive(Default)]
@@ -23,19 +23,19 @@ struct Seen {
 #[derive(Clone)]
 struct Held {
     seen: Arc<Mutex<Seen>>,
-    overlap: usize,
+    max_in_flight: usize,
     most_bytes: usize,
     drops_aborted: bool,
 }
 
 impl Held {
-    fn new(overlap: usize) -> Self {
-        Self { seen: Arc::default(), overlap, most_bytes: 1 << 20, drops_aborted: true }
+    fn new(max_in_flight: usize) -> Self {
+        Self { seen: Arc::default(), max_in_flight, most_bytes: 1 << 20, drops_aborted: true }
     }
 
     fn open(&self) -> OpenSink {
         let sink = self.clone();
-        Arc::new(move |_| Ok(Box::new(sink.clone())))
+        Arc::new(move |_| Ok(Opened::ReplySink(Box::new(sink.clone()))))
     }
 
     fn started(&self) -> usize {
@@ -61,17 +61,13 @@ impl Held {
     }
 }
 
-impl Sink for Held {
-    fn overlap(&self) -> usize {
-        self.overlap
+impl ReplySink for Held {
+    fn max_in_flight(&self) -> usize {
+        self.max_in_flight
     }
 
     fn max_bytes(&self) -> usize {
         self.most_bytes
-    }
-
-    fn send(&mut self, _: &[Delivery]) -> Result<Verdicts, DeliveryError> {
-        unreachable!("each message is started")
     }
 
     fn start(&mut self, delivery: Delivery, reply: Reply) -> Result<(), DeliveryError> {
