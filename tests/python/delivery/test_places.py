@@ -71,6 +71,8 @@ def put_and_hold(queue: DeliveryQueue, held: Held, count: int) -> None:
         ({"spare": 0}, 8),
         ({"spare": 3}, 8 + 3),
         ({"concurrency": 2}, 2),
+        ({"concurrency": 12}, 12),
+        ({"concurrency": 12, "spare": 3}, 12 + 3),
         ({"concurrency": 2, "spare": 0}, 2),
         ({"concurrency": 2, "spare": 3}, 2 + 3),
     ],

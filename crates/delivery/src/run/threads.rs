@@ -237,7 +237,9 @@ fn limits_of(sink: &Opened, settings: &Settings, threads: usize) -> PlaceLimits 
     let spare = |own| settings.spare.unwrap_or(if is_limited { 0 } else { own });
     match sink {
         Opened::Sink(sink) => {
-            let (young, spare) = (threads.max(sink.threads()).min(concurrency), spare(sink.spare()));
+            let usual = threads.max(sink.threads());
+            let young = if is_limited { concurrency.min(sink.most_threads().max(usual)) } else { usual };
+            let spare = spare(sink.spare());
             let hanging = if spare == 0 && !is_limited { MOST_HANGING } else { 0 };
             PlaceLimits { young, spare, young_bytes: usize::MAX, spare_bytes: usize::MAX, hanging }
         }

@@ -13,6 +13,8 @@ use crate::base::error::DeliveryError;
 
 /// How many threads may be in the function at a time.
 const THREADS: usize = 8;
+/// How many there may be if `concurrency` asks for them.
+const MOST_THREADS: usize = 256;
 /// How many more, in calls that take long.
 const SPARE: usize = 64;
 
@@ -41,6 +43,10 @@ impl<F: Fn(&Delivery) -> Verdict + Send + Sync> Sink for FunctionSink<F> {
 
     fn threads(&self) -> usize {
         THREADS
+    }
+
+    fn most_threads(&self) -> usize {
+        MOST_THREADS
     }
 
     fn spare(&self) -> usize {

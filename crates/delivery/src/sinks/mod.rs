@@ -97,6 +97,11 @@ pub trait Sink: Send {
         None
     }
 
+    /// The most sinks of this kind, if the settings ask for more than [`Sink::threads`].
+    fn most_threads(&self) -> usize {
+        self.threads()
+    }
+
     /// How many more sends there may be, beside [`Sink::threads`]. They are for sends that take long, and for keys whose
     /// last send was not accepted. Without such places, a call that hangs delays other messages.
     fn spare(&self) -> usize {

@@ -16,6 +16,8 @@ use tickwheel_delivery::{Delivery, DeliveryError, Sink, Verdict, Verdicts};
 
 /// How many threads may be in the function at a time.
 pub(crate) const THREADS: usize = 8;
+/// How many there may be if `concurrency` asks for them.
+const MOST_THREADS: usize = 256;
 /// How many more, in calls that take long.
 const SPARE: usize = 64;
 
@@ -38,6 +40,10 @@ impl Sink for FunctionSink {
 
     fn threads(&self) -> usize {
         THREADS
+    }
+
+    fn most_threads(&self) -> usize {
+        MOST_THREADS
     }
 
     fn spare(&self) -> usize {
