@@ -6,6 +6,7 @@ mod customers;
 mod doubting;
 mod due_times;
 mod expiring;
+mod going_behind;
 mod kill;
 mod large_tickets;
 mod long_outage;

@@ -148,8 +148,11 @@ impl Dispatcher {
 
     /// The message certainly did not arrive, and a message of its key that is due earlier has come: that one goes first.
     fn goes_behind(&mut self, slot: Slot) {
-        let lane = self.window.entry(slot).lane.expect("another message of its lane is before it");
+        let entry = self.window.entry(slot);
+        let (due_ms, lane) = (entry.due_ms, entry.lane.expect("another message of its lane is before it"));
         self.window.put_back(slot);
+        let it = self.window.lane_mut(lane);
+        it.due_until_ms = it.due_until_ms.max(due_ms); // the timer has released it, maybe before a step of the wall clock
         self.wants_load = true; // the other message may be in the store
         self.window.come_back(lane);
         self.offer(lane);

@@ -1,0 +1,41 @@
+//! A key that waits for its next attempt, while memory is full, the wall clock is stepped, or an earlier message comes
+//! (D4, D6, D16).
+
+use super::testing::{ByHand, START_MS, ids, put};
+use crate::due::retry::Retry;
+use crate::run::settings::Settings;
+use crate::sinks::Verdict;
+
+fn settings(wait_ms: u64) -> Settings {
+    let retry = Retry { max_attempts: 4, waits_ms: vec![wait_ms], ..Retry::default() };
+    Settings { retry, ..Settings::default() }
+}
+
+fn refused() -> Verdict {
+    Verdict::Refused("no".to_owned())
+}
+
+fn all_sent(world: &ByHand) -> Vec<String> {
+    let all: Vec<_> = (0..10).flat_map(|_| world.sent()).collect();
+    all.iter().map(|it| it.body.id().to_owned()).collect()
+}
+
+/// After the step only messages that wait for the timer are placed again. `b` waits for its next attempt then.
+#[test]
+fn a_message_that_goes_behind_another_is_sent_after_a_step_of_the_wall_clock__d4() {
+    for step_ms in [-60_000, 60_000] {
+        let world = ByHand::start(settings(5_000));
+        world.give(vec![put(Some("k"), "b", START_MS)]);
+        assert_eq!(ids(&world.deliver(|_| refused())), ["b"]);
+        world.give(vec![put(Some("k"), "a", START_MS - 5)]);
+        world.step_wall_clock_ms(step_ms);
+        world.engine.follow_clock();
+        world.write();
+        let mut sent = Vec::new();
+        for _ in 0..100 {
+            world.advance_ms(1_000);
+            sent.extend(all_sent(&world));
+        }
+        assert_eq!(sent, ["a", "b"], "{step_ms}");
+    }
+}
