@@ -3,6 +3,7 @@
 
 use super::testing::{ByHand, START_MS, ids, put};
 use crate::due::retry::Retry;
+use crate::due::window::Bounds;
 use crate::run::settings::Settings;
 use crate::sinks::Verdict;
 
@@ -38,4 +39,18 @@ fn a_message_that_goes_behind_another_is_sent_after_a_step_of_the_wall_clock__d4
         }
         assert_eq!(sent, ["a", "b"], "{step_ms}");
     }
+}
+
+/// `a` is after the cursor, so it is only in the store.
+#[test]
+fn the_earlier_one_goes_first_also_if_memory_is_full__d4() {
+    let bounds = Bounds { messages: 10, ..Bounds::default() };
+    let world = ByHand::start(Settings { bounds, ..settings(2_000) });
+    world.give(vec![put(Some("k"), "b", START_MS)]);
+    assert_eq!(world.deliver(|_| refused()).len(), 1);
+    world.give((0..30).map(|number| put(None, &format!("x{number}"), START_MS - 1_000 - number)).collect());
+    world.give(vec![put(Some("k"), "a", START_MS - 5)]);
+    world.advance_ms(2_000);
+    let of_k: Vec<String> = all_sent(&world).into_iter().filter(|id| !id.starts_with('x')).collect();
+    assert_eq!(of_k, ["a", "b"]);
 }

@@ -36,7 +36,7 @@ impl Window {
     }
 
     /// Whether this message waited for its next attempt, certainly did not arrive, and another message of its lane is due
-    /// before it.
+    /// before it, or may be in the store.
     pub(crate) fn is_behind(&self, slot: Slot) -> bool {
         let entry = self.entry(slot);
         let Some(lane) = entry.lane.map(|lane| self.lane(lane)).filter(|lane| lane.in_flight == Some(slot)) else {
@@ -44,7 +44,9 @@ impl Window {
         };
         let is_first = |(position, other)| position < entry.position() && self.entry(other).state == State::Waiting;
         !entry.may_have_arrived()
-            && (lane.first().is_some_and(is_first) || lane.more_from.is_some_and(|from| from < entry.position()))
+            && (lane.first().is_some_and(is_first)
+                || lane.more_from.is_some_and(|from| from < entry.position())
+                || self.cursor.is_some_and(|cursor| cursor < entry.position()))
     }
 
     /// Whether a message is going back to the store in the next transaction.
