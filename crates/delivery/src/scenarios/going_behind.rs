@@ -54,3 +54,17 @@ fn the_earlier_one_goes_first_also_if_memory_is_full__d4() {
     let of_k: Vec<String> = all_sent(&world).into_iter().filter(|id| !id.starts_with('x')).collect();
     assert_eq!(of_k, ["a", "b"]);
 }
+
+#[test]
+fn what_certainly_did_not_arrive_is_not_marked_if_an_earlier_one_came__d6() {
+    for wait_ms in [200, 20_000] {
+        let world = ByHand::start(settings(wait_ms));
+        world.give(vec![put(Some("k"), "b", START_MS)]);
+        assert_eq!(world.deliver(|_| refused()).len(), 1);
+        world.give(vec![put(Some("k"), "a", START_MS - 5)]);
+        world.advance_ms(wait_ms);
+        let sent: Vec<_> = (0..4).flat_map(|_| world.sent()).collect();
+        assert_eq!(ids(&sent), ["a", "b"]);
+        assert!(!sent[1].redelivered && sent[1].attempt == 2, "{wait_ms}: {:?}", sent[1]);
+    }
+}

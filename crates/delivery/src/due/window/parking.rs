@@ -142,6 +142,9 @@ impl Window {
         let it = self.lane(lane);
         let waits_for_it = it.is_away && !it.is_paused && it.in_flight.is_none();
         let from = it.more_from.filter(|from| waits_for_it && *from <= position)?;
+        if from < position && !row.is_unanswered && !row.redelivered {
+            return None; // it certainly did not arrive, so it keeps no place
+        }
         let slot = self.add(*row, None, false);
         let it = self.lane_mut(lane);
         it.remove(position, row.size as usize);
