@@ -4,6 +4,7 @@
 use super::testing::{ByHand, START_MS, ids, put};
 use crate::due::retry::Retry;
 use crate::due::window::Bounds;
+use crate::group::items::{Answer, Failing, Item};
 use crate::run::settings::Settings;
 use crate::sinks::Verdict;
 
@@ -39,6 +40,19 @@ fn a_message_that_goes_behind_another_is_sent_after_a_step_of_the_wall_clock__d4
         }
         assert_eq!(sent, ["a", "b"], "{step_ms}");
     }
+}
+
+/// Memory was full, so the window has forgotten the lane of the key. Its wait is known.
+#[test]
+fn a_key_whose_lane_is_forgotten_is_tried_at_once__d16() {
+    let bounds = Bounds { messages: 10, ..Bounds::default() };
+    let world = ByHand::start(Settings { bounds, ..settings(3_000_000) });
+    world.give(vec![put(Some("k"), "a", START_MS)]);
+    assert_eq!(world.deliver(|_| refused()).len(), 1);
+    world.give((0..30).map(|number| put(None, &format!("x{number}"), START_MS - 1_000 - number)).collect());
+    assert_eq!(world.give(vec![Item::Again(Failing::Key("k".to_owned()))]), [Answer::Tried]);
+    let sent = all_sent(&world);
+    assert_eq!(sent.len(), 31, "{sent:?}");
 }
 
 /// `a` is after the cursor, so it is only in the store.

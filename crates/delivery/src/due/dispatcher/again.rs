@@ -11,6 +11,11 @@ impl Dispatcher {
     pub(crate) fn try_lane(&mut self, number: i64) -> Again {
         let key = Key::Lane(number);
         let Some(lane) = self.window.lane_numbered(number).map(|lane| self.window.lane(lane)) else {
+            let waits = self.doubts.get(key).is_some_and(Doubt::waits);
+            if waits {
+                self.wake(key); // memory was full, and has forgotten the lane
+                return Again::Tried { seq: None, attempts: 0 };
+            }
             return Again::Absent;
         };
         let in_flight = lane.in_flight.map(|slot| self.window.entry(slot));
