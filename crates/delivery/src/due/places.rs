@@ -11,7 +11,7 @@
 //! - A send of a key in doubt takes a spare place from its start. So keys in doubt never take an ordinary place.
 //! - Without spare places, every send keeps its ordinary place. Keys in doubt get at most half of these places, and none
 //!   during a slow first contact: while a send of another key is not young any more, messages of such keys go first. So
-//!   the first contact with many keys that hang is over soon.
+//!   the first contact with many keys that hang is over soon. One key in doubt goes out every five minutes all the same.
 //! - After a cut-off, the call keeps its place until it returns. A sink without spare places may have
 //!   [`PlaceLimits::hanging`] such calls beside its places.
 //! - Ordinary and spare places have separate limits for bytes. A send may start while the limit is not reached, so one
@@ -25,6 +25,8 @@ use rustc_hash::FxHashMap;
 const YOUNG_US: u64 = 100_000;
 /// A send is young for at least this number of usual durations.
 const YOUNG_TIMES: f64 = 10.0;
+/// Keys in doubt wait at most this long for the end of a slow first contact.
+const LONGEST_PASSED_OVER_US: u64 = 300_000_000;
 /// How much one duration moves the usual duration. The usual duration is about the median.
 const STEP: f64 = 1.05;
 
@@ -90,6 +92,8 @@ pub(crate) struct Places {
     now_us: u64,
     /// When the last slow send ended whose key was not in doubt.
     slow_ended_us: Option<u64>,
+    /// Since when other keys go first.
+    passed_over_us: Option<u64>,
 }
 
 impl Places {
@@ -107,6 +111,7 @@ impl Places {
             usual_us: 0.0,
             now_us: 0,
             slow_ended_us: None,
+            passed_over_us: None,
         }
     }
 
@@ -148,6 +153,9 @@ impl Places {
         if self.has_spare() {
             return false; // keys in doubt take no place from others
         }
+        if self.passed_over_us.is_some_and(|since_us| self.now_us >= since_us.saturating_add(LONGEST_PASSED_OVER_US)) {
+            return false;
+        }
         let was_slow = |since_us: u64| self.now_us.saturating_sub(since_us) >= self.young_us();
         let first = self.young_line.iter().find_map(|number| self.taken.get(number));
         first.is_some_and(|first| was_slow(first.began_us)) || self.slow_ended_us.is_some_and(|at_us| !was_slow(at_us))
@@ -162,7 +170,15 @@ impl Places {
         self.limits.spare > 0
     }
 
+    /// A key in doubt could start, and another key goes first.
+    pub(crate) fn pass_over(&mut self) {
+        self.passed_over_us.get_or_insert(self.now_us);
+    }
+
     pub(crate) fn take(&mut self, number: u64, now_us: u64, bytes: usize, is_in_doubt: bool) {
+        if is_in_doubt {
+            self.passed_over_us = None;
+        }
         self.in_doubt += usize::from(is_in_doubt);
         let takes = if is_in_doubt && self.has_spare() { Takes::Spare } else { Takes::Ordinary };
         if takes == Takes::Spare {

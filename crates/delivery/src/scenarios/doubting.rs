@@ -1,6 +1,7 @@
 //! Keys in doubt over outages, restarts, moves and cancels, and how many are remembered (D6, D7, D8).
 
 use super::testing::{ByHand, START_MS, cancel, put};
+use crate::due::places::PlaceLimits;
 use crate::due::retry::Retry;
 use crate::group::items::{Answer, Item};
 use crate::message::Reschedule;
@@ -137,4 +138,28 @@ fn no_further_send_goes_out_if_a_message_is_accepted_within_the_second__d6() {
     assert_eq!(world.send().len(), 1);
     world.advance_ms(60_000);
     assert!(world.take().is_none() && world.engine.down().is_none());
+}
+
+/// One call never returns, the others are quick, and there is always a message of another key.
+#[test]
+fn keys_in_doubt_do_not_starve_behind_a_call_that_never_returns__d6() {
+    let retry = Retry { waits_ms: vec![1_000], ..Retry::default() };
+    let world = ByHand::start(Settings { retry, sink_timeout_ms: 3_600_000, ..Settings::default() });
+    world.engine.set_places(PlaceLimits { young: 4, spare: 0, hanging: 0, ..PlaceLimits::NONE });
+    world.give(vec![put(Some("k"), "bad", START_MS)]);
+    assert_eq!(world.deliver(|_| Verdict::Refused("no".to_owned())).len(), 1);
+    world.give(vec![put(None, "hangs", START_MS)]);
+    let _hangs = world.take().unwrap();
+    let mut tried_ms = None;
+    for at_ms in (0..400_000).step_by(100) {
+        world.give((0..2).map(|number| put(None, &format!("{at_ms} {number}"), START_MS)).collect());
+        let (number, deliveries) = world.engine.take(1, 1 << 20, false).expect("one is always ready");
+        if deliveries[0].body.id() == "bad" {
+            tried_ms = Some(at_ms);
+            break;
+        }
+        world.advance_ms(100);
+        world.engine.settle(number, Verdicts::Delivered, None);
+    }
+    assert!(tried_ms.is_some_and(|at_ms| (290_000..320_000).contains(&at_ms)), "{tried_ms:?}");
 }

@@ -126,6 +126,9 @@ impl Dispatcher {
             self.wait_for_tokens();
         }
         let is_in_doubt = matches!(from, From::InDoubt | From::Try(Try::Failed));
+        if from == From::Fresh && !self.in_doubt.is_empty() && self.places.is_first_contact_slow() {
+            self.places.pass_over();
+        }
         if let From::Try(it) = from {
             self.outage.use_try(it);
         }
