@@ -47,18 +47,23 @@ _T = TypeVar("_T")
 class DeliveryQueue:
     """A durable queue: delivers messages on time to the millisecond, in order per key, once, also after a crash.
 
-    `store`: a file, made if it does not exist; if another process has it open, the constructor waits. `to`: the
-    destination: an address as for `tickwheel deliver --to`; a function that is called with each `Delivery`, from up to
-    8 threads, one at a time for a key; a coroutine function, with up to 256 calls at a time on an event loop in a
-    thread; or a subclass of `tickwheel.delivery.sinks.Sink`. `order`: `"key"`, or
-    `"global"` for one order of all messages. `horizon_s`: how far ahead messages are loaded into memory.
-    `max_attempts`, `backoff_s` (the first wait and the longest) or `waits_s` (each of them), `unanswered_for_s`,
-    `sink_timeout_s`, `keep_ids_days`, `rate` (as `"100/s"` or `"30/min"`), `concurrency`, `spare`, `outbox` (an
-    address, or several): as the options of the commands. `unavailable`: a class of exceptions, or a tuple of them, by
-    which a function says that the receiver of a message is away. `on_dead_letter` is called with each message that was
-    given up, in a thread of its own; without it they are logged.
-    Errors: `WrongUsage`, also if this process has the store open; `StoreFailed`, `DeliveryFailed`. Close it, or use it
-    as a context manager: one that is forgotten delivers on until the process ends.
+    `store`: a file, made if it does not exist; if another process has it open, the constructor waits. `order`: `"key"`,
+    or `"global"` for one order of all messages. `horizon_s`: how far ahead messages are loaded into memory.
+    `backoff_s`: the first wait and the longest; or `waits_s`: all waits. `rate`: as `"100/s"` or `"30/min"`. `outbox`:
+    an address, or several. `max_attempts`, `unanswered_for_s`, `sink_timeout_s`, `keep_ids_days`, `concurrency` and
+    `spare` are the options of the commands. `unavailable`: an exception class, or several; a function raises it if the
+    receiver of a message is away. `on_dead_letter`: called with each message that is given up, in a separate thread;
+    by default the log names these messages.
+
+    `to` is the destination:
+
+    - an address, as for `tickwheel deliver --to`;
+    - a function, called with each `Delivery`, from up to 8 threads, for one message of a key at a time;
+    - a coroutine function, with up to 256 calls at a time on an event loop in a thread;
+    - a subclass of `tickwheel.delivery.sinks.Sink`.
+
+    Close the queue, or use it as a context manager. If a program forgets it, it delivers until the process ends.
+    Errors: `WrongUsage`, also if this process has the store open; `StoreFailed`, `DeliveryFailed`.
 
     >>> import tempfile, threading
     >>> arrived = threading.Event()
@@ -162,10 +167,10 @@ class DeliveryQueue:
         NaN.
         Costs one commit; the messages of a `put_many` share one.
 
-        `replace`: it takes the place of the message of its name (D16). `REPLACED`: that one waited, and does not go
-        out. `ACCEPTED`: there is none, or it has its outcome. `DELIVERING`: it is being sent in this moment, and
-        nothing is accepted. `debounce_ms`: as `replace` with `delay_ms`, so that each call puts the message off;
-        `at_latest_ms`: it is due so long after the first of these calls at the latest.
+        `replace`: the message takes the place of the earlier message with this name (D16). `REPLACED`: the earlier
+        message waited, and is not sent. `ACCEPTED`: no message has this name, or it has its outcome. `DELIVERING`: the
+        earlier message is being sent, and nothing is accepted. `debounce_ms`: as `replace` with `delay_ms`, so that
+        each call postpones the message. `at_latest_ms`: limits that, counted from the first call of the series.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder, DeliveryQueue(f"{folder}/r.db", to=lambda _: None) as queue:
@@ -177,7 +182,7 @@ class DeliveryQueue:
 
         `every` (milliseconds) or `cron` (five fields, or six with the seconds first; `tz`: a time zone, by default
         UTC): it recurs (D19). Each occurrence is a message with the id `ID@DUE`, made when the one before has its
-        outcome; times that have passed by then are left out, or follow `missed`. `due` or `delay_ms`: of the first.
+        outcome. Times that have passed by then are skipped, or follow `missed`. `due` or `delay_ms`: of the first.
         The same id with other content takes its place: `REPLACED`; a `cancel` ends it.
 
         >>> with tempfile.TemporaryDirectory() as folder, DeliveryQueue(f"{folder}/r.db", to=lambda _: None) as queue:
@@ -210,7 +215,8 @@ class DeliveryQueue:
         A message is a `Message`, a dict with the arguments of `put`, also `replace` and `debounce_ms`, or a tuple `(id,
         due, payload)` or `(id, due, payload, key)`. All are read and checked first: if one is wrong, or `messages`
         raises, none is accepted. Errors: `BadRecord`, `WrongUsage`; `DeliveryFailed` if delivery fails meanwhile, and
-        those of a signal's handler: then some may be accepted, and the same call again answers `DUPLICATE` for those.
+        errors of a signal's handler. After these two, some messages may be accepted: the same call answers `DUPLICATE`
+        for them.
         """
         try:
             given = iter(messages)
@@ -224,7 +230,7 @@ class DeliveryQueue:
         """Cancel a message (D7), and return once the cancel is on disk.
 
         `CANCELLED`: it will not be sent, or was cancelled before. `DELIVERED`, `DEAD`, `EXPIRED`: too late.
-        `DELIVERING`: it is being sent in this moment. `UNKNOWN`: it has not come; it is cancelled when it comes.
+        `DELIVERING`: it is being sent in this moment. `UNKNOWN`: it has not come. If it comes later, it is cancelled.
         """
         return self._ask([[Cancel(id, key)]], _the_one)
 
@@ -236,11 +242,11 @@ class DeliveryQueue:
         delay_ms: float | None = None,
         key: str | None = None,
     ) -> Answer:
-        """Give a message that waits another due time (D16), earlier or later, and return once that is on disk.
+        """Change the due time of a waiting message (D16), to an earlier or later one, and return once it is on disk.
 
-        `RESCHEDULED`: it goes out then, and not before; its attempts so far count on. Of messages of its key that are
-        due in the same millisecond it is the last. `DELIVERED`, `DEAD`, `EXPIRED`, `CANCELLED`: too late. `DELIVERING`:
-        it is being sent in this moment. `UNKNOWN`: it has not come. Errors: `BadRecord`.
+        `RESCHEDULED`: it is sent at the new time, and not before. Its attempts count on. Other messages of its key that
+        are due in the same millisecond are sent before it. `DELIVERED`, `DEAD`, `EXPIRED`, `CANCELLED`: too late.
+        `DELIVERING`: it is being sent in this moment. `UNKNOWN`: it has not come. Errors: `BadRecord`.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder, DeliveryQueue(f"{folder}/r.db", to=lambda _: None) as queue:
@@ -260,11 +266,11 @@ class DeliveryQueue:
     def again(self, id: str | None = None, *, key: str | None = None) -> Answer:  # noqa: A002
         """Try a failing key at once, or a failing message without a key by its `id` (D16); return once that is on disk.
 
-        `TRIED`: it waits no more for its next attempt, and is sent as soon as there is a spare place. If that fails
-        too, it waits as after any other attempt. `UNKNOWN`: no such key or message waits for its next attempt.
-        `DELIVERING`: it is being sent in this moment. `PAUSED`: it, or all sending, is. Of an `id` also `WAITING`: it
-        waits, but not for its next attempt; and the outcomes, as of `cancel`. With `order="global"` it is the one order
-        that is tried. Errors: `WrongUsage` if not one of the two is given; `BadRecord` for what is no key and no id.
+        `TRIED`: the wait is over, and the message is sent as soon as there is a spare place. If this attempt fails too,
+        the key waits as usual. `UNKNOWN`: no such key or message waits for its next attempt. `DELIVERING`: it is being
+        sent in this moment. `PAUSED`: the key, or all sending, is paused. Only for an `id`: `WAITING` if the message
+        was not tried yet, and the outcomes that `cancel` answers. With `order="global"` any key names the one order.
+        Errors: `WrongUsage` if both or none are given; `BadRecord` for a key or an id that is not allowed.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder, DeliveryQueue(f"{folder}/r.db", to=lambda _: None) as queue:
@@ -285,10 +291,11 @@ class DeliveryQueue:
     ) -> str:
         """Cancel all messages that wait and match (D16), beside delivery; return its id once it has begun.
 
-        `key`, `key_prefix`, `due_from` (then or later), `due_before`: all of what is given must hold; or `all`.
-        Messages that come after it began are left alone, and so are those that are being sent. `queue.action(id)` says
-        how far it is; it goes on after a restart. `action`: an id of one's own; the same again does nothing, as long as
-        it is kept. Some hundred thousand a second. Errors: `WrongUsage`; `BadRecord`, also for an id of another action.
+        `key`, `key_prefix`, `due_from` (then or later), `due_before`: a message must match all that are given. `all`:
+        every message. Later messages, and messages that are being sent, are not cancelled. `queue.action(id)` shows the
+        progress. The action continues after a restart. `action`: your own id. The same id again does nothing, as long
+        as the action is kept. Some hundred thousand a second. Errors: `WrongUsage`; `BadRecord`, also for an id of
+        another action.
         """
         return self._begin(act_of("cancel", action, key, key_prefix, due_from, due_before, all))
 
@@ -302,12 +309,12 @@ class DeliveryQueue:
         all: bool = False,  # noqa: A002
         action: str | None = None,
     ) -> str:
-        """Try all dead letters of messages anew that match, as `requeue` does; otherwise as `cancel_many`."""
+        """Try all matching dead letters anew, as `requeue` does; otherwise as `cancel_many`."""
         return self._begin(act_of("requeue", action, key, key_prefix, due_from, due_before, all))
 
     def action(self, id: str) -> Action | None:  # noqa: A002
-        """How far an action on many messages is; `None`: there is none with this id, or it is not kept any more: of
-        those that have ended the last 10,000 are.
+        """The progress of an action on many messages. `None`: no action has this id, or it is not kept any more. The
+        last 10,000 ended actions are kept.
         """
         if id is None:
             raise WrongUsage("id is None: give the id of an action")
@@ -324,9 +331,9 @@ class DeliveryQueue:
     def pause(self, key: str | None = None) -> None:
         """Send nothing more (D16), or nothing of a key, until `resume`, also after a restart; return once on disk.
 
-        Messages are accepted, and wait. What is being sent in this moment gets its outcome. Of a key, what was tried
-        before goes on with `redelivered`. Errors: `BadRecord` for what is no key; `WrongUsage` with `order="global"`,
-        and once 10,000 keys are paused.
+        Messages are accepted, and wait. A message that is being sent gets its outcome. If a key is paused, a message
+        of it that was tried before is marked `redelivered` later. Errors: `BadRecord` for a key that is not allowed;
+        `WrongUsage` with `order="global"`, or if 10,000 keys are paused.
 
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder, DeliveryQueue(f"{folder}/r.db", to=lambda _: None) as queue:
@@ -343,9 +350,9 @@ class DeliveryQueue:
         return self._ask([[Pause(is_paused=True, key=key)]], paused)
 
     def resume(self, key: str | None = None) -> None:
-        """Send what is due, of all or of a key, and go on; return once that is on disk.
+        """Send due messages again, all or those of a key, and return once this is on disk.
 
-        Each key that is paused waits for its own `resume`.
+        A paused key waits for its own `resume`.
         """
         return self._ask([[Pause(is_paused=False, key=key)]], lambda _: None)
 
@@ -375,11 +382,12 @@ class DeliveryQueue:
         return self._running.submit(given)
 
     def submit_ndjson(self, data: bytes) -> "Future[list[Answer | BadRecord]]":
-        r"""Submit the messages and cancels in lines of NDJSON (D1) without waiting for the disk. Makes no Python object
-        for each, so it is the fastest way in. The future gets an entry for each record, in order, once all are on disk:
-        the answer, or what is wrong with the line, and then only that one is not accepted.
+        r"""Submit the messages and cancels in lines of NDJSON (D1), and do not wait for the disk.
 
-        Blocks while much is queued. Errors: `DeliveryFailed` once delivery has failed, also from the future.
+        The future gets a list with an entry for each record, in order, once all are on disk: the answer, or the error
+        of this line. A wrong line does not affect the other lines. No Python object is made for a message, so this is
+        the fastest way in. Blocks while much is queued. Errors: `DeliveryFailed` once delivery has failed, also from
+        the future.
 
         >>> import tempfile
         >>> lines = b'{"id": "tea", "delay_ms": 20, "payload": "ready"}\n{"id": "cake"}\n'
@@ -391,11 +399,10 @@ class DeliveryQueue:
         return self._running.submit_records([_traced(self._lines.read(data, now_ns=time.time_ns()))])
 
     def submit_arrow(self, batch: Any) -> "Future[list[Answer | BadRecord]]":
-        """As `submit_ndjson`, for the rows of a `pyarrow.RecordBatch` or `Table` with columns of D1, with an entry for
-        each row.
+        """The same for the rows of a `pyarrow.RecordBatch` or `Table` with columns of D1: an entry for each row.
 
         The rows are read and submitted some megabytes at a time. Errors: also `BadRecord` if no message can be read
-        with these columns; `WrongUsage` for what is neither.
+        from these columns; `WrongUsage` for another type.
 
         >>> import pyarrow as pa, tempfile
         >>> batch = pa.record_batch({"id": ["tea", "cake"], "delay_ms": [20, None], "payload": ["ready", "done"]})

@@ -3,11 +3,11 @@
 Most messages have one sink. Keys in doubt may have another, and a sink that hangs is replaced by a new one. So several
 threads use what is here, each with a `Writer` of its own.
 
-- A message has one send at a time. If a sink is given a message that another one has in hand, the engine has cut off
-  the send of the other one. The other one is *replaced*: it writes nothing any more. Otherwise it could write a message
-  again that the first one has written and forgotten. A sink is also replaced if its send was cut off before it began:
-  a later attempt of one of its messages has begun.
-- A database may still do what a lost connection has sent. `Writer.lost_backends` says which connections these are.
+- A message has one send at a time. Suppose sink B gets a message while sink A still sends it: then the engine has cut
+  off the send of A. A is *replaced*: it writes nothing any more. Otherwise A could write the message again after B has
+  written it and forgotten its digest. A is also replaced if its send was cut off before it began: a later attempt of
+  one of its messages has begun.
+- A database may still execute statements of a lost connection. `Writer.lost_backends` says which connections these are.
 - A digest is needed until the store has committed the message's outcome. A writer knows this by the number of a send
   and not by a clock. If a writer was replaced, the next run deletes its digests.
 - Deleting takes a while. If a message comes whose digest is there with another `seq`, its name was forgotten and is
