@@ -30,10 +30,11 @@ from rich.table import Table
 
 from tickwheel.delivery import Delivery, DeliveryQueue
 
+from .receiver import ANSWER, Receiver
+
 HEALTHY = 100
-MESSAGES = 3  # of each healthy customer
+EACH_S = 1.7  # a healthy customer has a message about this often
 HANG_S = 60.0
-_HEAD_END = b"\r\n\r\n"
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,11 @@ class Case:
     within_s: float = 5.0
     files: int | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def healthy_messages(self) -> int:
+        """Of each healthy customer."""
+        return max(3, round(self.within_s / EACH_S))
 
 
 @dataclass(frozen=True)
@@ -159,47 +165,29 @@ def coroutine(kind: str, healthy: Healthy) -> Callable[[Delivery], Awaitable[Non
     return send
 
 
-class Receiver(asyncio.Protocol):
+class Treating(Receiver):
     """A connection to the receiver. `kind` is how it treats messages of bad customers."""
 
     kind: ClassVar[str]
 
-    def __init__(self) -> None:
-        self._rest = b""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keeps the transport for the answers."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        """Answers each complete request."""
-        self._rest += data
-        while (end := self._rest.find(_HEAD_END)) >= 0:
-            head = self._rest[:end].lower()
-            size = int(head[head.index(b"content-length:") + 15 :].split(b"\r\n", 1)[0])
-            if len(self._rest) < end + 4 + size:
-                return
-            body, self._rest = self._rest[end + 4 : end + 4 + size], self._rest[end + 4 + size :]
-            self._answer(body)
-
-    def _answer(self, body: bytes) -> None:
+    def answer(self, body: bytes, transport: asyncio.Transport) -> None:
+        """Accepts messages of healthy customers, and prints them."""
         if b'"id":"good' in body[:100]:
             message = json.loads(body)
             print(message["id"], message["lateness_ms"], flush=True)
-            self._transport.write(b"HTTP/1.1 204 No Content\r\n\r\n")
+            transport.write(ANSWER)
         elif self.kind == "cuts the connection":
-            self._transport.abort()
+            transport.abort()
         elif self.kind != "hangs":
             status = self.kind.removeprefix("answers ").encode()
-            self._transport.write(b"HTTP/1.1 " + status + b" No\r\ncontent-length: 0\r\n\r\n")
+            transport.write(b"HTTP/1.1 " + status + b" No\r\ncontent-length: 0\r\n\r\n")
 
 
 async def receive(kind: str) -> None:
     """The receiver's process: prints its port, then each healthy message with its lateness."""
-    Receiver.kind = kind
+    Treating.kind = kind
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(Receiver, "127.0.0.1", 0, backlog=4_096)
+    server = await loop.create_server(Treating, "127.0.0.1", 0, backlog=4_096)
     print(server.sockets[0].getsockname()[1], flush=True)
     await loop.run_in_executor(None, sys.stdin.read)
 
@@ -212,7 +200,7 @@ def put_all(queue: DeliveryQueue, case: Case) -> float:
     bad = ((f"bad {number}", case.bad_within_s, payload) for number in range(case.bad))
     messages = [(name, int(start_ms + 1_000 * within_s * rng.random()), body, name) for name, within_s, body in bad]
     for number in range(HEALTHY):
-        for each in range(MESSAGES):
+        for each in range(case.healthy_messages):
             due_ms = int(start_ms + 1_000 * case.within_s * rng.random())
             messages.append((f"good {number}-{each}", due_ms, b"1", f"good {number}"))
     at_once = 1_000 if case.size < 1_000 else 10
@@ -228,7 +216,7 @@ def measure(case: Case, store: str) -> Row:
     """Runs one case in this process, which does not wait then for calls that hang."""
     if case.files:
         resource.setrlimit(resource.RLIMIT_NOFILE, (case.files, case.files))
-    healthy, receiver = Healthy(HEALTHY * MESSAGES), None
+    healthy, receiver = Healthy(HEALTHY * case.healthy_messages), None
     to: Any
     if case.to == "webhook":
         command = [sys.executable, "-m", "benches.python.delivery.neighbours", "--receive", case.kind]

@@ -11,7 +11,7 @@ import sys
 from typing import ClassVar
 
 ANSWER_AFTER_S = 0.002
-_ANSWER = b"HTTP/1.1 204 No Content\r\n\r\n"
+ANSWER = b"HTTP/1.1 204 No Content\r\n\r\n"
 _HEAD_END = b"\r\n\r\n"
 
 
@@ -29,7 +29,7 @@ class Receiver(asyncio.Protocol):
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Keeps what is complete, and answers it later."""
+        """Answers each complete request."""
         self._rest += data
         while (end := self._rest.find(_HEAD_END)) >= 0:
             head = self._rest[:end].lower()
@@ -37,9 +37,13 @@ class Receiver(asyncio.Protocol):
             size = int(head[at:].split(b"\r\n", 1)[0])
             if len(self._rest) < end + 4 + size:
                 return
-            Receiver.bodies.append(self._rest[end + 4 : end + 4 + size])
-            self._rest = self._rest[end + 4 + size :]
-            asyncio.get_running_loop().call_later(ANSWER_AFTER_S, self._transport.write, _ANSWER)
+            body, self._rest = self._rest[end + 4 : end + 4 + size], self._rest[end + 4 + size :]
+            self.answer(body, self._transport)
+
+    def answer(self, body: bytes, transport: asyncio.Transport) -> None:
+        """Keeps the body, and answers later."""
+        Receiver.bodies.append(body)
+        asyncio.get_running_loop().call_later(ANSWER_AFTER_S, transport.write, ANSWER)
 
 
 async def main() -> None:
