@@ -344,12 +344,12 @@ def test_what_is_asked_in_one_micro_batch_is_decided_as_on_one_process__D7_D16_D
 def test_messages_that_are_moved_once_more_are_moved_as_soon_as_the_first_time__D16_D8(kept: Kept) -> None:
     count = 10_000
     kept.visit(NOW_MS, orders(taker()), *(row(message(f"m{n}", 10**9 + n), n) for n in range(count)))
-    took = []
+    took = []  # by this thread: the engine has threads of its own
     for again in range(2):
         moves = [row(Reschedule(f"m{n}", None, NOW_MS + 10**9 + again)) for n in range(count)]
-        began = time.process_time()
+        began = time.thread_time()
         kept.visit(NOW_MS + again, orders(taker()), *moves)
-        took.append(time.process_time() - began)
+        took.append(time.thread_time() - began)
     assert took[1] < 4 * took[0], took
 
 
