@@ -36,7 +36,7 @@ use crate::store::upgrade::step_up;
 use crate::store::{Letter, Options, PAUSED, Progress, RESTORED, Store};
 use tickwheel::{Clock, Timer};
 
-/// An open store with all its waiting messages. Nothing is due before [`Engine::start`].
+/// An open store with all its waiting messages. Nothing is due before `start`.
 ///
 /// A thread takes its locks in this order: the writer's, the dispatcher's, the queue's. Debug builds check that.
 pub struct Engine {
