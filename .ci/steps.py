@@ -24,7 +24,7 @@ LOGS = ROOT / "build/test"
 BIN = ROOT / ".venv/bin"
 MAKE = "make --no-print-directory"
 CLIPPY = "cargo clippy --locked --all-targets"
-PYTEST = f"{BIN}/python -m pytest --numprocesses 4 --dist loadfile --max-worker-restart=0 --durations=10 --color=no"
+PYTEST = f"{BIN}/python -m pytest --dist loadfile --max-worker-restart=0 --durations=10 --color=no"
 SHORT, LONG = "not long and not packages and not wheels", "long and not packages and not wheels"
 EVERY_S = 60.0  # between two signs of life
 SLACK_S = 300  # a step may take four times as long as usual, and this long
@@ -74,7 +74,7 @@ TEST = (
         "python",
         "the tests of the Python package, with a smoke test of each process, and Spark's in one JVM",
         300,
-        (f"{PYTEST} -m '{SHORT}' tests/python tests/spark",),
+        (f"{PYTEST} --numprocesses 4 -m '{SHORT}' tests/python tests/spark",),
     ),
 )
 ALL = (
@@ -118,10 +118,10 @@ ALL = (
     Step(
         "python-long",
         "kills, clusters, a broker, a browser, valgrind, fuzzers",
-        600,
-        (f"{PYTEST} --long --no-loadscope-reorder -m '{LONG}' tests/spark tests/python",),
+        800,  # three JVMs of Spark at a time: with four on two cores, starts took a minute
+        (f"{PYTEST} --numprocesses 3 --long --no-loadscope-reorder -m '{LONG}' tests/spark tests/python",),
     ),
-    Step("archives", "the crates, the sdist and the wheel, installed and used", 300, (f"{MAKE} packages",)),
+    Step("archives", "the crates, the sdist and the wheel, installed and used", 170, (f"{MAKE} packages",)),
     Step("django", "Django's own tests of tasks", 60, (f"{MAKE} django-tests",)),
 )
 

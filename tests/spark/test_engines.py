@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 pytestmark = pytest.mark.timeout(240)
+LONG_S = 180
 
 KEYS = 40
 MESSAGES = 3_000
@@ -153,6 +154,7 @@ def test_a_dead_letter_says_where_it_comes_from_and_why__D2_D5_D6(run: Run) -> N
     assert all(letter["source"].endswith(".ndjson") and letter["line"] > 0 for letter in read)
 
 
+@pytest.mark.timeout(600)  # three starts of Spark, beside other JVMs
 @pytest.mark.parametrize("engine", ["local", "spark"])
 def test_a_recurring_message_comes_again_and_again_also_after_a_stop__D19(engine: str, tmp_path: Path) -> None:
     beat = {"id": "beat", "every": 500, "missed": "all", "payload": [1]}
@@ -176,11 +178,11 @@ def test_a_recurring_message_comes_again_and_again_also_after_a_stop__D19(engine
             assert running.poll() is None, (tmp_path / "log").read_text()
             time.sleep(0.1)
         running.send_signal(signal.SIGINT)
-        assert running.wait(60) == 130, (tmp_path / "log").read_text()
+        assert running.wait(LONG_S) == 130, (tmp_path / "log").read_text()
     # Put again after its cancel it is a duplicate. The deliverer says so, and the run ends.
     again = [{"id": "beat", "op": "cancel"}, beat]
     (tmp_path / "in" / "2.ndjson").write_text("".join(f"{json.dumps(record)}\n" for record in again))
-    assert start().wait(60) == 0, (tmp_path / "log").read_text()
+    assert start().wait(LONG_S) == 0, (tmp_path / "log").read_text()
     found = came(tmp_path / "out")
     assert {line["id"].partition("@")[0] for line in found} == {"beat"}
     due_ms = [round(datetime.fromisoformat(line["id"].partition("@")[2]).timestamp() * 1000) for line in found]

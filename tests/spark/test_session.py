@@ -87,5 +87,5 @@ started.wait()
 [it.join() for it in threading.enumerate() if it.name == "quiet-start"]
 """
     command = [sys.executable, "-c", code, "\n".join(lines)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=110)
     assert sorted(line for line in done.stderr.split("\n") if line) == ["no newline", "one", "own", "two"], done.stderr

@@ -164,7 +164,7 @@ def stop(process: "subprocess.Popen[str]") -> None:
     """`query.stop()`, at any moment."""
     assert process.stdin is not None
     process.stdin.close()
-    assert process.wait(60) == 0
+    assert process.wait(180) == 0
 
 
 def kill(process: "subprocess.Popen[str]") -> None:
