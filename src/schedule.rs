@@ -215,6 +215,12 @@ impl<T> Schedule<T> {
         self.slab.get(handle).and_then(|entry| Some((entry.task.as_ref()?, self.slab.tag(handle.slot()))))
     }
 
+    /// When it is due, in microseconds.
+    #[must_use]
+    pub fn due_us(&self, handle: Handle) -> Option<u64> {
+        self.slab.get(handle).map(|entry| entry.due_us)
+    }
+
     /// The entries of one page of the slab; `None` past the last page.
     #[must_use]
     pub fn page(&self, index: usize) -> Option<impl Iterator<Item = (Handle, &Entry<T>, &T)>> {

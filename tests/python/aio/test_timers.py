@@ -189,6 +189,53 @@ def test_many_that_are_due_at_once_leave_the_loop_its_turns__T21(run: Any) -> No
     assert run(main()) > 5
 
 
+def test_what_is_due_at_the_same_time_runs_in_the_same_turn__T21(run: Any) -> None:
+    """Else the task that the first of two time-outs cancels goes on before the second one, and that never expires."""
+
+    async def main() -> list[str]:
+        loop, timers, came = asyncio.get_running_loop(), aio.timers(), list[str]()
+        when = loop.time() + 0.01
+
+        def slow() -> None:
+            began_s = time.monotonic()
+            while time.monotonic() < began_s + 0.005:  # longer than a turn, as on a busy machine
+                pass
+            came.append("slow")
+            loop.call_soon(came.append, "turn")
+
+        timers.call_at(when, slow)
+        cancelled = timers.call_at(when, came.append, "cancelled")
+        timers.call_at(when, slow)
+        timers.call_at(when, came.append, "last")
+        timers.call_at(when + 0.000_1, came.append, "later")
+        cancelled.cancel()
+        while len(came) < 6:
+            await asyncio.sleep(0.001)
+        return came
+
+    assert run(main()) == ["slow", "slow", "last", "turn", "turn", "later"]
+
+
+def test_what_is_added_at_the_same_time_meanwhile_waits_for_its_turn__T21(run: Any) -> None:
+    async def main() -> int:
+        loop, timers, came = asyncio.get_running_loop(), aio.timers(), list[int]()
+        when = loop.time() + 0.001
+
+        def again() -> None:
+            came.append(1)
+            if len(came) < 50_000:
+                timers.call_at(when, again)
+
+        timers.call_at(when, again)
+        turns = 0
+        while len(came) < 50_000:
+            turns += bool(came)
+            await asyncio.sleep(0)
+        return turns
+
+    assert run(main()) > 5
+
+
 def test_callbacks_that_add_others_due_now_do_not_keep_the_loop__T21(run: Any) -> None:
     async def main() -> None:
         timers, is_over = aio.timers(), False

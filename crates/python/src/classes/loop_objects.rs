@@ -84,7 +84,8 @@ pub(super) struct Inner {
 
 /// What a turn does next.
 pub(super) enum NextDue {
-    Call(Py<LoopHandle>),
+    /// The handle, and when it is due, in microseconds.
+    Call(Py<LoopHandle>, u64),
     /// The wheel has more to do before it is known.
     Later,
     Nothing,
@@ -252,7 +253,7 @@ impl Inner {
         if !self.has_more {
             while let Some(handle) = self.line.pop_front() {
                 if let Some(claimed) = self.schedule.claim(handle) {
-                    return NextDue::Call(claimed.task);
+                    return NextDue::Call(claimed.task, claimed.due_us);
                 }
             }
             self.line.shrink_to(STEP);
@@ -261,6 +262,17 @@ impl Inner {
         self.has_more = self.schedule.step(now_us, STEP, &mut self.released, &mut progress);
         self.line.extend(self.released.drain(..));
         if self.line.is_empty() && !self.has_more { NextDue::Nothing } else { NextDue::Later }
+    }
+
+    /// Whether the next in line is due at just that time. What stands in no line yet does not count.
+    pub(super) fn continues(&mut self, due_us: u64) -> bool {
+        while let Some(&first) = self.line.front() {
+            if let Some(next_us) = self.schedule.due_us(first) {
+                return next_us == due_us;
+            }
+            self.line.pop_front(); // it was cancelled
+        }
+        false
     }
 
     /// A turn ends: the loop is woken for what comes next.
