@@ -182,14 +182,15 @@ def _ending_processes(item: pytest.Item, fail: Callable[..., Any]) -> Callable[.
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """A file runs in one worker. Spark's short tests do so together, in one JVM; its long tests in a group a reason."""
+    """A file runs in one worker. Spark's short tests do so together, in one JVM; so do its long tests, one at a time: a
+    start of Spark takes a minute where two others run on two cores, and some of these tests need it within a time.
+    """
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
             if not nodeid.startswith("tests/spark/"):
                 return nodeid.split("::", 1)[0]
-            reasons = [reason for path, reason in LONG.items() if nodeid.startswith(path)]
-            return f"Spark: {reasons[0] if reasons else 'short'}"
+            return "Spark: long" if any(nodeid.startswith(path) for path in LONG) else "Spark: short"
 
     return Scheduling(config, log)

@@ -401,7 +401,7 @@ def test_a_damaged_checkpoint_is_told_and_goes_on_once_it_is_brought_back__D2_D1
     deliver: Deliver, lent: None
 ) -> None:
     Path("in").mkdir()
-    due_ms = time.time_ns() // 1_000_000 + 12_000
+    due_ms = time.time_ns() // 1_000_000 + 3_600_000
     records = [{"id": f"m{n}", "key": f"k{n % 5}", "due": due_ms + n * 10} for n in range(100)]
     Path("in", "a.ndjson").write_text("\n".join(map(json.dumps, records)))
     checkpoint, stop = Path("s.db.checkpoint").absolute(), threading.Event()
@@ -427,6 +427,8 @@ def test_a_damaged_checkpoint_is_told_and_goes_on_once_it_is_brought_back__D2_D1
         assert not ids("spark"), kind
         shutil.rmtree(checkpoint)
         shutil.copytree("copy", checkpoint)
+    due = [{"id": it["id"], "key": it["key"], "op": "reschedule", "due": 100_000_000_000} for it in records]
+    Path("in", "due.ndjson").write_text("\n".join(map(json.dumps, due)))
     result = deliver("--lead", "2")
     assert result.exit_code == 0, result.output
     assert ids("spark") == Counter(f"m{n}" for n in range(100))

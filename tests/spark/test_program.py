@@ -84,7 +84,7 @@ def metrics(driver: Process) -> dict[str, float]:
 def test_it_ends_at_a_signal_and_the_next_run_delivers_what_was_held__S1_S4_D13_D15(
     cluster: Cluster, deliverer: str, tmp_path: Path
 ) -> None:
-    given(tmp_path / "in", time.time_ns() // 1_000_000 + 100_000)
+    given(tmp_path / "in", time.time_ns() // 1_000_000 + 3_600_000)
     options = [str(tmp_path / "in"), "--deliverer", deliverer, "--checkpoint", (tmp_path / "checkpoint").as_uri()]
     first = program(cluster, "first", *options, "--lead", "3", "--metrics", "127.0.0.1:0")
     found = metrics(first)
@@ -101,6 +101,8 @@ def test_it_ends_at_a_signal_and_the_next_run_delivers_what_was_held__S1_S4_D13_
     assert "stopped by SIGTERM; run it again to go on" in first.output()
     assert is_clean(first.output()), first.output()
     assert not delivered(tmp_path)
+    due = [{"id": f"m{n}", "key": f"k{n % 9}", "op": "reschedule", "due": 100_000_000_000} for n in range(MESSAGES)]
+    (tmp_path / "in" / "due.ndjson").write_text("\n".join(map(json.dumps, due)))
     second = program(cluster, "second", *options, "--lead", "3", "--until-delivered")
     assert second.wait() == 0, second.output()
     assert "everything was delivered" in second.output()

@@ -208,7 +208,7 @@ def run(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Run:
                 if not made.records:
                     batches(process, lambda it: it.read > 0)
                     takes_s = time.monotonic() - began_s  # the time of a start on this machine with its present load
-                    first_ms = time.time_ns() // 1_000_000 + round(len(ends) * (3 * takes_s + 10) * 1_000)
+                    first_ms = time.time_ns() // 1_000_000 + round(len(ends) * (4 * takes_s + 30) * 1_000)
                     give(made, topic, seed, first_ms)
                 made.batches.append(batches(process, lambda it: it.read > 0))
                 end(process)
