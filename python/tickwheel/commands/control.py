@@ -17,7 +17,7 @@ from tickwheel.commands.options import full_text, time_of
 
 if TYPE_CHECKING:
     from tickwheel.delivery.model.entries import Act, Answer
-    from tickwheel.delivery.queue.control import Control
+    from tickwheel.delivery.queue.control import Control, HttpControl
 
 _NONE_REQUEUED = (
     "No message matches that is a dead letter. What a record that could not be read says is to be given again."
@@ -27,7 +27,7 @@ _LIKE_AN_ADDRESS = re.compile(r"[^/]+:\d+/?|\w+://.*")
 _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-def _targeted(command: Callable[..., None]) -> click.Command:
+def targeted(command: Callable[..., None]) -> click.Command:
     """Add TARGET, and the options for the token and the TLS of a server."""
 
     @click.argument("target", metavar="TARGET")
@@ -87,7 +87,7 @@ def _of_many(command: Any) -> Any:
     return command
 
 
-@_targeted
+@targeted
 @_of_many
 def cancel(target: str, access: dict[str, Path | None], id_: str | None, key: str | None, **which: Any) -> None:
     """Cancel a message, or all that match: they are not delivered.
@@ -105,7 +105,7 @@ def cancel(target: str, access: dict[str, Path | None], id_: str | None, key: st
     click.echo(f"cancelled {done.changed:,}; {done.too_late:,} were being sent")
 
 
-@_targeted
+@targeted
 @_of_many
 def requeue(target: str, access: dict[str, Path | None], id_: str | None, key: str | None, **which: Any) -> None:
     """Try a dead letter anew, or all that match: with all attempts, marked as redelivered.
@@ -125,7 +125,7 @@ def requeue(target: str, access: dict[str, Path | None], id_: str | None, key: s
         click.echo(_NONE_REQUEUED, err=True)
 
 
-@_targeted
+@targeted
 @_of_one
 @click.option("--due", metavar="TIME", callback=time_of, help="RFC 3339, or epoch milliseconds.")
 @click.option("--delay", metavar="MS", type=float, help="Milliseconds from now.")
@@ -146,7 +146,7 @@ def reschedule(
         _say(id_, "reschedule", control.ask(Reschedule(id_, key, due_ms)))
 
 
-@_targeted
+@targeted
 @click.option("--key", metavar="KEY", callback=full_text, help="The key.")
 @click.option("--id", "id_", metavar="ID", callback=full_text, help="Of a message without a key, its id.")
 def again(target: str, access: dict[str, Path | None], key: str | None, id_: str | None) -> None:
@@ -162,7 +162,7 @@ def again(target: str, access: dict[str, Path | None], key: str | None, id_: str
         _say(key or id_ or "", "again", control.ask(asked))
 
 
-@_targeted
+@targeted
 @click.option("--key", metavar="KEY", callback=full_text, help="Only messages of this key.")
 def pause(target: str, access: dict[str, Path | None], key: str | None) -> None:
     """Send nothing until it is resumed, also after a restart. Messages are accepted, and wait.
@@ -174,7 +174,7 @@ def pause(target: str, access: dict[str, Path | None], key: str | None) -> None:
     click.echo(f"{target}: {what}paused. To go on: tickwheel resume {target}{more}")
 
 
-@_targeted
+@targeted
 @click.option("--key", metavar="KEY", callback=full_text, help="Only messages of this key.")
 def resume(target: str, access: dict[str, Path | None], key: str | None) -> None:
     """Send again what is due.
@@ -189,7 +189,7 @@ def _pause(target: str, access: dict[str, Path | None], key: str | None, *, is_p
     from tickwheel.delivery.engine.upkeep import pause_store, resume_store
     from tickwheel.delivery.model.entries import Pause
 
-    if _is_address(target):
+    if is_address(target):
         with _control(target, access) as control:
             control.ask(Pause(is_paused, key))
     else:
@@ -198,14 +198,22 @@ def _pause(target: str, access: dict[str, Path | None], key: str | None, *, is_p
 
 def _control(target: str, access: dict[str, Path | None]) -> "Control":
     from tickwheel.delivery.base.errors import WrongUsage
-    from tickwheel.delivery.queue.control import HttpControl, StoreControl
+    from tickwheel.delivery.queue.control import StoreControl
+
+    if is_address(target):
+        return server_of(target, access)
+    if any(access.values()):
+        raise WrongUsage(f"{target} is a file: a token and certificates are for a server")
+    return StoreControl(Path(target))
+
+
+def server_of(address: str, access: dict[str, Path | None]) -> "HttpControl":
+    """What asks this server. Errors: `WrongUsage`."""
+    from tickwheel.delivery.base.errors import WrongUsage
+    from tickwheel.delivery.queue.control import HttpControl
     from tickwheel.delivery.serve.client_tls import ClientTls, context_of
     from tickwheel.delivery.serve.tokens import read_token
 
-    if not _is_address(target):
-        if any(access.values()):
-            raise WrongUsage(f"{target} is a file: a token and certificates are for a server")
-        return StoreControl(Path(target))
     token = read_token(access["token_file"]) if access["token_file"] else None
     context = None
     if access["tls_ca"]:
@@ -213,10 +221,10 @@ def _control(target: str, access: dict[str, Path | None]) -> "Control":
         context = context_of(access["tls_ca"], access["tls_cert"], access["tls_key"])
     elif access["tls_cert"] or access["tls_key"]:
         raise WrongUsage("--tls-cert and --tls-key need --tls-ca FILE, the authority of the server's certificate")
-    return HttpControl(target, token, context)
+    return HttpControl(address, token, context)
 
 
-def _is_address(target: str) -> bool:
+def is_address(target: str) -> bool:
     """Errors: `click.UsageError` if it looks like an address, and is none."""
     if target.lower().startswith(("http://", "https://")):
         return True

@@ -3,18 +3,21 @@
 import errno
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from tickwheel.commands.control import is_address, server_of, targeted
 from tickwheel.commands.options import full_text, time_of
 
 if TYPE_CHECKING:
-    from tickwheel.delivery.sight import Page
+    from tickwheel.delivery.sight import KeyInDoubt, Page
 
-_WHOLE = ("due", "next try", "ended", "at", "tried", "late", "line")  # not folded, however narrow the terminal is
+_WHOLE = ("due", "next try", "ended", "at", "tried", "late", "line", "fails for", "sends")
+"""Columns that are not folded, however narrow the terminal is."""
 
 _store = click.argument("store", metavar="STORE", type=click.Path(dir_okay=False, path_type=Path))
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -148,22 +151,56 @@ def dead(store: Path, limit: int, cursor: str | None, as_json: bool) -> None:
     _print_table(("at", "source", "line", "reason", "record"), rows, page.next)
 
 
-@click.command()
-@_store
+@targeted
 @_as_json
 @_told
-def status(store: Path, as_json: bool) -> None:
-    """Show STORE in figures: if a process delivers from it, what waits, what is due soon, what became of the rest."""
+def status(target: str, access: dict[str, Path | None], as_json: bool) -> None:
+    """Show a store in figures: what waits, what is due soon, what became of the rest, and which keys fail and why.
+
+    TARGET is a file of --store, which may be in use; or the address of a server, which also knows how many keys are in
+    doubt, and how many spare places are taken.
+    """
     import msgspec
 
+    from tickwheel.delivery.base.errors import WrongUsage
     from tickwheel.delivery.sight import StoreView
 
-    found = StoreView(store).status()
+    if is_address(target):
+        with server_of(target, access) as server:
+            found = server.status()
+    elif any(access.values()):
+        raise WrongUsage(f"{target} is a file: a token and certificates are for a server")
+    else:
+        found = StoreView(target).status()
     if as_json:
         _print_json(found)
     else:
         used = {True: f"yes, by process {found.process}", False: "no", None: None}[found.in_use]
-        _print_fields({**msgspec.structs.asdict(found), "in_use": used, "process": None})
+        doubt = found.in_doubt
+        places = None if doubt.spare_places is None else f"{doubt.spare_places_taken:,} of {doubt.spare_places:,} taken"
+        figures = {"keys_in_doubt": doubt.keys, "spare_places": places}
+        _print_fields({**msgspec.structs.asdict(found), "in_use": used, "process": None, "in_doubt": None, **figures})
+        if doubt.longest:
+            most = "" if doubt.is_complete else " (among the 50,000 messages that were accepted first)"
+            click.echo(f"\nwithout success for longest{most}:")
+            rows = [
+                (it.key, it.id, _span(it.since, found.at), it.fails, _next_try(it, found.at), it.last_error)
+                for it in doubt.longest
+            ]
+            _print_table(("key", "id", "fails for", "sends", "next try", "last error"), rows, None)
+
+
+def _next_try(key: "KeyInDoubt", now: str) -> str:
+    return "soon" if key.next_try <= now else f"in {_span(now, key.next_try)}"
+
+
+def _span(start: str, end: str) -> str:
+    """The time between two times in RFC 3339, short enough for a narrow terminal."""
+    seconds = max(0, round((datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()))
+    for unit, length_s in (("days", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * length_s:
+            return f"{seconds // length_s:,} {unit}"
+    return f"{seconds} s"
 
 
 def _late(lateness_ms: float | None) -> str | None:

@@ -1,6 +1,7 @@
 """`tickwheel cancel`, `reschedule`, `requeue`, `again`, `pause`, `resume`, of a store at rest and of a server (D16)."""
 
 import http.server
+import json
 import sqlite3
 import threading
 import time
@@ -52,6 +53,62 @@ def away(_delivery: Delivery) -> None:
     raise Unavailable("not now", retry_after_s=3_600)
 
 
+def test_the_status_shows_a_hostile_key_and_error_as_text__D14(tmp_path: Path) -> None:
+    def hostile(_delivery: Delivery) -> None:
+        raise Unavailable("\x1b[2Jgone\nnext try: never", retry_after_s=3_600)
+
+    store = tmp_path / "s.db"
+    with DeliveryQueue(store, to=hostile) as queue:
+        queue.put("\u202eevil" + "i" * 500, due=100_000_000_000, key="\x1b[31mred" + "k" * 500)
+        while not queue.view.status().retrying:
+            time.sleep(0.005)
+    shown = run("status", store)
+    assert shown.exit_code == 0
+    assert all(it.isprintable() for it in shown.stdout.splitlines()), (
+        "an escape or an order of writing is shown as text"
+    )
+    (line,) = (line for line in shown.stdout.splitlines() if "31mred" in line)
+    assert line.count("k") < 250
+    assert "gone" in line
+    assert "never" in line
+
+
+def test_the_status_names_no_key_twice_after_other_keys_came_and_went__D14(tmp_path: Path) -> None:
+    is_away = threading.Event()
+
+    def sometimes(_delivery: Delivery) -> None:
+        if is_away.is_set():
+            raise Unavailable("not now", retry_after_s=3_600)
+
+    with DeliveryQueue(tmp_path / "s.db", to=sometimes) as queue:
+        queue.put_many([(f"a{n}", 100_000_000_000, 1, f"k{n}") for n in range(40)])
+        assert queue.wait_until_empty(20)
+        is_away.set()
+        queue.put_many([(f"b{n}", 100_000_000_000 + n, 1, f"k{n}") for n in range(20)])
+        while queue.view.status().retrying < 20:
+            time.sleep(0.005)
+        found = queue.view.status().in_doubt
+    assert len({it.key for it in found.longest}) == len(found.longest) == 10
+    assert found.is_complete
+
+
+def test_a_server_of_another_version_is_told_in_one_line__D2(tmp_path: Path) -> None:
+    class Older(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"at": "2026-01-01T00:00:00Z"}')
+
+        def log_message(self, *_arguments: object) -> None:
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Older) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        seen = run("status", f"http://127.0.0.1:{server.server_port}")
+    assert (seen.exit_code, "not as a tickwheel serve of this version" in seen.stderr) == (3, True), seen.output
+    assert "Traceback" not in seen.output
+
+
 def test_a_failing_key_is_tried_at_once_by_the_next_run__D16(tmp_path: Path) -> None:
     store = tmp_path / "s.db"
     with DeliveryQueue(store, to=away) as queue:
@@ -59,6 +116,12 @@ def test_a_failing_key_is_tried_at_once_by_the_next_run__D16(tmp_path: Path) -> 
         deadline_s = time.monotonic() + 20
         while queue.view.status().retrying < 3:
             assert time.monotonic() < deadline_s
+    longest = json.loads(run("status", store, "--json").stdout)["in_doubt"]["longest"]
+    assert [(it["key"], it["id"], it["fails"], it["last_error"]) for it in longest] == [
+        ("k", "a", 1, "not now"),
+        (None, "b", 1, "not now"),
+        ("other", "c", 1, "not now"),
+    ]
     assert (run("again", store, "--key", "k").stdout, run("again", store, "--id", "b").stdout) == (
         "k: tried\n",
         "b: tried\n",
@@ -137,7 +200,7 @@ def test_a_server_with_tls_and_tokens_is_steered_with_them__D12_D16(tmp_path: Pa
     ca = authority(tmp_path)
     served = Served(
         tmp_path,
-        tokens=Tokens({TOKEN: ALL, b"one-that-may-only-read": Right.READ}),
+        tokens=Tokens({TOKEN: ALL, b"one-that-may-only-read": Right.READ, b"one-that-may-only-produce": Right.PRODUCE}),
         certificates=Certificates(TlsFiles(*signed(ca))),
     )
     token = tmp_path / "token"
@@ -152,6 +215,11 @@ def test_a_server_with_tls_and_tokens_is_steered_with_them__D12_D16(tmp_path: Pa
         token.write_bytes(b"one-that-may-only-read")
         weak = run("cancel", url, "--id", "a", "--tls-ca", ca.cert, "--token-file", token)
         assert (weak.exit_code, "the request needs control" in weak.stderr) == (2, True)
+        status = run("status", url, "--tls-ca", ca.cert, "--token-file", token)
+        assert (status.exit_code, "keys in doubt:    0\n" in status.stdout) == (0, True), status.output
+        token.write_bytes(b"one-that-may-only-produce")
+        blind = run("status", url, "--tls-ca", ca.cert, "--token-file", token)
+        assert (blind.exit_code, "the request needs read" in blind.stderr) == (2, True), blind.output
         other = run("cancel", url, "--id", "a", "--token-file", token)
         assert (other.exit_code, "certificate verify failed" in other.stderr) == (3, True)
     finally:
@@ -162,6 +230,12 @@ def test_a_server_with_tls_and_tokens_is_steered_with_them__D12_D16(tmp_path: Pa
     ("arguments", "error"),
     [
         (("cancel",), "Missing argument 'TARGET'"),
+        (("status",), "Missing argument 'TARGET'"),
+        (
+            ("status", "none.db", "--token-file", __file__),
+            "none.db is a file: a token and certificates are for a server",
+        ),
+        (("status", "localhost:7400"), "an address begins with http:// or https://"),
         (("cancel", "none.db", "--id", "a"), "there is no store none.db"),
         (("cancel", "http://127.0.0.1:1/x", "--id", "a"), "is no address of a tickwheel serve"),
         (("cancel", "http://u:p@127.0.0.1:1", "--id", "a"), "is no address of a tickwheel serve"),

@@ -7,6 +7,7 @@ mod doubting;
 mod due_times;
 mod expiring;
 mod going_behind;
+mod in_doubt;
 mod kill;
 mod large_tickets;
 mod long_outage;

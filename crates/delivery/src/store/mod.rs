@@ -19,7 +19,7 @@
 //! | `names/` | the known names |
 //! | `open/` | open messages: accepted, moved, waiting, being sent, finished, and found again after a crash |
 //! | `retention.rs`, `upkeep.rs` | forgetting old messages, and giving free pages back |
-//! | `look/` | separate connections that read due times, overdue messages, recurring messages, and all tables |
+//! | `look/` | separate connections that read due times, overdue messages, recurring messages, failing keys, and all tables |
 //! | `maintenance/` | check, compact, back up, restore |
 //! | `upgrade/` | a store of an older version |
 

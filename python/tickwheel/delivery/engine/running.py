@@ -13,6 +13,8 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec import structs
+
 from tickwheel._native import DeliveryEngine, EngineMeasures, OutcomeReader, Records
 from tickwheel.delivery.base.errors import BadRecord, DeliveryFailed
 from tickwheel.delivery.model.entries import Answer, Fault, Item, Letter, Progress, answered
@@ -23,7 +25,7 @@ from tickwheel.delivery.observe.log import log_events, log_text
 from tickwheel.delivery.observe.tracing import SendSpans, is_tracing
 from tickwheel.delivery.outbox.reader import OutboxReader
 from tickwheel.delivery.outbox.source import SourceOpener
-from tickwheel.delivery.sight import StoreView
+from tickwheel.delivery.sight import InDoubt, StoreView
 from tickwheel.delivery.sinks import CoroutineFunction, Destination, Opener, SinkSettings
 
 if TYPE_CHECKING:
@@ -208,6 +210,12 @@ class Running:
     def down(self) -> str | None:
         """Why the destination is down, if it is."""
         return self._engine.down
+
+    def known_of(self, in_doubt: InDoubt) -> InDoubt:
+        """With the figures that only the engine has."""
+        measures = self.measures
+        taken, places = measures.spare_places
+        return structs.replace(in_doubt, keys=measures.keys_in_doubt, spare_places=places, spare_places_taken=taken)
 
     @property
     def is_paused(self) -> bool:

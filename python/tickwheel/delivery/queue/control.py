@@ -11,7 +11,7 @@ import urllib.request
 from abc import ABC, abstractmethod
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 from urllib.parse import SplitResult, quote, urlsplit
 
 import msgspec
@@ -24,9 +24,10 @@ from tickwheel.delivery.model.entries import Act, Again, Answer, Item, Pause, Re
 from tickwheel.delivery.model.message import Cancel
 from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.observe.log import log_letters
-from tickwheel.delivery.sight import Action, StoreView
+from tickwheel.delivery.sight import Action, StoreStatus, StoreView
 from tickwheel.delivery.sinks import sink_of_function
 
+_T = TypeVar("_T")
 _TIMEOUT_S: Final = 30
 _LOOK_EVERY_S: Final = 0.2
 _LONGEST_ANSWER: Final = 1 << 24
@@ -166,11 +167,24 @@ class HttpControl(Control):
 
     def action(self, id_: str) -> Action:
         """As the server's store has it."""
-        return msgspec.convert(self._request("GET", f"/actions/{quote(id_, safe='')}"), Action)
+        return self._asked(f"/actions/{quote(id_, safe='')}", Action)
+
+    def status(self) -> StoreStatus:
+        """The figures of the server, which also knows its keys in doubt."""
+        return self._asked("/status", StoreStatus)
 
     def close(self) -> None:
         """Each request has its own connection."""
         self._opener.close()
+
+    def _asked(self, path: str, kind: type[_T]) -> _T:
+        try:
+            return msgspec.convert(self._request("GET", path), kind)
+        except msgspec.ValidationError as error:
+            problem = (
+                f"{self._url} answers, but not as a tickwheel serve of this version: {error}: update the older one"
+            )
+            raise DeliveryFailed(problem) from error
 
     def _request(self, method: str, path: str, body: object = None) -> Any:
         data = None if body is None else msgspec.json.encode(body)

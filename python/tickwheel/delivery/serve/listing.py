@@ -18,7 +18,7 @@ from tickwheel._native import due_of
 from tickwheel.delivery.base.errors import BadRecord, StoreFailed, WrongUsage
 from tickwheel.delivery.serve.problems import AGAIN, json_response, problem, refuse_query
 from tickwheel.delivery.serve.threads import Threads
-from tickwheel.delivery.sight import NoStore, StoreView
+from tickwheel.delivery.sight import InDoubt, NoStore, StoreStatus, StoreView
 
 _PARAMETERS: Final = ("state", "key", "due_from", "due_before", "limit", "cursor")
 _PARAMETERS_OF_DEAD: Final = ("limit", "cursor")
@@ -26,10 +26,14 @@ _T = TypeVar("_T")
 
 
 class Listing:
-    """Reads the store beside the engine: pages in the threads of `pages`, messages and status in its own threads."""
+    """Reads the store beside the engine: pages in the threads of `pages`, messages and status in its own threads.
 
-    def __init__(self, view: StoreView, pages: Threads) -> None:
+    `known_of`: adds what only the engine knows of the keys in doubt.
+    """
+
+    def __init__(self, view: StoreView, pages: Threads, known_of: Callable[[InDoubt], InDoubt]) -> None:
         self._view = view
+        self._known_of = known_of
         self._pages = pages
         self._messages = Threads("messages", 2, 256)
         self._counts = Threads("status", 1, 16)
@@ -45,7 +49,12 @@ class Listing:
     async def status(self, request: Request) -> Response:
         """The store in figures: counted for one request at a time, as it takes a second for ten million messages."""
         refuse_query(request)
-        return json_response(200, await _look(self._counts, self._view.status))
+
+        def look() -> StoreStatus:
+            found = self._view.status()
+            return msgspec.structs.replace(found, in_doubt=self._known_of(found.in_doubt))
+
+        return json_response(200, await _look(self._counts, look))
 
     async def details(self, id_: str, key: str | None) -> dict[str, Any]:
         """The store's data about a message; empty if the message has just been forgotten."""

@@ -30,6 +30,7 @@ from tickwheel.delivery.serve.access import Access
 from tickwheel.delivery.serve.problems import AGAIN, problem, refuse_query
 from tickwheel.delivery.serve.threads import Threads
 from tickwheel.delivery.serve.tokens import Right, names_of
+from tickwheel.delivery.sight.doubt import in_doubt_of
 from tickwheel.delivery.sight.status import count_paused_keys, sizes_of
 from tickwheel.pages.live.assembly import live_page
 from tickwheel.pages.live.frames import REST
@@ -174,6 +175,7 @@ def figures(running: Running, now_ms: int) -> dict[str, Any]:
     first_ms, due = running.census([now_ms + ms for ms in _WITHIN_MS.values()], _COUNTED)
     with StoreSnapshot(running.store) as db:
         paused_keys = count_paused_keys(db)
+        in_doubt = running.known_of(in_doubt_of(db)) if measures.keys_in_doubt else None
     size, log_size = sizes_of(running.store)
     messages, in_memory = running.in_memory
     bounds, numbers, _ = measures.lateness
@@ -186,6 +188,7 @@ def figures(running: Running, now_ms: int) -> dict[str, Any]:
         "due_most": _COUNTED,
         "oldest_overdue_ms": 0 if first_ms is None else max(0, now_ms - first_ms),
         "destination": {"up": reason is None, "reason": reason, "changed_ms": measures.destination_changed_ms},
+        "in_doubt": in_doubt,
         "paused": running.is_paused,
         "paused_keys": paused_keys,
         "lateness_us": [*zip([*bounds, None], numbers, strict=True)],

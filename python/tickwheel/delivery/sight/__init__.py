@@ -7,6 +7,7 @@ Other code uses `view`, so Python, HTTP and the command line offer the same.
 """
 
 from tickwheel.delivery.sight.actions import Action
+from tickwheel.delivery.sight.doubt import InDoubt, KeyInDoubt
 from tickwheel.delivery.sight.letters import LetterPage, LetterSeen
 from tickwheel.delivery.sight.messages import Page, Rule, Seen, State
 from tickwheel.delivery.sight.one import Details
@@ -16,6 +17,8 @@ from tickwheel.delivery.sight.view import NoStore, StoreView
 __all__ = [
     "Action",
     "Details",
+    "InDoubt",
+    "KeyInDoubt",
     "LetterPage",
     "LetterSeen",
     "NoStore",

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from tickwheel._native import StoreSnapshot, rfc_3339, store_owner
+from tickwheel.delivery.sight.doubt import InDoubt, in_doubt_of
 from tickwheel.delivery.sight.messages import time_of
 
 _AHEAD_S = {"1 min": 60, "1 h": 3_600, "1 day": 86_400}
@@ -21,7 +22,7 @@ class StoreStatus(msgspec.Struct, frozen=True):
     counts in none of them until it has its new outcome. `dead_letters`: how many the store has kept. `due_within`:
     waiting messages by how soon they are due, the overdue ones too. `paused_keys`: how many keys are paused;
     `paused_key_names`: the first twenty of them, by their time. `down_since`, `down_reason`: of the destination, if it
-    is down.
+    is down. `in_doubt`: the keys that fail for longest, and why.
     """
 
     at: str
@@ -46,6 +47,7 @@ class StoreStatus(msgspec.Struct, frozen=True):
     paused_key_names: Sequence[str]
     down_since: str | None
     down_reason: str | None
+    in_doubt: InDoubt
     file_size: int
     log_size: int
 
@@ -70,6 +72,7 @@ def status_of(db: StoreSnapshot, store: Path, now_ms: int | None = None) -> Stor
         last_commit=time_of(found.pop("committed_ms")),
         paused_since=time_of(found.pop("paused_ms")),
         down_since=time_of(found.pop("down_since_ms")),
+        in_doubt=in_doubt_of(db),
         file_size=size,
         log_size=log_size,
         **found,

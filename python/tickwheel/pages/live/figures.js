@@ -39,6 +39,21 @@ function show_due_of_wheel(wheel) {
   find("due-words").textContent = "Counted by whole buckets.";
 }
 
+/* The keys that fail for longest; nothing, if none fails. */
+function show_doubt(found) {
+  find("doubt").hidden = !found?.longest.length;
+  if (find("doubt").hidden) return;
+  find("doubt-words").textContent =
+    `${count(found.keys)} in doubt. ` +
+    `${count(found.spare_places_taken)} of ${count(found.spare_places)} spare places are taken. These have failed for longest` +
+    (found.is_complete ? "." : ", among the 50,000 messages that were accepted first.");
+  find("doubt-rows").replaceChildren(...found.longest.map((it) => {
+    const cells = [["since", it.since], ["failed sends", count(it.fails)], ["next try", it.next_try], ["error", short(it.last_error ?? "", 300)]];
+    const name = it.key === null ? `message ${short(it.id)}` : short(it.key);
+    return make("tr", {}, make("th", { scope: "row" }, name), ...cells.map(([title, text]) => make("td", { "data-name": title }, text)));
+  }));
+}
+
 /* The figures of `tickwheel serve`. */
 function show_service(figures, rates) {
   const { due, due_most, states, counts } = figures;
@@ -70,6 +85,7 @@ function show_service(figures, rates) {
     ["store", size(figures.store_bytes)],
     ["its log", size(figures.store_log_bytes)],
   ]);
+  show_doubt(figures.in_doubt);
   const { destination, paused, paused_keys } = figures;
   const since = (epoch_ms) => `since ${utc(epoch_ms).slice(0, 19)} UTC`;
   const keys = paused_keys ? ` ${count(paused_keys)} ${paused_keys === 1 ? "key is" : "keys are"} paused.` : "";

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from delivery.serve.conftest import Served, ask
-from tickwheel.delivery import Delivery
+from tickwheel.commands import tickwheel as command
+from tickwheel.delivery import Delivery, Unavailable
 from tickwheel.delivery.serve.tokens import Right, Tokens
 
 pytestmark = pytest.mark.timeout(60)
@@ -56,6 +58,37 @@ def test_the_answer_says_when_a_message_that_was_put_off_is_due__D16(served: Ser
         reply = served.ask("POST", "/messages?replace=true&at_latest_ms=900000", message)
         assert (reply.status, reply.body["state"]) == (status, state)
         assert reply.body["due"] == served.ask("GET", "/messages/put%20off").body["due"] < FAR
+
+
+def test_the_status_names_the_keys_that_fail_for_longest__D14(tmp_path: Path) -> None:
+    def away(delivery: Delivery) -> None:
+        raise Unavailable("not now", retry_after_s=3_600)
+
+    served = Served(tmp_path, to=away)
+    try:
+        assert served.ask("GET", "/status").body["in_doubt"]["longest"] == []
+        for number in range(12):
+            key = f"shop {number}" if number % 2 else None
+            served.ask("POST", "/messages", {"id": str(number), "key": key, "delay_ms": 0, "payload": 1})
+            while served.ask("GET", "/status").body["retrying"] <= number:
+                time.sleep(0.005)
+        found = served.ask("GET", "/status").body["in_doubt"]
+        assert found["keys"] == 12
+        assert (found["spare_places"], found["spare_places_taken"]) == (64, 0)
+        assert [(it["key"], it["id"]) for it in found["longest"]] == [
+            (f"shop {number}" if number % 2 else None, str(number)) for number in range(10)
+        ]
+        first = found["longest"][0]
+        assert (first["fails"], first["last_error"]) == (1, "not now")
+        assert first["since"] < first["next_try"]
+        seen = CliRunner().invoke(command, ["status", f"http://127.0.0.1:{served.port}"]).stdout
+        assert "keys in doubt:    12\n" in seen
+        assert "spare places:     0 of 64 taken\n" in seen
+        assert "shop 9" in seen
+        assert "shop 11" not in seen
+        assert served.ask("POST", "/again?key=shop%201").body["state"] == "tried"
+    finally:
+        served.close()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,126 @@
+//! The keys that have been without success for longest, as the table of attempts has them (rule D14).
+
+use std::collections::{BinaryHeap, HashSet};
+
+use rusqlite::{Connection, OptionalExtension};
+
+use super::snapshot::{Snapshot, optional_text, text};
+use crate::base::display::cut;
+use crate::base::error::DeliveryError;
+use crate::message::hashes::lane_of;
+
+/// How many messages with attempts are looked at: some ten milliseconds.
+const LOOKED_AT: usize = 50_000;
+
+/// How many characters of a name are told.
+const LONGEST_NAME: usize = 200;
+/// Of one key there may be several messages that were tried.
+const SPARE: usize = 4;
+
+/// A key that fails, with the message that waits for its next attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyInDoubt {
+    /// The number of the message.
+    pub seq: i64,
+    /// The key; `None`: the message has none. At most 200 characters.
+    pub key: Option<String>,
+    /// The id of the message. At most 200 characters.
+    pub id: String,
+    /// Since when the message is without success. Time in which the destination was down, or no process ran, is left out.
+    pub since_ms: i64,
+    /// Sends that failed.
+    pub fails: u32,
+    /// The error of the last send.
+    pub error: Option<String>,
+    /// When the message is tried again.
+    pub next_ms: i64,
+}
+
+/// The keys whose message has been without success for longest, the longest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Longest {
+    /// The keys.
+    pub keys: Vec<KeyInDoubt>,
+    /// Whether all messages with attempts were looked at, and not only the 50,000 that were accepted first.
+    pub is_complete: bool,
+}
+
+impl Snapshot {
+    /// The `most` keys that have been without success for longest, among the 50,000 messages with attempts that were accepted first.
+    ///
+    /// # Errors
+    /// The store can't be read.
+    pub fn longest_in_doubt(&self, most: usize) -> Result<Longest, DeliveryError> {
+        self.ask(|db| longest(db, most, LOOKED_AT))
+    }
+}
+
+fn longest(db: &Connection, most: usize, looked_at: usize) -> rusqlite::Result<Longest> {
+    let mut select =
+        db.prepare("SELECT at_ms - waited_ms, seq, next_ms IS NULL OR at_ms = 0 FROM attempts ORDER BY seq LIMIT ?")?;
+    let mut rows = select.query([looked_at as i64 + 1])?;
+    let mut first: BinaryHeap<(i64, i64)> = BinaryHeap::new(); // the latest one on top
+    let mut seen = 0;
+    while let Some(row) = rows.next()? {
+        seen += 1;
+        if seen > looked_at || row.get(2)? {
+            continue; // it was moved, and waits for its new due time; or an older version has tried it, and noted no time
+        }
+        first.push((row.get(0)?, row.get(1)?));
+        if first.len() > SPARE * most {
+            first.pop();
+        }
+    }
+    let (mut keys, mut names) = (Vec::new(), HashSet::new());
+    for (since_ms, seq) in first.into_sorted_vec() {
+        let Some((lane, it)) = find(db, seq, since_ms)? else { continue };
+        if lane.is_none_or(|lane| names.insert(lane)) {
+            keys.push(it);
+        }
+        if keys.len() == most {
+            break;
+        }
+    }
+    Ok(Longest { keys, is_complete: seen <= looked_at })
+}
+
+/// This message, and the number of its key's lane.
+fn find(db: &Connection, seq: i64, since_ms: i64) -> rusqlite::Result<Option<(Option<i64>, KeyInDoubt)>> {
+    let query = "SELECT m.key, m.id, a.attempts, a.error, a.next_ms FROM messages m JOIN attempts a USING (seq) \
+                WHERE m.seq = ?";
+    let shortened = |name: String| cut(&name, LONGEST_NAME).to_owned();
+    let found = db.prepare_cached(query)?.query_row([seq], |row| {
+        let key = optional_text(row, 0)?;
+        let lane = key.as_deref().map(lane_of);
+        let (key, id) = (key.map(shortened), shortened(text(row, 1)?));
+        let (fails, error, next_ms) = (row.get(2)?, optional_text(row, 3)?, row.get(4)?);
+        Ok((lane, KeyInDoubt { seq, key, id, since_ms, fails, error, next_ms }))
+    });
+    found.optional()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_rows_are_looked_at_and_this_is_told__d14() {
+        let db = Connection::open_in_memory().unwrap();
+        db.execute_batch(
+            "CREATE TABLE messages (seq INTEGER PRIMARY KEY, key TEXT, id TEXT);
+             CREATE TABLE attempts (seq INTEGER PRIMARY KEY, attempts INTEGER, next_ms INTEGER, error TEXT,
+                 waited_ms INTEGER, at_ms INTEGER);
+             WITH n(n) AS (VALUES (1) UNION ALL SELECT n + 1 FROM n WHERE n < 7)
+             INSERT INTO messages SELECT n, iif(n IN (5, 6), 'k', NULL), n FROM n;
+             INSERT INTO attempts SELECT seq, 1, iif(seq = 3, NULL, 99), 'no', seq, iif(seq = 7, 0, 50) FROM messages;",
+        )
+        .unwrap();
+        let seqs_of = |most, looked_at| {
+            let found = longest(&db, most, looked_at).unwrap();
+            (found.keys.iter().map(|it| it.seq).collect::<Vec<_>>(), found.is_complete)
+        };
+        assert_eq!(seqs_of(10, 7), (vec![6, 4, 2, 1], true)); // 3 was moved, 5 is of the same key as 6, 7 is an older version's
+        assert_eq!(seqs_of(2, 7), (vec![6, 4], true));
+        assert_eq!(seqs_of(10, 4), (vec![4, 2, 1], false));
+    }
+}
