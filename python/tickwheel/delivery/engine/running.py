@@ -211,7 +211,7 @@ class Running:
         """Why the destination is down, if it is."""
         return self._engine.down
 
-    def known_of(self, in_doubt: InDoubt) -> InDoubt:
+    def with_figures(self, in_doubt: InDoubt) -> InDoubt:
         """With the figures that only the engine has."""
         measures = self.measures
         taken, places = measures.spare_places

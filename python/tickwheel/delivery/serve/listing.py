@@ -28,12 +28,12 @@ _T = TypeVar("_T")
 class Listing:
     """Reads the store beside the engine: pages in the threads of `pages`, messages and status in its own threads.
 
-    `known_of`: adds what only the engine knows of the keys in doubt.
+    `with_figures`: adds what only the engine knows of the keys in doubt.
     """
 
-    def __init__(self, view: StoreView, pages: Threads, known_of: Callable[[InDoubt], InDoubt]) -> None:
+    def __init__(self, view: StoreView, pages: Threads, with_figures: Callable[[InDoubt], InDoubt]) -> None:
         self._view = view
-        self._known_of = known_of
+        self._with_figures = with_figures
         self._pages = pages
         self._messages = Threads("messages", 2, 256)
         self._counts = Threads("status", 1, 16)
@@ -52,7 +52,7 @@ class Listing:
 
         def look() -> StoreStatus:
             found = self._view.status()
-            return msgspec.structs.replace(found, in_doubt=self._known_of(found.in_doubt))
+            return msgspec.structs.replace(found, in_doubt=self._with_figures(found.in_doubt))
 
         return json_response(200, await _look(self._counts, look))
 

@@ -175,7 +175,7 @@ def figures(running: Running, now_ms: int) -> dict[str, Any]:
     first_ms, due = running.census([now_ms + ms for ms in _WITHIN_MS.values()], _COUNTED)
     with StoreSnapshot(running.store) as db:
         paused_keys = count_paused_keys(db)
-        in_doubt = running.known_of(in_doubt_of(db)) if measures.keys_in_doubt else None
+        in_doubt = running.with_figures(in_doubt_of(db)) if measures.keys_in_doubt else None
     size, log_size = sizes_of(running.store)
     messages, in_memory = running.in_memory
     bounds, numbers, _ = measures.lateness

@@ -46,7 +46,8 @@ pub struct Longest {
 }
 
 impl Snapshot {
-    /// The `most` keys that have been without success for longest, among the 50,000 messages with attempts that were accepted first.
+    /// The `most` keys that have been without success for longest, among the 50,000 messages with attempts that were
+    /// accepted first.
     ///
     /// # Errors
     /// The store can't be read.
@@ -64,7 +65,7 @@ fn longest(db: &Connection, most: usize, looked_at: usize) -> rusqlite::Result<L
     while let Some(row) = rows.next()? {
         seen += 1;
         if seen > looked_at || row.get(2)? {
-            continue; // it was moved, and waits for its new due time; or an older version has tried it, and noted no time
+            continue; // it was moved, and waits for its new due time; or an older version tried it, and noted no time
         }
         first.push((row.get(0)?, row.get(1)?));
         if first.len() > SPARE * most {
