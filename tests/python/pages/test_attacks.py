@@ -61,6 +61,23 @@ def test_times_without_seconds_are_times(served: Served, open_page: Open) -> Non
     expect(page.locator("#message-answer")).to_have_text("It is rescheduled.")
 
 
+def test_keys_in_doubt_are_named_as_text(tmp_path: Path, open_page: Open) -> None:
+    def send(delivery: object) -> None:
+        raise Unavailable("<b>gone</b>", retry_after_s=3_600)
+
+    served = Served(tmp_path, to=send)
+    try:
+        page = open_page(url(served))
+        expect(page.locator("#status")).to_contain_text("Delivering")
+        expect(page.locator("#doubt")).to_be_hidden()
+        assert served.ask("POST", "/messages", {"id": "a", "key": "<i>shop</i>", "delay_ms": 0}).status == 201
+        expect(page.locator("#doubt-rows th")).to_have_text("<i>shop</i>")
+        expect(page.locator("#doubt-rows td").last).to_have_text("<b>gone</b>")
+        expect(page.locator("#doubt-words")).to_contain_text("1 in doubt. 0 of 64 spare places are taken.")
+    finally:
+        served.close()
+
+
 def test_a_line_separator_in_the_error_of_a_destination_ends_no_stream(tmp_path: Path, open_page: Open) -> None:
     def send(delivery: object) -> None:
         raise Unavailable("one line\u2028another", retry_after_s=0.05)
