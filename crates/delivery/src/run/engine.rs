@@ -38,7 +38,8 @@ use tickwheel::{Clock, Timer};
 
 /// An open store with all its waiting messages. Nothing is due before `start`.
 ///
-/// A thread takes its locks in this order: the writer's, the dispatcher's, the queue's. Debug builds check that.
+/// A thread takes its locks in this order, and may leave out any of them: writer, dispatcher, queue, and with
+/// threads also senders and telling. `Rank` has the order, and debug builds check it.
 pub struct Engine {
     pub(crate) queue: Queue,
     pub(crate) dispatcher: Mutex<Dispatcher>,
