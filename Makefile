@@ -84,7 +84,7 @@ soak: $(VENV)/release $(SPARK)
 	TICKWHEEL_SOAK=1 TICKWHEEL_SEEDS=100000 cargo test --release --locked -p tickwheel-delivery --lib -- --nocapture simulation customers kill
 	TICKWHEEL_SOAK=1 TICKWHEEL_FUZZ_SECONDS=3600 $(BIN)/python -m pytest --timeout 4000 tests/python/fuzz
 	TICKWHEEL_SOAK=1 $(BIN)/python -m pytest -s tests/python/timer/test_periodic.py
-	TICKWHEEL_SOAK=1 $(BIN)/python -m pytest -s --timeout 3600 tests/python/delivery/soak $(if $(SPARK),tests/spark/soak tests/spark/kafka/test_backlog.py)
+	TICKWHEEL_SOAK=1 $(BIN)/python -m pytest -s --timeout 3600 tests/python/delivery/soak tests/python/delivery/outbox/test_kill.py $(if $(SPARK),tests/spark/soak tests/spark/kafka/test_backlog.py)
 
 # The documentation as pages that need neither server nor network. Two are made
 # from the code and from docs/openapi.yaml first. Not --quiet: then --strict finds nothing.

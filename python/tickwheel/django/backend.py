@@ -62,8 +62,8 @@ class TickwheelBackend(BaseTaskBackend):
             enqueued_at=timezone.now(),
         )
         due = task.run_after or datetime.now(UTC)
-        if timezone.is_naive(due):  # without USE_TZ
-            due = timezone.make_aware(due)
+        if timezone.is_naive(due):  # without USE_TZ; such times are in the zone of the settings, whichever is active
+            due = timezone.make_aware(due, timezone.get_default_timezone())
         with transaction.atomic(using=self.database):
             record.save(using=self.database, force_insert=True)
             enqueue(

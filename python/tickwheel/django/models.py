@@ -1,8 +1,10 @@
-"""What became of each task."""
+"""The tables of the app: the results of tasks, and the outbox."""
 
 from typing import ClassVar
 
 from django.db import models
+
+from tickwheel.django.database import TABLE
 
 
 class TaskRecord(models.Model):
@@ -40,3 +42,20 @@ class TaskRecord(models.Model):
 
     def __str__(self) -> str:
         return f"{self.path} {self.id}: {self.status}"
+
+
+class OutboxRow(models.Model):
+    """A row of the outbox, which the worker reads and deletes. A model, so Django empties its table with the others."""
+
+    n = models.BigAutoField(primary_key=True)
+    written_ms = models.BigIntegerField()
+    record = models.TextField()
+
+    class Meta:
+        """Its table."""
+
+        app_label = "tickwheel"
+        db_table = TABLE
+
+    def __str__(self) -> str:
+        return f"row {self.n} of {TABLE}"

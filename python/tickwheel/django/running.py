@@ -9,6 +9,8 @@
 - A database that is down costs no attempt: all tasks wait. A task that runs long is no sign that it is back. So when it
   answers `SELECT 1` again, the worker puts a message without a task into the queue, which is delivered at once.
 - A connection that died while it was idle costs nothing: it is looked at before each task.
+- A time zone or a language that a task activates, and a transaction that it leaves open, end with the task. Its thread
+  runs others.
 - The record decides all this, so it holds over restarts. The queue may deliver a task as often as that takes.
 """
 
@@ -17,6 +19,7 @@ import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import copy_context
 from traceback import format_exception
 from typing import Any, Final
 
@@ -136,26 +139,32 @@ class Runner:
         try:
             result = result_of(record)
             task_started.send(type(result.task.get_backend()), task_result=result)
-            with self._own_connection():
-                record.return_value = _value_of(result)
+            with self._own_connections():
+                record.return_value = copy_context().run(_value_of, result)
         except BaseException as error:
             self._fail(record, error)
         else:
             self._succeed(record)
 
     @contextmanager
-    def _own_connection(self) -> Iterator[None]:
-        """What a task leaves open, or what becomes of an idle connection meanwhile, does not touch its result."""
-        connection = connections[self._database]
-        if connection.in_atomic_block:  # only in a test, which runs the task in its transaction
-            yield
-            return
-        connection.close()
+    def _own_connections(self) -> Iterator[None]:
+        """What a task leaves open, or what becomes of an idle connection meanwhile, does not touch its result.
+
+        In a test the task may run in the transaction of the test, which stays as it is.
+        """
+        outer = {
+            connection.alias for connection in connections.all(initialized_only=True) if connection.in_atomic_block
+        }
+        if self._database not in outer:
+            connections[self._database].close()
         try:
             yield
         finally:
-            connections[self._database].close()
-            del connections[self._database]  # it may think that it is in a transaction
+            for connection in connections.all(initialized_only=True):
+                is_left = connection.in_atomic_block or connection.alias == self._database
+                if is_left and connection.alias not in outer:
+                    connection.close()
+                    del connections[connection.alias]  # it may think that it is in a transaction
 
     def _note_start(self, record: TaskRecord) -> None:
         record.status, record.last_attempted_at = TaskResultStatus.RUNNING, timezone.now()

@@ -20,6 +20,8 @@ else:
     _DATABASE = {"ENGINE": "django.db.backends.sqlite3", "NAME": _PLACE, "OPTIONS": _OPTIONS}
 
 DATABASES = {"default": _DATABASE}
+if not _PLACE.startswith("postgresql:"):
+    DATABASES["second"] = {"ENGINE": "django.db.backends.sqlite3", "NAME": f"{_PLACE}-second"}
 INSTALLED_APPS = ["tickwheel.django"]
 SECRET_KEY = "for tests"
 USE_TZ = True

@@ -5,7 +5,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from django.db import connection, transaction
+from django.db import connection, connections, transaction
+from django.utils import timezone, translation
 
 try:
     from django.tasks import task
@@ -53,9 +54,17 @@ def hang() -> str:
 
 
 @task
-def leave_open() -> None:
-    transaction.set_autocommit(False)
-    transaction.atomic().__enter__()
+def leave_open(database: str = "default") -> None:
+    transaction.set_autocommit(False, using=database)
+    transaction.atomic(using=database).__enter__()
+    if database != "default":
+        connections[database].cursor().execute("CREATE TABLE left_open (n)")
+
+
+@task
+def activate(zone: str, language: str) -> None:
+    timezone.activate(zone)
+    translation.activate(language)
 
 
 @task

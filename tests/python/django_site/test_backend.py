@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import threading
+import unittest
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -18,10 +19,10 @@ set_up()
 from django.core import checks  # noqa: E402, Django must be set up
 from django.core.exceptions import ImproperlyConfigured  # noqa: E402
 from django.core.management import call_command  # noqa: E402
-from django.db import connection, transaction  # noqa: E402
+from django.db import connection, connections, transaction  # noqa: E402
 from django.db.utils import ConnectionHandler  # noqa: E402
-from django.test import override_settings  # noqa: E402
-from django.utils import timezone  # noqa: E402
+from django.test import TransactionTestCase, override_settings  # noqa: E402
+from django.utils import timezone, translation  # noqa: E402
 
 from django_site import tasks  # noqa: E402
 from tickwheel.delivery import Unavailable  # noqa: E402
@@ -95,6 +96,29 @@ def test_without_time_zones_a_task_is_enqueued_too() -> None:
     now, later = (datetime.fromisoformat(row["due"]) for row in outbox())
     assert before - timedelta(milliseconds=1) <= now <= datetime.now(UTC)
     assert later == datetime(2100, 1, 1, 12, tzinfo=timezone.get_default_timezone())
+
+
+@override_settings(USE_TZ=False)
+def test_without_time_zones_run_after_is_in_the_zone_of_the_settings_whichever_is_active__D3() -> None:
+    with timezone.override("Asia/Tokyo"):
+        tasks.add.using(run_after=datetime(2100, 1, 1, 12)).enqueue(1, 2)  # noqa: DTZ001, as without USE_TZ
+    assert [row["due"] for row in outbox()] == ["2100-01-01T12:00:00-06:00"]
+
+
+def test_what_a_task_activates_in_its_thread_is_over_with_the_task() -> None:
+    zone, language = timezone.get_current_timezone_name(), translation.get_language()
+    assert run(tasks.activate.enqueue("Asia/Tokyo", "de")).status == TaskResultStatus.SUCCESSFUL
+    assert (timezone.get_current_timezone_name(), translation.get_language()) == (zone, language)
+
+
+def test_a_transaction_that_a_task_leaves_open_in_another_database_is_over_with_the_task() -> None:
+    assert run(tasks.leave_open.enqueue("second")).status == TaskResultStatus.SUCCESSFUL
+    assert not connections["second"].in_atomic_block
+    assert connections["second"].get_autocommit()
+    with connections["second"].cursor() as cursor:
+        cursor.execute("CREATE TABLE left_open (n)")  # it was rolled back
+        cursor.execute("DROP TABLE left_open")
+    connections["second"].close()
 
 
 def test_a_task_runs_and_its_result_is_kept() -> None:
@@ -313,6 +337,18 @@ def test_the_migration_can_be_taken_back() -> None:
     assert TABLE not in connection.introspection.table_names()
     call_command("migrate", "tickwheel", verbosity=0)
     assert TABLE in connection.introspection.table_names()
+
+
+def test_a_transaction_test_case_leaves_no_row_in_the_outbox() -> None:
+    class Case(TransactionTestCase):
+        def test(self) -> None:
+            tasks.add.enqueue(1, 2)
+            assert len(outbox()) == 1
+
+    result = unittest.TestResult()
+    Case("test")(result)
+    assert result.wasSuccessful(), result
+    assert outbox() == []
 
 
 def test_old_results_are_pruned_and_what_waits_is_kept() -> None:

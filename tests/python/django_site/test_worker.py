@@ -146,6 +146,39 @@ def test_a_row_that_holds_no_task_is_logged__D2(start: Start, tmp_path: Path) ->
     end(worker)
 
 
+FLUSHES = """if True:
+    import django, sys
+    django.setup()
+    from django.core.management import call_command
+    from django.db import connection
+    from django_site import tasks
+
+    def rows():
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM tickwheel_task_outbox")
+            return cursor.fetchone()[0]
+
+    call_command("migrate", verbosity=0)
+    tasks.add.enqueue(1, 2)
+    call_command("dumpdata", output=sys.argv[1])
+    call_command("flush", interactive=False, verbosity=0)
+    print(rows())
+    call_command("loaddata", sys.argv[1], verbosity=0)
+    tasks.add.enqueue(3, 4)
+    print(rows())
+"""
+
+
+def test_the_outbox_is_flushed_dumped_and_loaded_with_the_other_tables(start: Start, tmp_path: Path) -> None:
+    out, err = start("-c", FLUSHES, tmp_path / "dump.json").communicate(timeout=60)
+    assert out.split() == ["0", "2"], err
+    worker = work(start, tmp_path)
+    count = "TaskRecord.objects.filter(status='SUCCESSFUL').count()"
+    code = "import django, time; django.setup(); from tickwheel.django.models import TaskRecord\n"
+    assert start("-c", f"{code}while {count} < 2: time.sleep(0.05)").wait(60) == 0, "both run"
+    end(worker)
+
+
 def test_a_wrong_option_is_told_in_a_line(start: Start, tmp_path: Path, site: str) -> None:
     set_up()
     worker = work(start, tmp_path, "--concurrency", "0")

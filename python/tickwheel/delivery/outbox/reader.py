@@ -253,7 +253,8 @@ def _without_record(n: int, error: Exception) -> Row:
 
 
 def _text(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())
+    name = getattr(error, "sqlite_errorname", None)  # it says more than the text, which is "disk I/O error" for many
+    return " ".join(f"{type(error).__name__}: {error}{f' ({name})' if name else ''}".split())
 
 
 class _EngineEnded(Exception):
