@@ -115,7 +115,8 @@ bench-more: $(VENV)/release $(SPARK)
 	$(BIN)/python -m benches.kafka
 	test ! -e build/bench/kafka.json || $(BIN)/python -m benches.report
 	$(BIN)/python -m benches.python.delivery
-	$(BIN)/python -m benches.python.delivery.neighbours
+	$(BIN)/python -m benches.python.delivery.neighbours --check
+	$(BIN)/python -m benches.python.delivery.outage --check
 	$(if $(SPARK),$(BIN)/python benches/python/spark_hold.py)
 	$(if $(SPARK),$(BIN)/python benches/python/spark_delivery.py && $(BIN)/python benches/python/spark_delivery.py --kill)
 

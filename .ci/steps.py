@@ -118,8 +118,8 @@ ALL = (
     Step(
         "python-long",
         "kills, clusters, a broker, a browser, valgrind, fuzzers",
-        1000,  # Spark's tests are one group, and the longest
-        (f"{PYTEST} --numprocesses 3 --long --no-loadscope-reorder -m '{LONG}' tests/spark tests/python",),
+        700,  # Spark's tests are two groups, and the longest
+        (f"{PYTEST} --numprocesses 4 --long --no-loadscope-reorder -m '{LONG}' tests/spark tests/python",),
     ),
     Step("archives", "the crates, the sdist and the wheel, installed and used", 170, (f"{MAKE} packages",)),
     Step("django", "Django's own tests of tasks", 60, (f"{MAKE} django-tests",)),

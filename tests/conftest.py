@@ -19,10 +19,11 @@ import pytest
 # The tests that `make test-all` runs and `make test` does not, and why: a folder, a file, or one test of a file. They
 # begin in this order, the slowest first, so that no worker is left with a slow one at the end.
 CLUSTERS = "clusters whose parts are killed"
+BROKER = "a broker"
 LONG = {
     "tests/spark/soak": CLUSTERS,
     "tests/spark/test_program.py": CLUSTERS,
-    "tests/spark/kafka": "a broker",
+    "tests/spark/kafka": BROKER,
     "tests/spark/analytics": "reports of many stores by Spark",
     "tests/spark/test_bad_input.py": "a session of Spark of its own",
     "tests/spark/test_engines.py": "a session of Spark of its own",
@@ -41,7 +42,7 @@ LONG = {
     "tests/python/fuzz": "fuzzers",
     "tests/python/delivery/test_fuzz.py": "fuzzers",
     "tests/python/delivery/test_fuzz_arrow.py": "fuzzers",
-    "tests/python/delivery/sinks/test_kafka.py": "a broker",
+    "tests/python/delivery/sinks/test_kafka.py": BROKER,
     "tests/python/delivery/report/test_browser.py": "a browser",
     "tests/python/docs/test_browser.py": "a browser",
     "tests/python/packages/test_contents.py": "archives are made",
@@ -182,8 +183,9 @@ def _ending_processes(item: pytest.Item, fail: Callable[..., Any]) -> Callable[.
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """A file runs in one worker. Spark's short tests do so together, in one JVM; so do its long tests, one at a time: a
-    start of Spark takes a minute where two others run on two cores, and some of these tests need it within a time.
+    """A file runs in one worker. Spark's short tests do so together, in one JVM. Its long tests are two groups of equal
+    length, those with a cluster or a broker and those with sessions: two starts of Spark at a time, and no third, which
+    takes a minute on two cores, and some of these tests need it within a time.
     """
     from xdist.scheduler import LoadScopeScheduling
 
@@ -191,6 +193,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             if not nodeid.startswith("tests/spark/"):
                 return nodeid.split("::", 1)[0]
-            return "Spark: long" if any(nodeid.startswith(path) for path in LONG) else "Spark: short"
+            reason = next((reason for path, reason in LONG.items() if nodeid.startswith(path)), None)
+            if reason is None:
+                return "Spark: short"
+            return "Spark: long, clusters" if reason in (CLUSTERS, BROKER) else "Spark: long, sessions"
 
     return Scheduling(config, log)
