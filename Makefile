@@ -78,13 +78,15 @@ wheels: $(VENV)/wheels
 	PYTHONPATH=tests/python $(BIN)/python -m packages
 	$(BIN)/python -m pytest -m wheels tests/python/packages/test_wheels.py
 
-# The long form of tests that `test` runs in a short form: some three hours. The graphs take one, and one or less take 100,000
-# seeds of the simulation and, beside them, 350 kills and 400 losses of power, which need strace.
+# The long form of tests that `test` runs in a short form: some four hours. The graphs take one, and so does the site whose
+# database restarts. One or less take 100,000 seeds of the simulation and, beside them, 350 kills and 400 losses of power,
+# which need strace.
 soak: $(VENV)/release $(SPARK)
 	TICKWHEEL_SOAK=1 TICKWHEEL_SEEDS=100000 cargo test --release --locked -p tickwheel-delivery --lib -- --nocapture simulation customers kill
 	TICKWHEEL_SOAK=1 TICKWHEEL_FUZZ_SECONDS=3600 $(BIN)/python -m pytest --timeout 4000 tests/python/fuzz
 	TICKWHEEL_SOAK=1 $(BIN)/python -m pytest -s tests/python/timer/test_periodic.py
-	TICKWHEEL_SOAK=1 $(BIN)/python -m pytest -s --timeout 3600 tests/python/delivery/soak tests/python/delivery/outbox/test_kill.py $(if $(SPARK),tests/spark/soak tests/spark/kafka/test_backlog.py)
+	TICKWHEEL_SOAK=1 $(BIN)/python -m pytest -s --timeout 3600 tests/python/delivery/soak tests/python/delivery/outbox/test_kill.py \
+		tests/python/django_site/test_restarts.py $(if $(SPARK),tests/spark/soak tests/spark/kafka/test_backlog.py)
 
 # The documentation as pages that need neither server nor network. Two are made
 # from the code and from docs/openapi.yaml first. Not --quiet: then --strict finds nothing.

@@ -32,6 +32,7 @@ LONG = {
     "tests/python/aio/test_cpython.py": "CPython's own tests",
     "tests/python/test_instructions.py": "valgrind",
     "tests/python/django_site/test_worker.py::test_no_task_is_lost_when_the_worker_is_killed__D5": "kills",
+    "tests/python/django_site/test_restarts.py": "kills",
     "tests/python/delivery/outbox/test_kill.py": "kills",
     "tests/python/delivery/soak": "kills",
     "tests/python/pages": "a browser",

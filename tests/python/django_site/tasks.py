@@ -43,6 +43,13 @@ def note_slowly(path: str, text: str) -> None:
     time.sleep(0.05)
 
 
+@task(takes_context=True)
+def note_attempt(context: Any, path: str, name: str, takes_s: float) -> None:
+    with Path(path).open("a") as file:
+        file.write(f"{name} {context.attempt}\n")
+    time.sleep(takes_s)
+
+
 begun, may_end = threading.Event(), threading.Event()
 
 

@@ -16,7 +16,8 @@ from typing import Any, Final
 import psycopg
 from psycopg import sql
 
-from tickwheel.delivery.outbox.source import NO_RECORD, Row, Source, SourceOpener
+from tickwheel.delivery.base.errors import WrongUsage
+from tickwheel.delivery.outbox.source import LEAST, MOST, NO_RECORD, Blame, Row, Source, SourceOpener
 from tickwheel.delivery.outbox.tables import BATCH_BYTES, BATCH_ROWS, CHANNEL
 from tickwheel.delivery.sinks.addresses import secrets_of, without, without_user
 from tickwheel.delivery.sinks.postgresql import read_address
@@ -65,11 +66,21 @@ _BATCH: Final = """
     WHERE size_before < {bytes} ORDER BY n
 """
 """Reads the first rows, up to a number of rows and of bytes. A record that is too long is left out."""
-_NUMBERS: Final = "SELECT n FROM {table} WHERE {which} AND n IS NOT NULL ORDER BY n LIMIT {rows}"
+_NUMBERS: Final = "SELECT n FROM {table} WHERE {which} AND n BETWEEN %s::bigint AND %s::bigint ORDER BY n LIMIT {rows}"
 _PASSED: Final = sql.SQL("n <> ALL(%s::bigint[])")
 _THESE: Final = sql.SQL("n = ANY(%s::bigint[])")
 _DELETE: Final = "DELETE FROM {table} WHERE {which} RETURNING n"
 _UNLOCKED: Final = "n IN (SELECT n FROM {table} WHERE n = ANY(%s::bigint[]) FOR UPDATE SKIP LOCKED)"
+_NO_INTEGER: Final = """
+    SELECT format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = CAST(%s AS regclass) AND attname = 'n'
+    AND atttypid NOT IN ('bigint'::regtype, 'integer'::regtype, 'smallint'::regtype)
+"""
+
+# Classes of SQLSTATE: the data of a row, limits that it exceeds, damaged data and indexes.
+_OF_DATA: Final = ("22", "54", "XX001", "XX002")
+# Classes of SQLSTATE that functions of a view or a policy raise: PL/pgSQL, C, and a right that the row needs.
+_OF_CODE: Final = ("P0", "38", "42501")
+
 _MAY_LOCK: Final = """
     SELECT has_table_privilege(CAST(%(table)s AS regclass), 'UPDATE') AND NOT row_security_active(%(table)s)
 """
@@ -102,12 +113,14 @@ class PostgresqlSource(Source):
         except psycopg.Error as error:  # its text may quote the password
             raise psycopg.OperationalError(without(secrets_of(self._options), str(error))) from None
         self._connection.execute(_SETTINGS, {"timeout_ms": str(1_000 * _WITHIN_S)})
+        table = self._table.as_string(self._connection)
+        for (type_,) in self._connection.execute(_NO_INTEGER, (table,)):
+            raise WrongUsage(f"n is of the type {type_}: make it bigint")
         if self._connection.info.parameter_status("server_encoding") == "SQL_ASCII":
             self._connection.execute("SET client_encoding = 'SQL_ASCII'")  # else a byte outside UTF-8 fails the look
-        if self._connection.execute(_LOCK, (self._table.as_string(self._connection),)).fetchone() != (True,):
+        if self._connection.execute(_LOCK, (table,)).fetchone() != (True,):
             self.close()
             return False
-        table = self._table.as_string(self._connection)
         if self._connection.execute(_MAY_LOCK, {"table": table}).fetchone() == (True,):
             unlocked = sql.SQL(_UNLOCKED).format(table=self._table)
             self._delete = sql.SQL(_DELETE).format(table=self._table, which=unlocked)
@@ -120,17 +133,21 @@ class PostgresqlSource(Source):
             pass  # the rows are read now; psycopg would keep the notices for the next `wait`, without a bound
         return self._rows(self._batch, passed)
 
-    def first_numbers(self, passed: Sequence[int]) -> Sequence[int]:
-        """One statement."""
-        return [n for (n,) in self._opened.execute(self._numbers, ([*passed],))]
+    def first_numbers(self, passed: Sequence[int], low: int = LEAST, high: int = MOST) -> Sequence[int]:
+        """One statement. PostgreSQL compares the numbers of rows before it asks a policy about them."""
+        return [n for (n,) in self._opened.execute(self._numbers, ([*passed], low, high))]
 
     def fetch(self, numbers: Sequence[int]) -> Sequence[Row]:
         """One statement."""
         return self._rows(self._batch_of_these, numbers)
 
-    def is_about_a_row(self, error: Exception) -> bool:
-        """Whether it is an error of data, such as a character that UTF-8 does not have."""
-        return isinstance(error, psycopg.DataError | UnicodeError)
+    def blame(self, error: Exception) -> Blame:
+        """By the class of SQLSTATE. An error of data is also a character that UTF-8 does not have."""
+        state = getattr(error, "sqlstate", None) or ""
+        if state.startswith(_OF_CODE):
+            return Blame.CODE
+        is_data = state.startswith(_OF_DATA) or isinstance(error, psycopg.DataError | UnicodeError)
+        return Blame.DATA if is_data else Blame.ALL
 
     def delete(self, numbers: Sequence[int]) -> Sequence[int]:
         """One statement. A locked row is left out, if the user has the right to lock rows, which is that to update."""

@@ -9,7 +9,8 @@ that the database is down, and once that it is up again (as D6).
 A row is the trouble of that row alone. If a delete fails and the database answers, it is halved until the rows are
 found that can't be deleted: a foreign key or a trigger keeps them, or another session has locked them. The reader
 remembers these rows, passes over them, and tries them again, some each second. If a row can't be fetched, it becomes a
-dead letter. Memory: one batch, after a failed delete another one, and `_MOST_KEPT` numbers.
+dead letter. It is deleted if its data is lost. It stays if a view or a policy fails for it, and is read as a new row
+once it can be fetched. Memory: one batch, after a failed delete another one, and `_MOST_KEPT` numbers.
 """
 
 import threading
@@ -24,7 +25,7 @@ from tickwheel.delivery.base.errors import DeliveryFailed
 from tickwheel.delivery.model.entries import Answer, Item
 from tickwheel.delivery.model.message import Columns
 from tickwheel.delivery.observe.log import logger
-from tickwheel.delivery.outbox.source import Row, Source
+from tickwheel.delivery.outbox.source import LEAST, MOST, Blame, Row, Source
 from tickwheel.delivery.outbox.tables import BATCH_BYTES
 
 Submit: TypeAlias = Callable[[Sequence[Item], int], "Future[list[Answer]]"]
@@ -51,7 +52,7 @@ class OutboxReader(threading.Thread):
         self._submit = submit
         self._lines = NdjsonLines("", Columns().names, source.max_payload)
         self._accepted: Sequence[Row] = ()  # on disk in the store, and not deleted yet
-        self._kept: dict[int, int] = {}  # by number: the hash of a row that is accepted and can't be deleted
+        self._kept: dict[int, int] = {}  # by number: the mark of a row that is accepted and can't be deleted
         self._try_kept_s = 0.0
         self._tell_kept_s = 0.0
         self._stopping = threading.Event()
@@ -124,20 +125,18 @@ class OutboxReader(threading.Thread):
         try:
             return self._source.read(passed)
         except Exception as error:
-            if not self._source.is_about_a_row(error):
-                raise
+            self._blame_of(error)
             self._source.fetch([])  # fails if no row can be fetched
-        numbers = self._source.first_numbers(passed)
+        numbers = self._first_numbers(passed)
         rows: list[Row] = []
         while numbers:  # one of them can't be fetched
             part = numbers[: (len(numbers) + 1) // 2]
             try:
                 fetched = self._source.fetch(part)
             except Exception as error:
-                if not self._source.is_about_a_row(error):
-                    raise
+                blame = self._blame_of(error)
                 if len(part) == 1:
-                    return [*rows, _without_record(part[0], error)]
+                    return [*rows, _without_record(part[0], error, blame)]
                 numbers = part
                 continue
             rows += fetched
@@ -145,6 +144,31 @@ class OutboxReader(threading.Thread):
                 break
             numbers = numbers[len(part) :]
         return rows
+
+    def _first_numbers(self, passed: Sequence[int]) -> Sequence[int]:
+        """If a policy of the database fails for a row, not even its number can be read. Then the range of all numbers
+        is halved, at most 64 times, until the numbers before it are found, or this one.
+        """
+        low, high, middle = LEAST, MOST, MOST
+        while low < high:
+            try:
+                numbers = self._source.first_numbers(passed, low, middle)
+            except Exception as error:
+                self._blame_of(error)
+                high = middle
+            else:
+                if numbers or middle == MOST:
+                    return numbers
+                low = middle + 1
+            middle = (low + high) // 2
+        return [low]
+
+    def _blame_of(self, error: Exception) -> Blame:
+        """Errors: the error, if it is not about a row."""
+        blame = self._source.blame(error)
+        if blame is Blame.ALL:
+            raise error
+        return blame
 
     def _accept(self, rows: Sequence[Row]) -> None:
         """Submit the rows, and return once they are on disk. A row counts as accepted before only if all its values are
@@ -163,7 +187,7 @@ class OutboxReader(threading.Thread):
     def _delete_accepted(self, rows: Sequence[Row]) -> None:
         stay = self._delete_rows(rows)
         room = _MOST_KEPT - len(self._kept)
-        self._kept.update((row.n, hash(row)) for row, _ in stay[:room])
+        self._kept.update((row.n, _mark(row)) for row, _ in stay[:room])
         self._accepted = [row for row, _ in stay[room:]]
         if stay:
             self._tell_kept(*stay[0])
@@ -172,6 +196,8 @@ class OutboxReader(threading.Thread):
 
     def _delete_rows(self, rows: Sequence[Row]) -> list[tuple[Row, str]]:
         """Delete rows. Returns those that stay, and why. Errors: of the source, if no row can be deleted."""
+        if rows and rows[-1].stays:
+            return [*self._delete_rows(rows[:-1]), (rows[-1], rows[-1].fault)]
         try:
             deleted = frozenset(self._source.delete([row.n for row in rows]))
         except Exception as error:
@@ -193,11 +219,9 @@ class OutboxReader(threading.Thread):
             try:
                 rows = self._source.fetch([n])
             except Exception as error:
-                if not self._source.is_about_a_row(error):
-                    raise
-                rows = [_without_record(n, error)]
+                rows = [_without_record(n, error, self._blame_of(error))]
             # In a restored database it may be another row: then it is read as a new one.
-            stay = self._delete_rows(rows) if [hash(row) for row in rows] == [self._kept[n]] else []
+            stay = self._delete_rows(rows) if [_mark(row) for row in rows] == [self._kept[n]] else []
             mark = self._kept.pop(n)
             if stay:
                 self._kept[n] = mark
@@ -208,7 +232,7 @@ class OutboxReader(threading.Thread):
         if now_s >= self._tell_kept_s:
             self._tell_kept_s = now_s + _TELL_KEPT_EVERY_S
             logger.error(
-                "the outbox %s can't delete rows that were accepted, %d so far, and tries them again; row %d: %s",
+                "the outbox %s has rows that can't be deleted or read, %d so far, and tries them again; row %d: %s",
                 *(self.outbox, len(self._kept) + len(self._accepted), row.n, reason),
             )
 
@@ -220,7 +244,7 @@ class OutboxReader(threading.Thread):
         for row in rows:
             line = max(row.n, 0)  # a row that was inserted by hand may have any number
             if row.fault:
-                bad.append(Records.bad(name, line, row.fault, "a record that can be read as UTF-8", b""))
+                bad.append(Records.bad(name, line, row.fault, "a record that the database gives as UTF-8", b""))
             elif row.size > most:
                 reason = f"the record has {row.size:,} bytes"
                 bad.append(Records.bad(name, line, reason, f"at most {most:,} bytes", b""))
@@ -248,8 +272,12 @@ class OutboxReader(threading.Thread):
             logger.warning(text, self.outbox)
 
 
-def _without_record(n: int, error: Exception) -> Row:
-    return Row(n, 0, None, 0, _text(error))
+def _without_record(n: int, error: Exception, blame: Blame) -> Row:
+    return Row(n, 0, None, 0, _text(error), blame is Blame.CODE)
+
+
+def _mark(row: Row) -> int:
+    return hash(row._replace(fault=""))  # the text may have a time
 
 
 def _text(error: Exception) -> str:

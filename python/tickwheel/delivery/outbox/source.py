@@ -10,6 +10,7 @@ import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
 
 from tickwheel.delivery.base.errors import WrongUsage
@@ -25,10 +26,18 @@ NO_RECORD: Final = "the record is NULL"
 """The fault of a row without a record."""
 
 
+LEAST: Final = -(1 << 63)
+"""The least number of a row."""
+
+MOST: Final = (1 << 63) - 1
+"""The greatest number of a row."""
+
+
 class Row(NamedTuple):
     """A row: `record` is `None` if it is longer than a record may be, and `size` its bytes.
 
-    `fault`: why the row can't be fetched, or has no record; empty if it has one.
+    `fault`: why the row can't be fetched, or has no record; empty if it has one. `stays`: it is not deleted, as
+    the fault may pass.
     """
 
     n: int
@@ -36,6 +45,15 @@ class Row(NamedTuple):
     record: bytes | None
     size: int
     fault: str = ""
+    stays: bool = False
+
+
+class Blame(Enum):
+    """Why a statement failed that reads rows."""
+
+    ALL = "the database, or the whole table"
+    DATA = "the data of one row, which is lost"
+    CODE = "code of the database that runs for one row, such as a view or a policy; it may be mended"
 
 
 class Source(ABC):
@@ -59,16 +77,18 @@ class Source(ABC):
         """The first rows, at most `BATCH_ROWS` and `BATCH_BYTES`, without those with the numbers in `passed`."""
 
     @abstractmethod
-    def first_numbers(self, passed: Sequence[int]) -> Sequence[int]:
-        """The numbers of the first rows, without those in `passed`, at most `BATCH_ROWS`: nothing else is fetched."""
+    def first_numbers(self, passed: Sequence[int], low: int = LEAST, high: int = MOST) -> Sequence[int]:
+        """The numbers of the first rows from `low` to `high`, without those in `passed`, at most `BATCH_ROWS`: nothing
+        else is fetched.
+        """
 
     @abstractmethod
     def fetch(self, numbers: Sequence[int]) -> Sequence[Row]:
         """These rows as far as they are there, with the bounds of `read`."""
 
     @abstractmethod
-    def is_about_a_row(self, error: Exception) -> bool:
-        """Whether rows could not be read because one of them can't be fetched."""
+    def blame(self, error: Exception) -> Blame:
+        """Why rows could not be read. The connection may be broken all the same."""
 
     @abstractmethod
     def delete(self, numbers: Sequence[int]) -> Sequence[int]:

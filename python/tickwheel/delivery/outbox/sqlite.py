@@ -23,7 +23,8 @@ from typing import Final
 
 from tickwheel._native import refuse_open_store
 from tickwheel.delivery.base.errors import WrongUsage
-from tickwheel.delivery.outbox.source import NO_RECORD, Row, Source, SourceOpener
+from tickwheel.delivery.observe.log import logger
+from tickwheel.delivery.outbox.source import LEAST, MOST, NO_RECORD, Blame, Row, Source, SourceOpener
 from tickwheel.delivery.outbox.tables import BATCH_BYTES, BATCH_ROWS
 from tickwheel.delivery.sinks.tables import table_of
 
@@ -37,11 +38,14 @@ _SELECT: Final = """
     SELECT n, CAST(written_ms AS INTEGER),
     CASE WHEN length(CAST(record AS BLOB)) <= {max_record} THEN CAST(record AS BLOB) END,
     length(CAST(record AS BLOB))
-    FROM {table} WHERE n IS NOT NULL AND n {which} (SELECT value FROM json_each(?)) ORDER BY n LIMIT {rows}
+    FROM {table} WHERE typeof(n) = 'integer' AND n {which} (SELECT value FROM json_each(?)) ORDER BY n LIMIT {rows}
 """
 _NUMBERS: Final = """
-    SELECT n FROM {table} WHERE n IS NOT NULL AND n NOT IN (SELECT value FROM json_each(?)) ORDER BY n LIMIT {rows}
+    SELECT n FROM {table} WHERE typeof(n) = 'integer' AND n NOT IN (SELECT value FROM json_each(?))
+    AND n BETWEEN ? AND ? ORDER BY n LIMIT {rows}
 """
+_IS_ROWID: Final = "SELECT 1 FROM pragma_table_info(?) WHERE name = 'n' AND upper(type) = 'INTEGER' AND pk = 1"
+_NO_INTEGERS: Final = "SELECT count(*) FROM {table} WHERE typeof(n) <> 'integer'"
 
 
 class SqliteSource(Source):
@@ -58,6 +62,7 @@ class SqliteSource(Source):
         self._select = _SELECT.format(which="NOT IN", **fields)
         self._select_these = _SELECT.format(which="IN", **fields)
         self._numbers = _NUMBERS.format(**fields)
+        self._table, self._no_integers = table, _NO_INTEGERS.format(**fields)
         self._delete = f'DELETE FROM "{table}" WHERE n IN (SELECT value FROM json_each(?))'  # noqa: S608
         self._still_there = f'SELECT n FROM "{table}" WHERE n IN (SELECT value FROM json_each(?))'  # noqa: S608
         self._database: sqlite3.Connection | None = None
@@ -80,7 +85,15 @@ class SqliteSource(Source):
         except BlockingIOError:
             self.close()
             return False
+        self._tell_no_integers()
         return True
+
+    def _tell_no_integers(self) -> None:
+        """In a table that was made by hand; `INTEGER PRIMARY KEY` permits no other values."""
+        if not self._opened.execute(_IS_ROWID, (self._table,)).fetchone():
+            [count] = self._opened.execute(self._no_integers).fetchone()
+            if count:
+                logger.error("the outbox %s has %d rows whose n is no integer, and passes over them", self.name, count)
 
     def read(self, passed: Sequence[int] = ()) -> Sequence[Row]:
         """Run one statement, and read its rows until they fill a batch."""
@@ -88,18 +101,18 @@ class SqliteSource(Source):
         self._version = self._opened.execute("PRAGMA data_version").fetchone()[0]
         return self._batch(self._select, passed)
 
-    def first_numbers(self, passed: Sequence[int]) -> Sequence[int]:
+    def first_numbers(self, passed: Sequence[int], low: int = LEAST, high: int = MOST) -> Sequence[int]:
         """Run one statement."""
-        return [n for (n,) in self._opened.execute(self._numbers, (json.dumps(passed),))]
+        return [n for (n,) in self._opened.execute(self._numbers, (json.dumps(passed), low, high))]
 
     def fetch(self, numbers: Sequence[int]) -> Sequence[Row]:
         """Run one statement."""
         self._check_files()
         return self._batch(self._select_these, numbers)
 
-    def is_about_a_row(self, error: Exception) -> bool:
-        """Whether it is an error of data."""
-        return isinstance(error, sqlite3.DataError | UnicodeError)
+    def blame(self, error: Exception) -> Blame:
+        """An error of data is about a row."""
+        return Blame.DATA if isinstance(error, sqlite3.DataError | UnicodeError) else Blame.ALL
 
     def delete(self, numbers: Sequence[int]) -> Sequence[int]:
         """One statement, which is a transaction."""

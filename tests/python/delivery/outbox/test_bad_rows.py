@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +104,7 @@ def test_rows_that_can_not_be_deleted_stop_no_others_and_are_deleted_later__D6(
     assert read.queue.summary.duplicates == 0
     assert not read.has_more
     [text] = told(caplog, "outbox")
-    assert "can't delete rows that were accepted, 4 so far, and tries them again; row 1: " in text
+    assert "has rows that can't be deleted or read, 4 so far, and tries them again; row 1: " in text
     assert "it is needed" in text
     [outbox] = read.queue._running.outboxes
     wait_until(lambda: outbox.rows == 10_001)
@@ -156,7 +157,7 @@ def test_a_table_that_is_locked_is_no_trouble_of_its_rows__D6(
         assert not outbox._kept
         other.rollback()
         wait_until(lambda: numbers_left(of_postgresql) == [])
-    assert told(caplog, "can't delete rows") == []
+    assert told(caplog, "can't be deleted or read") == []
     assert read.queue.summary.duplicates == 0
 
 
@@ -225,9 +226,9 @@ def test_rows_that_can_not_be_deleted_are_told_again_after_a_minute__D15(
         delete = outbox._source.delete
         monkeypatch.setattr(outbox._source, "delete", lambda numbers: tries.append(numbers) or delete(numbers))
         wait_until(lambda: len(tries) > 10)
-        assert len(told(caplog, "can't delete rows")) == 1
+        assert len(told(caplog, "can't be deleted or read")) == 1
         outbox._tell_kept_s = 0.0
-        wait_until(lambda: len(told(caplog, "can't delete rows")) == 2)
+        wait_until(lambda: len(told(caplog, "can't be deleted or read")) == 2)
 
 
 def test_a_record_that_is_missing_is_a_dead_letter__D2(each_database: Program, reading: Read) -> None:
@@ -271,6 +272,113 @@ def test_rows_that_can_not_be_fetched_are_dead_letters_and_stop_no_others__D2(of
         assert all("UntranslatableCharacter" in letter.reason and "0x81" in letter.reason for letter in letters)
         wait_until(lambda: connection.execute("SELECT count(*) FROM tickwheel_outbox").fetchone() == (0,))
         read.queue.close()
+
+
+def test_rows_whose_value_is_damaged_are_dead_letters_and_stop_no_others__D6(
+    of_postgresql: Program, reading: Read
+) -> None:
+    """Their records are out of line, and the pages of these are gone, as after a fault of a disk."""
+    table, ask_ = of_postgresql.table, partial(ask, of_postgresql)
+    ask_(f"ALTER TABLE {table} ALTER record SET STORAGE EXTERNAL")
+    enqueue_many(of_postgresql.connection, [(f"m{n}", DUE_MS, "x" * 3_000) for n in range(10)], table=table)
+    of_postgresql.commit()
+    ask_("CREATE EXTENSION pg_surgery")
+    try:
+        [(toast,)] = ask_(f"SELECT reltoastrelid::regclass::text FROM pg_class WHERE relname = '{table}'")
+        chunks = ask_(f"SELECT DISTINCT ON (chunk_id) ctid::text FROM {toast} ORDER BY chunk_id, chunk_seq")
+        tids = [chunks[0][0], chunks[4][0]]
+        ask_(f"SELECT heap_force_kill('{toast}'::regclass, ARRAY{tids}::tid[])")
+    finally:
+        ask_("DROP EXTENSION pg_surgery")
+    read = reading(of_postgresql.address)
+    letters = [read.letters.get(timeout=20) for _ in range(2)]
+    assert all("DataCorrupted: " in letter.reason for letter in letters), letters
+    assert len({*read.ids(8)}) == 8
+    wait_until(lambda: numbers_left(of_postgresql) == [])
+
+
+@pytest.mark.parametrize("state", ["P0001", "42501"])
+def test_a_row_for_which_a_policy_raises_stops_no_others__D6(
+    of_postgresql: Program, reading: Read, state: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Not even its number can be read. It stays, and is delivered once the policy permits it."""
+    table, user = of_postgresql.table, f"reader_{of_postgresql.table}"
+    ask(of_postgresql, f"CREATE ROLE {user} LOGIN PASSWORD 'not-for-eyes'")
+    ask(of_postgresql, f"GRANT SELECT, DELETE ON {table} TO {user}")
+    ask(of_postgresql, raising(f"permits_{table}", "boolean", "true", state))
+    ask(of_postgresql, f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY")
+    ask(of_postgresql, f"CREATE POLICY permits ON {table} USING (permits_{table}(record))")
+    write(of_postgresql, 5_000)
+    ask(of_postgresql, f"UPDATE {table} SET record = replace(record, 'm7\"', 'bad\"') WHERE n = 8")
+    with caplog.at_level(logging.WARNING, "tickwheel.delivery"):
+        read = reading(of_postgresql.address.replace("tick:", f"{user}:"))
+        assert sorted(read.ids(4_999)) == sorted(f"m{n}" for n in range(5_000) if n != 7)
+    letter = read.letters.get(timeout=20)
+    assert (letter.line, "not this one" in letter.reason) == (8, True)
+    wait_until(lambda: numbers_left(of_postgresql) == [8])
+    [outbox] = read.queue._running.outboxes
+    wait_until(lambda: outbox.is_up)
+    ask(of_postgresql, f"ALTER TABLE {table} DISABLE ROW LEVEL SECURITY")
+    assert read.ids(1) == ["bad"]
+    wait_until(lambda: numbers_left(of_postgresql) == [])
+
+
+def test_a_row_for_which_a_view_raises_stops_no_others_and_stays_until_it_can_be_read__D6(
+    of_postgresql: Program, reading: Read
+) -> None:
+    """The view could delete it, but nothing says that its record is damaged."""
+    table = of_postgresql.table
+    ask(of_postgresql, raising(f"shown_{table}", "text", "given", "P0001"))
+    ask(of_postgresql, f"CREATE VIEW v_{table} AS SELECT n, written_ms, shown_{table}(record) AS record FROM {table}")
+    write(of_postgresql, 20)
+    ask(of_postgresql, f"UPDATE {table} SET record = replace(record, 'm7\"', 'bad\"') WHERE n = 8")
+    read = reading(of_postgresql.address.replace("table=", "table=v_"))
+    assert len({*read.ids(19)}) == 19
+    assert read.letters.get(timeout=20).line == 8
+    wait_until(lambda: numbers_left(of_postgresql) == [8])
+    ask(of_postgresql, f"UPDATE {table} SET record = replace(record, 'bad\"', 'good\"')")
+    assert read.ids(1) == ["good"]
+    wait_until(lambda: numbers_left(of_postgresql) == [])
+    assert read.letters.empty()
+
+
+def raising(function: str, returns: str, result: str, state: str) -> str:
+    """The statement that makes a function, which fails for a record that has the id `bad`."""
+    raises = f"IF given LIKE '%\"bad\"%' THEN RAISE 'not this one' USING ERRCODE = '{state}'; END IF"
+    return (
+        f"CREATE FUNCTION {function}(given text) RETURNS {returns} LANGUAGE plpgsql STABLE AS"
+        f" $$ BEGIN {raises}; RETURN {result}; END $$"
+    )
+
+
+@pytest.mark.parametrize("each_database", ["sqlite3"], indirect=True)
+def test_a_row_whose_number_is_no_integer_is_left_and_told_and_stops_no_others__D2(
+    each_database: Program, reading: Read, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In a table that was made by hand."""
+    table = each_database.table
+    ask(each_database, f"DROP TABLE {table}")
+    ask(each_database, f"CREATE TABLE {table} (n INTEGER, written_ms INTEGER, record TEXT)")
+    for n in ("'one'", "1.5", "NULL", "7"):
+        ask(each_database, f'INSERT INTO {table} VALUES ({n}, 5, \'{{"id": "m", "due": 5, "payload": 1}}\')')
+    with caplog.at_level(logging.WARNING, "tickwheel.delivery"):
+        read = reading(each_database.address)
+        assert read.letters.get(timeout=20).line == 7
+        wait_until(lambda: ask(each_database, f"SELECT count(*) FROM {table}") == [(3,)])
+        [outbox] = read.queue._running.outboxes
+        assert outbox.is_up
+    [text] = told(caplog, "whose n is no integer")
+    assert "has 3 rows whose n is no integer, and passes over them" in text
+
+
+def test_a_table_whose_number_is_no_integer_is_not_read_and_told__D2(
+    of_postgresql: Program, reading: Read, caplog: pytest.LogCaptureFixture
+) -> None:
+    ask(of_postgresql, f"ALTER TABLE {of_postgresql.table} ALTER n DROP IDENTITY")
+    ask(of_postgresql, f"ALTER TABLE {of_postgresql.table} ALTER n TYPE numeric")
+    with caplog.at_level(logging.WARNING, "tickwheel.delivery"):
+        reading(of_postgresql.address)
+        wait_until(lambda: told(caplog, "n is of the type numeric: make it bigint") != [])
 
 
 def test_rows_are_passed_over_and_fetched_by_their_numbers__D6(each_database: Program) -> None:

@@ -91,7 +91,7 @@ def test_rows_that_the_database_keeps_are_submitted_once_and_hold_up_no_others__
     with caplog.at_level(logging.WARNING, "tickwheel.delivery"):
         read = reading(each_database.address)
         assert read.ids(1) == ["kept"]
-        wait_until(lambda: "can't delete rows that were accepted, 1 so far" in caplog.text)
+        wait_until(lambda: "has rows that can't be deleted or read, 1 so far" in caplog.text)
         enqueue(connection, {"id": "b", "delay_ms": 0}, table=table)
         each_database.commit()
         assert read.ids(1) == ["b"]
