@@ -1,8 +1,8 @@
 //! The table of operations on messages, and the meaning of each answer in HTTP, in the commands and in Python.
 //!
 //! The table is plain data. HTTP reads the status from it, the commands read the exit code and the sentence, and Python
-//! makes its class `Answer` from [`ANSWERS`]. Tests compare `docs/openapi.yaml` and the pages with the table. A new
-//! operation needs an entry here, an [`Item`](super::items::Item), and its code in `changes.rs`.
+//! makes its class `Answer` from [`ANSWERS`]. Tests compare `docs/openapi.yaml` and the pages with the table.
+//! `docs/design.md` has the steps of a new operation.
 
 use super::items::Answer;
 use super::items::Answer::{
