@@ -31,7 +31,7 @@ class _Requests:
                 for method in _METHODS:
                     if tag["name"] in item.get(method, {}).get("tags", ()):
                         yield from self._operation(f"{method.upper()} {path}", item, item[method])
-        yield "## Bodies\n\nThe JSON of requests and answers. What is not marked as required may be left out.\n"
+        yield "## Bodies\n\nThe JSON of requests and answers. Fields that are not marked as required may be left out.\n"
         for name, schema in self._file["components"]["schemas"].items():
             if "properties" in schema:
                 yield from self._members(name, schema)

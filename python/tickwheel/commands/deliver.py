@@ -130,7 +130,7 @@ def _time(_ctx: click.Context, _param: click.Parameter, value: str | None) -> in
     metavar="HOST:PORT",
     multiple=True,
     help="With --engine spark: send messages to the tickwheel serve at this address, instead of delivering them here. "
-    "Repeat it for more than one: each key belongs to one of them.",
+    "Repeat the option for several: each key belongs to one of them.",
 )
 @hand_off_options
 @click.option(

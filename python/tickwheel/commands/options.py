@@ -132,8 +132,8 @@ def delivery_options(command: Callable[..., None]) -> Callable[..., None]:
             click.option("--horizon", metavar="SECONDS", type=float, default=_default("horizon"), show_default=True,
                          help="Messages due within this time are in memory."),
             click.option("--max-attempts", metavar="N", type=int, default=_default("max-attempts"), show_default=True,
-                         help="Attempts that count for each message before it goes to the dead letters: those that "
-                         "are refused, and an answer 500 or 501 as long as other messages are accepted."),
+                         help="How many attempts of a message count before it goes to the dead letters. Refusals "
+                         "count, and the answers 500 and 501 as long as other messages are accepted."),
             click.option("--backoff", metavar="FIRST,LONGEST", default=_BACKOFF, show_default=True, callback=_backoff,
                          help="Seconds that a key waits after a send that was not accepted: at first, and at most; "
                          "they double each time."),
@@ -173,7 +173,7 @@ def webhook_options(command: Callable[..., None]) -> Callable[..., None]:
                          "so that no secret is on the command line. Repeat it for more."),
             click.option("--webhook-secret-file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
                          help="With --to http(s)://...: sign each request as Standard Webhooks says, by the secret in "
-                         "FILE, whsec_...; with more than one, each on its line, by all of them."),
+                         "FILE, whsec_... With several secrets, each on its line, a request has a signature of each."),
         )
     ):  # fmt: skip
         command = option(command)
@@ -201,8 +201,8 @@ def hand_off_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in reversed(
         (
             click.option("--lost", metavar="HOST:PORT", multiple=True,
-                         help="With --deliverer: one that has left the list, and whose store never comes back. The "
-                         "others get what it had; some of it may come twice."),
+                         help="With --deliverer: the address of a deliverer that has left the list, if its store never "
+                         "comes back. The others get its messages; some may come twice."),
             click.option("--token-file", metavar="FILE", type=file,
                          help="With --deliverer: the token that it needs, with the right hand-off."),
             click.option("--tls-ca", metavar="FILE", type=file,

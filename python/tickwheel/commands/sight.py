@@ -57,14 +57,14 @@ def _told(command: Callable[..., None]) -> Callable[..., None]:
     type=click.Choice(["waiting", "recurring", "delivered", "cancelled", "dead", "expired"]),
     default="waiting",
     show_default=True,
-    help="Those that wait, in order of delivery; that recur, with the due time of the next; or that ended so, the last"
-    " one first.",
+    help="The state to list: waiting messages, in order of delivery; recurring messages, with the next due time; or"
+    " messages with this outcome, the last outcome first.",
 )
-@click.option("--key", metavar="KEY", callback=full_text, help="Only those of this key.")
+@click.option("--key", metavar="KEY", callback=full_text, help="Only messages of this key.")
 @click.option(
-    "--due-from", metavar="TIME", callback=time_of, help="Only those due then or later: RFC 3339, or epoch ms."
+    "--due-from", metavar="TIME", callback=time_of, help="Only messages due then or later: RFC 3339, or epoch ms."
 )
-@click.option("--due-before", metavar="TIME", callback=time_of, help="Only those due before that.")
+@click.option("--due-before", metavar="TIME", callback=time_of, help="Only messages due before that.")
 @_limit
 @_cursor
 @_as_json
@@ -155,7 +155,7 @@ def dead(store: Path, limit: int, cursor: str | None, as_json: bool) -> None:
 @_as_json
 @_told
 def status(target: str, access: dict[str, Path | None], as_json: bool) -> None:
-    """Show a store in figures: what waits, what is due soon, what became of the rest, and which keys fail and why.
+    """Show a store in figures: waiting messages, due times, outcomes, and the keys that fail, with the reason.
 
     TARGET is a file of --store, which may be in use; or the address of a server, which also knows how many keys are in
     doubt, and how many spare places are taken.

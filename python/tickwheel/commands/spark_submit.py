@@ -36,7 +36,7 @@ def _options(_ctx: click.Context, _param: click.Parameter, values: Sequence[str]
     metavar="HOST:PORT",
     multiple=True,
     required=True,
-    help="The address of a tickwheel serve. Repeat it for more than one: each key belongs to one of them.",
+    help="The address of a tickwheel serve. Repeat the option for several: each key belongs to one of them.",
 )
 @hand_off_options
 @click.option(
@@ -169,7 +169,7 @@ def spark_submit(for_spark: Sequence[str], for_program: Sequence[str]) -> None:
 
     It is a program for the spark-submit of the pyspark that is installed. It holds the messages of INPUT in Spark, and
     hands each to its deliverer before it is due, until SIGTERM or Ctrl-C.
-    What is before -- is for spark-submit, as --master and --conf; what is after it is for the program.
+    Arguments before -- are for spark-submit, as --master and --conf; arguments after it are for the program.
 
     INPUT is a file or folder, also a later file in it (.ndjson, .jsonl, .csv or .parquet), by a path that all hosts
     share or any URI that Spark reads; kafka://BROKERS/TOPIC; or table:NAME.

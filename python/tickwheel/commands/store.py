@@ -73,7 +73,7 @@ def restore(backup: Path, store: Path, force: bool) -> None:
     """Make STORE of BACKUP.
 
     STORE is as at the backup. Everything due by now is delivered again, as redelivered, unless the destination says
-    that it has it. What was accepted since the backup is unknown, and its cancels are.
+    that it has it. Messages and cancels that were accepted since the backup are unknown.
     """
     from tickwheel.delivery.engine.upkeep import restore_store
 

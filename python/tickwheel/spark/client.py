@@ -49,7 +49,7 @@ class Access:
 
 
 class Client:
-    """One thread uses it; any may close it, which ends a call in progress."""
+    """Used by one thread. Any thread may close it, which ends a call in progress."""
 
     def __init__(self, address: str, access: Access, timeout_s: float) -> None:
         host, _, port = address.rpartition(":")

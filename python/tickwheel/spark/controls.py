@@ -1,13 +1,15 @@
 """What a shard keeps beside the messages that wait: cancels, reschedules and dead letters, and recurring messages.
 
-They are given at once. Controls stay until all that waited as they came is settled: a store that takes the place of a
-lost one must know them too. A recurring message is handed to the deliverer as it came, and that makes its occurrences;
-it stays for good, until another one or a cancel of its name comes. A store that takes the place of a lost one goes on
-where that was: at the last instant until which it had settled all.
+They are given at once. Controls stay until all messages that waited when they came are settled, because a store that
+replaces a lost store must know them too. A recurring message is given to the deliverer unchanged, and the deliverer
+makes its occurrences. The shard keeps it until another message or a cancel of its name comes. A store that replaces a
+lost store goes on at the last instant until which the lost store had settled all.
 
-What is given may be given twice. So the cancel of a recurring message is not kept once another one of its name has
-come, which it would end; of the reschedules of a message only the last is kept, which an earlier one would undo; and
-what a deliverer would drop as a duplicate is not given.
+Each row may be given twice. Three rules follow:
+
+- The cancel of a recurring message is dropped once another message of its name has come, because it would end that one.
+- Only the last reschedule of a message is kept, because an earlier one would undo it.
+- A row that a deliverer would drop as a duplicate is not given.
 """
 
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -32,7 +34,7 @@ _FOR_RULES_MS: Final = 0
 
 
 def keep(index: Index, chunks: Chunks, rows: Any, now_ms: int, until_ms: int) -> None:
-    """Keep rows that are no messages to hold: those that have to do with recurring ones apart, and after them."""
+    """Keep the rows that are not messages to hold. Rows about recurring messages are kept apart, after the others."""
     rows = _without_older_moves(index, chunks, rows)
     parts = [(rows, until_ms)]
     if index.rules or _is_rule(rows).any():
@@ -45,7 +47,7 @@ def keep(index: Index, chunks: Chunks, rows: Any, now_ms: int, until_ms: int) ->
 
 
 def _without_older_moves(index: Index, chunks: Chunks, rows: Any) -> Any:
-    """These rows with the last reschedule of each name. Those of before that the taker may yet get are dropped."""
+    """These rows with the last reschedule of each name. Earlier reschedules that the taker may yet get are dropped."""
     is_move = _is_move(rows)
     if not is_move.any():
         return rows
@@ -57,7 +59,7 @@ def _without_older_moves(index: Index, chunks: Chunks, rows: Any) -> Any:
 
 
 def _without_moves(index: Index, chunks: Chunks, names: Set[Any]) -> Iterator[Controls]:
-    """What is kept, without the reschedules of these names that the taker may yet get."""
+    """The kept controls without the reschedules of these names that the taker may yet get."""
     for it in index.controls:
         rows = None if it.is_taken or it.until_ms == _FOR_RULES_MS else chunks.get(it.chunk)
         if rows is None or not (is_move := _is_move(rows)).any():
@@ -68,7 +70,7 @@ def _without_moves(index: Index, chunks: Chunks, names: Set[Any]) -> Iterator[Co
 
 
 def _left(it: Controls, chunks: Chunks, rows: Any, stays: Sequence[bool]) -> Iterator[Controls]:
-    """It with those of its rows alone that stay, if there are any."""
+    """The controls with only the rows that stay; nothing if no row stays."""
     if all(stays):
         yield it
     elif any(stays):
@@ -76,9 +78,9 @@ def _left(it: Controls, chunks: Chunks, rows: Any, stays: Sequence[bool]) -> Ite
 
 
 def _sorted_out(index: Index, chunks: Chunks, rows: Any, now_ms: int) -> tuple[Any, Any, Sequence[tuple[Any, bool]]]:
-    """The rows that have nothing to do with recurring messages, these, and what is done to them or to occurrences of
-    theirs, as it came: pieces, each with whether it is for recurring messages. Not what a recurring message makes
-    needless: that itself, as it is known already, and an earlier cancel or reschedule, if it is another one.
+    """Three groups: rows without a link to recurring messages; recurring messages; and changes of them or of their
+    occurrences, in order, in pieces that say whether they are for recurring messages. A known recurring message is left
+    out. A new one drops the earlier cancels and reschedules of its name.
     """
     known: dict[Any, Any] = {}
     ended: dict[Any, Any] = {}
@@ -128,8 +130,8 @@ def _sorted_out(index: Index, chunks: Chunks, rows: Any, now_ms: int) -> tuple[A
 
 
 def _note_early(index: Index, chunks: Chunks, names: Set[Any], now_ms: int) -> None:
-    """The next occurrences of these recurring messages may be sent before their time. Each time that this is given: the
-    taker may have done it before, to one that came earlier.
+    """Note that the next occurrences of these recurring messages may be sent before their time. It is noted each time
+    that a reschedule is given, because the taker may have applied it before, to an earlier occurrence.
     """
     rules: dict[Any, str] = {}
     for it in index.controls:
@@ -143,7 +145,7 @@ def _note_early(index: Index, chunks: Chunks, names: Set[Any], now_ms: int) -> N
 
 
 def _without_older(index: Index, chunks: Chunks, names: Set[Any]) -> Iterator[Controls]:
-    """What is kept, without what the taker may yet get that is about older recurring messages of these names."""
+    """The kept controls, without changes of older recurring messages of these names that the taker may yet get."""
     for it in index.controls:
         if it.is_taken or it.until_ms != _FOR_RULES_MS:
             yield it
@@ -155,9 +157,9 @@ def _without_older(index: Index, chunks: Chunks, names: Set[Any]) -> Iterator[Co
 def give(
     index: Index, chunks: Chunks, now_ms: int, near_ms: int, *, no_new_rules: bool, most_bytes: int
 ) -> Iterator[Any]:
-    """Give the taker what it does not know, in the order in which it came. What it may do until `near_ms`, a store
-    before it may have done. `most_bytes`: of recurring messages that it was not given before, about; the others come
-    later.
+    """Give the taker the rows that it does not know, in the order in which they came. A store before it may have done
+    everything that is due until `near_ms`. `most_bytes`: about how many bytes of new recurring messages are given; the
+    others are given later.
     """
     waits = False
     size = 0
@@ -198,7 +200,7 @@ def settle(index: Index, chunks: Chunks, mark_ms: int | None, open_names: Set[An
                 it.settled_ms = max(mark_ms, it.settled_ms or 0)
     if open_names is not None and index.rules:
         index.controls = [*_without_ended(index, chunks, open_names)]
-    # What is late waits still, if its deliverer does not answer; a part that is given may have settled rows, too.
+    # Late messages still wait if their deliverer does not answer; a given part may have settled rows too.
     over_ms = min([mark_ms, *(part.first_ms - 1 for part in index.parts())])
     is_over = any(it.others and it.is_taken and it.until_ms <= over_ms for it in index.controls)
     if is_over or sum(it.is_taken and it.is_small for it in index.controls) > _MANY:
@@ -222,8 +224,8 @@ def take_back(index: Index) -> None:
 
 
 def forget_taker(index: Index, chunks: Chunks, near_ms: int) -> None:
-    """Another store gets everything: of each name what came last. What comes instead of another recurring message goes
-    on where that was.
+    """Another store gets everything: the last row of each name. A recurring message that replaces another goes on where
+    the other was.
     """
     if index.rules:
         settled = _settled(index, chunks)
@@ -237,8 +239,8 @@ def forget_taker(index: Index, chunks: Chunks, near_ms: int) -> None:
 
 
 def _for_another(it: Controls, chunks: Chunks) -> Iterator[Controls]:
-    """The next occurrence then is another one now, and a store does not know what it was to cancel. But a reschedule
-    that no store got is still to be done.
+    """The next occurrence is another one by now, and the store does not know the occurrence that was to be cancelled.
+    But a reschedule that no store got still has to be done.
     """
     if it.until_ms != _FOR_RULES_MS:
         yield it
@@ -248,7 +250,7 @@ def _for_another(it: Controls, chunks: Chunks) -> Iterator[Controls]:
 
 
 def _settled(index: Index, chunks: Chunks) -> dict[Any, int | None]:
-    """Until when the recurring messages of each name are settled, of those that some store was given."""
+    """For each name: until when its recurring messages are settled. Only for messages that a store was given."""
     found: dict[Any, int | None] = {}
     for it in index.controls:
         if it.rules and (it.given_to != NOBODY or it.settled_ms is not None):
@@ -268,8 +270,8 @@ def _inheriting(
 
 
 def _tidy(index: Index, chunks: Chunks, over_ms: int | None) -> None:
-    """Drop what is over by then, and recurring messages, cancels and reschedules that others of their names came after,
-    if these are taken; join what is left, where it is much.
+    """Drop the rows that are over by then. Drop recurring messages, cancels and reschedules if the taker has a later
+    row of their name. Join small chunks if there are many.
     """
     later: set[Any] = set()
     later_moves: set[Any] = set()
@@ -306,7 +308,7 @@ def _tidy(index: Index, chunks: Chunks, over_ms: int | None) -> None:
 
 
 def _joined(chunks: Chunks, many: Sequence[Controls], *, rules: bool) -> Iterator[Controls]:
-    """The recurring messages of these, or the others, in few chunks: of each name there is one, in any order."""
+    """The recurring messages of these controls, or the other rows, in few chunks. Each name is there once."""
     some = [it for it in many if (it.rules if rules else it.others)]
     if not some:
         return
@@ -347,7 +349,7 @@ def _is_move(rows: Any) -> Any:
 
 
 def _contents(rows: Any) -> Iterator[tuple[Any, Any]]:
-    """The name of each row; of a recurring message also what makes it another one than an earlier one of its name."""
+    """The name of each row; for a recurring message also its content, to tell it from an earlier one."""
     payloads = rows.column("payload").to_pylist()
     for name, rule, payload in zip(_names(rows), rows.column("recurrence").to_pylist(), payloads, strict=True):
         if rule is None:
@@ -378,8 +380,8 @@ def _names_of_rules(rows: Any) -> Sequence[tuple[str | None, str]]:
 
 
 def _going_on(rows: Any, settled: Mapping[Any, int | None], sent_ms: int, early_ms: Mapping[int, int]) -> Any:
-    """The recurring messages of these names for a store that takes the place of another. That has settled all until
-    then, and may have sent what was due until `sent_ms`, and of some until a time of their own.
+    """The recurring messages of these names for a store that replaces another. The replaced store has settled all until
+    then. It may have sent everything that is due until `sent_ms`; some messages have a later time of their own.
     """
     told = []
     for name, rule in zip(_names(rows), rows.column("recurrence").to_pylist(), strict=True):

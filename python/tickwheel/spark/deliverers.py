@@ -52,7 +52,7 @@ class Deliverers:
         self.know({*addresses})
 
     def know(self, addresses: Set[str]) -> None:
-        """Ask these from now on: those of the list, and those that shards belonged to before it changed."""
+        """Ask these from now on: the deliverers of the list, and the earlier deliverers of shards."""
         for address in {*self._known} - addresses:
             self._known[address].client.close()
         self._known = {
@@ -61,10 +61,10 @@ class Deliverers:
         }
 
     def ask(self, at: str = "", shard: int | None = None) -> Sequence[Taker]:
-        """Those that answer. What one has settled covers all that it took before this call. The one `at` this address
-        is asked what recurs in a shard, too.
+        """The deliverers that answer. Their marks cover all messages that they took before this call. The deliverer
+        `at` this address is also asked for the recurring messages of a shard.
 
-        Errors: `DeliveryFailed` for one that refuses the token, unless it accepted it before.
+        Errors: `DeliveryFailed` if a deliverer refuses the token and has not accepted it before.
         """
         for one in self._known.values():
             if one.asked is None:
@@ -101,7 +101,7 @@ class Deliverers:
                 )  # fmt: skip
 
     def failed(self, address: str, why: str) -> None:
-        """One that answers did not take what it was sent."""
+        """A deliverer answers, but did not take its rows."""
         _log.warning("the deliverer %s did not take what it was sent (%s): it is sent again", address, why)
 
     def close(self) -> None:

@@ -2,8 +2,8 @@
 
     deliverers --marks--> orders --> hold --NEAR--> send, in the hold's own tasks --TOLD--> report
 
-A deliverer answers when what it took is on its disk, and drops what it knows, so sending twice does
-no harm. What one does not take stays in the hold: it holds up its own keys and nothing else.
+A deliverer answers when its rows are on its disk, and drops rows that it knows. So sending twice does no harm. Rows
+that a deliverer does not take stay in the hold, and delay only their own keys.
 """
 
 from collections import Counter
@@ -28,7 +28,7 @@ _MOST_SILENCE_S: Final = 5.0
 
 @dataclass(slots=True)
 class Report:
-    """What is known of the hold after a micro-batch. `shards`: the last that each told."""
+    """The state of the hold after a micro-batch. `shards`: the last report of each shard."""
 
     shards: dict[int, Mapping[str, Any]]
     sent: int = 0
@@ -41,7 +41,7 @@ class Report:
 
     @property
     def given(self) -> int:
-        """Messages, and chunks of cancels, that deliverers have or may have, without an outcome that is told."""
+        """Messages, and chunks of cancels, that deliverers have or may have, and that have no reported outcome."""
         return sum(told["given"] for told in self.shards.values())
 
     @property
@@ -58,14 +58,15 @@ class Report:
 class HandOff:
     """A function for `foreachBatch`, with one action, for what `hold` gives.
 
-    `deliverers`: `HOST:PORT` of `tickwheel serve`. The list may change from one start to the next: a key moves once its
-    old deliverer, which must still answer, has delivered what it has. `lost`: those that have left the list because
-    their disk is lost; one that comes back at its old address with an empty disk is noticed. `token`: the token that
-    they require, with the right `hand-off`. `tls`: how they are known, if they have TLS; without, nothing is encrypted.
-    `lead_ms`: that of `hold`; no micro-batch waits longer than half of it for a deliverer.
+    `deliverers`: `HOST:PORT` of `tickwheel serve`. The list may change from one start to the next. A key moves once its
+    old deliverer has delivered its messages; the old deliverer must still answer. `lost`: deliverers that have left the
+    list because their disk is lost. A deliverer that comes back at its old address with an empty disk is noticed.
+    `token`: the token that they require, with the right `hand-off`. `tls`: how they are known, if they have TLS;
+    without, nothing is encrypted. `lead_ms`: that of `hold`; no micro-batch waits longer than half of it for a
+    deliverer.
 
-    Errors: `WrongUsage` if an address is none. Those that end the query: `DeliveryFailed` if a deliverer refuses the
-    token or what it gets.
+    Errors: `WrongUsage` for a malformed address. `DeliveryFailed` ends the query, if a deliverer refuses the token or
+    its rows.
     """
 
     def __init__(
@@ -147,7 +148,7 @@ class HandOff:
 
 
 def assign(deliverers: Sequence[str]) -> list[str]:
-    """For each shard one of the deliverers, evenly, and so that a longer or shorter list moves few shards (rendezvous
+    """For each shard one of the deliverers, evenly spread. A longer or shorter list moves few shards (rendezvous
     hashing with a limit for each).
     """
     most = -(-PARTITIONS // len(deliverers))

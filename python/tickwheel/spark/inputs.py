@@ -46,7 +46,7 @@ class Input:
 
     @property
     def kind(self) -> str:
-        """What it is, as the checkpoint keeps it."""
+        """The kind of input, as the checkpoint keeps it."""
         if self.name.lower().startswith("kafka:"):
             return "Kafka topic"
         return "table" if self.name.startswith(_TABLE) else "folder of files"
@@ -68,7 +68,7 @@ class Input:
 
     def _table(self, session: SparkSession) -> DataFrame:
         name = self.name.removeprefix(_TABLE)
-        # Those of Delta and of Spark's own tables, and that of Iceberg; a source skips the options that it has not.
+        # The options of Delta and Spark's own tables, and of Iceberg; a source skips options that it does not know.
         options = {"streaming-max-rows-per-micro-batch": str(self.rows)}
         if "maxFilesPerTrigger" not in self.options:
             options["maxBytesPerTrigger"] = str(self.size)

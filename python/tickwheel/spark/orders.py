@@ -1,7 +1,7 @@
-"""What the hand-off tells the hold for one micro-batch: who takes the messages of a shard, and what is settled.
+"""The orders of the hand-off to the hold for one micro-batch: which deliverer takes each shard, and its marks.
 
 The hand-off makes the orders in the driver, before the micro-batch runs, and the tasks read them as a local property of
-Spark's job. So all tasks of a micro-batch, also those that are run again, have the same.
+Spark's job. All tasks of a micro-batch, also repeated ones, therefore have the same orders.
 """
 
 import re
@@ -44,7 +44,7 @@ class Taker(msgspec.Struct, frozen=True):
     address: str
     store_id: str
     marks: Sequence[int]
-    """For each shard the instant, in milliseconds since 1970, until which all that it took has its outcome on disk."""
+    """For each shard the instant until which all its messages have their outcome on disk, in ms since 1970."""
     ahead_ms: int = 0
     """How far its clock, by which messages are due, is ahead of the driver's, by which they leave the hold."""
     recurring: Mapping[int, Sequence[tuple[str | None, str]]] = {}
@@ -79,11 +79,11 @@ class Orders(msgspec.Struct, frozen=True):
         return next((it for it in self.takers if it.address == address), None)
 
     def with_store(self, store_id: str) -> Taker | None:
-        """The deliverer that has this store, wherever it is now, if it answers."""
+        """The deliverer with this store, at whatever address; None if it does not answer."""
         return next((it for it in self.takers if it.store_id == store_id), None)
 
     def is_lost(self, store_id: str, address: str) -> bool:
-        """Whether this store, which was at this address, will never tell what became of what it took."""
+        """Whether this store, which was at this address, will never report the outcomes of its messages."""
         if self.with_store(store_id):
             return False
         return self.at(address) is not None or bool(self.lost & {address, ALL_OTHERS})

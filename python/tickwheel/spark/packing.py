@@ -72,8 +72,8 @@ def check_version(found: int) -> None:
 
 
 def in_order(batches: Iterable[Any], due_ms: Any = None) -> tuple[Any, Any]:
-    """All rows as one batch in the order of delivery; and for each row its number before, across all batches. Rows
-    that are equal in order stay as they are. `due_ms`: when they are due, if that is not what they say.
+    """All rows as one batch in the order of delivery; and for each row its number before, across all batches. Rows that
+    are equal in order stay as they are. `due_ms`: their due times, if these differ from those in the rows.
     """
     rows = pa.concat_batches([pa.RecordBatch.from_pylist([], HANDED), *batches])
     due_ms = due_of(rows) if due_ms is None else due_ms

@@ -2,8 +2,8 @@
 
 A record that breaks the schema becomes a dead letter, a row like any other, and the query goes on.
 
-A `delay_ms` counts from the record's own timestamp, if its source has one, or else from that of the micro-batch, which
-Spark keeps in the checkpoint: a task that is computed again gives the same rows (D5).
+A `delay_ms` counts from the record's own timestamp, if its source has one, and otherwise from the timestamp of the
+micro-batch. Spark keeps that in the checkpoint, so a repeated task gives the same rows (D5).
 """
 
 import os

@@ -1,7 +1,7 @@
 """A streaming query that hands off what a hold releases: it is started, watched, and ended (rules S1, D13).
 
-It ends between two micro-batches, if the one that runs ends soon: one that is interrupted is done again by the next
-run, and Spark writes pages about it.
+It ends between two micro-batches, if the current one ends soon. The next run repeats an interrupted micro-batch, and
+Spark writes pages about it.
 """
 
 import threading

@@ -18,7 +18,7 @@ _NOISE: Final = (
 
 @contextmanager
 def quiet_start() -> Iterator[None]:
-    """A JVM that is started meanwhile, and the processes that it starts, have a standard error without these lines."""
+    """A JVM started meanwhile, and its child processes, have a standard error without these lines."""
     sys.stderr.flush()
     read, write = os.pipe()
     before = os.dup(2)

@@ -1,8 +1,7 @@
-"""The sending half of a hand-off, in Spark's workers (rule S3): what a task releases goes to its deliverers.
+"""The sending half of a hand-off, in Spark's workers (rule S3): the rows that a task releases go to their deliverers.
 
-Each deliverer has a thread and a connection of its own in the task, so one that is slow or silent holds up its own
-messages alone. One that makes no progress for a while gets nothing more in this micro-batch: its messages stay in the
-hold.
+Each deliverer has a thread and a connection of its own in the task, so a slow or silent deliverer delays only its own
+messages. A deliverer without progress for a while gets no more rows in this micro-batch: its messages stay in the hold.
 """
 
 import queue
@@ -118,8 +117,8 @@ class _Sender(threading.Thread):
         self._offer(None)
 
     def finish(self, since_s: float) -> None:
-        """Wait until all is sent, or nothing more can be; the task waits since `since_s` for all of them. Errors: what
-        a deliverer refused for good.
+        """Wait until all is sent, or no more can be sent; the task waits since `since_s` for all senders. Errors: the
+        refusal of a deliverer.
         """
         waited_s = self._waited_s
         while not self._is_over():
@@ -176,7 +175,7 @@ class _Sender(threading.Thread):
         self.close()
 
     def _next(self) -> list[tuple[int, bytes]]:
-        """What there is to send now; nothing if it was all."""
+        """The pieces to send now; nothing at the end."""
         pieces: list[tuple[int, bytes]] = []
         rows = size = 0
         while rows < _ROWS and size < _BYTES:

@@ -113,8 +113,8 @@ def laptop_session(
 
 
 def _made(builder: SparkSession.Builder) -> SparkSession:
-    """A program's own handler of SIGINT stays, also meanwhile: in the main thread PySpark sets one that cancels all
-    jobs, also in a micro-batch, and fails where a call to the JVM is under way.
+    """Makes the session in another thread, so a program's own handler of SIGINT stays. In the main thread PySpark sets
+    a handler of its own. That handler cancels all jobs, also in a micro-batch, and fails during a call to the JVM.
     """
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(builder.getOrCreate).result()

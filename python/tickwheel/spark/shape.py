@@ -1,4 +1,4 @@
-"""What a checkpoint says of itself: what may not change while messages are held in it (rules S4, S5).
+"""The settings of a checkpoint that may not change while it holds messages (rules S4, S5).
 
 It is a small file, `tickwheel.json`, beside the query's own files. It is written before the first query starts.
 """
@@ -131,7 +131,7 @@ class HadoopFolder:
 
     @property
     def scheme(self) -> str:
-        """Of its file system: `file` for one of the machine."""
+        """The scheme of its file system: `file` for a local one."""
         return str(self._files.getUri().getScheme())
 
     def read(self, name: str) -> bytes | None:

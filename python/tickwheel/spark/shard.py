@@ -7,12 +7,12 @@
 - A **chunk** is some rows in the order of delivery, written once. A **part** is a range of its rows.
 - A **run** is a list of parts in order. A micro-batch adds one run, however far apart its due times are. Eight or more
   runs of about a size are merged into one, so there are few, and a row is written some three times in all.
-- What is released is **given**, and **taken** when its deliverer has it on its disk: it stays until the mark of that
-  one has passed it.
+- A released row is **given**. It is **taken** when its deliverer has it on its disk. It stays until the deliverer's
+  mark has passed it.
 - **Controls** (cancels, reschedules, dead letters) and recurring messages are given at once: see `controls.py`.
 
-A shard gives to one deliverer, its **taker**. It changes to another only when the one before has settled all, or is
-lost; and the state has the taker before that gets a row: a micro-batch that is done again must give to the same.
+A shard gives to one deliverer, its **taker**. It changes only when the taker before has settled all, or is lost. The
+state has a new taker before the taker gets a row, because a repeated micro-batch must give to the same taker.
 """
 
 import heapq
@@ -70,11 +70,12 @@ class Shard:
     # --- What became of what was given ---------------------------------------
 
     def settle(self, orders: Orders, near_ms: int) -> Taker | None:
-        """Forget what has its outcome, and take back what was not taken. The deliverer to give to, if there is one now.
+        """Forget messages that have their outcome, and take back messages that were not taken. Returns the deliverer to
+        give to, if there is one now.
 
-        A micro-batch that is done again may have sent something the first time, which the state does not know. So it
-        gives what that gave, and more: from the same state, as early as any did. Where it can't, because the deliverer
-        does not answer or is lost, the state says the same.
+        The first try of a repeated micro-batch may have sent rows that the state does not know. So the repeated one
+        gives the same rows, and more: from the same state, as early as any try did. If it can't, because the deliverer
+        does not answer or is lost, the state says that they were given.
         """
         index, number = self.index, self._number
         assigned = orders.at(orders.assigned[number])
@@ -105,15 +106,15 @@ class Shard:
             self._has_taker = taker is not None
             return taker
         self._has_taker = True
-        # What it gives must not be given by a move that is done again.
+        # A row that it gives must not be given to another taker by a repeated move.
         self._gives_again_only = self._is_moving(near_ms)
         index.moving_since_ms = 0
         return taker
 
     def _to_another(self, taker: Taker, assigned: Taker | None, near_ms: int) -> Taker | None:
-        """Give nothing new, until the taker has settled all. What it has may be put off for days: then the shard goes
-        on where it is, and tries later. When that is depends on nothing but time: a visit that is done again does what
-        it did.
+        """Give nothing new until the taker has settled all. Its messages may be put off for days: then the shard stays
+        where it is, and tries later. The moment of the next try depends only on time, so a repeated visit does the
+        same.
         """
         index = self.index
         tried_ms = self._now_ms - index.moving_since_ms
@@ -134,7 +135,7 @@ class Shard:
         return 30_000 + 3 * (near_ms - self._now_ms)
 
     def settle_all(self) -> None:
-        """The same where nobody tells marks: what was given is gone."""
+        """The same without marks: given messages are gone."""
         self._drop_until(None)
 
     def _take_back_given(self) -> None:
@@ -145,7 +146,7 @@ class Shard:
         controls.take_back(index)
 
     def _leave_lost(self, near_ms: int) -> None:
-        """What the taker had waits for another one."""
+        """The messages of the taker wait for another taker."""
         index = self.index
         index.runs += [Run([part], index.taker) for part in index.at_taker()]
         index.taken, index.given = [], []
@@ -213,11 +214,11 @@ class Shard:
             controls.keep(index, self._chunks, others, self._now_ms, until_ms)
 
     def _move(self, others: Any) -> Any:
-        """Messages that are rescheduled become parts of their own, also those that are given, which may have to be
-        given to another store. The controls that the deliverer must get: not those of messages that it surely does not
-        have, because it hears of them with the message.
+        """Rescheduled messages become parts of their own. Given messages do too, because another store may have to get
+        them. Returns the controls that the deliverer must get. Controls of messages that it surely does not have are
+        left out, because the message brings them along.
 
-        All that is kept is looked at: 0.1 s for 150,000 messages.
+        Looks through all kept messages: 0.1 s for 150,000.
         """
         moves = others.filter(pc.is_valid(others.column("due_ms")))
         columns = (moves.column(name).to_pylist() for name in ("key", "id", "due_ms"))
@@ -236,7 +237,7 @@ class Shard:
             runs += [Run([part], run.given_to) for part, name in pieces if name is not None]
             (unheard if run.given_to == NOBODY else given).update(name for _, name in pieces if name)
         index.runs = [run for run in runs if run.parts]
-        # One that is settled is delivered: it is not to be put off.
+        # A settled message is delivered, so it is not put off.
         for parts in (index.taken, index.given):
             cuts = [piece for part in parts for piece in _cut(part, found[part.chunk], to_ms, self._mark_ms)]
             parts[:] = [part for part, _ in cuts]
@@ -255,7 +256,7 @@ class Shard:
         return due_of(rows).copy(), [(at, name) for at, name in found if name in names]
 
     def _runs_of(self, messages: Any) -> Iterator[Run]:
-        """One; and one for each message that was rescheduled and has come again, which is due when that is."""
+        """A run of these messages. Each message that was rescheduled before has its own run, due at the new time."""
         moved = {part.name: part.moved_to_ms for part in self.index.parts() if part.name is not None}
         if not moved:
             yield self._run_of(in_order([messages])[0])
@@ -300,9 +301,9 @@ class Shard:
     # --- What goes ------------------------------------------------------------
 
     def give(self, near_ms: int) -> Iterator[Any]:
-        """Give the taker the controls that it does not know, then what is due until `near_ms`, in order, and some of
-        what is due soon after if there is more of it than can be given in time. Batches of `HANDED` for one hand-off;
-        none where no deliverer answers.
+        """Give the taker the controls that it does not know, then the messages that are due until `near_ms`, in order.
+        If more are due soon after than can be given in time, some of these are given too. Yields batches of `HANDED`
+        for one hand-off; none if no deliverer answers.
         """
         index = self.index
         near_before_ms = self._now_ms + index.lead_ms
@@ -323,7 +324,7 @@ class Shard:
         yield from controls.give(
             index, self._chunks, self._now_ms, near_ms, no_new_rules=self._gives_again_only, most_bytes=VISIT_BYTES
         )
-        # Apart, so that what is new does not wait behind what is given again.
+        # Apart, so new messages do not wait behind repeated ones.
         yield from self._give_moved_again()
         found, count = self._nearest(self._again(), near_ms)
         while count:
@@ -332,7 +333,7 @@ class Shard:
             found, count = self._nearest(self._again(), near_ms) if self._is_again else ([], 0)
         if not self._gives_again_only:
             others = [run for run in index.runs if run.given_to != index.taker or index.taker == NOBODY]
-            # Not before what is left of those: they may be of one key.
+            # Not before the rest of the repeated ones, because both may be of one key.
             until_ms = min((run.first_ms for run in self._again()), default=None)
             yield from self._give_rows(*self._nearest(others, near_ms, until_ms))
 
@@ -348,8 +349,8 @@ class Shard:
     def _nearest(
         self, runs: Sequence[Run], near_ms: int, until_ms: int | None = None
     ) -> tuple[list[tuple[Run, int, Any]], int]:
-        """Parts, by their runs and places there, with their rows; and how many of their first rows to give now: none
-        that are due after `until_ms`.
+        """Parts, by their runs and places there, with their rows; and the number of first rows to give now. No row that
+        is due after `until_ms` is among them.
         """
         ahead = min(VISIT_ROWS, _rows_ahead(runs, near_ms))
         heads = [(run.first_ms, number, 0) for number, run in enumerate(runs)]
@@ -361,7 +362,7 @@ class Shard:
         # Parts in the order of their first row, until enough rows come before all that is not read.
         while heads and heads[0][0] <= near_ms + _AHEAD_MS:
             first_ms, number, place = heads[0]
-            # Those of one row came in order, so that all but the last of them are before.
+            # Parts of one row came in order, so all but the last are before.
             before = len(due) - len(longer) + sum(int(np.searchsorted(it, first_ms)) for it in longer)
             enough = VISIT_ROWS if first_ms <= near_ms else ahead
             if before >= enough or (before and size >= VISIT_BYTES):

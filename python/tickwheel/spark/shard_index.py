@@ -1,4 +1,4 @@
-"""What a shard of the hold knows between micro-batches: which rows of which chunks wait, or are given (S2, S4)."""
+"""What a shard keeps between micro-batches: which rows of which chunks wait, or are given (S2, S4)."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -46,7 +46,7 @@ class Part(msgspec.Struct, array_like=True, frozen=True):
 
     @property
     def open_ms(self) -> int:
-        """With a mark from here on they have their outcome: of one that was moved a deliverer counts both times."""
+        """With a mark at or after this time they have their outcome. For a moved message both due times count."""
         return self.last_ms if self.moved_to_ms is None else min(self.last_ms, self.moved_to_ms)
 
     @property
@@ -119,7 +119,7 @@ class Index(msgspec.Struct, array_like=True):
 
     `taker`: the id of the store that it gives to, and everything given was given to; it was last at `address`.
     `moving_since_ms`: when it was told to change its taker, or 0. `lead_ms`: how long before they were due, at most,
-    rows were given the last time. `given`: what was given the last time; `taken`: what was given before, which the
+    rows were given the last time. `given`: the parts that were given the last time; `taken`: earlier parts, which the
     taker has on its disk. `asked_ms`: of the last reschedule of a recurring message. `early_ms`: by the digest of a
     recurring message's name the time of the last occurrence that may have been sent before its time.
     """
@@ -138,7 +138,7 @@ class Index(msgspec.Struct, array_like=True):
 
     @classmethod
     def decode(cls, data: bytes | None) -> "Index":
-        """Of what `encode` gave; a new one of None. Errors: `DeliveryFailed` if another version wrote it."""
+        """The opposite of `encode`; None gives an empty index. Errors: `DeliveryFailed` if another version wrote it."""
         if data is None:
             return cls()
         check_version(data[0])
@@ -202,7 +202,7 @@ class Index(msgspec.Struct, array_like=True):
 
     @property
     def is_unsettled(self) -> bool:
-        """Whether its taker has messages, or may have them, of which it has not told the outcome."""
+        """Whether its taker has messages, or may have some, without a reported outcome."""
         return bool(self.given or self.taken) or any(run.given_to == self.taker for run in self.runs)
 
     def chunks(self) -> set[int]:

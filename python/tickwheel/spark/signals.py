@@ -15,7 +15,7 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 def take_signals() -> None:
-    """From now on the JVM sends these signals on to this process, if it has started it, and ignores them otherwise."""
+    """If the JVM has started this process, it passes these signals on from now on; otherwise it ignores them."""
     SparkContext._ensure_initialized()
     gateway: Any = SparkContext._gateway
     sun = gateway.jvm.sun.misc

@@ -16,8 +16,9 @@ _SUFFIXES: Final = ",".join(
 
 
 def read_files(session: SparkSession, folder: Path, bytes_at_once: int = BYTES_AT_ONCE) -> DataFrame:
-    """`PATHS`, for `parse_files`, of the files in a folder and below it, also of later ones: in a micro-batch one, or
-    several with at most so many bytes. A file must be complete when it appears: write it elsewhere, then move it there.
+    """`PATHS`, for `parse_files`: the files in a folder and below it, also later ones. A micro-batch has one file, or
+    several with at most `bytes_at_once` together. A file must be complete when it appears: write it elsewhere, then
+    move it there.
     """
     return list_files(session, str(folder), bytes_at_once, {}).select("path")
 

@@ -1,8 +1,8 @@
 //! Reads and writes wall times (rule D1): RFC 3339 text, and integer milliseconds since 1970-01-01T00:00:00Z.
 //!
 //! - Text always has a zone. Fractions finer than a millisecond are rounded up, so no message is early (D3).
-//! - An integer below [`SECONDS_BELOW`] is refused. As milliseconds it is before March 1973, so it is almost
-//!   certainly meant as seconds. Text may name any time from 1970 on.
+//! - An integer below [`SECONDS_BELOW`] is refused. In milliseconds it would be before March 1973, so seconds are
+//!   almost certainly meant. Text may name any time from 1970 on.
 //!
 //! Example: `1970-01-01T01:00:00.0001+01:00` is 1 ms, and is written as `1970-01-01T00:00:00.001Z`.
 
@@ -57,7 +57,7 @@ pub fn due_from_digits_or_text(text: &str, name: &str) -> Result<i64, BadRecord>
     }
 }
 
-/// Checks a due time that is certainly in milliseconds, because the program computed it or its type says so.
+/// Checks a due time that is known to be in milliseconds: the program computed it, or its type says so.
 ///
 /// # Errors
 /// The time is before 1970 or after 9999.

@@ -1,7 +1,7 @@
 //! A key, or a message without a key, is tried at once (rule D16).
 //!
-//! The time of its next attempt becomes now, in the store too. So the answer holds after a crash, and for a store from
-//! which no process delivers: its next deliverer tries it at once.
+//! The time of its next attempt becomes now, in the store too. So the answer holds after a crash. It also holds for a
+//! store without a running deliverer: the next deliverer tries the message at once.
 
 use super::{Group, answer_of};
 use crate::base::error::StoreError;

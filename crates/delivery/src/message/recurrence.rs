@@ -1,8 +1,8 @@
 //! When a recurring message is due again (rule D19): every N milliseconds, or by a cron pattern in a time zone.
 //!
-//! Example: a message is due every 60,000 ms from 10:00:00 on. Its destination is down, so the occurrence of 10:01
-//! has its outcome only at 10:03:30. With `skip` the next occurrence is due at 10:04. With `all` it is due at 10:02,
-//! so it comes at once. With `last` it is due at 10:03.
+//! Example: a message is due every 60,000 ms from 10:00:00 on. Its destination is down, so the occurrence of 10:01 has
+//! its outcome only at 10:03:30. With `skip` the next occurrence is due at 10:04. With `all` the next occurrence is due
+//! at 10:02, and is delivered at once. With `last` the next occurrence is due at 10:03.
 //!
 //! `croner` reads the patterns and `jiff` knows the time zones. Two rules apply to a pattern that names hours:
 //!

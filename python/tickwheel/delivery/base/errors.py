@@ -41,8 +41,8 @@ class DeliveryFailed(TickwheelError):
 
 
 class Unavailable(TickwheelError):
-    """The receiver of this message cannot be reached, and the message has not arrived (D6). A sink raises it, or a
-    function that is one.
+    """The receiver of this message cannot be reached, and the message has not arrived (D6). Sinks and functions raise
+    it.
 
     The attempt does not count. The key waits, for `retry_after_s`, an hour at most, or by back-off if that is not a
     number above 0. Messages of other keys go on.
@@ -54,8 +54,8 @@ class Unavailable(TickwheelError):
 
 
 class Unanswered(TickwheelError):
-    """There was no answer about a message, and it may have arrived: a time-out, an overloaded receiver (D6). A sink
-    raises it, or a function that is one.
+    """There was no answer about a message, and it may have arrived: a time-out, an overloaded receiver (D6). Sinks
+    and functions raise it.
 
     The attempt does not count, and the next one is marked `redelivered`. The key waits as after `Unavailable`.
     """

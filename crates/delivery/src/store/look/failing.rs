@@ -14,7 +14,7 @@ const LOOKED_AT: usize = 50_000;
 
 /// How many characters of a name are told.
 const LONGEST_NAME: usize = 200;
-/// Of one key there may be several messages that were tried.
+/// How many rows are kept for each named key, because a key may have several messages with attempts.
 const SPARE: usize = 4;
 
 /// A key that fails, with the message that waits for its next attempt.

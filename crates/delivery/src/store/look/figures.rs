@@ -15,11 +15,11 @@ use crate::store::types::Outcome;
 pub struct Counts {
     /// All of them.
     pub accepted: i64,
-    /// Those that arrived.
+    /// How many arrived.
     pub delivered: i64,
-    /// Those that were cancelled or withdrawn.
+    /// How many were cancelled or withdrawn.
     pub cancelled: i64,
-    /// Those that were given up, or have expired.
+    /// How many were given up, or have expired.
     pub undeliverable: i64,
     /// Dead letters since the store was made, also those that it has forgotten.
     pub dead_letters: i64,

@@ -51,8 +51,8 @@ impl Snapshot {
         self.ask(|db| recurring(db, of, after_seq.unwrap_or(0)))
     }
 
-    /// A page of messages with this outcome, from rows of the ledger before this one. With the cancelled messages come
-    /// those that were withdrawn. A dead message that was requeued is left out.
+    /// A page of messages with this outcome, from rows of the ledger before this one. Withdrawn messages count as
+    /// cancelled. A requeued dead message is left out.
     ///
     /// # Errors
     /// The store can't be read.

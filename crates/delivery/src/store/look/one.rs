@@ -1,4 +1,4 @@
-//! One message by its name: its state and its content (D14).
+//! Finds a message by its name, with its state and content (D14).
 
 use rusqlite::{Connection, OptionalExtension, params};
 

@@ -1,7 +1,7 @@
 //! Reads all messages of a store in slices, each in a short transaction of its own, for analyses (S6).
 //!
-//! The slices are of one state: outcomes up to the last one at that time; a message that has ended since still counts as
-//! open. A message that is forgotten meanwhile is missed.
+//! The slices show one state: that of the last outcome when the reading began. A message that has ended since still
+//! counts as open. A message that is forgotten meanwhile is missed.
 
 use rusqlite::params;
 

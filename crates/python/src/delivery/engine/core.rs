@@ -103,8 +103,8 @@ impl Core {
         }
     }
 
-    /// Ends the engine in another thread, and waits for the end. A further call waits too, and its time-out also limits
-    /// the wait for hanging sends. One of the calls gets the error.
+    /// Ends the engine in another thread, and waits for the end. A further call waits too, and its time-out can shorten
+    /// the wait for hanging sends. The error, if there is one, is raised in one of the calls.
     pub(crate) fn close(self: &Arc<Self>, py: Python<'_>, timeout: Option<Duration>) -> PyResult<()> {
         self.check_process(py)?;
         if is_thread_of(self.id) {
@@ -270,8 +270,8 @@ fn unlist(py: Python<'_>, id: u64) {
     let _ = listed(py).and_then(|listed| listed.del_item(id));
 }
 
-/// Refuses a file that is an open store of this process: another SQLite library, or a descriptor that is closed, would drop
-/// the engine's locks on it.
+/// Refuses a file that is an open store of this process. Another SQLite library in this process, or a closed descriptor
+/// of the file, would drop the engine's locks.
 ///
 /// Errors: `WrongUsage`.
 #[pyfunction]

@@ -8,7 +8,7 @@ use tickwheel_delivery::internal::{BOUNDS_US, Cause, Histogram, Running};
 /// its bound and above the bound before; one more count has the rest.
 type Buckets = (Vec<i64>, Vec<u64>, i64);
 
-/// What an engine has measured since it was opened; of what waits, as it is now.
+/// The measurements of an engine since it was opened. The figures about waiting messages are of this moment.
 #[pyclass(frozen, get_all, module = "tickwheel._native")]
 pub(crate) struct EngineMeasures {
     attempts: u64,
