@@ -1,7 +1,7 @@
 //! The timer's own clock, in microseconds: monotonic, or moved by hand for tests.
 //!
-//! Rule T1: never the wall clock. "Now" is rounded down, and the instant that a delay counts from is rounded up. So a task
-//! that is due at `due_us` has certainly waited its whole delay once `now_us() >= due_us`. A reading takes about 20 ns.
+//! Rule T1: never the wall clock. "Now" is rounded down, and the instant that a delay counts from is rounded up. So
+//! once `now_us() >= due_us`, a task that is due at `due_us` has waited its whole delay. A reading takes about 20 ns.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

@@ -130,8 +130,8 @@ impl<T> fmt::Display for AddError<T> {
 
 impl<T> std::error::Error for AddError<T> {}
 
-/// A value that only its owner reaches, so that threads may share the rest of the error: a closure is seldom `Sync`, and
-/// `Box<dyn Error + Send + Sync>` asks for it.
+/// A value that only its owner reaches. So threads may share the rest of the error: `Box<dyn Error + Send + Sync>`
+/// needs `Sync`, and a closure is seldom `Sync`.
 #[expect(clippy::disallowed_types, reason = "never locked: its type is all that is used")]
 struct Exclusive<T>(std::sync::Mutex<T>);
 

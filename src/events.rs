@@ -27,7 +27,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// All of them; each stands at the index that is its number.
+    /// All kinds, each at the index of its number.
     pub const ALL: [Self; 6] = [Self::Added, Self::Moved, Self::Cancelled, Self::Expired, Self::Cascaded, Self::Woke];
 }
 
@@ -57,7 +57,7 @@ impl Event {
     }
 }
 
-/// What was recorded since it was last taken.
+/// The events since the last take.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Recorded {

@@ -176,8 +176,8 @@ impl Occurrences {
         }
     }
 
-    /// The first call that is due at `now_us` or later. The jitter is shorter than a period, so it is the call of the last
-    /// instant before that, or the one after it.
+    /// The first call that is due at `now_us` or later. The jitter is shorter than a period. So the call belongs to the
+    /// last instant before that time, or to the next one.
     #[must_use]
     pub fn first_from(&self, now_us: u64) -> u64 {
         let last = now_us.saturating_sub(self.start_us) / self.period_us;

@@ -1,7 +1,7 @@
 //! Where released tasks go: one worker thread, or whatever implements the trait.
 //!
-//! An executor is given handles, in order. The tasks stay in the timer until the executor claims them one by one, each
-//! right before it runs. That makes a cancel exact (T9).
+//! An executor is given handles, in order. The tasks stay in the timer until the executor claims them, each right
+//! before its run. That makes a cancel exact (T9).
 
 use crate::sync::Sender;
 use crate::wheel::Handle;

@@ -1,4 +1,4 @@
-//! Which thread waits for what is due, and until when: the worker where it may, or the reaper behind it.
+//! Which thread waits for due tasks, and until when: the worker if it may, otherwise the reaper behind it.
 //!
 //! A worker that waits for the timer itself needs one wake-up for a fire, where a reaper that wakes a worker needs two. The
 //! reaper drives while the worker cannot: it takes the rest of a long advance, and it takes over [`TAKE_OVER_US`] after a

@@ -35,9 +35,9 @@ pub struct Occupancy {
 }
 
 impl<T> Timer<T> {
-    /// How many tasks each bucket has, or will have when it is this bucket's turn: a task that was moved to a later instant
-    /// counts where it is due. O(pending), in steps: a task that is moved meanwhile may count where it was, one that leaves or
-    /// comes may count or not.
+    /// How many tasks each bucket has, or will have when its turn comes. A task that was moved to a later instant
+    /// counts in the bucket of that instant. O(pending), in steps. A task that is moved meanwhile may count in its old
+    /// bucket. A task that comes or leaves meanwhile may count or not.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -91,8 +91,8 @@ fn without_tasks<T>(schedule: &Schedule<T>, now_us: u64) -> Occupancy {
 }
 
 impl Occupancy {
-    /// Counts the tasks of one page where a [snapshot](crate::Snapshot) would list them, each slot once: those of the bucket there,
-    /// those that were moved in the bucket of their new instant. What is in no bucket is in the front, also what is in a
+    /// Counts the tasks of one page in the places where a [snapshot](crate::Snapshot) would list them, each slot once. A
+    /// moved task counts in the bucket of its new instant. Tasks in no bucket are in the front. So are the tasks of a
     /// bucket that is being flushed.
     fn count<T>(&mut self, schedule: &Schedule<T>, page: BucketPage, counted: &mut Vec<bool>) {
         let wheel = &schedule.wheel;

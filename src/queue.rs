@@ -4,7 +4,7 @@
 //! the highest level is the first. So if the first bucket is on level 1, no other bucket expires with it.
 //!
 //! Example: in the seven tasks of `tickwheel trace` (tick 1000, size 3) levels 1, 2 and 3 each have a bucket that expires at
-//! 21. The bucket of level 3 is the first, that of level 1 the last, and the one that expires at 22 comes after it.
+//! 21. The bucket of level 3 comes first, then level 2, then level 1, and after them the bucket that expires at 22.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -143,7 +143,7 @@ impl Replay {
             )));
         }
         let mut now_us = self.run.as_ref().map_or(0, |run| run.timer.clock().now_us());
-        // What this call has changed so far about which numbers tasks have.
+        // The changes of this call, so far, in the numbers of tasks.
         let mut taken: HashMap<u64, bool> = HashMap::new();
         for (index, event) in events.iter().enumerate() {
             now_us = now_us.max(event.at_us);
@@ -241,7 +241,7 @@ impl Run {
         run
     }
 
-    /// One event; `false` where it is about a task that isn't there.
+    /// Applies an event; `false` if its task does not exist.
     fn replay(&mut self, event: &Event) -> bool {
         self.go_on(event.at_us);
         match event.kind {
@@ -267,7 +267,8 @@ impl Run {
         }
     }
 
-    /// To a timer a move is a removal and an add in one, and takes a new number; so it is here, where numbers are tasks.
+    /// For a timer a move is a removal and an add in one, and takes a new number. The same holds here, where numbers
+    /// stand for tasks.
     fn move_to(&mut self, event: &Event) -> bool {
         let was_there = self.cancel(event.other);
         self.moved += u64::from(was_there);

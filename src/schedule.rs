@@ -149,7 +149,8 @@ impl<T> Schedule<T> {
     #[inline(always)]
     fn place(&mut self, key: ReleaseKey, waits: Waits) -> u64 {
         match waits {
-            // Its bucket wakes the reaper before. Only one that is being waited for to the microsecond may have to wake it earlier.
+            // Its bucket wakes the reaper before. A wait to the microsecond is the exception: it may have to end
+            // earlier.
             Waits::HasReminder => key.due_us,
             Waits::ForFront => {
                 self.front.push(key, &mut self.slab);

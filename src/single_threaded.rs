@@ -1,9 +1,9 @@
 //! The timing wheel for one thread: no lock, no thread, and no clock, as the caller says what time it is.
 //!
-//! It owns a [`Schedule`], as the lock of a [`Timer`](crate::Timer) does, so time, order and cancel are the same. A
-//! due task is released and claimed as there, but no executor is in between: the handles of what was released wait in
-//! a buffer of one step. No foreign code runs in a call, so a panic of the caller finds the wheel as the last call
-//! left it.
+//! It owns a [`Schedule`], as the lock of a [`Timer`](crate::Timer) does, so time, order and cancel are the same. A due
+//! task is released and claimed as there, but without an executor in between: the handles of released tasks wait in a
+//! buffer of one step. No foreign code runs in a call, so a panic of the caller finds the wheel as the last call left
+//! it.
 
 use std::fmt;
 
@@ -18,9 +18,9 @@ use crate::when::When;
 ///
 /// It has no lock and no thread, and it reads no clock: [`pop_due`](Wheel::pop_due) and
 /// [`set_now_us`](Wheel::set_now_us) tell it the time, in microseconds. `T` is the task, anything that is to come back
-/// when it is due. It comes back once the wheel was told its instant or a later one, never before: the earlier task
-/// first, and of tasks that are due together the one that was added first. Add, cancel and move are O(1) whatever the
-/// delay.
+/// when it is due. It comes back once the wheel has its instant or a later one as the time, never before. The earlier
+/// task comes first. If tasks are due together, the order is that of their adds. Add, cancel and move are O(1) whatever
+/// the delay.
 ///
 /// A loop takes what is due, and sleeps until [`next_wake_us`](Wheel::next_wake_us):
 ///
@@ -204,9 +204,9 @@ impl<T> Wheel<T> {
 
     /// Tells the wheel what time it is, and takes out the next due task; `None` once no task is due.
     ///
-    /// Between two calls the wheel may be used: a task that is added then has its place in the order, and one that is
-    /// cancelled does not come. (With [`Precision::Tick`](crate::Precision) a task that is added then may come after
-    /// later ones of its tick.) A time before the last one counts as the last one.
+    /// The wheel may be used between two calls. A task that is added then has its place in the order; a cancelled task
+    /// does not come. (With [`Precision::Tick`](crate::Precision) a task that is added then may come after later ones
+    /// of its tick.) A time before the last one counts as the last one.
     ///
     /// Amortized O(levels) a task. A call at which a bucket of a higher level is due moves all tasks of that bucket.
     ///
@@ -259,7 +259,7 @@ impl<T> Wheel<T> {
     /// # Ok::<(), tickwheel::Error>(())
     /// ```
     pub fn next_wake_us(&mut self) -> Option<u64> {
-        // What was released and not handed out is due, and the schedule knows nothing of it.
+        // Released tasks that were not handed out are due, and the schedule does not have them any more.
         if self.schedule.released() > 0 { Some(self.now_us) } else { self.schedule.next_wake_us() }
     }
 

@@ -68,8 +68,8 @@ pub struct Snapshot<X> {
     pub queue: Vec<ArmedBucket>,
     /// Tasks not yet released.
     pub size: usize,
-    /// What has left the wheel and waits for its instant, as (due instant in microseconds, task), in order. It includes what
-    /// is still in a bucket that is being flushed.
+    /// The tasks that have left the wheel and wait for their instant, as (due instant in microseconds, task), in order.
+    /// The tasks of a bucket that is being flushed are included.
     pub front: Vec<(u64, X)>,
 }
 
@@ -132,7 +132,7 @@ pub fn take<T, X>(schedule: &mut Schedule<T>, mut see: impl FnMut(Handle, u32, &
     let levels = levels.collect();
     let unread = schedule.wheel.unread_slots(slab).filter(|slot| seen.insert(*slot));
     let waiting = schedule.front.sorted().into_iter().filter(|key| slab.get(key.handle).is_some());
-    // What is still in a bucket that is being flushed has left the wheel.
+    // Tasks in a bucket that is being flushed count as outside the wheel.
     let unread = unread.map(|slot| slab.entry_in(slot).key(slot));
     let mut keys: Vec<_> = waiting.chain(unread).collect();
     keys.sort_unstable();

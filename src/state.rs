@@ -201,7 +201,7 @@ impl<T> State<T> {
         Some(Pending { due_us, number, tag, handle, task })
     }
 
-    /// Takes out those of these released tasks that are still there, and keeps them as rejected. Returns how many.
+    /// Takes out these released tasks, if they are still there, and keeps them as rejected. Returns how many.
     pub(crate) fn reject(&mut self, handles: &[Handle]) -> usize {
         let is_released = |state: &Self, handle| state.schedule.is_released(handle);
         let rejected = handles.iter().filter_map(|handle| is_released(self, *handle).then(|| self.take(*handle))?);
@@ -262,7 +262,8 @@ impl<T> State<T> {
         }
     }
 
-    /// What `max_pending` counts: what is pending, what waits for the executor, and the room that is kept for a batch.
+    /// The number that `max_pending` limits: pending tasks, tasks that wait for the executor, and the room kept for a
+    /// batch.
     fn taken(&self) -> usize {
         self.schedule.slab.len() + self.reserved
     }

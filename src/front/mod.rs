@@ -28,7 +28,7 @@ use partitions::Partitions;
 
 use crate::wheel::{ReleaseKey, Slab};
 
-/// How many keys of the tree are checked for each one that is cancelled: at most about a third of them are cancelled ones.
+/// How many keys of the tree are checked for each cancelled key. So at most about a third of the keys are cancelled.
 const CHECKED_PER_CANCEL: usize = 4;
 /// How many keys of a step may come before the end of the run: they go to the tree, and the others are appended to the run.
 const MAX_EARLY_KEYS: usize = 8;

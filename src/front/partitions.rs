@@ -1,9 +1,9 @@
 //! Partitions: the keys of a dense bucket while it is flushed, by due instant.
 //!
 //! A bucket is flushed in steps, and its entries are in the order in which they joined it. If each step were sorted by
-//! itself, the steps of a large bucket would overlap, and would be as many runs to merge. So the keys of such a bucket go to
-//! partitions first, unsorted. After the last step the partitions are sorted one after the other, each page by itself, and
-//! appended to the run. That is O(1) a key, and no call sorts more than a page at a time.
+//! itself, the steps of a large bucket would overlap, and would be as many runs to merge. So the keys of such a bucket
+//! go to partitions first, unsorted. After the last step the partitions are sorted one after the other, each page by
+//! itself, and appended to the run. This takes O(1) for a key, and no call sorts more than a page.
 //!
 //! Example: 7000 entries in a tick of 1 ms go to 10 partitions of 100 us. An entry that is due 730 us after the begin of the
 //! tick goes to partition 7.

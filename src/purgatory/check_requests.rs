@@ -1,11 +1,11 @@
 //! Checks that were requested inside a try. They are made when the outermost try of the thread has returned (P6).
 //!
 //! If each were made at once, operations that check each other's keys would be tried in every possible order: n! tries.
-//! So a check inside a try becomes a request, one for each list, and the outermost call of the thread makes the requested
-//! checks in rounds (see `rounds`). What is requested and not checked when that call ends is left to the timer (see
+//! A check inside a try therefore becomes a request, one for each list. The outermost call of the thread makes the
+//! requested checks in rounds (see `rounds`). Requests that are left when that call ends go to the timer (see
 //! `postponed_checks`).
 //!
-//! An operation that alone requested the check of its own key is not tried again for that: its try has looked already.
+//! If only the operation itself requested the check of its own key, it is not tried again: its try has looked already.
 
 use std::collections::HashMap;
 use std::mem::ManuallyDrop;
@@ -59,7 +59,7 @@ pub(super) type Requests<C> = Option<Box<CheckRequests<C>>>;
 /// The requests made on this thread. It has no destructor, so a thread-local one exists until the thread has ended; and it
 /// holds no memory outside of a call.
 pub struct RequestedChecks<C> {
-    /// Those of the innermost outermost call: the ending of an operation may make the next call inside of one.
+    /// The requests of the innermost outermost call: the ending of an operation may make another such call inside.
     current: ManuallyDrop<Requests<C>>,
 }
 

@@ -192,7 +192,7 @@ pub(super) struct OutermostCall<'a, K: OperationKind, H: Host<K>> {
     host: &'a H,
     /// The checks of this round that are not made yet.
     round: vec::IntoIter<CheckRequest<H::Check>>,
-    /// What was requested in the call around this one.
+    /// The requests of the call around this one.
     outer: Requests<H::Check>,
     /// The number of entries of the timer in a row that completed nothing, this call included.
     fruitless_runs: u32,
@@ -205,8 +205,8 @@ impl<'a, K: OperationKind, H: Host<K>> OutermostCall<'a, K, H> {
         Self { host, round: Vec::new().into_iter(), outer, fruitless_runs: 0, kind: PhantomData }
     }
 
-    /// Makes the requested checks, and those that they request, in rounds. Returns how many operations were completed on
-    /// `own_list`, the list of the call's own key. What the rounds do not reach is left to the timer.
+    /// Makes the requested checks in rounds, also the checks that these request. Returns how many operations were
+    /// completed on `own_list`, the list of the call's own key. What the rounds do not reach is left to the timer.
     fn make_requested_checks(mut self, own_list: Option<ListAddress>, tried: TriedOperations) -> usize {
         let mut requests = self.host.requested_checks(RequestedChecks::take);
         if requests.is_empty() {

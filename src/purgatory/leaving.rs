@@ -1,8 +1,8 @@
 //! Leaving: an operation is completed once, or taken out; then it is on no list and on no timer (P1, P4, P5).
 //!
-//! There are two ways to leave: [`complete`], and [`take_out_if`] for all that takes an operation out before it is complete.
-//! The order is always the same: off the timer, withdrawn, off the lists, counted, notified. What was removed is dropped
-//! last: keys and operations are foreign code, and a destructor that panics stops nothing else.
+//! There are two ways to leave: [`complete`], and [`take_out_if`] for all that takes an operation out before it is
+//! complete. The order is always the same: off the timer, withdrawn, off the lists, counted, notified. Removed keys and
+//! operations are dropped last, because their destructors are foreign code. A panic of one stops nothing else.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use super::operation_state::{Cause, Completer, OperationKind, Watch};
 use super::purgatory_core::{Counters, Purgatory};
 use super::watchers::{Removed, drop_removed};
 
-/// An operation that was taken out: what must be notified of it, and what is dropped after that.
+/// An operation that was taken out: its waiters to notify, and the values to drop after that.
 struct TakenOut<K: OperationKind> {
     waiters: K::Waiters,
     removed: ShortList<Removed<K>>,
@@ -73,8 +73,8 @@ impl<K: OperationKind> Purgatory<K> {
         ops
     }
 
-    /// No key can be checked any more, so the lists are emptied: an operation with a deadline is kept alive by the timer
-    /// alone. An operation without a deadline is taken out, and so is one that loses its deadline later.
+    /// No key can be checked any more, so the lists are emptied: an operation with a deadline is kept alive by the
+    /// timer alone. Operations without a deadline are taken out, at once or when they lose their deadline.
     pub fn abandon<H: Host<K>>(&self, host: &H) {
         self.is_abandoned.store(true, Ordering::Relaxed);
         for op in self.watchers.clear(host) {
@@ -87,8 +87,8 @@ impl<K: OperationKind> Purgatory<K> {
         take_out_and_notify_if(host, op, |watch| watch.is(self, number))
     }
 
-    /// As [`Self::cancel_arrival`], for an operation that was refused: it has not waited, and keeps the deadline that it had
-    /// before.
+    /// As [`Self::cancel_arrival`], for a refused operation. The operation has not waited, and keeps its earlier
+    /// deadline.
     pub(super) fn refuse_arrival<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op, number: u64) {
         let state = K::state(op);
         let mut watch = host.lock(&state.watch);
@@ -162,7 +162,7 @@ pub fn cancel<K: OperationKind, H: Host<K>>(host: &H, op: &K::Op) -> bool {
     disarmed.is_some()
 }
 
-/// As [`take_out_if`]; also notifies, and drops what was removed.
+/// As [`take_out_if`]; also notifies the waiters, and drops the removed values.
 fn take_out_and_notify_if<K: OperationKind, H: Host<K>>(
     host: &H,
     op: &K::Op,

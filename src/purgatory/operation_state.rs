@@ -51,7 +51,7 @@ pub(super) enum Hold {
     Last,
 }
 
-/// What completes an operation, and therefore in which stages it may.
+/// The kinds of completion of an operation, which differ in the stages that allow them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Completer {
     /// A caller, or a timer to which the operation was added outside of any purgatory: also after a cancel.
@@ -125,7 +125,7 @@ impl<K: OperationKind> OperationState<K> {
         self.stage() == OPEN
     }
 
-    /// The wait that the operation is in. Only for a thread that has the watch locked: under it the number changes.
+    /// The wait that the operation is in. Call this with the watch locked: the number changes only under that lock.
     pub(super) fn wait_number(&self) -> WaitNumber {
         WaitNumber(self.outcome.load(Ordering::Relaxed) & !STAGE)
     }

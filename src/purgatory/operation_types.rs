@@ -22,12 +22,12 @@ pub trait OperationTypes: Sized + 'static {
     type Op: Send + 'static;
     /// Takes an operation off the timer.
     type Deadline: Send + 'static;
-    /// What is left of a deadline that was taken off the timer. It is dropped without a lock, as destructors are foreign
+    /// The rest of a deadline that was taken off the timer. It is dropped without a lock, as destructors are foreign
     /// code.
     type DisarmedDeadline;
-    /// What must be notified of the end of a wait.
+    /// The waiters that must be notified of the end of a wait.
     type Waiters;
-    /// What a purgatory belongs to: its timer and its settings.
+    /// The environment of a purgatory: its timer and its settings.
     type Environment: Send + Sync + 'static;
 }
 

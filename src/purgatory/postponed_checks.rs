@@ -25,14 +25,14 @@ impl<K: OperationKind> Purgatory<K> {
         host.add_timer_check(&purgatory.environment, check)
     }
 
-    /// The purgatory in which the operation waits now: it may have been taken out and be watched in another one since. The
-    /// timer of that one makes its checks, as this one's may be shut down.
+    /// The purgatory in which the operation waits now: it may have been taken out and be watched in another one since.
+    /// The timer of that purgatory makes the checks, because the timer of this purgatory may be shut down.
     pub(super) fn current_purgatory<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op) -> Arc<Self> {
         host.lock(&K::state(op).watch).purgatory.as_ref().map_or_else(|| Arc::clone(self), Arc::clone)
     }
 
-    /// Leaves the check of a list to the timer. A timer that was shut down refuses it; then the next check of the key finds
-    /// what this one would have found.
+    /// Leaves the check of a list to the timer. A timer that was shut down refuses the entry. Then the next check of
+    /// the key finds the same event.
     pub fn leave_to_timer<H: Host<K>>(
         self: &Arc<Self>,
         host: &H,

@@ -8,8 +8,9 @@
 //!   delay is 1 ms, then twice as long each time in which nothing was completed, at most a second. So n operations whose
 //!   tries always request checks cost n tries per second.
 //!
-//! A flag says that an entry is on the timer. The entry clears the flag before its tries. An event that finds the flag set
-//! happened before that, so the tries see it; an event that finds it clear puts an entry of its own on the timer.
+//! A flag says that an entry is on the timer. The entry clears the flag before its tries. If an event finds the flag
+//! set, it happened before the tries, and they see it. If an event finds the flag clear, it puts another entry on the
+//! timer.
 //!
 //! An entry holds its purgatory by a weak reference: without the purgatory no operation waits in it.
 

@@ -33,7 +33,7 @@ struct Shard<K: OperationTypes> {
     is_closed: bool,
 }
 
-/// What was removed from a list: the operation, or with the last one the list.
+/// The value that was removed from a list: the operation, or with the last operation the list.
 pub(crate) enum Removed<K: OperationTypes> {
     Op(K::Op),
     List(List<K>),

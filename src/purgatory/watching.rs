@@ -106,7 +106,7 @@ impl<K: OperationKind> Purgatory<K> {
     fn begin<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op) -> Result<Option<u64>, WatchError<H::Error>> {
         let state = K::state(op);
         let mut watch = host.lock(&state.watch);
-        // A thread that completes the operation later takes this lock after that, and finds what is noted here.
+        // A thread that completes the operation later takes this lock, and finds the notes that are made here.
         if state.is_completed() {
             return Ok(None);
         }
@@ -116,8 +116,9 @@ impl<K: OperationKind> Purgatory<K> {
         watch.purgatory = Some(Arc::clone(self));
         watch.number = self.counters.arrived.fetch_add(1, Ordering::Relaxed);
         watch.since_us = u64::MAX; // the wait begins after the second try
-        // A recheck in another purgatory may have been lost with the timer of that one. Its thread took the watch's lock after
-        // it set the flag, so the flag is seen here; one that takes the lock later puts its recheck on this purgatory's timer.
+        // A recheck in another purgatory may have been lost with the timer of that one. Its thread set the flag before
+        // it took the watch's lock. If it took the lock before this call, the flag is seen here. If it takes the lock
+        // later, it puts its recheck on this purgatory's timer.
         if state.is_recheck_scheduled.load(Ordering::Relaxed) {
             state.is_recheck_scheduled.swap(false, Ordering::AcqRel);
         }
@@ -129,7 +130,7 @@ impl<K: OperationKind> Purgatory<K> {
         Ok(Some(watch.number))
     }
 
-    /// One of the two tries of a watching call. Its error reaches the caller (P8).
+    /// Makes a try, the first or the second, of a watching call. Its error reaches the caller (P8).
     fn try_for_caller<H: Host<K>>(self: &Arc<Self>, host: &H, op: &K::Op) -> Result<bool, WatchError<H::Error>> {
         let state = K::state(op);
         if in_progress::is_trying(state.address()) {

@@ -70,8 +70,8 @@ impl<T> Schedule<T> {
         }
     }
 
-    /// When there is something to do next; `Some(0)` while a bucket is being flushed. Empty buckets at the head of the queue
-    /// are dropped. If there are very many, this is the time of an empty one: that is too early, and does no harm.
+    /// When there is something to do next; `Some(0)` while a bucket is being flushed. Empty buckets at the head of the
+    /// queue are dropped. If there are very many, this is the time of an empty bucket, which is too early and harmless.
     pub fn next_wake_us(&mut self) -> Option<u64> {
         if self.is_flushing() {
             return Some(0);
@@ -84,7 +84,7 @@ impl<T> Schedule<T> {
         front.into_iter().chain(bucket).min()
     }
 
-    /// As [`Schedule::next_wake_us`], but with a stop at every bucket, for a manual clock that goes step by step.
+    /// As [`Schedule::next_wake_us`], but with a stop at every bucket: a manual clock goes step by step.
     pub(crate) fn next_event_us(&mut self) -> Option<u64> {
         let front = self.first_ready_us();
         let bucket = self.first_armed().map(|head| head.expiration_ms * 1000);

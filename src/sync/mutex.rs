@@ -1,10 +1,11 @@
 //! The lock of the timer: a flag that one atomic step sets and a plain store clears.
 //!
-//! A lock on which threads can sleep normally needs a second atomic step to unlock, which tells whether a thread sleeps. That
-//! step costs as much as a whole add, so this lock leaves it out: the unlocking thread clears the flag, then reads
-//! [`Mutex::needs_wake_up`]. The processor may do that read before other threads can see the store. Then a thread that has
-//! just found the lock taken goes to sleep although the lock is free; it looks again after [`MAX_SLEEP`]. So exclusion needs
-//! the flag alone, progress does not need a wake-up, and a missed wake-up costs one such sleep.
+//! A lock on which threads can sleep normally needs a second atomic step to unlock, which tells whether a thread
+//! sleeps. The step costs as much as a whole add, so this lock leaves it out. The unlocking thread clears the flag,
+//! then reads [`Mutex::needs_wake_up`]. The processor may do that read before other threads can see the store. Then a
+//! thread that has just found the lock taken goes to sleep although the lock is free; it looks again after
+//! [`MAX_SLEEP`]. So exclusion needs the flag alone, progress does not need a wake-up, and a missed wake-up costs one
+//! such sleep.
 //!
 //! At most one wake-up is under way: the thread that sends it clears `needs_wake_up`, and the woken thread sets it again if
 //! another thread still sleeps. So while a thread is being woken, an unlock makes no system call.
@@ -41,7 +42,7 @@ pub struct Mutex<T> {
     needs_wake_up: AtomicBool,
     /// Changed under `sleep_lock`.
     sleeping_threads: AtomicU32,
-    /// Those of them that are starving. Changed under `sleep_lock`.
+    /// How many sleeping threads are starving. Changed under `sleep_lock`.
     starving_threads: AtomicU32,
     /// The threads in their second or a later round of spinning.
     spinning_threads: AtomicU32,

@@ -29,9 +29,9 @@ pub use periodic::PeriodicTask;
 
 /// A timer that runs closures when they are due, on a thread of its own.
 ///
-/// Callbacks run one after another, by due instant, then by order of add. A slow one delays the others, but never stops the
-/// wheel. The panic hook reports one that panics, and the next one runs. A timer that is dropped lives on until nothing is
-/// pending; [`SystemTimer::shutdown`] ends it at once.
+/// Callbacks run one after another, by due instant, then by order of add. A slow one delays the others, but never stops
+/// the wheel. If a callback panics, the panic hook reports it, and the next callback runs. A timer that is dropped
+/// lives on until nothing is pending; [`SystemTimer::shutdown`] ends it at once.
 ///
 /// ```
 /// use std::time::Duration;

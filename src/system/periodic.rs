@@ -27,8 +27,8 @@ pub struct PeriodicTask {
 }
 
 impl PeriodicTask {
-    /// Ends the series; `true` for the first cancel of a series that goes on. No call begins after it; one that runs now
-    /// ends as it would. O(1).
+    /// Ends the series; `true` for the first cancel of a series that goes on. No call begins after it; a running call
+    /// goes on to its end. O(1).
     ///
     /// ```
     /// # use std::time::Duration;

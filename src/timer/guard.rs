@@ -13,10 +13,10 @@ use crate::when::When;
 impl<T> Timer<T> {
     /// Locks the timer for a batch of calls: each is then as cheap as on a timer of one thread.
     ///
-    /// Other threads wait until the guard is dropped, so hold it for some hundred calls, and for no work of your own. The
-    /// thread that holds it must use the guard alone: a call on the timer itself would wait for that thread for ever. That
-    /// includes the destructor of a task: if it calls the timer, keep what [`cancel`](TimerGuard::cancel) returns, and the error
-    /// of a refused [`add`](TimerGuard::add), until the guard is dropped.
+    /// Other threads wait until the guard is dropped, so hold it for some hundred calls, and for no work of your own.
+    /// The thread that holds it must use the guard alone: a call on the timer itself would wait for that thread for
+    /// ever. The destructor of a task is such code: if it calls the timer, keep what [`cancel`](TimerGuard::cancel)
+    /// returns, and the error of a refused [`add`](TimerGuard::add), until the guard is dropped.
     ///
     /// Each add and each move reads the clock, so that its delay counts from this very call. A [`Wheel`](crate::Wheel) under a
     /// lock of the program's own reads no clock.

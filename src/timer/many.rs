@@ -71,10 +71,10 @@ impl<T> Timer<T> {
         Ok(())
     }
 
-    /// As [`Timer::reschedule`] for many, in order, and faster for each: `None` for each that was claimed or taken out
-    /// before. All or nothing: every instant is checked before the first task moves.
+    /// As [`Timer::reschedule`] for many tasks, in order, and faster for each. `None` stands for a task that was
+    /// claimed or taken out before. All or nothing: every instant is checked before the first task moves.
     ///
-    /// A handle that is given twice moves its task twice; the handle of its last move is the one that stays good.
+    /// If a handle is given twice, its task is moved twice, and only the handle of the last move stays good.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -106,7 +106,7 @@ impl<T> Timer<T> {
             }
         }
         let mut moved: Vec<Option<Handle>> = Vec::with_capacity(moves.len());
-        // Where each handle has moved to, once one was met that is stale: most calls have none.
+        // The new handle of each moved handle. It is built at the first stale handle, and most calls have none.
         let mut renewed: Option<HashMap<Handle, Handle>> = None;
         while moved.len() < moves.len() {
             let before = moved.len();

@@ -11,7 +11,7 @@
 //! - The reaper sleeps on `wake`, with `state` unlocked in the same step, after it wrote down until when. An add that must
 //!   run earlier than that sees it under the lock and wakes the reaper: no wake-up is lost, none is wasted.
 //! - A released task stays in its slot until the executor claims it, under the lock. A cancel takes it out of the same
-//!   slot under the same lock. So exactly one of them gets it (T9).
+//!   slot under the same lock. Exactly one of the two gets the task (T9).
 
 mod advancing;
 mod guard;
@@ -95,7 +95,7 @@ pub struct Timer<T> {
     /// The thread that has the token, by the address of its mark; 0 while none has it. A thread finds its own address here
     /// only if it stored it, so no order with other memory is needed.
     advancer: AtomicUsize,
-    /// The advancer's thread asked to advance while it did. Only that thread touches it, so no order is needed.
+    /// The advancer's thread asked to advance while it did. No other thread touches it, so no order is needed.
     must_advance_again: AtomicBool,
     /// Held by an `add_many` or a `reschedule_many` in steps, and by `close`: a batch goes in whole or not at all.
     #[doc(hidden)]
@@ -286,8 +286,9 @@ impl<T> Timer<T> {
         task
     }
 
-    /// Unlocks after tasks were taken out, and wakes the threads that may have waited for that: in `wait_idle` for the last
-    /// released task, the driving thread of a timer that closes when it is empty for the last task of all.
+    /// Unlocks after tasks were taken out, and wakes the threads that may have waited for that. A thread in `wait_idle`
+    /// waits for the last released task. The driving thread of a timer that closes when it is empty waits for the last
+    /// task.
     #[doc(hidden)]
     pub fn unlock_after_removal(&self, state: MutexGuard<'_, State<T>>) {
         let must_wake = self.notify_after_removal(&state);

@@ -47,7 +47,7 @@ impl<T> Timer<T> {
         self.drain_where(|_| true)
     }
 
-    /// As [`Timer::drain`], but leaves what waits on the executor's queue to the executor.
+    /// As [`Timer::drain`], but leaves the tasks on the executor's queue to the executor.
     #[doc(hidden)]
     pub fn drain_unreleased(&self) -> Vec<Pending<T>> {
         self.drain_where(|place| place != Place::Released)
@@ -69,8 +69,8 @@ impl<T> Timer<T> {
         in_order(drained)
     }
 
-    /// What is due before `before_us` and not yet released, in order, at most `limit`. O(pending), in steps: each task was
-    /// pending at some moment of the call.
+    /// The tasks that are due before `before_us` and not yet released, in order, at most `limit`. O(pending), in steps:
+    /// each task was pending at some moment of the call.
     ///
     /// ```
     /// # use std::time::Duration;

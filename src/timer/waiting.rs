@@ -203,7 +203,7 @@ impl<T> Timer<T> {
         self.drop_empty_buckets(self.lock_state()).schedule.next_wake_us()
     }
 
-    /// As [`Timer::next_wake_us`], but with a stop at every bucket that is due: for stepping through a manual clock.
+    /// As [`Timer::next_wake_us`], but with a stop at every due bucket, to step a manual clock.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -309,7 +309,7 @@ impl<T> Timer<T> {
     }
 
     fn wait_while(&self, timeout: Option<Duration>, must_wait: impl Fn(&State<T>) -> bool) -> bool {
-        // One that the system cannot name is as good as none.
+        // An instant that the system cannot name counts as none.
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut state = self.lock_state();
         state.waits_for_idle += 1;

@@ -1,9 +1,9 @@
 //! Flushing a due bucket: its entries go to lower levels or to the front, in steps of bounded size.
 //!
-//! The wheel takes the whole list out of the bucket in O(1), then reads it from the beginning. The reminders of a large bucket
-//! above level 1 go down as they are: they tell their times, and nobody looks at the entries, which lie anywhere in memory. At
-//! level 1 the entries are looked at: only they tell what is due, and in what order. So are those of a small bucket, where it
-//! costs nothing, and what was cancelled is dropped earlier.
+//! The wheel takes the whole list out of the bucket in O(1), then reads it from the beginning. The reminders of a large
+//! bucket above level 1 go down as they are: they tell their times, and nobody looks at the entries, which lie anywhere
+//! in memory. At level 1 the entries are looked at: only they tell what is due, and in what order. The entries of a
+//! small bucket are read too: it costs nothing, and cancelled ones are dropped earlier.
 
 use super::flush_state::{Flushed, Flushing};
 use super::reminder::{Mark, Reminder};
@@ -31,9 +31,9 @@ impl Wheel {
         self.flushing.is_some()
     }
 
-    /// Moves up to `limit` entries of the bucket. Appends the buckets that must be armed to `newly_armed`, and the keys of
-    /// the entries that are for the front to `for_front`; the caller puts them there, which sets their places. Returns how
-    /// many reminders it read. If they are fewer than `limit`, the flush is complete.
+    /// Moves up to `limit` entries of the bucket. Appends the buckets that must be armed to `newly_armed`, and the keys
+    /// of the entries for the front to `for_front`. The caller puts the keys into the front, which sets their places.
+    /// Returns how many reminders it read. If they are fewer than `limit`, the flush is complete.
     pub(crate) fn flush_step<T>(
         &mut self,
         slab: &mut Slab<T>,
@@ -118,7 +118,8 @@ impl Wheel {
         let (mut lower, mut count) = ([Reminder::default(); BATCH], batch.len());
         lower[..count].copy_from_slice(batch);
         self.reminders.count_again(count);
-        // The level below covers the bucket. It takes all but those of its own first tick, which go further down.
+        // The level below covers the bucket. It takes all entries except those of its own first tick, which go further
+        // down.
         for level in self.levels[..flushing.level_index].iter_mut().rev() {
             debug_assert_eq!(level.current_ms, begin_ms, "no level moves before the flush is complete");
             let mut left = 0;
@@ -137,7 +138,7 @@ impl Wheel {
                 return;
             }
         }
-        // Those of the first tick of level 1 are due.
+        // The entries of the first tick of level 1 are due.
         self.reminders.uncount(count);
         self.move_entries(slab, flushing, &lower[..count], newly_armed, for_front);
     }

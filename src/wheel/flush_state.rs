@@ -1,4 +1,4 @@
-//! What is known of a bucket while it is flushed, and after it.
+//! The state of a bucket while it is flushed, and after that.
 
 use super::reminders::List;
 

@@ -23,7 +23,7 @@ impl Wheel {
 
     #[cold]
     fn sweep<T>(&mut self, slab: &mut Slab<T>) {
-        // Where a whole page of slots has gone, so have their reminders, without a look at each slot: that is cheap.
+        // If a whole page of slots has gone, its reminders go too, without a look at each slot.
         let is_far_above = self.reminders.len() > 2 * (MAX_REMINDERS_PER_SLOT * slab.capacity() + MIN_GARBAGE);
         self.sweep_credit += if is_far_above { 3 * PAGE_SIZE } else { SWEPT_PER_CALL };
         while self.sweep_credit >= PAGE_SIZE {
@@ -32,9 +32,9 @@ impl Wheel {
         }
     }
 
-    /// Drops what is useless at the head of an armed bucket, and places entries again that were moved out of it: at most
-    /// `limit`, from which their number is subtracted. Appends the buckets that must be armed for those. Returns whether the
-    /// bucket is empty now.
+    /// Drops useless reminders at the head of an armed bucket, and places entries again that were moved out of the
+    /// bucket. Handles at most `limit`, and subtracts their number from it. Appends the buckets that must be armed for
+    /// those. Returns whether the bucket is empty now.
     pub(crate) fn trim<T>(
         &mut self,
         slab: &mut Slab<T>,
@@ -77,7 +77,7 @@ impl Wheel {
                     moved.extend(slab.take_reminded(reminder));
                     false
                 }
-                // One that only looks like the entry's own, which comes earlier.
+                // This reminder only looks like the entry's own reminder, which comes earlier.
                 Some(due_us) if due_us < begin_ms * 1000 => false,
                 _ => slab.keep_reminder(reminder),
             });

@@ -1,4 +1,4 @@
-//! One level: its tick, its current time, and its buckets.
+//! A level: tick, current time, and buckets.
 //!
 //! A level covers `[current_time, current_time + interval)`, where `interval = tick * size` and `current_time` is a
 //! multiple of the tick (T2). An expiration inside belongs to bucket `(e / tick) % size`, which expires at
@@ -47,7 +47,7 @@ impl TickDivider {
     }
 
     /// How many full ticks are in `offset`, which is below 2^62, in the same unit. The product is too large by at most
-    /// 2 * offset / 2^`(64 + shift)`. That is less than 1 / tick, not enough to reach the next tick.
+    /// 2 * offset / 2^`(64 + shift)`. The error is less than 1 / tick, not enough to reach the next tick.
     #[inline]
     fn full_ticks(self, offset: u64) -> u64 {
         ((u128::from(2 * offset) * u128::from(self.inverse)) >> 64) as u64 >> self.shift

@@ -16,9 +16,9 @@ pub(crate) struct BucketPage {
 }
 
 impl Wheel {
-    /// The earliest instant in an armed bucket of level 1, or when the bucket expires if it has many entries: at that density a
-    /// wake-up too early is one for many of them. Never later than the end of the bucket: an entry that was moved out of it may be due
-    /// after what is in the next one.
+    /// The earliest instant in an armed bucket of level 1, or when the bucket expires if it has many entries: at that
+    /// density a wake-up too early is one for many of them. Never later than the end of the bucket, because an entry
+    /// that was moved out of it may be due after the entries of the next bucket.
     pub(crate) fn earliest_us<T>(&self, slab: &Slab<T>, armed: BucketRef) -> u64 {
         let list = bucket::list(self.bucket(armed));
         let begin_us = armed.expiration_ms * 1000;
@@ -30,7 +30,8 @@ impl Wheel {
         entries.map(|entry| entry.due_us).min().map_or(begin_us, |first_us| first_us.min(end_us))
     }
 
-    /// The level of an entry by its instant, from 1; 0 for the front. So it is that of one that was just placed.
+    /// The level of an entry by its instant, from 1; 0 for the front. An entry with this instant would be placed on
+    /// this level now.
     pub(crate) fn level_of<T>(&self, entry: &Entry<T>) -> u8 {
         if entry.place() != Place::Bucket {
             return 0;
@@ -38,7 +39,7 @@ impl Wheel {
         let number = self.levels.iter().take_while(|level| entry.due_us >= level.end_us).count() + 1;
         let mut above = self.levels.len() + 1;
         if number == above {
-            // It uses a reminder that comes earlier, so its own level may not be there yet.
+            // The entry uses an earlier reminder, so the level for its own time may not exist yet.
             let top = &self.levels[self.levels.len() - 1];
             let mut tick_ms = top.interval_ms;
             while entry.due_us / 1000 / tick_ms >= top.current_ms / tick_ms + self.size_of_level(above) {

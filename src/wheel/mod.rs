@@ -47,8 +47,8 @@ pub(crate) struct Wheel {
     flushing: Option<Flushing>,
     /// How many reminders a sweep may look at.
     sweep_credit: usize,
-    /// How many entries left each level for a lower one or for the front. Of a large bucket, cancelled ones count too;
-    /// one that was moved leaves a level when its old instant comes.
+    /// How many entries left each level for a lower one or for the front. In a large bucket, cancelled entries count
+    /// too. A moved entry leaves a level when its old instant comes.
     pub(crate) cascaded: Vec<u64>,
     /// The buckets that were flushed, while a recording runs.
     pub(crate) flushed: Option<Vec<Flushed>>,

@@ -1,7 +1,7 @@
 //! `Reminder`: what a bucket has of an entry, eight bytes: its slot, and a mark.
 //!
-//! A reminder says: look at this slot at that time. What is true is in the slot. So a cancel and a move to a later time write
-//! to the slot alone, and a reminder that means nothing any more does no harm:
+//! A reminder says: look at this slot at that time. Only the slot has the truth. A cancel and a move to a later time
+//! therefore write to the slot alone. A reminder without a meaning does no harm:
 //!
 //! - An entry in the wheel keeps the mark of one reminder, which comes no later than the entry is due.
 //! - If the entry is not due yet when its reminder comes, because it was moved, it gets another one.
@@ -19,7 +19,7 @@
 const TIME_BITS: u32 = 24;
 const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
 
-/// Names one reminder among those of its slot.
+/// Tells a reminder from the other reminders of its slot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Mark(pub(super) u32);
 

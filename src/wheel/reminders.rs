@@ -34,7 +34,7 @@ struct Page {
     /// How many of them were read.
     read_count: u32,
     next: u32,
-    /// Whether it is the last page of its list, the only one that grows. A free page is one too.
+    /// Whether it is the last page of its list: only that page grows. A free page counts as one.
     is_last: bool,
 }
 
@@ -77,7 +77,7 @@ impl Reminders {
         self.push_uncounted(list, item)
     }
 
-    /// As [`Reminders::push`] for one of those that were just read: [`Reminders::count_again`] comes next.
+    /// As [`Reminders::push`], for a reminder that was just read: [`Reminders::count_again`] comes next.
     #[expect(clippy::inline_always, reason = "see `Reminders::push`")]
     #[inline(always)]
     pub(super) fn push_uncounted(&mut self, mut list: List, item: Reminder) -> List {
@@ -178,7 +178,7 @@ impl Reminders {
         numbers.filter(|number| *number != NO_PAGE)
     }
 
-    /// What a page has that was not read.
+    /// The reminders of a page that were not read.
     pub(super) fn on_page(&self, number: u32) -> &[Reminder] {
         self.pages.get(number as usize).map_or(&[], Page::unread)
     }
@@ -188,7 +188,7 @@ impl Reminders {
         self.pages_of(list).flat_map(|number| self.on_page(number).iter().copied())
     }
 
-    /// Drops those of one page that `keep` does not want. The next call goes on with the next page.
+    /// Drops the reminders of a page that `keep` rejects. The next call goes on with the next page.
     pub(super) fn sweep(&mut self, mut keep: impl FnMut(Reminder) -> bool) {
         for _ in 0..MAX_SEARCHED_PAGES.min(self.pages.len()) {
             self.last_swept = (self.last_swept + 1) % self.pages.len();
@@ -238,8 +238,8 @@ impl Reminders {
         }
     }
 
-    /// Moves what is on the next page to this one, if both do not grow, and it fits well. An empty page takes all of it, or it
-    /// would not be free before its bucket expires.
+    /// Moves the reminders of the next page to this page, if neither page grows and all fit well. An empty page takes
+    /// all of it, or it would not be free before its bucket expires.
     fn merge_with_next(&mut self, number: u32) {
         let page = &self.pages[number as usize];
         let next = &self.pages[page.next as usize];

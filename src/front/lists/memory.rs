@@ -1,8 +1,8 @@
 //! The memory of a pool: how a list gets room, and what becomes of the memory of an empty page.
 //!
-//! A page begins small and grows to [`SMALL_PAGE`] items, then to its full size. An empty page keeps small memory: an item
-//! that comes and goes again and again costs no allocation. Larger memory goes to the pool's spare memory, of which there
-//! is that of one page at most.
+//! A page begins small and grows to [`SMALL_PAGE`] items, then to its full size. An empty page keeps small memory: an
+//! item that comes and goes again and again costs no allocation. Larger memory becomes the pool's spare memory, at most
+//! that of one page.
 
 use super::page::{NO_PAGE, Numbering, PAGE_SIZE, Page};
 use super::{List, ListPool, Positions};
@@ -89,7 +89,7 @@ impl<I: Copy> ListPool<I> {
         self.free_pages.push(number);
     }
 
-    /// Takes the memory of an empty page. It becomes the spare memory if it is larger than that.
+    /// Takes the memory of an empty page. It becomes the spare memory if the spare memory is smaller.
     #[cold]
     fn take_memory(&mut self, number: u32) {
         let memory = std::mem::take(&mut self.pages[number as usize].items);

@@ -1,9 +1,9 @@
 //! Lists in pages: items are appended at the end, read from the beginning, and removed anywhere.
 //!
-//! All lists of a pool share its pages. A list is a ring of pages. Its last page names it, and only the last page grows. A
-//! position names an item: the number of a page and an offset. The entry of an item keeps its position ([`Positions`]), the
-//! list does not know which of its items are live. So a remove only lowers the count of live items of the page, and the
-//! removed item stays where it is until its page is freed.
+//! All lists of a pool share its pages. A list is a ring of pages. Its last page names it, and only the last page
+//! grows. A position names an item: the number of a page and an offset. The entry of an item keeps its position
+//! ([`Positions`]), the list does not know which of its items are live. A remove therefore only lowers the page's count
+//! of live items. The removed item stays until its page is freed.
 //!
 //! A page without live items leaves its list at once, and its number is used again: no entry names it then. So memory and
 //! positions follow the number of live items, however many have come and gone. For each page that is filled a few others

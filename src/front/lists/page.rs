@@ -18,7 +18,7 @@ pub(super) struct Page<I> {
     pub(super) read_count: u32,
     pub(super) next: u32,
     pub(super) previous: u32,
-    /// Whether it is the last page of its list, the only one that grows. A free page is one too.
+    /// Whether it is the last page of its list: only that page grows. A free page counts as one.
     pub(super) is_last: bool,
 }
 

@@ -56,7 +56,7 @@ pub(crate) enum Place {
     Nowhere,
 }
 
-/// What an entry needs that is to wait for its instant.
+/// The data that an entry needs to wait for its instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waits {
     /// It is due in the current tick.

@@ -1,8 +1,8 @@
 //! The memory of a slab: which of its pages have room, and which memory is kept.
 //!
 //! The generations of a page are in its entries. When a page loses its memory, it keeps the highest of them, and starts
-//! above it when it gets memory again. So no handle is ever issued twice. One page keeps its memory when it is empty, until
-//! another page needs it: a task that comes and goes again and again costs no allocation.
+//! above it when it gets memory again. So no handle is ever issued twice. One empty page keeps its memory until another
+//! page needs it. So a task that comes and goes all the time costs no allocation.
 
 use super::Slab;
 use super::entry::{Entry, NO_SLOT};

@@ -252,8 +252,8 @@ impl<T> Slab<T> {
         &mut self.pages[Numbering::page(slot) as usize].entries[Numbering::offset(slot)]
     }
 
-    /// Reads what a cancel or a reschedule of these handles will read, so that the processor fetches all of it side by side.
-    /// The only effect is that the next calls are faster.
+    /// Reads the memory that a cancel or a reschedule of these handles will read. So the processor fetches all of it at
+    /// the same time. The only effect is that the next calls are faster.
     pub fn prefetch(&self, handles: &[Handle]) {
         let all = handles.iter().map(|handle| self.get(*handle).map_or(0, |entry| entry.due_us));
         black_box(all.fold(0, |all, due_us| all | due_us));

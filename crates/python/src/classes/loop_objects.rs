@@ -53,7 +53,7 @@ pub(super) struct Content {
     pub(super) debug: Option<Box<Debug>>,
 }
 
-/// What a loop in debug mode knows of it.
+/// The information that a loop in debug mode has about it.
 #[derive(Default)]
 pub(super) struct Debug {
     /// Where it was made.
@@ -91,7 +91,7 @@ pub(super) enum NextDue {
     Nothing,
 }
 
-/// What was pending when the timers were closed; dropped where foreign code may run.
+/// The tasks that were pending when the timers were closed. They are dropped where foreign code may run.
 pub(super) struct Leftover {
     pub(super) schedule: Schedule<Py<LoopHandle>>,
     _event_loop: Option<Py<PyAny>>,
@@ -247,8 +247,8 @@ impl Inner {
 
     /// The next one that is due by then; its reference is the caller's. Without one, a short step towards it.
     ///
-    /// None is returned before all that are due stand in line. So callbacks that add others at a past time, however many,
-    /// keep none waiting that was due before.
+    /// None is returned before all that are due stand in line. So any number of callbacks may add others at a past
+    /// time, and callbacks that were due before do not wait for these.
     pub(super) fn next_due(&mut self, now_us: u64) -> NextDue {
         if !self.has_more {
             while let Some(handle) = self.line.pop_front() {

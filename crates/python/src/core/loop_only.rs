@@ -14,7 +14,7 @@ use crate::values::coroutine_functions;
 static CONTEXT: MadeOnce<Py<PyType>> = MadeOnce::new();
 static COPY_CONTEXT: MadeOnce<Py<PyAny>> = MadeOnce::new();
 
-/// The context in which a callback will run: the one that is given, else a copy of the current one. `None` if the
+/// The context in which a callback will run: the given context, or a copy of the current context. `None` if the
 /// executor is not a loop.
 #[inline]
 pub(crate) fn context_of_add(

@@ -1,4 +1,4 @@
-//! What a Python timer, its tasks and its threads have in common.
+//! The shared state of a Python timer, its tasks and its threads.
 
 pub(crate) mod callees;
 pub(crate) mod garbage_collection;

@@ -37,7 +37,7 @@ pub(crate) fn index_of(tag: u32) -> u32 {
 /// A `TimerTask` or a `TaskBatch`, as the native timer holds it.
 pub(crate) type TaskRef = Py<PyAny>;
 
-/// What a timer, its tasks and its threads share.
+/// The shared state of a timer, its tasks and its threads.
 pub(crate) struct TimerCore {
     pub(crate) timer: Arc<NativeTimer<TaskRef>>,
     pub(crate) name: String,
@@ -116,7 +116,7 @@ impl TimerCore {
         Ok(self.lock_unchecked(py))
     }
 
-    /// As [`TimerCore::lock`], for a caller that has checked the process.
+    /// As [`TimerCore::lock`]; the caller has checked the process.
     #[inline]
     pub(crate) fn lock_unchecked<'a>(&'a self, py: Python<'_>) -> MutexGuard<'a, State<TaskRef>> {
         self.timer.state().try_lock().unwrap_or_else(|| self.wait_for_state(py))

@@ -127,8 +127,8 @@ impl SubmittedTasks {
         core.check_process(py)?;
         let line = this.take(py);
         let Some(event_loop) = &this.event_loop else { return run_line(py, &core, line, None).0 };
-        // Tasks that an earlier turn left are due before these, but the loop calls them later. So these tasks follow
-        // them there (T6).
+        // Tasks that an earlier turn left are due before these, but the loop calls them later. These tasks follow the
+        // earlier ones there (T6).
         let may_continue = this.has_backlog.with(py, std::mem::take);
         let mut lines = core.backlog.with(py, |backlog| {
             backlog.extend((!line.handles.is_empty()).then_some(line));

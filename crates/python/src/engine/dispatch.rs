@@ -1,7 +1,7 @@
 //! Runs released tasks: claims each one right before its callback, and holds the timer's lock only for the claim.
 //!
-//! Consecutive timers of one batch are one group and one call (T18); another task that is due in between splits the
-//! group. The callers bound how long they run callbacks, and then let other threads have the GIL (T8).
+//! Consecutive timers of one batch are one group and one call (T18). If another task is due in between, the group is
+//! split. The callers bound how long they run callbacks, and then let other threads have the GIL (T8).
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -142,7 +142,7 @@ fn claim_first(
     None
 }
 
-/// Reads a little of what the next claims need, so that the processor loads it while callbacks run: the entry some
+/// Reads some memory that the next claims need, so the processor loads it while callbacks run. It reads the entry some
 /// claims ahead, and the task at a smaller distance. Among a million tasks neither is in a cache, and waiting for them
 /// took longer than all other work.
 fn look_ahead(py: Python<'_>, state: &State<TaskRef>, line: &DueLine) {

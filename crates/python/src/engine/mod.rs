@@ -1,4 +1,4 @@
-//! What happens to the tasks of a timer: they are claimed and called, or leave it; and what it shows and records.
+//! The tasks of a timer are claimed and called here, or leave it. Also its views and recordings.
 
 pub(crate) mod at_exit;
 pub(crate) mod coroutine_tasks;

@@ -1,4 +1,4 @@
-//! One call from Python into the protocol: the state that it keeps until it is over, and where failures go (P8).
+//! A call from Python into the protocol: its state until its end, and the place for failures (P8).
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ impl<'py> PythonHost<'py> {
         }
     }
 
-    /// For an operation that is on this timer; `context` is the one of its add.
+    /// For an operation on this timer; `context` is the context of its add.
     pub(crate) fn with_timer(self, timer: Option<&'py Arc<TimerCore>>, context: Option<&'py Py<PyAny>>) -> Self {
         Self { timer, context, ..self }
     }

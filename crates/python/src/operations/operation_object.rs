@@ -55,8 +55,8 @@ pub(super) struct OperationFields {
     pub(super) ended: Option<Cause>,
 }
 
-/// The callables that learn the end of a wait. Until the operation is complete they belong to one wait: they are set
-/// and taken under the lock of its watch, together with the wait.
+/// The callables that learn the end of a wait. They belong to a wait until the operation is complete. They are set and
+/// taken together with the wait, under the lock of its watch.
 #[derive(Default)]
 pub(crate) struct Waiters {
     /// Called with the end of the wait: `True` in time, `False` expired, `None` taken out.

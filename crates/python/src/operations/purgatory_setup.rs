@@ -1,4 +1,4 @@
-//! What a Python purgatory has besides the protocol: its name, its timer, its `on_error`, its keys.
+//! The parts of a Python purgatory besides the protocol: name, timer, `on_error`, keys.
 
 use std::sync::Arc;
 

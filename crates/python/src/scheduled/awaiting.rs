@@ -1,14 +1,14 @@
-//! Those who await a task (T22): told once its call has ended, or that there will be none.
+//! Waiters of a task (T22). Each is called once, when the call of the task has ended, or when there will be none.
 //!
 //! A waiter is a callable of `tickwheel.aio.waiting` that passes the answer to a future of a loop. The task refers to
-//! it until then, and each place where a task leaves its timer tells them.
+//! it until then, and each place where a task leaves its timer calls the waiters.
 
 use pyo3::prelude::*;
 
 use crate::scheduled::task_fields::TaskFields;
 use crate::scheduled::task_object::TimerTask;
 
-/// Adds a waiter to a task that is on its timer or whose call runs; otherwise the answer: whether its call has run.
+/// Adds a waiter if the task is on its timer or its call runs. Otherwise returns the answer: whether its call has run.
 pub(super) fn watch(task: &TimerTask, waiter: &Bound<'_, PyAny>) -> Option<bool> {
     let new = waiter.clone().unbind();
     let answer_or_left = task.fields.with(waiter.py(), |fields| match fields.has_run() {

@@ -1,4 +1,4 @@
-//! What is put on a timer: tasks and batches.
+//! Tasks and batches, which are put on a timer.
 
 pub(crate) mod awaiting;
 pub(crate) mod batch;

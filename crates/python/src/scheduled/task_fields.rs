@@ -40,8 +40,8 @@ impl Marks {
     const HAS_RUN: u16 = 4;
     /// It refers only to the objects in its fields.
     const PLAIN: u16 = 8;
-    /// One of its calls, in a count of those that run: a task that was added again meanwhile may run twice at once, a coroutine
-    /// on a loop very often. The count ends at 4,095.
+    /// The unit of the count of running calls. A task that was added again meanwhile may run twice at once, and a
+    /// coroutine on a loop very often. The count ends at 4,095.
     const ONE_CALL: u16 = 16;
 
     fn has(self, mark: u16) -> bool {

@@ -27,7 +27,7 @@ pub(crate) struct TimerTask {
     pub(super) fields: GilCell<TaskFields>,
 }
 
-/// What is called when a task is due.
+/// The callable for a due task.
 pub(crate) enum DueCall {
     Method,
     Expiry,

@@ -191,7 +191,7 @@ pub(crate) fn index(value: &Bound<'_, PyAny>, count: usize) -> PyResult<usize> {
     }
 }
 
-/// As [`index`], for a number that was read already.
+/// As [`index`]; the number was read already.
 pub(crate) fn index_of(given: i64, count: usize) -> PyResult<usize> {
     usize::try_from(given).ok().filter(|index| *index < count).ok_or_else(|| no_timer(count, &given.to_string()))
 }
@@ -223,7 +223,7 @@ fn finite(value: f64, what: &str) -> PyResult<Ms> {
     Ok(Ms(value))
 }
 
-/// What an error message suggests in place of a time that is not finite.
+/// The suggestion of an error message in place of a time that is not finite.
 fn instead(what: &str) -> &'static str {
     match what {
         "delay_ms" | "due_ms" => "leave the task out to wait for ever",

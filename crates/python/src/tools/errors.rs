@@ -22,7 +22,8 @@ mod root {
     );
 }
 
-/// The exceptions that are also a `RuntimeError`. The macro allows one base only, so they are made here.
+/// The exceptions that are also a `RuntimeError`. These exceptions are made here, because the macro allows only a
+/// single base.
 static TIMER_ERRORS: MadeOnce<[Py<PyType>; 5]> = MadeOnce::new();
 
 const NAMES: [(&str, &str); 5] = [

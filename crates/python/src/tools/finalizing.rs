@@ -20,9 +20,9 @@ use crate::tools::fork::fork_epoch;
 static IS_OVER: AtomicBool = AtomicBool::new(false);
 /// Calls in progress.
 static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
-/// Those of sinks, which are not in `UNDER_WAY`: the end of delivery waits for them.
+/// Calls of sinks, which `UNDER_WAY` does not count: the end of delivery waits for them.
 static IN_SINKS: AtomicUsize = AtomicUsize::new(0);
-/// That wait is over: what is still in a sink hangs.
+/// The wait for sinks is over: calls that are still in a sink hang.
 static SINKS_ARE_GIVEN_UP: AtomicBool = AtomicBool::new(false);
 /// A method that hangs must not keep the process alive.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);

@@ -19,7 +19,7 @@ compile_error!("GilCell uses the GIL as its lock, and this interpreter has no GI
 pub(crate) struct GilCell<T>(Cell<T>);
 
 // SAFETY: two threads must not use a `Cell` at the same time. Every method asks for proof that this thread holds the
-// GIL, which one thread at a time does, and moves the value out or in without releasing the GIL. Nothing ever points
+// GIL, as one thread at a time does. It moves the value out or in without a release of the GIL. Nothing ever points
 // inside. So even an `f` that releases the GIL, or calls back, finds a default value, which is safe.
 unsafe impl<T: Send> Sync for GilCell<T> {}
 

@@ -18,7 +18,7 @@ pub(crate) fn read(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Vec<i64>> {
     }
 }
 
-/// As [`read`]; the inner error is for a value that is no array at all.
+/// As [`read`]; the inner error means that the value is no array at all.
 pub(crate) fn read_if_array(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Result<Vec<i64>, PyErr>> {
     let py = value.py();
     if value.hasattr(intern!(py, "__arrow_c_array__"))? {

@@ -47,7 +47,7 @@ fn holds(entry: &GilCell<Option<Py<PyAny>>>, code: &Bound<'_, PyAny>) -> bool {
     entry.with(code.py(), |plain| plain.as_ref().is_some_and(|plain| plain.is(code)))
 }
 
-/// As `inspect.iscoroutinefunction`, which is called if the type is not one of those checked here.
+/// As `inspect.iscoroutinefunction`, which is called for types that are not checked here.
 pub(crate) fn is_coroutine_function(callback: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = callback.py();
     if let Ok(function) = callback.cast_exact::<PyFunction>() {

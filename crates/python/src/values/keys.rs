@@ -90,7 +90,7 @@ impl KeyTable {
                     return Ok(Some(id));
                 }
             }
-            // None of these is equal. Keys added since then have a higher number.
+            // No key is equal to these. Keys added since then have a higher number.
             from = next;
         }
     }
@@ -133,7 +133,7 @@ impl Entries {
         entry.map(|entry| entry.uses += usize::from(holds)).is_some()
     }
 
-    /// Removes one use. With the last one it returns the entry, which the caller drops.
+    /// Removes one use. If it was the last, it returns the entry, and the caller drops that.
     fn release(&mut self, hash: u64, id: u64) -> Option<Entry> {
         let mut found = self.entries.find_entry(hash, |entry| entry.id == id).ok()?;
         found.get_mut().uses -= 1;

@@ -1,7 +1,7 @@
 //! The `on_error` of a timer or a purgatory, and whether it may still be called (border rule 8).
 //!
-//! The collector clears a function that is garbage before it frees it, and a cleared function crashes when it is
-//! called. `docs/concurrency-proofs.md` says how this is avoided, under "What the garbage collector sees".
+//! The collector clears a garbage function before it frees the function. A call of a cleared function crashes.
+//! `docs/concurrency-proofs.md` says how this is avoided, under "What the garbage collector sees".
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -60,7 +60,7 @@ impl OnError {
     }
 
     /// The object to call; `None` if the collector may have cleared it or is about to. `is_hidden`: the collector does
-    /// not see it now, so it is not cleared, although its weak references may be dead because a destructor has
+    /// not see it now, so it is not cleared. Its weak references may be dead all the same, because a destructor has
     /// resurrected the timer.
     pub(crate) fn get<'py>(&self, py: Python<'py>, is_hidden: bool) -> Option<Bound<'py, PyAny>> {
         let callee = self.callee(py)?;

@@ -1,9 +1,10 @@
 //! Reports an exception that no caller sees (T10).
 //!
-//! It goes to `on_error`. Without one, it goes to the exception handler of the loop that is the executor, if this is
-//! the loop's thread; otherwise to the logger `tickwheel`. What `on_error` or the handler raises is logged too, with
-//! both tracebacks. What the logger raises goes to `sys.unraisablehook`, together with all earlier exceptions. So a
-//! report never loses an exception and never raises into an executor. The first report that needs `logging` imports it.
+//! It goes to `on_error`. Without an `on_error`, it goes to the exception handler of the loop that is the executor, but
+//! only in the loop's thread. In other cases it goes to the logger `tickwheel`. What `on_error` or the handler raises
+//! is logged too, with both tracebacks. What the logger raises goes to `sys.unraisablehook`, together with all earlier
+//! exceptions. So a report never loses an exception and never raises into an executor. The first report that needs
+//! `logging` imports it.
 //!
 //! All of this runs Python code: no native lock may be held.
 
@@ -43,8 +44,8 @@ pub(crate) enum Source<'a> {
     Operation { purgatory: Option<&'a str>, method: Option<&'a str> },
 }
 
-/// Reports a failure. With `propagate` it returns a `KeyboardInterrupt` or `SystemExit` that `on_error` or the logger
-/// raised; without, that is logged too. On a strict timer it returns the failure itself.
+/// Reports a failure. If `on_error` or the logger raises `KeyboardInterrupt` or `SystemExit`, it returns that with
+/// `propagate`, and logs it without. On a strict timer it returns the failure itself.
 pub(crate) fn report(py: Python<'_>, failure: &Failure<'_, '_>, propagate: bool) -> PyResult<()> {
     if propagate && callback_scope::is_strict() {
         return Err(failure.error.clone_ref(py));

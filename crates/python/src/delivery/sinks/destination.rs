@@ -58,7 +58,7 @@ impl Destination {
         Ok(Self(Kind::Webhook(webhook, log)))
     }
 
-    /// Of `http`, if it is `traced`: the sends that have their answer, since the last call; the first ten thousand of them.
+    /// For a traced `http` destination: the sends that got their answer since the last call, at most ten thousand.
     fn take_sends<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyTuple>>> {
         let Kind::Webhook(_, log) = &self.0 else { return Ok(Vec::new()) };
         let sends = py.detach(|| log.take()); // its lock is waited for without the interpreter
