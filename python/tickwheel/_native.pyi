@@ -977,6 +977,9 @@ class CoroutineCalls:
     def take(self, most: int) -> tuple[list[CoroutineCall], list[int], bool]:
         """At most so many calls, the numbers of those to be cancelled, and whether the sink is closed."""
 
+    def fail(self, reason: str) -> None:
+        """No loop can take calls any more: the next one ends the run, for this reason."""
+
 @final
 class CoroutineCall:
     """One call of a coroutine function. One that is dropped without an answer counts as unanswered."""

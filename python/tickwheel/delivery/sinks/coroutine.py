@@ -1,25 +1,30 @@
 """A sink that is a coroutine function (rule D10): an event loop runs a task for each message, many at a time.
 
-- There are up to 256 tasks at a time, or as many as `concurrency` says; one at a time for a key (D4).
-- With `AsyncDeliveryQueue` they run on its loop, otherwise on a loop in a thread of their own.
-- A task that takes longer than the time-out of the sink is cancelled (D6). One that goes on all the same keeps its
-  place until it ends. A task that is cancelled for another reason is a failed attempt.
-- Exceptions mean the same as of a function. In the thread of their own not even `SystemExit` ends anything; on the loop
-  of a program `KeyboardInterrupt` and `SystemExit` are a failed attempt too, and then the program's, as of any task.
-- A child that it forks may not go on with the loop, which is the parent's: it ends where the coroutine ends.
+- At most 256 tasks run at a time, or `concurrency` tasks, and at most one for each key (D4).
+- The tasks of an `AsyncDeliveryQueue` run on its loop. All other tasks run on a loop in a thread of the sink.
+- A task that takes longer than the time-out of the sink is cancelled (D6). If it ignores that, it keeps its place until
+  it ends. A task that other code cancels has no answer.
+- An exception means the same as in a function. On the loop of a program, the loop gets `KeyboardInterrupt` and
+  `SystemExit` too, as from any task.
+- The loop in the sink's thread continues after `loop.stop()`, and after `SystemExit` of another task. All tasks remain.
+  If the loop was closed, the sink makes a new one: calls in progress have no answer, and later calls run on the new
+  loop. If no loop can be made, the run ends.
+- If a coroutine forks, the child process ends where the coroutine ends: the loop belongs to the parent.
 
-`crates/python/src/delivery/sinks/coroutine_sink.rs` is the other half: how the engine reaches the loop.
+The other half is `crates/python/src/delivery/sinks/coroutine_sink.rs`: it gives the loop its calls.
 """
 
 import asyncio
 import os
 import threading
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final, TypeAlias
 
 from tickwheel._native import CoroutineCall, CoroutineCalls, Delivery, Destination
-from tickwheel.delivery.base.errors import DeliveryFailed
+from tickwheel.delivery.base.errors import DeliveryFailed, Unanswered
+from tickwheel.delivery.observe.log import logger
 from tickwheel.delivery.observe.tracing import traced_coroutine
 from tickwheel.delivery.sinks.returned import problem_with
 
@@ -35,71 +40,116 @@ class CoroutineFunction:
         self._function = traced_coroutine(function)
 
     def on(self, loop: asyncio.AbstractEventLoop | None) -> Destination:
-        """The destination whose tasks run on this loop; `None`: on one in a thread of its own."""
+        """The destination whose tasks run on this loop. `None`: on a loop in a thread of the sink."""
         return Destination.coroutines(partial(_start_thread if loop is None else partial(_start, loop), self._function))
 
 
 def _start(loop: asyncio.AbstractEventLoop, function: Function, calls: CoroutineCalls) -> None:
-    """From now on the loop makes these calls. Called in another thread."""
+    """Let the loop make these calls. Called in another thread."""
     try:
-        loop.call_soon_threadsafe(_Tasks(loop, function, calls).watch)
+        loop.call_soon_threadsafe(_Tasks(function, calls).watch, loop)
     except RuntimeError as error:
         raise DeliveryFailed("the event loop of the queue is closed: open the queue in one that runs") from error
 
 
 def _start_thread(function: Function, calls: CoroutineCalls) -> None:
-    """From now on a thread makes these calls. It is a daemon, as a coroutine may hang; the end of the queue ends it."""
+    """Start a thread that makes these calls. It is a daemon, because a coroutine may hang."""
+    runner = asyncio.Runner()
     try:
-        threading.Thread(target=_run, args=(function, calls), name="coroutines-deliver", daemon=True).start()
-    except RuntimeError as error:
-        raise DeliveryFailed(f"the system gives no thread: {error}") from error
+        runner.get_loop()
+        tasks = _Tasks(function, calls, has_own_thread=True)
+        threading.Thread(target=_run, args=(tasks, runner), name="coroutines-deliver", daemon=True).start()
+    except (OSError, RuntimeError) as error:
+        runner.close()
+        raise DeliveryFailed(_no_loop(error)) from error
 
 
-def _run(function: Function, calls: CoroutineCalls) -> None:
-    async def until_over() -> None:
-        over = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        loop.call_soon(_Tasks(loop, function, calls, over).watch)
-        await over.wait()
+def _run(tasks: "_Tasks", runner: asyncio.Runner) -> None:
+    try:
+        while True:
+            _run_loop(tasks, runner.get_loop())
+            if tasks.is_over:
+                with suppress(BaseException):  # tasks may raise anything when they are cancelled
+                    runner.close()
+                return
+            tasks.leave()
+            with suppress(Exception):
+                runner.get_loop().close()
+            runner = asyncio.Runner()
+    except BaseException as error:
+        tasks.fail(_no_loop(error))
 
-    asyncio.run(until_over())
+
+def _no_loop(error: BaseException) -> str:
+    return f"no thread with an event loop can be made for the coroutine function: {type(error).__name__}: {error}"
+
+
+def _run_loop(tasks: "_Tasks", loop: asyncio.AbstractEventLoop) -> None:
+    """Returns when the sink is closed, or when the loop can't run any more."""
+    process = os.getpid()
+    tasks.watch(loop)
+    while not tasks.is_over and not loop.is_closed():
+        try:
+            loop.run_forever()  # returns after `loop.stop()`
+        except (KeyboardInterrupt, SystemExit) as error:  # asyncio raises these for any task
+            logger.error("a task on the loop of the coroutine function raised %r: the loop continues", error)
+        except BaseException:
+            logger.exception("the loop of the coroutine function failed: a new one is made")
+            return
+        finally:
+            if os.getpid() != process:
+                os._exit(0)  # a task forked: the loop belongs to the parent
 
 
 class _Tasks:
-    """The tasks of one sink. `over` is set at the end: then its thread ends.
+    """The tasks of one sink.
 
-    The loop alone refers to this, as the reader of a descriptor. So it is gone with a loop that is closed, and with it
-    `calls`, by which the engine knows that the destination is down.
+    On the loop of a program, the loop has the only reference to this, as the reader of a descriptor. If that loop is
+    closed, `_calls` is dropped, and so the engine knows that the destination can't be reached.
     """
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        function: Function,
-        calls: CoroutineCalls,
-        over: asyncio.Event | None = None,
-    ) -> None:
-        self._loop, self._function, self._calls, self._over = loop, function, calls, over
-        self._tasks: dict[int, asyncio.Task[None]] = {}
+    def __init__(self, function: Function, calls: CoroutineCalls, *, has_own_thread: bool = False) -> None:
+        self._function, self._has_own_thread = function, has_own_thread
+        self._calls: CoroutineCalls | None = calls
+        self._running: dict[int, tuple[asyncio.Task[None], CoroutineCall]] = {}
 
-    def watch(self) -> None:
-        self._loop.add_reader(self._calls.fileno(), self._take)
+    @property
+    def is_over(self) -> bool:
+        """Whether the sink is closed."""
+        return self._calls is None
 
-    def _take(self) -> None:
-        started, aborted, is_over = self._calls.take(_STARTED_AT_ONCE)
+    def watch(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Take calls on this loop."""
+        if self._calls is not None:
+            loop.add_reader(self._calls.fileno(), self._take, loop, self._calls)
+
+    def _take(self, loop: asyncio.AbstractEventLoop, calls: CoroutineCalls) -> None:
+        started, aborted, is_over = calls.take(_STARTED_AT_ONCE)
         for call in started:
-            task = self._loop.create_task(_call(self._function, call, has_own_thread=self._over is not None))
-            self._tasks[call.number] = task
-            task.add_done_callback(partial(_forget, self._tasks, call.number))
+            task = loop.create_task(_call(self._function, call, has_own_thread=self._has_own_thread))
+            self._running[call.number] = task, call
+            task.add_done_callback(partial(_forget, self._running, call.number))
         for number in aborted:
-            if number in self._tasks:
-                self._tasks[number].cancel()
+            if number in self._running:
+                self._running[number][0].cancel()
         if is_over:
-            self._loop.remove_reader(self._calls.fileno())
-            for task in self._tasks.values():
+            loop.remove_reader(calls.fileno())
+            self._calls = None  # the engine waits for this
+            for task, _ in self._running.values():
                 task.cancel()
-            if self._over is not None:
-                self._over.set()
+            if self._has_own_thread:
+                loop.stop()
+
+    def leave(self) -> None:
+        """The loop is gone: its calls have no answer."""
+        for _, call in self._running.values():
+            call.failed(Unanswered("the event loop was closed during the call"))
+        self._running = {}
+
+    def fail(self, reason: str) -> None:
+        """No more calls can be made: the next one ends the run."""
+        if self._calls is not None:
+            self._calls.fail(reason)
 
 
 async def _call(function: Function, call: CoroutineCall, *, has_own_thread: bool) -> None:
@@ -107,7 +157,7 @@ async def _call(function: Function, call: CoroutineCall, *, has_own_thread: bool
     try:
         problem = problem_with(await function(call.delivery))
     except BaseException as error:
-        call.failed(error)
+        call.failed(Unanswered("the task was cancelled") if _is_from_outside(error) else error)
         is_kept = has_own_thread and isinstance(error, KeyboardInterrupt | SystemExit)
         if not isinstance(error, Exception) and not is_kept:
             raise
@@ -118,10 +168,20 @@ async def _call(function: Function, call: CoroutineCall, *, has_own_thread: bool
             call.refused(problem)
     finally:
         if os.getpid() != process:
-            os._exit(0)  # it forked: the loop, what it watches and its other tasks are the parent's
+            os._exit(0)  # it forked: the loop with its tasks belongs to the parent
 
 
-def _forget(tasks: dict[int, asyncio.Task[None]], number: int, task: asyncio.Task[None]) -> None:
-    del tasks[number]
+def _is_from_outside(error: BaseException) -> bool:
+    """Whether other code has cancelled the task, or its loop was closed and dropped it."""
+    if isinstance(error, GeneratorExit):
+        return True
+    task = asyncio.current_task() if isinstance(error, asyncio.CancelledError) else None
+    return task is not None and task.cancelling() > 0
+
+
+def _forget(
+    running: dict[int, tuple[asyncio.Task[None], CoroutineCall]], number: int, task: asyncio.Task[None]
+) -> None:
+    running.pop(number, None)
     if not task.cancelled():
         task.exception()  # marks it as retrieved: the message has its outcome
