@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 LONGEST = 25  # words
 BEGINNING = re.compile(r"(What|Of)\b")
 PERSON = re.compile(r"\b(who|whoever|whom|nobody|somebody|someone|everybody|he|him|his|she|her)\b", re.IGNORECASE)
-LIMITS = {"docs": 9, "src": 5, "crates/delivery/src": 2, "crates/python/src": 5, "python/tickwheel": 5}
+LIMITS = {"docs": 8, "src": 4, "crates/delivery/src": 2, "crates/python/src": 5, "python/tickwheel": 5}
 
 
 def prose(path: Path) -> str:
