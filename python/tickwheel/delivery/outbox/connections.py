@@ -5,27 +5,43 @@ or committed here, so the statement is part of the transaction that the caller h
 """
 
 import json
+import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from tickwheel.delivery.base.errors import WrongUsage
 
 _Execute: TypeAlias = Callable[[str, dict[str, Any]], object]
 
-_ALLOWED = "a connection of sqlite3, psycopg 3, SQLAlchemy 2 (also a Session) or Django"
+_ALLOWED: Final = "a connection of sqlite3, psycopg 3, SQLAlchemy 2 (also a Session) or Django"
+
+
+_NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]+")
 
 
 class Writer(NamedTuple):
-    """The database of a connection, how its driver writes the parameter `{}`, and what runs a statement."""
+    """The database of a connection, how its driver writes the parameter `{}`, and what runs a statement.
+
+    `driver`: the driver's own connection to PostgreSQL.
+    """
 
     dialect: str
     parameter: str
     execute: _Execute
+    driver: object = None
 
     def records(self, records: Sequence[str]) -> object:
-        """The value of a parameter with several records."""
+        """The value of a parameter with several records. If the connection or the database is not in UTF-8, characters
+        outside ASCII are escaped: JSON may have them so.
+        """
+        if not self._has_all_characters():
+            records = [_NOT_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], record) for record in records]
         return json.dumps(records) if self.dialect == "sqlite" else [*records]
+
+    def _has_all_characters(self) -> bool:
+        parameter = getattr(getattr(self.driver, "info", None), "parameter_status", None)  # of psycopg 2 and 3
+        return parameter is None or parameter("client_encoding") == parameter("server_encoding") == "UTF8"
 
 
 def writer_of(connection: Any) -> Writer:
@@ -48,7 +64,9 @@ def _psycopg(connection: Any) -> Writer | None:
         raise WrongUsage(f"an asynchronous connection of psycopg can't be written to: give {_ALLOWED}")
     if not _is(connection, "psycopg", "Connection"):
         return None
-    return Writer("postgresql", "%({})s", connection.execute)
+    psycopg = sys.modules["psycopg"]
+    cursor = psycopg.Cursor(connection, row_factory=psycopg.rows.tuple_row)  # the connection may have others
+    return Writer("postgresql", "%({})s", cursor.execute, connection)
 
 
 def _sqlalchemy(connection: Any) -> Writer | None:
@@ -63,6 +81,7 @@ def _sqlalchemy(connection: Any) -> Writer | None:
         connection.dialect.name,
         ":{}",
         lambda statement, values: connection.execute(text(statement), values),
+        connection.connection.driver_connection,
     )
 
 
@@ -76,7 +95,9 @@ def _django(connection: Any) -> Writer | None:
         with connection.cursor() as cursor:
             cursor.execute(statement, values or None)
 
-    return Writer(connection.vendor, "%({})s", execute)
+    if connection.vendor == "postgresql":
+        connection.ensure_connection()
+    return Writer(connection.vendor, "%({})s", execute, connection.connection)
 
 
 def _is(connection: object, module: str, name: str) -> bool:

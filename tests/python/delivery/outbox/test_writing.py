@@ -6,8 +6,9 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -16,7 +17,7 @@ import sqlalchemy
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from delivery.outbox.conftest import Reading
-from delivery.outbox.programs import Program
+from delivery.outbox.programs import Program, program
 from tickwheel.delivery import BadRecord, Message, WrongUsage
 from tickwheel.delivery.outbox import cancel, create_statement, create_table, enqueue, enqueue_many, reschedule
 
@@ -159,6 +160,51 @@ def test_the_name_of_the_table_is_checked(database: sqlite3.Connection) -> None:
     with pytest.raises(WrongUsage, match="can't be in 'mysql': it may be in postgresql or sqlite"):
         create_statement("mysql")
     assert '"app"."outbox"' in create_statement("postgresql", "app.outbox")
+
+
+@pytest.mark.parametrize("factory", [psycopg.RawCursor, psycopg.ClientCursor, psycopg.Cursor])
+def test_a_connection_may_have_any_cursors_and_rows__D11(
+    postgres_url: str, reading: Callable[..., Reading], factory: Any
+) -> None:
+    with program("psycopg", Path(), postgres_url).connection as made:
+        create_table(made, "outbox_of_cursors")
+    rows = psycopg.rows.class_row(int)
+    with psycopg.connect(postgres_url, cursor_factory=factory, row_factory=rows) as connection:  # type: ignore[arg-type]
+        enqueue(connection, {"id": factory.__name__, "delay_ms": 0}, table="outbox_of_cursors")
+    read = reading(f"{postgres_url}&table=outbox_of_cursors")
+    assert read.ids(1) == [factory.__name__]
+
+
+@pytest.fixture
+def of_latin(postgres_url: str) -> Iterator[str]:
+    """A database that can't have all characters."""
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(b"CREATE DATABASE of_latin ENCODING 'LATIN1' TEMPLATE template0 LOCALE 'C'")
+        yield postgres_url.replace("/postgres?", "/of_latin?")
+        connection.execute(b"DROP DATABASE of_latin (FORCE)")
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "UTF8"])
+@pytest.mark.parametrize("kind", ["psycopg", "sqlalchemy postgresql", "session postgresql", "django postgresql"])
+@pytest.mark.parametrize("database", ["postgres_url", "of_latin"])
+def test_each_character_arrives_whatever_encoding_a_connection_or_a_database_has__D11(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    reading: Callable[..., Reading],
+    database: str,
+    kind: str,
+    encoding: str,
+) -> None:
+    url, text = request.getfixturevalue(database), "é € \U0001f600"
+    written = program(kind, tmp_path, f"{url}&client_encoding={encoding}" if kind != "django postgresql" else url)
+    written.make_table()
+    enqueue(written.connection, {"id": text, "key": text, "delay_ms": 0, "payload": {text: text}}, table=written.table)
+    written.commit()
+    read = reading(f"{url}&table={written.table}")
+    message = read.next().message
+    assert (message.id, message.key, json.loads(bytes(message.payload))) == (text, text, {text: text})
+    written.close()
+    read.queue.close()
 
 
 def test_a_delay_counts_from_the_write(each_database: Program, reading: Callable[..., Reading]) -> None:
