@@ -20,7 +20,7 @@ from tickwheel.django.api import (
     normalize_json,
     task_enqueued,
 )
-from tickwheel.django.database import TABLE, VENDORS
+from tickwheel.django.database import TABLE, VENDORS, pool_size_of
 
 
 class TickwheelBackend(BaseTaskBackend):
@@ -99,4 +99,11 @@ class TickwheelBackend(BaseTaskBackend):
             hint = f"Name one that is {' or '.join(VENDORS)} by OPTIONS: 'database'."
             text = f"Tasks can't be in the database {self.database!r}."
             found.append(checks.Error(text, hint=hint, id="tickwheel.E003"))
+        elif (
+            pool_size_of(connections[self.database])
+            and not connections[self.database].settings_dict["CONN_HEALTH_CHECKS"]
+        ):
+            text = f"The pool of the database {self.database!r} gives connections to tasks that the server has closed."
+            hint = "Set CONN_HEALTH_CHECKS to True for this database."
+            found.append(checks.Error(text, hint=hint, id="tickwheel.E004"))
         return found

@@ -1,5 +1,7 @@
 """The outbox of tasks in the database of a site: its table, and its address for the worker."""
 
+import os
+import re
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
@@ -27,4 +29,15 @@ def outbox_of(connection: Any) -> str:
     known = {option.keyword.decode() for option in Conninfo.get_defaults()}
     options = {name: value for name, value in settings.get("OPTIONS", {}).items() if name in known}
     options |= {of_libpq: settings[name] for name, of_libpq in _OF_LIBPQ.items() if settings.get(name)}
+    if role := settings.get("OPTIONS", {}).get("assume_role"):
+        given = options.get("options", os.environ.get("PGOPTIONS", ""))
+        role = re.sub(r"([\s\\])", r"\\\1", role)  # as libpq separates options at spaces
+        options["options"] = f"{given} -c role={role}".lstrip()
     return f"postgresql://?{urlencode({**options, 'table': TABLE}, quote_via=quote, safe='')}"
+
+
+def pool_size_of(connection: Any) -> int | None:
+    """The most connections of the pool of a database; `None` without a pool."""
+    pool = connection.settings_dict.get("OPTIONS", {}).get("pool")
+    given = pool if isinstance(pool, dict) else {}
+    return (given.get("max_size") or given.get("min_size", 4)) if pool else None  # as psycopg_pool does it

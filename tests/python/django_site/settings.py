@@ -1,4 +1,7 @@
-"""The settings of a site for tests. `TICKWHEEL_SITE`: its database, a path or the address of PostgreSQL."""
+"""The settings of a site for tests.
+
+`TICKWHEEL_SITE`: its database, a path or the address of PostgreSQL. `TICKWHEEL_ROLE`: what it assumes in PostgreSQL.
+"""
 
 import os
 
@@ -13,7 +16,7 @@ if _PLACE.startswith("postgresql:"):
         "USER": _GIVEN["user"],
         "PASSWORD": _GIVEN["password"],
         "HOST": _GIVEN["host"],
-        "OPTIONS": {"connect_timeout": 10},
+        "OPTIONS": {"connect_timeout": 10, "assume_role": os.environ.get("TICKWHEEL_ROLE")},
     }
 else:
     _OPTIONS = {"timeout": 20, "transaction_mode": "IMMEDIATE", "init_command": "PRAGMA journal_mode=WAL"}

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from django_site.setting_up import set_up
 
@@ -18,7 +19,7 @@ set_up()
 
 from django.core import checks  # noqa: E402, Django must be set up
 from django.core.exceptions import ImproperlyConfigured  # noqa: E402
-from django.core.management import call_command  # noqa: E402
+from django.core.management import CommandError, call_command  # noqa: E402
 from django.db import connection, connections, transaction  # noqa: E402
 from django.db.utils import ConnectionHandler  # noqa: E402
 from django.test import TransactionTestCase, override_settings  # noqa: E402
@@ -30,6 +31,7 @@ from tickwheel.django import backend as backend_module  # noqa: E402
 from tickwheel.django import running  # noqa: E402
 from tickwheel.django.api import TaskResultDoesNotExist, TaskResultStatus, task_backends, task_finished  # noqa: E402
 from tickwheel.django.database import TABLE, outbox_of  # noqa: E402
+from tickwheel.django.management.commands import tickwheel_worker  # noqa: E402
 from tickwheel.django.models import TaskRecord  # noqa: E402
 from tickwheel.django.running import Runner, TaskFailed  # noqa: E402
 
@@ -332,6 +334,31 @@ def test_the_migration_is_as_the_model_and_the_checks_find_what_is_missing() -> 
         backend.database = "default"
 
 
+@pytest.mark.parametrize(
+    ("pool", "has_checks", "found"),
+    [(None, False, []), (True, False, ["tickwheel.E004"]), ({"max_size": 20}, True, []), ({}, False, [])],
+)
+def test_a_pool_that_gives_dead_connections_to_tasks_is_an_error_of_the_settings(
+    monkeypatch: pytest.MonkeyPatch, pool: Any, has_checks: bool, found: list[str]
+) -> None:
+    settings = {"ENGINE": "django.db.backends.postgresql", "OPTIONS": {"pool": pool}, "CONN_HEALTH_CHECKS": has_checks}
+    monkeypatch.setattr(backend_module, "connections", ConnectionHandler({"default": settings}))
+    assert [error.id for error in task_backends["default"].check()] == found
+
+
+@pytest.mark.parametrize(
+    ("pool", "most"), [(True, 4), ({"min_size": 2}, 2), ({"min_size": 2, "max_size": 8}, 8), ({"max_size": None}, 4)]
+)
+def test_a_pool_with_too_few_connections_for_the_worker_is_refused__D6(
+    monkeypatch: pytest.MonkeyPatch, pool: Any, most: int
+) -> None:
+    settings = {"ENGINE": "django.db.backends.postgresql", "NAME": "app", "OPTIONS": {"pool": pool}}
+    monkeypatch.setattr(tickwheel_worker, "connections", ConnectionHandler({"default": settings}))
+    text = f"the pool of the database 'default' has at most {most} connections: give it a 'max_size' of 9 or more"
+    with pytest.raises(CommandError, match=text):
+        call_command("tickwheel_worker", concurrency=8, store="no store")
+
+
 def test_the_migration_can_be_taken_back() -> None:
     call_command("migrate", "tickwheel", "zero", verbosity=0)
     assert TABLE not in connection.introspection.table_names()
@@ -366,6 +393,11 @@ def test_the_address_of_the_outbox_has_the_options_of_libpq_and_no_others() -> N
         "postgresql://?sslmode=require&dbname=app&user=me%40x&password=p%26%2F%23%40&host=%2Frun&port=5433"
         "&table=tickwheel_task_outbox"
     )
+    options = {"assume_role": "a role\\1", "options": "-c search_path=app"}
+    handler = ConnectionHandler({"default": {"ENGINE": "django.db.backends.postgresql", "OPTIONS": options}})
+    assert conninfo_to_dict(outbox_of(handler["default"]).partition("&table=")[0]) == {
+        "options": r"-c search_path=app -c role=a\ role\\1"
+    }
     in_memory = ConnectionHandler({"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}})
     with pytest.raises(ImproperlyConfigured, match="is in memory"):
         outbox_of(in_memory["default"])

@@ -26,7 +26,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+def site(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A new database."""
     if request.param == "sqlite":
         yield str(tmp_path / "site.db")
@@ -35,6 +35,12 @@ def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("DROP SCHEMA public CASCADE")
         connection.execute("CREATE SCHEMA public")
+        if request.param == "by a role":
+            connection.execute('CREATE ROLE "an owner"')
+            connection.execute("CREATE ROLE somebody LOGIN NOINHERIT IN ROLE \"an owner\" PASSWORD 'not-for-eyes'")
+            connection.execute('GRANT ALL ON SCHEMA public TO "an owner"')
+            monkeypatch.setenv("TICKWHEEL_ROLE", "an owner")
+            url = url.replace("tick:", "somebody:")
         yield url
 
 
@@ -176,6 +182,14 @@ def test_the_outbox_is_flushed_dumped_and_loaded_with_the_other_tables(start: St
     count = "TaskRecord.objects.filter(status='SUCCESSFUL').count()"
     code = "import django, time; django.setup(); from tickwheel.django.models import TaskRecord\n"
     assert start("-c", f"{code}while {count} < 2: time.sleep(0.05)").wait(60) == 0, "both run"
+    end(worker)
+
+
+@pytest.mark.parametrize("site", ["by a role"], indirect=True)
+def test_the_reader_of_the_outbox_has_the_role_that_the_site_assumes(start: Start, tmp_path: Path) -> None:
+    """The user that logs in has no rights of its own."""
+    worker = work(start, tmp_path)
+    assert results(produce(start, "each", tmp_path / "noted")) == [["SUCCESSFUL", 1]] * 3
     end(worker)
 
 

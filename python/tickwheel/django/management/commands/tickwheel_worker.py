@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import connections
 
 from tickwheel.delivery import DeliveryFailed, DeliveryQueue, WrongUsage
-from tickwheel.django.database import outbox_of
+from tickwheel.django.database import outbox_of, pool_size_of
 from tickwheel.django.running import PROBE, Runner
 
 _LOOK_EVERY_S: Final = 1.0
@@ -38,6 +38,10 @@ class Command(BaseCommand):
         """Run until a signal. A second one ends it immediately."""
         if options["max_attempts"] < 1:
             raise CommandError(f"--max-attempts is {options['max_attempts']}: give 1 or more")
+        most, needed = pool_size_of(connections[options["database"]]), options["concurrency"] + 1
+        if most is not None and most < needed:  # one more looks whether a database that was down is back
+            has = f"the pool of the database {options['database']!r} has at most {most} connections"
+            raise CommandError(f"{has}: give it a 'max_size' of {needed} or more, or a lower --concurrency")
         try:
             with _Signals() as signals:
                 self._work(signals, options)
