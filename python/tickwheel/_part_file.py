@@ -1,4 +1,4 @@
-"""A file that is written under another name and moved to its path when it is complete, by one writer at a time.
+"""A file that is written under another name. A complete file is moved to its path. There is one writer at a time.
 
 The lock is the kernel's (`flock`) on the part file itself. The kernel releases it when the process ends, so a part
 file without a lock was left by a crash, and is overwritten. A forked child has a copy of the descriptor, which would

@@ -55,7 +55,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One task and its placement; without a placement it expired and ran."""
+    """A task and its placement; without a placement the task expired and ran."""
 
     task: str
     expiration_ms: int
@@ -81,7 +81,7 @@ class Flush:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of the walk: the wheel after it, and what changed.
+    """A step of the walk: the wheel after it, and the changes.
 
     An add has `added` and perhaps `new_levels`. An advance has `now_ms` and its two phases: `clocks`, `flushed`.
     `expired` has the names of all tasks that have run so far, in order.

@@ -11,8 +11,9 @@ _Ts = TypeVarTuple("_Ts")
 class weak_method(Generic[*_Ts, _T]):  # noqa: N801, called as a function
     """A bound method for a timer, which then does not keep the method's object alive.
 
-    When the object is gone, the call does nothing. A pending task keeps what it calls alive, so a session that is
-    closed by a time-out would live until then; with this it does not. Errors: `TypeError` for anything but a method.
+    When the object is gone, the call does nothing. A pending task keeps its callable alive. So a session with a
+    time-out would live until the time-out; with this function it does not. Errors: `TypeError` for anything but a
+    method.
 
     >>> class Session:
     ...     def end(self): print("ended")

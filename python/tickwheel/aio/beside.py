@@ -63,15 +63,15 @@ def timers(*, slack_us: int | None = None) -> LoopTimers | OwnTimers:
 
 
 def clock_of_loop() -> object:
-    """What is equal for all loops with the same clock: `None` for the monotonic one."""
+    """A value that is equal for all loops with the same clock: `None` for the monotonic clock."""
     return ref(asyncio.get_running_loop()) if isinstance(timers(), OwnTimers) else None
 
 
 class _Close:
-    """The `close` of a loop with timers beside it: it lets go of what is pending, as a loop does with its own timers.
+    """The `close` of a loop with timers beside it. It drops the pending timers, as a loop drops its own.
 
-    It has strong references, as the timers have one to the loop: a loop that is left unclosed is closed by its
-    finalizer, when weak references to it are gone already.
+    It has strong references, as the timers have one to the loop. The finalizer of an unclosed loop closes the loop, and
+    weak references to the loop are gone by then.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, found: LoopTimers) -> None:
@@ -79,7 +79,7 @@ class _Close:
 
     def __call__(self) -> None:
         if os.getpid() != self.process:
-            # A child shares what its parent's loop waits with. uvloop takes out of that each descriptor that is open.
+            # A child shares the epoll of its parent's loop, and uvloop removes each open descriptor from that.
             self.found._close()
         self.close()
         self.found._close()

@@ -135,7 +135,7 @@ async def retry(
 
 
 def _of_running_loop(what: str) -> dict[Any, Any]:
-    """What the running loop keeps for its functions: from here it would keep the loop, which it refers to."""
+    """The data that the running loop keeps for its functions. A reference from here would keep the loop alive."""
     found: dict[Any, Any] = vars(asyncio.get_running_loop()).setdefault(f"_tickwheel_{what}", {})
     return found
 

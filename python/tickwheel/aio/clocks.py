@@ -1,4 +1,5 @@
-"""Which loops the wheel can serve: those that tell the time of the monotonic clock, which it reads by itself.
+"""Which loops the wheel can serve: loops with the time of the monotonic clock, because the wheel reads that clock
+itself.
 
 And on Linux alone, whose timerfd wakes the loop. Elsewhere a loop keeps its own timers, and all works as they do.
 """

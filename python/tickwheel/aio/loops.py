@@ -29,8 +29,8 @@ def new_event_loop(
 ) -> asyncio.AbstractEventLoop:
     """A new loop of the class `base`, whose timers are in a wheel: for `asyncio.Runner(loop_factory=new_event_loop)`.
 
-    `base`: asyncio's loop, `uvloop.Loop`, or a class of your own. One with a clock of its own, or its own `call_at` or
-    `call_later`, keeps its timers. `slack_us`: the shortest time between two wake-ups, by which a timer may be late.
+    `base`: asyncio's loop, `uvloop.Loop`, or a class of your own. A loop with its own clock, `call_at` or `call_later`
+    keeps its timers. `slack_us`: the shortest time between two wake-ups, by which a timer may be late.
     """
     if not isinstance(base, type):
         raise TypeError(f"base is a class of loops, got {base!r}: pass uvloop.Loop, say, and not what makes one")
@@ -118,7 +118,7 @@ class WheelTimers(_Base):
         """As asyncio's."""
         timers = self._tickwheel_timers
         if timers is not None and self._tickwheel_process != os.getpid():
-            # A child shares what its parent's loop waits with. uvloop takes out of that each descriptor that is open.
+            # A child shares the epoll of its parent's loop, and uvloop removes each open descriptor from that.
             timers._close()
         super().close()
         if timers is not None:

@@ -22,8 +22,8 @@ def every(
 
     `period`: seconds, or a `timedelta`. `start`: the first instant, on the loop's clock; by default in one period. The
     others are `start + n * period`. `jitter`: each comes later by a random time up to this one, shorter than the
-    period. `missed`: what becomes of instants that pass while the body runs: they are left out (`"skip"`), made up for
-    one by one (`"all"`), or one stands for all (`"last"`). Errors: `ValueError`.
+    period. `missed` decides about instants that pass while the body runs. They are left out (`"skip"`), made up for one
+    by one (`"all"`), or one stands for all (`"last"`). Errors: `ValueError`.
     """
     period_s, jitter_s = seconds_of(period), seconds_of(jitter)
     if not (1e-6 <= period_s < math.inf):

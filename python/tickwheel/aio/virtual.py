@@ -97,7 +97,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
                     self.call_soon_threadsafe(look)
 
         def look(_: object = None) -> None:
-            # One that was given up goes on in its thread.
+            # An abandoned call goes on in its thread.
             if future.done() and len(steps) != 1:
                 self._in_threads.discard(call)
 

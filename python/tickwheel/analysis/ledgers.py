@@ -1,7 +1,7 @@
 """Reads ledgers (rule S6): each is a store's SQLite file. A task reads one slice of it.
 
-A store may be in use. The figures are of its state when `look` read it, however long the reading takes: outcomes up to
-the last one at that time; a message that has ended since still counts as waiting. Each slice is read in a short
+A store may be in use. The figures show its state when `look` read it, however long the reading takes: outcomes up to
+the last one at that time. A message that has ended since still counts as waiting. Each slice is read in a short
 transaction of its own, because the deliverer can't reset its write-ahead log while a transaction is open. A message
 that the deliverer forgets meanwhile (`--keep-ids` days after its outcome) is missed. A ledger's last row is missed as
 well, once its message is forgotten.

@@ -1,7 +1,7 @@
 """The folder that a batch job writes its figures and its page to: new, empty, or written by the same command before.
 
-Everything is made in a folder inside it and moved to its place at the end, the page last. A job that fails keeps what
-was there before. A mark in the folder says which command made it, so that nothing else is ever overwritten.
+Everything is made in a folder inside it and moved to its place at the end, the page last. A failed job changes nothing
+there. A mark in the folder says which command made it, so that nothing else is ever overwritten.
 """
 
 import shutil

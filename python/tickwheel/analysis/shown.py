@@ -1,7 +1,7 @@
 """What the page shows: the short figures as they are written, and the long ones again in fewer time steps.
 
-A week has 10,080 minutes, and percentiles of minutes can't be combined. So the long figures are computed again in the
-page's own steps (`steps_ahead`, `step_ms`), and the size of the page is bounded whatever the ledgers hold.
+A week has 10,080 minutes, and percentiles of minutes can't be combined. The long figures are therefore computed again
+in the page's own steps (`steps_ahead`, `step_ms`). So the size of the page is bounded, whatever the ledgers hold.
 """
 
 from collections.abc import Mapping, Sequence
@@ -78,7 +78,7 @@ class Timer:
 
 
 def lateness_of(short: Mapping[str, Sequence[Row]], step: int, over_time: Sequence[Row]) -> Lateness:
-    """From the short figures, and the lateness in steps of so many milliseconds."""
+    """Made from the short figures, and from the lateness in steps of this many milliseconds."""
     [every] = short["lateness"]
     by_size = {row["up_to_ms"]: row["messages"] for row in short["lateness_by_size"]}
     return Lateness(

@@ -1,5 +1,5 @@
 """How long a key waits after a send that was not accepted (rule D6): a list of waits, or exponential back-off with
-jitter, so that keys that failed together do not return together.
+jitter. With jitter, keys that failed together do not return together.
 
 Example: 1 s, then 2, 4 and 8, each shortened by up to a half at random. The engine reckons it:
 `crates/delivery/src/due/retry.rs`.

@@ -142,7 +142,7 @@ def _read_in_thread(
 
 
 def _until(is_given_up: threading.Event, given: object) -> object:
-    """What is given; an iterable ends with the message that it is waiting for."""
+    """The same value. An iterable ends with the message that it waits for."""
     return _messages_until(is_given_up, given) if isinstance(given, Iterable) else given
 
 

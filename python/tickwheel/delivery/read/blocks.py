@@ -1,7 +1,7 @@
 """Reads a byte stream in blocks of whole lines, for the engine, which splits and parses them (rules D8, D11).
 
-Lines that have come are given out before more is waited for. Of a line that is longer than a record may be, only the
-beginning is kept.
+Lines that have come are given out before more is waited for. Only the beginning of a line is kept if the line is longer
+than a record may be.
 """
 
 from collections.abc import Callable, Iterator

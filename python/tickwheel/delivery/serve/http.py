@@ -328,7 +328,7 @@ def _key(request: Request, reason: str, allowed: str) -> str | None:
 
 
 def _given(request: Request, names: Sequence[str], reason: str, allowed: str) -> tuple[str, str] | None:
-    """The one value in the address, which has one of these names. Errors: 400."""
+    """The name and value of the parameter in the address; its name must be one of these. Errors: 400."""
     try:
         query = request.scope["query_string"].decode("ascii")
         given = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), errors="strict", max_num_fields=2)

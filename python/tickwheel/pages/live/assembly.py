@@ -35,7 +35,7 @@ class LivePage(NamedTuple):
 def live_page(kind: Literal["service", "timer", "playback"], title: str, data: Mapping[str, object]) -> LivePage:
     """The page. `data`: JSON that its scripts read.
 
-    Its policy names the scripts by their digests, so a text that comes in by a message can run nothing.
+    Its policy names the scripts by their digests. So the text of a message cannot run anything.
     """
     scripts = [(_FOLDER / name).read_text("utf-8") for name in _SCRIPTS]
     digests = " ".join(f"'sha256-{_digest(script)}'" for script in scripts)

@@ -56,8 +56,8 @@ def watch(timer: Timer, *, port: int = 0) -> Watch:
 
     Open `url` in a browser on this machine; others can't reach it. `port`: 0 takes any free one. Costs five looks at
     the timer a second while pages are open, each O(pending), in steps; fewer where they would take more than a
-    twentieth of a processor. Errors: `TypeError` for what is no timer, `ValueError` for what is no port, `OSError` for
-    one that can't be opened; `TimerForked`.
+    twentieth of a processor. Errors: `TypeError` if `timer` is no timer, `ValueError` if `port` is no port, `OSError`
+    if it can't be opened; `TimerForked`.
 
     >>> import urllib.request
     >>> from tickwheel import SystemTimer
@@ -104,7 +104,7 @@ class _Server(ThreadingHTTPServer):
         self._figures = _Looks(lambda: figures_frame(timer), 0.9 * _FRAME_S * _FIGURES_EVERY)
 
     def events(self) -> Iterator[tuple[str, bytes]]:
-        """What a page is sent, for ever; once the timer is shut down, only that, so that a page that left is found."""
+        """The data for a page, without an end. After the shutdown of the timer only that: it shows when a page left."""
         yield "hello", json.dumps({"rights": [], "name": self.timer.name}).encode()
         frame = 0
         while not self.ending.wait(_FRAME_S if frame else 0):
