@@ -220,8 +220,8 @@ class TimerTask:
     def __await__(self) -> Generator[object, object, bool]:
         """Wait from a loop until its call has ended: `True`; `False` if there is none, as after a cancel or a shutdown.
 
-        At once if it is on no timer. What the callback raises goes to `on_error` alone. Of a task that goes on, as one
-        of `every`, the next call counts. Errors: `RuntimeError` without a running loop.
+        At once if it is on no timer. What the callback raises goes to `on_error` alone. If a task goes on, as one of
+        `every` does, the next call counts. Errors: `RuntimeError` without a running loop.
         """
 
     def _watch(self, waiter: Callable[[bool], object]) -> bool | None: ...
@@ -332,16 +332,16 @@ class Timer:
         """Call `callback(*args)` again and again, at `start_ms + n * period_ms` of the timer's clock, without drift.
 
         `start_ms`: by default one period from now; the instants go on from one that is past. `jitter_ms`: each call is
-        later by a random time up to this one, shorter than the period. `missed`: what becomes of instants that pass
-        while a call runs or waits: they are left out (`"skip"`), made up for one by one (`"all"`), or one call stands
-        for all (`"last"`). What the callback raises goes to `on_error`, and the calls go on. Returns the task; `cancel`
+        later by a random time up to this one, shorter than the period. `missed` decides about instants that pass while
+        a call runs or waits. They are left out (`"skip"`), made up for one by one (`"all"`), or one call stands for all
+        (`"last"`). An exception of the callback goes to `on_error`, and the calls go on. Returns the task; `cancel`
         ends it. Errors: as `after`; `TypeError` for a coroutine function.
         """
 
     def add_many(
         self, delays_ms: _Int64s, callback: Callable[[memoryview], object], *, context: Context | None = None
     ) -> TaskBatch:
-        """Add one timer for each int64 of a buffer, Arrow array or Arrow stream. Those that expire together share one
+        """Add one timer for each int64 of a buffer, Arrow array or Arrow stream. Timers that expire together share one
         call.
 
         `callback(indices)` gets a memoryview of int64, in order of expiry. The call adds all timers or none:
@@ -368,7 +368,7 @@ class Timer:
     def occupancy(self) -> Occupancy:
         """How many tasks each bucket has. O(pending), in steps, without the GIL.
 
-        A task that was moved counts where it is due, as in `snapshot`. One that comes, leaves or moves meanwhile may
+        A task that was moved counts where it is due, as in `snapshot`. A task that comes, leaves or moves meanwhile may
         count as before or as after.
         """
 
@@ -400,13 +400,12 @@ class SystemTimer(Timer):
     `tick_ms`: the tick of the finest level. `wheel_size`: buckets per level, or a sequence with one size per level; the
     last one repeats. `start_ms`: the first reading of the clock; by default that of the system's monotonic clock.
     `reaper`: threads of the timer drive the clock; with `False` the program calls `advance_clock`. `executor`: where
-    callbacks run. By default that is one thread, `executor-<name>`. It may be a `concurrent.futures.Executor` of
-    threads, or an asyncio loop, which also runs coroutine functions, as tasks of the loop (the timer counts one as
-    running only during the call). `precision`: `"exact"` to the microsecond, or `"tick"`, as in Kafka: up to one tick
-    early, fewest wake-ups. `slack_us`: the minimum time between two wake-ups. `max_pending`: the maximum number of
-    pending tasks; an add that would exceed it raises `TimerFull`. `on_error(task, exception)`: called with what a
-    callback raises; by default that goes to the exception handler of the loop, or to the logger `tickwheel`. After
-    Kafka's `SystemTimer`.
+    callbacks run. The default is one thread, `executor-<name>`. It may be a `concurrent.futures.Executor` of threads,
+    or an asyncio loop, which also runs coroutine functions, as tasks of the loop (the timer counts one as running only
+    during the call). `precision`: `"exact"` to the microsecond, or `"tick"`, as in Kafka: up to one tick early, fewest
+    wake-ups. `slack_us`: the minimum time between two wake-ups. `max_pending`: the maximum number of pending tasks; an
+    add that would exceed it raises `TimerFull`. `on_error(task, exception)`: called with what a callback raises; by
+    default that goes to the exception handler of the loop, or to the logger `tickwheel`. After Kafka's `SystemTimer`.
 
     >>> with SystemTimer("demo") as timer:
     ...     task = timer.after(60_000, print, "a minute has passed")
@@ -439,8 +438,8 @@ class SystemTimer(Timer):
 class ManualTimer(Timer):
     """The same wheel on a clock that only the caller moves: deterministic, no threads.
 
-    Callbacks run in the calling thread, while the clock shows the moment of their release. What they raise goes to
-    `on_error`; with `strict=True` it comes out of `advance`, so that an assertion in a callback fails the test.
+    Callbacks run in the calling thread, while the clock shows the moment of their release. Their exceptions go to
+    `on_error`. With `strict=True` they come out of `advance`, so an assertion in a callback fails the test.
     `KeyboardInterrupt` and `SystemExit` always do. The remaining tasks run at the next advance. After Kafka's
     `MockTimer`.
 
@@ -601,7 +600,7 @@ class DelayedOperation(TimerTask):
     def try_complete(self) -> bool:
         """Check whether the event has happened, and if so return `self.force_complete()`. Override it.
 
-        One thread at a time calls it, with the operation's `lock` held if there is one, and with no lock of the
+        It is called by one thread at a time, under the operation's `lock` if there is one, and under no lock of the
         purgatory.
         """
 
@@ -674,7 +673,7 @@ class DelayedOperationPurgatory:
 
         Returns `True` only if this call completed it. `keys` is a collection; for a single key that is a tuple pass
         `[key]`. Equal keys count once. Errors: `ValueError` without a key, or if the operation waits already;
-        `TypeError` for a key that is not hashable; `TimerClosed` after `shutdown`; the errors of the timer's `add`.
+        `TypeError` if a key is not hashable; `TimerClosed` after `shutdown`. Also the errors of the timer's `add`.
         After these the operation is on the timer that it was on before, if any. The call also raises what
         `try_complete` raises; after that the operation is on no timer. After every error it is watched under no key.
         """
@@ -723,9 +722,9 @@ class DelayedOperationPurgatory:
     def shutdown(self, timeout_ms: float | timedelta | None = None) -> list[DelayedOperation]:
         """Accept no more operations, and return those that still wait, in order of arrival.
 
-        They are off the timer and off all keys, and stay in `unfinished`. A timer of its own is shut down first, as the
-        timer's `shutdown`, so what is due by now expires; a timer that was passed in keeps running. A second call is
-        allowed.
+        They are off the timer and off all keys, and stay in `unfinished`. If the purgatory made its timer, that is shut
+        down first, as by the timer's `shutdown`, and operations that are due by now expire. A timer that was passed in
+        keeps running. A second call is allowed.
         """
 
     def __enter__(self) -> Self: ...
@@ -868,7 +867,7 @@ def occurrence_after(rule: str, after_ms: int) -> int: ...
 
 @final
 class Records:
-    """What was read, in order; not changed once it is made. `DeliveryEngine.submit` takes it among its items."""
+    """The read records, in order. They do not change. `DeliveryEngine.submit` takes the object among its items."""
 
     @staticmethod
     def bad(source: str, line: int, reason: str, allowed: str, record: bytes) -> Records: ...
@@ -982,7 +981,7 @@ class CoroutineCalls:
 
 @final
 class CoroutineCall:
-    """One call of a coroutine function. One that is dropped without an answer counts as unanswered."""
+    """A call of a coroutine function. If it is dropped without an answer, it counts as unanswered."""
 
     @property
     def number(self) -> int: ...
@@ -1119,7 +1118,7 @@ _Buckets: TypeAlias = tuple[list[int], list[int], int]
 
 @final
 class EngineMeasures:
-    """What an engine has measured since it was opened; of what waits, as it is now.
+    """The measurements of an engine since it was opened. The figures about waiting messages are of this moment.
 
     Buckets are upper bounds in microseconds, the count of each with one more for the rest, and the sum in microseconds.
     """

@@ -27,8 +27,8 @@ use tickwheel::{Clock, LIMIT_MS, Released};
 
 /// The same wheel on a clock that only the caller moves: deterministic, no threads.
 ///
-/// Callbacks run in the calling thread, while the clock shows the moment of their release. What they raise goes to
-/// `on_error`; with `strict=True` it comes out of `advance`, so that an assertion in a callback fails the test.
+/// Callbacks run in the calling thread, while the clock shows the moment of their release. Their exceptions go to
+/// `on_error`. With `strict=True` they come out of `advance`, so an assertion in a callback fails the test.
 /// `KeyboardInterrupt` and `SystemExit` always do. The remaining tasks run at the next advance. After Kafka's
 /// `MockTimer`.
 ///

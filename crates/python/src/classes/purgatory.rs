@@ -129,7 +129,7 @@ impl DelayedOperationPurgatory {
     ///
     /// Returns `True` only if this call completed it. `keys` is a collection; for a single key that is a tuple pass
     /// `[key]`. Equal keys count once. Errors: `ValueError` without a key, or if the operation waits already;
-    /// `TypeError` for a key that is not hashable; `TimerClosed` after `shutdown`; the errors of the timer's `add`.
+    /// `TypeError` if a key is not hashable; `TimerClosed` after `shutdown`. Also the errors of the timer's `add`.
     /// After these the operation is on the timer that it was on before, if any. The call also raises what
     /// `try_complete` raises; after that the operation is on no timer. After every error it is watched under no key.
     #[pyo3(signature = (operation, keys))]
@@ -232,9 +232,9 @@ impl DelayedOperationPurgatory {
 
     /// Accept no more operations, and return those that still wait, in order of arrival.
     ///
-    /// They are off the timer and off all keys, and stay in `unfinished`. A timer of its own is shut down first, as the
-    /// timer's `shutdown`, so what is due by now expires; a timer that was passed in keeps running. A second call is
-    /// allowed.
+    /// They are off the timer and off all keys, and stay in `unfinished`. If the purgatory made its timer, that is shut
+    /// down first, as by the timer's `shutdown`, and operations that are due by now expire. A timer that was passed in
+    /// keeps running. A second call is allowed.
     #[pyo3(signature = (timeout_ms=None))]
     fn shutdown<'py>(&self, py: Python<'py>, timeout_ms: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyList>> {
         let (native, parts) = (self.checked_native(py)?, self.parts()?);

@@ -28,13 +28,12 @@ use tickwheel::{Clock, Wait};
 /// `tick_ms`: the tick of the finest level. `wheel_size`: buckets per level, or a sequence with one size per level; the
 /// last one repeats. `start_ms`: the first reading of the clock; by default that of the system's monotonic clock.
 /// `reaper`: threads of the timer drive the clock; with `False` the program calls `advance_clock`. `executor`: where
-/// callbacks run. By default that is one thread, `executor-<name>`. It may be a `concurrent.futures.Executor` of
-/// threads, or an asyncio loop, which also runs coroutine functions, as tasks of the loop (the timer counts one as
-/// running only during the call). `precision`: `"exact"` to the microsecond, or `"tick"`, as in Kafka: up to one tick
-/// early, fewest wake-ups. `slack_us`: the minimum time between two wake-ups. `max_pending`: the maximum number of
-/// pending tasks; an add that would exceed it raises `TimerFull`. `on_error(task, exception)`: called with what a
-/// callback raises; by default that goes to the exception handler of the loop, or to the logger `tickwheel`. After
-/// Kafka's `SystemTimer`.
+/// callbacks run. The default is one thread, `executor-<name>`. It may be a `concurrent.futures.Executor` of threads,
+/// or an asyncio loop, which also runs coroutine functions, as tasks of the loop (the timer counts one as running only
+/// during the call). `precision`: `"exact"` to the microsecond, or `"tick"`, as in Kafka: up to one tick early, fewest
+/// wake-ups. `slack_us`: the minimum time between two wake-ups. `max_pending`: the maximum number of pending tasks; an
+/// add that would exceed it raises `TimerFull`. `on_error(task, exception)`: called with what a callback raises; by
+/// default that goes to the exception handler of the loop, or to the logger `tickwheel`. After Kafka's `SystemTimer`.
 ///
 /// >>> with SystemTimer("demo") as timer:
 /// ...     task = timer.after(60_000, print, "a minute has passed")

@@ -156,9 +156,9 @@ impl Timer {
     /// Call `callback(*args)` again and again, at `start_ms + n * period_ms` of the timer's clock, without drift.
     ///
     /// `start_ms`: by default one period from now; the instants go on from one that is past. `jitter_ms`: each call is
-    /// later by a random time up to this one, shorter than the period. `missed`: what becomes of instants that pass
-    /// while a call runs or waits: they are left out (`"skip"`), made up for one by one (`"all"`), or one call stands
-    /// for all (`"last"`). What the callback raises goes to `on_error`, and the calls go on. Returns the task; `cancel`
+    /// later by a random time up to this one, shorter than the period. `missed` decides about instants that pass while
+    /// a call runs or waits. They are left out (`"skip"`), made up for one by one (`"all"`), or one call stands for all
+    /// (`"last"`). An exception of the callback goes to `on_error`, and the calls go on. Returns the task; `cancel`
     /// ends it. Errors: as `after`; `TypeError` for a coroutine function.
     #[pyo3(signature = (period_ms, callback, *args, start_ms=None, jitter_ms=None, missed=None, context=None))]
     #[expect(clippy::too_many_arguments, reason = "they are the arguments of the Python method")]
@@ -177,7 +177,7 @@ impl Timer {
         PeriodicTask::start(entered.timer_ref(), &periods, (callback, args), context)
     }
 
-    /// Add one timer for each int64 of a buffer, Arrow array or Arrow stream. Those that expire together share one
+    /// Add one timer for each int64 of a buffer, Arrow array or Arrow stream. Timers that expire together share one
     /// call.
     ///
     /// `callback(indices)` gets a memoryview of int64, in order of expiry. The call adds all timers or none:
@@ -267,7 +267,7 @@ impl Timer {
 
     /// How many tasks each bucket has. O(pending), in steps, without the GIL.
     ///
-    /// A task that was moved counts where it is due, as in `snapshot`. One that comes, leaves or moves meanwhile may
+    /// A task that was moved counts where it is due, as in `snapshot`. A task that comes, leaves or moves meanwhile may
     /// count as before or as after.
     fn occupancy<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let counted = {

@@ -83,7 +83,7 @@ impl DelayedOperation {
 
     /// Check whether the event has happened, and if so return `self.force_complete()`. Override it.
     ///
-    /// One thread at a time calls it, with the operation's `lock` held if there is one, and with no lock of the
+    /// It is called by one thread at a time, under the operation's `lock` if there is one, and under no lock of the
     /// purgatory.
     fn try_complete(slf: &Bound<'_, Self>) -> PyResult<bool> {
         let class = slf.get_type().qualname()?;

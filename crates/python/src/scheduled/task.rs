@@ -159,8 +159,8 @@ impl TimerTask {
 
     /// Wait from a loop until its call has ended: `True`; `False` if there is none, as after a cancel or a shutdown.
     ///
-    /// At once if it is on no timer. What the callback raises goes to `on_error` alone. Of a task that goes on, as one
-    /// of `every`, the next call counts. Errors: `RuntimeError` without a running loop; `TimerForked`.
+    /// At once if it is on no timer. What the callback raises goes to `on_error` alone. If a task goes on, as one of
+    /// `every` does, the next call counts. Errors: `RuntimeError` without a running loop; `TimerForked`.
     fn __await__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         let _call = ForeignCall::enter(py)?;
