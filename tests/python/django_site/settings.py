@@ -1,6 +1,7 @@
 """The settings of a site for tests.
 
 `TICKWHEEL_SITE`: its database, a path or the address of PostgreSQL. `TICKWHEEL_ROLE`: what it assumes in PostgreSQL.
+`TICKWHEEL_KEEPS`: it keeps connections to PostgreSQL.
 """
 
 import os
@@ -16,6 +17,7 @@ if _PLACE.startswith("postgresql:"):
         "USER": _GIVEN["user"],
         "PASSWORD": _GIVEN["password"],
         "HOST": _GIVEN["host"],
+        "CONN_MAX_AGE": None if "TICKWHEEL_KEEPS" in os.environ else 0,
         "OPTIONS": {"connect_timeout": 10, "assume_role": os.environ.get("TICKWHEEL_ROLE")},
     }
 else:

@@ -35,6 +35,8 @@ def site(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("DROP SCHEMA public CASCADE")
         connection.execute("CREATE SCHEMA public")
+        if request.param == "kept":
+            monkeypatch.setenv("TICKWHEEL_KEEPS", "1")
         if request.param == "by a role":
             connection.execute('CREATE ROLE "an owner"')
             connection.execute("CREATE ROLE somebody LOGIN NOINHERIT IN ROLE \"an owner\" PASSWORD 'not-for-eyes'")
@@ -191,6 +193,23 @@ def test_the_reader_of_the_outbox_has_the_role_that_the_site_assumes(start: Star
     worker = work(start, tmp_path)
     assert results(produce(start, "each", tmp_path / "noted")) == [["SUCCESSFUL", 1]] * 3
     end(worker)
+
+
+@pytest.mark.parametrize("site", ["kept"], indirect=True)
+def test_connections_that_the_server_ends_while_they_are_idle_cost_no_task_an_attempt__D6(
+    start: Start, tmp_path: Path, site: str
+) -> None:
+    assert start("-m", "django", "migrate", "--verbosity", "0").wait(60) == 0
+    worker = work(start, tmp_path, "--concurrency", "1")
+    for number in range(3):
+        assert results(produce(start, "each", tmp_path / str(number))) == [["SUCCESSFUL", 1]] * 3
+        with psycopg.connect(site, autocommit=True) as connection:
+            others = "FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+            ended = connection.execute(f"SELECT pg_terminate_backend(pid, 20000) {others}".encode()).fetchall()
+        assert len(ended) >= 2, "that of the reader, and the one that the thread keeps"
+    said = end(worker)
+    assert "failed for the first time" not in said
+    assert "can't be read" not in said
 
 
 def test_a_wrong_option_is_told_in_a_line(start: Start, tmp_path: Path, site: str) -> None:

@@ -162,6 +162,10 @@ class PostgresqlSource(Source):
             if [*self._opened.notifies(timeout=_STOP_WITHIN_S, stop_after=1)]:
                 return
 
+    def has_lost_connection(self) -> bool:
+        """As psycopg knows."""
+        return self._connection is not None and self._connection.broken
+
     def close(self) -> None:
         """Close the connection, which frees the lock."""
         connection, self._connection = self._connection, None

@@ -58,6 +58,7 @@ class OutboxReader(threading.Thread):
         self._stopping = threading.Event()
         self._down_since_s: float | None = None
         self._is_waiting = False
+        self._is_idle = False  # from a wait for rows to the next read
         self.rows = 0
         """Rows that were accepted and deleted."""
         self.oldest_ms: int | None = None
@@ -93,7 +94,14 @@ class OutboxReader(threading.Thread):
             except _EngineEnded:
                 break
             except Exception as error:
+                was_idle, self._is_idle = self._is_idle, False
+                is_lost = was_idle and self._source.has_lost_connection()
                 self._source.close()
+                if is_lost:  # an idle connection may be ended at any time, and nothing was sent: this is no outage
+                    logger.info(
+                        "the server has ended the idle connection to the outbox %s: opening it again", self.outbox
+                    )
+                    continue
                 self._note_down(error)
                 self._stopping.wait(wait_s)
                 wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
@@ -110,6 +118,7 @@ class OutboxReader(threading.Thread):
         if self._kept and time.monotonic() >= self._try_kept_s:
             self._try_kept()
         rows = self._read()
+        self._is_idle = False
         self.oldest_ms = next((row.written_ms for row in rows if not row.fault), None)
         if rows:
             self._accept(rows)
@@ -117,6 +126,7 @@ class OutboxReader(threading.Thread):
             self._note_up()
         else:
             self._note_up()
+            self._is_idle = True
             self._source.wait(self._stopping, _TRY_KEPT_EVERY_S if self._kept else _LONG_S)
 
     def _read(self) -> Sequence[Row]:

@@ -101,6 +101,10 @@ class Source(ABC):
     def wait(self, stopping: threading.Event, at_most_s: float) -> None:
         """Wait after an empty `read` until rows may have come, or until `stopping`."""
 
+    def has_lost_connection(self) -> bool:
+        """Whether a server has ended the connection. Never true without a server."""
+        return False
+
     @abstractmethod
     def close(self) -> None:
         """Close the connection, if there is one, and let another reader have the outbox."""

@@ -220,6 +220,39 @@ def test_a_database_that_stops_holds_up_only_its_outbox_and_no_password_is_told_
     assert "not-for-eyes" not in caplog.text
 
 
+def test_a_connection_that_the_server_ends_while_it_is_idle_is_made_anew_at_once_and_is_no_outage__D6(
+    tmp_path: Path, postgres_url: str, reading: Read, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader_module, "_FIRST_WAIT_S", 3_600.0)  # so that a wait would be seen
+    wait, waiting = PostgresqlSource.wait, threading.Semaphore(0)
+
+    def tell_and_wait(source: PostgresqlSource, *given: Any) -> None:
+        waiting.release()
+        wait(source, *given)
+
+    monkeypatch.setattr(PostgresqlSource, "wait", tell_and_wait)
+    written = program("psycopg", tmp_path, postgres_url)
+    written.make_table()
+    with caplog.at_level(logging.INFO, "tickwheel.delivery"):
+        read = reading(written.address)
+        [outbox] = read.queue._running.outboxes
+        source = outbox._source
+        assert isinstance(source, PostgresqlSource)
+        for number in range(2):
+            assert waiting.acquire(timeout=20)
+            ended = source._opened.info.backend_pid
+            [is_ended] = written.connection.execute("SELECT pg_terminate_backend(%s, 20000)", (ended,)).fetchone()
+            assert is_ended
+            enqueue(written.connection, {"id": str(number), "delay_ms": 0}, table=written.table)
+            written.commit()
+            assert read.ids(1) == [str(number)]
+            while waiting.acquire(blocking=False):
+                pass
+    assert [it.getMessage() for it in caplog.records if it.levelno > logging.INFO] == []
+    assert "the server has ended the idle connection to the outbox" in caplog.text
+    written.close()
+
+
 def test_rows_that_were_accepted_but_not_deleted_are_deleted_and_not_submitted_again__D5(
     each_database: Program, reading: Read, monkeypatch: pytest.MonkeyPatch
 ) -> None:
