@@ -17,6 +17,8 @@ r"""The sink `postgresql://...?table=T` (rule D10): a row of `T` for each messag
 - A payload is stored as `json`, not `jsonb`, to keep every byte: its spaces, its order, a number such as 1.50. It may
   also have \u0000, which `jsonb` refuses. A payload that is not JSON in UTF-8 is in `payload_bytes`. PostgreSQL's text
   can't hold the character NUL, so a message with one in its id or key is refused.
+- The sessions have the time zone UTC. A column `timestamp` therefore gets UTC. A type that keeps no milliseconds, such
+  as `date`, is refused at the start.
 - After a lost connection the next `send` opens a new one. If the server closed it between two sends, no message was
   sent by it, so none is marked. The address is never shown with its password.
 """
@@ -55,6 +57,7 @@ _TYPES = {
 }
 _SENT = {**_TYPES, "payload": "text"}  # an array of json has no binary form here; the server converts the text
 _IDS_TYPES = {"digest": "bytea", "store": "text", "run": "text"}
+_MOMENTS = ("due", "delivered_at")
 _NOT_NULL = {"id", "due", "delivered_at", "lateness_ms", "attempt", "redelivered"}
 
 _Verdicts: TypeAlias = dict[int, str | Unanswered | Unavailable | None]
@@ -83,6 +86,7 @@ _DROP_USED_AGAIN = """
 
 _SETTINGS = """
     SELECT set_config('statement_timeout', %(timeout_ms)s, false),
+    set_config('TimeZone', 'UTC', false),
     set_config('idle_in_transaction_session_timeout', %(timeout_ms)s, false),
     set_config('plan_cache_mode', 'force_custom_plan', false),
     set_config('synchronous_commit', CASE s WHEN 'off' THEN 'on' ELSE s END, false)
@@ -91,7 +95,11 @@ _SETTINGS = """
 _LIMITS = """
     SELECT set_config('lock_timeout', %s::text, {0}), set_config('statement_timeout', %s::text, {0})
 """
-_COLUMNS_THERE = "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped"
+_COLUMNS_THERE = """
+    SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute
+    WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped
+"""
+_A_MOMENT = "'2000-01-01T12:34:56.789Z'::timestamptz"
 
 _OTHERS_END = """
     SELECT pg_terminate_backend(pid) FROM pg_locks
@@ -495,10 +503,26 @@ def _make(connection: psycopg.Connection, name: sql.Identifier, types: dict[str,
         if connection.execute("SELECT to_regclass(%s)", (text,)).fetchone() == (None,):
             columns = ", ".join(f"{name} {kind}{' NOT NULL' * (name in _NOT_NULL)}" for name, kind in types.items())
             connection.execute(sql.SQL("CREATE TABLE {} ({})").format(name, sql.SQL(columns + key)))
-        there = {column for (column,) in connection.execute(_COLUMNS_THERE, (text,))}
+        there: dict[str, str] = dict(connection.execute(_COLUMNS_THERE, (text,)).fetchall())
     missing = [column for column in types if column not in there]
     if missing:
         raise DeliveryFailed(f"the table {text} has no {', '.join(missing)}: add them, or name a new table")
+    for column in _MOMENTS:
+        if column in types and not _keeps_a_moment(connection, there[column]):
+            raise DeliveryFailed(
+                f"the column {column} of {text} has the type {there[column]}, which does not keep a moment with its"
+                " milliseconds: make it timestamp with time zone, or timestamp, which gets UTC"
+            )
+
+
+def _keeps_a_moment(connection: psycopg.Connection, kind: str) -> bool:
+    """Whether a moment is the same after it was in a column of this type. PostgreSQL stores a part in silence."""
+    try:
+        with connection.transaction():
+            asked = connection.execute(f"SELECT {_A_MOMENT}::{kind}::timestamptz = {_A_MOMENT}".encode()).fetchone()
+    except psycopg.Error:  # it can't be converted
+        return False
+    return asked == (True,)
 
 
 def _where(options: dict[str, Any]) -> str:

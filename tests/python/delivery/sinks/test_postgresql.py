@@ -6,13 +6,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 import psycopg
 import pytest
 
 from delivery.postgres_server import PostgresServer
-from delivery.sinks.making import batch, child_sending, delivery, opened
+from delivery.sinks.making import DUE_MS, batch, child_sending, delivery, opened
 from tickwheel._native import Destination
 from tickwheel.delivery import DeliveryQueue, Message
 from tickwheel.delivery.base.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
@@ -465,6 +466,37 @@ def test_a_table_may_be_in_a_schema__D10(postgres_url: str, name: str, beside: p
     sink.close()
     assert ids(beside, f'"S{name}".t') == ["id1"]
     assert beside.execute(f'SELECT count(*) FROM "S{name}".t_ids'.encode()).fetchall() == [(1,)]
+
+
+def table_with(beside: psycopg.Connection, name: str, kind: str) -> None:
+    """A table whose columns for moments are of this type."""
+    columns = "id text, key text, payload json, payload_bytes bytea, lateness_ms float8, attempt int, redelivered bool"
+    run(beside, f"CREATE TABLE {name} ({columns}, due {kind}, delivered_at {kind})")
+
+
+@pytest.mark.parametrize("kind", ["timestamp", "timestamp(3)", "timestamptz", "text"])
+def test_a_column_without_a_zone_gets_utc_whatever_the_zone_of_the_session__D10(
+    postgres_url: str, name: str, beside: psycopg.Connection, kind: str
+) -> None:
+    table_with(beside, name, kind)
+    sink = opened(f"{postgres_url}&options=-c%20timezone%3DAsia%2FTokyo&table={name}")
+    assert sink.send([delivery()]) == {}
+    sink.close()
+    run(beside, "SET timezone = 'UTC'")
+    asked = beside.execute(f"SELECT due::timestamp, delivered_at::timestamp FROM {name}".encode()).fetchone()
+    moments = [datetime.fromtimestamp(ms / 1000, UTC).replace(tzinfo=None) for ms in (DUE_MS, DUE_MS + 2)]
+    assert asked is not None
+    assert list(asked) == moments
+
+
+@pytest.mark.parametrize("kind", ["date", "time", "timetz", "timestamp(0)", "timestamptz(2)", "bigint"])
+def test_a_column_that_keeps_no_milliseconds_is_told_at_once__D10(
+    postgres_url: str, name: str, beside: psycopg.Connection, kind: str
+) -> None:
+    table_with(beside, name, kind)
+    problem = f'the column due of "{name}" has the type .*, which .*: make it timestamp with time zone'
+    with pytest.raises(DeliveryFailed, match=problem):
+        opened(f"{postgres_url}&table={name}")
 
 
 def test_whoever_may_only_write_can_use_tables_that_are_there__D10(
