@@ -263,3 +263,28 @@ def test_a_topic_that_is_not_there_is_told_and_not_made__D10(broker: Broker, top
     with pytest.raises(DeliveryFailed, match="UNKNOWN_TOPIC_OR_PART"):
         opened(f"kafka://{broker.address}/{topic}")
     assert topic not in broker.admin().list_topics(timeout=30).topics
+
+
+def test_a_topic_that_is_deleted_during_a_run_is_not_made_and_all_arrive_once_it_is_there_again__D6_D10(
+    broker: Broker, topic: str, tmp_path: Path
+) -> None:
+    """Although this broker creates a topic at any client's request."""
+    messages = [Message(f"m{n}", f"key {n % 20}", DUE_MS, b"%d" % n) for n in range(200)]
+    to = broker.new_topic(topic)
+    with DeliveryQueue(tmp_path / "s.db", to=to, max_attempts=1, backoff_s=(0.1, 0.5), sink_timeout_s=5) as queue:
+        queue.put_many(Message(f"first {n}", f"key {n}", DUE_MS, b"") for n in range(20))
+        assert queue.wait_until_empty(60)
+        admin = broker.admin()
+        [deleted] = admin.delete_topics([topic]).values()
+        deleted.result(30)
+        queue.put_many(messages)
+        while queue._running.down is None:
+            assert not queue.wait_until_empty(0.01)
+        assert topic not in admin.list_topics(timeout=30).topics
+        broker.new_topic(topic)
+        assert queue.wait_until_empty(120)
+        assert (queue.summary.delivered, queue.summary.dead_letters) == (220, 0)
+    records = broker.records(topic)
+    assert {name_of(record) for record in records} == {(it.key, it.id) for it in messages}
+    assert {record.partition() for record in records} == {0, 1, 2, 3}
+    assert all(seqs == sorted(seqs) for seqs in seqs_by_key(records).values())

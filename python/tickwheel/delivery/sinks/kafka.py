@@ -14,7 +14,8 @@
   broker, the destination is down (D6).
 - After a crash `arrived` reads the topic from the `position` of the last commit to its end at that time. Records of the
   crashed process that are written after that end are in the topic twice.
-- The topic must exist. Example: `kafka://a:9092,b:9092/reminders`.
+- The topic must exist: the sink never creates one. While a deleted topic is missing, the destination is down, and a
+  new topic gets what waits. Example: `kafka://a:9092,b:9092/reminders`.
 """
 
 import re
@@ -45,6 +46,7 @@ _BROKER = re.compile(r"[A-Za-z0-9._-]+(:\d{1,5})?|\[[0-9A-Fa-f:.]+\](:\d{1,5})?"
 _TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", flags=re.ASCII)
 
 _NOT_THERE = (KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE, KafkaError._TRANSPORT)
+_NO_TOPIC = (KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART)
 _NO_ANSWERS = (
     KafkaError._TIMED_OUT,
     KafkaError._MSG_TIMED_OUT,
@@ -188,21 +190,21 @@ class KafkaSink(Sink):
         if self._producer.flush(_WAIT_SHARE * self._settings.timeout_s):
             self._producer.purge()
             self._producer.flush(self._own_s)
-        is_fatal = False
+        is_over = False  # for this producer
         together = {}
         for place in deliveries.keys() - refused.keys():
             answer = answers.get(place, _NO_ANSWER)
             if answer is None:
                 continue
             text = self._error_text(answer)
-            if answer.code() in _NOT_THERE or (self._is_down and answer.code() in _NO_ANSWERS):
+            if answer.code() in (*_NOT_THERE, *_NO_TOPIC) or (self._is_down and answer.code() in _NO_ANSWERS):
                 refused[place] = Unavailable(text)
             else:
                 refused[place] = Unanswered(text) if answer.code() in _NO_ANSWERS or answer.retriable() else text
-            is_fatal = is_fatal or answer.fatal()
+            is_over = is_over or answer.fatal() or answer.code() in _NO_TOPIC
             if answer.code() in _OF_A_REQUEST:
                 together[place] = answer.code()
-        if is_fatal or len(answers) + len(refused) < len(deliveries):
+        if is_over or len(answers) + len(refused) < len(deliveries):
             self._producer = None  # the next send makes a new one
         return refused, together
 
@@ -211,6 +213,7 @@ class KafkaSink(Sink):
             {
                 **self._common,
                 "enable.idempotence": True,
+                "allow.auto.create.topics": False,  # a broker would choose its own number of partitions
                 "acks": "all",
                 "max.in.flight.requests.per.connection": _ON_ITS_WAY,
                 "batch.size": self._together,
@@ -264,6 +267,8 @@ class KafkaSink(Sink):
     def _tail(self, consumer: Consumer, starts: _Offsets) -> Iterator[Message]:
         """All records from `starts` to the present end."""
         bounds = self._bounds(consumer)
+        if any(starts.get(partition, 0) > end for partition, (_, end) in bounds.items()):
+            starts = {}  # the topic was deleted and made anew
         begins = {partition: max(first, starts.get(partition, 0)) for partition, (first, _) in bounds.items()}
         ends = {partition: end for partition, (_, end) in bounds.items() if begins[partition] < end}
         if not ends:
@@ -296,7 +301,9 @@ class KafkaSink(Sink):
         if error is None:
             self._is_down = False
             partition, offset = _place_of(message)
-            self._written[partition] = max(self._written.get(partition, 0), offset + 1)
+            if offset < self._written.get(partition, 0):
+                self._written.clear()  # the topic was deleted and made anew
+            self._written[partition] = offset + 1
 
     def _note_error(self, error: KafkaError) -> None:
         self._last_error = error.str()

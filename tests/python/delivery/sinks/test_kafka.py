@@ -221,6 +221,7 @@ class FatalProducer:
     """Answers the first batch with a fatal error, after which a producer can't be used."""
 
     made = 0
+    error = KafkaError(KafkaError._FATAL, "out of order", fatal=True)
 
     def __init__(self, _config: object) -> None:
         FatalProducer.made += 1
@@ -236,7 +237,7 @@ class FatalProducer:
 
     def flush(self, _timeout: float) -> int:
         for answer in self.answers:
-            answer(KafkaError(KafkaError._FATAL, "out of order", fatal=True), None)
+            answer(self.error, None)
         return 0
 
 
@@ -247,6 +248,23 @@ def test_after_a_fatal_error_there_is_a_new_producer__D6(spec: str, monkeypatch:
     assert refused.keys() == {0, 1}
     assert "out of order" in refused[0]
     assert FatalProducer.made == 1
+    monkeypatch.undo()
+    assert sink.send(batch([1, 2])) == {}
+    sink.close()
+    assert seqs(spec) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "code", [KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART]
+)
+def test_a_topic_that_was_deleted_is_away_and_a_new_producer_looks_for_it__D6(
+    spec: str, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """The producer would know the deleted topic's partitions."""
+    monkeypatch.setattr(FatalProducer, "error", KafkaError(code))
+    monkeypatch.setattr(kafka, "Producer", FatalProducer)
+    sink = opened(spec)
+    assert [type(reason) for reason in failures(sink, 3)] == [Unavailable] * 3
     monkeypatch.undo()
     assert sink.send(batch([1, 2])) == {}
     sink.close()
@@ -345,10 +363,21 @@ def test_without_a_position_or_suspects_nothing_is_known__D5(spec: str, sink: Si
     assert list(sink.arrived(batch([]), sink.position())) == []
 
 
-def test_a_position_after_the_end_finds_nothing__D5(spec: str, sink: Sink) -> None:
-    """As if the topic was deleted and created again."""
+def test_a_position_after_the_end_is_of_a_topic_that_was_deleted_so_all_of_the_new_one_is_read__D5(
+    spec: str, sink: Sink
+) -> None:
     sink.send(batch(range(10)))
-    assert list(sink.arrived(batch(range(10)), json.dumps(dict.fromkeys(range(4), 1000)))) == []
+    assert set(sink.arrived(batch(range(20)), json.dumps(dict.fromkeys(range(4), 1000)))) == set(range(10))
+
+
+def test_after_a_topic_was_made_anew_the_position_is_of_the_new_one__D5(spec: str) -> None:
+    sink = opened(spec)
+    sink._written = dict.fromkeys(range(4), 1000)  # type: ignore[attr-defined]
+    sink.send([delivery(1, key="k")])
+    sink.send([delivery(2, key="k")])
+    assert set(json.loads(sink.position() or "").values()) == {1}
+    assert list(sink.arrived(batch([1, 2]), sink.position())) == [2]
+    sink.close()
 
 
 def test_a_topic_that_is_not_there_is_told__D10(spec: str) -> None:
@@ -413,6 +442,7 @@ def test_the_producer_keeps_the_order_when_it_sends_again_and_waits_for_all_repl
     opened(spec, timeout_s=30).close()
     assert producer.settings["enable.idempotence"] is True
     assert producer.settings["acks"] == "all"
+    assert producer.settings["allow.auto.create.topics"] is False
     assert producer.settings["max.in.flight.requests.per.connection"] == 5
     assert producer.settings["delivery.timeout.ms"] == 24_000  # the producer's own retries end within that time
     assert not producer.settings.keys() & {"retries", "message.send.max.retries"}, "as often as it wants"
