@@ -16,7 +16,7 @@ def _program(name: str) -> str | None:
     return str(newest_first[0]) if newest_first else shutil.which(name)
 
 
-def _user() -> pwd.struct_passwd | None:
+def unprivileged_user() -> pwd.struct_passwd | None:
     """The user that runs the server, which refuses to run as root."""
     if os.geteuid() != 0:
         return None
@@ -32,25 +32,25 @@ class PostgresServer:
     """A server with an empty database, where the user has all rights; the password is `not-for-eyes`."""
 
     def __init__(self, initdb: str, pg_ctl: str) -> None:
-        user = _user()
+        user = unprivileged_user()
         self._as_user: dict[str, object] = (
             {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if user else {}
         )
-        self._folder = Path(tempfile.mkdtemp(prefix="tw-pg-"))  # short: a socket's path may have at most 107 bytes
-        self._pg_ctl = (pg_ctl, "-D", str(self._folder / "data"), "-w")
-        self.url = f"postgresql://tick:not-for-eyes@/postgres?host={self._folder}"
-        secret = self._folder / "secret"
+        self.folder = Path(tempfile.mkdtemp(prefix="tw-pg-"))  # short: a socket's path may have at most 107 bytes
+        self._pg_ctl = (pg_ctl, "-D", str(self.folder / "data"), "-w")
+        self.url = f"postgresql://tick:not-for-eyes@/postgres?host={self.folder}"
+        secret = self.folder / "secret"
         secret.write_text("not-for-eyes")
         if user is not None:
-            for path in (self._folder, secret):
+            for path in (self.folder, secret):
                 os.chown(path, user.pw_uid, user.pw_gid)
-        data = str(self._folder / "data")
+        data = str(self.folder / "data")
         self._run(initdb, "-D", data, "-U", "tick", "-A", "scram-sha-256", f"--pwfile={secret}", "-EUTF8", "--no-sync")
 
     def start(self) -> None:
         """Start it, and return once it answers."""
-        options = f"-c listen_addresses='' -k {self._folder} -c fsync=off -c max_connections=20"
-        self._run(*self._pg_ctl, "-t", "60", "-l", str(self._folder / "log"), "-o", options, "start")
+        options = f"-c listen_addresses='' -k {self.folder} -c fsync=off -c max_connections=20"
+        self._run(*self._pg_ctl, "-t", "60", "-l", str(self.folder / "log"), "-o", options, "start")
 
     def stop(self, how: str = "immediate") -> None:
         """Stop it: `fast`, which ends all connections, or `immediate`, as in a crash."""
@@ -58,11 +58,11 @@ class PostgresServer:
 
     def remove(self) -> None:
         """Delete all of it."""
-        shutil.rmtree(self._folder)
+        shutil.rmtree(self.folder)
 
     def _run(self, *command: str) -> None:
         said = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        done: subprocess.CompletedProcess[str] = subprocess.run(command, cwd=self._folder, **said, **self._as_user)  # type: ignore[call-overload]
+        done: subprocess.CompletedProcess[str] = subprocess.run(command, cwd=self.folder, **said, **self._as_user)  # type: ignore[call-overload]
         assert done.returncode == 0, done.stdout
 
 

@@ -14,6 +14,7 @@ r"""The sink `postgresql://...?table=T` (rule D10): a row of `T` for each messag
   ends all others with the lock but those of its own run, and a send ends those that were lost since then or belong to a
   replaced sink. Statements that such a connection or an earlier process has sent, and the server has not done yet, are
   therefore never done later. An earlier version has the lock alone, and is ended by a new one as well.
+- A pooler may be between in session mode. In transaction mode it is refused at the start: see `poolers.py`.
 - A payload is stored as `json`, not `jsonb`, to keep every byte: its spaces, its order, a number such as 1.50. It may
   also have \u0000, which `jsonb` refuses. A payload that is not JSON in UTF-8 is in `payload_bytes`. PostgreSQL's text
   can't hold the character NUL, so a message with one in its id or key is refused.
@@ -38,6 +39,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from tickwheel.delivery.base.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
 from tickwheel.delivery.sinks.addresses import secrets_in, secrets_of, shown, without
+from tickwheel.delivery.sinks.poolers import backend_of
 from tickwheel.delivery.sinks.sink import NONE_REFUSED, Delivery, Refusals, Sink, SinkOpener, SinkSettings
 from tickwheel.delivery.sinks.tables import EARLIER_AT_ONCE, MAX_BATCH, OWN_SHARE, payload_of, table_of
 from tickwheel.delivery.sinks.writers import Runs, Writer
@@ -273,7 +275,7 @@ class PostgresqlSink(Sink):
         try:
             if self._connection is None:
                 self._connection = self._connect()
-                self._writer.connects(self._connection.info.backend_pid)
+                self._writer.connects(backend_of(self._connection, self._connect, self._own_s))
                 self._limits = (0, 0)
                 self._connection.execute(_SETTINGS, {"timeout_ms": str(math.ceil(self._own_s * 1000))})
                 self._take_lock(self._connection)
