@@ -87,7 +87,7 @@ class TickwheelBackend(BaseTaskBackend):
         return result_of(record)
 
     def check(self, **kwargs: Any) -> list[checks.CheckMessage]:
-        """What is wrong with the settings."""
+        """The faults of the settings."""
         found = [*super().check(**kwargs)]
         if not apps.is_installed("tickwheel.django"):
             hint = "Add 'tickwheel.django' to INSTALLED_APPS, and run manage.py migrate."

@@ -1,13 +1,13 @@
 """Runs a task whose time has come, and keeps what became of it.
 
 - A task that fails is tried again as the worker's `--max-attempts` says; its status is READY between two attempts, and
-  FAILED after the last one. What counts are the errors in its record.
-- A task that was running when the worker was killed runs again, and that is no failure; `CRASHES` times at most, as it
-  may be what kills the worker. One that has finished is not run again.
-- A task that was cut off, as it took too long, has failed, and is not tried again beside its own thread. That may still
-  end, and then its outcome holds.
-- A database that is down costs no attempt: all tasks wait. A task that runs long is no sign that it is back. So when it
-  answers `SELECT 1` again, the worker puts a message without a task into the queue, which is delivered at once.
+  FAILED after the last one. The errors in its record are counted.
+- If the worker is killed while a task runs, the task runs again. That is no failure. It happens `CRASHES` times at
+  most, because the task may be the reason. A task that has finished does not run again.
+- A task that takes too long is cut off and has failed. It is not tried again beside its own thread. If the thread ends
+  later, its outcome replaces the failure.
+- A database that is down costs no attempt: all tasks wait. A long task does not show that it is back. So when it
+  answers `SELECT 1` again, the worker puts a message without a task into the queue, which is delivered immediately.
 - A connection that died while it was idle costs nothing: it is looked at before each task.
 - A time zone or a language that a task activates, and a transaction that it leaves open, end with the task. Its thread
   runs others.
