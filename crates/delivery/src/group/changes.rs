@@ -20,10 +20,11 @@ use crate::store::{Attempts, Filter, Held, Known, Outcome, PAUSED, Waiting};
 impl Group<'_> {
     pub(super) fn cancel(&mut self, cancel: &Cancel) -> Result<Answer, StoreError> {
         let key = cancel.key.as_deref();
-        let known = self.store.find(key, &cancel.id)?;
+        let id = self.written_id(key, &cancel.id)?;
+        let known = self.store.find(key, &id)?;
         let Some(known) = known.filter(|known| known.outcome != Some(Outcome::Withdrawn)) else {
             let until_ms = self.now_ms.saturating_add(i64::from(cancel.keep_days) * DAY_MS);
-            self.store.remember_cancel(key, &cancel.id, self.now_ms, Some(until_ms))?;
+            self.store.remember_cancel(key, &id, self.now_ms, Some(until_ms))?;
             return Ok(Answer::Unknown);
         };
         match self.take_back(&known, Outcome::Cancelled)? {
@@ -77,7 +78,8 @@ impl Group<'_> {
     /// Gives a message another due time. It goes on under a new number, so it comes last among the messages of the same
     /// millisecond.
     pub(super) fn reschedule(&mut self, to: &Reschedule) -> Result<Answer, StoreError> {
-        let Some(known) = self.store.find(to.key.as_deref(), &to.id)? else {
+        let key = to.key.as_deref();
+        let Some(known) = self.store.find(key, &self.written_id(key, &to.id)?)? else {
             self.counts.reschedules_too_late += 1;
             return Ok(Answer::Unknown);
         };

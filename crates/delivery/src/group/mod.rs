@@ -124,12 +124,15 @@ impl<'a> Group<'a> {
         for (put, accepted) in puts.into_iter().zip(accepted) {
             let recurs = put.message.body.recurrence().is_some();
             answers.push(match accepted {
-                Accepted::New(seq) | Accepted::NewAgain(seq) => {
+                Accepted::New(seq) | Accepted::NewAgain { seq, .. } => {
                     self.counts.accepted += 1;
                     if recurs {
                         recurring.push(Recurring::New(seq, put.message.body.clone()));
                     }
-                    let is_again = matches!(accepted, Accepted::NewAgain(_));
+                    let (again, may_have_arrived) = match accepted {
+                        Accepted::NewAgain { again, redelivered, .. } => (again, redelivered),
+                        _ => (None, false),
+                    };
                     let (due_ms, size) = (put.message.due_ms, put.message.size_in_memory() as u32);
                     let partition = partition_of_incoming(&put);
                     if let Some(due_ms) = put.moved_to_ms {
@@ -140,10 +143,11 @@ impl<'a> Group<'a> {
                             asked_ms: None,
                         });
                     }
-                    let (lane, redelivered) = (put.lane, put.redelivered);
+                    let (lane, redelivered) = (put.lane, put.redelivered || may_have_arrived);
                     let row = Waiting { redelivered, ..Waiting::untried(due_ms, seq, lane, size) };
                     let body = put.message.body;
-                    fresh.push((row, partition, if is_again { body.again(seq) } else { body }));
+                    let body = if let Some(number) = again { body.again(number) } else { body };
+                    fresh.push((row, partition, body));
                     Answer::Accepted
                 }
                 Accepted::CancelledBefore(_) => {

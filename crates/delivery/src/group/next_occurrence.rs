@@ -8,12 +8,14 @@
 //!
 //! So one occurrence is open at a time. A crash can neither leave an occurrence out nor make it twice.
 
+use std::borrow::Cow;
+
 use super::Group;
 use crate::base::error::{BadRecord, StoreError};
 use crate::group::items::Answer;
 use crate::message::incoming::Incoming;
 use crate::message::record::record_of;
-use crate::message::recurrence::{NEVER_MS, Recurrence, occurrence_id};
+use crate::message::recurrence::{NEVER_MS, Recurrence, occurrence_id, occurrence_of};
 use crate::message::{Body, Extras, Message};
 use crate::store::{Accepted, Done, Known, Letter, Occurrence, Outcome};
 
@@ -151,8 +153,9 @@ impl Group<'_> {
             let redelivered = recurrence_of(message).may_have_been_sent(due_ms);
             let seq = match self.store.accept(std::slice::from_ref(&put), self.now_ms)?.remove(0) {
                 Accepted::New(seq) => self.admit_occurrence(seq, put.message, redelivered)?,
-                Accepted::NewAgain(seq) => {
-                    self.admit_occurrence(seq, occurrence(message, due_ms, Some(seq)).message, redelivered)?
+                Accepted::NewAgain { seq, again, redelivered: may_have_arrived } => {
+                    let put = occurrence(message, due_ms, again);
+                    self.admit_occurrence(seq, put.message, redelivered || may_have_arrived)?
                 }
                 // A message of this name was submitted, or its dead letter was requeued: it is the occurrence.
                 Accepted::Known(known) if self.store.is_open(&known)? => known.seq,
@@ -210,6 +213,16 @@ impl Group<'_> {
         }
         self.store.put_rule(known.seq, &Recurrence { asked_ms, ..rule.clone() })?;
         Ok(false)
+    }
+
+    /// The id of an occurrence as the engine writes it. A caller may write the due time in another form.
+    pub(super) fn written_id<'a>(&self, key: Option<&str>, id: &'a str) -> Result<Cow<'a, str>, StoreError> {
+        let Some((of, due_ms)) = occurrence_of(id).filter(|_| self.store.recurring_count() > 0) else {
+            return Ok(id.into());
+        };
+        let has_rule = self.store.find(key, of)?.is_some_and(|it| it.is_open_rule());
+        let is_other = self.store.find(key, id)?.is_some(); // a message of its own
+        Ok(if has_rule && !is_other { occurrence_id(of, due_ms).into() } else { id.into() })
     }
 
     /// If a caller names a recurring message and a due time, it means the open occurrence. Returns that occurrence.

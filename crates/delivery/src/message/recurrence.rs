@@ -362,8 +362,14 @@ pub(crate) fn check_parts(id: &str, can_expire: bool) -> Result<(), BadRecord> {
 
 /// The id of the recurring message, if `id` is the id of an occurrence.
 pub(crate) fn recurring_id(id: &str) -> Option<&str> {
-    let (of, due) = id.split_at_checked(id.len().checked_sub(1 + DUE)?)?;
-    due.strip_prefix('@').filter(|due| due_from_text(due, "due").is_ok()).map(|_| of)
+    occurrence_of(id).map(|(of, _)| of).filter(|of| id.len() == of.len() + 1 + DUE)
+}
+
+/// The id of the recurring message, and the due time, if `id` may name an occurrence. The time may have any form that a due
+/// time may have.
+pub(crate) fn occurrence_of(id: &str) -> Option<(&str, i64)> {
+    let (of, due) = id.rsplit_once('@')?;
+    Some((of, due_from_text(due, "due").ok()?))
 }
 
 /// The id of the occurrence due at `due_ms`.

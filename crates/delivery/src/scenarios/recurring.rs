@@ -473,3 +473,57 @@ fn the_same_again_tells_a_store_that_was_restored_what_may_have_been_sent__d19_d
     let expected = [(1_000, false), (2_000, true), (3_000, false)];
     assert_eq!(marked, expected.map(|(after_ms, is_marked)| (at(after_ms), is_marked)));
 }
+
+const DAY_MS: i64 = 86_400_000;
+
+#[test]
+fn a_cancel_is_remembered_until_its_occurrence_is_made_whatever_keep_ids_says__d7_d19() {
+    for is_first in [false, true] {
+        let mut world = ByHand::start(Settings { keep_ids_ms: 7 * DAY_MS as u64, ..Settings::default() });
+        let rule =
+            record(&format!(r#"{{"id":"beat","key":"k","every":{},"due":{START_MS},"payload":1}}"#, 30 * DAY_MS));
+        let cancel = cancel(Some("k"), &at(60 * DAY_MS));
+        let asked = if is_first { vec![cancel, rule] } else { vec![rule, cancel] };
+        let expected = [Answer::Accepted, Answer::Unknown];
+        let answers = world.give(asked);
+        assert!(expected.iter().all(|answer| answers.contains(answer)), "{answers:?}");
+        assert_eq!(ids(&world.sent()), [at(0)]);
+        let mut sent = Vec::new();
+        for day in 1..=95 {
+            world.advance_ms(DAY_MS as u64);
+            if day == 40 {
+                world = world.again();
+            }
+            sent.extend(world.sent().iter().map(|it| it.id().to_owned()));
+        }
+        assert_eq!(sent, [at(30 * DAY_MS), at(90 * DAY_MS)], "{is_first}");
+        assert_eq!(world.engine.with_store(|store| store.remembered_cancels()), 0);
+    }
+}
+
+#[test]
+fn an_occurrence_may_be_named_by_any_form_of_its_time__d7_d16_d19() {
+    let world = ByHand::start(Settings::default());
+    world.give(vec![beat("")]);
+    assert_eq!(ids(&world.sent()), [at(0)]);
+    let moved = Reschedule {
+        id: "beat@2023-11-14T22:13:22Z".to_owned(),
+        key: Some("k".to_owned()),
+        due_ms: START_MS + 2_500,
+        asked_ms: None,
+    };
+    // The one of 1 s waits. The one of 3 s is not made yet.
+    let of_1 = "beat@2023-11-14T23:13:21+01:00";
+    let of_3 = "beat@2023-11-14T22:13:23Z";
+    assert_eq!(
+        world.give(vec![cancel(Some("k"), of_1), cancel(Some("k"), of_3)]),
+        [Answer::Cancelled, Answer::Unknown]
+    );
+    assert_eq!(world.give(vec![Item::Reschedule(moved)]), [Answer::Rescheduled]);
+    assert_eq!(sent_in(&world, 45), [at(2_000), at(4_000)]);
+    // A message with such an id is no occurrence, and its cancel names it alone.
+    let once = "beat@2023-11-14T22:13:26Z";
+    world.give(vec![put(Some("k"), once, START_MS + 5_500)]);
+    assert_eq!(world.give(vec![cancel(Some("k"), once)]), [Answer::Cancelled]);
+    assert_eq!(sent_in(&world, 16), [at(5_000), at(6_000)]);
+}

@@ -1,7 +1,7 @@
 //! A message takes the place of a waiting message, however often this happens (D16). And a dead letter gets a second
 //! life.
 
-use super::testing::{ByHand, START_MS, cancel, put};
+use super::testing::{ByHand, START_MS, arrives, cancel, put};
 use crate::due::retry::Retry;
 use crate::group::items::{Answer, Item};
 use crate::message::incoming::Incoming;
@@ -146,4 +146,62 @@ fn a_letter_goes_with_its_message_and_those_that_come_after_it_are_told__d2_d16(
         world = world.again();
     }
     assert!(world.engine.is_empty());
+}
+
+/// Sends the next message without an answer until it is a dead letter. Returns its first delivery.
+fn give_up(world: &ByHand) -> Delivery {
+    let mut first = None;
+    while world.engine.open_count() > 0 {
+        let (number, sent) = world.next_send().expect("it is due");
+        let verdict = Verdict::Unanswered { reason: "no answer".to_owned(), retry_after_ms: None };
+        world.engine.settle(number, Verdicts::Each(vec![verdict]), None);
+        world.write();
+        world.advance_ms(200);
+        first.get_or_insert(sent[0].clone());
+    }
+    first.expect("it was sent")
+}
+
+/// Messages are dead letters once their key is without an answer for 50 ms.
+fn impatient() -> Settings {
+    let retry = Retry { max_attempts: 1, first_ms: 100, longest_ms: 100, waits_ms: Vec::new() };
+    Settings { retry, unanswered_for_ms: 50, ..Settings::default() }
+}
+
+/// A program that is told of a dead letter puts the same message again. The receiver may have it.
+#[test]
+fn a_dead_letter_that_is_put_again_keeps_its_digest_and_says_that_it_may_have_arrived__d5() {
+    let mut world = ByHand::start(impatient());
+    let mut digests = Vec::new();
+    world.give(vec![put(Some("k"), "a", START_MS)]);
+    for round in 0..3 {
+        let first = give_up(&world);
+        assert_eq!((first.attempt, first.redelivered), (1, round > 0), "{round}");
+        digests.push(first.digest());
+        let asked = vec![put(Some("k"), "a", START_MS), put(Some("k"), "a", START_MS)];
+        assert_eq!(world.give(asked), [Answer::Accepted, Answer::Duplicate], "{round}");
+        if round == 1 {
+            world = world.again();
+        }
+    }
+    let last = world.deliver(arrives);
+    assert_eq!(digests, [last[0].digest(); 3], "the receiver knows it");
+    assert!(last[0].redelivered);
+}
+
+#[test]
+fn other_content_under_the_name_of_a_dead_letter_is_another_message__d5() {
+    let mut world = ByHand::start(impatient());
+    world.give(vec![put(Some("k"), "a", START_MS)]);
+    let first = give_up(&world);
+    assert_eq!(world.give(vec![put(Some("k"), "a", START_MS + 1)]), [Answer::Accepted]);
+    let second = give_up(&world);
+    assert!(!second.redelivered);
+    assert_ne!(second.digest(), first.digest());
+    // It keeps the digest that it has now.
+    assert_eq!(world.give(vec![put(Some("k"), "a", START_MS + 1)]), [Answer::Accepted]);
+    world = world.again();
+    let third = world.deliver(arrives);
+    assert!(third[0].redelivered);
+    assert_eq!(third[0].digest(), second.digest());
 }

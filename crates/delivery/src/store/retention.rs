@@ -11,6 +11,9 @@
 //!
 //! Example: `keep_ids` is 7 days, so a part has 21 hours. A message was delivered at 10:00 on day 1, in a part that
 //! ends at 21:00. It is forgotten after 21:00 on day 8.
+//!
+//! A cancel whose message has not come is forgotten `keep_ids` after it came. A cancel of an occurrence stays longer: until
+//! its rule has passed that time, or has ended (D19).
 
 use std::collections::VecDeque;
 
@@ -103,13 +106,28 @@ impl Retention {
         old.map_or(self.forgotten_n, |(_, last_n)| *last_n)
     }
 
-    /// Does a part of the work. Returns whether there is more to do, and how many cancels were forgotten.
-    pub(super) fn step(&mut self, db: &Connection, names: &mut Names, ends: Ends) -> Result<(bool, u64)> {
-        let now_ms = self.now_ms();
-        self.note_time(db, now_ms, ends)?;
+    /// Does a part of the work. Returns whether there is more to do.
+    pub(super) fn step(&mut self, db: &Connection, names: &mut Names, ends: Ends) -> Result<bool> {
+        self.note_time(db, self.now_ms(), ends)?;
         let more = self.forget(db, names, ends)?;
-        let cancels = self.forget_cancels(db, now_ms)?;
-        Ok((more || self.cancels_after.is_some(), cancels))
+        Ok(more || self.cancels_after.is_some())
+    }
+
+    /// The old cancels that may be forgotten now: the next few, as the store has them.
+    pub(super) fn old_cancels(&mut self, db: &Connection) -> Result<Vec<OldCancel>> {
+        let now_ms = self.now_ms();
+        if self.cancels_after.is_none() {
+            if now_ms < self.cancels_at_ms {
+                return Ok(Vec::new());
+            }
+            self.cancels_at_ms = now_ms.saturating_add(self.part_ms.min(HOUR_MS));
+        }
+        let before_ms = now_ms.saturating_sub(self.keep_ms);
+        let after = self.cancels_after.unwrap_or(i64::MIN);
+        let most = self.limits.forgotten_in_step.div_ceil(10); // a look for the rule of each
+        let (old, next) = old_cancels(db, after, before_ms, now_ms, most)?;
+        self.cancels_after = next;
+        Ok(old)
     }
 
     /// Notes the time once a second while anything is written, and otherwise once an hour.
@@ -154,21 +172,10 @@ impl Retention {
         }
         Ok(self.forgotten_n < through)
     }
-
-    fn forget_cancels(&mut self, db: &Connection, now_ms: i64) -> Result<u64> {
-        if self.cancels_after.is_none() {
-            if now_ms < self.cancels_at_ms {
-                return Ok(0);
-            }
-            self.cancels_at_ms = now_ms.saturating_add(self.part_ms.min(HOUR_MS));
-        }
-        let before_ms = now_ms.saturating_sub(self.keep_ms);
-        let after = self.cancels_after.unwrap_or(i64::MIN);
-        let (gone, next) = forget_cancels(db, after, before_ms, now_ms, self.limits.forgotten_in_step)?;
-        self.cancels_after = next;
-        Ok(gone)
-    }
 }
+
+/// A row of `cancels`, its key and its id.
+pub(super) type OldCancel = (i64, Option<String>, String);
 
 /// Deletes by ranges, because whole pages are then freed at once.
 fn delete_messages(db: &Connection, seqs: &[i64]) -> Result<()> {
@@ -179,14 +186,21 @@ fn delete_messages(db: &Connection, seqs: &[i64]) -> Result<()> {
     Ok(())
 }
 
-/// Looks at the next `most` cancels after this row and forgets old ones. Returns how many it forgot, and the row to
-/// go on from if there may be more.
-fn forget_cancels(db: &Connection, after: i64, before_ms: i64, now_ms: i64, most: usize) -> Result<(u64, Option<i64>)> {
+/// The old ones of the next `most` cancels after this row, and the row to go on from if there may be more.
+fn old_cancels(
+    db: &Connection,
+    after: i64,
+    before_ms: i64,
+    now_ms: i64,
+    most: usize,
+) -> Result<(Vec<OldCancel>, Option<i64>)> {
     let text = "SELECT max(rowid), count(*) FROM (SELECT rowid FROM cancels WHERE rowid > ? ORDER BY rowid LIMIT ?)";
     let (last, count): (Option<i64>, i64) =
         cached(db, text)?.query_row([after, most as i64], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let Some(last) = last else { return Ok((0, None)) };
-    let text = "DELETE FROM cancels WHERE rowid > ? AND rowid <= ? AND at_ms < ? AND until_ms < ?";
-    let gone = cached(db, text)?.execute([after, last, before_ms, now_ms])?;
-    Ok((gone as u64, (count == most as i64).then_some(last)))
+    let Some(last) = last else { return Ok((Vec::new(), None)) };
+    let text = "SELECT rowid, key, id FROM cancels WHERE rowid > ? AND rowid <= ? AND at_ms < ? AND until_ms < ?";
+    let old = cached(db, text)?
+        .query_map([after, last, before_ms, now_ms], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+        .collect::<rusqlite::Result<_>>()?;
+    Ok((old, (count == most as i64).then_some(last)))
 }

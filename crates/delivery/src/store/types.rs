@@ -3,6 +3,7 @@
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 
 use crate::message::incoming::Content;
+use crate::message::recurrence::NEVER_MS;
 
 /// `(due_ms, seq)`: the order of delivery (D4).
 pub(crate) type Position = (i64, i64);
@@ -71,13 +72,21 @@ pub(crate) struct Known {
     pub outcome: Option<Outcome>,
 }
 
+impl Known {
+    /// Whether it is a recurring message that has not ended. No such message is ever delivered.
+    pub(crate) fn is_open_rule(&self) -> bool {
+        self.due_ms == NEVER_MS && self.outcome.is_none()
+    }
+}
+
 /// The answer to a submitted message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Accepted {
     /// The message is new, with this number.
     New(i64),
-    /// Like `New`, but an earlier message of its name is a dead letter or was withdrawn.
-    NewAgain(i64),
+    /// Like `New`, but an earlier message of its name is a dead letter or was withdrawn. `again`: the number by which
+    /// destinations know it, if not by its name alone. `redelivered`: it is the dead letter again, and may have arrived.
+    NewAgain { seq: i64, again: Option<i64>, redelivered: bool },
     /// The message is new, but a cancel came before it, so it has its outcome.
     CancelledBefore(i64),
     /// The name is known.

@@ -22,9 +22,8 @@ impl Store {
         }
         let collected_n = self.collector.collected_n().min(floor.n);
         let ends = Ends { last_seq: self.next_seq - 1, last_n: self.last_n, collected_n };
-        let (is_forgetting, cancels) = self.retention.step(&self.db, &mut self.names, ends)?;
-        self.cancels -= cancels;
-        more |= is_forgetting;
+        self.forget_cancels()?;
+        more |= self.retention.step(&self.db, &mut self.names, ends)?;
         more |= self.names.step(&self.db, self.retention.day())?; // after the parts that may free runs
         more |= give_back(&self.db, self.limits.vacuum_pages, self.limits.free_pages)?;
         Ok(more)

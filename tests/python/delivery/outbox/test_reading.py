@@ -15,7 +15,7 @@ import pytest
 from delivery.outbox.conftest import Reading
 from delivery.outbox.programs import Program, program
 from delivery.postgres_server import PostgresServer
-from tickwheel.delivery import DeliveryQueue, StoreView, WrongUsage
+from tickwheel.delivery import Delivery, DeliveryQueue, StoreView, WrongUsage
 from tickwheel.delivery.outbox import cancel, create_table, enqueue, enqueue_many, postgresql, reschedule
 from tickwheel.delivery.outbox import reader as reader_module
 from tickwheel.delivery.outbox.postgresql import PostgresqlSource
@@ -125,6 +125,28 @@ def test_what_was_read_before_a_crash_is_a_duplicate_the_second_time__D5(each_da
     wait_until(lambda: rows_left(each_database) == 0)
     assert read.queue.summary.duplicates == 1
     assert not read.has_more
+
+
+def test_a_row_that_is_read_again_after_its_dead_letter_is_the_same_message_and_marked__D5(
+    each_database: Program, tmp_path: Path
+) -> None:
+    enqueue(each_database.connection, {"id": "a", "delay_ms": 0}, table=each_database.table)
+    [row] = each_database.connection.execute(f"SELECT n, record, written_ms FROM {each_database.table}").fetchall()
+    each_database.commit()
+    sent: list[tuple[bytes, bool]] = []
+
+    def refuse(it: Delivery) -> None:
+        sent.append((it.digest, it.redelivered))
+        raise ValueError("not this one")
+
+    letters: list[object] = []
+    with DeliveryQueue(
+        tmp_path / "s.db", to=refuse, outbox=each_database.address, max_attempts=1, on_dead_letter=letters.append
+    ):
+        wait_until(lambda: len(letters) == 1 and rows_left(each_database) == 0)
+        insert(each_database, row[1], row[0], row[2])  # as if it had not been deleted
+        wait_until(lambda: len(letters) == 2)
+    assert sent == [(sent[0][0], False), (sent[0][0], True)]
 
 
 def test_a_batch_is_bounded_by_rows_and_by_bytes__D8(each_database: Program) -> None:

@@ -59,6 +59,17 @@ def test_each_attempt_has_its_own_time_and_the_same_id__D12(tmp_path: Path, rece
     assert second["webhook-signature"] == signature(OLD, second, second_body)
 
 
+def test_a_dead_letter_that_is_put_again_has_the_same_id_and_is_marked__D5(tmp_path: Path, receiver: Receiver) -> None:
+    receiver.statuses = [500]
+    with DeliveryQueue(tmp_path / "s.db", to=receiver.url, max_attempts=1, on_dead_letter=lambda _: None) as queue:
+        for _ in range(2):
+            queue.put("a", 1, due=1_700_000_000_005, key="k")
+            assert queue.wait_until_empty(20)
+    name = blake2b(b'["k","a"]', digest_size=16).hexdigest()
+    sent = [(headers["idempotency-key"], json.loads(body)["redelivered"]) for headers, body in receiver.requests]
+    assert sent == [(name, False), (name, True)]
+
+
 def test_headers_come_from_the_option_the_environment_and_files__D12(tmp_path: Path, receiver: Receiver) -> None:
     key = tmp_path / "key"
     key.touch(0o600)

@@ -131,10 +131,18 @@ impl World {
         let last = self.stored.get(&name).and_then(|all| all.last()).cloned();
         let answer = match (asked, last) {
             (Asked::Put { due_ms, payload, expires_ms, .. }, last) => {
-                if let Some(last) = last.filter(|it| !it.end.is_some_and(Outcome::is_dead)) {
-                    return (vec![again(&last, *due_ms, *payload, *expires_ms)], None);
+                if let Some(last) = last.as_ref().filter(|it| !it.end.is_some_and(Outcome::is_dead)) {
+                    return (vec![again(last, *due_ms, *payload, *expires_ms)], None);
                 }
-                return self.accept(name, *due_ms, *payload, *expires_ms, None);
+                let answered = self.accept(name, *due_ms, *payload, *expires_ms, None);
+                let is_same = |it: &Stored| {
+                    (it.first_due_ms, it.payload, it.first_expires_ms) == (*due_ms, *payload, *expires_ms)
+                };
+                if last.as_ref().is_some_and(is_same) {
+                    self.must_be_again.extend(answered.1); // its dead letter may have arrived
+                    self.may_be_again.extend(answered.1);
+                }
+                return answered;
             }
             (Asked::Replace { due_ms, payload, at_latest_ms, .. }, last) => {
                 return self.replace(name, last.as_ref(), *due_ms, *payload, *at_latest_ms);

@@ -35,14 +35,18 @@ impl Store {
                     let in_memory = |seq| self::known(&self.db, seq, body.key(), body.id());
                     known = self.names.find_in_memory(*name, in_memory)?.or(known);
                 }
-                let before = known.as_ref().map(|known| known.seq);
-                let is_again = known.is_some();
-                if let Some(known) = known.filter(|known| !known.outcome.is_some_and(Outcome::is_free)) {
+                if let Some(known) = known.take_if(|known| !known.outcome.is_some_and(Outcome::is_free)) {
                     answers.push(Accepted::Known(known));
                     continue;
                 }
                 let was_cancelled = self.cancels > 0 && take_cancel(&self.db, *name, body.key(), body.id())?;
                 let (seq, due_ms) = (self.next_seq, item.message.due_ms);
+                // A dead letter with the same content is that message again, as if it was requeued.
+                let is_dead = |it: &&Known| it.outcome.is_some_and(Outcome::is_dead) && it.content == item.content;
+                let (again, redelivered) = match known.as_ref().filter(is_dead) {
+                    Some(dead) => (self.read_again(dead.seq)?, due_ms != NEVER_MS),
+                    None => (known.as_ref().map(|_| seq), false),
+                };
                 insert.raw_bind_parameter(1, seq)?;
                 insert.raw_bind_parameter(2, name)?;
                 insert.raw_bind_parameter(3, due_ms)?;
@@ -50,10 +54,10 @@ impl Store {
                 insert.raw_bind_parameter(5, body.id())?;
                 insert.raw_bind_parameter(6, item.content.as_bytes())?;
                 insert.raw_bind_parameter(7, was_cancelled.then_some(Outcome::Cancelled))?;
-                insert.raw_bind_parameter(8, is_again.then_some(seq))?;
+                insert.raw_bind_parameter(8, again)?;
                 insert.raw_execute()?;
                 self.next_seq += 1;
-                self.names.add(*name, seq, before);
+                self.names.add(*name, seq, known.as_ref().map(|known| known.seq));
                 self.near.begin(seq, self.last_n);
                 if was_cancelled {
                     self.cancels -= 1;
@@ -63,13 +67,14 @@ impl Store {
                     self.near.add(seq, body.payload().len());
                     self.open += 1;
                     self.recurring += u64::from(due_ms == NEVER_MS);
-                    answers.push(if is_again { Accepted::NewAgain(seq) } else { Accepted::New(seq) });
+                    let new_again = Accepted::NewAgain { seq, again, redelivered };
+                    answers.push(if known.is_some() { new_again } else { Accepted::New(seq) });
                 }
             }
         }
         // Written after all rows of `messages`, because consecutive rows of the same table are cheaper.
         let bodies = incoming.iter().zip(&answers).filter_map(|(item, answer)| match answer {
-            Accepted::New(seq) | Accepted::NewAgain(seq) => Some((*seq, &item.message.body)),
+            Accepted::New(seq) | Accepted::NewAgain { seq, .. } => Some((*seq, &item.message.body)),
             _ => None,
         });
         bodies::write(&self.db, bodies)?;

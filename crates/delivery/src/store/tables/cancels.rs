@@ -1,11 +1,12 @@
 //! Cancels whose message has not come (D7). Their times are from the store's own clock (`retention.rs`), so a step of
-//! the wall clock does not remove any.
+//! the wall clock does not remove any. A cancel of an occurrence that its rule has not made yet is not forgotten (D19).
 
 use rusqlite::params;
 
 use crate::message::incoming::Digest;
-use crate::store::Store;
+use crate::message::recurrence::occurrence_of;
 use crate::store::sql::{Result, cached};
+use crate::store::{Known, Store};
 
 impl Store {
     pub(in crate::store) fn write_cancel(
@@ -26,6 +27,27 @@ impl Store {
             .execute(params![name, key, id, at_ms, until_ms])?;
         self.cancels += 1;
         Ok(())
+    }
+
+    /// Forgets old cancels, a few at a time.
+    pub(in crate::store) fn forget_cancels(&mut self) -> Result<()> {
+        for (row, key, id) in self.retention.old_cancels(&self.db)? {
+            if !self.may_come(key.as_deref(), &id)? {
+                cached(&self.db, "DELETE FROM cancels WHERE rowid = ?")?.execute([row])?;
+                self.cancels -= 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a rule may still make the occurrence with this name. The rule decides, and not the clock: a rule may be late.
+    fn may_come(&self, key: Option<&str>, id: &str) -> Result<bool> {
+        if self.recurring == 0 {
+            return Ok(false);
+        }
+        let Some((of, at_ms)) = occurrence_of(id) else { return Ok(false) };
+        let Some(rule) = self.look_up(key, of)?.filter(Known::is_open_rule) else { return Ok(false) };
+        Ok(self.read_occurrence(rule.seq)?.is_some_and(|(_, open)| open.at_ms <= at_ms))
     }
 }
 

@@ -75,11 +75,20 @@ fn a_dead_letter_may_be_put_again_and_a_cancelled_message_may_not() {
     store.accept(&[incoming("dead", 5), incoming("cancelled", 5)], 0).unwrap();
     store.finish(&[done(1, 5, Outcome::Dead, 9), done(2, 5, Outcome::Cancelled, 9)]).unwrap();
     assert_eq!(store.find(None, "dead").unwrap().unwrap().outcome, Some(Outcome::Dead));
-    let answers = store.accept(&[incoming("dead", 5), incoming("cancelled", 5)], 0).unwrap();
-    assert_eq!(answers[0], Accepted::NewAgain(3), "destinations know it by another digest");
+    let answers = store.accept(&[incoming("dead", 6), incoming("cancelled", 5)], 0).unwrap();
+    let other = Accepted::NewAgain { seq: 3, again: Some(3), redelivered: false };
+    assert_eq!(answers[0], other, "destinations know it by another digest");
     let Accepted::Known(known) = &answers[1] else { panic!("it is known: {answers:?}") };
     assert_eq!(known.outcome, Some(Outcome::Cancelled));
-    assert!(matches!(&store.accept(&[incoming("dead", 5)], 0).unwrap()[0], Accepted::Known(known) if known.seq == 3));
+    assert!(matches!(&store.accept(&[incoming("dead", 6)], 0).unwrap()[0], Accepted::Known(known) if known.seq == 3));
+    for (seq, before, again, redelivered) in
+        [(4, Outcome::Dead, 3, true), (5, Outcome::Expired, 3, true), (6, Outcome::Withdrawn, 6, false)]
+    {
+        store.finish(&[done(seq - 1, 6, before, 9)]).unwrap();
+        let expected = Accepted::NewAgain { seq, again: Some(again), redelivered };
+        assert_eq!(store.accept(&[incoming("dead", 6)], 0).unwrap(), [expected], "{before:?}");
+        assert_eq!(store.again_of(seq).unwrap(), Some(again));
+    }
     store.commit().unwrap();
 }
 

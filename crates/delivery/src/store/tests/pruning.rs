@@ -4,7 +4,9 @@ use std::sync::atomic::Ordering;
 
 use super::making::{DAY_MS, Shelf, TINY, commit, count, done, incoming, incoming_with, tidy};
 use crate::message::incoming::Incoming;
-use crate::store::{Accepted, Held, Limits, Outcome, Store};
+use crate::message::recurrence::{Missed, NEVER_MS, Recurrence, Rule, occurrence_id};
+use crate::message::{Body, Message};
+use crate::store::{Accepted, Held, Limits, Occurrence, Outcome, Store};
 
 const KEEP_MS: i64 = 8_000;
 const PART_MS: i64 = KEEP_MS / 8;
@@ -294,6 +296,76 @@ fn a_remembered_cancel_is_forgotten_in_time_and_not_before() {
     shelf.pass(KEEP_MS + PART_MS);
     tidy(&mut store);
     assert_eq!(store.remembered_cancels(), 0);
+}
+
+/// A rule with one open occurrence, which is due at `due_ms`.
+fn accept_rule(store: &mut Store, id: &str, due_ms: i64) {
+    let rule = Rule::Every { every: 1_000 };
+    let rule = Recurrence { rule, missed: Missed::Skip, from_ms: due_ms, given_ms: None, before: None, asked_ms: None };
+    let body = Body::new(Some("k"), id, b"1", true).recurring(rule);
+    let items = [
+        Incoming::of(Message { body, due_ms: NEVER_MS, delay_ms: None }),
+        incoming_with(Some("k"), &occurrence_id(id, due_ms), due_ms, b"1"),
+    ];
+    commit(store, |store| {
+        let of_seq = store.last_seq() + 1;
+        assert_eq!(store.accept(&items, 0).unwrap(), [Accepted::New(of_seq), Accepted::New(of_seq + 1)]);
+        store.put_occurrence(of_seq + 1, Occurrence { of_seq, at_ms: due_ms, after_ms: None }).unwrap();
+    });
+}
+
+#[test]
+fn a_cancel_of_an_occurrence_is_remembered_while_its_rule_may_make_it__d7_d19() {
+    for ends in [false, true] {
+        let shelf = shelf(TINY);
+        let mut store = shelf.open();
+        commit(&mut store, |store| {
+            // Before there is a rule. Some of them name no occurrence that a rule will make.
+            for (key, id, due_ms) in [
+                (Some("k"), "beat", 90_000),
+                (Some("k"), "beat", 91_000),
+                (Some("k"), "beat", 29_000),
+                (None, "beat", 90_000),
+                (Some("k"), "other", 90_000),
+            ] {
+                store.remember_cancel(key, &occurrence_id(id, due_ms), 0, None).unwrap();
+            }
+            store.remember_cancel(Some("k"), "beat@soon", 0, None).unwrap();
+        });
+        accept_rule(&mut store, "beat", 30_000);
+        shelf.pass(KEEP_MS + PART_MS);
+        tidy(&mut store);
+        let left = |store: &Store| {
+            let text = "SELECT count(*) FROM cancels WHERE id LIKE 'beat@1970-01-01T00:01:3_.000Z' AND key = 'k'";
+            let count: i64 = store.db.query_row(text, [], |row| row.get(0)).unwrap();
+            (count, store.remembered_cancels())
+        };
+        assert_eq!(left(&store), (2, 2));
+        store = shelf.open();
+        shelf.pass(KEEP_MS + PART_MS);
+        tidy(&mut store);
+        assert_eq!(left(&store), (2, 2), "in the next process too");
+        commit(&mut store, |store| {
+            let occurrence = done(2, 30_000, Outcome::Delivered, 30_000);
+            store.finish(&[occurrence]).unwrap();
+            store.take_occurrences(&[occurrence]).unwrap();
+            if ends {
+                store.finish(&[done(1, NEVER_MS, Outcome::Cancelled, 30_000)]).unwrap();
+            } else {
+                let at_ms = 91_000;
+                let next = incoming_with(Some("k"), &occurrence_id("beat", 92_000), at_ms, b"1");
+                store.accept(&[next], 0).unwrap();
+                store.put_occurrence(3, Occurrence { of_seq: 1, at_ms, after_ms: None }).unwrap();
+            }
+        });
+        shelf.pass(PART_MS);
+        tidy(&mut store);
+        assert_eq!(
+            left(&store),
+            if ends { (0, 0) } else { (1, 1) },
+            "the rule has passed the first of them, or has ended"
+        );
+    }
 }
 
 #[test]
