@@ -5,11 +5,13 @@
 //! - Once `write` has returned, other processes see the lines. They are on the disk after `sync`.
 //! - If the reader of a pipe is slow, a write waits: that is back-pressure, and a time-out would leave half a line.
 //! - A write that fails ends the run, because the next one would probably fail for every message.
+//! - A file that was moved, removed or replaced is noticed before the next write (D10), and made anew. If that fails, the
+//!   destination is away until it works.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Error, Write as _};
+use std::io::{Error, ErrorKind, Write as _};
 use std::os::fd::AsFd as _;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,9 +19,10 @@ use memchr::memchr_iter;
 use rustix::io::Errno;
 
 use crate::base::error::DeliveryError;
-use crate::base::open_stores::{is_open_here, store_is_open};
+use crate::base::open_stores::{FileId, is_open_here, store_is_open};
+use crate::base::sync::Mutex;
 use crate::sinks::line::LineWriter;
-use crate::sinks::{Delivery, Sink, SyncFn, Verdicts};
+use crate::sinks::{Delivery, Sink, SyncFn, Verdict, Verdicts};
 
 /// Where lines are written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,8 +36,10 @@ pub(crate) enum Target {
 /// Appends a line for each delivery. The line is on disk before the message counts as delivered.
 #[derive(Debug)]
 pub(crate) struct LineSink {
+    target: Target,
     file: FileSink,
-    syncer: Arc<FileSink>,
+    /// A second handle of the file. The thread that syncs holds the lock meanwhile.
+    syncer: Arc<Mutex<FileSink>>,
     writer: LineWriter,
     lines: Vec<u8>,
 }
@@ -46,8 +51,18 @@ impl LineSink {
     /// [`DeliveryError::Usage`] if the target can't be opened or written. The user should name another file.
     pub(crate) fn open(target: &Target) -> Result<Self, DeliveryError> {
         let file = FileSink::open(target)?;
-        let syncer = Arc::new(file.try_clone()?);
-        Ok(Self { file, syncer, writer: LineWriter::default(), lines: Vec::new() })
+        let syncer = Arc::new(Mutex::new(file.try_clone()?));
+        Ok(Self { target: target.clone(), file, syncer, writer: LineWriter::default(), lines: Vec::new() })
+    }
+
+    /// Opens the file that is at the path now, or makes it anew. The lines in the file before are on the disk then.
+    fn open_again(&mut self) -> Result<(), DeliveryError> {
+        let file = FileSink::open(&self.target)?;
+        let mut syncer = self.syncer.lock();
+        syncer.sync()?;
+        *syncer = file.try_clone()?;
+        self.file = file;
+        Ok(())
     }
 }
 
@@ -58,6 +73,13 @@ impl Sink for LineSink {
     }
 
     fn send(&mut self, deliveries: &[Delivery]) -> Result<Verdicts, DeliveryError> {
+        if self.file.is_gone(&self.target)
+            && let Err(error) = self.open_again()
+        {
+            let reason = format!("the file was moved or removed: {error}");
+            let away = Verdict::Unreachable { reason, retry_after_ms: None };
+            return Ok(Verdicts::Each(vec![away; deliveries.len()]));
+        }
         self.lines.clear();
         for delivery in deliveries {
             self.writer.write(&mut self.lines, delivery);
@@ -68,7 +90,7 @@ impl Sink for LineSink {
 
     fn sync(&self) -> Option<SyncFn> {
         let syncer = self.syncer.clone();
-        Some(Arc::new(move || syncer.sync()))
+        Some(Arc::new(move || syncer.lock().sync()))
     }
 
     fn close(&mut self) -> Result<(), DeliveryError> {
@@ -80,6 +102,7 @@ impl Sink for LineSink {
 #[derive(Debug)]
 pub(crate) struct FileSink {
     file: File,
+    id: Option<FileId>,
 }
 
 impl FileSink {
@@ -93,14 +116,19 @@ impl FileSink {
                 let file = std::io::stdout().as_fd().try_clone_to_owned().map_err(|error| {
                     DeliveryError::Usage(format!("standard output can't be written: {}", reason(&error)))
                 })?;
-                Ok(Self { file: file.into() })
+                Ok(Self { file: file.into(), id: None })
             }
             Target::File(path) if is_open_here(path) => Err(DeliveryError::Usage(store_is_open(path))),
-            Target::File(path) => open_to_append(path).map(|file| Self { file }).map_err(|error| {
+            Target::File(path) => open_to_append(path).map(|(file, id)| Self { file, id: Some(id) }).map_err(|error| {
                 let reason = reason(&error);
                 DeliveryError::Usage(format!("{} can't be written: {reason}: name a file that can", path.display()))
             }),
         }
+    }
+
+    /// Whether another file, or none, is at the path of this file. Costs one `stat`.
+    fn is_gone(&self, target: &Target) -> bool {
+        matches!(target, Target::File(path) if FileId::at(path) != self.id)
     }
 
     /// Writes all of these whole lines.
@@ -136,21 +164,36 @@ impl FileSink {
     pub(crate) fn try_clone(&self) -> Result<Self, DeliveryError> {
         let failed =
             |error: Error| DeliveryError::Failed(format!("the destination can't be opened: {}", reason(&error)));
-        self.file.try_clone().map(|file| Self { file }).map_err(failed)
+        self.file.try_clone().map(|file| Self { file, id: self.id }).map_err(failed)
     }
 }
 
-fn open_to_append(path: &Path) -> Result<File, Error> {
-    let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
-    let size = file.metadata()?.len();
+fn open_to_append(path: &Path) -> Result<(File, FileId), Error> {
+    let mut file = open_or_make(path)?;
+    let metadata = file.metadata()?;
+    let size = metadata.len();
     let mut last = [0];
     if size > 0 && file.read_at(&mut last, size - 1)? == 1 && last != *b"\n" {
         file.write_all(b"\n")?;
     }
-    if size == 0 && file.metadata()?.is_file() {
+    if size == 0 && metadata.is_file() {
         sync_folder(path)?;
     }
-    Ok(file)
+    Ok((file, FileId::of(&metadata)))
+}
+
+/// A new file is for its owner alone, and is not made behind a link (D12).
+fn open_or_make(path: &Path) -> Result<File, Error> {
+    let mut options = OpenOptions::new();
+    options.read(true).append(true);
+    match options.open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        opened => return opened,
+    }
+    match options.clone().create_new(true).mode(0o600).open(path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => options.open(path), // another process made it
+        made => made,
+    }
 }
 
 /// Syncs the folder: a new file may lose its name when the power fails, even if its content was synced.
@@ -159,7 +202,7 @@ fn sync_folder(path: &Path) -> Result<(), Error> {
     let Some(folder) = path.parent() else { return Ok(()) };
     match File::open(folder).and_then(|folder| folder.sync_all()) {
         // If files in a folder may be made but not listed, the folder can't be opened, and so it can't be synced.
-        Err(error) if has_no_disk(&error) || error.kind() == std::io::ErrorKind::PermissionDenied => Ok(()),
+        Err(error) if has_no_disk(&error) || error.kind() == ErrorKind::PermissionDenied => Ok(()),
         synced => synced,
     }
 }
@@ -181,8 +224,11 @@ fn reason(error: &Error) -> String {
 #[cfg(test)]
 mod tests {
     use std::io::Read as _;
+    use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
+    use crate::message::{Body, Message};
+    use crate::sinks::Verdict;
 
     fn sink(path: &Path) -> FileSink {
         FileSink::open(&Target::File(path.to_owned())).unwrap()
@@ -242,12 +288,77 @@ mod tests {
         sink(Path::new("/dev/null")).sync().unwrap();
         FileSink::open(&Target::StandardOutput).unwrap().sync().unwrap();
         let (mut reading, writing) = std::io::pipe().unwrap();
-        let mut pipe = FileSink { file: File::from(std::os::fd::OwnedFd::from(writing)) };
+        let mut pipe = FileSink { file: File::from(std::os::fd::OwnedFd::from(writing)), id: None };
         pipe.write(b"a\n").unwrap();
         pipe.sync().unwrap();
         drop(pipe);
         let mut read = String::new();
         reading.read_to_string(&mut read).unwrap();
         assert_eq!(read, "a\n");
+    }
+
+    fn send(sink: &mut LineSink, id: &str) -> Verdicts {
+        let message = Message { body: Body::new(None, id, b"1", true), due_ms: 0, delay_ms: None };
+        sink.send(&[Delivery::from_parts(message, 1, 0, 0, 1, false)]).unwrap()
+    }
+
+    fn has(path: &Path, id: &str) -> bool {
+        std::fs::read_to_string(path).unwrap().contains(&format!("\"id\":\"{id}\""))
+    }
+
+    #[test]
+    fn a_file_that_was_moved_or_removed_or_replaced_is_made_anew_before_the_next_batch__d10() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, moved) = (folder.path().join("out.ndjson"), folder.path().join("out.1"));
+        let mut sink = LineSink::open(&Target::File(path.clone())).unwrap();
+        let sync = sink.sync().unwrap();
+        assert_eq!(send(&mut sink, "a"), Verdicts::Delivered);
+        std::fs::rename(&path, &moved).unwrap();
+        assert_eq!(send(&mut sink, "b"), Verdicts::Delivered);
+        sync().unwrap();
+        assert!(has(&moved, "a") && !has(&moved, "b"));
+        assert!(has(&path, "b"));
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(send(&mut sink, "c"), Verdicts::Delivered);
+        assert!(has(&path, "c") && !has(&path, "b"));
+        std::fs::rename(&moved, &path).unwrap();
+        assert_eq!(send(&mut sink, "d"), Verdicts::Delivered);
+        assert!(has(&path, "a") && has(&path, "d"), "a file that is there already gets the next lines");
+        sync().unwrap();
+    }
+
+    #[test]
+    fn a_file_that_can_not_be_made_anew_is_a_destination_that_is_away__d10_d6() {
+        let folder = tempfile::tempdir().unwrap();
+        let inner = folder.path().join("inner");
+        std::fs::create_dir(&inner).unwrap();
+        let path = inner.join("out.ndjson");
+        let mut sink = LineSink::open(&Target::File(path.clone())).unwrap();
+        send(&mut sink, "a");
+        std::fs::remove_dir_all(&inner).unwrap();
+        let Verdicts::Each(verdicts) = send(&mut sink, "b") else { panic!("nothing can be written") };
+        let [Verdict::Unreachable { reason, .. }] = &verdicts[..] else { panic!("{verdicts:?}") };
+        let text = "can't be written: No such file or directory: name a file that can";
+        assert_eq!(*reason, format!("the file was moved or removed: {} {text}", path.display()));
+        sink.sync().unwrap()().unwrap();
+        std::fs::create_dir(&inner).unwrap();
+        assert_eq!(send(&mut sink, "c"), Verdicts::Delivered);
+        assert!(has(&path, "c"));
+    }
+
+    #[test]
+    fn a_new_file_is_for_its_owner_alone_and_is_not_made_behind_a_link__d12() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, link) = (folder.path().join("out.ndjson"), folder.path().join("link"));
+        drop(sink(&path));
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let elsewhere = folder.path().join("elsewhere");
+        std::os::unix::fs::symlink(&elsewhere, &link).unwrap();
+        assert!(FileSink::open(&Target::File(link.clone())).is_err() && !elsewhere.exists());
+        std::fs::write(&elsewhere, "").unwrap();
+        sink(&link).write(b"a\n").unwrap();
+        assert_eq!(std::fs::read(&elsewhere).unwrap(), b"a\n", "a link to a file that exists is followed");
     }
 }

@@ -7,20 +7,39 @@ operating system: once `write_lines` has returned, another process sees them, th
 import errno
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 _NO_DISK = {errno.EINVAL, errno.EROFS, errno.ENOTSUP}  # a sync of a pipe, a terminal or /dev/null
 
 
 def open_to_append(path: Path) -> int:
-    """The file descriptor of `path`, which is created if it does not exist. Errors: `OSError`."""
-    fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    """The file descriptor of `path`, which is created if it does not exist: for its owner alone, and not behind a link
+    (D12). Errors: `OSError`.
+    """
+    with suppress(FileExistsError):
+        make(path)
+    fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
     status = os.fstat(fd)
     if status.st_size and os.pread(fd, 1, status.st_size - 1) != b"\n":
         write_lines(fd, b"\n")
     if not status.st_size and stat.S_ISREG(status.st_mode):
         _sync_folder(path)
     return fd
+
+
+def make(path: Path) -> None:
+    """Make an empty file that only its owner may read. Errors: `OSError`, as if something is there, also a link."""
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+
+
+def file_at(path: Path) -> tuple[int, int] | None:
+    """The device and the inode of the file that is at `path` now. If they change, the file was moved or removed."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _sync_folder(path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from tickwheel._native import refuse_open_store
-from tickwheel.delivery.base.appending import open_to_append, sync, write_lines
+from tickwheel.delivery.base.appending import file_at, open_to_append, sync, write_lines
 from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.model.entries import Letter
 
@@ -21,8 +21,8 @@ PutLetters = Callable[[Sequence[Letter]], None]
 
 
 def to_file(path: Path) -> PutLetters:
-    """Appends to `path`, until the process ends. A missing file is made with the first dead letter. Errors:
-    `WrongUsage` if it can't be opened.
+    """Appends to `path`, until the process ends. A missing file is made with the first dead letter, and made anew if it
+    was moved or removed (D10). Errors: `WrongUsage` if it can't be opened.
     """
     refuse_open_store(path)
     fd: int | None = None
@@ -39,6 +39,9 @@ def to_file(path: Path) -> PutLetters:
     def put(letters: Sequence[Letter]) -> None:
         nonlocal fd
         try:
+            if fd is not None and not _is_at(fd, path):
+                os.close(fd)
+                fd = None
             fd = open_to_append(path) if fd is None else fd
             write_lines(fd, b"".join(line_of(letter) + b"\n" for letter in letters))
             sync(fd)
@@ -47,6 +50,12 @@ def to_file(path: Path) -> PutLetters:
             raise DeliveryFailed(f"the dead letters can't be written: {error.strerror}: {advice}") from error
 
     return put
+
+
+def _is_at(fd: int, path: Path) -> bool:
+    """Whether the open file is still the one at `path`."""
+    status = os.fstat(fd)
+    return file_at(path) == (status.st_dev, status.st_ino)
 
 
 def to_lines(say: Callable[[str], object], failure: Callable[[], OSError | None] = lambda: None) -> PutLetters:

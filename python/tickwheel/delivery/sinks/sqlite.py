@@ -9,6 +9,8 @@
   full disk is no answer about the row that does not fit (D6). If no row can be written, because the file is locked or
   `T` is missing, that is no answer about all of them. After such an error the next `send` opens the file again.
 - If a sink hangs and is replaced, the old sink writes nothing any more (`writers.py`).
+- A file that was moved, removed or replaced is noticed before the next `send` (D10). Its log is written into it
+  first. Then the file at the path is opened, or made anew. If that fails, the destination is away.
 - The file is in WAL mode, and each transaction is on disk when `send` returns (`synchronous=FULL`).
 """
 
@@ -20,6 +22,7 @@ from pathlib import Path
 from typing import ClassVar, Final, TypeAlias
 
 from tickwheel._native import refuse_open_store, rfc_3339
+from tickwheel.delivery.base.appending import file_at, make
 from tickwheel.delivery.base.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
 from tickwheel.delivery.sinks.sink import Delivery, Refusals, Sink, SinkOpener, SinkSettings
 from tickwheel.delivery.sinks.tables import COLUMNS, EARLIER_AT_ONCE, MAX_BATCH, OWN_SHARE, payload_of, table_of
@@ -65,9 +68,8 @@ class SqliteSink(Sink):
         self._drop_one_earlier = f'DELETE FROM "{table}_ids" WHERE digest = ? AND store = ? AND run <> ?'  # noqa: S608
         self._will_have_earlier = True  # once the open transaction is committed
         self._database: sqlite3.Connection | None = None
-        refuse_open_store(path)
+        self._file: tuple[int, int] | None = None  # that has the tables
         try:
-            _make(self._open(), path, table)
             for statement in (self._insert, self._note, self._drop):  # fails now if they can't work, as on a view
                 self._open().execute(f"EXPLAIN {statement}", (None,) * statement.count("?"))
         except sqlite3.Error as error:
@@ -90,9 +92,13 @@ class SqliteSink(Sink):
         verdicts: _Verdicts = {}
         parts = [range(len(deliveries))]  # the next one last
         has_committed = False
+        if self._database is not None and file_at(self._path) != self._file:
+            with suppress(sqlite3.Error):
+                self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._close()
         try:
             database = self._open()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, DeliveryFailed, WrongUsage) as error:
             raise Unavailable(_text(error)) from error
         try:
             if self._write_together(database, deliveries):
@@ -144,18 +150,24 @@ class SqliteSink(Sink):
 
     def _open(self) -> sqlite3.Connection:
         if self._database is None:
-            database = sqlite3.connect(
-                self._path, timeout=OWN_SHARE * self._settings.timeout_s, isolation_level=None, check_same_thread=False
-            )
+            refuse_open_store(self._path)
+            with suppress(OSError):  # then it is there, or can't be opened
+                make(self._path)
+                self._file = None  # the new file may have the number of a removed one
+            address, wait_s = f"{self._path.as_uri()}?mode=rw", OWN_SHARE * self._settings.timeout_s
+            database = sqlite3.connect(address, timeout=wait_s, isolation_level=None, check_same_thread=False, uri=True)
             try:
+                file = file_at(self._path)
                 mode = database.execute("PRAGMA journal_mode=WAL").fetchone()[0]
                 if mode != "wal":
                     raise sqlite3.OperationalError(f"it can't be put into WAL mode, and stays in {mode}")
                 database.execute("PRAGMA synchronous=FULL")
+                if file != self._file:
+                    _make_tables(database, self._path, self._table)
             except BaseException:
                 database.close()
                 raise
-            self._database = database
+            self._database, self._file = database, file
         return self._database
 
     def _begin(self, database: sqlite3.Connection, deliveries: Sequence[Delivery]) -> None:
@@ -293,7 +305,7 @@ def _text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _make(database: sqlite3.Connection, path: Path, table: str) -> None:
+def _make_tables(database: sqlite3.Connection, path: Path, table: str) -> None:
     """Makes the missing tables. After an error none of them is made, because the caller closes the connection."""
     database.execute("BEGIN IMMEDIATE")
     database.execute(

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -275,3 +276,59 @@ def test_any_name_of_a_file_is_one__D10(tmp_path: Path, monkeypatch: pytest.Monk
 def test_an_address_that_is_none_is_wrong_usage__D10(spec: str) -> None:
     with pytest.raises(WrongUsage, match="sqlite:PATH"):
         open_sink(spec)
+
+
+def rows(path: Path) -> list[str]:
+    with closing(sqlite3.connect(path)) as database:
+        return [id_ for (id_,) in database.execute("SELECT id FROM t ORDER BY rowid")]
+
+
+@pytest.mark.parametrize("beside", [(), ("-wal",), ("-wal", "-shm")])
+def test_a_file_that_was_moved_is_made_anew_and_takes_its_rows_with_it__D10(
+    path: Path, beside: tuple[str, ...]
+) -> None:
+    sink = opened(f"sqlite:{path}?table=t")
+    assert sink.send(batch([1, 2])) == {}
+    moved = path.with_name("moved.db")
+    for suffix in ("", *beside):
+        path.with_name(f"out.db{suffix}").rename(moved.with_name(f"moved.db{suffix}"))
+    assert sink.send(batch([3])) == {}
+    assert sink.send(batch([4])) == {}
+    assert (rows(moved), rows(path)) == (["id1", "id2"], ["id3", "id4"])
+    sink.close()
+    assert (rows(moved), rows(path)) == (["id1", "id2"], ["id3", "id4"])
+    assert path.stat().st_mode & 0o777 == 0o600  # only its owner reads it [D12]
+
+
+def test_a_file_that_was_removed_or_replaced_is_opened_anew__D10(path: Path) -> None:
+    sink = opened(f"sqlite:{path}?table=t")
+    assert sink.send(batch([1])) == {}
+    path.unlink()
+    assert sink.send(batch([2])) == {}
+    assert rows(path) == ["id2"]
+    other = path.with_name("other.db")
+    with closing(opened(f"sqlite:{other}?table=t")) as another:
+        assert another.send(batch([5])) == {}
+    other.rename(path)
+    assert sink.send(batch([6])) == {}
+    sink.close()
+    assert rows(path) == ["id5", "id6"]
+
+
+def test_a_file_that_can_not_be_made_anew_is_a_destination_that_is_away__D6_D10(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    sink = opened(f"sqlite:{folder / 'out.db'}?table=t")
+    folder.rename(tmp_path / "elsewhere")
+    for _ in range(2):
+        with pytest.raises(Unavailable, match="unable to open database file"):
+            sink.send(batch([1]))
+    folder.mkdir()
+    with closing(sqlite3.connect(folder / "out.db")) as database:
+        database.execute("CREATE TABLE t (id TEXT)")
+    with pytest.raises(Unavailable, match=r"has no key, due, .*: add them, or name a new table"):
+        sink.send(batch([1]))
+    (folder / "out.db").unlink()
+    assert sink.send(batch([1])) == {}
+    sink.close()
+    assert rows(folder / "out.db") == ["id1"]
