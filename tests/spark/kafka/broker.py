@@ -43,9 +43,12 @@ auto.create.topics.enable=true
 
 
 class Broker:
-    """A broker that `start` starts, on the same ports and data each time; it ends with this process in any case."""
+    """A broker that `start` starts, on the same ports and data each time; it ends with this process in any case.
 
-    def __init__(self, folder: Path, jars: Path) -> None:
+    `more`: further lines of its configuration.
+    """
+
+    def __init__(self, folder: Path, jars: Path, more: str = "") -> None:
         self._folder = folder
         java = f"{os.environ['JAVA_HOME']}/bin/java" if os.environ.get("JAVA_HOME") else "java"
         self._java = [java, *_JAVA, "-cp", f"{jars}/*"]
@@ -53,7 +56,8 @@ class Broker:
         port, controller = _free_ports(2)
         self.address = f"127.0.0.1:{port}"
         self._config = folder / "server.properties"
-        self._config.write_text(_PROPERTIES.format(port=port, controller=controller, data=folder / "data"))
+        properties = _PROPERTIES.format(port=port, controller=controller, data=folder / "data")
+        self._config.write_text(properties + more)
         cluster = "A" + secrets.token_urlsafe(16)[1:]  # without the A it may look like an option
         format_ = ["kafka.tools.StorageTool", "format", "-t", cluster, "--standalone", "-c", str(self._config)]
         done = subprocess.run([*self._java, *format_], check=False, capture_output=True, text=True)

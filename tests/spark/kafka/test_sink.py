@@ -1,10 +1,12 @@
 """The sink `kafka://BROKERS/TOPIC` with a real broker (rules D4 to D6, D10, S8)."""
 
+import gc
 import json
 import random
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from tickwheel.delivery import DeliveryQueue, Message
 from tickwheel.delivery.base.errors import DeliveryFailed, Unavailable
 
 from .broker import Broker, headers
+from .jars import jars_of
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -288,3 +291,36 @@ def test_a_topic_that_is_deleted_during_a_run_is_not_made_and_all_arrive_once_it
     assert {name_of(record) for record in records} == {(it.key, it.id) for it in messages}
     assert {record.partition() for record in records} == {0, 1, 2, 3}
     assert all(seqs == sorted(seqs) for seqs in seqs_by_key(records).values())
+
+
+def connections_to(port: int) -> int:
+    """How many sockets of this process are connected to this port."""
+    own = set()
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # it was closed meanwhile
+            own.add(str(entry.readlink()))
+    lines = [line.split() for line in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
+    return sum(line[2].endswith(f":{port:04X}") and f"socket:[{line[9]}]" in own for line in lines)
+
+
+def test_a_connection_that_a_broker_closed_while_idle_costs_no_attempt_and_no_mark__D6(
+    tmp_path: Path, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = Broker(tmp_path, jars_of("broker"), "connections.max.idle.ms=1000\n")
+    try:
+        broker.start()
+        to = broker.new_topic(topic)
+        gc.collect()  # closes the connections of the test
+        with DeliveryQueue(tmp_path / "s.db", to=to, max_attempts=1) as queue:
+            queue.put("first", "k", delay_ms=0)
+            assert queue.wait_until_empty(60)
+            while connections_to(int(broker.address.rpartition(":")[2])):
+                time.sleep(0.01)
+            queue.put_many(Message(f"m{n}", f"key {n}", DUE_MS, b"") for n in range(100))
+            assert queue.wait_until_empty(60)
+            assert (queue.summary.delivered, queue.summary.dead_letters) == (101, 0)
+        assert {headers(it)["tickwheel-attempt"] for it in broker.records(topic)} == {b"1"}
+        assert {headers(it)["tickwheel-redelivered"] for it in broker.records(topic)} == {b"false"}
+        assert not caplog.records, "no key failed, and nothing was down"
+    finally:
+        broker.kill()

@@ -5,7 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -44,6 +44,14 @@ def sink(postgres_url: str, name: str) -> Iterator[Sink]:
     sink = opened(f"{postgres_url}&table={name}")
     yield sink
     sink.close()
+
+
+@pytest.fixture
+def restarted(postgres_server: PostgresServer) -> Iterator[PostgresServer]:
+    """A server that the test stops: afterwards it runs again for the other tests."""
+    yield postgres_server
+    with suppress(AssertionError):
+        postgres_server.start()
 
 
 def ids(beside: psycopg.Connection, name: str) -> list[str]:
@@ -161,27 +169,61 @@ def test_a_connection_lost_between_sends_is_opened_again__D6(name: str, sink: Si
     assert ids(beside, name) == ["id0", "id1"]
 
 
+def connections_of_sinks(beside: psycopg.Connection) -> list[int]:
+    asked = beside.execute("SELECT pid FROM pg_stat_activity WHERE application_name = 'tickwheel'")
+    return [pid for (pid,) in asked]
+
+
 def end_all(beside: psycopg.Connection) -> None:
     """End the connections of all sinks, and wait until they have ended."""
-    while beside.execute(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tickwheel'"
-    ).fetchall():
-        pass
+    while pids := connections_of_sinks(beside):
+        beside.execute("SELECT pg_terminate_backend(pid) FROM unnest(%s::int[]) AS pid", (pids,))
 
 
+@contextmanager
+def ended_when_idle(beside: psycopg.Connection) -> Iterator[Callable[[], None]]:
+    """New connections end after an idle second. Yields what undoes that for later ones."""
+
+    def undo() -> None:
+        run(beside, "ALTER ROLE tick RESET idle_session_timeout")
+
+    run(beside, "ALTER ROLE tick SET idle_session_timeout = '1s'")
+    try:
+        yield undo
+    finally:
+        with suppress(psycopg.Error):
+            undo()
+
+
+@pytest.mark.parametrize("how", ["ended", "restarted", "idle for too long"])
 def test_a_connection_that_died_while_idle_costs_no_attempt_and_no_mark__D6(
-    postgres_url: str, name: str, beside: psycopg.Connection, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    restarted: PostgresServer, name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, how: str
 ) -> None:
-    with DeliveryQueue(tmp_path / "store.db", to=f"{postgres_url}&table={name}", max_attempts=1) as queue:
+    spec = f"{restarted.url}&table={name}"
+    with (
+        psycopg.connect(restarted.url, autocommit=True) as beside,
+        ended_when_idle(beside) if how == "idle for too long" else nullcontext() as may_stay,
+        DeliveryQueue(tmp_path / "store.db", to=spec, max_attempts=1) as queue,
+    ):
         queue.put("first", 1, delay_ms=0)
         assert queue.wait_until_empty(60)
-        end_all(beside)
+        if may_stay:
+            may_stay()
+        if how == "ended":
+            end_all(beside)
+        elif how == "restarted":
+            restarted.stop("fast")
+            restarted.start()
+        else:
+            while connections_of_sinks(beside):
+                time.sleep(0.01)
         due_ms = time.time_ns() // 1_000_000
         queue.put_many([Message(f"id{n}", f"k{n}", due_ms, b"") for n in range(100)])
         assert queue.wait_until_empty(60)
         assert (queue.summary.delivered, queue.summary.dead_letters) == (101, 0)
-    asked = beside.execute(f"SELECT count(*), max(attempt), bool_or(redelivered) FROM {name}".encode())
-    assert asked.fetchone() == (101, 1, False)
+    with psycopg.connect(restarted.url) as after:
+        asked = after.execute(f"SELECT count(*), max(attempt), bool_or(redelivered) FROM {name}".encode())
+        assert asked.fetchone() == (101, 1, False)
     assert not caplog.records, "no key failed, and nothing was down"
 
 
@@ -609,14 +651,6 @@ def test_an_address_that_is_none_is_wrong_usage_and_its_password_not_shown__D10(
 )
 def test_what_libpq_knows_may_be_in_the_address__D10(spec: str) -> None:
     assert callable(open_sink(spec))
-
-
-@pytest.fixture
-def restarted(postgres_server: PostgresServer) -> Iterator[PostgresServer]:
-    """A server that the test stops: afterwards it runs again for the other tests."""
-    yield postgres_server
-    with suppress(AssertionError):
-        postgres_server.start()
 
 
 @pytest.mark.parametrize("how", ["fast", "immediate"])
