@@ -3,7 +3,7 @@
 - `enqueue` notifies the channel `tickwheel_outbox` in its transaction, so rows are read as soon as they are committed.
   Rows that were inserted by hand are found by a look every `_LOOK_EVERY_S`.
 - The reader's connection has an advisory lock of the table's name. Because of this lock only one process reads, also if
-  the table is dropped and made again meanwhile. There can be no pooler in transaction mode between reader and server.
+  the table is dropped and made again meanwhile. A pooler in transaction mode between reader and server is refused.
 - Reading and deleting are transactions of their own. No transaction is open while the engine commits.
 """
 
@@ -20,11 +20,13 @@ from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.outbox.source import LEAST, MOST, NO_RECORD, Blame, Row, Source, SourceOpener
 from tickwheel.delivery.outbox.tables import BATCH_BYTES, BATCH_ROWS, CHANNEL
 from tickwheel.delivery.sinks.addresses import secrets_of, without, without_user
+from tickwheel.delivery.sinks.poolers import backend_of
 from tickwheel.delivery.sinks.postgresql import read_address
 
 _LOOK_EVERY_S: Final = 1.0
 _STOP_WITHIN_S: Final = 0.25
 _WITHIN_S: Final = 30
+_POOLER_WITHIN_S: Final = 5.0
 
 _DEFAULTS: Final = {
     "connect_timeout": 10,
@@ -106,12 +108,8 @@ class PostgresqlSource(Source):
         """Connect, and lock the outbox."""
         if self._connection is not None:
             return True
-        try:
-            self._connection = psycopg.connect(
-                **{**_DEFAULTS, **self._options, "client_encoding": "utf8"}, autocommit=True
-            )
-        except psycopg.Error as error:  # its text may quote the password
-            raise psycopg.OperationalError(without(secrets_of(self._options), str(error))) from None
+        self._connection = self._connect()
+        backend_of(self._connection, self._connect, _POOLER_WITHIN_S)
         self._connection.execute(_SETTINGS, {"timeout_ms": str(1_000 * _WITHIN_S)})
         table = self._table.as_string(self._connection)
         for (type_,) in self._connection.execute(_NO_INTEGER, (table,)):
@@ -126,6 +124,12 @@ class PostgresqlSource(Source):
             self._delete = sql.SQL(_DELETE).format(table=self._table, which=unlocked)
         self._connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(CHANNEL)))
         return True
+
+    def _connect(self) -> psycopg.Connection:
+        try:
+            return psycopg.connect(**{**_DEFAULTS, **self._options, "client_encoding": "utf8"}, autocommit=True)
+        except psycopg.Error as error:  # its text may quote the password
+            raise psycopg.OperationalError(without(secrets_of(self._options), str(error))) from None
 
     def read(self, passed: Sequence[int] = ()) -> Sequence[Row]:
         """One statement."""
