@@ -70,7 +70,7 @@ _LONGEST_S: Final = 3_600.0
 
 
 def judged(error: BaseException) -> tuple[Meaning, float | None]:
-    """What it means, and after how many seconds the receiver wants to be asked again, if it says so."""
+    """The meaning of the exception, and the wait in seconds that the receiver asks for, or `None`."""
     status, headers = _answer_of(error)
     if status is not None:
         return _of_status(status), _retry_after_s(headers)

@@ -10,10 +10,10 @@ r"""The sink `postgresql://...?table=T` (rule D10): a row of `T` for each messag
   there is no answer about all of them. If no connection can be made, the database is down (D6).
 - There is a sink for most messages and one for keys in doubt, each with a connection of its own. So a locked row holds
   up no batch.
-- All connections have an advisory lock of their store and table, which they share. Before it writes, a new connection
-  ends all others with the lock but those of its own run, and a send ends those that were lost since then or belong to a
-  replaced sink. Statements that such a connection or an earlier process has sent, and the server has not done yet, are
-  therefore never done later. An earlier version has the lock alone, and is ended by a new one as well.
+- All connections share an advisory lock of their store and table. Before a new connection writes, it ends all
+  connections with the lock that belong to other runs. A send ends the connections of its own run that were lost
+  meanwhile, or belong to a replaced sink. The server may not have executed all statements of such a connection yet: it
+  never will. An earlier version has the lock alone. A new version ends it as well.
 - A pooler may be between in session mode. In transaction mode it is refused at the start: see `poolers.py`.
 - A payload is stored as `json`, not `jsonb`, to keep every byte: its spaces, its order, a number such as 1.50. It may
   also have \u0000, which `jsonb` refuses. A payload that is not JSON in UTF-8 is in `payload_bytes`. PostgreSQL's text
@@ -266,7 +266,7 @@ class PostgresqlSink(Sink):
             raise
 
     def _open(self) -> psycopg.Connection:
-        """The connection, when no other one may still write what this one writes. Nothing was sent by it before."""
+        """The connection, once no other connection may still write the same rows. Until it returns, no message is sent."""
         if self._writer.is_replaced:  # it would end connections of the newer ones
             raise psycopg.OperationalError("this sink was replaced")
         if self._connection is not None and _has_died(self._connection):

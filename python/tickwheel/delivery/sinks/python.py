@@ -1,7 +1,6 @@
-"""A program's own sink, also as `python:MODULE:NAME` (rule D10): a function that is called with each `Delivery`, or a
-subclass of `Sink`, which is opened as the others are.
+"""A program's own sink, also as `python:MODULE:NAME` (rule D10): a function, or a subclass of `Sink`.
 
-Of a function:
+A subclass is opened in the same way as all other sinks. A function is called with each `Delivery`:
 
 - It is called from up to eight threads at a time, with the messages of one key one after another (D4). Each
   thread has one message at a time, so no message waits behind a slow call while a thread is free.
@@ -127,7 +126,7 @@ def _awaiting(
 
 
 def _unanswered(error: BaseException) -> Unanswered | Unavailable:
-    """What the engine gets for an exception that `unavailable` names."""
+    """The exception that the engine gets in place of one that `unavailable` names."""
     meaning, after_s = judged(error)
     return (Unavailable if meaning == "unreachable" else Unanswered)(_reason(error), after_s)
 

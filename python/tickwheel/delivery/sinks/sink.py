@@ -1,12 +1,12 @@
 """The interface of a sink (rule D10): a small class that sends deliveries to its destination and says which arrived.
 
 A program's own sink is a subclass of `Sink`, or of `BatchSink` for whole Arrow batches: `DeliveryQueue` takes its
-class, `--to` takes `python:MODULE:CLASS`. A sink with an address of its own is one file in this folder: a subclass, a
-function that reads its address, and a line in `sinks/__init__.py`.
+class, `--to` takes `python:MODULE:CLASS`. To add a sink that has an address,
+add a file to this folder with a subclass and a function that reads the address. Add its line to `sinks/__init__.py`.
 
 The deliverer opens `threads` sinks and uses each from its own thread, so a sink needs no locks. The messages of a key
-are in one thread at a time, at most one in each `send` (D4). A `send` that hangs is cut off after `timeout_s`: its
-thread and sink are abandoned, its messages count as failed, and a new sink takes over (D6).
+are in one thread at a time, at most one in each `send` (D4). A `send` that takes longer than `timeout_s`
+is cut off (D6): the engine abandons its thread and its sink, and opens a new sink. Its messages have no answer.
 """
 
 from abc import ABC, abstractmethod
@@ -32,8 +32,9 @@ class SinkSettings(msgspec.Struct, frozen=True):
 Refusals: TypeAlias = Mapping[int, str | Unanswered | Unavailable | None]
 """The deliveries that did not arrive, by their place in the sequence, and why; empty if all arrived.
 
-A text: this message is refused, and tried again, `max_attempts` times in all. An exception: as if it was raised, for
-this message alone. `None`: it was not tried; if none of a send was, that counts as `Unavailable`.
+- A text: the destination refused the message. It is tried again, `max_attempts` times in all.
+- An exception: as if `send` raised it, for this message alone.
+- `None`: the message was not tried. If no message of a send was tried, that counts as `Unavailable`.
 """
 
 NONE_REFUSED: Refusals = {}
@@ -46,13 +47,13 @@ class Sink(ABC):
     """
 
     max_batch: ClassVar[int] = 1
-    """The most deliveries of one `send`, from 1."""
+    """The largest number of deliveries in one `send`, at least 1."""
 
     threads: ClassVar[int] = 1
     """How many sinks of this kind to open, each in its own thread; 1 to 256."""
 
     spare: ClassVar[int] = 0
-    """How many more threads there may be, for a `send` that takes long and keys whose last send was not accepted."""
+    """How many more threads may be opened, for long sends and for keys whose last send was not accepted."""
 
     is_cut_off: ClassVar[bool] = True
     """Whether a `send` that takes longer than `timeout_s` is given up; `False` if it should wait instead."""
@@ -62,48 +63,52 @@ class Sink(ABC):
 
     @abstractmethod
     def send(self, deliveries: Sequence[Delivery]) -> Refusals:
-        """Send these, in this order, and return once the destination has them.
+        """Send the deliveries in this order. Return when the destination has them.
 
-        Any exception means that none is known to have arrived, and the keys of all of them wait (D6). It counts as an
-        attempt, unless it says that there was no answer: `Unavailable`, `Unanswered`, an `OSError` that is not about a
-        file, and the others in `failures.py`. `DeliveryFailed` ends the run, for errors that no retry can repair.
+        After an exception, no delivery is known to have arrived, and the keys of all of them wait (D6). The exception
+        counts as an attempt, except if it means that there was no answer: `Unavailable`, `Unanswered`, an `OSError`
+        that is not about a file. `failures.py` has the others. `DeliveryFailed` is for errors that no retry can repair,
+        and ends the run.
         """
 
     def close(self) -> None:  # noqa: B027, most have nothing to close
         """Close the sink; nothing is sent after it. Errors: any exception, which is reported."""
 
     def sync(self) -> None:  # noqa: B027, most have nothing to do
-        """Make durable what was sent. Called by another thread before it is committed as delivered, also during a
-        `send`. Nothing is committed until it returns: after 3 s the log says so. Errors: any exception ends the run.
+        """Make all sent messages durable. Another thread calls this before they are committed as delivered, also
+        during a `send`. The store commits nothing until it returns, and the log says so after 3 s. Errors: any exception
+        ends the run.
         """
 
     def committed(self, sends: int, earlier: bool) -> None:  # noqa: B027, most have nothing to forget
-        """Called before a `send`: the outcomes of the first `sends` calls of this object's `send` are committed.
+        """Called before a `send`: the outcomes of this object's first `sends` calls of `send` are committed.
 
-        So not even a crash makes the engine send again what arrived then, or ask `arrived` for it: the destination need
-        not know it any more. Calls that raised count too. `earlier`: the same holds for all that earlier runs sent.
-        What it raises is logged, and it is called again before the next `send`.
+        Calls that raised count too. The engine never sends those messages again, and never asks `arrived` for them,
+        even after a crash. The destination can therefore forget them. `earlier`: the same is true of all messages of
+        earlier runs. If this raises, the log says so, and the engine calls it again before the next `send`.
         """
 
     def position(self) -> str | None:
-        """The destination's position: everything sent from now on comes after it. The store keeps it together with the
-        outcomes before it, and gives it to `arrived` after a crash. `None` if the sink does not use it. What it raises
-        is logged, and the position before it holds. It belongs to the `send` before it: one that hangs is cut off.
+        """The destination's position: all messages of later sends come after it. `None`: the sink has no positions.
+
+        The store keeps the position together with the outcomes before it, and gives it to `arrived` after a crash. If
+        this raises, the log says so, and the last position remains valid. The call is a part of the `send` before it:
+        if it hangs, it is cut off.
         """
         return None
 
     def arrived(self, suspects: Sequence[Delivery], position: str | None) -> Collection[int]:  # noqa: ARG002
-        """The `seq` of those that the destination already has, by their `digest`. Called before anything is sent, with
-        at most a thousand at a time.
+        """The `seq` of each suspect that the destination already has. A suspect is known by its `digest`.
 
-        `suspects` may have been sent by a run that crashed. Those not returned are sent again, as `redelivered`.
+        A crashed run may have sent the `suspects`. The engine calls this before it sends anything, with at most a
+        thousand suspects at a time. It sends all other suspects again, as `redelivered`.
         """
         return ()
 
 
 Verdict: TypeAlias = bool | str | Unanswered | Unavailable | None
-"""What became of one delivery of a batch: `True` if it has arrived, `False` or a text if it is refused, the rest as in
-`Refusals`.
+"""The result of one delivery of a batch: `True` if it has arrived, `False` or a text if it is refused. All other values
+mean the same as in `Refusals`.
 """
 
 
@@ -112,7 +117,7 @@ class BatchSink(Sink):
 
     A `pyarrow.RecordBatch` has a row for each delivery, in order, and the columns `seq` (int64), `id` (text), `key`
     (text, or null), `due_ms` (int64), `payload` (bytes), `is_json` (boolean), `delivered_at_ms`, `lateness_us` (int64),
-    `attempt` (uint32), `redelivered` (boolean), `digest` (16 bytes). Nothing is copied for it.
+    `attempt` (uint32), `redelivered` (boolean), `digest` (16 bytes). No data is copied.
 
     >>> import pyarrow as pa
     >>> class Short(BatchSink):
@@ -127,8 +132,8 @@ class BatchSink(Sink):
 
     @abstractmethod
     def send_batch(self, batch: Any) -> Iterable[Verdict]:
-        """Send these, in this order, and return once the destination has them: a boolean array of pyarrow or numpy, or
-        a sequence with a `Verdict` for each. Exceptions: as of `send`.
+        """Send the rows in this order. Return when the destination has them, with a `Verdict` for each row: as a
+        boolean array of pyarrow or numpy, or as a sequence. Exceptions mean the same as in `send`.
         """
 
     def send(self, deliveries: Sequence[Delivery]) -> Refusals:

@@ -1,17 +1,17 @@
 """The sinks of one run that write to the same table, and the digests that they may delete (rules D5, D6).
 
-Most messages have one sink. Keys in doubt may have another, and a sink that hangs is replaced by a new one. So several
-threads use what is here, each with a `Writer` of its own.
+Most messages go through one sink. Keys in doubt may have a second sink, and a new sink replaces one that hangs. Several
+threads therefore use these classes. Each thread has its own `Writer`.
 
 - A message has one send at a time. Suppose sink B gets a message while sink A still sends it: then the engine has cut
   off the send of A. A is *replaced*: it writes nothing any more. Otherwise A could write the message again after B has
-  written it and forgotten its digest. A is also replaced if its send was cut off before it began: a later attempt of
-  one of its messages has begun.
+  written it and forgotten its digest. The engine may also cut off a send of A before it begins.
+  Then a later attempt of one of its messages has begun, and A is replaced too.
 - A database may still execute statements of a lost connection. `Writer.lost_backends` says which connections these are.
 - A digest is needed until the store has committed the message's outcome. A writer knows this by the number of a send
   and not by a clock. If a writer was replaced, the next run deletes its digests.
-- Deleting takes a while. If a message comes whose digest is there with another `seq`, its name was forgotten and is
-  used again. The old digest is deleted first; otherwise the message would count as arrived.
+- Deleting takes time. Suppose a message has the name of an earlier message that the store has forgotten, and the table
+  still has their digest. The old digest is deleted first; otherwise the new message would count as arrived.
 - One writer at a time deletes digests. Otherwise one could delete a digest that another has just written again.
 """
 
@@ -48,22 +48,22 @@ class Runs:
 
 
 class _Run:
-    """What the writers of a run share, under `changed`."""
+    """The state that the writers of a run share. The lock of `changed` guards it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.changed = threading.Condition()
         self.is_over = False
         self.writers: list[Writer] = []
-        self.seqs: dict[bytes, int] = {}  # of the digests that are there
-        self.retried: dict[int, int] = {}  # by seq: the last attempt that has begun, from the second on
+        self.seqs: dict[bytes, int] = {}  # by digest, for the digests in the table
+        self.retried: dict[int, int] = {}  # by seq: the number of the last attempt, from 2
         self.deleter: Writer | None = None
         self.lost: set[int] = set()
         self.has_earlier = True
 
 
 class Writer:
-    """One sink of a run: what it has in hand, and the digests that it has written.
+    """One sink of a run: the messages of its present send, and the digests that it has written.
 
     >>> from tickwheel.delivery import Message
     >>> a = Delivery(1, Message("a", None, 0, b""), 0, 0, 1, False)
@@ -99,7 +99,7 @@ class Writer:
         return self._is_replaced or self._run.is_over
 
     def begin(self, deliveries: Sequence[Delivery]) -> None:
-        """Count a send, and have these in hand. Other writers that have one of them in hand are replaced."""
+        """Begin a send of these messages. Any other writer that still sends one of them is replaced."""
         digests = frozenset(it.digest for it in deliveries)
         with self._run.changed:
             self._sends += 1
@@ -191,7 +191,7 @@ class Writer:
         self._run.has_earlier = False
 
     def may_delete(self, wait_s: float = 0) -> bool:
-        """Whether this writer is the one that deletes digests, until the end of its send. Waits so long for another."""
+        """Whether this writer may delete digests until the end of its send. Waits up to `wait_s` for another writer."""
         with self._run.changed:
             if not self._run.changed.wait_for(lambda: self._run.deleter in (None, self), wait_s):
                 return False
@@ -204,7 +204,7 @@ class Writer:
             self._run.changed.notify_all()
 
     def note(self, deliveries: Sequence[Delivery]) -> None:
-        """The digests of these are there: the send has written or found them."""
+        """The send has written these digests, or has found them in the table."""
         sent = [(it.digest, it.seq) for it in deliveries]
         with self._run.changed:
             if not self.is_replaced:
@@ -212,7 +212,7 @@ class Writer:
                 self._run.seqs.update(sent)
 
     def used_again(self, deliveries: Sequence[Delivery]) -> list[bytes]:
-        """The digests that are there of other messages: these messages have their names now."""
+        """Digests in the table that belong to earlier messages with the same names."""
         with self._run.changed:
             seqs = self._run.seqs
             return [it.digest for it in deliveries if seqs.get(it.digest, it.seq) != it.seq] if seqs else []
