@@ -2,13 +2,14 @@
 
 - The producer is idempotent and waits for all replicas (`acks=all`). Each record has its own answer: a failed record is
   a failed attempt of its message alone. If a broker refuses a whole request because of a bad record, the sink halves
-  the request until it has found the bad record. Headers: `tickwheel-id`, `-digest`, `-store`, `-seq`, `-due`, `-attempt`,
-  `-redelivered`.
+  the request until it has found the bad record.
+- Headers: `tickwheel-id`, `-digest`, `-store`, `-seq`, `-due`, `-attempt`, `-redelivered`.
 - Keys have the same partitions as with Kafka's own client (murmur2), so a topic may have producers of both kinds.
 - Idempotence covers the producer's own retries, not a new attempt. A record that timed out may have been written, or
   may be written later. After the retry the topic then has two copies. If the message is a dead letter, the topic may
-  have it all the same. The late copy may come after later records of its key. A reader can drop copies: for each `tickwheel-store`, remember every
-  `tickwheel-seq` seen; the first copies are in order.
+  have it all the same. The late copy may come after later records of its key.
+- A reader can drop copies: for each `tickwheel-store`, remember every `tickwheel-seq` seen. The first copies are in
+  order.
 - A producer goes on by itself when a broker is back, without copies. Records that were on their way when the brokers
   went down therefore keep their full time-out. After a lost connection a send first looks for a broker; without a
   broker, the destination is down (D6).

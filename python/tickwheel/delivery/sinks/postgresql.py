@@ -266,7 +266,7 @@ class PostgresqlSink(Sink):
             raise
 
     def _open(self) -> psycopg.Connection:
-        """The connection, once no other connection may still write the same rows. Until it returns, no message is sent."""
+        """The connection, once no other connection may still write the same rows. It sends no message."""
         if self._writer.is_replaced:  # it would end connections of the newer ones
             raise psycopg.OperationalError("this sink was replaced")
         if self._connection is not None and _has_died(self._connection):

@@ -76,8 +76,8 @@ class Sink(ABC):
 
     def sync(self) -> None:  # noqa: B027, most have nothing to do
         """Make all sent messages durable. Another thread calls this before they are committed as delivered, also
-        during a `send`. The store commits nothing until it returns, and the log says so after 3 s. Errors: any exception
-        ends the run.
+        during a `send`. The store commits nothing until it returns, and the log says so after 3 s. Errors: any
+        exception ends the run.
         """
 
     def committed(self, sends: int, earlier: bool) -> None:  # noqa: B027, most have nothing to forget

@@ -205,7 +205,7 @@ class SqliteSink(Sink):
     def _write_part(
         self, database: sqlite3.Connection, deliveries: Sequence[Delivery], part: range, verdicts: _Verdicts
     ) -> list[range]:
-        """Write these rows in one transaction, one by one, and note the verdict of each row that fails.
+        """Write the rows in one transaction, each alone. `verdicts` gets the error of each row that fails.
 
         If a row ends the transaction, or the commit fails, nothing is written. Then the result is the parts to write
         next; the row that failed is in none of them.

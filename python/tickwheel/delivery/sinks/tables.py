@@ -1,8 +1,8 @@
 """The common parts of the two SQL sinks (rule D5): the columns of a delivery, and the table's name.
 
 A transaction that writes the table `T` also writes `T_ids`. That table has the 128-bit digest of each message's key and
-id, the store, and the run that sent it. A message whose digest is in `T_ids` has its row in `T`, and gets no second row.
-`writers.py` says which digests of this run are not needed any more. Digests of earlier runs are deleted once every
+id, the store, and the run that sent it. A message whose digest is in `T_ids` has its row in `T`, and gets no second
+one. `writers.py` says which digests of this run are not needed any more. Digests of earlier runs are deleted once every
 message that those runs may have sent has its outcome.
 """
 

@@ -63,7 +63,7 @@ class _Run:
 
 
 class Writer:
-    """One sink of a run: the messages of its present send, and the digests that it has written.
+    """The state of a sink: the messages of its present send, and the digests that it has written.
 
     >>> from tickwheel.delivery import Message
     >>> a = Delivery(1, Message("a", None, 0, b""), 0, 0, 1, False)
@@ -99,7 +99,7 @@ class Writer:
         return self._is_replaced or self._run.is_over
 
     def begin(self, deliveries: Sequence[Delivery]) -> None:
-        """Begin a send of these messages. Any other writer that still sends one of them is replaced."""
+        """Begin a send of these messages. It replaces other writers that still send some of them."""
         digests = frozenset(it.digest for it in deliveries)
         with self._run.changed:
             self._sends += 1
