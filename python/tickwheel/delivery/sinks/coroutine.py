@@ -54,7 +54,7 @@ def _start(loop: asyncio.AbstractEventLoop, function: Function, calls: Coroutine
 
 def _start_thread(function: Function, calls: CoroutineCalls) -> None:
     """Start a thread that makes these calls. It is a daemon, because a coroutine may hang."""
-    runner = asyncio.Runner()
+    runner = _runner()
     try:
         runner.get_loop()
         tasks = _Tasks(function, calls, has_own_thread=True)
@@ -62,6 +62,11 @@ def _start_thread(function: Function, calls: CoroutineCalls) -> None:
     except (OSError, RuntimeError) as error:
         runner.close()
         raise DeliveryFailed(_no_loop(error)) from error
+
+
+def _runner() -> asyncio.Runner:
+    """A runner that leaves the thread's own loop as it is, because the thread that opens the sink may have one."""
+    return asyncio.Runner(loop_factory=asyncio.new_event_loop)
 
 
 def _run(tasks: "_Tasks", runner: asyncio.Runner) -> None:
@@ -75,7 +80,7 @@ def _run(tasks: "_Tasks", runner: asyncio.Runner) -> None:
             tasks.leave()
             with suppress(Exception):
                 runner.get_loop().close()
-            runner = asyncio.Runner()
+            runner = _runner()
     except BaseException as error:
         tasks.fail(_no_loop(error))
 

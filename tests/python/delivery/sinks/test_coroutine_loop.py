@@ -4,6 +4,8 @@ import asyncio
 import errno
 import gc
 import itertools
+import subprocess
+import sys
 import threading
 import time
 from collections import defaultdict
@@ -140,7 +142,6 @@ def test_a_service_is_not_ready_when_no_loop_can_be_made_in_place_of_one_that_wa
 
     def close_for_ever() -> None:
         monkeypatch.setattr(asyncio, "new_event_loop", no_loop)
-        monkeypatch.setattr("asyncio.events.new_event_loop", no_loop)
         close()
 
     function = Function(close_for_ever)
@@ -164,9 +165,52 @@ def test_a_queue_whose_loop_cannot_be_made_is_not_opened__D10(tmp_path: Path, mo
         raise OSError(24, "Too many open files")
 
     monkeypatch.setattr(asyncio, "new_event_loop", no_loop)
-    monkeypatch.setattr("asyncio.events.new_event_loop", no_loop)
     with pytest.raises(DeliveryFailed, match=r"no thread with an event loop can be made .*Too many open files"):
         DeliveryQueue(tmp_path / "store.db", to=Function(lambda: None))
+
+
+def test_the_loop_of_the_thread_that_opens_a_queue_stays_its_loop__D10(tmp_path: Path) -> None:
+    own = asyncio.new_event_loop()
+    asyncio.set_event_loop(own)
+    try:
+        with DeliveryQueue(tmp_path / "store.db", to=Function(lambda: None)) as queue:
+            queue.put("b", delay_ms=0)
+            assert queue.wait_until_empty(LONG_S)
+            assert asyncio.get_event_loop() is own
+    finally:
+        asyncio.set_event_loop(None)
+        own.close()
+
+
+FORKS = """if True:
+    import asyncio, os, sys
+    from tickwheel.delivery import DeliveryQueue
+
+    delivered, children = [], []
+
+    async def child():
+        children.append(os.fork())
+        if children[-1] == 0:
+            sys.exit(3)
+
+    async def send(delivery):
+        if delivery.message.id == "0":
+            await asyncio.create_task(child())
+        delivered.append(delivery.message.id)
+
+    with DeliveryQueue(sys.argv[1], to=send) as queue:
+        for number in range(20):
+            queue.put(str(number), delay_ms=0)
+            assert queue.wait_until_empty(20)
+        _, status = os.waitpid(children[0], 0)
+    print(status, sorted(map(int, delivered)) == [*range(20)], queue.summary.delivered)
+"""
+
+
+def test_a_child_that_another_task_forks_leaves_the_loop_to_its_parent__rule7(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", FORKS, str(tmp_path / "store.db")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    assert (done.returncode, done.stdout) == (0, "0 True 20\n"), done.stderr
 
 
 def test_a_call_that_the_program_cancels_at_its_end_is_no_dead_letter__D6(tmp_path: Path) -> None:
