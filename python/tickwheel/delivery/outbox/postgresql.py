@@ -78,10 +78,11 @@ _NO_INTEGER: Final = """
     AND atttypid NOT IN ('bigint'::regtype, 'integer'::regtype, 'smallint'::regtype)
 """
 
-# Classes of SQLSTATE: the data of a row, limits that it exceeds, damaged data and indexes.
-_OF_DATA: Final = ("22", "54", "XX001", "XX002")
-# Classes of SQLSTATE that functions of a view or a policy raise: PL/pgSQL, C, and a right that the row needs.
-_OF_CODE: Final = ("P0", "38", "42501")
+_BLAMES: Final = {  # by the start of SQLSTATE: wrong data, limits; damage; what PL/pgSQL, C and missing rights raise
+    **dict.fromkeys(("22", "54"), Blame.DATA),
+    **dict.fromkeys(("XX001", "XX002"), Blame.DAMAGE),
+    **dict.fromkeys(("P0", "38", "42501"), Blame.CODE),
+}
 
 _MAY_LOCK: Final = """
     SELECT has_table_privilege(CAST(%(table)s AS regclass), 'UPDATE') AND NOT row_security_active(%(table)s)
@@ -146,12 +147,11 @@ class PostgresqlSource(Source):
         return self._rows(self._batch_of_these, numbers)
 
     def blame(self, error: Exception) -> Blame:
-        """By the class of SQLSTATE. An error of data is also a character that UTF-8 does not have."""
+        """By the class of SQLSTATE. A character that UTF-8 does not have has no SQLSTATE."""
+        if isinstance(error, UnicodeError):
+            return Blame.DATA
         state = getattr(error, "sqlstate", None) or ""
-        if state.startswith(_OF_CODE):
-            return Blame.CODE
-        is_data = state.startswith(_OF_DATA) or isinstance(error, psycopg.DataError | UnicodeError)
-        return Blame.DATA if is_data else Blame.ALL
+        return next((blame for start, blame in _BLAMES.items() if state.startswith(start)), Blame.ALL)
 
     def delete(self, numbers: Sequence[int]) -> Sequence[int]:
         """One statement. A locked row is left out, if the user has the right to lock rows, which is that to update."""

@@ -136,7 +136,8 @@ class OutboxReader(threading.Thread):
             return self._source.read(passed)
         except Exception as error:
             self._blame_of(error)
-            self._source.fetch([])  # fails if no row can be fetched
+            self._source.fetch([LEAST])  # there is no such row: if this fails, no row is the reason
+            failure = error
         numbers = self._first_numbers(passed)
         rows: list[Row] = []
         while numbers:  # one of them can't be fetched
@@ -153,6 +154,8 @@ class OutboxReader(threading.Thread):
             if len(fetched) < len(part) or sum(row.size for row in rows) >= BATCH_BYTES:
                 break
             numbers = numbers[len(part) :]
+        if not rows:
+            raise failure
         return rows
 
     def _first_numbers(self, passed: Sequence[int]) -> Sequence[int]:
@@ -164,7 +167,8 @@ class OutboxReader(threading.Thread):
             try:
                 numbers = self._source.first_numbers(passed, low, middle)
             except Exception as error:
-                self._blame_of(error)
+                if self._blame_of(error) is Blame.DAMAGE:
+                    raise
                 high = middle
             else:
                 if numbers or middle == MOST:

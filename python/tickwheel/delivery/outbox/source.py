@@ -53,6 +53,7 @@ class Blame(Enum):
 
     ALL = "the database, or the whole table"
     DATA = "the data of one row, which is lost"
+    DAMAGE = "the same, or a damaged page or index if not even numbers can be read"
     CODE = "code of the database that runs for one row, such as a view or a policy; it may be mended"
 
 

@@ -342,6 +342,25 @@ def test_a_row_for_which_a_view_raises_stops_no_others_and_stays_until_it_can_be
     assert read.letters.empty()
 
 
+def test_a_view_that_fails_at_each_look_is_an_outage_and_makes_no_dead_letters__D6(
+    of_postgresql: Program, reading: Read, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its function is asked about each row before the number is compared, so the failure says nothing about a row."""
+    table = of_postgresql.table
+    ask(of_postgresql, f"ALTER TABLE {table} DROP CONSTRAINT {table}_pkey")
+    ask(of_postgresql, raising(f"shows_{table}", "boolean", "true", "P0001"))
+    ask(of_postgresql, f"ALTER FUNCTION shows_{table} COST 0.0001")
+    ask(of_postgresql, f"CREATE VIEW v_{table} AS SELECT * FROM {table} WHERE shows_{table}(record)")
+    write(of_postgresql, 20)
+    ask(of_postgresql, f"UPDATE {table} SET record = replace(record, 'm7\"', 'bad\"') WHERE n = 8")
+    with caplog.at_level(logging.WARNING, "tickwheel.delivery"):
+        read = reading(of_postgresql.address.replace("table=", "table=v_"))
+        wait_until(lambda: told(caplog, "can't be read, and is tried again: RaiseException: not this one") != [])
+        ask(of_postgresql, f"UPDATE {table} SET record = replace(record, 'bad\"', 'good\"')")
+        assert len({*read.ids(20)}) == 20
+    assert read.letters.empty()
+
+
 def raising(function: str, returns: str, result: str, state: str) -> str:
     """The statement that makes a function, which fails for a record that has the id `bad`."""
     raises = f"IF given LIKE '%\"bad\"%' THEN RAISE 'not this one' USING ERRCODE = '{state}'; END IF"
