@@ -4,14 +4,14 @@
 //! store without a running deliverer: the next deliverer tries the message at once.
 
 use super::{Group, answer_of};
-use crate::base::error::StoreError;
 use crate::due::dispatcher::{Again, Dispatcher};
 use crate::group::items::{Answer, Failing};
 use crate::message::incoming::lane_of;
 use crate::message::recurrence::NEVER_MS;
+use crate::store::Result;
 
 impl Group<'_> {
-    pub(super) fn try_at_once(&mut self, failing: &Failing) -> Result<Answer, StoreError> {
+    pub(super) fn try_at_once(&mut self, failing: &Failing) -> Result<Answer> {
         let key = match failing {
             Failing::Key(key) => Some(key.as_str()),
             Failing::Message(_) => None,
@@ -25,7 +25,7 @@ impl Group<'_> {
     }
 
     /// In one order of all messages, the lane is that of all.
-    fn lane_again(&mut self, lane: i64, failing: &Failing) -> Result<Answer, StoreError> {
+    fn lane_again(&mut self, lane: i64, failing: &Failing) -> Result<Answer> {
         let (found, now_ms, is_read) = {
             let mut dispatcher = self.dispatcher.lock();
             if self.is_paused(&dispatcher, Some(lane)) {
@@ -48,7 +48,7 @@ impl Group<'_> {
     }
 
     /// Looks for the message in the store. Returns whether it waits for its next attempt.
-    fn note_in_store(&mut self, failing: &Failing, now_ms: i64) -> Result<bool, StoreError> {
+    fn note_in_store(&mut self, failing: &Failing, now_ms: i64) -> Result<bool> {
         match failing {
             Failing::Key(key) => self.store.try_key_now(key, now_ms),
             Failing::Message(id) => match self.store.find(None, id)? {
@@ -58,7 +58,7 @@ impl Group<'_> {
         }
     }
 
-    fn message_again(&mut self, id: &str) -> Result<Answer, StoreError> {
+    fn message_again(&mut self, id: &str) -> Result<Answer> {
         let Some(known) = self.store.find(None, id)? else { return Ok(Answer::Unknown) };
         if !self.store.is_open(&known)? {
             return Ok(known.outcome.map_or(Answer::Delivered, answer_of));
@@ -81,7 +81,7 @@ impl Group<'_> {
         }
     }
 
-    fn answer(&mut self, found: Again, now_ms: i64) -> Result<Answer, StoreError> {
+    fn answer(&mut self, found: Again, now_ms: i64) -> Result<Answer> {
         Ok(match found {
             Again::Tried { seq, attempts } => {
                 if let Some(seq) = seq {

@@ -7,12 +7,11 @@
 //! so are messages in the moment of sending.
 
 use super::Group;
-use crate::base::error::StoreError;
 use crate::due::dispatcher::TakenBack;
 use crate::due::window::Entry;
 use crate::group::items::Answer;
 use crate::message::incoming::lane_of;
-use crate::store::{Action, ActionKind, Done, Filter, Outcome, Position};
+use crate::store::{Action, ActionKind, Done, Filter, Outcome, Position, Result};
 
 /// How many messages one group looks at, and how many it changes. Outcomes that come meanwhile wait for its commit.
 const LOOK: usize = 8_000;
@@ -23,7 +22,7 @@ const TAKE_BACK: usize = 256;
 impl Group<'_> {
     /// Begins an action: `Accepted`. If the id is known: `Duplicate`, or `Conflict` if that action asked for something
     /// else.
-    pub(super) fn begin_action(&mut self, id: String, kind: ActionKind, filter: Filter) -> Result<Answer, StoreError> {
+    pub(super) fn begin_action(&mut self, id: String, kind: ActionKind, filter: Filter) -> Result<Answer> {
         let (through, at) = match kind {
             ActionKind::Cancel => (self.store.last_seq(), (filter.due_from_ms.unwrap_or(i64::MIN), i64::MIN)),
             ActionKind::Requeue => (self.store.last_letter(), (0, 0)),
@@ -37,7 +36,7 @@ impl Group<'_> {
     }
 
     /// Does a part of the first action.
-    pub(crate) fn act(&mut self) -> Result<(), StoreError> {
+    pub(crate) fn act(&mut self) -> Result<()> {
         let Some(mut action) = self.actions.running.front().cloned() else { return Ok(()) };
         let has_more = match action.kind {
             ActionKind::Cancel => self.cancel_some(&mut action)?,
@@ -53,7 +52,7 @@ impl Group<'_> {
     }
 
     /// Returns whether there may be more.
-    fn cancel_some(&mut self, action: &mut Action) -> Result<bool, StoreError> {
+    fn cancel_some(&mut self, action: &mut Action) -> Result<bool> {
         if let Some(from) = self.actions.slots {
             let (near, next) = self.near_ones(action, from);
             self.actions.slots = next;
@@ -84,7 +83,7 @@ impl Group<'_> {
         (found, next)
     }
 
-    fn cancel_each(&mut self, action: &mut Action, found: &[Position], is_near: bool) -> Result<(), StoreError> {
+    fn cancel_each(&mut self, action: &mut Action, found: &[Position], is_near: bool) -> Result<()> {
         let found = &self.without_occurrences(action, found)?;
         let mut done = Vec::with_capacity(found.len());
         for part in found.chunks(TAKE_BACK) {
@@ -117,7 +116,7 @@ impl Group<'_> {
 
     /// Leaves out occurrences of recurring messages, unless the action asks for due times. If it does not, it ends the
     /// rules too. Then each rule withdraws its own occurrence, so that a new rule of the name may make it again.
-    fn without_occurrences(&self, action: &Action, found: &[Position]) -> Result<Vec<Position>, StoreError> {
+    fn without_occurrences(&self, action: &Action, found: &[Position]) -> Result<Vec<Position>> {
         let mut left = found.to_vec();
         if !action.filter.asks_due() && self.store.recurring_count() > 0 {
             let occurrences = self.store.occurrences_among(found)?;
@@ -127,7 +126,7 @@ impl Group<'_> {
     }
 
     /// Returns whether there may be more.
-    fn requeue_some(&mut self, action: &mut Action) -> Result<bool, StoreError> {
+    fn requeue_some(&mut self, action: &mut Action) -> Result<bool> {
         let letters = self.store.letters_of_messages(action.at.0, action.through, CHANGE)?;
         for (n, seq) in &letters {
             action.at = (*n, 0);

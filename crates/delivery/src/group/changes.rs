@@ -4,7 +4,6 @@
 //! its send has begun, the send is not undone.
 
 use super::{DAY_MS, Group, answer_of, held_of};
-use crate::base::error::StoreError;
 use crate::due::dispatcher::TakenBack;
 use crate::due::window::State;
 use crate::formats::ndjson::fields_of;
@@ -15,10 +14,10 @@ use crate::message::incoming::{Incoming, lane_of};
 use crate::message::partition::partition_of_name;
 use crate::message::recurrence::NEVER_MS;
 use crate::message::{Cancel, Extras, Message, Reschedule};
-use crate::store::{Attempts, Filter, Held, Known, Outcome, PAUSED, Waiting};
+use crate::store::{Attempts, Filter, Held, Known, Outcome, PAUSED, Result, Waiting};
 
 impl Group<'_> {
-    pub(super) fn cancel(&mut self, cancel: &Cancel) -> Result<Answer, StoreError> {
+    pub(super) fn cancel(&mut self, cancel: &Cancel) -> Result<Answer> {
         let key = cancel.key.as_deref();
         let id = self.written_id(key, &cancel.id)?;
         let known = self.store.find(key, &id)?;
@@ -46,7 +45,7 @@ impl Group<'_> {
     }
 
     /// Pauses or resumes all sending. A pause takes effect at once, so that nothing is sent after its answer.
-    pub(super) fn pause(&mut self, is_paused: bool) -> Result<Answer, StoreError> {
+    pub(super) fn pause(&mut self, is_paused: bool) -> Result<Answer> {
         self.store.put_meta(PAUSED, is_paused.then_some(self.now_ms))?;
         self.resumes = !is_paused;
         if is_paused {
@@ -57,7 +56,7 @@ impl Group<'_> {
 
     /// Pauses or resumes one key. If all messages have one order, a key cannot be paused: later messages would overtake
     /// its messages.
-    pub(super) fn pause_key(&mut self, key: &str, is_paused: bool) -> Result<Answer, StoreError> {
+    pub(super) fn pause_key(&mut self, key: &str, is_paused: bool) -> Result<Answer> {
         let lane = lane_of(Some(key)).expect("a key has a lane");
         self.resumed_lanes.retain(|other| *other != lane);
         if !is_paused {
@@ -77,7 +76,7 @@ impl Group<'_> {
 
     /// Gives a message another due time. It goes on under a new number, so it comes last among the messages of the same
     /// millisecond.
-    pub(super) fn reschedule(&mut self, to: &Reschedule) -> Result<Answer, StoreError> {
+    pub(super) fn reschedule(&mut self, to: &Reschedule) -> Result<Answer> {
         let key = to.key.as_deref();
         let Some(known) = self.store.find(key, &self.written_id(key, &to.id)?)? else {
             self.counts.reschedules_too_late += 1;
@@ -107,7 +106,7 @@ impl Group<'_> {
 
     /// Replaces the waiting message of the same name. If that message has an outcome, the new message is accepted
     /// beside it. In both cases a destination sees another digest than before.
-    pub(super) fn replace(&mut self, put: Incoming, at_latest_ms: Option<i64>) -> Result<Answer, StoreError> {
+    pub(super) fn replace(&mut self, put: Incoming, at_latest_ms: Option<i64>) -> Result<Answer> {
         let known = self.store.find(put.message.key(), put.message.id())?;
         let recurs = put.message.body.recurrence().is_some();
         if recurs && known.as_ref().is_some_and(|known| known.due_ms == NEVER_MS) {
@@ -165,7 +164,7 @@ impl Group<'_> {
     }
 
     /// Makes a dead letter a message again, with all attempts and without `expires`.
-    pub(super) fn requeue(&mut self, key: Option<&str>, id: &str) -> Result<Answer, StoreError> {
+    pub(super) fn requeue(&mut self, key: Option<&str>, id: &str) -> Result<Answer> {
         let Some(known) = self.store.find(key, id)? else { return Ok(Answer::Unknown) };
         let Some(outcome) = known.outcome.filter(|outcome| outcome.is_dead()) else { return self.look(key, id) };
         Ok(if self.requeue_letter(known.seq, None)? { Answer::Requeued } else { answer_of(outcome) })
@@ -173,7 +172,7 @@ impl Group<'_> {
 
     /// Returns whether the dead letter is a message again. It stays as it is if its record is gone, if `filter` does
     /// not match, or if the message was submitted again since then.
-    pub(super) fn requeue_letter(&mut self, seq: i64, filter: Option<&Filter>) -> Result<bool, StoreError> {
+    pub(super) fn requeue_letter(&mut self, seq: i64, filter: Option<&Filter>) -> Result<bool> {
         let Some(record) = self.store.letter(seq)? else { return Ok(false) };
         let Some(mut message) = read_again(&record, self.now_ms) else { return Ok(false) };
         let takes = |it: &Filter| it.takes_due(message.due_ms) && it.takes_key(message.key());
@@ -205,7 +204,7 @@ impl Group<'_> {
         message: Message,
         redelivered: bool,
         tried: Option<&Attempts>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         let (due_ms, size) = (message.due_ms, message.size_in_memory() as u32);
         let lane = lane_of(message.key());
         let tried = tried.cloned().unwrap_or_else(|| Attempts::none(seq));
@@ -223,7 +222,7 @@ impl Group<'_> {
 
     /// Takes a message back, so that it does not go out, or returns why it is too late. The caller then finishes its
     /// old number.
-    pub(super) fn take_back(&mut self, known: &Known, outcome: Outcome) -> Result<Result<Left, Answer>, StoreError> {
+    pub(super) fn take_back(&mut self, known: &Known, outcome: Outcome) -> Result<Result<Left, Answer>> {
         if let Some(outcome) = known.outcome {
             return Ok(Err(answer_of(outcome)));
         }
@@ -249,7 +248,7 @@ impl Group<'_> {
         })
     }
 
-    pub(super) fn look(&mut self, key: Option<&str>, id: &str) -> Result<Answer, StoreError> {
+    pub(super) fn look(&mut self, key: Option<&str>, id: &str) -> Result<Answer> {
         let Some(known) = self.store.find(key, id)? else { return Ok(Answer::Unknown) };
         let state = self.dispatcher.lock().state_of(known.seq); // the lock is not held while the store is read
         Ok(match known.outcome {

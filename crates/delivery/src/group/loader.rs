@@ -3,11 +3,10 @@
 //! The writer calls the loader inside its transaction, so the loader sees messages that were just accepted. It first
 //! reads rows without their payloads. The window chooses some of them, and the loader reads only these messages whole.
 
-use crate::base::error::StoreError;
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::due::dispatcher::Dispatcher;
 use crate::due::lanes::Slot;
-use crate::store::{Store, Waiting};
+use crate::store::{Result, Store, Waiting};
 
 const ROWS: usize = 2_000;
 const SCAN: usize = 5_000;
@@ -39,11 +38,7 @@ impl Loader {
     }
 
     /// Loads the next messages, at most some thousand. They are in the window, and not on the timer yet.
-    pub(crate) fn load(
-        &mut self,
-        store: &mut Store,
-        dispatcher: &Mutex<Dispatcher>,
-    ) -> Result<Vec<(Slot, i64)>, StoreError> {
+    pub(crate) fn load(&mut self, store: &mut Store, dispatcher: &Mutex<Dispatcher>) -> Result<Vec<(Slot, i64)>> {
         if !self.is_started {
             return Ok(Vec::new());
         }
@@ -70,7 +65,7 @@ impl Loader {
     }
 
     /// Reads the next messages, and returns whether there may be more.
-    fn read_ahead(&self, store: &mut Store, dispatcher: &Mutex<Dispatcher>) -> Result<(Vec<Slot>, bool), StoreError> {
+    fn read_ahead(&self, store: &mut Store, dispatcher: &Mutex<Dispatcher>) -> Result<(Vec<Slot>, bool)> {
         let (cursor, until_ms) = {
             let mut dispatcher = lock(dispatcher);
             let until_ms = dispatcher.due_within(self.horizon_ms);
@@ -88,7 +83,7 @@ impl Loader {
 }
 
 /// Reads messages that left memory until their next attempt. Returns whether there may be more.
-fn read_tried(store: &mut Store, dispatcher: &Mutex<Dispatcher>) -> Result<(Vec<Slot>, bool), StoreError> {
+fn read_tried(store: &mut Store, dispatcher: &Mutex<Dispatcher>) -> Result<(Vec<Slot>, bool)> {
     let (wanted, until_ms, after, mut room) = {
         let mut dispatcher = lock(dispatcher);
         let (wanted, until_ms) = (dispatcher.take_wanted(), dispatcher.reads_tried_until());
@@ -130,7 +125,7 @@ fn read_tried(store: &mut Store, dispatcher: &Mutex<Dispatcher>) -> Result<(Vec<
     Ok((slots, may_be_more))
 }
 
-fn refill(store: &mut Store, dispatcher: &Mutex<Dispatcher>) -> Result<Vec<Slot>, StoreError> {
+fn refill(store: &mut Store, dispatcher: &Mutex<Dispatcher>) -> Result<Vec<Slot>> {
     let (lanes, start, through) = {
         let mut dispatcher = lock(dispatcher);
         let Some((lanes, start)) = dispatcher.window.refill_from() else { return Ok(Vec::new()) };

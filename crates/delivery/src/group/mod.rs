@@ -11,7 +11,7 @@ pub(crate) mod operations;
 pub(crate) mod queue;
 pub(crate) mod writer;
 
-use crate::base::error::{BadRecord, StoreError};
+use crate::base::error::BadRecord;
 use crate::base::summary::Summary;
 use crate::base::sync::Mutex;
 use crate::due::dispatcher::Dispatcher;
@@ -24,7 +24,7 @@ use crate::message::incoming::{Incoming, lane_of};
 use crate::message::partition::partition_of_incoming;
 use crate::message::record::record_of_incoming;
 use crate::message::{Body, Reschedule};
-use crate::store::{Accepted, Held, Known, Letter, Outcome, Store, Waiting};
+use crate::store::{Accepted, Held, Known, Letter, Outcome, Result, Store, Waiting};
 
 const DAY_MS: i64 = 86_400_000;
 /// How many messages come into memory under one hold of the dispatcher's lock. Senders wait meanwhile.
@@ -76,7 +76,7 @@ impl<'a> Group<'a> {
     }
 
     /// Does the items of a ticket in order. Puts that follow each other are accepted together.
-    pub(super) fn apply(&mut self, items: Vec<Item>, answers: &mut Vec<Answer>) -> Result<(), StoreError> {
+    pub(super) fn apply(&mut self, items: Vec<Item>, answers: &mut Vec<Answer>) -> Result<()> {
         let mut puts = Vec::new();
         for item in items {
             match item {
@@ -115,7 +115,7 @@ impl<'a> Group<'a> {
         if puts.is_empty() { Ok(()) } else { self.accept(puts, answers) }
     }
 
-    fn accept(&mut self, puts: Vec<Incoming>, answers: &mut Vec<Answer>) -> Result<(), StoreError> {
+    fn accept(&mut self, puts: Vec<Incoming>, answers: &mut Vec<Answer>) -> Result<()> {
         let first = answers.len();
         let accepted = self.store.accept(&puts, self.now_ms)?;
         let mut fresh = Vec::with_capacity(puts.len());
@@ -179,7 +179,7 @@ impl<'a> Group<'a> {
     }
 
     /// Puts messages that are due soon into memory. All others wait in the store.
-    fn admit(&mut self, fresh: &[(Waiting, u8, Body)]) -> Result<(), StoreError> {
+    fn admit(&mut self, fresh: &[(Waiting, u8, Body)]) -> Result<()> {
         let (mut held, mut gone) = (Vec::new(), Vec::new());
         for part in fresh.chunks(ADMIT) {
             let mut dispatcher = self.dispatcher.lock();

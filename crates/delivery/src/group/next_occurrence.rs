@@ -11,13 +11,13 @@
 use std::borrow::Cow;
 
 use super::Group;
-use crate::base::error::{BadRecord, StoreError};
+use crate::base::error::BadRecord;
 use crate::group::items::Answer;
 use crate::message::incoming::Incoming;
 use crate::message::record::record_of;
 use crate::message::recurrence::{NEVER_MS, Recurrence, occurrence_id, occurrence_of};
 use crate::message::{Body, Extras, Message};
-use crate::store::{Accepted, Done, Known, Letter, Occurrence, Outcome};
+use crate::store::{Accepted, Done, Known, Letter, Occurrence, Outcome, Result};
 
 /// How many times of a rule in a row may be over, because they were delivered or cancelled under an earlier rule. Each
 /// costs a look into the store. After this many, the rule goes on from now.
@@ -26,7 +26,7 @@ const MOST_OVER: usize = if cfg!(test) { 50 } else { 100_000 };
 impl Group<'_> {
     /// Stores these outcomes. If a rule has ended, its occurrence ends too. If an occurrence has its outcome, the next
     /// one is made.
-    pub(crate) fn finish(&mut self, done: &[Done]) -> Result<(), StoreError> {
+    pub(crate) fn finish(&mut self, done: &[Done]) -> Result<()> {
         let may_follow = self.store.recurring_count() > 0;
         self.store.finish(done)?;
         if !may_follow {
@@ -44,7 +44,7 @@ impl Group<'_> {
     }
 
     /// Begins a new recurring message: makes its first occurrence, however late it is.
-    pub(super) fn begin_recurring(&mut self, seq: i64, body: &Body) -> Result<(), StoreError> {
+    pub(super) fn begin_recurring(&mut self, seq: i64, body: &Body) -> Result<()> {
         let message = Message { body: body.clone(), due_ms: NEVER_MS, delay_ms: None };
         let first_ms = recurrence_of(&message).first_ms();
         self.make_occurrence(seq, &message, first_ms, None)
@@ -52,7 +52,7 @@ impl Group<'_> {
 
     /// Puts a recurring message in the place of a recurring message with the same name. With `is_forced` this also
     /// happens if both have the same content.
-    pub(super) fn recur_again(&mut self, put: Incoming, is_forced: bool) -> Result<Answer, StoreError> {
+    pub(super) fn recur_again(&mut self, put: Incoming, is_forced: bool) -> Result<Answer> {
         // Looked up now: an earlier item of the group may have taken its place.
         let known = self.store.find(put.message.key(), put.message.id())?.expect("its name is known");
         if !is_forced && (known.due_ms != NEVER_MS || known.content == put.content) {
@@ -82,7 +82,7 @@ impl Group<'_> {
 
     /// Keeps what a lost deliverer may have sent (`before` of the new rule), although the message is known: it came
     /// with a backup.
-    fn note_before(&mut self, known: &Known, put: &Incoming) -> Result<(), StoreError> {
+    fn note_before(&mut self, known: &Known, put: &Incoming) -> Result<()> {
         let rule = recurrence_of(&put.message);
         if rule.before.is_some() && known.due_ms == NEVER_MS && self.store.is_open(known)? {
             let message = self.store.open_message(known.seq)?;
@@ -95,7 +95,7 @@ impl Group<'_> {
     /// Makes the new rule go on where the earlier rule is. If the open occurrence is due, or is being sent, it is the
     /// last occurrence of the earlier rule. If it is not due yet, the occurrence of the new rule takes its place. Times
     /// that are over get no occurrence.
-    fn follow(&mut self, seq: i64, message: &Message, before: i64) -> Result<(), StoreError> {
+    fn follow(&mut self, seq: i64, message: &Message, before: i64) -> Result<()> {
         let open = self.store.occurrence_of(before)?;
         let is_due = open.as_ref().is_some_and(|(known, _)| known.due_ms <= self.now_ms);
         if is_due || self.withdraw_occurrence(before)? == Withdrawn::Sending {
@@ -113,7 +113,7 @@ impl Group<'_> {
     }
 
     /// Withdraws the waiting occurrence, and no other follows. If it is being sent, this changes nothing.
-    fn withdraw_occurrence(&mut self, of_seq: i64) -> Result<Withdrawn, StoreError> {
+    fn withdraw_occurrence(&mut self, of_seq: i64) -> Result<Withdrawn> {
         let Some((known, _)) = self.store.occurrence_of(of_seq)? else { return Ok(Withdrawn::None) };
         if self.take_back(&known, Outcome::Withdrawn)?.is_err() {
             return Ok(Withdrawn::Sending);
@@ -126,7 +126,7 @@ impl Group<'_> {
     }
 
     /// Ends a rule. No other occurrence follows, even if one is being sent.
-    fn end_occurrence(&mut self, of_seq: i64) -> Result<(), StoreError> {
+    fn end_occurrence(&mut self, of_seq: i64) -> Result<()> {
         if self.withdraw_occurrence(of_seq)? == Withdrawn::Sending
             && let Some((known, _)) = self.store.occurrence_of(of_seq)?
         {
@@ -143,7 +143,7 @@ impl Group<'_> {
         message: &Message,
         mut at_ms: Result<i64, BadRecord>,
         mut after_ms: Option<i64>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         for look in 1..=2 * MOST_OVER {
             let due_ms = match at_ms {
                 Ok(due_ms) => due_ms,
@@ -177,14 +177,14 @@ impl Group<'_> {
         self.end_recurring(of_seq, message, bad)
     }
 
-    fn admit_occurrence(&mut self, seq: i64, message: Message, redelivered: bool) -> Result<i64, StoreError> {
+    fn admit_occurrence(&mut self, seq: i64, message: Message, redelivered: bool) -> Result<i64> {
         self.counts.accepted += 1;
         self.admit_again(seq, message, redelivered, None)?;
         Ok(seq)
     }
 
     /// Ends a rule that has no more times. A dead letter says why.
-    fn end_recurring(&mut self, seq: i64, message: &Message, bad: BadRecord) -> Result<(), StoreError> {
+    fn end_recurring(&mut self, seq: i64, message: &Message, bad: BadRecord) -> Result<()> {
         self.store.finish(&[self.done(seq, NEVER_MS, Outcome::Dead)])?;
         let BadRecord { reason, allowed } = bad;
         let (source, record) = ("delivery".to_owned(), record_of(message));
@@ -202,7 +202,7 @@ impl Group<'_> {
 
     /// Returns whether this reschedule of a recurring message was asked for before. If it was not, its `asked_ms` is
     /// noted.
-    pub(super) fn was_asked(&mut self, known: &Known, asked_ms: Option<i64>) -> Result<bool, StoreError> {
+    pub(super) fn was_asked(&mut self, known: &Known, asked_ms: Option<i64>) -> Result<bool> {
         if asked_ms.is_none() || known.due_ms != NEVER_MS || !self.store.is_open(known)? {
             return Ok(false);
         }
@@ -216,7 +216,7 @@ impl Group<'_> {
     }
 
     /// The id of an occurrence as the engine writes it. A caller may write the due time in another form.
-    pub(super) fn written_id<'a>(&self, key: Option<&str>, id: &'a str) -> Result<Cow<'a, str>, StoreError> {
+    pub(super) fn written_id<'a>(&self, key: Option<&str>, id: &'a str) -> Result<Cow<'a, str>> {
         let Some((of, due_ms)) = occurrence_of(id).filter(|_| self.store.recurring_count() > 0) else {
             return Ok(id.into());
         };
@@ -226,7 +226,7 @@ impl Group<'_> {
     }
 
     /// If a caller names a recurring message and a due time, it means the open occurrence. Returns that occurrence.
-    pub(super) fn open_one(&self, known: Known) -> Result<Known, StoreError> {
+    pub(super) fn open_one(&self, known: Known) -> Result<Known> {
         if known.due_ms != NEVER_MS {
             return Ok(known);
         }

@@ -19,7 +19,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::items::{Item, Ticket};
 use super::loader::Loader;
 use super::queue::Queue;
-use crate::base::error::{DeliveryError, StoreError};
+use crate::base::error::DeliveryError;
 use crate::base::kill_point::kill_point;
 use crate::base::summary::Summary;
 use crate::base::sync::Mutex;
@@ -34,7 +34,7 @@ use crate::group::{Group, held_of};
 use crate::message::Message;
 use crate::message::incoming::lane_of;
 use crate::message::record::record_of;
-use crate::store::{Attempts, Checkpoints, Done, Held, Letter, Outcome, Store};
+use crate::store::{Action, Attempts, Broken, Checkpoints, Done, Held, Letter, Outcome, Result, Store};
 
 /// The most items and bytes of one transaction.
 const GROUP_ITEMS: usize = 4_096;
@@ -108,7 +108,8 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    pub(crate) fn new(store: Store, horizon_ms: f64) -> Self {
+    /// `actions`: those of earlier runs that go on.
+    pub(crate) fn new(store: Store, horizon_ms: f64, actions: Vec<Action>) -> Self {
         Self {
             store,
             loader: Loader::new(horizon_ms),
@@ -122,18 +123,9 @@ impl Writer {
             suspects: FxHashSet::default(),
             taken_back: FxHashMap::default(),
             tried_now: FxHashMap::default(),
-            actions: Actions::default(),
+            actions: Actions::go_on(actions),
             noted_down: None,
         }
-    }
-
-    /// Continues the actions of earlier runs.
-    ///
-    /// # Errors
-    /// The store can't be read.
-    pub(crate) fn go_on(&mut self) -> Result<(), StoreError> {
-        self.actions = Actions::go_on(self.store.running_actions()?);
-        Ok(())
     }
 
     /// The destination was asked for all messages that an earlier process may have sent: these did not arrive.
@@ -185,12 +177,7 @@ impl Writer {
     }
 
     /// Stores that these messages of an earlier process have arrived.
-    pub(crate) fn note_arrived(
-        &mut self,
-        done: &[Done],
-        dispatcher: &Mutex<Dispatcher>,
-        now_ms: i64,
-    ) -> Result<(), StoreError> {
+    pub(crate) fn note_arrived(&mut self, done: &[Done], dispatcher: &Mutex<Dispatcher>, now_ms: i64) -> Result<()> {
         self.store.begin()?;
         let mut group = Group::new(&mut self.store, &mut self.actions, dispatcher, now_ms);
         group.counts.delivered += done.len() as u64;
@@ -202,15 +189,12 @@ impl Writer {
     }
 
     /// Checks once a second that the store's file is in its place.
-    ///
-    /// # Errors
-    /// The file was moved, replaced or removed.
-    pub(crate) fn look_at_place(&mut self, now_us: u64) -> Result<(), DeliveryError> {
+    pub(crate) fn look_at_place(&mut self, now_us: u64) -> Result<()> {
         if now_us.saturating_sub(self.looked_at_us) < LOOK_EVERY_US {
             return Ok(());
         }
         self.looked_at_us = now_us;
-        Ok(self.store.check_place()?)
+        self.store.check_place()
     }
 
     /// Whether the group has no work except the upkeep.
@@ -219,20 +203,15 @@ impl Writer {
     }
 
     /// Commits a group. The sinks have already synced the messages that the group calls delivered.
-    pub(crate) fn commit(
-        &mut self,
-        begun: Begun,
-        dispatcher: &Mutex<Dispatcher>,
-        now_ms: i64,
-    ) -> Result<Committed, DeliveryError> {
+    pub(crate) fn commit(&mut self, begun: Begun, dispatcher: &Mutex<Dispatcher>, now_ms: i64) -> Result<Committed> {
         let result = self.transact(begun, dispatcher, now_ms);
         if result.is_err() {
             let _ = self.store.rollback(); // the store is not used again, and the first error counts
         }
-        result.map_err(DeliveryError::Store)
+        result
     }
 
-    fn transact(&mut self, begun: Begun, dispatcher: &Mutex<Dispatcher>, now_ms: i64) -> Result<Committed, StoreError> {
+    fn transact(&mut self, begun: Begun, dispatcher: &Mutex<Dispatcher>, now_ms: i64) -> Result<Committed> {
         let is_idle = self.is_idle(&begun);
         let Begun { parts, outcomes, position, told_through } = begun;
         kill_point("group: begun");
@@ -275,7 +254,7 @@ impl Writer {
         let more = self.store.upkeep(is_idle)?;
         self.note_state(dispatcher, is_idle, now_ms)?;
         if dispatcher.is_poisoned() {
-            return Err(self.store.panicked()); // a thread panicked while it changed the window
+            return Err(Broken::PANICKED); // a thread panicked while it changed the window
         }
         self.store.commit()?;
         if let Some(checkpoints) = self.checkpoints.as_ref().filter(|_| !is_idle) {
@@ -298,7 +277,7 @@ impl Writer {
     }
 
     /// Notes the state for other processes that look at the store.
-    fn note_state(&mut self, dispatcher: &Mutex<Dispatcher>, is_idle: bool, now_ms: i64) -> Result<(), StoreError> {
+    fn note_state(&mut self, dispatcher: &Mutex<Dispatcher>, is_idle: bool, now_ms: i64) -> Result<()> {
         if !is_idle {
             self.store.put_meta("committed_ms", now_ms)?;
         }
@@ -332,7 +311,7 @@ impl Writer {
     }
 
     /// Near messages that lose their place in memory, or that stay for long, get a row in the store.
-    fn hold_leaving(&mut self, dispatcher: &Mutex<Dispatcher>) -> Result<(), StoreError> {
+    fn hold_leaving(&mut self, dispatcher: &Mutex<Dispatcher>) -> Result<()> {
         let stragglers = self.store.stragglers();
         let mut dispatcher = dispatcher.lock();
         let mut held: Vec<Held> = dispatcher.window.take_leaving().iter().map(held_of).collect();
@@ -364,7 +343,7 @@ impl Writer {
         dispatcher: &Mutex<Dispatcher>,
         first_due_ms: Option<i64>,
         placed: &[(Slot, i64)],
-    ) -> Result<Option<i64>, StoreError> {
+    ) -> Result<Option<i64>> {
         let mut dispatcher = dispatcher.lock();
         let Some(soon_ms) = dispatcher.due_within(MARK_AHEAD_MS) else { return Ok(None) };
         let loaded = placed.iter().filter_map(|(slot, seq)| dispatcher.window.get(*slot, *seq));
@@ -389,7 +368,7 @@ impl Writer {
         committed: &Committed,
         queue: &Queue,
         dispatcher: &Mutex<Dispatcher>,
-    ) -> Result<bool, DeliveryError> {
+    ) -> Result<bool> {
         kill_point("group: committed");
         queue.note_committed();
         if !self.suspects.is_empty() {
@@ -459,7 +438,7 @@ impl Writer {
 
     /// Writes the last transaction. Messages that were sent without an outcome may have arrived, so they are marked.
     /// `is_clean`: no send is under way.
-    pub(crate) fn end(&mut self, dispatcher: &Dispatcher, is_clean: bool) -> Result<(), StoreError> {
+    pub(crate) fn end(&mut self, dispatcher: &Dispatcher, is_clean: bool) -> Result<()> {
         let (mut near, mut others, mut unsent) = (Vec::new(), Vec::new(), Vec::new());
         for (_, it) in dispatcher.window.slots().filter(|(_, it)| it.state != State::Over) {
             if it.is_noted && it.state != State::Sending {
@@ -505,7 +484,7 @@ impl Writer {
         is_told && self.begun.is_empty() && state.tickets.is_empty() && state.outcomes.is_empty()
     }
 
-    fn read_letters(&mut self) -> Result<Option<(Vec<Letter>, i64)>, StoreError> {
+    fn read_letters(&mut self) -> Result<Option<(Vec<Letter>, i64)>> {
         if !self.store.has_unwritten_letters() || self.telling_through.is_some() {
             return Ok(None);
         }

@@ -33,7 +33,7 @@ use crate::group::writer::{Begun, Committed, Writer};
 use crate::sinks::{Delivery, Verdicts};
 use crate::store::file::owner::Ownership;
 use crate::store::upgrade::step_up;
-use crate::store::{Letter, Options, PAUSED, Progress, RESTORED, Store};
+use crate::store::{self, Broken, Letter, Options, PAUSED, Progress, RESTORED, Store};
 use tickwheel::{Clock, Timer};
 
 /// An open store with all its waiting messages. Nothing is due before `start`.
@@ -102,15 +102,19 @@ impl Engine {
             Duration::from_millis(settings.unanswered_for_ms),
             settings.seed,
         );
-        pause_keys(&store, &mut dispatcher)?;
         let (store_id, open) = (store.id().to_owned(), store.open_count());
-        let (inputs, restored) = (store.inputs()?, store.get_meta(RESTORED)?);
+        let kept = || {
+            let (inputs, restored) = (store.inputs()?, store.get_meta(RESTORED)?);
+            let (paused_ms, paused_lanes) = (store.get_meta::<i64>(PAUSED)?, store.paused_lanes()?);
+            Ok((inputs, restored, paused_ms, paused_lanes, store.running_actions()?))
+        };
+        let (inputs, restored, paused_ms, paused_lanes, actions) = kept().map_err(|broken: Broken| broken.of(&path))?;
+        pause_keys(&paused_lanes, &mut dispatcher)?;
         dispatcher.pace = Pace::new(settings.rate, timer.clock().now_us());
-        dispatcher.pause(store.get_meta::<i64>(PAUSED)?.is_some());
-        let mut writer = Writer::new(store, settings.horizon_ms as f64);
+        dispatcher.pause(paused_ms.is_some());
+        let mut writer = Writer::new(store, settings.horizon_ms as f64, actions);
         writer.summary.resumed = open;
         writer.commits.last_ms = wall.now_us() / 1000;
-        writer.go_on()?;
         let queue = Queue::new(open, writer.store.has_unwritten_letters());
         queue.lock().summary = writer.summary;
         queue.lock().recurring = writer.store.recurring_count();
@@ -322,7 +326,7 @@ impl Engine {
                 if !is_idle {
                     writer.commits.durations.add(self.timer.clock().now_us().saturating_sub(began_us) as i64);
                 }
-                Ok::<_, DeliveryError>(committed)
+                Ok(committed)
             })
         }))
     }
@@ -349,8 +353,7 @@ impl Engine {
     /// so nothing more is written to it.
     pub(crate) fn writer_panicked(&self) -> DeliveryError {
         let path = self.ownership.upgrade().map(|it| it.path().to_owned()).unwrap_or_default();
-        let advice = "see the output of the panic hook, report it, and run again: nothing that was accepted is lost";
-        StoreError::new(&path, "the thread that writes it panicked", advice).into()
+        Broken::PANICKED.of(&path).into()
     }
 
     /// Lets a close end while the disk hangs. If the disk answers later, nothing more is written.
@@ -468,7 +471,7 @@ impl Engine {
         summary.cancels_unknown = writer.store.remembered_cancels();
         *self.percentiles.lock() = writer.lateness.percentiles();
         self.queue.lock().summary = summary;
-        ended.map(|()| summary).map_err(DeliveryError::Store)
+        ended.map(|()| summary).map_err(|broken| broken.of(writer.store.path()).into())
     }
 
     // --- Inside --------------------------------------------------------------
@@ -482,12 +485,9 @@ impl Engine {
         self.writer.lock().as_mut().map(run).ok_or(DeliveryError::Closed)
     }
 
-    /// Does the same for a function that may fail.
-    pub(crate) fn try_writer<T, E: Into<DeliveryError>>(
-        &self,
-        run: impl FnOnce(&mut Writer) -> Result<T, E>,
-    ) -> Result<T, DeliveryError> {
-        self.with_writer(run)?.map_err(Into::into)
+    /// Does the same for a function that may fail. The error names the store.
+    pub(crate) fn try_writer<T>(&self, run: impl FnOnce(&mut Writer) -> store::Result<T>) -> Result<T, DeliveryError> {
+        self.with_writer(|writer| run(writer).map_err(|broken| broken.of(writer.store.path()).into()))?
     }
 
     /// Gives outcomes from the dispatcher to the writer. The caller holds the dispatcher's lock, so that outcomes keep
@@ -501,14 +501,13 @@ impl Engine {
 }
 
 /// Pauses the keys that an earlier process was asked to pause.
-fn pause_keys(store: &Store, dispatcher: &mut Dispatcher) -> Result<(), DeliveryError> {
-    let lanes = store.paused_lanes()?;
+fn pause_keys(lanes: &[i64], dispatcher: &mut Dispatcher) -> Result<(), DeliveryError> {
     if !lanes.is_empty() && dispatcher.window.is_global() {
         let text = "keys are paused in this store, and in one order of all messages none can be: resume them first \
                     (tickwheel resume STORE --key KEY), or deliver in order per key";
         return Err(DeliveryError::Usage(text.to_owned()));
     }
-    dispatcher.pause_lanes(&lanes);
+    dispatcher.pause_lanes(lanes);
     Ok(())
 }
 

@@ -87,10 +87,10 @@ impl Running {
                 shared.tell(vec![Event::CheckpointFailed { reason: error.to_string() }]);
             }
         };
-        shared.engine.try_writer(|writer| {
+        shared.engine.with_writer(|writer| {
             writer.checkpoints = Some(Checkpoints::start(&writer.store, Box::new(failed))?);
             Ok::<_, StoreError>(())
-        })?;
+        })??;
         let mut threads = self.threads.lock();
         threads.push(spawn("writer-deliver", shared, Shared::write)?);
         threads.push(spawn("teller-deliver", shared, Shared::tell_all)?);

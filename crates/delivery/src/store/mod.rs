@@ -12,8 +12,8 @@
 //!
 //! | where | what |
 //! |---|---|
-//! | `mod.rs`, `calls.rs`, `types.rs` | [`Store`], its calls, and the types that they take and return |
-//! | `sql.rs` | statements, and errors of the file |
+//! | `mod.rs`, `types.rs` | [`Store`], its transactions, and the types that they take and return |
+//! | `sql.rs` | statements, and why one failed |
 //! | `file/` | the file: tables, options, ownership by one process, checkpoints, and replacement by another file |
 //! | `tables/` | the small tables, one file each |
 //! | `names/` | the known names |
@@ -23,7 +23,6 @@
 //! | `maintenance/` | check, compact, back up, restore |
 //! | `upgrade/` | a store of an older version |
 
-mod calls;
 pub(crate) mod file;
 pub(crate) mod look;
 pub(crate) mod maintenance;
@@ -38,12 +37,11 @@ mod types;
 pub(crate) mod upgrade;
 mod upkeep;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 
-use crate::base::error::StoreError;
-use crate::message::incoming::{Digest, Incoming};
+use crate::message::incoming::Digest;
 
 pub(crate) use file::checkpoints::Checkpoints;
 pub(crate) use file::options::Limits;
@@ -53,6 +51,7 @@ pub(crate) use look::overdue::add_overdue;
 pub use look::rules::Name;
 pub(crate) use look::rules::rules_of;
 pub(crate) use open::occurrences::Occurrence;
+pub(crate) use sql::{Broken, Result};
 pub(crate) use tables::bulk_actions::Action;
 pub use tables::bulk_actions::{Filter, Kind as ActionKind};
 pub(crate) use tables::meta::{PAUSED, RESTORED};
@@ -64,6 +63,7 @@ use crate::base::open_stores::FileId;
 use names::Names;
 use open::bodies::Collector;
 use open::near::{Floor, Near};
+use open::waiting::is_waiting;
 use retention::Retention;
 use tables::letters::Letters;
 
@@ -139,22 +139,17 @@ impl Store {
         self.cancels
     }
 
-    /// The error after a thread of the engine panicked. Memory may be in the middle of a change. The panic is a bug
-    /// in tickwheel.
-    pub(crate) fn panicked(&self) -> StoreError {
-        let advice = "see the output of the panic hook, report it, and run again: nothing that was accepted is lost";
-        StoreError::new(&self.path, "a thread that uses it panicked", advice)
+    #[must_use]
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Checks that the file at the store's path is still the open file. If it is another file, messages accepted from
     /// now on would be lost with the process (D9). Costs one `stat`.
-    ///
-    /// # Errors
-    /// The file was moved, replaced or removed.
-    pub(crate) fn check_place(&self) -> Result<(), StoreError> {
+    pub(crate) fn check_place(&self) -> Result<()> {
         if self.file.is_some() && FileId::at(&self.path) != self.file {
             let what = "the file was moved, replaced or removed while it was open";
-            return Err(StoreError::new(&self.path, what, "put it back with the files beside it, and run again"));
+            return Err(Broken::Unusable(what, "put it back with the files beside it, and run again"));
         }
         Ok(())
     }
@@ -166,13 +161,23 @@ impl Store {
         self.db.pragma_update(None, "max_page_count", pages + left).expect("it is open");
     }
 
-    fn told<T>(&self, result: sql::Result<T>) -> Result<T, StoreError> {
-        result.map_err(|broken| broken.of(&self.path))
+    /// Whether the message has no outcome.
+    pub(crate) fn is_open(&self, known: &Known) -> Result<bool> {
+        Ok(known.outcome.is_none() && (self.near.has(known.seq) || is_waiting(&self.db, (known.due_ms, known.seq))?))
     }
 
-    fn run(&self, text: &str) -> Result<(), StoreError> {
-        let run = || -> sql::Result<()> { Ok(sql::cached(&self.db, text)?.raw_execute().map(|_| ())?) };
-        self.told(run())
+    /// Near messages that must be held now, because they keep the store from forgetting others. Some are in chunks
+    /// far behind. Others are in old chunks, if `keep_ids` is over for messages after them.
+    #[must_use]
+    pub(crate) fn stragglers(&self) -> Vec<i64> {
+        self.near.stragglers(self.limits.chunks_open, self.retention.old_n())
+    }
+
+    /// Whether the message is open and has no row in `waiting`.
+    #[cfg(test)]
+    #[must_use]
+    pub(crate) fn is_near(&self, seq: i64) -> bool {
+        self.near.has(seq)
     }
 }
 
@@ -183,63 +188,18 @@ impl Store {
 /// For all methods: the store cannot be read or written. Then do not use it again.
 impl Store {
     /// Begins a transaction.
-    pub(crate) fn begin(&mut self) -> Result<(), StoreError> {
-        self.run("BEGIN IMMEDIATE")
+    pub(crate) fn begin(&mut self) -> Result<()> {
+        sql::run(&self.db, "BEGIN IMMEDIATE")
     }
 
     /// When it returns, all changes since `begin` are on disk.
-    pub(crate) fn commit(&mut self) -> Result<(), StoreError> {
-        self.run("COMMIT")
+    pub(crate) fn commit(&mut self) -> Result<()> {
+        sql::run(&self.db, "COMMIT")
     }
 
     /// Undoes all changes since `begin`, unless SQLite has already done so after an error. Do not use the store
     /// again, because memory is not undone.
-    pub(crate) fn rollback(&mut self) -> Result<(), StoreError> {
-        if self.db.is_autocommit() { Ok(()) } else { self.run("ROLLBACK") }
-    }
-
-    /// Accepts messages in this order, and returns an answer for each. New messages are near.
-    pub(crate) fn accept(&mut self, incoming: &[Incoming], now_ms: i64) -> Result<Vec<Accepted>, StoreError> {
-        let done = self.take_in(incoming, now_ms);
-        self.told(done)
-    }
-
-    /// Writes a row in `waiting` for each of these messages: new messages that stay out of memory, and near messages
-    /// that leave memory.
-    pub(crate) fn hold(&mut self, held: &[Held]) -> Result<(), StoreError> {
-        let done = self.write_waiting(held);
-        self.told(done)
-    }
-
-    /// Near messages that must be held now, because they keep the store from forgetting others. Some are in chunks
-    /// far behind. Others are in old chunks, if `keep_ids` is over for messages after them.
-    #[must_use]
-    pub(crate) fn stragglers(&self) -> Vec<i64> {
-        self.near.stragglers(self.limits.chunks_open, self.retention.old_n())
-    }
-
-    /// The message with this name. If none is known any more, the last one and its outcome.
-    pub(crate) fn find(&self, key: Option<&str>, id: &str) -> Result<Option<Known>, StoreError> {
-        self.told(self.look_up(key, id))
-    }
-
-    /// Whether the message is open and has no row in `waiting`.
-    #[cfg(test)]
-    #[must_use]
-    pub(crate) fn is_near(&self, seq: i64) -> bool {
-        self.near.has(seq)
-    }
-
-    /// Writes the outcome of these messages.
-    pub(crate) fn finish(&mut self, done: &[Done]) -> Result<(), StoreError> {
-        let done = self.write_outcomes(done);
-        self.told(done)
-    }
-
-    /// Does a small part of the store's housekeeping. Returns whether there is more to do. `is_idle`: this
-    /// transaction does nothing else.
-    pub(crate) fn upkeep(&mut self, is_idle: bool) -> Result<bool, StoreError> {
-        let more = self.keep_up(is_idle);
-        self.told(more)
+    pub(crate) fn rollback(&mut self) -> Result<()> {
+        if self.db.is_autocommit() { Ok(()) } else { sql::run(&self.db, "ROLLBACK") }
     }
 }

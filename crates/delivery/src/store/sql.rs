@@ -7,18 +7,26 @@ use rusqlite::{CachedStatement, Connection};
 use crate::base::error::StoreError;
 use crate::base::kill_point::kill_point;
 
-/// Why a step of the store failed.
+/// Why a step of the store failed. It becomes an error with [`Broken::of`], which adds the path.
 #[derive(Debug)]
-pub(super) enum Broken {
+pub(crate) enum Broken {
     /// An error of SQLite.
     Sql(rusqlite::Error),
     /// The file or the caller contradicts itself. The text tells how.
     Contradiction(String),
+    /// The store must not be used any more: the reason, and what to do.
+    Unusable(&'static str, &'static str),
 }
 
 impl Broken {
+    /// A thread of the engine panicked, so memory may be in the middle of a change. The panic is a bug in tickwheel.
+    pub(crate) const PANICKED: Self = Self::Unusable(
+        "a thread that uses it panicked",
+        "see the output of the panic hook, report it, and run again: nothing that was accepted is lost",
+    );
+
     /// Turns this into the error of the store at this path.
-    pub(super) fn of(&self, path: &Path) -> StoreError {
+    pub(crate) fn of(&self, path: &Path) -> StoreError {
         match self {
             Self::Sql(error) => StoreError::because(path, error),
             Self::Contradiction(what) => StoreError::new(
@@ -26,6 +34,7 @@ impl Broken {
                 what,
                 "the file is damaged, or this is a mistake in tickwheel: report it, and restore the store from a copy",
             ),
+            Self::Unusable(what, advice) => StoreError::new(path, *what, advice),
         }
     }
 }
@@ -36,7 +45,7 @@ impl From<rusqlite::Error> for Broken {
     }
 }
 
-pub(super) type Result<T> = std::result::Result<T, Broken>;
+pub(crate) type Result<T, E = Broken> = std::result::Result<T, E>;
 
 /// The prepared statement. It is prepared once for the connection.
 pub(super) fn cached<'a>(db: &'a Connection, text: &str) -> rusqlite::Result<CachedStatement<'a>> {
@@ -44,6 +53,12 @@ pub(super) fn cached<'a>(db: &'a Connection, text: &str) -> rusqlite::Result<Cac
     seen::note(text);
     kill_point(text);
     db.prepare_cached(text)
+}
+
+/// Runs a statement without values and rows.
+pub(super) fn run(db: &Connection, text: &str) -> Result<()> {
+    cached(db, text)?.raw_execute()?;
+    Ok(())
 }
 
 /// The statements that ran on this thread, for the tests of their plans.

@@ -11,7 +11,9 @@ use crate::store::open::near::Floor;
 use crate::store::tables::meta;
 
 impl Store {
-    pub(super) fn keep_up(&mut self, is_idle: bool) -> Result<bool> {
+    /// Does a small part of the store's housekeeping. Returns whether there is more to do. `is_idle`: this
+    /// transaction does nothing else.
+    pub(crate) fn upkeep(&mut self, is_idle: bool) -> Result<bool> {
         let mut more = self.collector.step(&self.db, &mut self.near, self.last_n, is_idle)?;
         let floor = self.near.floor(self.next_seq, self.last_n);
         if floor != self.floor {

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashSet;
 
 use super::Engine;
-use crate::base::error::{DeliveryError, StoreError};
+use crate::base::error::DeliveryError;
 use crate::group::writer::POSITION;
 use crate::sinks::{Delivery, Sink};
 use crate::store::{Done, Outcome};
@@ -16,9 +16,8 @@ impl Engine {
     /// The store or the sink failed.
     pub(crate) fn recover(&self, mut sink: Option<&mut dyn Sink>) -> Result<(), DeliveryError> {
         // The sink may be Python, so it is asked while no lock is held.
-        let (suspects, position) = self.try_writer(|writer| {
-            Ok::<_, StoreError>((writer.store.suspects()?, writer.store.get_meta::<String>(POSITION)?))
-        })?;
+        let (suspects, position) =
+            self.try_writer(|writer| Ok((writer.store.suspects()?, writer.store.get_meta::<String>(POSITION)?)))?;
         let now_ms = self.wall.now_us() / 1000;
         let mut absent = FxHashSet::default();
         for part in suspects.chunks(1_000) {
@@ -71,7 +70,7 @@ impl Engine {
             state.summary = writer.summary;
             state.open = writer.store.open_count();
             state.recurring = writer.store.recurring_count();
-            Ok::<_, StoreError>(())
+            Ok(())
         })
     }
 }

@@ -128,7 +128,7 @@ impl Snapshot {
     pub(in crate::store) fn failed(&self, error: impl Into<Broken>) -> DeliveryError {
         match error.into() {
             Broken::Sql(error) => failure(&self.path, &self.file, self.alone, &error),
-            broken @ Broken::Contradiction(_) => broken.of(&self.path).into(),
+            broken => broken.of(&self.path).into(),
         }
     }
 

@@ -13,7 +13,8 @@ use crate::store::sql::{Broken, Result, cached};
 use crate::store::{Accepted, Done, Known, Outcome, Store};
 
 impl Store {
-    pub(in crate::store) fn take_in(&mut self, incoming: &[Incoming], now_ms: i64) -> Result<Vec<Accepted>> {
+    /// Accepts messages in this order, and returns an answer for each. New messages are near.
+    pub(crate) fn accept(&mut self, incoming: &[Incoming], now_ms: i64) -> Result<Vec<Accepted>> {
         let numbers: Vec<i64> = incoming.iter().map(|item| (self.number)(item.digest)).collect();
         let known_by = |place: usize, seq: i64| {
             let body = &incoming[place].message.body;
@@ -44,7 +45,7 @@ impl Store {
                 // A dead letter with the same content is that message again, as if it was requeued.
                 let is_dead = |it: &&Known| it.outcome.is_some_and(Outcome::is_dead) && it.content == item.content;
                 let (again, redelivered) = match known.as_ref().filter(is_dead) {
-                    Some(dead) => (self.read_again(dead.seq)?, due_ms != NEVER_MS),
+                    Some(dead) => (self.again_of(dead.seq)?, due_ms != NEVER_MS),
                     None => (known.as_ref().map(|_| seq), false),
                 };
                 insert.raw_bind_parameter(1, seq)?;
@@ -82,7 +83,8 @@ impl Store {
         Ok(answers)
     }
 
-    pub(in crate::store) fn look_up(&self, key: Option<&str>, id: &str) -> Result<Option<Known>> {
+    /// The message with this name. If none is known any more, the last one and its outcome.
+    pub(crate) fn find(&self, key: Option<&str>, id: &str) -> Result<Option<Known>> {
         let name = (self.number)(Digest::of(key, id));
         let found = self.names.find(&self.db, &[name], |_, seq| known(&self.db, seq, key, id))?;
         Ok(found.into_iter().flatten().next())

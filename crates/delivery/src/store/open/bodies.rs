@@ -20,6 +20,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::near::Near;
 use crate::message::recurrence::Recurrence;
 use crate::message::{Body, Extras, Message};
+use crate::store::Store;
 use crate::store::file::options::Limits;
 use crate::store::sql::{Broken, Result, cached};
 use crate::store::tables::meta;
@@ -27,31 +28,44 @@ use crate::store::tables::meta;
 /// Bytes in a page of the file.
 const PAGE: u64 = 4_096;
 
-/// Reads these messages with their payloads, by number.
-pub(in crate::store) fn read(db: &Connection, seqs: &[i64]) -> Result<HashMap<i64, Message>> {
-    let text = "SELECT m.key, m.id, m.due_ms, b.payload, b.expires_ms, b.traceparent, b.latest_ms, m.again, \
+impl Store {
+    /// Reads these messages with their payloads, by number. The caller limits how many there are, and their size.
+    pub(crate) fn bodies(&self, seqs: &[i64]) -> Result<HashMap<i64, Message>> {
+        let text = "SELECT m.key, m.id, m.due_ms, b.payload, b.expires_ms, b.traceparent, b.latest_ms, m.again, \
                 b.recurrence FROM messages m JOIN bodies b ON b.seq = m.seq WHERE m.seq = ?";
-    let mut select = cached(db, text)?;
-    let mut found = HashMap::with_capacity(seqs.len());
-    for seq in seqs {
-        let message = select
-            .query_row([seq], |row| {
-                let payload = row.get_ref(3)?;
-                let is_json = matches!(payload, rusqlite::types::ValueRef::Text(_));
-                let (key, id) = (row.get_ref(0)?.as_str_or_null()?, row.get_ref(1)?.as_str()?);
-                let traceparent = row.get_ref(5)?.as_str_or_null()?.map(Into::into);
-                let recurrence =
-                    row.get_ref(8)?.as_str_or_null()?.map(|text| recurrence(text).map(Box::new)).transpose()?;
-                let (expires_ms, latest_ms, again) = (row.get(4)?, row.get(6)?, row.get(7)?);
-                let extras = Extras { expires_ms, traceparent, latest_ms, again, recurrence };
-                let body = Body::new(key, id, payload.as_bytes()?, is_json).with_extras(extras);
-                Ok(Message { body, due_ms: row.get(2)?, delay_ms: None })
-            })
-            .optional()?
-            .ok_or_else(|| Broken::Contradiction(format!("message {seq} is open, and has no payload")))?;
-        found.insert(*seq, message);
+        let mut select = cached(&self.db, text)?;
+        let mut found = HashMap::with_capacity(seqs.len());
+        for seq in seqs {
+            let message = select
+                .query_row([seq], |row| {
+                    let payload = row.get_ref(3)?;
+                    let is_json = matches!(payload, rusqlite::types::ValueRef::Text(_));
+                    let (key, id) = (row.get_ref(0)?.as_str_or_null()?, row.get_ref(1)?.as_str()?);
+                    let traceparent = row.get_ref(5)?.as_str_or_null()?.map(Into::into);
+                    let recurrence =
+                        row.get_ref(8)?.as_str_or_null()?.map(|text| recurrence(text).map(Box::new)).transpose()?;
+                    let (expires_ms, latest_ms, again) = (row.get(4)?, row.get(6)?, row.get(7)?);
+                    let extras = Extras { expires_ms, traceparent, latest_ms, again, recurrence };
+                    let body = Body::new(key, id, payload.as_bytes()?, is_json).with_extras(extras);
+                    Ok(Message { body, due_ms: row.get(2)?, delay_ms: None })
+                })
+                .optional()?
+                .ok_or_else(|| Broken::Contradiction(format!("message {seq} is open, and has no payload")))?;
+            found.insert(*seq, message);
+        }
+        Ok(found)
     }
-    Ok(found)
+
+    /// The content of an open message.
+    pub(crate) fn open_message(&self, seq: i64) -> Result<Message> {
+        Ok(self.bodies(&[seq])?.remove(&seq).expect("it was read"))
+    }
+
+    /// Replaces the rule of a recurring message.
+    pub(crate) fn put_rule(&mut self, seq: i64, rule: &Recurrence) -> Result<()> {
+        cached(&self.db, "UPDATE bodies SET recurrence = ? WHERE seq = ?")?.execute(params![rule.to_json(), seq])?;
+        Ok(())
+    }
 }
 
 fn recurrence(kept: &str) -> rusqlite::Result<Recurrence> {
@@ -75,11 +89,6 @@ pub(in crate::store) fn write<'a>(db: &Connection, bodies: impl IntoIterator<Ite
         insert.raw_bind_parameter(6, body.recurrence().map(Recurrence::to_json))?;
         insert.raw_execute()?;
     }
-    Ok(())
-}
-
-pub(in crate::store) fn write_rule(db: &Connection, seq: i64, rule: &Recurrence) -> Result<()> {
-    cached(db, "UPDATE bodies SET recurrence = ? WHERE seq = ?")?.execute(params![rule.to_json(), seq])?;
     Ok(())
 }
 

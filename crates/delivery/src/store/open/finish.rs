@@ -7,7 +7,8 @@ use crate::store::sql::{Broken, Result, cached};
 use crate::store::{Done, Outcome, Position, Store};
 
 impl Store {
-    pub(in crate::store) fn write_outcomes(&mut self, done: &[Done]) -> Result<()> {
+    /// Writes the outcome of these messages.
+    pub(crate) fn finish(&mut self, done: &[Done]) -> Result<()> {
         let mut waited: Vec<Position> = Vec::new();
         for (one, n) in done.iter().zip(self.last_n + 1..) {
             if !self.near.finish(one.seq) {

@@ -16,7 +16,13 @@ use crate::store::tables::meta;
 use crate::store::{Position, Store};
 
 impl Store {
-    pub(in crate::store) fn write_mark(
+    /// Notes that all messages in memory due until `sent_until_ms` may be sent at any moment from now on. `None`:
+    /// everything that was sent is committed.
+    ///
+    /// In memory are the near messages, and the rows of `waiting` up to `cursor`. A lane that is held back has only
+    /// its messages before a certain position in memory. `held_back_changes` lists changed lanes: each with its new
+    /// position, or `None` if it is not held back any more.
+    pub(crate) fn mark(
         &mut self,
         sent_until_ms: Option<i64>,
         cursor: Option<Position>,
@@ -39,7 +45,8 @@ impl Store {
         Ok(())
     }
 
-    pub(in crate::store) fn write_redelivered(&mut self, positions: &[Position]) -> Result<()> {
+    /// Marks messages with a row in `waiting` that were tried and may have arrived.
+    pub(crate) fn mark_redelivered(&mut self, positions: &[Position]) -> Result<()> {
         let text = "UPDATE waiting SET redelivered = 1 WHERE due_ms = ? AND seq = ?";
         for (due_ms, seq) in positions {
             cached(&self.db, text)?.execute([due_ms, seq])?;

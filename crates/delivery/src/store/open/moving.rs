@@ -13,29 +13,24 @@ use crate::store::sql::{Broken, Result, cached};
 use crate::store::{Attempts, Known, Store};
 
 impl Store {
-    /// Gives a waiting message another due time. Returns the number and the content of the new message. The caller
+    /// Continues a waiting message as a new message with another due time. Returns the number and the content of the new message. The caller
     /// must then finish the old one in the same transaction.
-    pub(in crate::store) fn write_move(
-        &mut self,
-        known: &Known,
-        due_ms: i64,
-        tried: Option<&Attempts>,
-    ) -> Result<(i64, Message)> {
-        let message = Message { due_ms, ..self.read_open(known.seq)? };
+    pub(crate) fn move_to(&mut self, known: &Known, due_ms: i64, tried: Option<&Attempts>) -> Result<(i64, Message)> {
+        let message = Message { due_ms, ..self.open_message(known.seq)? };
         let seq = self.write_one(&message, known.content, Some(known.seq), tried)?;
         self.write_moved(known, seq, partition_of_name(message.key(), message.id()))?;
         Ok((seq, message))
     }
 
-    /// The content of an open message.
-    pub(in crate::store) fn read_open(&self, seq: i64) -> Result<Message> {
-        let mut read = bodies::read(&self.db, &[seq])?;
-        Ok(read.remove(&seq).expect("it was read"))
+    /// Accepts a message under a name that is known already. Returns the number of the message.
+    pub(crate) fn write_again(&mut self, message: &Message, content: Content) -> Result<i64> {
+        let before = self.find(message.key(), message.id())?.map(|known| known.seq);
+        self.write_one(message, content, before, None)
     }
 
     /// Writes a near message, even if its name is known. Returns its number. `before`: the earlier message of the
     /// same name.
-    pub(in crate::store) fn write_one(
+    fn write_one(
         &mut self,
         message: &Message,
         content: Content,
@@ -57,21 +52,21 @@ impl Store {
         self.open += 1;
         self.recurring += u64::from(message.due_ms == NEVER_MS);
         if let Some(tried) = tried {
-            self.write_attempts(&[Attempts { seq, next_ms: None, ..tried.clone() }])?;
+            self.note_attempts(&[Attempts { seq, next_ms: None, ..tried.clone() }])?;
         }
         Ok(seq)
     }
 
     /// The number by which destinations know the message, if an earlier message had the same name.
-    pub(in crate::store) fn read_again(&self, seq: i64) -> Result<Option<i64>> {
+    pub(crate) fn again_of(&self, seq: i64) -> Result<Option<i64>> {
         Ok(cached(&self.db, "SELECT again FROM messages WHERE seq = ?")?.query_row([seq], |row| row.get(0))?)
     }
 
     /// For a message in `waiting`: whether it may have arrived, and its attempts.
-    pub(in crate::store) fn read_left(&self, (due_ms, seq): (i64, i64)) -> Result<(bool, Option<Attempts>)> {
+    pub(crate) fn left(&self, (due_ms, seq): (i64, i64)) -> Result<(bool, Option<Attempts>)> {
         let text = "SELECT redelivered FROM waiting WHERE due_ms = ? AND seq = ?";
         let redelivered = cached(&self.db, text)?.query_row([due_ms, seq], |row| row.get(0)).optional()?;
         let redelivered = redelivered.ok_or_else(|| Broken::Contradiction(format!("message {seq} does not wait")))?;
-        Ok((redelivered, self.read_attempts(seq)?))
+        Ok((redelivered, self.attempts(seq)?))
     }
 }

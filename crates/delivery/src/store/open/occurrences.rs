@@ -20,15 +20,16 @@ pub(crate) struct Occurrence {
 }
 
 impl Store {
-    pub(in crate::store) fn write_occurrence(&mut self, seq: i64, it: Occurrence) -> Result<()> {
+    /// Notes that this open message is an occurrence of a recurring message.
+    pub(crate) fn put_occurrence(&mut self, seq: i64, it: Occurrence) -> Result<()> {
         let text = "INSERT INTO occurrences (seq, of_seq, at_ms, after_ms) VALUES (?, ?, ?, ?)";
         cached(&self.db, text)?.execute(params![seq, it.of_seq, it.at_ms, it.after_ms])?;
         Ok(())
     }
 
-    /// Removes the occurrences that are finished. An occurrence that continues under another number was moved before
-    /// this call.
-    pub(in crate::store) fn remove_occurrences(&mut self, done: &[Done]) -> Result<Vec<Occurrence>> {
+    /// Removes finished messages from the occurrences, and returns these occurrences. An occurrence that continues
+    /// under another number was moved before this call.
+    pub(crate) fn take_occurrences(&mut self, done: &[Done]) -> Result<Vec<Occurrence>> {
         let mut delete = cached(&self.db, "DELETE FROM occurrences WHERE seq = ? RETURNING of_seq, at_ms, after_ms")?;
         let mut ended = Vec::new();
         for one in done {
@@ -40,19 +41,23 @@ impl Store {
         Ok(ended)
     }
 
-    pub(in crate::store) fn write_occurrence_moved(&mut self, from_seq: i64, to_seq: i64) -> Result<()> {
+    /// Moves an occurrence to a new number, if the message is one.
+    pub(crate) fn move_occurrence(&mut self, from_seq: i64, to_seq: i64) -> Result<()> {
+        if self.recurring == 0 {
+            return Ok(());
+        }
         cached(&self.db, "UPDATE occurrences SET seq = ? WHERE seq = ?")?.execute([to_seq, from_seq])?;
         Ok(())
     }
 
-    /// Gives the occurrence to another recurring message.
-    pub(in crate::store) fn write_occurrence_given(&mut self, from_seq: i64, to_seq: i64) -> Result<()> {
+    /// Gives the occurrence of a recurring message to another recurring message.
+    pub(crate) fn give_occurrence(&mut self, from_seq: i64, to_seq: i64) -> Result<()> {
         cached(&self.db, "UPDATE occurrences SET of_seq = ? WHERE of_seq = ?")?.execute([to_seq, from_seq])?;
         Ok(())
     }
 
     /// The open occurrence of a recurring message.
-    pub(in crate::store) fn read_occurrence(&self, of_seq: i64) -> Result<Option<(Known, Occurrence)>> {
+    pub(crate) fn occurrence_of(&self, of_seq: i64) -> Result<Option<(Known, Occurrence)>> {
         let mut select = cached(&self.db, "SELECT seq, at_ms, after_ms FROM occurrences WHERE of_seq = ?")?;
         let row = |row: &rusqlite::Row<'_>| {
             Ok((row.get(0)?, Occurrence { of_seq, at_ms: row.get(1)?, after_ms: row.get(2)? }))
@@ -63,7 +68,8 @@ impl Store {
         Ok(Some((known, occurrence)))
     }
 
-    pub(in crate::store) fn read_occurrences_among(&self, found: &[Position]) -> Result<FxHashSet<i64>> {
+    /// The occurrences among these messages.
+    pub(crate) fn occurrences_among(&self, found: &[Position]) -> Result<FxHashSet<i64>> {
         let mut select = cached(&self.db, "SELECT 1 FROM occurrences WHERE seq = ?")?;
         let mut among = FxHashSet::default();
         for (_, seq) in found {
@@ -74,7 +80,8 @@ impl Store {
         Ok(among)
     }
 
-    pub(in crate::store) fn delete_occurrence(&mut self, seq: i64) -> Result<()> {
+    /// Turns an occurrence into an ordinary message.
+    pub(crate) fn drop_occurrence(&mut self, seq: i64) -> Result<()> {
         cached(&self.db, "DELETE FROM occurrences WHERE seq = ?")?.execute([seq])?;
         Ok(())
     }

@@ -30,10 +30,12 @@ use rusqlite::{Connection, params};
 use super::bodies::Collector;
 use super::near::{Floor, Near};
 use super::{marks, waiting};
+use crate::base::error::DeliveryError;
 use crate::base::open_stores::FileId;
 use crate::message::incoming::{Digest, lane_of};
 use crate::message::recurrence::NEVER_MS;
 use crate::message::{Body, Message};
+use crate::store::file::schema;
 use crate::store::names::Names;
 use crate::store::retention::Retention;
 use crate::store::sql::{Result, cached};
@@ -41,12 +43,29 @@ use crate::store::tables::letters::Letters;
 use crate::store::tables::meta;
 use crate::store::{Options, Store};
 
-pub(in crate::store) fn open(
-    db: Connection,
-    path: &Path,
-    options: Options,
-    number: fn(Digest) -> i64,
-) -> Result<Store> {
+impl Store {
+    /// Opens the store at `path`, and makes one if the file is new or empty. Each open message gets a row in
+    /// `waiting`. The store marks the messages that may have been sent before a crash.
+    ///
+    /// # Errors
+    ///
+    /// `Usage` if the file is not a store of this version; `Store` if it cannot be read or written.
+    pub(crate) fn open(path: &Path, options: Options) -> Result<Self, DeliveryError> {
+        Self::open_with(path, options, Digest::number, "FULL")
+    }
+
+    pub(in crate::store) fn open_with(
+        path: &Path,
+        options: Options,
+        number: fn(Digest) -> i64,
+        synchronous: &str,
+    ) -> Result<Self, DeliveryError> {
+        let db = schema::connect(path, synchronous)?;
+        open(db, path, options, number).map_err(|broken| broken.of(path).into())
+    }
+}
+
+fn open(db: Connection, path: &Path, options: Options, number: fn(Digest) -> i64) -> Result<Store> {
     db.execute_batch("BEGIN IMMEDIATE")?;
     let (limits, guard) = (options.limits, options.guard.clone());
     let ask = |text: &str| -> rusqlite::Result<i64> { db.query_row(text, [], |row| row.get(0)) };

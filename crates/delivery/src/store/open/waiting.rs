@@ -8,7 +8,9 @@ use crate::store::sql::{Broken, Result, cached};
 use crate::store::types::{Held, Position, Waiting};
 
 impl Store {
-    pub(in crate::store) fn write_waiting(&mut self, held: &[Held]) -> Result<()> {
+    /// Writes a row in `waiting` for each of these messages: new messages that stay out of memory, and near messages
+    /// that leave memory.
+    pub(crate) fn hold(&mut self, held: &[Held]) -> Result<()> {
         let mut held: Vec<&Held> = held.iter().collect();
         held.sort_unstable_by_key(|one| (one.due_ms, one.seq));
         let text = "INSERT INTO waiting (due_ms, seq, lane, size, redelivered) VALUES (?, ?, ?, ?, ?)";
@@ -32,6 +34,88 @@ impl Store {
         }
         redelivered_ms.map_or(Ok(()), |due_ms| self.note_redelivered(due_ms))
     }
+
+    /// The first due time in `waiting`.
+    pub(crate) fn first_due_ms(&self) -> Result<Option<i64>> {
+        Ok(first_due_ms(&self.db)?)
+    }
+
+    /// The next messages in `waiting` after this position and due until `until_ms`, in order.
+    pub(crate) fn plan(&self, (due_ms, seq): Position, until_ms: i64, limit: usize) -> Result<Vec<Waiting>> {
+        let rest = "WHERE (due_ms, w.seq) > (?, ?) AND due_ms <= ? ORDER BY due_ms, w.seq LIMIT ?";
+        self.select(rest, params![due_ms, seq, until_ms, limit as i64])
+    }
+
+    /// Looks at the next `limit` rows from `start` on, but not past `through`. Returns the rows in these lanes, and
+    /// the position of the last row it looked at.
+    pub(crate) fn plan_lanes(
+        &self,
+        lanes: &[i64],
+        start: Position,
+        through: Position,
+        limit: usize,
+    ) -> Result<(Vec<Waiting>, Position)> {
+        let last = "SELECT due_ms, seq FROM waiting WHERE (due_ms, seq) >= (?, ?) AND (due_ms, seq) <= (?, ?) \
+                ORDER BY due_ms, seq LIMIT 1 OFFSET ?";
+        let offset = limit.saturating_sub(1) as i64;
+        let end: Option<Position> = cached(&self.db, last)?
+            .query_row(params![start.0, start.1, through.0, through.1, offset], |row| Ok((row.get(0)?, row.get(1)?)))
+            .optional()?;
+        let end = end.unwrap_or(through);
+        let rest = "WHERE (due_ms, w.seq) >= (?, ?) AND (due_ms, w.seq) <= (?, ?) ORDER BY due_ms, w.seq";
+        let mut found = self.select(rest, params![start.0, start.1, end.0, end.1])?;
+        let mut wanted = lanes.to_vec();
+        wanted.sort_unstable();
+        found.retain(|row| row.lane.is_some_and(|lane| wanted.binary_search(&lane).is_ok()));
+        Ok((found, end))
+    }
+
+    /// All messages in `waiting` that may have been sent before.
+    pub(crate) fn suspects(&self) -> Result<Vec<Waiting>> {
+        let rest = "WHERE due_ms <= ? AND redelivered = 1 ORDER BY due_ms, w.seq";
+        self.select(rest, [self.redelivered_until_ms])
+    }
+
+    /// The next `limit` messages that wait for an attempt until `until_ms`, in the order of its time, after this
+    /// position `(next_ms, seq)`.
+    pub(crate) fn plan_tried(&self, (next_ms, seq): (i64, i64), until_ms: i64, limit: usize) -> Result<Vec<Waiting>> {
+        if self.with_attempts == 0 {
+            return Ok(Vec::new());
+        }
+        let text = format!(
+            "SELECT {COLUMNS} FROM attempts a JOIN messages m ON m.seq = a.seq \
+         JOIN waiting w ON w.due_ms = m.due_ms AND w.seq = a.seq \
+         WHERE (a.next_ms, a.seq) > (?, ?) AND a.next_ms <= ? ORDER BY a.next_ms, a.seq LIMIT ?"
+        );
+        query(&self.db, &text, params![next_ms, seq, until_ms, limit as i64])
+    }
+
+    /// The time of the first next attempt after this time.
+    pub(crate) fn next_tried_ms(&self, after_ms: i64) -> Result<Option<i64>> {
+        if self.with_attempts == 0 {
+            return Ok(None);
+        }
+        Ok(cached(&self.db, "SELECT min(next_ms) FROM attempts WHERE next_ms > ?")?
+            .query_row([after_ms], |row| row.get(0))?)
+    }
+
+    /// The message with this number, if it waits and was tried.
+    pub(crate) fn find_tried(&self, seq: i64) -> Result<Option<Waiting>> {
+        let text = format!(
+            "SELECT {COLUMNS} FROM attempts a JOIN messages m ON m.seq = a.seq \
+         JOIN waiting w ON w.due_ms = m.due_ms AND w.seq = a.seq WHERE a.seq = ?"
+        );
+        Ok(query(&self.db, &text, [seq])?.pop())
+    }
+
+    fn select(&self, rest: &str, values: impl Params) -> Result<Vec<Waiting>> {
+        let text = if self.with_attempts > 0 {
+            format!("SELECT {COLUMNS} FROM waiting w LEFT JOIN attempts a ON a.seq = w.seq {rest}")
+        } else {
+            format!("SELECT due_ms, w.seq, lane, size, redelivered, 0, NULL, 0, 0, 0, 0 FROM waiting w {rest}")
+        };
+        query(&self.db, &text, values)
+    }
 }
 
 pub(in crate::store) fn is_waiting(db: &Connection, (due_ms, seq): Position) -> Result<bool> {
@@ -51,85 +135,8 @@ pub(in crate::store) fn count_of(db: &Connection, due_ms: i64) -> Result<u64> {
     Ok(count as u64)
 }
 
-pub(in crate::store) fn plan(
-    db: &Connection,
-    with_attempts: bool,
-    (due_ms, seq): Position,
-    until_ms: i64,
-    limit: usize,
-) -> Result<Vec<Waiting>> {
-    let rest = "WHERE (due_ms, w.seq) > (?, ?) AND due_ms <= ? ORDER BY due_ms, w.seq LIMIT ?";
-    select(db, with_attempts, rest, params![due_ms, seq, until_ms, limit as i64])
-}
-
-pub(in crate::store) fn plan_lanes(
-    db: &Connection,
-    with_attempts: bool,
-    lanes: &[i64],
-    start: Position,
-    through: Position,
-    limit: usize,
-) -> Result<(Vec<Waiting>, Position)> {
-    let last = "SELECT due_ms, seq FROM waiting WHERE (due_ms, seq) >= (?, ?) AND (due_ms, seq) <= (?, ?) \
-                ORDER BY due_ms, seq LIMIT 1 OFFSET ?";
-    let offset = limit.saturating_sub(1) as i64;
-    let end: Option<Position> = cached(db, last)?
-        .query_row(params![start.0, start.1, through.0, through.1, offset], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()?;
-    let end = end.unwrap_or(through);
-    let rest = "WHERE (due_ms, w.seq) >= (?, ?) AND (due_ms, w.seq) <= (?, ?) ORDER BY due_ms, w.seq";
-    let mut found = select(db, with_attempts, rest, params![start.0, start.1, end.0, end.1])?;
-    let mut wanted = lanes.to_vec();
-    wanted.sort_unstable();
-    found.retain(|row| row.lane.is_some_and(|lane| wanted.binary_search(&lane).is_ok()));
-    Ok((found, end))
-}
-
-pub(in crate::store) fn redelivered(db: &Connection, with_attempts: bool, until_ms: i64) -> Result<Vec<Waiting>> {
-    let rest = "WHERE due_ms <= ? AND redelivered = 1 ORDER BY due_ms, w.seq";
-    select(db, with_attempts, rest, [until_ms])
-}
-
-/// The messages that wait for their next attempt, in the order of its time, after this position `(next_ms, seq)`.
-pub(in crate::store) fn plan_tried(
-    db: &Connection,
-    (next_ms, seq): (i64, i64),
-    until_ms: i64,
-    limit: usize,
-) -> Result<Vec<Waiting>> {
-    let text = format!(
-        "SELECT {COLUMNS} FROM attempts a JOIN messages m ON m.seq = a.seq \
-         JOIN waiting w ON w.due_ms = m.due_ms AND w.seq = a.seq \
-         WHERE (a.next_ms, a.seq) > (?, ?) AND a.next_ms <= ? ORDER BY a.next_ms, a.seq LIMIT ?"
-    );
-    query(db, &text, params![next_ms, seq, until_ms, limit as i64])
-}
-
-/// The time of the first next attempt after this time.
-pub(in crate::store) fn next_tried_ms(db: &Connection, after_ms: i64) -> Result<Option<i64>> {
-    Ok(cached(db, "SELECT min(next_ms) FROM attempts WHERE next_ms > ?")?.query_row([after_ms], |row| row.get(0))?)
-}
-
-/// The message with this number, if it waits and was tried.
-pub(in crate::store) fn find_tried(db: &Connection, seq: i64) -> Result<Option<Waiting>> {
-    let text = format!(
-        "SELECT {COLUMNS} FROM attempts a JOIN messages m ON m.seq = a.seq \
-         JOIN waiting w ON w.due_ms = m.due_ms AND w.seq = a.seq WHERE a.seq = ?"
-    );
-    Ok(query(db, &text, [seq])?.pop())
-}
-
 const COLUMNS: &str =
     "w.due_ms, w.seq, lane, size, redelivered, attempts, next_ms, strikes, waited_ms, at_ms, is_unanswered";
-
-fn select(db: &Connection, with_attempts: bool, rest: &str, values: impl Params) -> Result<Vec<Waiting>> {
-    let text = if with_attempts {
-        format!("SELECT {COLUMNS} FROM waiting w LEFT JOIN attempts a ON a.seq = w.seq {rest}")
-    } else {
-        format!("SELECT due_ms, w.seq, lane, size, redelivered, 0, NULL, 0, 0, 0, 0 FROM waiting w {rest}")
-    };
-    query(db, &text, values)
-}
 
 fn query(db: &Connection, text: &str, values: impl Params) -> Result<Vec<Waiting>> {
     let row = |row: &Row<'_>| {

@@ -1,7 +1,7 @@
 //! The number of attempts of messages that failed at least once (D6). It is kept until the outcome. Otherwise a
 //! message that ends the process each time would be tried for ever.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{OptionalExtension, params};
 
 use crate::store::sql::{Result, cached};
 use crate::store::{Attempts, Done, Store};
@@ -9,7 +9,8 @@ use crate::store::{Attempts, Done, Store};
 const WAITS: &str = "SELECT 1 FROM messages m JOIN waiting w ON w.due_ms = m.due_ms AND w.seq = m.seq WHERE m.seq = ?";
 
 impl Store {
-    pub(in crate::store) fn write_attempts(&mut self, attempts: &[Attempts]) -> Result<()> {
+    /// Keeps the number of attempts of these messages until they have their outcome.
+    pub(crate) fn note_attempts(&mut self, attempts: &[Attempts]) -> Result<()> {
         let text = "INSERT INTO attempts (seq, attempts, strikes, waited_ms, next_ms, error, at_ms, is_unanswered) \
                     VALUES (?, ?, ?, ?, ?, ?, ?, ?) \
                     ON CONFLICT (seq) DO UPDATE SET attempts = excluded.attempts, strikes = excluded.strikes, \
@@ -47,7 +48,8 @@ impl Store {
         Ok(())
     }
 
-    pub(in crate::store) fn read_attempts(&self, seq: i64) -> Result<Option<Attempts>> {
+    /// The stored attempts of a message.
+    pub(crate) fn attempts(&self, seq: i64) -> Result<Option<Attempts>> {
         if self.with_attempts == 0 {
             return Ok(None);
         }
@@ -68,17 +70,22 @@ impl Store {
         };
         Ok(select.query_row([seq], row).optional()?)
     }
-}
 
-/// Sets the time of the next attempt to now, if it is later. Returns whether the message waits for a next attempt.
-pub(in crate::store) fn try_now(db: &Connection, seq: i64, now_ms: i64) -> Result<bool> {
-    let text = "UPDATE attempts SET next_ms = min(next_ms, ?) WHERE seq = ? AND next_ms IS NOT NULL";
-    Ok(cached(db, text)?.execute([now_ms, seq])? > 0)
-}
+    /// The number of messages with stored attempts.
+    pub(crate) fn tried_count(&self) -> u64 {
+        self.with_attempts
+    }
 
-/// The same for all messages of a key.
-pub(in crate::store) fn try_key_now(db: &Connection, key: &str, now_ms: i64) -> Result<bool> {
-    let text = "UPDATE attempts SET next_ms = min(next_ms, ?) WHERE next_ms IS NOT NULL \
+    /// Sets the time of the next attempt to now, if it is later. Returns whether the message waits for a next attempt.
+    pub(crate) fn try_now(&mut self, seq: i64, now_ms: i64) -> Result<bool> {
+        let text = "UPDATE attempts SET next_ms = min(next_ms, ?) WHERE seq = ? AND next_ms IS NOT NULL";
+        Ok(cached(&self.db, text)?.execute([now_ms, seq])? > 0)
+    }
+
+    /// The same for the messages of a key. It looks at all messages with stored attempts.
+    pub(crate) fn try_key_now(&mut self, key: &str, now_ms: i64) -> Result<bool> {
+        let text = "UPDATE attempts SET next_ms = min(next_ms, ?) WHERE next_ms IS NOT NULL \
                 AND EXISTS (SELECT 1 FROM messages m WHERE m.seq = attempts.seq AND m.key = ?)";
-    Ok(cached(db, text)?.execute(params![now_ms, key])? > 0)
+        Ok(cached(&self.db, text)?.execute(params![now_ms, key])? > 0)
+    }
 }

@@ -3,7 +3,7 @@
 //! The last ten thousand ended actions are kept.
 
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{OptionalExtension, Row, params};
 
 use crate::message::recurrence::NEVER_MS;
 use crate::store::sql::{Result, cached};
@@ -111,9 +111,9 @@ pub(crate) struct Action {
 }
 
 impl Store {
-    /// Stores an action, which has a unique id. `None`: it is new. Otherwise, whether the known action with this id
-    /// is the same.
-    pub(in crate::store) fn write_action(&mut self, action: &Action, now_ms: i64) -> Result<Option<bool>> {
+    /// Stores an action on many messages, which has a unique id. `None`: it is new. Otherwise, whether the known
+    /// action with this id is the same.
+    pub(crate) fn put_action(&mut self, action: &Action, now_ms: i64) -> Result<Option<bool>> {
         let Action { id, kind, filter, through, at, .. } = action;
         let text = "SELECT kind, key, key_prefix, due_from_ms, due_before_ms FROM actions WHERE id = ?";
         let known = |row: &Row<'_>| {
@@ -135,16 +135,18 @@ impl Store {
         Ok(None)
     }
 
-    pub(in crate::store) fn write_progress(&mut self, action: &Action, ended_ms: Option<i64>) -> Result<()> {
+    /// Stores the progress of an action, and its end if it has ended.
+    pub(crate) fn put_progress(&mut self, action: &Action, ended_ms: Option<i64>) -> Result<()> {
         let text = "UPDATE actions SET at_ms = ?, at_seq = ?, changed = ?, too_late = ?, ended_ms = ? WHERE id = ?";
         let Action { id, at, changed, too_late, .. } = action;
         cached(&self.db, text)?.execute(params![at.0, at.1, *changed as i64, *too_late as i64, ended_ms, id])?;
         Ok(())
     }
 
-    /// The positions of the next messages in `waiting` that the filter may match, with numbers up to `through`. Also
-    /// returns the position to go on from, if there may be more.
-    pub(in crate::store) fn read_matches(
+    /// The next messages in `waiting` that match an action, only from this lane if one is given. Also returns the
+    /// position to go on from, if there may be more. `look` and `most`: how many rows to look at, and how many
+    /// messages to find.
+    pub(crate) fn matches(
         &self,
         action: &Action,
         lane: Option<i64>,
@@ -177,35 +179,45 @@ impl Store {
         let takes = |row: &Row<'_>| Ok(action.filter.takes_key(row.get_ref(0)?.as_str_or_null()?));
         Ok(select.query_row([seq], takes).optional()?.unwrap_or(false))
     }
-}
 
-/// Actions that have not ended, in order.
-pub(in crate::store) fn running(db: &Connection) -> Result<Vec<Action>> {
-    let text = "SELECT id, kind, key, key_prefix, due_from_ms, due_before_ms, through, at_ms, at_seq, changed, too_late \
+    /// Actions that have not ended, in order.
+    pub(crate) fn running_actions(&self) -> Result<Vec<Action>> {
+        let text = "SELECT id, kind, key, key_prefix, due_from_ms, due_before_ms, through, at_ms, at_seq, changed, too_late \
                 FROM actions WHERE ended_ms IS NULL ORDER BY n";
-    let action = |row: &Row<'_>| {
-        Ok(Action {
-            id: row.get(0)?,
-            kind: row.get(1)?,
-            filter: Filter {
-                key: row.get(2)?,
-                key_prefix: row.get(3)?,
-                due_from_ms: row.get(4)?,
-                due_before_ms: row.get(5)?,
-            },
-            through: row.get(6)?,
-            at: (row.get(7)?, row.get(8)?),
-            changed: row.get::<_, i64>(9)? as u64,
-            too_late: row.get::<_, i64>(10)? as u64,
-        })
-    };
-    Ok(cached(db, text)?.query_map([], action)?.collect::<rusqlite::Result<_>>()?)
-}
+        let action = |row: &Row<'_>| {
+            Ok(Action {
+                id: row.get(0)?,
+                kind: row.get(1)?,
+                filter: Filter {
+                    key: row.get(2)?,
+                    key_prefix: row.get(3)?,
+                    due_from_ms: row.get(4)?,
+                    due_before_ms: row.get(5)?,
+                },
+                through: row.get(6)?,
+                at: (row.get(7)?, row.get(8)?),
+                changed: row.get::<_, i64>(9)? as u64,
+                too_late: row.get::<_, i64>(10)? as u64,
+            })
+        };
+        Ok(cached(&self.db, text)?.query_map([], action)?.collect::<rusqlite::Result<_>>()?)
+    }
 
-/// The dead letters of messages, with letter numbers after `after` and up to `through`. Each item has the letter's
-/// number and the message's number.
-pub(in crate::store) fn letters(db: &Connection, after: i64, through: i64, limit: usize) -> Result<Vec<(i64, i64)>> {
-    let text = "SELECT n, line FROM dead_letters WHERE source = 'delivery' AND n > ? AND n <= ? ORDER BY n LIMIT ?";
-    let row = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
-    Ok(cached(db, text)?.query_map(params![after, through, limit as i64], row)?.collect::<rusqlite::Result<_>>()?)
+    /// The dead letters of messages, with letter numbers after `after` and up to `through`. Each item has the letter's
+    /// number and the message's number.
+    pub(crate) fn letters_of_messages(&self, after: i64, through: i64, limit: usize) -> Result<Vec<(i64, i64)>> {
+        let text = "SELECT n, line FROM dead_letters WHERE source = 'delivery' AND n > ? AND n <= ? ORDER BY n LIMIT ?";
+        let row = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+        Ok(cached(&self.db, text)?
+            .query_map(params![after, through, limit as i64], row)?
+            .collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// The number of messages that an action has changed, and the number for which it came too late.
+    #[cfg(test)]
+    pub(crate) fn progress_of(&self, id: &str) -> rusqlite::Result<(u64, u64)> {
+        let text = "SELECT changed, too_late FROM actions WHERE id = ?";
+        let row = |row: &Row<'_>| Ok((row.get::<_, i64>(0)? as u64, row.get::<_, i64>(1)? as u64));
+        self.db.query_row(text, [id], row)
+    }
 }

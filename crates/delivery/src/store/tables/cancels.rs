@@ -9,7 +9,9 @@ use crate::store::sql::{Result, cached};
 use crate::store::{Known, Store};
 
 impl Store {
-    pub(in crate::store) fn write_cancel(
+    /// Remembers a cancel for a message that is not known. When the message comes, it is cancelled (D7). The store
+    /// keeps the cancel as long as names, and at least until `until_ms`.
+    pub(crate) fn remember_cancel(
         &mut self,
         key: Option<&str>,
         id: &str,
@@ -46,8 +48,8 @@ impl Store {
             return Ok(false);
         }
         let Some((of, at_ms)) = occurrence_of(id) else { return Ok(false) };
-        let Some(rule) = self.look_up(key, of)?.filter(Known::is_open_rule) else { return Ok(false) };
-        Ok(self.read_occurrence(rule.seq)?.is_some_and(|(_, open)| open.at_ms <= at_ms))
+        let Some(rule) = self.find(key, of)?.filter(Known::is_open_rule) else { return Ok(false) };
+        Ok(self.occurrence_of(rule.seq)?.is_some_and(|(_, open)| open.at_ms <= at_ms))
     }
 }
 

@@ -7,8 +7,8 @@
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::meta;
-use crate::store::Letter;
 use crate::store::sql::{Result, cached};
+use crate::store::{Letter, Store};
 
 const KEPT: i64 = 100_000;
 const KEPT_BYTES: u64 = 256 << 20;
@@ -30,20 +30,7 @@ impl Letters {
         Ok(Self { last: last.max(written), written, bytes: bytes as u64 }) // the last letters may be gone
     }
 
-    pub(in crate::store) fn unwritten(&self, db: &Connection) -> Result<(Vec<Letter>, i64)> {
-        unwritten(db, self.last)
-    }
-
-    /// The number of the last letter.
-    pub(in crate::store) fn last(&self) -> i64 {
-        self.last
-    }
-
-    pub(in crate::store) fn has_unwritten(&self) -> bool {
-        self.last > self.written
-    }
-
-    pub(in crate::store) fn put(&mut self, db: &Connection, letters: &[Letter], at_ms: i64) -> Result<()> {
+    fn put(&mut self, db: &Connection, letters: &[Letter], at_ms: i64) -> Result<()> {
         let text = "INSERT INTO dead_letters (n, at_ms, source, line, reason, allowed, record) \
                     VALUES (?, ?, ?, ?, ?, ?, ?)";
         for letter in letters {
@@ -55,8 +42,7 @@ impl Letters {
         Ok(())
     }
 
-    /// Removes the newest letter of this message.
-    pub(in crate::store) fn drop_one(&mut self, db: &Connection, seq: i64) -> Result<()> {
+    fn drop_one(&mut self, db: &Connection, seq: i64) -> Result<()> {
         if let Some((n, record)) = find(db, seq)? {
             cached(db, "DELETE FROM dead_letters WHERE n = ?")?.execute([n])?;
             self.bytes -= record.len() as u64;
@@ -64,7 +50,7 @@ impl Letters {
         Ok(())
     }
 
-    pub(in crate::store) fn written(&mut self, db: &Connection, through: i64) -> Result<()> {
+    fn written(&mut self, db: &Connection, through: i64) -> Result<()> {
         meta::put(db, "letters_written", through)?;
         self.written = through;
         let text = "SELECT n, octet_length(record) FROM dead_letters WHERE n < ? ORDER BY n LIMIT ?";
@@ -82,8 +68,46 @@ impl Letters {
     }
 }
 
+impl Store {
+    /// Keeps dead letters. They are written out after the commit.
+    pub(crate) fn put_letters(&mut self, letters: &[Letter], at_ms: i64) -> Result<()> {
+        self.letters.put(&self.db, letters, at_ms)
+    }
+
+    /// The record in the dead letter of a message. `None`: the letter is gone.
+    pub(crate) fn letter(&self, seq: i64) -> Result<Option<Vec<u8>>> {
+        Ok(find(&self.db, seq)?.map(|(_, record)| record))
+    }
+
+    /// Removes the newest dead letter of a message.
+    pub(crate) fn drop_letter(&mut self, seq: i64) -> Result<()> {
+        self.letters.drop_one(&self.db, seq)
+    }
+
+    /// The number of the last letter.
+    pub(crate) fn last_letter(&self) -> i64 {
+        self.letters.last
+    }
+
+    /// The next dead letters to write out, bounded by count and bytes. Pass the returned number to `letters_written`
+    /// afterwards.
+    pub(crate) fn unwritten_letters(&self) -> Result<(Vec<Letter>, i64)> {
+        unwritten(&self.db, self.letters.last)
+    }
+
+    /// Whether a dead letter may not be written out yet.
+    pub(crate) fn has_unwritten_letters(&self) -> bool {
+        self.letters.last > self.letters.written
+    }
+
+    /// Notes that all letters up to this one are written out. Old letters are removed.
+    pub(crate) fn letters_written(&mut self, through: i64) -> Result<()> {
+        self.letters.written(&self.db, through)
+    }
+}
+
 /// The number and the record of the newest letter of this message.
-pub(in crate::store) fn find(db: &Connection, seq: i64) -> Result<Option<(i64, Vec<u8>)>> {
+fn find(db: &Connection, seq: i64) -> Result<Option<(i64, Vec<u8>)>> {
     let text = "SELECT n, record FROM dead_letters WHERE source = 'delivery' AND line = ? ORDER BY n DESC LIMIT 1";
     Ok(cached(db, text)?.query_row([seq], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
 }

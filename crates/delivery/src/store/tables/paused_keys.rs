@@ -2,15 +2,28 @@
 
 use rusqlite::{Connection, params};
 
+use crate::store::Store;
 use crate::store::sql::{Result, cached};
 
 /// The most keys that may be paused. Each takes some memory while its messages wait.
 pub(crate) const MOST_PAUSED_KEYS: i64 = 10_000;
 
-/// The lanes of all paused keys.
-pub(in crate::store) fn lanes(db: &Connection) -> Result<Vec<i64>> {
-    let mut select = cached(db, "SELECT lane FROM paused_keys")?;
-    Ok(select.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
+impl Store {
+    /// The lanes of the keys that are paused.
+    pub(crate) fn paused_lanes(&self) -> Result<Vec<i64>> {
+        let mut select = cached(&self.db, "SELECT lane FROM paused_keys")?;
+        Ok(select.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Notes that this key is paused. `false`: too many keys are paused.
+    pub(crate) fn pause_key(&mut self, lane: i64, key: &str, now_ms: i64) -> Result<bool> {
+        add(&self.db, lane, key, now_ms)
+    }
+
+    /// Notes that the keys of this lane are not paused any more.
+    pub(crate) fn resume_lane(&mut self, lane: i64) -> Result<()> {
+        remove(&self.db, lane)
+    }
 }
 
 /// Adds a paused key. `false`: too many keys are paused. If the key is paused already, its old time stays.

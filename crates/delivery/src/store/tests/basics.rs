@@ -146,7 +146,7 @@ fn an_outcome_for_what_is_not_open_is_an_error() {
     store.accept(&[incoming("a", 5)], 0).unwrap();
     store.finish(&[done(1, 5, Outcome::Delivered, 9)]).unwrap();
     let error = store.finish(&[done(1, 5, Outcome::Delivered, 9)]).unwrap_err();
-    assert!(error.to_string().contains("message 1 is not open"), "{error}");
+    assert!(format!("{error:?}").contains("message 1 is not open"), "{error:?}");
 }
 
 #[test]
