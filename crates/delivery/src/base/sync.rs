@@ -48,7 +48,7 @@ impl<T> Mutex<T> {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-        let held = Held::new(self.rank);
+        let held = HeldRank::new(self.rank);
         MutexGuard { inner: self.inner.lock().unwrap_or_else(PoisonError::into_inner), held }
     }
 
@@ -68,7 +68,7 @@ pub(crate) fn assert_none_is_held() {
 #[derive(Debug)]
 pub(crate) struct MutexGuard<'a, T> {
     inner: std::sync::MutexGuard<'a, T>,
-    held: Held,
+    held: HeldRank,
 }
 
 impl<T> Deref for MutexGuard<'_, T> {
@@ -113,10 +113,10 @@ impl Condvar {
 
 /// Notes that this thread holds a lock of this rank, or is about to.
 #[derive(Debug)]
-struct Held(#[cfg(debug_assertions)] Rank);
+struct HeldRank(#[cfg(debug_assertions)] Rank);
 
 #[cfg(not(debug_assertions))]
-impl Held {
+impl HeldRank {
     fn new(_: Rank) -> Self {
         Self()
     }
@@ -126,7 +126,7 @@ impl Held {
 mod checked {
     use std::cell::RefCell;
 
-    use super::{Held, Rank};
+    use super::{HeldRank, Rank};
 
     thread_local! {
         static HELD: RefCell<Vec<Rank>> = const { RefCell::new(Vec::new()) };
@@ -136,7 +136,7 @@ mod checked {
         HELD.with_borrow(|held| assert!(held.is_empty(), "{held:?} are locked"));
     }
 
-    impl Held {
+    impl HeldRank {
         pub(super) fn new(rank: Rank) -> Self {
             if rank != Rank::None {
                 HELD.with_borrow_mut(|held| {
@@ -149,7 +149,7 @@ mod checked {
         }
     }
 
-    impl Drop for Held {
+    impl Drop for HeldRank {
         fn drop(&mut self) {
             if self.0 != Rank::None {
                 // At the end of a thread the table may be gone. Then the order is not checked any more.

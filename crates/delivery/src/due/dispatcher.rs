@@ -342,7 +342,7 @@ impl Dispatcher {
         match entry.state {
             State::Over => TakenBack::Over(entry.outcome.expect("it is over")),
             State::Sending => TakenBack::Sending,
-            State::Held | State::Waiting | State::Ready | State::Retrying | State::Parked | State::Leaving => {
+            State::Uncommitted | State::Waiting | State::Ready | State::Retrying | State::Parked | State::Leaving => {
                 let (attempts, strikes) = (entry.attempts, entry.strikes);
                 let redelivered = entry.may_have_arrived() || entry.was_sent;
                 self.suspects_out.remove(&seq);

@@ -35,7 +35,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::lanes::{Lane, Slot};
 use crate::message::Body;
 use crate::message::earliest::Earliest;
-use crate::store::{Outcome, Position, Waiting};
+use crate::store::{Outcome, Position, WaitingRow};
 
 pub use entry::Bounds;
 pub(crate) use entry::{Entry, Gone, State};
@@ -192,7 +192,7 @@ impl Window {
 
     /// Takes in a message that was just accepted. Returns its slot if it comes into memory. Messages that left memory
     /// to make room are added to `gone`.
-    pub(crate) fn admit(&mut self, row: Waiting, partition: u8, body: Body, gone: &mut Vec<Gone>) -> Option<Slot> {
+    pub(crate) fn admit(&mut self, row: WaitingRow, partition: u8, body: Body, gone: &mut Vec<Gone>) -> Option<Slot> {
         let position = (row.due_ms, row.seq);
         if self.cursor.is_none_or(|cursor| position > cursor) {
             return None;
@@ -226,7 +226,7 @@ impl Window {
     ///
     /// Does nothing while a message is going back to the store. If the cursor passed such a message, the message would
     /// never be read again.
-    pub(crate) fn read_ahead(&mut self, rows: &[Waiting], until_ms: i64, is_all: bool) -> Vec<Slot> {
+    pub(crate) fn read_ahead(&mut self, rows: &[WaitingRow], until_ms: i64, is_all: bool) -> Vec<Slot> {
         let mut chosen = Vec::new();
         if self.has_leaving() {
             return chosen;
@@ -270,7 +270,7 @@ impl Window {
 
     /// Takes in these rows. They are all rows of these lanes from `start` to `end`. Does nothing while a message is going
     /// back to the store, or for a lane whose messages went back while the rows were read.
-    pub(crate) fn refill(&mut self, numbers: &[i64], rows: &[Waiting], start: Position, end: Position) -> Vec<Slot> {
+    pub(crate) fn refill(&mut self, numbers: &[i64], rows: &[WaitingRow], start: Position, end: Position) -> Vec<Slot> {
         if self.has_leaving() {
             return Vec::new();
         }
@@ -403,7 +403,7 @@ impl Window {
             || (it.len() < self.bounds.lane_messages && it.size + size as usize <= self.bounds.lane_bytes)
     }
 
-    fn add(&mut self, row: Waiting, body: Option<Body>, is_near: bool) -> Slot {
+    fn add(&mut self, row: WaitingRow, body: Option<Body>, is_near: bool) -> Slot {
         let lane = self.number(row.lane).map(|number| self.open_lane(number));
         let entry = Entry {
             seq: row.seq,
@@ -416,7 +416,7 @@ impl Window {
             waited_from_us: 0,
             tried_ms: row.tried_ms,
             next_ms: row.next_ms,
-            state: State::Held,
+            state: State::Uncommitted,
             is_near,
             partition: 0,
             redelivered: row.redelivered,

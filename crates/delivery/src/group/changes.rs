@@ -14,7 +14,7 @@ use crate::message::incoming::{Incoming, lane_of};
 use crate::message::partition::partition_of_name;
 use crate::message::recurrence::NEVER_MS;
 use crate::message::{Cancel, Extras, Message, Reschedule};
-use crate::store::{Attempts, Filter, Held, Known, Outcome, PAUSED, Result, Waiting};
+use crate::store::{Attempts, Filter, Known, Outcome, PAUSED, Result, WaitingRow};
 
 impl Group<'_> {
     pub(super) fn cancel(&mut self, cancel: &Cancel) -> Result<Answer> {
@@ -69,7 +69,7 @@ impl Group<'_> {
             return Ok(Answer::Refused);
         }
         let gone = self.dispatcher.lock().pause_lanes(&[lane]);
-        let held: Vec<Held> = gone.iter().filter(|gone| gone.was_near).map(held_of).collect();
+        let held: Vec<_> = gone.iter().filter(|gone| gone.was_near).map(held_of).collect();
         self.store.hold(&held)?;
         Ok(Answer::Paused)
     }
@@ -208,14 +208,14 @@ impl Group<'_> {
         let (due_ms, size) = (message.due_ms, message.size_in_memory() as u32);
         let lane = lane_of(message.key());
         let tried = tried.cloned().unwrap_or_else(|| Attempts::none(seq));
-        let row = Waiting {
+        let row = WaitingRow {
             redelivered,
             attempts: tried.attempts,
             strikes: tried.strikes,
             waited_ms: tried.waited_ms,
             tried_ms: tried.at_ms,
             is_unanswered: tried.is_unanswered,
-            ..Waiting::untried(due_ms, seq, lane, size)
+            ..WaitingRow::untried(due_ms, seq, lane, size)
         };
         self.admit(&[(row, partition_of_name(message.key(), message.id()), message.body)])
     }

@@ -6,7 +6,7 @@
 use crate::base::sync::{Mutex, MutexGuard};
 use crate::due::dispatcher::Dispatcher;
 use crate::due::lanes::Slot;
-use crate::store::{Result, Store, Waiting};
+use crate::store::{Result, Store, WaitingRow};
 
 const ROWS: usize = 2_000;
 const SCAN: usize = 5_000;
@@ -76,7 +76,7 @@ impl Loader {
                 _ => return Ok((Vec::new(), false)),
             }
         };
-        let rows: Vec<Waiting> = store.plan(cursor, until_ms, ROWS)?;
+        let rows: Vec<WaitingRow> = store.plan(cursor, until_ms, ROWS)?;
         let is_all = rows.len() < ROWS;
         Ok((lock(dispatcher).window.read_ahead(&rows, until_ms, is_all), !is_all))
     }
@@ -105,7 +105,7 @@ fn read_tried(store: &mut Store, dispatcher: &Mutex<Dispatcher>) -> Result<(Vec<
         }
         room -= 1;
         let is_wanted = dispatcher.is_wanted(&row);
-        let row = Waiting { next_ms: None, ..row }; // its wait is over
+        let row = WaitingRow { next_ms: None, ..row }; // its wait is over
         let slot = if is_wanted { dispatcher.window.come_in(&row) } else { None };
         match slot {
             Some(_) => dispatcher.forget_parked(seq),

@@ -1,15 +1,14 @@
 //! The work of one transaction for submitted items, and the work that follows after its commit.
 
 mod again;
-pub(crate) mod bulk_actions;
-mod bulk_step;
+pub(crate) mod bulk;
 mod changes;
 pub(crate) mod items;
 pub(crate) mod loader;
 mod next_occurrence;
 pub(crate) mod operations;
-pub(crate) mod queue;
 pub(crate) mod writer;
+pub(crate) mod writer_queue;
 
 use crate::base::error::BadRecord;
 use crate::base::summary::Summary;
@@ -17,14 +16,14 @@ use crate::base::sync::Mutex;
 use crate::due::dispatcher::Dispatcher;
 use crate::due::lanes::Slot;
 use crate::due::window::Gone;
-use crate::group::bulk_actions::Actions;
+use crate::group::bulk::Actions;
 use crate::group::items::{Answer, Item};
 use crate::group::operations::replied;
 use crate::message::incoming::{Incoming, lane_of};
 use crate::message::partition::partition_of_incoming;
 use crate::message::record::record_of_incoming;
 use crate::message::{Body, Reschedule};
-use crate::store::{Accepted, Held, Known, Letter, Outcome, Result, Store, Waiting};
+use crate::store::{Accepted, Known, Letter, Outcome, Result, Store, WaitingRow};
 
 const DAY_MS: i64 = 86_400_000;
 /// How many messages come into memory under one hold of the dispatcher's lock. Senders wait meanwhile.
@@ -144,7 +143,7 @@ impl<'a> Group<'a> {
                         });
                     }
                     let (lane, redelivered) = (put.lane, put.redelivered || may_have_arrived);
-                    let row = Waiting { redelivered, ..Waiting::untried(due_ms, seq, lane, size) };
+                    let row = WaitingRow { redelivered, ..WaitingRow::untried(due_ms, seq, lane, size) };
                     let body = put.message.body;
                     let body = if let Some(number) = again { body.again(number) } else { body };
                     fresh.push((row, partition, body));
@@ -179,7 +178,7 @@ impl<'a> Group<'a> {
     }
 
     /// Puts messages that are due soon into memory. All others wait in the store.
-    fn admit(&mut self, fresh: &[(Waiting, u8, Body)]) -> Result<()> {
+    fn admit(&mut self, fresh: &[(WaitingRow, u8, Body)]) -> Result<()> {
         let (mut held, mut gone) = (Vec::new(), Vec::new());
         for part in fresh.chunks(ADMIT) {
             let mut dispatcher = self.dispatcher.lock();
@@ -192,8 +191,7 @@ impl<'a> Group<'a> {
                     dispatcher.window.entry_mut(slot).is_near = !row.redelivered;
                 }
                 if slot.is_none() || row.redelivered {
-                    let Waiting { due_ms, seq, lane, size, redelivered, .. } = *row;
-                    held.push(Held { due_ms, seq, lane, size, redelivered });
+                    held.push(*row);
                 }
             }
         }
@@ -225,14 +223,9 @@ enum Recurring {
 }
 
 /// The row of a near message that leaves memory.
-pub(super) fn held_of(gone: &Gone) -> Held {
-    Held {
-        due_ms: gone.due_ms,
-        seq: gone.seq,
-        lane: gone.body.as_ref().and_then(|body| lane_of(body.key())),
-        size: gone.size,
-        redelivered: gone.redelivered,
-    }
+pub(super) fn held_of(gone: &Gone) -> WaitingRow {
+    let lane = gone.body.as_ref().and_then(|body| lane_of(body.key()));
+    WaitingRow { redelivered: gone.redelivered, ..WaitingRow::untried(gone.due_ms, gone.seq, lane, gone.size) }
 }
 
 fn answer_of(outcome: Outcome) -> Answer {

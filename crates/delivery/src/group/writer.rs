@@ -18,7 +18,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::items::{Item, Ticket};
 use super::loader::Loader;
-use super::queue::Queue;
+use super::writer_queue::WriterQueue;
 use crate::base::error::DeliveryError;
 use crate::base::kill_point::kill_point;
 use crate::base::summary::Summary;
@@ -29,12 +29,12 @@ use crate::due::lanes::Slot;
 use crate::due::measures::{CommitMeasures, Lateness};
 use crate::due::outcome_feed::Ended;
 use crate::due::window::State;
-use crate::group::bulk_actions::Actions;
+use crate::group::bulk::Actions;
 use crate::group::{Group, held_of};
 use crate::message::Message;
 use crate::message::incoming::lane_of;
 use crate::message::record::record_of;
-use crate::store::{Action, Attempts, Broken, Checkpoints, Done, Held, Letter, Outcome, Result, Store};
+use crate::store::{Action, Attempts, Broken, Checkpoints, Done, Letter, Outcome, Result, Store, WaitingRow};
 
 /// The most items and bytes of one transaction.
 const GROUP_ITEMS: usize = 4_096;
@@ -129,13 +129,13 @@ impl Writer {
     }
 
     /// The destination was asked for all messages that an earlier process may have sent: these did not arrive.
-    pub(crate) fn suspect(&mut self, seqs: FxHashSet<i64>, queue: &Queue) {
+    pub(crate) fn suspect(&mut self, seqs: FxHashSet<i64>, queue: &WriterQueue) {
         queue.set_earlier_is_over(seqs.is_empty());
         self.suspects = seqs;
     }
 
     /// Takes the work of one group from the queue: parts of tickets, and outcomes.
-    pub(crate) fn begin(&mut self, queue: &Queue) -> Begun {
+    pub(crate) fn begin(&mut self, queue: &WriterQueue) -> Begun {
         let mut state = queue.lock();
         let mut parts = Vec::new();
         let (mut items, mut bytes) = (0, 0);
@@ -314,7 +314,7 @@ impl Writer {
     fn hold_leaving(&mut self, dispatcher: &Mutex<Dispatcher>) -> Result<()> {
         let stragglers = self.store.stragglers();
         let mut dispatcher = dispatcher.lock();
-        let mut held: Vec<Held> = dispatcher.window.take_leaving().iter().map(held_of).collect();
+        let mut held: Vec<_> = dispatcher.window.take_leaving().iter().map(held_of).collect();
         held.extend(dispatcher.take_parked().iter().filter_map(|it| it.gone.as_ref()).map(held_of));
         for seq in stragglers {
             let Some(slot) = dispatcher.window.find(seq) else { continue };
@@ -324,13 +324,8 @@ impl Writer {
             }
             let is_on_its_way = matches!(entry.state, State::Ready | State::Sending | State::Retrying | State::Parked);
             let lane = entry.body.as_ref().and_then(|body| lane_of(body.key()));
-            held.push(Held {
-                due_ms: entry.due_ms,
-                seq,
-                lane,
-                size: entry.size,
-                redelivered: entry.redelivered || is_on_its_way,
-            });
+            let redelivered = entry.redelivered || is_on_its_way;
+            held.push(WaitingRow { redelivered, ..WaitingRow::untried(entry.due_ms, seq, lane, entry.size) });
             dispatcher.window.hold_near(slot);
         }
         drop(dispatcher);
@@ -366,7 +361,7 @@ impl Writer {
     pub(crate) fn publish(
         &mut self,
         committed: &Committed,
-        queue: &Queue,
+        queue: &WriterQueue,
         dispatcher: &Mutex<Dispatcher>,
     ) -> Result<bool> {
         kill_point("group: committed");
@@ -453,7 +448,7 @@ impl Writer {
             }
             if it.is_near {
                 let lane = it.body.as_ref().and_then(|body| lane_of(body.key()));
-                near.push(Held { due_ms: it.due_ms, seq: it.seq, lane, size: it.size, redelivered: true });
+                near.push(WaitingRow { redelivered: true, ..WaitingRow::untried(it.due_ms, it.seq, lane, it.size) });
             } else {
                 others.push(it.position());
             }
@@ -478,7 +473,7 @@ impl Writer {
 
     /// Whether every ticket has its answer, and the observer has every letter on disk. With `leaves_letters`, letters
     /// may stay for the next run.
-    pub(crate) fn is_finished(&self, queue: &Queue, leaves_letters: bool) -> bool {
+    pub(crate) fn is_finished(&self, queue: &WriterQueue, leaves_letters: bool) -> bool {
         let state = queue.lock();
         let is_told = leaves_letters || !self.store.has_unwritten_letters();
         is_told && self.begun.is_empty() && state.tickets.is_empty() && state.outcomes.is_empty()

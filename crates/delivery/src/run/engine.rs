@@ -28,8 +28,8 @@ use crate::due::outcome_feed::OutcomeFeed;
 use crate::due::pace::Pace;
 use crate::due::places::PlaceLimits;
 use crate::group::items::{Completion, Item, Receipt, Ticket};
-use crate::group::queue::Queue;
 use crate::group::writer::{Begun, Committed, Writer};
+use crate::group::writer_queue::WriterQueue;
 use crate::sinks::{Delivery, Verdicts};
 use crate::store::file::owner::Ownership;
 use crate::store::upgrade::step_up;
@@ -41,7 +41,7 @@ use tickwheel::{Clock, Timer};
 /// A thread takes its locks in this order, and may leave out any of them: writer, dispatcher, queue, and with
 /// threads also senders and telling. `Rank` has the order, and debug builds check it.
 pub struct Engine {
-    pub(crate) queue: Queue,
+    pub(crate) queue: WriterQueue,
     pub(crate) dispatcher: Mutex<Dispatcher>,
     pub(crate) timer: Arc<Timer<Alarm>>,
     pub(crate) wall: Arc<dyn WallTime>,
@@ -115,7 +115,7 @@ impl Engine {
         let mut writer = Writer::new(store, settings.horizon_ms as f64, actions);
         writer.summary.resumed = open;
         writer.commits.last_ms = wall.now_us() / 1000;
-        let queue = Queue::new(open, writer.store.has_unwritten_letters());
+        let queue = WriterQueue::new(open, writer.store.has_unwritten_letters());
         queue.lock().summary = writer.summary;
         queue.lock().recurring = writer.store.recurring_count();
         queue.lock().commits = writer.commits;

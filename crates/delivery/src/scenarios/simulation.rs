@@ -236,7 +236,7 @@ impl World {
         assert!(messages <= self.settings.bounds.messages.max(1), "{messages} messages in memory");
         assert!(bytes <= self.settings.bounds.bytes.max(self.largest), "{bytes} bytes in memory");
         let dispatcher = self.engine.lock_dispatcher();
-        let waits = |state| matches!(state, State::Held | State::Waiting);
+        let waits = |state| matches!(state, State::Uncommitted | State::Waiting);
         let found = dispatcher.window.slots().find(|(slot, it)| dispatcher.window.is_paused(*slot) && waits(it.state));
         assert!(found.is_none(), "{found:?} waits in memory, and its key is paused");
     }

@@ -95,7 +95,7 @@ pub(crate) enum Accepted {
 
 /// An open message in `waiting`, without its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Waiting {
+pub(crate) struct WaitingRow {
     /// When it is due.
     pub due_ms: i64,
     /// Its number.
@@ -120,7 +120,7 @@ pub(crate) struct Waiting {
     pub is_unanswered: bool,
 }
 
-impl Waiting {
+impl WaitingRow {
     /// A message that was not tried.
     pub(crate) fn untried(due_ms: i64, seq: i64, lane: Option<i64>, size: u32) -> Self {
         Self {
@@ -137,21 +137,6 @@ impl Waiting {
             is_unanswered: false,
         }
     }
-}
-
-/// An open message that gets a row in `waiting`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
-    /// When it is due.
-    pub due_ms: i64,
-    /// Its number.
-    pub seq: i64,
-    /// The number of its key; `None` if it has no key.
-    pub lane: Option<i64>,
-    /// The size in memory, in bytes.
-    pub size: u32,
-    /// Whether the message was sent, and may have arrived.
-    pub redelivered: bool,
 }
 
 /// A message with its outcome.

@@ -44,7 +44,7 @@ impl Dispatcher {
             State::Sending => Again::Sending,
             State::Over => Again::Over(entry.outcome.expect("it is over")),
             State::Ready | State::Retrying | State::Parked if entry.attempts > 0 => self.tried(key, slot),
-            State::Held | State::Waiting | State::Leaving if waits => self.tried(key, slot),
+            State::Uncommitted | State::Waiting | State::Leaving if waits => self.tried(key, slot),
             _ => Again::Waiting,
         }
     }

@@ -78,7 +78,7 @@ impl Dispatcher {
     }
 
     /// Whether this message may come into memory now. `false` if another message of its lane has taken its place.
-    pub(crate) fn is_wanted(&self, row: &Waiting) -> bool {
+    pub(crate) fn is_wanted(&self, row: &WaitingRow) -> bool {
         if self.window.number(row.lane).is_none() {
             return true;
         }

@@ -11,7 +11,7 @@ impl Dispatcher {
     /// Puts these messages on the timer. They are committed.
     pub(crate) fn place(&mut self, slots: impl IntoIterator<Item = (Slot, i64)>) {
         for (slot, seq) in slots {
-            if self.window.get(slot, seq).is_some_and(|entry| entry.state == State::Held) {
+            if self.window.get(slot, seq).is_some_and(|entry| entry.state == State::Uncommitted) {
                 self.place_one(slot);
             }
         }

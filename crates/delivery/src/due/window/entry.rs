@@ -22,11 +22,11 @@ impl Default for Bounds {
     }
 }
 
-/// The state of a message in memory. A `Held` or `Waiting` message can go back to the store.
+/// The state of a message in memory. An `Uncommitted` or `Waiting` message can go back to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// It was accepted, and is not committed.
-    Held,
+    Uncommitted,
     /// It waits for the timer, or for its lane.
     Waiting,
     /// It is due, it has no key, and it is in the queue for sending.

@@ -4,7 +4,7 @@ use super::Window;
 use super::entry::{Gone, State};
 use crate::due::lanes::Slot;
 use crate::message::earliest::Earliest;
-use crate::store::{Position, Waiting};
+use crate::store::{Position, WaitingRow};
 
 impl Window {
     /// The message does not go out now. If it has no place in memory any more, it goes back to the store.
@@ -97,7 +97,7 @@ impl Window {
         }
         let on_their_way = self
             .slots()
-            .filter(|(_, it)| !matches!(it.state, State::Held | State::Waiting | State::Leaving) && !it.is_near)
+            .filter(|(_, it)| !matches!(it.state, State::Uncommitted | State::Waiting | State::Leaving) && !it.is_near)
             .filter(|(_, it)| {
                 let more_from = it.lane.and_then(|lane| self.lane(lane).more_from);
                 self.cursor.is_none_or(|cursor| it.position() > cursor)
@@ -109,7 +109,7 @@ impl Window {
     }
 
     /// Sends the lane's last messages back until the new row fits. Only messages after the new row go back.
-    pub(super) fn make_room_in(&mut self, lane: u32, row: Waiting, gone: &mut Vec<Gone>) {
+    pub(super) fn make_room_in(&mut self, lane: u32, row: WaitingRow, gone: &mut Vec<Gone>) {
         while !self.fits(lane, row.size)
             && let Some((position, slot)) = self.lane(lane).last()
             && position > (row.due_ms, row.seq)
@@ -121,10 +121,12 @@ impl Window {
 
     /// Sends back the latest tenth of the messages, or more if the new row needs it. Only messages after the new row go
     /// back. The cursor moves back too.
-    pub(super) fn make_room(&mut self, row: Waiting, gone: &mut Vec<Gone>) {
+    pub(super) fn make_room(&mut self, row: WaitingRow, gone: &mut Vec<Gone>) {
         let mut movable: Vec<(Position, Slot)> = self
             .slots()
-            .filter(|(_, it)| matches!(it.state, State::Held | State::Waiting) && it.position() > (row.due_ms, row.seq))
+            .filter(|(_, it)| {
+                matches!(it.state, State::Uncommitted | State::Waiting) && it.position() > (row.due_ms, row.seq)
+            })
             .map(|(slot, it)| (it.position(), slot))
             .collect();
         movable.sort_unstable();

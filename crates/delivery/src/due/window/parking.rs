@@ -94,7 +94,7 @@ impl Window {
     }
 
     /// Whether a message of the store waits for a later attempt, so that it need not be in memory.
-    pub(super) fn is_parked(&self, row: &Waiting) -> bool {
+    pub(super) fn is_parked(&self, row: &WaitingRow) -> bool {
         self.number(row.lane).is_none()
             && row.next_ms.is_some_and(|next_ms| (next_ms, row.seq) > self.tried_through)
             && !self.by_seq.contains_key(&row.seq)
@@ -104,7 +104,7 @@ impl Window {
     /// messages until `until_ms`. Returns also whether there was room for all of them.
     pub(crate) fn read_tried(
         &mut self,
-        rows: &[Waiting],
+        rows: &[WaitingRow],
         until_ms: i64,
         is_all: bool,
         mut left: usize,
@@ -129,7 +129,7 @@ impl Window {
 
     /// Takes in a parked message whose wait is over. `None` if it is in memory, will be read ahead, or comes in the order
     /// of its lane.
-    pub(crate) fn come_in(&mut self, row: &Waiting) -> Option<Slot> {
+    pub(crate) fn come_in(&mut self, row: &WaitingRow) -> Option<Slot> {
         let position = (row.due_ms, row.seq);
         if self.by_seq.contains_key(&row.seq) {
             return None;
@@ -158,7 +158,7 @@ impl Window {
         Some(slot)
     }
 
-    fn is_read(&self, row: &Waiting) -> bool {
+    fn is_read(&self, row: &WaitingRow) -> bool {
         self.cursor.is_some_and(|cursor| (row.due_ms, row.seq) <= cursor)
     }
 }

@@ -9,8 +9,8 @@ use super::*;
 
 const LAST: i64 = i64::MAX;
 
-fn row(due_ms: i64, seq: i64, lane: Option<i64>, size: u32) -> Waiting {
-    Waiting::untried(due_ms, seq, lane, size)
+fn row(due_ms: i64, seq: i64, lane: Option<i64>, size: u32) -> WaitingRow {
+    WaitingRow::untried(due_ms, seq, lane, size)
 }
 
 fn body(lane: Option<i64>, seq: i64) -> Body {
@@ -23,7 +23,7 @@ fn opened(bounds: Bounds) -> Window {
     window
 }
 
-fn add(window: &mut Window, row: Waiting) -> Option<Slot> {
+fn add(window: &mut Window, row: WaitingRow) -> Option<Slot> {
     window.admit(row, 0, body(row.lane, row.seq), &mut Vec::new())
 }
 
@@ -171,7 +171,7 @@ fn nothing_is_read_ahead_past_a_message_that_goes_back_to_the_store__d8() {
 fn what_comes_between_the_cursor_and_the_rest_of_a_lane_is_not_lost__d4() {
     let mut window = opened(Bounds { messages: 6, lane_messages: 2, ..Bounds::default() });
     let mut rows = BTreeMap::new();
-    let admit = |window: &mut Window, rows: &mut BTreeMap<Position, Waiting>, it: Waiting| {
+    let admit = |window: &mut Window, rows: &mut BTreeMap<Position, WaitingRow>, it: WaitingRow| {
         let mut gone = Vec::new();
         if window.admit(it, 0, body(it.lane, it.seq), &mut gone).is_none() {
             rows.insert((it.due_ms, it.seq), it);
@@ -215,22 +215,22 @@ fn what_comes_between_the_cursor_and_the_rest_of_a_lane_is_not_lost__d4() {
 }
 
 /// Does the loader's work, with a map as the store. `scan`: how many rows it reads at a time.
-fn load(window: &mut Window, rows: &BTreeMap<Position, Waiting>, until_ms: i64, scan: usize) {
+fn load(window: &mut Window, rows: &BTreeMap<Position, WaitingRow>, until_ms: i64, scan: usize) {
     window.was_full = false;
     if let Some((numbers, start)) = window.refill_from() {
         let cursor = window.cursor.unwrap();
-        let between: Vec<Waiting> =
+        let between: Vec<WaitingRow> =
             if start <= cursor { rows.range(start..=cursor).map(|(_, row)| *row).collect() } else { Vec::new() };
         let end = between.get(scan.saturating_sub(1)).map_or(cursor, |row| (row.due_ms, row.seq));
         let is_in =
-            |row: &&Waiting| (row.due_ms, row.seq) <= end && row.lane.is_some_and(|lane| numbers.contains(&lane));
-        let of_lanes: Vec<Waiting> = between.iter().filter(is_in).copied().collect();
+            |row: &&WaitingRow| (row.due_ms, row.seq) <= end && row.lane.is_some_and(|lane| numbers.contains(&lane));
+        let of_lanes: Vec<WaitingRow> = between.iter().filter(is_in).copied().collect();
         window.refill(&numbers, &of_lanes, start, end);
     }
     let cursor = window.cursor.unwrap();
     if window.has_room_ahead(0) && cursor.0 <= until_ms {
         let after = rows.range((std::ops::Bound::Excluded(cursor), std::ops::Bound::Included((until_ms, LAST))));
-        let some: Vec<Waiting> = after.map(|(_, row)| *row).take(scan).collect();
+        let some: Vec<WaitingRow> = after.map(|(_, row)| *row).take(scan).collect();
         window.read_ahead(&some, until_ms, some.len() < scan);
     }
 }
@@ -278,7 +278,7 @@ fn one_message_is_taken_whatever_its_size__d8() {
 fn reading_ahead_leaves_a_fifth_for_what_comes_later__d8() {
     let mut window = opened(Bounds { messages: 10, ..Bounds::default() });
     window.cursor = Some((0, 0));
-    let rows: Vec<Waiting> = (1..=20).map(|seq| row(seq, seq, None, 10)).collect();
+    let rows: Vec<WaitingRow> = (1..=20).map(|seq| row(seq, seq, None, 10)).collect();
     assert_eq!(window.read_ahead(&rows, 100, true).len(), 8);
     assert!(window.was_full);
     assert_eq!(window.cursor, Some((8, 8)));
@@ -318,9 +318,9 @@ struct World {
     bounds: Bounds,
     is_global: bool,
     /// All open messages.
-    open: BTreeMap<Position, Waiting>,
+    open: BTreeMap<Position, WaitingRow>,
     /// The open messages with a row in the store.
-    rows: BTreeMap<Position, Waiting>,
+    rows: BTreeMap<Position, WaitingRow>,
     in_flight: Vec<Slot>,
     over: Vec<Position>,
     out: Vec<(Option<i64>, Position)>,
@@ -381,7 +381,7 @@ impl World {
         let without: Vec<Slot> = self
             .window
             .slots()
-            .filter(|(_, it)| it.lane.is_none() && matches!(it.state, State::Held | State::Waiting))
+            .filter(|(_, it)| it.lane.is_none() && matches!(it.state, State::Uncommitted | State::Waiting))
             .map(|(slot, _)| slot)
             .collect();
         for slot in without {
@@ -422,7 +422,7 @@ impl World {
             }
             Some(slot) => {
                 let state = self.window.entry(slot).state;
-                if matches!(state, State::Held | State::Waiting | State::Leaving) {
+                if matches!(state, State::Uncommitted | State::Waiting | State::Leaving) {
                     self.window.end(slot, Outcome::Cancelled);
                     self.over.push(position);
                 }
@@ -463,8 +463,9 @@ impl World {
             }
         }
         for (lane, it) in self.lanes().into_iter().map(|lane| (lane, window.lane(lane))) {
-            let waits =
-                |entry: &&&Entry| entry.lane == Some(lane) && matches!(entry.state, State::Held | State::Waiting);
+            let waits = |entry: &&&Entry| {
+                entry.lane == Some(lane) && matches!(entry.state, State::Uncommitted | State::Waiting)
+            };
             let live: Vec<&&Entry> = entries.iter().filter(waits).collect();
             assert_eq!((it.len(), it.size), (live.len(), live.iter().map(|it| it.size as usize).sum()));
             assert_eq!(it.first().map(|it| it.0), live.iter().map(|it| it.position()).min());
@@ -560,7 +561,7 @@ fn a_lane_that_is_cleared_away_while_its_rows_are_read_loses_none__d8() {
     for is_read in [false, true] {
         let mut window = Window::new(Bounds { lane_messages: 4, ..Bounds::default() }, false);
         window.cursor = Some((0, 0));
-        let rows: Vec<Waiting> = (1..=5).map(|at| row(at, at, Some(1), 10)).collect();
+        let rows: Vec<WaitingRow> = (1..=5).map(|at| row(at, at, Some(1), 10)).collect();
         window.read_ahead(&rows, 1_000, true);
         let lane = window.lane_numbers[&1];
         for seq in 1..=4 {

@@ -41,7 +41,7 @@ impl InMemory {
             State::Over => {}
             State::Sending => self.in_flight += 1,
             State::Retrying | State::Parked if entry.attempts > 0 => self.retrying += 1,
-            State::Held | State::Waiting | State::Leaving if entry.due_ms > now_ms => self.near += 1,
+            State::Uncommitted | State::Waiting | State::Leaving if entry.due_ms > now_ms => self.near += 1,
             _ => self.due += 1,
         }
     }

@@ -5,13 +5,13 @@ use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 use crate::message::recurrence::NEVER_MS;
 use crate::store::Store;
 use crate::store::sql::{Broken, Result, cached};
-use crate::store::types::{Held, Position, Waiting};
+use crate::store::types::{Position, WaitingRow};
 
 impl Store {
     /// Writes a row in `waiting` for each of these messages: new messages that stay out of memory, and near messages
     /// that leave memory.
-    pub(crate) fn hold(&mut self, held: &[Held]) -> Result<()> {
-        let mut held: Vec<&Held> = held.iter().collect();
+    pub(crate) fn hold(&mut self, held: &[WaitingRow]) -> Result<()> {
+        let mut held: Vec<_> = held.iter().collect();
         held.sort_unstable_by_key(|one| (one.due_ms, one.seq));
         let text = "INSERT INTO waiting (due_ms, seq, lane, size, redelivered) VALUES (?, ?, ?, ?, ?)";
         let mut redelivered_ms = None;
@@ -41,7 +41,7 @@ impl Store {
     }
 
     /// The next messages in `waiting` after this position and due until `until_ms`, in order.
-    pub(crate) fn plan(&self, (due_ms, seq): Position, until_ms: i64, limit: usize) -> Result<Vec<Waiting>> {
+    pub(crate) fn plan(&self, (due_ms, seq): Position, until_ms: i64, limit: usize) -> Result<Vec<WaitingRow>> {
         let rest = "WHERE (due_ms, w.seq) > (?, ?) AND due_ms <= ? ORDER BY due_ms, w.seq LIMIT ?";
         self.select(rest, params![due_ms, seq, until_ms, limit as i64])
     }
@@ -54,7 +54,7 @@ impl Store {
         start: Position,
         through: Position,
         limit: usize,
-    ) -> Result<(Vec<Waiting>, Position)> {
+    ) -> Result<(Vec<WaitingRow>, Position)> {
         let last = "SELECT due_ms, seq FROM waiting WHERE (due_ms, seq) >= (?, ?) AND (due_ms, seq) <= (?, ?) \
                 ORDER BY due_ms, seq LIMIT 1 OFFSET ?";
         let offset = limit.saturating_sub(1) as i64;
@@ -71,14 +71,19 @@ impl Store {
     }
 
     /// All messages in `waiting` that may have been sent before.
-    pub(crate) fn suspects(&self) -> Result<Vec<Waiting>> {
+    pub(crate) fn suspects(&self) -> Result<Vec<WaitingRow>> {
         let rest = "WHERE due_ms <= ? AND redelivered = 1 ORDER BY due_ms, w.seq";
         self.select(rest, [self.redelivered_until_ms])
     }
 
     /// The next `limit` messages that wait for an attempt until `until_ms`, in the order of its time, after this
     /// position `(next_ms, seq)`.
-    pub(crate) fn plan_tried(&self, (next_ms, seq): (i64, i64), until_ms: i64, limit: usize) -> Result<Vec<Waiting>> {
+    pub(crate) fn plan_tried(
+        &self,
+        (next_ms, seq): (i64, i64),
+        until_ms: i64,
+        limit: usize,
+    ) -> Result<Vec<WaitingRow>> {
         if self.with_attempts == 0 {
             return Ok(Vec::new());
         }
@@ -100,7 +105,7 @@ impl Store {
     }
 
     /// The message with this number, if it waits and was tried.
-    pub(crate) fn find_tried(&self, seq: i64) -> Result<Option<Waiting>> {
+    pub(crate) fn find_tried(&self, seq: i64) -> Result<Option<WaitingRow>> {
         let text = format!(
             "SELECT {COLUMNS} FROM attempts a JOIN messages m ON m.seq = a.seq \
          JOIN waiting w ON w.due_ms = m.due_ms AND w.seq = a.seq WHERE a.seq = ?"
@@ -108,7 +113,7 @@ impl Store {
         Ok(query(&self.db, &text, [seq])?.pop())
     }
 
-    fn select(&self, rest: &str, values: impl Params) -> Result<Vec<Waiting>> {
+    fn select(&self, rest: &str, values: impl Params) -> Result<Vec<WaitingRow>> {
         let text = if self.with_attempts > 0 {
             format!("SELECT {COLUMNS} FROM waiting w LEFT JOIN attempts a ON a.seq = w.seq {rest}")
         } else {
@@ -138,9 +143,9 @@ pub(in crate::store) fn count_of(db: &Connection, due_ms: i64) -> Result<u64> {
 const COLUMNS: &str =
     "w.due_ms, w.seq, lane, size, redelivered, attempts, next_ms, strikes, waited_ms, at_ms, is_unanswered";
 
-fn query(db: &Connection, text: &str, values: impl Params) -> Result<Vec<Waiting>> {
+fn query(db: &Connection, text: &str, values: impl Params) -> Result<Vec<WaitingRow>> {
     let row = |row: &Row<'_>| {
-        Ok(Waiting {
+        Ok(WaitingRow {
             due_ms: row.get(0)?,
             seq: row.get(1)?,
             lane: row.get(2)?,

@@ -4,7 +4,7 @@ use super::making::{Shelf, commit, done, held, incoming, incoming_with};
 use crate::store::look::lateness::Late;
 use crate::store::look::messages::PageOf;
 use crate::store::look::snapshot::Snapshot;
-use crate::store::{Attempts, Done, Held, Letter, Limits, Outcome, Store};
+use crate::store::{Attempts, Done, Letter, Limits, Outcome, Store, WaitingRow};
 
 const ALL: PageOf<'_> = PageOf { key: None, due_from_ms: None, due_before_ms: None, limit: 100, looked_at: 100 };
 
@@ -142,7 +142,7 @@ fn bytes_that_are_not_utf_8_are_shown_and_nothing_is_written__d5() {
     let mut store = shelf.open();
     commit(&mut store, |store| {
         store.accept(&[incoming("a", 5)], 0).unwrap();
-        let row = Held { redelivered: true, ..held(1, 5, None) };
+        let row = WaitingRow { redelivered: true, ..held(1, 5, None) };
         store.hold(&[row]).unwrap();
         store.db.execute("UPDATE messages SET id = CAST(x'61ff' AS TEXT)", []).unwrap();
     });

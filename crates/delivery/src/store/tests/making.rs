@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use crate::message::incoming::{Digest, Incoming};
 use crate::message::{Body, Message};
-use crate::store::{Done, Held, Limits, Options, Outcome, Store};
+use crate::store::{Done, Limits, Options, Outcome, Store, WaitingRow};
 
 pub(super) const DAY_MS: i64 = 86_400_000;
 
@@ -99,8 +99,8 @@ pub(super) fn done(seq: i64, due_ms: i64, outcome: Outcome, at_ms: i64) -> Done 
     Done { seq, due_ms, outcome, at_ms, lateness_us: None, attempts: 1, redelivered: false }
 }
 
-pub(super) fn held(seq: i64, due_ms: i64, lane: Option<i64>) -> Held {
-    Held { due_ms, seq, lane, size: 100, redelivered: false }
+pub(super) fn held(seq: i64, due_ms: i64, lane: Option<i64>) -> WaitingRow {
+    WaitingRow::untried(due_ms, seq, lane, 100)
 }
 
 /// The positions of all messages in `waiting`.

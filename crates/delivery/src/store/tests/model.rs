@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::making::{DAY_MS, Random, Shelf, TINY, count, done, eight_numbers, incoming_with, positions};
 use crate::store::maintenance::check;
-use crate::store::{Accepted, Attempts, Held, Outcome, Position, Store};
+use crate::store::{Accepted, Attempts, Outcome, Position, Store, WaitingRow};
 
 type Name = (Option<&'static str>, String);
 
@@ -166,7 +166,7 @@ impl Run {
             }
             let is_near = !is_cancelled && self.random.one_in(2);
             if !is_cancelled && !is_near {
-                held.push(Held { due_ms, seq, lane: item.lane, size: 7, redelivered: false });
+                held.push(WaitingRow::untried(due_ms, seq, item.lane, 7));
             }
             let (lane, at_ms) = (item.lane, now_ms);
             self.model.known.insert(name.clone(), seq);
@@ -204,7 +204,7 @@ impl Run {
             let row = self.model.rows.get_mut(&seq).expect("a straggler is open");
             assert!(row.is_near);
             (row.is_near, row.redelivered) = (false, redelivered);
-            held.push(Held { due_ms: row.due_ms, seq, lane: row.lane, size: 7, redelivered });
+            held.push(WaitingRow { due_ms: row.due_ms, seq, lane: row.lane, size: 7, redelivered });
         }
         self.store().hold(&held).unwrap();
         let old = self.store().stragglers();

@@ -6,7 +6,7 @@ use super::making::{DAY_MS, Shelf, TINY, commit, count, done, incoming, incoming
 use crate::message::incoming::Incoming;
 use crate::message::recurrence::{Missed, NEVER_MS, Recurrence, Rule, occurrence_id};
 use crate::message::{Body, Message};
-use crate::store::{Accepted, Held, Limits, Occurrence, Outcome, Store};
+use crate::store::{Accepted, Limits, Occurrence, Outcome, Store, WaitingRow};
 
 const KEEP_MS: i64 = 8_000;
 const PART_MS: i64 = KEEP_MS / 8;
@@ -57,7 +57,7 @@ fn a_message_is_forgotten_once_its_outcome_is_old_and_accepted_anew() {
         assert_eq!(count(&store, "messages"), 42, "near messages are in the way");
         let stragglers = store.stragglers();
         assert_eq!(stragglers, [31, 32, 33, 34, 35]);
-        let held = |seq: &i64| Held { due_ms: seq - 31, seq: *seq, lane: None, size: 1, redelivered: false };
+        let held = |seq: &i64| WaitingRow::untried(seq - 31, *seq, None, 1);
         commit(&mut store, |store| store.hold(&stragglers.iter().map(held).collect::<Vec<_>>()).unwrap());
         tidy(&mut store);
         assert_eq!(accept(&mut store, &young) + accept(&mut store, &open), 0);
@@ -158,9 +158,7 @@ fn payloads_go_with_their_outcome_and_only_theirs() {
     commit(&mut store, |store| {
         let answers = store.accept(&all, 0).unwrap();
         let hold = |(answer, item): (&Accepted, &Incoming)| match answer {
-            Accepted::New(seq) if seq % 3 == 0 => {
-                Some(Held { due_ms: item.message.due_ms, seq: *seq, lane: None, size: 1, redelivered: false })
-            }
+            Accepted::New(seq) if seq % 3 == 0 => Some(WaitingRow::untried(item.message.due_ms, *seq, None, 1)),
             _ => None,
         };
         store.hold(&answers.iter().zip(&all).filter_map(hold).collect::<Vec<_>>()).unwrap();
@@ -181,7 +179,7 @@ fn a_step_deletes_few_of_the_large_payloads() {
         let all: Vec<_> = (0..24).map(|one| incoming_with(None, &one.to_string(), one, &large)).collect();
         commit(&mut store, |store| {
             store.accept(&all, 0).unwrap();
-            let held = |seq| Held { due_ms: seq - 1, seq, lane: None, size: 1 << 20, redelivered: false };
+            let held = |seq| WaitingRow::untried(seq - 1, seq, None, 1 << 20);
             store.hold(&(1..=24).map(held).filter(|_| !is_near).collect::<Vec<_>>()).unwrap();
         });
         finish(&mut store, &all[..20], Outcome::Delivered);
@@ -203,7 +201,7 @@ fn large_payloads_are_deleted_while_it_is_busy_and_small_ones_in_bulk() {
         let all: Vec<_> = (0..20).map(|one| incoming_with(None, &one.to_string(), one, &vec![b'x'; bytes])).collect();
         commit(&mut store, |store| {
             store.accept(&all, 0).unwrap();
-            let held = |seq| Held { due_ms: seq - 1, seq, lane: None, size: 1, redelivered: false };
+            let held = |seq| WaitingRow::untried(seq - 1, seq, None, 1);
             store.hold(&(1..=20).map(held).collect::<Vec<_>>()).unwrap();
         });
         finish(&mut store, &all, Outcome::Delivered);
@@ -239,7 +237,7 @@ fn a_run_of_which_little_is_left_is_written_anew() {
     let (open, finished) = (several("open", 20), several("finished", 236));
     commit(&mut store, |store| {
         store.accept(&open, 0).unwrap();
-        let held = |seq| Held { due_ms: seq - 1, seq, lane: None, size: 1, redelivered: false };
+        let held = |seq| WaitingRow::untried(seq - 1, seq, None, 1);
         store.hold(&(1..=20).map(held).collect::<Vec<_>>()).unwrap();
     });
     for items in finished.chunks(59) {

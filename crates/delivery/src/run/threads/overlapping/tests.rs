@@ -21,14 +21,14 @@ struct Seen {
 }
 
 #[derive(Clone)]
-struct Held {
+struct KeepsReplies {
     seen: Arc<Mutex<Seen>>,
     max_in_flight: usize,
     most_bytes: usize,
     drops_aborted: bool,
 }
 
-impl Held {
+impl KeepsReplies {
     fn new(max_in_flight: usize) -> Self {
         Self { seen: Arc::default(), max_in_flight, most_bytes: 1 << 20, drops_aborted: true }
     }
@@ -61,7 +61,7 @@ impl Held {
     }
 }
 
-impl ReplySink for Held {
+impl ReplySink for KeepsReplies {
     fn max_in_flight(&self) -> usize {
         self.max_in_flight
     }
@@ -108,7 +108,7 @@ fn refused() -> Verdict {
 
 #[test]
 fn thousands_are_in_flight_and_no_more_than_the_sink_has_places__d8() {
-    let sink = Held::new(3_000);
+    let sink = KeepsReplies::new(3_000);
     let delivering = Delivering::start(settings(), sink.open());
     delivering.submit(many(5_000));
     wait_until("3,000 in flight", || sink.seen.lock().open.len() == 3_000);
@@ -124,7 +124,7 @@ fn thousands_are_in_flight_and_no_more_than_the_sink_has_places__d8() {
 
 #[test]
 fn no_more_bytes_are_in_flight_than_the_sink_takes__d8() {
-    let sink = Held { most_bytes: 20, ..Held::new(100) };
+    let sink = KeepsReplies { most_bytes: 20, ..KeepsReplies::new(100) };
     let delivering = Delivering::start(settings(), sink.open());
     delivering.submit(many(10)); // 8 bytes each
     wait_until("three in flight", || sink.seen.lock().open.len() == 3);
@@ -135,7 +135,7 @@ fn no_more_bytes_are_in_flight_than_the_sink_takes__d8() {
 
 #[test]
 fn no_more_are_in_flight_than_the_concurrency_also_at_the_end__d18() {
-    let sink = Held::new(100);
+    let sink = KeepsReplies::new(100);
     let delivering = Arc::new(Delivering::start(Settings { concurrency: 3, ..settings() }, sink.open()));
     delivering.submit(many(10));
     wait_until("three in flight", || sink.seen.lock().open.len() == 3);
@@ -148,7 +148,7 @@ fn no_more_are_in_flight_than_the_concurrency_also_at_the_end__d18() {
 
 #[test]
 fn what_waits_for_the_rate_is_started_when_there_is_a_token__d18() {
-    let sink = Held::new(100);
+    let sink = KeepsReplies::new(100);
     let rate = Some(Rate { messages: 20, per_us: 1_000_000 }); // a burst of two
     let began = Instant::now();
     let delivering = Delivering::start(Settings { rate, ..settings() }, sink.open());
@@ -160,7 +160,7 @@ fn what_waits_for_the_rate_is_started_when_there_is_a_token__d18() {
 
 #[test]
 fn a_key_has_one_in_flight_and_keeps_its_order__d4() {
-    let sink = Held::new(100);
+    let sink = KeepsReplies::new(100);
     let delivering = Delivering::start(settings(), sink.open());
     let of = |place: usize| (["a", "b", "c"][place % 3], place.to_string());
     delivering.submit((0..300).map(|place| put(Some(of(place).0), &of(place).1, 1 + place as i64)).collect());
@@ -185,7 +185,7 @@ fn a_key_has_one_in_flight_and_keeps_its_order__d4() {
 
 #[test]
 fn one_that_is_cut_off_keeps_its_place_until_the_sink_has_ended_it__d6() {
-    let sink = Held { drops_aborted: false, ..Held::new(2) };
+    let sink = KeepsReplies { drops_aborted: false, ..KeepsReplies::new(2) };
     let retry = Retry { max_attempts: 1_000, ..settings().retry };
     let delivering = Delivering::start(Settings { sink_timeout_ms: 30, retry, ..settings() }, sink.open());
     delivering.submit(many(5));
@@ -208,7 +208,7 @@ fn one_that_is_cut_off_keeps_its_place_until_the_sink_has_ended_it__d6() {
 
 #[test]
 fn a_reply_that_is_dropped_counts_as_unanswered_and_all_of_them_as_down__d6() {
-    let sink = Held::new(100);
+    let sink = KeepsReplies::new(100);
     let delivering = Delivering::start(settings(), sink.open());
     delivering.submit(many(20));
     wait_until("an outage", || {
@@ -226,7 +226,7 @@ fn a_reply_that_is_dropped_counts_as_unanswered_and_all_of_them_as_down__d6() {
 
 #[test]
 fn what_is_in_flight_is_waited_for_at_the_end__d13() {
-    let sink = Held::new(100);
+    let sink = KeepsReplies::new(100);
     let delivering = Delivering::start(settings(), sink.open());
     delivering.submit(many(10));
     wait_until("ten in flight", || sink.seen.lock().open.len() == 10);
@@ -242,7 +242,7 @@ fn what_is_in_flight_is_waited_for_at_the_end__d13() {
 
 #[test]
 fn what_has_no_answer_in_time_at_the_end_is_aborted_and_marked_next_time__d5() {
-    let sink = Held::new(100);
+    let sink = KeepsReplies::new(100);
     let delivering = Delivering::start(settings(), sink.open());
     delivering.submit(many(10));
     wait_until("ten in flight", || sink.seen.lock().open.len() == 10);
@@ -253,7 +253,7 @@ fn what_has_no_answer_in_time_at_the_end_is_aborted_and_marked_next_time__d5() {
     assert_eq!((summary.delivered, summary.not_delivered()), (1, 9));
     assert!(sink.seen.lock().is_closed, "nothing is sent after the end");
 
-    let again = Held::new(100);
+    let again = KeepsReplies::new(100);
     let delivering = Delivering::on(delivering.folder, settings(), again.open());
     again.deliver(9);
     assert_eq!(delivering.running.close(Some(LONG)).unwrap().delivered, 9);

@@ -27,7 +27,7 @@ const GATHER_US: u64 = 20_000;
 const GROUP_US: u64 = 50_000;
 
 /// The queue from other threads to the writer.
-pub(crate) struct Queue {
+pub(crate) struct WriterQueue {
     pub(crate) feeds: Arc<OutcomeFeeds>,
     state: Mutex<QueueState>,
     /// The writer waits here for something to write.
@@ -79,7 +79,7 @@ pub(crate) struct QueueState {
     pub(crate) commits: CommitMeasures,
 }
 
-impl Queue {
+impl WriterQueue {
     pub(crate) fn new(open: u64, has_letters: bool) -> Self {
         let state = QueueState { open, is_woken: true, has_letters, ..QueueState::default() };
         Self {
@@ -303,7 +303,7 @@ impl QueueState {
 }
 
 #[cfg(test)]
-impl Queue {
+impl WriterQueue {
     /// Outcomes that wait for a group.
     pub(crate) fn outcomes(&self) -> Vec<crate::store::Done> {
         self.lock().outcomes.done.clone()
