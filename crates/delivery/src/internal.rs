@@ -3,6 +3,7 @@
 
 pub use crate::base::clock::{DueClock, SystemWallTime, WallTime};
 pub use crate::base::display::{LONGEST_REASON, cut, with_commas};
+pub use crate::base::error::OTHER_CONTENT;
 pub use crate::base::json::{on_one_line, write_text};
 pub use crate::base::open_stores::{is_open_here, store_is_open};
 pub use crate::due::measures::{BOUNDS_US, Cause, Histogram};
@@ -30,6 +31,7 @@ pub use crate::run::engine::Engine;
 pub use crate::run::settings::{SETTINGS, Settings};
 pub use crate::run::threads::Running;
 pub use crate::sinks::delivery_rows::delivery_rows;
+pub use crate::sinks::function::{FUNCTION_THREADS, MOST_FUNCTION_THREADS, SPARE_FUNCTION_THREADS};
 pub use crate::sinks::line::LineWriter;
 #[cfg(feature = "http")]
 pub use crate::sinks::send_log::{SendLog, Sent};
@@ -47,7 +49,7 @@ pub use crate::store::maintenance::compact::compact;
 pub use crate::store::maintenance::pause::pause;
 pub use crate::store::maintenance::restore::restore;
 pub use crate::store::upgrade::step_up;
-pub use crate::store::{ActionKind, Filter, Name, Outcome, Progress};
+pub use crate::store::{ActionKind, Filter, MOST_PAUSED_KEYS, Name, Outcome, Progress};
 
 /// Due times, as numbers and as text.
 pub mod times {

@@ -19,10 +19,10 @@ fn delivery_shows_these_names_alone() {
 #[test]
 fn the_bindings_use_these_names_of_the_inside_alone() {
     let known = "ANSWERS ActionKind ActionSeen AroundFn ArrowRows ArrowStream BOUNDS_US Block Body Bounds Cancel \
-                 Cause Checked Columns Completion Csv Digest DueClock Ended Engine Extras Failing Fields Filter \
-                 Histogram Incoming Item Kept LONGEST_REASON LineWriter MAX_DUE_MS MISSED Name Ndjson OPERATIONS \
-                 OpenSink Opened Origin Other Outcome OutcomeFeed Ownership PARTITIONS PageOf Parsed Payload Progress \
-                 Rate Record Recurrence Request Reschedule Retry Running SETTINGS Schema Seen SendLog Sent \
+                 Cause Checked Columns Completion Csv Digest DueClock Ended Engine Extras FUNCTION_THREADS Failing Fields Filter \
+                 Histogram Incoming Item Kept LONGEST_REASON LineWriter MAX_DUE_MS MISSED MOST_FUNCTION_THREADS MOST_PAUSED_KEYS Name Ndjson OPERATIONS \
+                 OTHER_CONTENT OpenSink Opened Origin Other Outcome OutcomeFeed Ownership PARTITIONS PageOf Parsed Payload Progress \
+                 Rate Record Recurrence Request Reschedule Retry Running SETTINGS SPARE_FUNCTION_THREADS Schema Seen SendLog Sent \
                  Settings Snapshot Stop SystemWallTime TZ Ticket Value WallTime backup batches check check_name \
                  check_traceparent checked compact cut delivery_rows due_from_digits_or_text has_dictionaries \
                  is_open_here not_json on_one_line owners_of pause read_hand_off restore rfc_3339 step_up \

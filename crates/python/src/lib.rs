@@ -82,6 +82,8 @@ fn add_delivery(module: &Bound<'_, PyModule>) -> PyResult<()> {
     delivery::values::operations::add_operations(module)?;
     delivery::values::settings::add_settings(module)?;
     module.add("MAX_DUE_MS", tickwheel_delivery::internal::times::MAX_DUE_MS)?;
+    module.add("MOST_PAUSED_KEYS", tickwheel_delivery::internal::MOST_PAUSED_KEYS)?;
+    module.add("OTHER_CONTENT", tickwheel_delivery::internal::OTHER_CONTENT)?;
     module.add("PARTITIONS", tickwheel_delivery::internal::PARTITIONS)?;
     module.add_class::<delivery::sinks::destination::Destination>()?;
     module.add_class::<delivery::sinks::coroutine_sink::CoroutineCalls>()?;

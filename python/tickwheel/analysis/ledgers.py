@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from tickwheel._native import StoreSnapshot
 from tickwheel.delivery.base.errors import WrongUsage
-from tickwheel.delivery.model.entries import OTHER_CONTENT, Outcome
+from tickwheel.delivery.model.entries import Outcome
 
 SLICE: Final = 100_000
 """How many messages a task reads."""
@@ -79,7 +79,7 @@ def check_ledgers(paths: Sequence[Path]) -> None:
     found: dict[str, Path] = {}
     for path in paths:
         with StoreSnapshot(path) as db:
-            store_id = db.extent(OTHER_CONTENT.reason)["store_id"]
+            store_id = db.extent()["store_id"]
         if store_id in found:
             raise WrongUsage(f"{path} is the same store as {found[store_id]}, or a copy of it: name one of them")
         found[store_id] = path
@@ -123,7 +123,7 @@ def name_of(path: Path) -> str:
 
 def _look(number: int, path: Path, slice_rows: int) -> Ledger:
     with StoreSnapshot(path) as db:
-        it = db.extent(OTHER_CONTENT.reason)
+        it = db.extent()
         last_n, until, file = it["last_n"], (it["last_n"], it["last_seq"]), path.resolve()
         slices = [
             Slice(number, file, ended=(after, min(after + slice_rows, last_n)))

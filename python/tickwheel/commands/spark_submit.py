@@ -1,6 +1,6 @@
 """`tickwheel spark-submit`: `spark-submit` with the program for clusters, and that program's own options.
 
-    tickwheel spark-submit --master spark://head:7077 -- /data/in --deliverer a:7401 --checkpoint hdfs:///tickwheel
+    tickwheel spark-submit --master spark://head:7077 -- /data/in --deliverer a:7400 --checkpoint hdfs:///tickwheel
 
 The arguments before `--` are for Spark, the arguments after it for the program. The program's options are checked
 before Spark starts.

@@ -21,6 +21,10 @@ impl BadRecord {
     }
 }
 
+/// The fault of a message whose name is known with other content, and the allowed form.
+pub const OTHER_CONTENT: (&str, &str) =
+    ("this key and id were accepted before with other content", "the same content again, or another id");
+
 impl fmt::Display for BadRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} (allowed: {})", self.reason, self.allowed)

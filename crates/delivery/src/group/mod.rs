@@ -10,7 +10,7 @@ pub(crate) mod operations;
 pub(crate) mod writer;
 pub(crate) mod writer_queue;
 
-use crate::base::error::BadRecord;
+use crate::base::error::OTHER_CONTENT;
 use crate::base::summary::Summary;
 use crate::base::sync::Mutex;
 use crate::due::dispatcher::Dispatcher;
@@ -202,10 +202,14 @@ impl<'a> Group<'a> {
     fn again(&mut self, put: &Incoming, known: &Known) -> Answer {
         if known.content != put.content {
             if let Some(origin) = &put.origin {
-                let BadRecord { reason, allowed } = conflict();
-                let source = origin.source.to_string();
-                let record = record_of_incoming(put);
-                self.letters.push(Letter { source, line: origin.line as i64, reason, allowed, record });
+                let (reason, allowed) = OTHER_CONTENT;
+                self.letters.push(Letter {
+                    source: origin.source.to_string(),
+                    line: origin.line as i64,
+                    reason: reason.to_owned(),
+                    allowed: allowed.to_owned(),
+                    record: record_of_incoming(put),
+                });
                 self.counts.dead_letters += 1;
             }
             self.counts.conflicts += 1;
@@ -236,9 +240,4 @@ fn answer_of(outcome: Outcome) -> Answer {
         Outcome::Expired => Answer::Expired,
         Outcome::Moved => Answer::Unknown, // its new number is forgotten later than this one
     }
-}
-
-/// The error for a message whose name is known with other content.
-pub(super) fn conflict() -> BadRecord {
-    BadRecord::new("this key and id were accepted before with other content", "the same content again, or another id")
 }

@@ -12,11 +12,11 @@ use super::{Delivery, Sink, Verdict, Verdicts};
 use crate::base::error::DeliveryError;
 
 /// How many threads may be in the function at a time.
-const THREADS: usize = 8;
+pub const FUNCTION_THREADS: usize = 8;
 /// How many there may be if `concurrency` asks for them.
-const MOST_THREADS: usize = 256;
+pub const MOST_FUNCTION_THREADS: usize = 256;
 /// How many more, in calls that take long.
-const SPARE: usize = 64;
+pub const SPARE_FUNCTION_THREADS: usize = 64;
 
 /// Calls the function.
 pub(crate) struct FunctionSink<F>(Arc<F>);
@@ -42,15 +42,15 @@ impl<F: Fn(&Delivery) -> Verdict + Send + Sync> Sink for FunctionSink<F> {
     }
 
     fn threads(&self) -> usize {
-        THREADS
+        FUNCTION_THREADS
     }
 
     fn most_threads(&self) -> usize {
-        MOST_THREADS
+        MOST_FUNCTION_THREADS
     }
 
     fn spare(&self) -> usize {
-        SPARE
+        SPARE_FUNCTION_THREADS
     }
 
     fn send(&mut self, deliveries: &[Delivery]) -> Result<Verdicts, DeliveryError> {

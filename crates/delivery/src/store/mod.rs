@@ -55,7 +55,7 @@ pub(crate) use sql::{Broken, Result};
 pub(crate) use tables::bulk_actions::Action;
 pub use tables::bulk_actions::{Filter, Kind as ActionKind};
 pub(crate) use tables::meta::{PAUSED, RESTORED};
-pub(crate) use tables::paused_keys::MOST_PAUSED_KEYS;
+pub use tables::paused_keys::MOST_PAUSED_KEYS;
 pub(crate) use types::{Accepted, Attempts, Done, Known, Position, WaitingRow};
 pub use types::{Letter, Outcome, Progress};
 

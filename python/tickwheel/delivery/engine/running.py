@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import structs
 
-from tickwheel._native import DeliveryEngine, EngineMeasures, OutcomeReader, Records
+from tickwheel._native import MOST_PAUSED_KEYS, DeliveryEngine, EngineMeasures, OutcomeReader, Records
 from tickwheel.delivery.base.errors import BadRecord, DeliveryFailed
 from tickwheel.delivery.model.entries import Answer, Fault, Item, Letter, Progress, answered
 from tickwheel.delivery.model.message import MAX_PAYLOAD
@@ -228,7 +228,7 @@ class Running:
             return "with one order of all messages no key can be paused: what is due later would overtake", (
                 "order per key; or pause all"
             )
-        return "10,000 keys are paused", "at most so many: resume one first"
+        return f"{MOST_PAUSED_KEYS:,} keys are paused", "at most so many: resume one first"
 
     @property
     def has_open_sinks(self) -> bool:

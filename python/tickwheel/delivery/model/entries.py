@@ -6,14 +6,13 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
+from tickwheel import _native
 from tickwheel._native import Answer as Answer
 from tickwheel._native import Records
 from tickwheel.delivery.base.errors import BadRecord, WrongUsage
 from tickwheel.delivery.model.message import Cancel, Message
 
-OTHER_CONTENT = BadRecord(
-    "this key and id were accepted before with other content", "the same content again, or another id"
-)
+OTHER_CONTENT = BadRecord(*_native.OTHER_CONTENT)
 
 
 class Outcome(IntEnum):

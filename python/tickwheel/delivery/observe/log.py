@@ -21,6 +21,10 @@ _EVENTS: Final = {
     "keys paused": (logging.WARNING, "keys that are paused: %d; what is due of them waits until they are resumed"),
     "left out": (logging.WARNING, "events that were not logged, as there were too many: %d"),
     "clock stepped": (logging.WARNING, "the wall clock was stepped"),
+    "slow sync": (
+        logging.WARNING,
+        "a sink's sync() takes more than %d s, and nothing is committed until it returns",
+    ),
     "checkpoint failed": (logging.ERROR, "a checkpoint failed: %s"),
 }
 
@@ -53,11 +57,6 @@ def log_uncommitted(error: BaseException) -> None:
 def log_no_position(error: BaseException) -> None:
     """Log that a sink's `position` has failed. The position that it returned last holds, so nothing is lost."""
     logger.error("a sink's position() failed, and the last one that it returned holds: %r", error, exc_info=error)
-
-
-def log_slow_sync(seconds: int) -> None:
-    """Log that the writer waits for a sink."""
-    logger.warning("a sink's sync() takes more than %d s, and nothing is committed until it returns", seconds)
 
 
 def log_letters(letters: Sequence[Letter]) -> None:

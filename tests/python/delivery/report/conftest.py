@@ -13,7 +13,7 @@ from tickwheel.delivery.report import write_report
 NOW_MS = 1_700_000_000_000
 
 
-class Desk:
+class FilledStore:
     """A store; `page` is made at `now_ms`."""
 
     def __init__(self, folder: Path) -> None:
@@ -64,12 +64,12 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    return Desk(tmp_path)
+def desk(tmp_path: Path) -> FilledStore:
+    return FilledStore(tmp_path)
 
 
 @pytest.fixture
-def nasty(desk: Desk) -> Desk:
+def nasty(desk: FilledStore) -> FilledStore:
     """A store full of names that would break an unescaped page."""
     names = [
         "<script>alert(1)</script>", "x" * 3000, "\u202emirrored", "\U0001f469\u200d\U0001f469", "a\0b\x1b[31m",

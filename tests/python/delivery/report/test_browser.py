@@ -12,7 +12,7 @@ import pytest
 
 pytestmark = pytest.mark.timeout(120)
 
-Desk = Any  # of conftest.py
+FilledStore = Any  # of conftest.py
 MEASURE = """<script>addEventListener("load", () => {
   const right = it => it.getBoundingClientRect().right;
   const wide = [...document.querySelectorAll("body *")].filter(it => right(it) > innerWidth + 0.5);
@@ -68,7 +68,7 @@ def measured(chromium: str, folder: Path, page: str, width: int) -> list[str] | 
 @pytest.mark.parametrize("width", [360, 390, 1200])
 @pytest.mark.parametrize("store", ["nasty", "usual", "empty"])
 def test_it_fits_on_the_screen_and_can_be_read__D11(
-    chromium: str, tmp_path: Path, desk: Desk, request: pytest.FixtureRequest, store: str, width: int
+    chromium: str, tmp_path: Path, desk: FilledStore, request: pytest.FixtureRequest, store: str, width: int
 ) -> None:
     if store == "nasty":
         request.getfixturevalue("nasty")
@@ -85,11 +85,11 @@ def test_it_fits_on_the_screen_and_can_be_read__D11(
     assert int(overlaps) == 0, "labels overlap"
 
 
-def test_its_own_policy_lets_no_script_run__D12(chromium: str, tmp_path: Path, desk: Desk) -> None:
+def test_its_own_policy_lets_no_script_run__D12(chromium: str, tmp_path: Path, desk: FilledStore) -> None:
     assert measured(chromium, tmp_path, desk.page(), 390) is None
 
 
-def test_a_picture_of_it_can_be_taken__D11(chromium: str, tmp_path: Path, nasty: Desk) -> None:
+def test_a_picture_of_it_can_be_taken__D11(chromium: str, tmp_path: Path, nasty: FilledStore) -> None:
     (tmp_path / "shown.html").write_text(nasty.page(), encoding="utf-8")
     picture = tmp_path / "page.png"
     browse(chromium, tmp_path, 390, f"--screenshot={picture}")

@@ -21,7 +21,7 @@ from tickwheel.delivery.report.lateness import BOUNDS_US
 from tickwheel.delivery.report.queries import ATTEMPTS, KEYS, NEXT, Key, Tried, look
 from tickwheel.pages.steps import MOST, step_ms
 
-Desk = Any  # of conftest.py
+FilledStore = Any  # of conftest.py
 NOW_MS = 1_700_000_000_000
 
 
@@ -29,7 +29,7 @@ def message(id_: str, due_ms: int, key: str | None) -> Message:
     return Message(id_, key, due_ms, msgspec.Raw(b"1"))
 
 
-def rows(desk: Desk, table: str) -> list[dict[str, Any]]:
+def rows(desk: FilledStore, table: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = desk.store.rows(table)
     return found
 
@@ -40,7 +40,7 @@ def ranked(values: list[int]) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_counts_and_attempts_are_those_of_the_ledger__D11(desk: Desk, seed: int) -> None:
+def test_counts_and_attempts_are_those_of_the_ledger__D11(desk: FilledStore, seed: int) -> None:
     desk.fill(seed)
     ledger, waiting = rows(desk, "ledger"), rows(desk, "waiting")
     outcomes = Counter(row["outcome"] for row in ledger)
@@ -56,7 +56,7 @@ def test_counts_and_attempts_are_those_of_the_ledger__D11(desk: Desk, seed: int)
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_lateness_is_that_of_the_ledger__D11(desk: Desk, seed: int) -> None:
+def test_lateness_is_that_of_the_ledger__D11(desk: FilledStore, seed: int) -> None:
     desk.fill(seed)
     late = [row for row in rows(desk, "ledger") if row["outcome"] == 1 and row["lateness_us"] is not None]
     lateness = look(desk.path, NOW_MS).lateness
@@ -76,7 +76,7 @@ def test_lateness_is_that_of_the_ledger__D11(desk: Desk, seed: int) -> None:
     assert lateness.by_size == expected
 
 
-def test_the_bars_of_lateness_end_at_their_bounds__D11(desk: Desk) -> None:
+def test_the_bars_of_lateness_end_at_their_bounds__D11(desk: FilledStore) -> None:
     for late_us in (10, 11, 5 * 10**17):
         desk.deliver(late_us)
     lateness = look(desk.path, NOW_MS).lateness
@@ -85,7 +85,7 @@ def test_the_bars_of_lateness_end_at_their_bounds__D11(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_what_is_due_next_is_what_waits__D11(desk: Desk, seed: int) -> None:
+def test_what_is_due_next_is_what_waits__D11(desk: FilledStore, seed: int) -> None:
     desk.fill(seed)
     figures = look(desk.path, NOW_MS)
     forecast = figures.forecast
@@ -100,21 +100,21 @@ def test_what_is_due_next_is_what_waits__D11(desk: Desk, seed: int) -> None:
     assert [(it.due_ms, (it.id, it.key)) for it in figures.next] == [(due, names[seq]) for due, seq in waiting]
 
 
-def test_one_in_the_far_future_does_not_squeeze_the_others__D11(desk: Desk) -> None:
+def test_one_in_the_far_future_does_not_squeeze_the_others__D11(desk: FilledStore) -> None:
     desk.accept(*((None, f"m{n}", NOW_MS + 60_000 * n) for n in range(60)), (None, "far", 253_402_300_799_999))
     forecast = look(desk.path, NOW_MS).forecast
     assert forecast is not None
     assert (forecast.step_ms, forecast.later, forecast.last_ms) == (60_000, 1, 253_402_300_799_999)
 
 
-def test_what_is_all_overdue_is_shown_by_its_own_time__D11(desk: Desk) -> None:
+def test_what_is_all_overdue_is_shown_by_its_own_time__D11(desk: FilledStore) -> None:
     desk.accept((None, "a", 5), (None, "b", 60_005))
     forecast = look(desk.path, NOW_MS).forecast
     assert forecast is not None
     assert (forecast.is_past, sum(forecast.due.values()), forecast.later) == (True, 2, 0)
 
 
-def test_the_busiest_keys_come_first__D11(desk: Desk) -> None:
+def test_the_busiest_keys_come_first__D11(desk: FilledStore) -> None:
     desk.fill(1)
     names = rows(desk, "messages")
     waiting = {row["seq"] for row in rows(desk, "waiting")}
@@ -124,7 +124,7 @@ def test_the_busiest_keys_come_first__D11(desk: Desk) -> None:
     assert look(desk.path, NOW_MS).keys == [Key(key, every[key], waits[key]) for key in expected]
 
 
-def test_the_latest_dead_letters_are_shown_and_all_are_counted__D2(desk: Desk) -> None:
+def test_the_latest_dead_letters_are_shown_and_all_are_counted__D2(desk: FilledStore) -> None:
     desk.put_letters(*(Letter("in.ndjson", n, "why", "what", b"{" + b"x" * 1000) for n in range(70)))
     figures = look(desk.path, NOW_MS)
     assert figures.counts.dead_letters == 70

@@ -11,7 +11,7 @@ from tickwheel.delivery.model.entries import Outcome
 from tickwheel.delivery.report import plots
 from tickwheel.delivery.report.forecast import Forecast
 
-Desk = Any  # of conftest.py
+FilledStore = Any  # of conftest.py
 NOW_MS = 1_700_000_000_000
 VOID = {"meta"}
 
@@ -53,7 +53,7 @@ class Outline(HTMLParser):
             self.words.append(data)
 
 
-def test_what_a_message_says_is_text_and_nothing_else__D12(nasty: Desk) -> None:
+def test_what_a_message_says_is_text_and_nothing_else__D12(nasty: FilledStore) -> None:
     outline = Outline(nasty.page(title="<script>alert('title')</script>"))
     assert outline.tags.isdisjoint({"script", "img", "b", "iframe", "link", "object", "a"})
     assert {name for name, _ in outline.attributes if name.startswith("on")} == set()
@@ -67,7 +67,7 @@ def test_what_a_message_says_is_text_and_nothing_else__D12(nasty: Desk) -> None:
     assert "x" * 401 not in outline.text
 
 
-def test_nothing_is_fetched__D11(nasty: Desk) -> None:
+def test_nothing_is_fetched__D11(nasty: FilledStore) -> None:
     page = nasty.page()
     assert re.findall(r"https?:|//[a-z]|@import|url\((?!#)", page) == []
     assert "Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\"" in page
@@ -76,7 +76,7 @@ def test_nothing_is_fetched__D11(nasty: Desk) -> None:
     assert all(value.startswith("#") for name, value in outline.attributes if name.endswith("href"))
 
 
-def test_every_chart_is_whole_and_has_words__D11(nasty: Desk) -> None:
+def test_every_chart_is_whole_and_has_words__D11(nasty: FilledStore) -> None:
     page = nasty.page()
     outline = Outline(page)
     assert len(outline.ids) == len(set(outline.ids))
@@ -90,7 +90,7 @@ def test_every_chart_is_whole_and_has_words__D11(nasty: Desk) -> None:
     assert "messages per " in outline.text
 
 
-def test_colours_are_the_pages_in_light_and_dark__D11(nasty: Desk) -> None:
+def test_colours_are_the_pages_in_light_and_dark__D11(nasty: FilledStore) -> None:
     charts = "".join(re.findall(r"<svg .*?</svg>", nasty.page(), flags=re.DOTALL))
     assert re.findall(r"#[0-9a-f]{6}\b", charts) == []
     used = set(re.findall(r"var\((--\w+)\)", charts))
@@ -99,14 +99,14 @@ def test_colours_are_the_pages_in_light_and_dark__D11(nasty: Desk) -> None:
     assert all(page.count(f"{name}: #") == 3 for name in used), "light, dark and print"
 
 
-def test_the_same_store_at_the_same_time_gives_the_same_page__D11(nasty: Desk) -> None:
+def test_the_same_store_at_the_same_time_gives_the_same_page__D11(nasty: FilledStore) -> None:
     first = nasty.page()
     assert nasty.page() == first
     nasty.now_ms += 1
     assert nasty.page() != first
 
 
-def test_an_empty_store_is_told_in_sentences__D11(desk: Desk) -> None:
+def test_an_empty_store_is_told_in_sentences__D11(desk: FilledStore) -> None:
     outline = Outline(desk.page())
     assert "svg" not in outline.tags
     for sentence in (
@@ -116,7 +116,7 @@ def test_an_empty_store_is_told_in_sentences__D11(desk: Desk) -> None:
         assert sentence in outline.text
 
 
-def test_one_of_each_is_enough_for_a_page__D11(desk: Desk) -> None:
+def test_one_of_each_is_enough_for_a_page__D11(desk: FilledStore) -> None:
     desk.accept(("k", "waits", NOW_MS))
     desk.deliver(0)
     [seq] = desk.accept((None, "found at its destination after a crash", 5))
@@ -139,6 +139,6 @@ def test_a_chart_of_any_span_has_a_few_times_on_its_axis__D11(start_ms: int, ste
         assert 1 <= len(ticks) <= most, (size, len(ticks))
 
 
-def test_the_last_time_of_all_can_be_drawn__D11(desk: Desk) -> None:
+def test_the_last_time_of_all_can_be_drawn__D11(desk: FilledStore) -> None:
     desk.accept((None, "a", 253_402_300_799_999), (None, "b", 0))
     assert "9999-12-31T23:59:59.999Z" in desk.page()

@@ -46,6 +46,11 @@ pub enum Event {
         /// How many events.
         count: u64,
     },
+    /// The `sync` of a sink takes long. Nothing is committed until it returns.
+    SlowSync {
+        /// It has taken longer than this, in seconds.
+        after_s: u64,
+    },
     /// A checkpoint failed: the store's log was not moved to its place in the file.
     CheckpointFailed {
         /// Why.

@@ -4,7 +4,7 @@ use super::{Alarm, Dispatcher, Offer};
 use crate::due::doubt::Key;
 use crate::due::lanes::Slot;
 use crate::due::window::Parked;
-use crate::store::Waiting;
+use crate::store::WaitingRow;
 use tickwheel::When;
 
 /// A message that waits longer than this leaves memory.

@@ -11,7 +11,7 @@
 use super::Window;
 use super::entry::{Entry, Gone, State};
 use crate::due::lanes::Slot;
-use crate::store::Waiting;
+use crate::store::WaitingRow;
 
 /// A message that left memory until its next attempt.
 #[derive(Debug)]

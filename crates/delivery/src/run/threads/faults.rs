@@ -1,7 +1,7 @@
-//! A disk that hangs, a checkpoint that hangs, many events, and a thread that dies in the middle of a change.
+//! A disk that hangs, a checkpoint that hangs, a sync that takes long, many events, and a thread that dies in the middle of a change.
 
 use std::sync::Arc;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use super::shared::Events;
@@ -14,7 +14,7 @@ use crate::message::origin::Origin;
 use crate::message::parsed::Parsed;
 use crate::message::{Cancel, Reschedule};
 use crate::scenarios::testing::{ByHand, Delivering, LONG, START_MS, cancel, many, put, settings, spawn, wait_until};
-use crate::sinks::{Delivery, OpenSink, Opened, Sink, Verdicts};
+use crate::sinks::{Delivery, OpenSink, Opened, Sink, SyncFn, Verdicts};
 use crate::store::Checkpoints;
 use crate::store::file::owner::Ownership;
 
@@ -87,6 +87,38 @@ fn a_close_with_a_time_limit_does_not_wait_for_a_checkpoint_that_hangs__d13() {
     answer.send(()).unwrap();
     let again = Delivering::on(delivering.folder.clone(), settings(), takes());
     assert_eq!(again.running.close(Some(LONG)).unwrap().resumed, 0, "all of it was committed");
+}
+
+/// Its sync waits until the test ends it.
+struct SyncsSlowly(Arc<Mutex<Receiver<()>>>);
+
+impl Sink for SyncsSlowly {
+    fn send(&mut self, _: &[Delivery]) -> Result<Verdicts, DeliveryError> {
+        Ok(Verdicts::Delivered)
+    }
+
+    fn sync(&self) -> Option<SyncFn> {
+        let end = self.0.clone();
+        Some(Arc::new(move || {
+            let _ = end.lock().recv_timeout(LONG);
+            Ok(())
+        }))
+    }
+}
+
+#[test]
+fn a_sync_that_takes_long_is_told_once_and_before_it_ends__d15() {
+    let (end, ended) = channel();
+    let ended = Arc::new(Mutex::new(ended));
+    let open: OpenSink = Arc::new(move |_: &str| Ok(Opened::Sink(Box::new(SyncsSlowly(ended.clone())))));
+    let delivering = Delivering::with_threads(1, settings(), open);
+    delivering.submit(many(1));
+    let slow = |it: &&Event| matches!(it, Event::SlowSync { after_s: 3 });
+    wait_until("the event", || delivering.told.events().iter().any(|it| slow(&it)));
+    assert_eq!(delivering.running.engine().summary().delivered, 0, "nothing is on disk");
+    drop::<Sender<()>>(end);
+    assert_eq!(delivering.running.close(Some(LONG)).unwrap().delivered, 1);
+    assert_eq!(delivering.told.events().iter().filter(slow).count(), 1);
 }
 
 #[test]

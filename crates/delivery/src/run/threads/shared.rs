@@ -18,6 +18,8 @@ pub(super) const LOOK_AT_CLOCK_US: u64 = 1_000_000;
 pub(super) const LOOK_AT_CLOCK: Duration = Duration::from_micros(LOOK_AT_CLOCK_US);
 /// How long a sink may take to abort its sends.
 pub(super) const ABORT: Duration = Duration::from_secs(1);
+/// The observer is told of a sync that takes longer.
+pub(super) const SLOW_SYNC: Duration = Duration::from_secs(3);
 
 /// Receives dead letters and events, in a separate thread. A slow observer delays only its own next calls.
 ///
@@ -89,8 +91,17 @@ pub(super) struct Telling {
     /// The teller has ended.
     pub(super) has_ended: bool,
     pub(super) is_woken: bool,
+    /// A sync began then, and has not returned. `None` also if the observer was told that it is slow.
+    pub(super) syncing_since: Option<Instant>,
     /// The store was closed.
     pub(super) closed: Option<Result<Summary, DeliveryError>>,
+}
+
+impl Telling {
+    /// How long until the running sync is slow. `None`: there is none to watch.
+    pub(super) fn slow_sync_in(&self) -> Option<Duration> {
+        self.syncing_since.map(|since| SLOW_SYNC.saturating_sub(since.elapsed()))
+    }
 }
 
 /// Events that wait for the observer, bounded by count.

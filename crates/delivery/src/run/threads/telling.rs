@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::senders::own_fault_caught;
-use super::shared::{ABORT, Shared, Telling, spawn};
+use super::shared::{ABORT, SLOW_SYNC, Shared, Telling, spawn};
 use crate::base::error::DeliveryError;
 use crate::base::summary::Summary;
 use crate::due::dispatcher::Event;
@@ -77,7 +77,15 @@ impl Shared {
             let (events, is_over) = {
                 let mut telling = self.telling.lock();
                 while !telling.is_woken && !telling.is_over {
-                    telling = self.to_tell.wait(telling);
+                    telling = match telling.slow_sync_in() {
+                        None => self.to_tell.wait(telling),
+                        Some(Duration::ZERO) => {
+                            telling.syncing_since = None; // it is told once
+                            telling.events.add(Event::SlowSync { after_s: SLOW_SYNC.as_secs() });
+                            break;
+                        }
+                        Some(left) => self.to_tell.wait_timeout(telling, left),
+                    };
                 }
                 telling.is_woken = false;
                 (telling.events.take(), telling.is_over)

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::senders::caught;
 use super::shared::{LOOK_AT_CLOCK_US, Shared};
@@ -128,10 +128,13 @@ impl Shared {
             senders.syncs.iter().map(|(_, sync)| sync.clone()).collect()
         };
         for sync in &syncs {
+            self.telling.lock().syncing_since = Some(Instant::now());
+            self.to_tell.notify_all(); // the teller watches how long it takes
             let synced = caught(|| sync());
             if self.is_forked() {
                 resume_unwind(Box::new("forked")); // leaves the group unfinished: any lock may be held for ever
             }
+            self.telling.lock().syncing_since = None;
             synced?;
         }
         Ok(())

@@ -61,7 +61,7 @@ pub struct Ownership {
 enum Attempt {
     Taken(Ownership),
     /// Another process, or this one, has the store.
-    Taken(String),
+    InUse(String),
     /// The file at the path has changed.
     Moved,
 }
@@ -109,7 +109,7 @@ impl Ownership {
         loop {
             match attempt(&path, || {})? {
                 Attempt::Taken(ownership) => return Ok(ownership),
-                Attempt::Taken(owner) => {
+                Attempt::InUse(owner) => {
                     is_held(&owner)?;
                     pause.park_timeout(TRY_EVERY);
                 }
@@ -149,7 +149,7 @@ impl Ownership {
         if self.side.is_none() {
             self.side = match lock_side(&self.path, true)? {
                 Side::Locked(side) => Some(side),
-                Side::Absent | Side::Taken(_) => return Ok(false),
+                Side::Absent | Side::InUse(_) => return Ok(false),
             };
         }
         Ok(true)
@@ -174,7 +174,7 @@ impl Ownership {
 fn attempt(path: &Path, when_open: impl FnOnce()) -> Result<Attempt, DeliveryError> {
     alone(|| {
         if FileId::at(path).is_some_and(open_stores::has) {
-            return Ok(Attempt::Taken(format!("this process works with {} already", path.display())));
+            return Ok(Attempt::InUse(format!("this process works with {} already", path.display())));
         }
         refuse_log_alone(path)?;
         let (file, is_made) = open_or_make(path).map_err(|error| unusable(path, &error))?;
@@ -187,7 +187,7 @@ fn attempt(path: &Path, when_open: impl FnOnce()) -> Result<Attempt, DeliveryErr
         }
         when_open();
         if LOCKS_ITSELF && !try_flock(path, &file)? {
-            return Ok(Attempt::Taken(held_by(path, process_that_locked(id))));
+            return Ok(Attempt::InUse(held_by(path, process_that_locked(id))));
         }
         if FileId::at(path) != Some(id) {
             return Ok(Attempt::Moved);
@@ -196,7 +196,7 @@ fn attempt(path: &Path, when_open: impl FnOnce()) -> Result<Attempt, DeliveryErr
         let side = match lock_side(path, !LOCKS_ITSELF)? {
             Side::Locked(side) => Some(side),
             Side::Absent => None,
-            Side::Taken(pid) => return Ok(Attempt::Taken(held_by(path, pid))),
+            Side::InUse(pid) => return Ok(Attempt::InUse(held_by(path, pid))),
         };
         Ok(Attempt::Taken(Ownership { path: path.to_owned(), store, side }))
     })
@@ -206,7 +206,7 @@ enum Side {
     Locked(Locked),
     Absent,
     /// Another process has the lock. The number is its process id, if the file has one.
-    Taken(Option<u32>),
+    InUse(Option<u32>),
 }
 
 fn side_path(path: &Path) -> PathBuf {
@@ -224,7 +224,7 @@ fn lock_side(store: &Path, is_to_make: bool) -> Result<Side, DeliveryError> {
     if !try_flock(&path, &file)? {
         let mut text = String::new();
         let _ = (&file).take(20).read_to_string(&mut text);
-        return Ok(Side::Taken(text.trim().parse().ok()));
+        return Ok(Side::InUse(text.trim().parse().ok()));
     }
     // The number is only shown to people, so a full disk does not matter.
     let _ = file.set_len(0).and_then(|()| file.write_all_at(format!("{}\n", process::id()).as_bytes(), 0));

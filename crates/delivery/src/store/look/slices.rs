@@ -7,7 +7,7 @@ use rusqlite::params;
 
 use super::seen::{ENDED, Seen, ended};
 use super::snapshot::{Snapshot, optional_text, rows, text};
-use crate::base::error::DeliveryError;
+use crate::base::error::{DeliveryError, OTHER_CONTENT};
 use crate::message::recurrence::NEVER_MS;
 use crate::store::types::Position;
 
@@ -29,11 +29,11 @@ pub struct Extent {
 }
 
 impl Snapshot {
-    /// The state now. `conflict`: the reason of a dead letter whose name was known with other content.
+    /// The state now.
     ///
     /// # Errors
     /// The store can't be read.
-    pub fn extent(&self, conflict: &str) -> Result<Extent, DeliveryError> {
+    pub fn extent(&self) -> Result<Extent, DeliveryError> {
         let query = "
             SELECT (SELECT value FROM meta WHERE name = 'store_id'),
                 ifnull((SELECT min(n) FROM ledger), 1), ifnull((SELECT max(n) FROM ledger), 0),
@@ -49,7 +49,7 @@ impl Snapshot {
                 conflicts: row.get(5)?,
             })
         };
-        self.ask(|db| db.query_row(query, [conflict], extent))
+        self.ask(|db| db.query_row(query, [OTHER_CONTENT.0], extent))
     }
 
     /// The position of the open message that is this many messages after a position; `None` if there are fewer.

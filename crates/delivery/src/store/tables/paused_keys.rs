@@ -6,7 +6,7 @@ use crate::store::Store;
 use crate::store::sql::{Result, cached};
 
 /// The most keys that may be paused. Each takes some memory while its messages wait.
-pub(crate) const MOST_PAUSED_KEYS: i64 = 10_000;
+pub const MOST_PAUSED_KEYS: i64 = 10_000;
 
 impl Store {
     /// The lanes of the keys that are paused.

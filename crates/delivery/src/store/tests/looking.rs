@@ -116,7 +116,7 @@ fn slices_are_of_one_state_although_messages_end_meanwhile__s6() {
     let shelf = Shelf::new(Limits::default());
     let mut store = store_with(&shelf, 5, 2);
     commit(&mut store, |store| store.finish(&[done(1, 1, Outcome::Delivered, 9)]).unwrap());
-    let before = look(&shelf).extent("why").unwrap();
+    let before = look(&shelf).extent().unwrap();
     assert_eq!((before.first_n, before.last_n, before.last_seq), (1, 1, 5));
     commit(&mut store, |store| {
         store.finish(&[done(2, 2, Outcome::Delivered, 9), done(3, 3, Outcome::Cancelled, 9)]).unwrap();

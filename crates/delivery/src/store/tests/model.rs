@@ -204,7 +204,7 @@ impl Run {
             let row = self.model.rows.get_mut(&seq).expect("a straggler is open");
             assert!(row.is_near);
             (row.is_near, row.redelivered) = (false, redelivered);
-            held.push(WaitingRow { due_ms: row.due_ms, seq, lane: row.lane, size: 7, redelivered });
+            held.push(WaitingRow { redelivered, ..WaitingRow::untried(row.due_ms, seq, row.lane, 7) });
         }
         self.store().hold(&held).unwrap();
         let old = self.store().stragglers();

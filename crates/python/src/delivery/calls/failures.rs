@@ -7,7 +7,7 @@ use pyo3::types::PyType;
 use crate::tools::describe::text_or;
 use crate::tools::made_once::MadeOnce;
 use tickwheel_delivery::internal::{LONGEST_REASON, cut};
-use tickwheel_delivery::{BadRecord, DeliveryError};
+use tickwheel_delivery::{BadRecord, DeliveryError, Verdict};
 
 const MODULE: &str = "tickwheel.delivery.base.errors";
 
@@ -66,25 +66,13 @@ pub(crate) fn from_python(py: Python<'_>, error: &PyErr) -> DeliveryError {
     }
 }
 
-/// The meaning of a failed send for the engine.
-pub(crate) enum Failure {
-    /// It ends the run.
-    Fatal(DeliveryError),
-    /// The messages are refused.
-    Refused(String),
-    /// The destination failed, maybe over these messages.
-    Failed(String, Option<u64>),
-    /// There was no answer about them.
-    Unanswered(String, Option<u64>),
-    /// The destination cannot be reached.
-    Unreachable(String, Option<u64>),
-}
-
 /// Reads an exception of a sink, or an exception that it returned for one delivery.
-pub(crate) fn of_sink(py: Python<'_>, error: &PyErr) -> Failure {
+///
+/// Errors: it ends the run.
+pub(crate) fn of_sink(py: Python<'_>, error: &PyErr) -> Result<Verdict, DeliveryError> {
     let is = |class: PyResult<&Bound<'_, PyType>>| class.is_ok_and(|class| error.is_instance(py, class));
     if is(class!(py, "DeliveryFailed")) {
-        return Failure::Fatal(from_python(py, error));
+        return Err(from_python(py, error));
     }
     let again_ms = || -> Option<u64> {
         let asked = error.value(py).getattr("retry_after_s").ok()?;
@@ -92,22 +80,21 @@ pub(crate) fn of_sink(py: Python<'_>, error: &PyErr) -> Failure {
         let after_s: f64 = asked.extract().or_else(|_| beyond()).ok()?;
         (after_s > 0.0).then_some((after_s * 1000.0).ceil() as u64)
     };
-    let own_text = || text_of(py, error);
     if is(class!(py, "Unavailable")) {
-        return Failure::Unreachable(own_text(), again_ms());
+        return Ok(Verdict::Unreachable { reason: text_of(py, error), retry_after_ms: again_ms() });
     }
     if is(class!(py, "Unanswered")) {
-        return Failure::Unanswered(own_text(), again_ms());
+        return Ok(Verdict::Unanswered { reason: text_of(py, error), retry_after_ms: again_ms() });
     }
     let reason = reason_of(py, error);
-    let Ok((meaning, after_s)) = judged(py, error) else { return Failure::Refused(reason) };
-    let after_ms = after_s.map(|after_s| (after_s * 1000.0).ceil() as u64);
-    match &*meaning {
-        "failed" => Failure::Failed(reason, after_ms),
-        "unanswered" => Failure::Unanswered(reason, after_ms),
-        "unreachable" => Failure::Unreachable(reason, after_ms),
-        _ => Failure::Refused(reason),
-    }
+    let Ok((meaning, after_s)) = judged(py, error) else { return Ok(Verdict::Refused(reason)) };
+    let retry_after_ms = after_s.map(|after_s| (after_s * 1000.0).ceil() as u64);
+    Ok(match &*meaning {
+        "failed" => Verdict::Failed { reason, retry_after_ms },
+        "unanswered" => Verdict::Unanswered { reason, retry_after_ms },
+        "unreachable" => Verdict::Unreachable { reason, retry_after_ms },
+        _ => Verdict::Refused(reason),
+    })
 }
 
 /// `failures.py` has the table.
@@ -117,11 +104,8 @@ fn judged(py: Python<'_>, error: &PyErr) -> PyResult<(String, Option<f64>)> {
 }
 
 /// Reads an exception of a function that serves as a sink. No exception of it ends the run.
-pub(crate) fn of_function(py: Python<'_>, error: &PyErr) -> Failure {
-    match of_sink(py, error) {
-        Failure::Fatal(_) => Failure::Refused(reason_of(py, error)),
-        failure => failure,
-    }
+pub(crate) fn of_function(py: Python<'_>, error: &PyErr) -> Verdict {
+    of_sink(py, error).unwrap_or_else(|_| Verdict::Refused(reason_of(py, error)))
 }
 
 fn text_of(py: Python<'_>, error: &PyErr) -> String {

@@ -48,7 +48,8 @@ fn put_letters(py: Python<'_>, function: &Bound<'_, PyAny>, letters: &[Letter]) 
 }
 
 /// Events as tuples: `("down", reason)`, `("up", after_ms)`, `("failed", key, id, reason)`, `("cut off", send, messages)`,
-/// `("paused",)`, `("resumed",)`, `("keys paused", count)`, `("clock stepped",)`, `("left out", count)`, `("checkpoint failed", reason)`.
+/// `("paused",)`, `("resumed",)`, `("keys paused", count)`, `("clock stepped",)`, `("left out", count)`, `("slow sync", seconds)`,
+/// `("checkpoint failed", reason)`.
 fn events_to_python<'py>(py: Python<'py>, events: &[Event]) -> PyResult<Bound<'py, PyList>> {
     let made = events.iter().map(|event| -> PyResult<Bound<'py, PyTuple>> {
         match event {
@@ -61,6 +62,7 @@ fn events_to_python<'py>(py: Python<'py>, events: &[Event]) -> PyResult<Bound<'p
             Event::KeysPaused { count } => ("keys paused", *count).into_pyobject(py),
             Event::LeftOut { count } => ("left out", *count).into_pyobject(py),
             Event::ClockStepped => ("clock stepped",).into_pyobject(py),
+            Event::SlowSync { after_s } => ("slow sync", *after_s).into_pyobject(py),
             Event::CheckpointFailed { reason } => ("checkpoint failed", reason).into_pyobject(py),
             _ => unreachable!("{event:?} has no tuple"),
         }

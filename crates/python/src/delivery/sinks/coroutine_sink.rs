@@ -21,7 +21,6 @@ use pyo3::prelude::*;
 
 use crate::delivery::calls::failures;
 use crate::delivery::calls::loop_signal::LoopSignal;
-use crate::delivery::sinks::sink::verdict_of;
 use crate::delivery::values::attempt;
 use crate::tools::finalizing::ForeignCall;
 use crate::tools::fork::fork_epoch;
@@ -242,7 +241,7 @@ impl CoroutineCall {
     fn failed(&self, py: Python<'_>, error: Bound<'_, PyBaseException>) {
         let Some(_call) = ForeignCall::try_enter_sink(py) else { return };
         let error = PyErr::from_value(error.into_any());
-        self.settle(py, verdict_of(failures::of_function(py, &error)));
+        self.settle(py, failures::of_function(py, &error));
     }
 }
 

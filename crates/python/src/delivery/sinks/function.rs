@@ -6,20 +6,13 @@
 use pyo3::prelude::*;
 
 use crate::delivery::calls::failures;
-use crate::delivery::sinks::sink::{kept_attached, verdict_of};
+use crate::delivery::sinks::sink::kept_attached;
 use crate::delivery::values::attempt;
 use crate::tools::finalizing::ForeignCall;
 use crate::tools::made_once::MadeOnce;
 use crate::tools::native_lock::attach;
-use tickwheel_delivery::internal::AroundFn;
+use tickwheel_delivery::internal::{AroundFn, FUNCTION_THREADS, MOST_FUNCTION_THREADS, SPARE_FUNCTION_THREADS};
 use tickwheel_delivery::{Delivery, DeliveryError, Sink, Verdict, Verdicts};
-
-/// How many threads may be in the function at a time.
-pub(crate) const THREADS: usize = 8;
-/// How many there may be if `concurrency` asks for them.
-const MOST_THREADS: usize = 256;
-/// How many more, in calls that take long.
-const SPARE: usize = 64;
 
 /// Calls the function for an engine.
 pub(crate) struct FunctionSink {
@@ -39,15 +32,15 @@ impl Sink for FunctionSink {
     }
 
     fn threads(&self) -> usize {
-        THREADS
+        FUNCTION_THREADS
     }
 
     fn most_threads(&self) -> usize {
-        MOST_THREADS
+        MOST_FUNCTION_THREADS
     }
 
     fn spare(&self) -> usize {
-        SPARE
+        SPARE_FUNCTION_THREADS
     }
 
     fn around(&self) -> Option<AroundFn> {
@@ -94,6 +87,6 @@ fn call(function: &Bound<'_, PyAny>, delivery: &Delivery) -> Verdict {
     match called() {
         Ok(None) => Verdict::Delivered,
         Ok(Some(problem)) => Verdict::Refused(problem),
-        Err(error) => verdict_of(failures::of_function(py, &error)),
+        Err(error) => failures::of_function(py, &error),
     }
 }

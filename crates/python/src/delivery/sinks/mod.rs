@@ -4,4 +4,3 @@ pub(crate) mod coroutine_sink;
 pub(crate) mod destination;
 pub(crate) mod function;
 pub(crate) mod sink;
-pub(crate) mod slow_sync;

@@ -10,9 +10,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyDictMethods, PyFrozenSet, PyList, PyMapping, PySet, PyString};
 
 use crate::delivery::calls::callees::{Callee, Callees};
-use crate::delivery::calls::failures::{self, Failure};
+use crate::delivery::calls::failures;
 use crate::delivery::calls::raised::Raised;
-use crate::delivery::sinks::slow_sync::SlowSync;
 use crate::delivery::values::attempt;
 use crate::delivery::values::futures::{this_thread_is_of, this_thread_writes_for};
 use crate::delivery::values::rows::DeliveryRows;
@@ -76,10 +75,9 @@ impl PythonSink {
         let (syncs, forgets) = (has_own("sync")?, has_own("committed")?);
         let sync = syncs.then(|| {
             let (engine, kept) = (callees.engine(), callees.add(py, object.clone().unbind()));
-            let watch = SlowSync::new();
             Arc::new(move || {
                 this_thread_writes_for(engine);
-                watch.during(|| attach(|py| sync_one(py, &kept)))
+                attach(|py| sync_one(py, &kept))
             }) as SyncFn
         });
         let mut asked_in_vain = false;
@@ -311,24 +309,7 @@ fn send_batch(
 
 /// If it raised, none is known to have arrived.
 fn settled(py: Python<'_>, verdicts: PyResult<Verdicts>, count: usize) -> Result<Verdicts, DeliveryError> {
-    let raised = match verdicts {
-        Ok(verdicts) => return Ok(verdicts),
-        Err(raised) => raised,
-    };
-    match failures::of_sink(py, &raised) {
-        Failure::Fatal(error) => Err(error),
-        failure => Ok(Verdicts::Each(vec![verdict_of(failure); count])),
-    }
-}
-
-pub(crate) fn verdict_of(failure: Failure) -> Verdict {
-    match failure {
-        Failure::Fatal(error) => Verdict::Refused(error.to_string()),
-        Failure::Refused(reason) => Verdict::Refused(reason),
-        Failure::Failed(reason, retry_after_ms) => Verdict::Failed { reason, retry_after_ms },
-        Failure::Unanswered(reason, retry_after_ms) => Verdict::Unanswered { reason, retry_after_ms },
-        Failure::Unreachable(reason, retry_after_ms) => Verdict::Unreachable { reason, retry_after_ms },
-    }
+    verdicts.or_else(|raised| Ok(Verdicts::Each(vec![failures::of_sink(py, &raised)?; count])))
 }
 
 /// Reads a mapping from the places that did not arrive to reasons: a text (refused), an exception, or `None` (not
@@ -434,6 +415,7 @@ fn verdict_of_reason(why: &Bound<'_, PyAny>) -> Verdict {
     } else if let Ok(reason) = why.cast::<PyString>() {
         Verdict::Refused(cut(&reason.to_string_lossy(), LONGEST_REASON).to_owned()) // one for each of a million, maybe
     } else {
-        verdict_of(failures::of_sink(why.py(), &PyErr::from_value(why.clone())))
+        let verdict = failures::of_sink(why.py(), &PyErr::from_value(why.clone()));
+        verdict.unwrap_or_else(|error| Verdict::Refused(error.to_string()))
     }
 }

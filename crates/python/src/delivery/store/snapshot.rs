@@ -208,8 +208,8 @@ impl StoreSnapshot {
     }
 
     /// The state now, for slices.
-    fn extent<'py>(&self, py: Python<'py>, conflict: &str) -> PyResult<Bound<'py, PyDict>> {
-        let it = self.ask(py, |snapshot| snapshot.extent(conflict))?;
+    fn extent<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let it = self.ask(py, Snapshot::extent)?;
         Ok(fields!(py, it, store_id first_n last_n last_seq dead_letters conflicts))
     }
 

@@ -25,8 +25,9 @@ type NameAndDue<'a> = (&'a str, Option<&'a str>, Option<i64>);
 pub(crate) struct Records(Arc<Found>);
 
 /// The records of a part of an input.
+#[derive(Clone)]
 pub(crate) struct Found {
-    items: Vec<Parsed>,
+    items: Arc<[Parsed]>,
     /// Whether a record that can't be used becomes a dead letter. If not, the caller only gets its error.
     letters: bool,
     /// Whether each message takes the place of the message with its name.
@@ -66,7 +67,7 @@ impl Found {
 
 impl Records {
     pub(crate) fn new(items: Vec<Parsed>, letters: bool) -> Self {
-        Self(Arc::new(Found { items, letters, replaces: None, traceparent: None }))
+        Self(Arc::new(Found { items: items.into(), letters, replaces: None, traceparent: None }))
     }
 
     pub(crate) fn found(&self) -> Arc<Found> {
@@ -92,9 +93,10 @@ impl Records {
     /// the first call of a series it is due at the latest. A recurring message can't be put off like this: it becomes a
     /// bad record.
     fn replacing(&self, at_latest_ms: Option<i64>) -> Self {
-        let Found { items, letters, traceparent, .. } = &*self.0;
+        let is_refused =
+            |item: &Parsed| matches!(item, Parsed::Message(it) if at_latest_ms.is_some() && it.message.recurs());
         let item = |item: &Parsed| match item {
-            Parsed::Message(it) if at_latest_ms.is_some() && it.message.recurs() => Parsed::Bad(
+            Parsed::Message(it) if is_refused(item) => Parsed::Bad(
                 BadRecord {
                     reason: "a message that recurs can't be debounced".to_owned(),
                     allowed: "every or cron without at_latest_ms".to_owned(),
@@ -103,24 +105,17 @@ impl Records {
             ),
             other => other.clone(),
         };
-        Self(Arc::new(Found {
-            items: items.iter().map(item).collect(),
-            letters: *letters,
-            replaces: Some(Replaces { at_latest_ms }),
-            traceparent: traceparent.clone(),
-        }))
+        let found = self.0.as_ref().clone();
+        let has_refused = found.items.iter().any(is_refused);
+        let items = if has_refused { found.items.iter().map(item).collect() } else { found.items };
+        Self(Arc::new(Found { items, replaces: Some(Replaces { at_latest_ms }), ..found }))
     }
 
     /// The same records, but messages without a `traceparent` get this one. An invalid `traceparent` is ignored, as W3C
     /// Trace Context asks.
     fn traced_by(&self, traceparent: &str) -> Self {
-        let Found { items, letters, replaces, .. } = &*self.0;
-        Self(Arc::new(Found {
-            items: items.clone(),
-            letters: *letters,
-            replaces: *replaces,
-            traceparent: check_traceparent(traceparent).is_ok().then(|| traceparent.into()),
-        }))
+        let traceparent = check_traceparent(traceparent).is_ok().then(|| traceparent.into());
+        Self(Arc::new(Found { traceparent, ..self.0.as_ref().clone() }))
     }
 
     /// Returns for each record, in order, its id, its key and its due time (`None` for a cancel). A bad record has
@@ -157,7 +152,7 @@ impl Records {
         static CANCEL: MadeOnce<Py<PyType>> = MadeOnce::new();
         static RESCHEDULE: MadeOnce<Py<PyType>> = MadeOnce::new();
         let list = PyList::empty(py);
-        for item in &self.0.items {
+        for item in &*self.0.items {
             list.append(match item {
                 Parsed::Message(incoming) => message_to_python(py, &incoming.message)?,
                 Parsed::Cancel(cancel, _) => CANCEL
