@@ -124,7 +124,7 @@ def test_with_one_order_no_key_can_be_paused__D16(tmp_path: Path) -> None:
 
 def commits_of(queue: AsyncDeliveryQueue) -> int:
     assert queue._queue is not None
-    _, counts, _ = queue._queue._running.measures.commit_durations
+    _, counts, _ = queue._queue._running.engine.measures().commit_durations
     return sum(counts)
 
 
@@ -619,7 +619,7 @@ def test_a_loop_that_is_closed_takes_nothing_more_and_loses_nothing__D6(tmp_path
     given = [Message(str(number), None, 1_700_000_000_000, b"1") for number in range(5)]
     assert kept._running.submit(given).result(LONG_S) == [Answer.ACCEPTED] * 5
     end = time.monotonic() + LONG_S
-    while (down := kept._running.down) is None:
+    while (down := kept._running.engine.down) is None:
         assert time.monotonic() < end
         time.sleep(0.001)
     assert down == "the event loop of the sink is closed"

@@ -191,9 +191,9 @@ def test_a_server_is_steered_by_its_address__D16(served: Served) -> None:
     )
     assert run("resume", url, "--key", "a b").stdout == f"{url}: the key 'a b' is resumed.\n"
     assert run("pause", url.upper()).exit_code == 0
-    assert served.running.is_paused
+    assert served.running.engine.is_paused
     assert run("resume", url + "/").exit_code == 0
-    assert not served.running.is_paused
+    assert not served.running.engine.is_paused
 
 
 def test_a_server_with_tls_and_tokens_is_steered_with_them__D12_D16(tmp_path: Path) -> None:

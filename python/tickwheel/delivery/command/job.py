@@ -143,7 +143,7 @@ def _run(job: Job, store: Path, reporter: Reporter) -> Result:
     stopped_at = end.reading.stopped_at if end.reading else ITS_START
     summary = running.summary
     late = max(letters.written - summary.dead_letters, 0)
-    left, by = running.left_letters, end.stopped_by
+    left, by = running.engine.left_letters, end.stopped_by
     return Result(summary, end.failure, end.interrupted, stopped_at, job.store, late, left, by)
 
 
@@ -159,7 +159,7 @@ def _deliver(job: Job, store: Path, running: Running, end: "_End", reporter: Rep
         reporter.show(running.summary, reading=True)
         running.check()
     if job.speed is not None:
-        from_ms = job.from_ms if job.from_ms is not None else running.first_due_ms
+        from_ms = job.from_ms if job.from_ms is not None else running.engine.first_due_ms
         running.start_replay(job.speed, from_ms or 0, _HEAD_START_MS)
     while not running.wait(_LOOK_EVERY_S):
         reporter.show(running.summary, reading=False)
@@ -216,7 +216,7 @@ class _End:
         slow.start()
         with self.noted():
             self._running.close(within_s)
-            if self._running.has_open_sinks:
+            if self._running.engine.has_open_sinks:
                 raise DeliveryFailed(f"the destination did not close within {within_s:g} s")
         slow.cancel()
 

@@ -77,7 +77,7 @@ class Reading(threading.Thread):
     def _read(self) -> bool:
         """Whether it reached the end."""
         for source in self._sources:
-            for part in OpenSource(source, self._columns, self._running.inputs, self._now_ns):
+            for part in OpenSource(source, self._columns, self._running.engine.inputs, self._now_ns):
                 with self._taking:
                     if self._stopped:
                         return False

@@ -6,18 +6,18 @@ The engine is native. Here its answers become futures, its events log records, a
 import secrets
 import threading
 from asyncio import AbstractEventLoop
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from msgspec import structs
 
-from tickwheel._native import MOST_PAUSED_KEYS, DeliveryEngine, EngineMeasures, OutcomeReader, Records
+from tickwheel._native import MOST_PAUSED_KEYS, DeliveryEngine, OutcomeReader, Records
 from tickwheel.delivery.base.errors import BadRecord, DeliveryFailed
-from tickwheel.delivery.model.entries import Answer, Fault, Item, Letter, Progress, answered
+from tickwheel.delivery.model.entries import Answer, Fault, Item, Letter, answered
 from tickwheel.delivery.model.message import MAX_PAYLOAD
 from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.model.summary import COUNTS, PERCENTILES, Summary
@@ -27,9 +27,6 @@ from tickwheel.delivery.outbox.reader import OutboxReader
 from tickwheel.delivery.outbox.source import SourceOpener
 from tickwheel.delivery.sight import InDoubt, StoreView
 from tickwheel.delivery.sinks import CoroutineFunction, Destination, Opener, SinkSettings
-
-if TYPE_CHECKING:
-    from tickwheel._native import Occupancy
 
 _SAY_AFTER_S = 2
 
@@ -85,7 +82,7 @@ class Running:
         self.view = StoreView(path)
         """Looks at the store."""
         try:
-            self._engine = DeliveryEngine(
+            self.engine = DeliveryEngine(
                 path,
                 settings,
                 opener if isinstance(opener, Destination) else open_sink,
@@ -94,26 +91,27 @@ class Running:
                 waiting=say,
                 check=check,
             )
+            """The native engine, for its own questions and for a recording of its timer."""
         finally:
             slow.cancel()
         try:
             self.outboxes = [OutboxReader(open_source(), self.submit) for open_source in outboxes]
             """The threads that read outboxes, from `start` to `close`."""
         except BaseException:
-            self._engine.close(0)
+            self.engine.close(0)
             raise
 
     def start(self) -> None:
         """Start delivery: from now on messages are due by the wall clock."""
         self._start_spans()
-        self._engine.start()
+        self.engine.start()
         for outbox in self.outboxes:
             outbox.start()
 
     def start_replay(self, speed: float, from_ms: int, head_start_ms: float = 0) -> None:
         """Start a replay of recorded times, `speed` times faster: `from_ms` is in `head_start_ms`."""
         self._start_spans()
-        self._engine.start_replay(speed, from_ms, head_start_ms)
+        self.engine.start_replay(speed, from_ms, head_start_ms)
 
     def _start_spans(self) -> None:
         if self._spans is not None:
@@ -125,16 +123,16 @@ class Running:
         Blocks while much is queued. Errors: `BadRecord`, `DeliveryFailed`; `RuntimeError` after `close`.
         """
         future = _future()
-        self._engine.submit(items, future, max_payload)
+        self.engine.submit(items, future, max_payload)
         return future
 
     def try_submit(self, items: Sequence[Item], answers: Answers) -> bool:
         """As `submit`, but does not wait: `False` while much is queued, and then nothing is submitted."""
-        return self._engine.try_submit(items, answers, MAX_PAYLOAD)
+        return self.engine.try_submit(items, answers, MAX_PAYLOAD)
 
     def follow(self) -> OutcomeReader:
         """Read outcomes of messages from now on. Errors: `DeliveryFailed` if the system gives no file descriptor."""
-        return self._engine.follow()
+        return self.engine.follow()
 
     def submit_records(self, records: Iterable[Records]) -> "Future[list[Answer | BadRecord]]":
         """Submit parts from a reader that makes no dead letters, each part as soon as it is read. The future gets, for
@@ -148,79 +146,21 @@ class Running:
 
     def check_may_wait(self) -> None:
         """Errors: `RuntimeError` in a callback of an answer's future: no answer comes before it returns."""
-        self._engine.check_may_wait()
+        self.engine.check_may_wait()
 
     @property
     def summary(self) -> Summary:
         """The counts as they stand; lateness only once it is closed."""
-        late_ms = zip(PERCENTILES, self._engine.percentiles(), strict=True)
+        late_ms = zip(PERCENTILES, self.engine.percentiles(), strict=True)
         lateness_ms = {name: _rounded(value) for name, value in late_ms}
-        counts = zip(COUNTS, self._engine.counts(), strict=True)
+        counts = zip(COUNTS, self.engine.counts(), strict=True)
         return Summary(**dict(counts), lateness_ms=lateness_ms)
-
-    @property
-    def waiting(self) -> int:
-        """Messages without an outcome."""
-        return self._engine.waiting
-
-    @property
-    def inputs(self) -> Mapping[str, Progress]:
-        """How far each input was read by earlier runs, by name."""
-        return self._engine.inputs
-
-    @property
-    def first_due_ms(self) -> int | None:
-        """The earliest due time of the waiting messages, before the start."""
-        return self._engine.first_due_ms
-
-    def census(self, until_ms: Sequence[int], most: int) -> tuple[int | None, Sequence[int]]:
-        """The earliest due time of waiting messages; and how many are due by each time, counted up to `most`."""
-        return self._engine.census(until_ms, most)
-
-    @property
-    def history_id(self) -> str:
-        """The id of the store's history. It changes if the disk is lost, or a backup is restored."""
-        return self._engine.history_id
-
-    def marks(self) -> tuple[int, Sequence[int]]:
-        """The time now; and for each partition, up to which time all outcomes are on disk. In ms since 1970 (S4).
-
-        Takes up to some milliseconds, and waits for no commit. Errors: `DeliveryFailed`; `RuntimeError`
-        after `close`.
-        """
-        return self._engine.marks()
-
-    def rules_of(self, partition: int) -> Sequence[tuple[str | None, str]] | None:
-        """Key and id of each open recurring message of a partition; `None` if they take more than 256 KiB (S4).
-
-        Looks at all recurring messages: 20 ms for 100,000. Errors: those of `marks`.
-        """
-        return self._engine.rules_of(partition)
-
-    @property
-    def in_memory(self) -> tuple[int, int]:
-        """Messages and bytes in memory."""
-        return self._engine.in_memory()
-
-    def occupancy(self) -> "Occupancy":
-        """How full the wheel is. A task on the wheel is one millisecond with due messages, or a wait of the engine."""
-        return self._engine.occupancy()
-
-    @property
-    def down(self) -> str | None:
-        """Why the destination is down, if it is."""
-        return self._engine.down
 
     def with_figures(self, in_doubt: InDoubt) -> InDoubt:
         """With the figures that only the engine has."""
-        measures = self.measures
+        measures = self.engine.measures()
         taken, places = measures.spare_places
         return structs.replace(in_doubt, keys=measures.keys_in_doubt, spare_places=places, spare_places_taken=taken)
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether sending is paused."""
-        return self._engine.is_paused
 
     def why_not_paused(self) -> tuple[str, str]:
         """Why a key could not be paused, and the allowed alternative."""
@@ -230,42 +170,22 @@ class Running:
             )
         return f"{MOST_PAUSED_KEYS:,} keys are paused", "at most so many: resume one first"
 
-    @property
-    def has_open_sinks(self) -> bool:
-        """After `close`: whether a sink did not end in time."""
-        return self._engine.has_open_sinks
-
-    @property
-    def measures(self) -> EngineMeasures:
-        """The engine's measurements of its own work. Reading them takes some milliseconds, and blocks nothing."""
-        return self._engine.measures()
-
-    @property
-    def left_letters(self) -> bool:
-        """After `close`: whether it left dead letters unwritten. They are written when the store is opened again."""
-        return self._engine.left_letters
-
-    @property
-    def engine(self) -> DeliveryEngine:
-        """The native engine, for a recording of its timer."""
-        return self._engine
-
     def fail(self, error: BaseException) -> None:
         """Send nothing more; `check`, `wait` and `close` raise the error. The first one counts."""
         self._failure = self._failure or error
-        self._engine.fail(error)
+        self.engine.fail(error)
 
     def check(self) -> None:
         """Raises what ended the run, if anything did."""
         if self._failure is not None:
             raise self._failure
-        self._engine.check()
+        self.engine.check()
 
     def wait(self, timeout_s: float) -> bool:
         """Whether nothing waits any more, within that time. Raises what ended the run."""
         if self._failure is not None:
             raise self._failure
-        return self._engine.wait_until_empty(timeout_s)
+        return self.engine.wait_until_empty(timeout_s)
 
     def close(self, timeout_s: float | None = None) -> None:
         """Send the messages due by now, commit, and stop. A second call does nothing.
@@ -276,7 +196,7 @@ class Running:
         """
         OutboxReader.stop_all(self.outboxes)
         try:
-            self._engine.close(timeout_s)
+            self.engine.close(timeout_s)
         except DeliveryFailed:
             if self._failure is not None:
                 raise self._failure from None

@@ -359,7 +359,7 @@ class DeliveryQueue:
     @property
     def is_paused(self) -> bool:
         """Whether sending is paused, of all keys."""
-        return self._running.is_paused
+        return self._running.engine.is_paused
 
     def state(self, id: str, key: str | None = None) -> Answer:  # noqa: A002
         """The state of a message: one of the answers of `cancel`, or `WAITING`."""
@@ -430,7 +430,7 @@ class DeliveryQueue:
 
     def __len__(self) -> int:
         """The number of waiting messages."""
-        return self._running.waiting
+        return self._running.engine.waiting
 
     def close(self) -> None:
         """Send the messages due by now, commit, and stop. The rest stays in the store, also what a pause or the `rate`

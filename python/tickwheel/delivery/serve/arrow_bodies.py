@@ -108,9 +108,9 @@ class ArrowBodies:
 
     def _marks(self, partition: int | None) -> dict[str, object]:
         try:
-            now_ms, marks = self._running.marks()
-            found: dict[str, object] = {"store_id": self._running.history_id, "now_ms": now_ms, "marks": marks}
-            return found if partition is None else found | {"recurring": self._running.rules_of(partition)}
+            now_ms, marks = self._running.engine.marks()
+            found: dict[str, object] = {"store_id": self._running.engine.history_id, "now_ms": now_ms, "marks": marks}
+            return found if partition is None else found | {"recurring": self._running.engine.rules_of(partition)}
         except Exception as error:
             raise problem(503, str(error), AGAIN) from error
 
@@ -121,8 +121,8 @@ class ArrowBodies:
         given = request.query_params.multi_items()
         if [name for name, _ in given] != ["store"]:
             raise problem(400, f"the address asks for {str(request.url.query)!r:.100}", "/hand-off, or ?store=ID")
-        if given[0][1] != self._running.history_id:
-            reason = f"the store here is {self._running.history_id}, not {given[0][1]:.100}"
+        if given[0][1] != self._running.engine.history_id:
+            reason = f"the store here is {self._running.engine.history_id}, not {given[0][1]:.100}"
             raise problem(409, reason, "GET /hand-off/marks, which tells the store's id")
 
     async def _take(self, request: Request, body: ArrowBody, prepare: Callable[[Records], Records]) -> list[Answer]:

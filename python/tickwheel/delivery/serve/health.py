@@ -29,7 +29,7 @@ def health_routes(running: Running) -> Sequence[Route]:
     async def ready(_request: Request) -> Response:
         if _has_failed(running):
             return _told("failed")
-        return _told("down" if running.down else None)
+        return _told("down" if running.engine.down else None)
 
     routes = {"/livez": live, "/healthz": live, "/readyz": ready}
     return [Route(path, handler, methods=["GET"]) for path, handler in routes.items()]

@@ -163,7 +163,7 @@ class Frames:
                 place.put_nowait(frame)
 
     def _wheel(self) -> bytes:
-        return _event("wheel", {"wheel": self._running.occupancy()})
+        return _event("wheel", {"wheel": self._running.engine.occupancy()})
 
     def _figures(self) -> bytes:
         return _event("figures", figures(self._running, time.time_ns() // 1_000_000))
@@ -171,15 +171,15 @@ class Frames:
 
 def figures(running: Running, now_ms: int) -> dict[str, Any]:
     """The engine and its store, as a page shows them. Errors: `StoreFailed`, `WrongUsage`."""
-    measures, summary = running.measures, running.summary
-    first_ms, due = running.census([now_ms + ms for ms in _WITHIN_MS.values()], _COUNTED)
+    measures, summary = running.engine.measures(), running.summary
+    first_ms, due = running.engine.census([now_ms + ms for ms in _WITHIN_MS.values()], _COUNTED)
     with StoreSnapshot(running.store) as db:
         paused_keys = count_paused_keys(db)
         in_doubt = running.with_figures(in_doubt_of(db)) if measures.keys_in_doubt else None
     size, log_size = sizes_of(running.store)
-    messages, in_memory = running.in_memory
+    messages, in_memory = running.engine.in_memory()
     bounds, numbers, _ = measures.lateness
-    reason = running.down
+    reason = running.engine.down
     return {
         "at_ms": now_ms,
         "counts": {name: getattr(summary, name) for name in _COUNTS},
@@ -189,7 +189,7 @@ def figures(running: Running, now_ms: int) -> dict[str, Any]:
         "oldest_overdue_ms": 0 if first_ms is None else max(0, now_ms - first_ms),
         "destination": {"up": reason is None, "reason": reason, "changed_ms": measures.destination_changed_ms},
         "in_doubt": in_doubt,
-        "paused": running.is_paused,
+        "paused": running.engine.is_paused,
         "paused_keys": paused_keys,
         "lateness_us": [*zip([*bounds, None], numbers, strict=True)],
         "window": {"messages": messages, "bytes": in_memory},

@@ -49,7 +49,7 @@ class EngineCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Every metric. Errors: `StoreFailed`."""
-        measures = self._running.measures
+        measures = self._running.engine.measures()
         yield InfoMetricFamily("tickwheel_build", "The version that runs.", {"version": __version__})
         yield from _messages(self._running.summary, measures)
         yield from _sending(measures)
@@ -70,13 +70,13 @@ class EngineCollector(Collector):
 
     def _destination(self, measures: EngineMeasures) -> Iterator[Metric]:
         running = self._running
-        yield _gauge("destination_up", "Whether the destination takes messages.", running.down is None)
+        yield _gauge("destination_up", "Whether the destination takes messages.", running.engine.down is None)
         yield _gauge(
             "destination_changed_timestamp_seconds",
             "Since when the destination is up, or down.",
             measures.destination_changed_ms / 1000,
         )
-        yield _gauge("paused", "Whether sending is paused.", running.is_paused)
+        yield _gauge("paused", "Whether sending is paused.", running.engine.is_paused)
         with StoreSnapshot(running.store) as db:
             yield _gauge("paused_keys", "Keys of which nothing is sent.", count_paused_keys(db))
         rate = "How many messages --rate allows in a second; 0 if it is not given."
@@ -99,7 +99,7 @@ class EngineCollector(Collector):
             "behind",
             measures.blocked_keys,
         )
-        messages, size = self._running.in_memory
+        messages, size = self._running.engine.in_memory()
         yield _gauge("window_messages", "Messages in memory.", messages)
         yield _gauge("window_bytes", "Memory that the messages take, as far as it is bounded.", size)
 
@@ -152,7 +152,7 @@ def _sending(measures: EngineMeasures) -> Iterator[Metric]:
 
 def look(running: Running, now_ms: int) -> Waiting:
     """Counts the waiting messages, at most `MOST` per window. Errors: `StoreFailed`."""
-    first_ms, due = running.census([now_ms + ms for ms in WINDOWS_MS.values()], MOST)
+    first_ms, due = running.engine.census([now_ms + ms for ms in WINDOWS_MS.values()], MOST)
     return Waiting(max(0, now_ms - first_ms) if first_ms is not None else 0, dict(zip(WINDOWS_MS, due, strict=True)))
 
 

@@ -125,7 +125,7 @@ def serve(service: Service, say: Callable[[str], object], notifier: Notifier | N
     except _Stopped:  # after a failure the first signal may still come
         say(_STOPPING)
         failed = _close(running, ports)
-    if running is not None and running.has_open_sinks:
+    if running is not None and running.engine.has_open_sinks:
         say(f"the destination did not end within {_STOP_WITHIN_S} s: what it had in hand is sent again by the next run")
     failure = failure or failed
     summary = running.summary if running is not None else Summary()

@@ -140,7 +140,7 @@ def test_what_is_in_memory_alone_is_seen_while_it_is_delivered__D9(tmp_path: Pat
         run.give(message("now", now_ms - 1, "other"))
         while run.running.summary.delivered == 0:
             run.give(Look("now", "other"))  # until a group with its outcome is on disk
-        assert run.running.in_memory[0] == 1, "the near one"
+        assert run.running.engine.in_memory()[0] == 1, "the near one"
         figures = look(tmp_path / "store.db", now_ms)
         assert run.give(message("more", now_ms, "other")) == [Answer.ACCEPTED]
     counts = figures.counts

@@ -130,30 +130,30 @@ def test_one_that_is_silent_or_waits_for_its_answer_holds_up_no_other__S3(disk: 
 
 
 def test_what_is_answered_is_on_disk_whatever_its_size__S3(served: Served) -> None:
-    before = served.running.waiting
+    before = served.running.engine.waiting
     for count in (1, PIECE, PIECE + 1, 4_000):
         assert hand_off(served, rows(count, f"n{count}."))[:2] == (200, {"rows": count})
         before += count
-        assert served.running.waiting == before
+        assert served.running.engine.waiting == before
     assert hand_off(served, rows(4_000, "n4000."))[:2] == (200, {"rows": 4_000}), "all are duplicates"
     assert hand_off(served, rows(1).slice(0, 0))[:2] == (200, {"rows": 0}), "as of a task with nothing to send"
-    assert served.running.waiting == before
+    assert served.running.engine.waiting == before
 
 
 def test_a_hand_off_is_for_one_store_and_another_takes_nothing__S4(served: Served) -> None:
-    before = served.running.waiting
+    before = served.running.engine.waiting
     other = "0" * 32
     reply = hand_off(served, rows(3, "other"), query=f"?store={other}")
     assert reply[:2] == (
         409,
         {
-            "reason": f"the store here is {served.running.history_id}, not {other}",
+            "reason": f"the store here is {served.running.engine.history_id}, not {other}",
             "allowed": "GET /hand-off/marks, which tells the store's id",
         },
     )
-    assert served.running.waiting == before
-    assert hand_off(served, rows(3, "other"), query=f"?store={served.running.history_id}").status == 200
-    assert served.running.waiting == before + 3
+    assert served.running.engine.waiting == before
+    assert hand_off(served, rows(3, "other"), query=f"?store={served.running.engine.history_id}").status == 200
+    assert served.running.engine.waiting == before + 3
     for query in ("?stores=1", "?store=a&store=b", "?replace=true", "?&"):
         reply = hand_off(served, rows(1), query=query)
         assert (reply.status, reply.body["allowed"]) == (400, "/hand-off, or ?store=ID")
@@ -189,7 +189,7 @@ def test_a_hand_off_needs_its_right_alone__S3_D12(tmp_path: Path) -> None:
         reply = served.ask("POST", "/messages", {"id": "a", "due": FAR_MS}, headers=authorization)
         assert (reply.status, reply.body["reason"]) == (403, "this token may hand-off, and the request needs produce")
         assert hand_off(served, rows(2), headers=ARROW | {"authorization": f"Bearer {TOKEN.decode()}"}).status == 200
-        assert served.running.waiting == 2
+        assert served.running.engine.waiting == 2
     finally:
         served.close()
 

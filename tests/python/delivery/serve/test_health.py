@@ -27,7 +27,7 @@ def test_a_destination_that_is_down_is_not_ready_and_alive__D6(tmp_path: Path) -
         for id_ in "abcde":  # of fewer keys each waits by itself
             served.ask("POST", "/messages", {"id": id_, "delay_ms": 0})
         assert refused.wait(10)
-        while served.running.down is None:
+        while served.running.engine.down is None:
             pass
         assert served.ask("GET", "/readyz")[:2] == (503, {"status": "down"})
         assert [served.ask("GET", path)[:2] for path in ("/livez", "/healthz")] == [OK, OK]

@@ -56,7 +56,7 @@ def test_a_mark_stays_before_what_is_overdue_until_its_outcome_is_on_disk__S4(tm
         served.running.submit([message]).result(20)
         assert sent.get(timeout=20) == "a"
         found = asked(served)
-        assert found["store_id"] == served.running.history_id
+        assert found["store_id"] == served.running.engine.history_id
         assert len(found["marks"]) == PARTITIONS
         assert found["marks"][PARTITION] == overdue_ms - 1
         assert {*found["marks"]} == {overdue_ms - 1, found["now_ms"] - 1}

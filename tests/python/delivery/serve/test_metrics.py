@@ -72,7 +72,7 @@ def test_everything_is_counted_once__D15(tmp_path: Path) -> None:
         size, log_size = counts.pop("tickwheel_store_bytes"), counts.pop("tickwheel_store_log_bytes")
         assert size == (tmp_path / "store.db").stat().st_size
         assert log_size == (tmp_path / "store.db-wal").stat().st_size
-        assert served.running.in_memory == (0, counts.pop("tickwheel_window_bytes"))
+        assert served.running.engine.in_memory() == (0, counts.pop("tickwheel_window_bytes"))
         assert counts == {
             f"tickwheel_build_info version={tickwheel.__version__}": 1,
             "tickwheel_accepted_messages_total": 11,
@@ -144,7 +144,7 @@ def test_a_destination_that_is_down_or_hangs_is_seen__D15(tmp_path: Path) -> Non
         before_s = time.time()
         for id_ in "abcde":
             served.ask("POST", "/messages", {"id": id_, "delay_ms": 0})
-        while served.running.down is None:
+        while served.running.engine.down is None:
             pass
         down = scrape(served)
         assert down["tickwheel_destination_up"] == 0

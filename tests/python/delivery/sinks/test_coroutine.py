@@ -204,7 +204,7 @@ def test_what_says_that_nothing_can_be_told_is_down_in_the_end_and_no_dead_lette
         async with AsyncDeliveryQueue(tmp_path / "store.db", to=send, max_attempts=1, backoff_s=(0.05, 0.1)) as queue:
             await queue.put_many(overdue(20))
             assert queue._queue is not None
-            await until(lambda: queue._queue._running.down is not None)  # type: ignore[union-attr]
+            await until(lambda: queue._queue._running.engine.down is not None)  # type: ignore[union-attr]
             is_down = False
             await until(lambda: len(queue) == 0)
         assert len(attempts) == 20
@@ -220,7 +220,7 @@ def test_five_messages_without_an_answer_are_down__D6(tmp_path: Path, error: Exc
 
     with DeliveryQueue(tmp_path / "store.db", to=send) as queue:
         queue.put_many(overdue(20))
-        wait_for(lambda: queue._running.down == "TimeoutError: too slow")
+        wait_for(lambda: queue._running.engine.down == "TimeoutError: too slow")
     assert len(StoreView(tmp_path / "store.db").list().messages) == 20
 
 
@@ -330,7 +330,7 @@ def test_a_loop_that_hangs_is_cut_off_and_the_queue_goes_on_and_closes__D6(tmp_p
     with DeliveryQueue(tmp_path / "store.db", to=send, sink_timeout_s=0.1, backoff_s=(0.01, 0.01)) as queue:
         queue.put_many(overdue(300))  # more than there are places
         assert hangs.wait(LONG_S)
-        wait_for(lambda: queue._running.down is not None)
+        wait_for(lambda: queue._running.engine.down is not None)
         assert queue.put("later", delay_ms=3_600_000) == "accepted"
         goes_on.set()
         wait_for(lambda: len(queue) == 1)

@@ -123,7 +123,7 @@ def test_what_says_that_nothing_can_be_told_makes_its_key_wait_and_costs_no_atte
         run.give(*(message(str(number), key="k") for number in range(3)), message("other"))
         assert other.wait(LONG_S)
         assert third_try.wait(LONG_S)
-        assert run.running.down is None, "it is one key"
+        assert run.running.engine.down is None, "it is one key"
         assert {one.message.id for one in seen} == {"0"}
         raised.clear()
         tries = len(seen)
@@ -158,9 +158,9 @@ def test_without_any_answer_five_keys_are_down_and_cost_no_message__D6(tmp_path:
 
     with Run(tmp_path, to_function(function), Settings(retry=Retry(1, 10, 10))) as run:
         run.give(*(message(str(number)) for number in range(8)))
-        while run.running.down is None:  # the test's own time limit ends this
+        while run.running.engine.down is None:  # the test's own time limit ends this
             time.sleep(0.01)
-        assert run.running.down == "TimeoutError: too slow"
+        assert run.running.engine.down == "TimeoutError: too slow"
         is_slow.clear()
         assert run.running.wait(LONG_S)
     assert run.letters == []
@@ -275,7 +275,7 @@ def sends_for(folder: Path, function: Callable[[Delivery], object], count: int) 
         run.give(*(message(str(number)) for number in range(count)))
         run.running.start()
         assert run.running.wait(LONG_S)
-        _, counts, _ = run.running.measures.send_durations
+        _, counts, _ = run.running.engine.measures().send_durations
         return sum(counts)
 
 

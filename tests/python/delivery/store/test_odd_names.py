@@ -89,7 +89,7 @@ def test_what_a_message_takes_in_memory_counts_its_key_and_id__D8(tmp_path: Path
     soon_ms = time.time_ns() // 1_000_000 + 1_800_000
     with Run(tmp_path, to_function(print), Settings(horizon_s=3_600)) as run:
         run.give(Message(long, None, soon_ms, b"1"), Message("a", long, soon_ms, b"1"))
-        messages, size = run.running.in_memory
+        messages, size = run.running.engine.in_memory()
     assert messages == 2
     assert size >= 2 * len(long.encode())
 
