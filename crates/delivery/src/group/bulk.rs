@@ -6,10 +6,6 @@
 //! there. After a restart every open message has a row. Messages that came after the action began are left alone, and
 //! so are messages in the moment of sending.
 
-use std::collections::VecDeque;
-
-use rustc_hash::FxHashSet;
-
 use super::Group;
 use crate::due::dispatcher::TakenBack;
 use crate::due::window::Entry;
@@ -22,40 +18,6 @@ const LOOK: usize = 8_000;
 const CHANGE: usize = 1_000;
 /// How many messages are taken back under one hold of the dispatcher's lock. Senders wait meanwhile.
 const TAKE_BACK: usize = 256;
-
-/// The running actions, in the order in which they are done.
-#[derive(Debug, Default)]
-pub(crate) struct Actions {
-    pub(crate) running: VecDeque<Action>,
-    /// The slot at which the first action goes on in memory; `None`: it has looked at all slots.
-    pub(crate) slots: Option<usize>,
-    /// Near messages that the first action found while they were being sent. Each counts as too late once.
-    pub(crate) sending: FxHashSet<i64>,
-}
-
-impl Actions {
-    /// Continues the actions of earlier runs. All their messages have rows, so `slots` is `None`.
-    pub(crate) fn go_on(running: Vec<Action>) -> Self {
-        Self { running: running.into(), ..Self::default() }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.running.is_empty()
-    }
-
-    pub(crate) fn begin(&mut self, action: Action) {
-        if self.running.is_empty() {
-            self.slots = Some(0);
-        }
-        self.running.push_back(action);
-    }
-
-    pub(crate) fn end(&mut self) {
-        self.running.pop_front();
-        self.slots = Some(0); // for the next action
-        self.sending.clear();
-    }
-}
 
 impl Group<'_> {
     /// Begins an action: `Accepted`. If the id is known: `Duplicate`, or `Conflict` if that action asked for something

@@ -1,12 +1,13 @@
 //! The work of one transaction for submitted items, and the work that follows after its commit.
 
 mod again;
-pub(crate) mod bulk;
+mod bulk;
 mod changes;
 pub(crate) mod items;
 pub(crate) mod loader;
 mod next_occurrence;
 pub(crate) mod operations;
+pub(crate) mod running_actions;
 pub(crate) mod writer;
 pub(crate) mod writer_queue;
 
@@ -16,9 +17,9 @@ use crate::base::sync::Mutex;
 use crate::due::dispatcher::Dispatcher;
 use crate::due::lanes::Slot;
 use crate::due::window::Gone;
-use crate::group::bulk::Actions;
 use crate::group::items::{Answer, Item};
 use crate::group::operations::replied;
+use crate::group::running_actions::Actions;
 use crate::message::incoming::{Incoming, lane_of};
 use crate::message::partition::partition_of_incoming;
 use crate::message::record::record_of_incoming;

@@ -29,7 +29,7 @@ use crate::due::lanes::Slot;
 use crate::due::measures::{CommitMeasures, Lateness};
 use crate::due::outcome_feed::Ended;
 use crate::due::window::State;
-use crate::group::bulk::Actions;
+use crate::group::running_actions::Actions;
 use crate::group::{Group, held_of};
 use crate::message::Message;
 use crate::message::incoming::lane_of;

@@ -40,6 +40,7 @@ mod upkeep;
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
+use rusqlite::types::{FromSql, ToSql};
 
 use crate::message::incoming::Digest;
 
@@ -61,11 +62,11 @@ pub use types::{Letter, Outcome, Progress};
 
 use crate::base::open_stores::FileId;
 use names::Names;
-use open::bodies::Collector;
+use open::collector::Collector;
 use open::near::{Floor, Near};
-use open::waiting::is_waiting;
 use retention::Retention;
-use tables::letters::Letters;
+use tables::meta;
+use types::Letters;
 
 /// The SQLite file, and the part of it that is also in memory.
 pub(crate) struct Store {
@@ -161,16 +162,22 @@ impl Store {
         self.db.pragma_update(None, "max_page_count", pages + left).expect("it is open");
     }
 
-    /// Whether the message has no outcome.
-    pub(crate) fn is_open(&self, known: &Known) -> Result<bool> {
-        Ok(known.outcome.is_none() && (self.near.has(known.seq) || is_waiting(&self.db, (known.due_ms, known.seq))?))
-    }
-
     /// Near messages that must be held now, because they keep the store from forgetting others. Some are in chunks
     /// far behind. Others are in old chunks, if `keep_ids` is over for messages after them.
     #[must_use]
     pub(crate) fn stragglers(&self) -> Vec<i64> {
         self.near.stragglers(self.limits.chunks_open, self.retention.old_n())
+    }
+
+    /// A value by name, such as the position of a sink. `None` if it was never stored.
+    pub(crate) fn get_meta<T: FromSql>(&self, name: &str) -> Result<Option<T>> {
+        meta::get(&self.db, name)
+    }
+
+    /// Stores a value by name, in place of an older one. The names that the store uses itself are listed in
+    /// `open/recover.rs`.
+    pub(crate) fn put_meta(&mut self, name: &str, value: impl ToSql) -> Result<()> {
+        meta::put(&self.db, name, value)
     }
 
     /// Whether the message is open and has no row in `waiting`.

@@ -203,6 +203,13 @@ pub struct Letter {
     pub record: Vec<u8>,
 }
 
+/// The numbers of the last dead letter and of the last one that is written out, and the bytes of all records.
+pub(in crate::store) struct Letters {
+    pub last: i64,
+    pub written: i64,
+    pub bytes: u64,
+}
+
 /// How far an input was read. Records up to `line` are accepted, and the first `size` bytes of the input have this
 /// digest.
 #[derive(Clone, Debug, PartialEq, Eq)]

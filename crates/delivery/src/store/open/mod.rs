@@ -2,6 +2,7 @@
 
 pub(crate) mod accept;
 pub(crate) mod bodies;
+pub(crate) mod collector;
 pub(crate) mod finish;
 pub(crate) mod first_due;
 pub(crate) mod marks;

@@ -11,7 +11,7 @@
 //! | `store_id` | 32 hexadecimal digits |
 //! | `last_seq` | the last number of a message; kept because the message itself may be forgotten |
 //! | `near_floor_seq`, `near_floor_n` | where near messages begin, see `near.rs` |
-//! | `collected_n` | payloads of held messages are deleted up to this row of the ledger, see `bodies.rs` |
+//! | `collected_n` | payloads of held messages are deleted up to this row of the ledger, see `collector.rs` |
 //! | `forgotten_n` | messages are forgotten up to this row of the ledger, see `retention.rs` |
 //! | `kept_ms`, `kept_wall_ms` | the store's own clock, and the wall clock at that moment |
 //! | `sent_until_ms`, `cursor_due_ms`, `cursor_seq`, `redelivered_until_ms` | see `marks.rs` |
@@ -27,7 +27,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, params};
 
-use super::bodies::Collector;
+use super::collector::Collector;
 use super::near::{Floor, Near};
 use super::{marks, waiting};
 use crate::base::error::DeliveryError;
@@ -39,8 +39,7 @@ use crate::store::file::schema;
 use crate::store::names::Names;
 use crate::store::retention::Retention;
 use crate::store::sql::{Result, cached};
-use crate::store::tables::letters::Letters;
-use crate::store::tables::meta;
+use crate::store::tables::{letters, meta};
 use crate::store::{Options, Store};
 
 impl Store {
@@ -105,7 +104,7 @@ fn open(db: Connection, path: &Path, options: Options, number: fn(Digest) -> i64
         near: Near::new(limits.chunk, last_seq + 1, last_n),
         floor: Floor { seq: last_seq + 1, n: last_n },
         collector: Collector::new(limits, collected_n, last_n),
-        letters: Letters::load(&db)?,
+        letters: letters::load(&db)?,
         retention,
         db,
         guard,

@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, Params, Row, params};
 use crate::message::recurrence::NEVER_MS;
 use crate::store::Store;
 use crate::store::sql::{Broken, Result, cached};
-use crate::store::types::{Position, WaitingRow};
+use crate::store::types::{Known, Position, WaitingRow};
 
 impl Store {
     /// Writes a row in `waiting` for each of these messages: new messages that stay out of memory, and near messages
@@ -33,6 +33,11 @@ impl Store {
             }
         }
         redelivered_ms.map_or(Ok(()), |due_ms| self.note_redelivered(due_ms))
+    }
+
+    /// Whether the message has no outcome.
+    pub(crate) fn is_open(&self, known: &Known) -> Result<bool> {
+        Ok(known.outcome.is_none() && (self.near.has(known.seq) || is_waiting(&self.db, (known.due_ms, known.seq))?))
     }
 
     /// The first due time in `waiting`.

@@ -8,6 +8,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::meta;
 use crate::store::sql::{Result, cached};
+use crate::store::types::Letters;
 use crate::store::{Letter, Store};
 
 const KEPT: i64 = 100_000;
@@ -15,63 +16,26 @@ const KEPT_BYTES: u64 = 256 << 20;
 const READ: i64 = 1_000;
 const READ_BYTES: usize = 4 << 20;
 
-/// The letters in the store, and the bytes of their records.
-pub(in crate::store) struct Letters {
-    last: i64,
-    written: i64,
-    bytes: u64,
-}
-
-impl Letters {
-    pub(in crate::store) fn load(db: &Connection) -> Result<Self> {
-        let text = "SELECT ifnull(max(n), 0), ifnull(sum(octet_length(record)), 0) FROM dead_letters";
-        let (last, bytes): (i64, i64) = cached(db, text)?.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let written = meta::get_int(db, "letters_written")?;
-        Ok(Self { last: last.max(written), written, bytes: bytes as u64 }) // the last letters may be gone
-    }
-
-    fn put(&mut self, db: &Connection, letters: &[Letter], at_ms: i64) -> Result<()> {
-        let text = "INSERT INTO dead_letters (n, at_ms, source, line, reason, allowed, record) \
-                    VALUES (?, ?, ?, ?, ?, ?, ?)";
-        for letter in letters {
-            self.last += 1;
-            self.bytes += letter.record.len() as u64;
-            let Letter { source, line, reason, allowed, record } = letter;
-            cached(db, text)?.execute(params![self.last, at_ms, source, line, reason, allowed, record])?;
-        }
-        Ok(())
-    }
-
-    fn drop_one(&mut self, db: &Connection, seq: i64) -> Result<()> {
-        if let Some((n, record)) = find(db, seq)? {
-            cached(db, "DELETE FROM dead_letters WHERE n = ?")?.execute([n])?;
-            self.bytes -= record.len() as u64;
-        }
-        Ok(())
-    }
-
-    fn written(&mut self, db: &Connection, through: i64) -> Result<()> {
-        meta::put(db, "letters_written", through)?;
-        self.written = through;
-        let text = "SELECT n, octet_length(record) FROM dead_letters WHERE n < ? ORDER BY n LIMIT ?";
-        let oldest: Vec<(i64, i64)> = cached(db, text)?
-            .query_map([through, 2 * READ], |row| Ok((row.get(0)?, row.get(1)?)))?
-            .collect::<rusqlite::Result<_>>()?;
-        for (n, bytes) in oldest {
-            if n > through - KEPT && self.bytes <= KEPT_BYTES {
-                break;
-            }
-            cached(db, "DELETE FROM dead_letters WHERE n = ?")?.execute([n])?;
-            self.bytes -= bytes as u64;
-        }
-        Ok(())
-    }
+pub(in crate::store) fn load(db: &Connection) -> Result<Letters> {
+    let text = "SELECT ifnull(max(n), 0), ifnull(sum(octet_length(record)), 0) FROM dead_letters";
+    let (last, bytes): (i64, i64) = cached(db, text)?.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let written = meta::get_int(db, "letters_written")?;
+    Ok(Letters { last: last.max(written), written, bytes: bytes as u64 }) // the last letters may be gone
 }
 
 impl Store {
     /// Keeps dead letters. They are written out after the commit.
     pub(crate) fn put_letters(&mut self, letters: &[Letter], at_ms: i64) -> Result<()> {
-        self.letters.put(&self.db, letters, at_ms)
+        let text = "INSERT INTO dead_letters (n, at_ms, source, line, reason, allowed, record) \
+                    VALUES (?, ?, ?, ?, ?, ?, ?)";
+        for letter in letters {
+            self.letters.last += 1;
+            self.letters.bytes += letter.record.len() as u64;
+            let Letter { source, line, reason, allowed, record } = letter;
+            let values = params![self.letters.last, at_ms, source, line, reason, allowed, record];
+            cached(&self.db, text)?.execute(values)?;
+        }
+        Ok(())
     }
 
     /// The record in the dead letter of a message. `None`: the letter is gone.
@@ -81,7 +45,11 @@ impl Store {
 
     /// Removes the newest dead letter of a message.
     pub(crate) fn drop_letter(&mut self, seq: i64) -> Result<()> {
-        self.letters.drop_one(&self.db, seq)
+        if let Some((n, record)) = find(&self.db, seq)? {
+            cached(&self.db, "DELETE FROM dead_letters WHERE n = ?")?.execute([n])?;
+            self.letters.bytes -= record.len() as u64;
+        }
+        Ok(())
     }
 
     /// The number of the last letter.
@@ -102,7 +70,20 @@ impl Store {
 
     /// Notes that all letters up to this one are written out. Old letters are removed.
     pub(crate) fn letters_written(&mut self, through: i64) -> Result<()> {
-        self.letters.written(&self.db, through)
+        meta::put(&self.db, "letters_written", through)?;
+        self.letters.written = through;
+        let text = "SELECT n, octet_length(record) FROM dead_letters WHERE n < ? ORDER BY n LIMIT ?";
+        let oldest: Vec<(i64, i64)> = cached(&self.db, text)?
+            .query_map([through, 2 * READ], |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect::<rusqlite::Result<_>>()?;
+        for (n, bytes) in oldest {
+            if n > through - KEPT && self.letters.bytes <= KEPT_BYTES {
+                break;
+            }
+            cached(&self.db, "DELETE FROM dead_letters WHERE n = ?")?.execute([n])?;
+            self.letters.bytes -= bytes as u64;
+        }
+        Ok(())
     }
 }
 

@@ -3,7 +3,6 @@
 use rusqlite::types::{FromSql, ToSql};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::store::Store;
 use crate::store::sql::{Result, cached};
 
 /// The name of the time since which sending is paused. If its value is null or missing, sending is not paused.
@@ -11,19 +10,6 @@ pub(crate) const PAUSED: &str = "paused_ms";
 
 /// The name of a text that each restore from a backup changes.
 pub(crate) const RESTORED: &str = "restored";
-
-impl Store {
-    /// A value by name, such as the position of a sink. `None` if it was never stored.
-    pub(crate) fn get_meta<T: FromSql>(&self, name: &str) -> Result<Option<T>> {
-        get(&self.db, name)
-    }
-
-    /// Stores a value by name, in place of an older one. The names that the store uses itself are listed in
-    /// `open/recover.rs`.
-    pub(crate) fn put_meta(&mut self, name: &str, value: impl ToSql) -> Result<()> {
-        put(&self.db, name, value)
-    }
-}
 
 /// `None` if the value was never stored, or was deleted.
 pub(in crate::store) fn get<T: FromSql>(db: &Connection, name: &str) -> Result<Option<T>> {
