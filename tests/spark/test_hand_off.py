@@ -54,7 +54,7 @@ def deliverer(store: Path, port: int = 0, token: bytes | None = TOKEN) -> Iterat
     """A queue with a port; closed at the end."""
     tokens = Tokens({token: Right.HAND_OFF}) if token else None
     with DeliveryQueue(store, to=lambda _: None) as queue, port_of(queue, tokens, port) as at:
-        STORES[at] = queue._running.history_id
+        STORES[at] = queue._running.engine.history_id
         yield queue, at
 
 
@@ -66,7 +66,7 @@ def encrypted(store: Path, certificates: Certificates) -> Iterator[tuple[Deliver
         access = ServerAccess(Tokens({TOKEN: Right.HAND_OFF, READER: Right.READ}), address)
         ports = Ports(Listening(address), access, certificates)
         at = ports.open(queue._running, 1 << 20).rpartition("/")[2]
-        STORES[at] = queue._running.history_id
+        STORES[at] = queue._running.engine.history_id
         try:
             yield queue, at
         finally:
@@ -176,7 +176,7 @@ def test_what_may_have_been_delivered_elsewhere_is_marked__S4_D5(tmp_path: Path)
         DeliveryQueue(tmp_path / "s.db", to=lambda it: came.append((it.message.id, it.redelivered))) as queue,
         port_of(queue) as at,
     ):
-        STORES[at] = queue._running.history_id
+        STORES[at] = queue._running.engine.history_id
         send(quick(Access()), (0, at, rows))
         assert queue.wait_until_empty(30)
     assert sorted(came) == [("again", True), ("first", False)]
@@ -335,14 +335,14 @@ def test_a_deliverer_that_was_restored_from_a_backup_is_another_store__S4_D20(tm
     with deliverer(store) as (queue, at):
         backup_store(store, backup)
         assert send(quick(), (0, at, [row(message("since", FAR_MS))]))[0]["sent"] == 1
-        before = queue._running.history_id
+        before = queue._running.engine.history_id
     restore_store(backup, store, force=True)
     with deliverer(store) as (queue, at):
-        assert queue._running.history_id not in (before, "")
+        assert queue._running.engine.history_id not in (before, "")
         assert queue.state("since") == "unknown"
         with closing(Deliverers([at], ACCESS)) as asked:
             [taker] = asked.ask()
-        assert taker.store_id == queue._running.history_id
+        assert taker.store_id == queue._running.engine.history_id
 
 
 # --- The driver's side ---------------------------------------------------------
@@ -354,7 +354,7 @@ def test_all_are_asked_and_one_that_does_not_answer_is_named_with_what_waits_for
     with silent() as mute, deliverer(tmp_path / "s.db") as (queue, at):
         known = Deliverers([mute, at], ACCESS)
         [taker] = known.ask()
-        assert (taker.address, taker.store_id, len(taker.marks)) == (at, queue._running.history_id, PARTITIONS)
+        assert (taker.address, taker.store_id, len(taker.marks)) == (at, queue._running.engine.history_id, PARTITIONS)
         began_s = time.monotonic()
         for _ in range(50):
             assert len(known.ask()) == 1

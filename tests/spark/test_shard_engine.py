@@ -86,7 +86,7 @@ class Deliverer:
 
     def _send(self) -> None:
         """Until all that is due has its outcome."""
-        while self._run.running.census([self._now_ms], 1)[1] != [0]:  # the test's own time limit ends this
+        while self._run.running.engine.census([self._now_ms], 1)[1] != [0]:  # the test's own time limit ends this
             time.sleep(0.001)
 
     def close(self) -> None:

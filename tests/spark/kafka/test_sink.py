@@ -281,7 +281,7 @@ def test_a_topic_that_is_deleted_during_a_run_is_not_made_and_all_arrive_once_it
         [deleted] = admin.delete_topics([topic]).values()
         deleted.result(30)
         queue.put_many(messages)
-        while queue._running.down is None:
+        while queue._running.engine.down is None:
             assert not queue.wait_until_empty(0.01)
         assert topic not in admin.list_topics(timeout=30).topics
         broker.new_topic(topic)
