@@ -25,8 +25,8 @@ from tickwheel.delivery.base.errors import DeliveryFailed
 from tickwheel.delivery.model.entries import Answer, Item
 from tickwheel.delivery.model.message import Columns
 from tickwheel.delivery.observe.log import logger
-from tickwheel.delivery.outbox.source import LEAST, MOST, Blame, Row, Source
-from tickwheel.delivery.outbox.tables import BATCH_BYTES
+from tickwheel.delivery.outbox.fetching import fetch_row, read_batch, text_of
+from tickwheel.delivery.outbox.source import Row, Source
 
 Submit: TypeAlias = Callable[[Sequence[Item], int], "Future[list[Answer]]"]
 """Submits items with payloads of at most that many bytes; the future gets the answers once they are on disk."""
@@ -117,7 +117,7 @@ class OutboxReader(threading.Thread):
         self._note_waiting(is_waiting=False)
         if self._kept and time.monotonic() >= self._try_kept_s:
             self._try_kept()
-        rows = self._read()
+        rows = read_batch(self._source, [*self._kept])
         self._is_idle = False
         self.oldest_ms = next((row.written_ms for row in rows if not row.fault), None)
         if rows:
@@ -128,61 +128,6 @@ class OutboxReader(threading.Thread):
             self._note_up()
             self._is_idle = True
             self._source.wait(self._stopping, _TRY_KEPT_EVERY_S if self._kept else _LONG_S)
-
-    def _read(self) -> Sequence[Row]:
-        """A batch. If a row can't be fetched, the rows before it, and the row without its record."""
-        passed = [*self._kept]
-        try:
-            return self._source.read(passed)
-        except Exception as error:
-            self._blame_of(error)
-            self._source.fetch([LEAST])  # there is no such row: if this fails, no row is the reason
-            failure = error
-        numbers = self._first_numbers(passed)
-        rows: list[Row] = []
-        while numbers:  # one of them can't be fetched
-            part = numbers[: (len(numbers) + 1) // 2]
-            try:
-                fetched = self._source.fetch(part)
-            except Exception as error:
-                blame = self._blame_of(error)
-                if len(part) == 1:
-                    return [*rows, _without_record(part[0], error, blame)]
-                numbers = part
-                continue
-            rows += fetched
-            if len(fetched) < len(part) or sum(row.size for row in rows) >= BATCH_BYTES:
-                break
-            numbers = numbers[len(part) :]
-        if not rows:
-            raise failure
-        return rows
-
-    def _first_numbers(self, passed: Sequence[int]) -> Sequence[int]:
-        """If a policy of the database fails for a row, not even its number can be read. Then the range of all numbers
-        is halved, at most 64 times, until the numbers before it are found, or this one.
-        """
-        low, high, middle = LEAST, MOST, MOST
-        while low < high:
-            try:
-                numbers = self._source.first_numbers(passed, low, middle)
-            except Exception as error:
-                if self._blame_of(error) is Blame.DAMAGE:
-                    raise
-                high = middle
-            else:
-                if numbers or middle == MOST:
-                    return numbers
-                low = middle + 1
-            middle = (low + high) // 2
-        return [low]
-
-    def _blame_of(self, error: Exception) -> Blame:
-        """Errors: the error, if it is not about a row."""
-        blame = self._source.blame(error)
-        if blame is Blame.ALL:
-            raise error
-        return blame
 
     def _accept(self, rows: Sequence[Row]) -> None:
         """Submit the rows, and return once they are on disk. A row counts as accepted before only if all its values are
@@ -217,7 +162,7 @@ class OutboxReader(threading.Thread):
         except Exception as error:
             self._source.delete([])
             if len(rows) == 1:
-                return [(rows[0], _text(error))]
+                return [(rows[0], text_of(error))]
             half = len(rows) // 2
             return [*self._delete_rows(rows[:half]), *self._delete_rows(rows[half:])]
         self.rows += len(deleted)
@@ -230,10 +175,7 @@ class OutboxReader(threading.Thread):
         for n in [*islice(self._kept, _KEPT_TRIED)]:
             if time.monotonic() > now_s + _TRY_KEPT_WITHIN_S:
                 break
-            try:
-                rows = self._source.fetch([n])
-            except Exception as error:
-                rows = [_without_record(n, error, self._blame_of(error))]
+            rows = fetch_row(self._source, n)
             # In a restored database it may be another row: then it is read as a new one.
             stay = self._delete_rows(rows) if [_mark(row) for row in rows] == [self._kept[n]] else []
             mark = self._kept.pop(n)
@@ -271,7 +213,7 @@ class OutboxReader(threading.Thread):
     def _note_down(self, error: Exception) -> None:
         if self._down_since_s is None and not self._stopping.is_set():
             self._down_since_s = time.monotonic()
-            logger.error("the outbox %s can't be read, and is tried again: %s", self.outbox, _text(error))
+            logger.error("the outbox %s can't be read, and is tried again: %s", self.outbox, text_of(error))
 
     def _note_up(self) -> None:
         if self._down_since_s is not None:
@@ -286,17 +228,8 @@ class OutboxReader(threading.Thread):
             logger.warning(text, self.outbox)
 
 
-def _without_record(n: int, error: Exception, blame: Blame) -> Row:
-    return Row(n, 0, None, 0, _text(error), blame is Blame.CODE)
-
-
 def _mark(row: Row) -> int:
     return hash(row._replace(fault=""))  # the text may have a time
-
-
-def _text(error: Exception) -> str:
-    name = getattr(error, "sqlite_errorname", None)  # it says more than the text, which is "disk I/O error" for many
-    return " ".join(f"{type(error).__name__}: {error}{f' ({name})' if name else ''}".split())
 
 
 class _EngineEnded(Exception):
