@@ -195,6 +195,16 @@ def test_the_reader_of_the_outbox_has_the_role_that_the_site_assumes(start: Star
     end(worker)
 
 
+def wait_until_reader_is_idle(connection: psycopg.Connection) -> None:
+    """It has deleted all rows, and its last statement has found none."""
+    reader = "query LIKE '%first_rows%' AND state = 'idle' AND pid <> pg_backend_pid()"
+    idle = f"SELECT NOT EXISTS (SELECT FROM {TABLE}) AND EXISTS (SELECT FROM pg_stat_activity WHERE {reader})"
+    until_s = time.monotonic() + 30
+    while connection.execute(idle.encode()).fetchone() != (True,):
+        assert time.monotonic() < until_s
+        time.sleep(0.01)
+
+
 @pytest.mark.parametrize("site", ["kept"], indirect=True)
 def test_connections_that_the_server_ends_while_they_are_idle_cost_no_task_an_attempt__D6(
     start: Start, tmp_path: Path, site: str
@@ -204,6 +214,7 @@ def test_connections_that_the_server_ends_while_they_are_idle_cost_no_task_an_at
     for number in range(3):
         assert results(produce(start, "each", tmp_path / str(number))) == [["SUCCESSFUL", 1]] * 3
         with psycopg.connect(site, autocommit=True) as connection:
+            wait_until_reader_is_idle(connection)
             others = "FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
             ended = connection.execute(f"SELECT pg_terminate_backend(pid, 20000) {others}".encode()).fetchall()
         assert len(ended) >= 2, "that of the reader, and the one that the thread keeps"
