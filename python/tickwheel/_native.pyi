@@ -31,7 +31,7 @@ from typing import (
 from typing_extensions import Buffer, disjoint_base
 
 from tickwheel.delivery.base.errors import BadRecord
-from tickwheel.delivery.model.entries import Put, Reschedule
+from tickwheel.delivery.model.entries import Reschedule
 from tickwheel.delivery.model.message import Cancel, Message
 from tickwheel.histogram import Histogram
 
@@ -866,7 +866,21 @@ PARTITIONS: Final[int]
 
 def due_of(text: str, name: str) -> int: ...
 def due_ms_of(due: object, delay_ms: object) -> int: ...
-def read_messages(messages: Sequence[Message | Put], max_payload: int) -> Records: ...
+def read_message(message: Message, max_payload: int) -> Records: ...
+def read_put(
+    id: object,  # noqa: A002
+    key: object,
+    due: object,
+    delay_ms: object,
+    payload: bytes,
+    is_json: bool,
+    expires: object,
+    traceparent: object,
+    every: object,
+    cron: object,
+    tz: object,
+    missed: object,
+) -> Records: ...
 def rfc_3339(epoch_ms: int) -> str: ...
 def occurrence_after(rule: str, after_ms: int) -> int: ...
 

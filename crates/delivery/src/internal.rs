@@ -26,7 +26,9 @@ pub use crate::message::origin::{Origin, Record};
 pub use crate::message::parsed::Parsed;
 pub use crate::message::partition::PARTITIONS;
 pub use crate::message::recurrence::Recurrence;
-pub use crate::message::{Body, Cancel, Extras, Reschedule, check_name, check_traceparent, checked, not_json};
+pub use crate::message::{
+    Body, Cancel, Extras, MAX_PAYLOAD, Reschedule, check_name, check_traceparent, checked, not_json,
+};
 pub use crate::run::engine::Engine;
 pub use crate::run::settings::{SETTINGS, Settings};
 pub use crate::run::threads::Running;

@@ -74,7 +74,8 @@ fn add_delivery(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<delivery::values::arrow_readers::ArrowBody>()?;
     module.add_class::<delivery::values::arrow_readers::HandOffRows>()?;
     module.add_class::<delivery::values::records::Records>()?;
-    module.add_function(wrap_pyfunction!(delivery::values::items::read_messages, module)?)?;
+    module.add_function(wrap_pyfunction!(delivery::values::items::read_message, module)?)?;
+    module.add_function(wrap_pyfunction!(delivery::values::items::read_put, module)?)?;
     module.add_function(wrap_pyfunction!(delivery::values::items::due_ms_of, module)?)?;
     module.add_function(wrap_pyfunction!(delivery::values::times::due_of, module)?)?;
     module.add_function(wrap_pyfunction!(delivery::values::times::rfc_3339, module)?)?;

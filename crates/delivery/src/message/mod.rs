@@ -30,7 +30,7 @@ pub use extras::{Extras, check_traceparent};
 pub(crate) const MAX_NAME: usize = 1 << 20;
 
 /// The most bytes of one payload, unless set otherwise (D12).
-pub(crate) const MAX_PAYLOAD: usize = 1 << 20;
+pub const MAX_PAYLOAD: usize = 1 << 20;
 
 /// A message to deliver, and when it is due.
 ///

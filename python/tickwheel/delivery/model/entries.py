@@ -54,23 +54,6 @@ class Progress(NamedTuple):
     digest: bytes
 
 
-class Put(NamedTuple):
-    """A message by values of Python, to be checked by the rules for records. `payload`: the bytes, of JSON or not."""
-
-    id: object
-    key: object
-    due: object
-    delay_ms: object
-    payload: bytes
-    is_json: bool
-    expires: object = None
-    traceparent: object = None
-    every: object = None
-    cron: object = None
-    tz: object = None
-    missed: object = None
-
-
 class Reschedule(msgspec.Struct, frozen=True, gc=False):
     """A request to give a waiting message another due time (D16). `due_ms` comes from `due_ms_of`."""
 
@@ -125,9 +108,7 @@ class Again(msgspec.Struct, frozen=True, gc=False):
 Fault: TypeAlias = tuple[int, str, str]
 """The fault of a record: its line, the reason, and the allowed form."""
 
-Item: TypeAlias = (
-    Records | Message | Put | Cancel | Reschedule | Requeue | Act | Pause | Again | Look | Letter | Progress
-)
+Item: TypeAlias = Records | Message | Cancel | Reschedule | Requeue | Act | Pause | Again | Look | Letter | Progress
 
 
 def answered(faults: Iterable[Fault | None], answers: Iterable[Answer]) -> "Iterator[Answer | BadRecord]":

@@ -1,41 +1,50 @@
 """Messages from Python values, as `put`, `put_many` and `submit` take them (rules D1, D16)."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 
-from tickwheel._native import MAX_DUE_MS, Records, read_messages
+from tickwheel._native import MAX_DUE_MS, Records, read_message, read_put
 from tickwheel.delivery.base.errors import WrongUsage
-from tickwheel.delivery.model.entries import Put
 from tickwheel.delivery.model.message import MAX_PAYLOAD, Message
 
 _OF_A_RECORD: Final = ("id", "due", "delay_ms", "payload", "key", "expires", "traceparent")
-_RULE: Final = ("every", "cron", "tz", "missed")
-_FIELDS: Final = (*_OF_A_RECORD, *_RULE, "replace", "debounce_ms", "at_latest_ms")
+RULE: Final = ("every", "cron", "tz", "missed")
+_FIELDS: Final = (*_OF_A_RECORD, *RULE, "replace", "debounce_ms", "at_latest_ms")
 
 
-def message_of(given: object) -> Message | Put | Records:
+def message_of(given: object) -> Records:
     """A message from a value that `put_many` takes. Errors: `WrongUsage` for any other value; and as of `put_of`."""
+    if isinstance(given, Message):
+        return read_message(with_bytes(given), MAX_PAYLOAD)
+    return put_of(**arguments_of(given))
+
+
+def with_bytes(message: Message) -> Message:
+    """The message with a payload of bytes, or of JSON as `msgspec.Raw`. Errors: `WrongUsage` if it is no JSON."""
+    payload = message.payload
+    if isinstance(payload, bytes | msgspec.Raw):
+        return message
+    data, is_json = payload_of(payload)
+    return msgspec.structs.replace(message, payload=msgspec.Raw(data) if is_json else data)
+
+
+def arguments_of(given: object) -> dict[str, Any]:
+    """The arguments of `put_of` in a dict or a tuple. Errors: `WrongUsage`."""
     match given:
-        case Message(payload=bytes() | msgspec.Raw()):
-            return given
-        case Message():
-            is_bytes = isinstance(given.payload, bytearray | memoryview)
-            payload = bytes(given.payload) if is_bytes else msgspec.Raw(_json_of(given.payload))
-            return msgspec.structs.replace(given, payload=payload)
         case Mapping():
             unknown = [name for name in given if name not in _FIELDS]
             if unknown:
                 allowed = ", ".join(_FIELDS)
                 raise WrongUsage(f"{given!r:.200} is no message: it has {unknown[0]!r:.200}, and may have {allowed}")
-            return put_of(**{"id": None, "payload": None, **given})
+            return {"id": None, "payload": None, **given}
         case (id_, due, payload):
-            return put_of(id_, payload, due)
+            return {"id": id_, "payload": payload, "due": due}
         case (id_, due, payload, key):
-            return put_of(id_, payload, due, key=key)
+            return {"id": id_, "payload": payload, "due": due, "key": key}
     raise WrongUsage(
         f"{given!r:.200} is no message: give a Message, a dict with id, due or delay_ms, payload and key, or a tuple"
         " (id, due, payload) or (id, due, payload, key)"
@@ -58,9 +67,9 @@ def put_of(
     cron: object = None,
     tz: object = None,
     missed: object = None,
-) -> Put | Records:
-    """A message from Python values; `Records` if it takes the place of another. Errors: `WrongUsage`, also if the
-    payload can't be written as JSON; then `BadRecord`.
+) -> Records:
+    """A message from Python values. Errors: `WrongUsage`, also if the payload can't be written as JSON; then
+    `BadRecord`.
     """
     recurs = every is not None or cron is not None
     if recurs and (debounce_ms is not None or at_latest_ms is not None):
@@ -73,11 +82,10 @@ def put_of(
         raise WrongUsage(f"replace is {replace!r:.100}: give True or False")
     if at_latest_ms is not None and not (replace and type(at_latest_ms) is int and 0 <= at_latest_ms <= MAX_DUE_MS):
         raise WrongUsage(f"at_latest_ms is {at_latest_ms!r:.200}: give a whole number with debounce_ms or replace")
-    is_json = not isinstance(payload, bytes | bytearray | memoryview)
-    data = _json_of(payload) if is_json else bytes(payload)
-    rule = every, cron, tz, missed
-    put = Put(id, key, text_of(due), delay_ms, data, is_json, text_of(expires), traceparent, *rule)
-    return read_messages([put], MAX_PAYLOAD).replacing(at_latest_ms) if replace else put
+    put = read_put(
+        id, key, text_of(due), delay_ms, *payload_of(payload), text_of(expires), traceparent, every, cron, tz, missed
+    )
+    return put.replacing(at_latest_ms) if replace else put
 
 
 def item_of(given: Any) -> Any:
@@ -85,21 +93,10 @@ def item_of(given: Any) -> Any:
     return message_of(given) if isinstance(given, Message | Mapping) or type(given) is tuple else given
 
 
-def parts_of(messages: Iterable[Message | Put | Records]) -> Iterator[Records]:
-    """The messages in order, read and checked. A message that replaces another is a part of its own; all messages
-    between two such messages are one part.
-    """
-    between: list[Message | Put] = []
-    for each in messages:
-        if not isinstance(each, Records):
-            between.append(each)
-            continue
-        if between:
-            yield read_messages(between, MAX_PAYLOAD)
-            between = []
-        yield each
-    if between:
-        yield read_messages(between, MAX_PAYLOAD)
+def payload_of(payload: Any) -> tuple[bytes, bool]:
+    """The bytes of a payload, and whether they are JSON. Errors: `WrongUsage` if it can't be written as JSON."""
+    is_json = not isinstance(payload, bytes | bytearray | memoryview)
+    return (_json_of(payload) if is_json else bytes(payload)), is_json
 
 
 def text_of(due: object) -> object:

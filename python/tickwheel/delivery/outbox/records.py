@@ -10,24 +10,21 @@ from typing import Any, Final
 
 import msgspec
 
-from tickwheel._native import NdjsonLines, Records, read_messages, rfc_3339
+from tickwheel._native import NdjsonLines, rfc_3339
 from tickwheel.delivery.base.errors import BadRecord, WrongUsage
-from tickwheel.delivery.model.entries import Put
 from tickwheel.delivery.model.message import MAX_PAYLOAD, Columns, Message
-from tickwheel.delivery.model.putting import message_of, text_of
+from tickwheel.delivery.model.putting import RULE, arguments_of, message_of, payload_of, text_of, with_bytes
 from tickwheel.delivery.observe.tracing import current_traceparent
 
 _READER: Final = NdjsonLines("", Columns().names, MAX_PAYLOAD, letters=False)
+_FIELDS: Final = ("id", "key", "due", "delay_ms", "expires", "traceparent")
 _LATER_MS: Final = 2_000_000_000_000  # any time: it is only checked that a delay can be added to it
 
 
 def record_of(given: Message | Mapping[str, Any] | Sequence[Any]) -> str:
     """The record of a message, which is given as to `DeliveryQueue.put_many`. Errors: `BadRecord`, `WrongUsage`."""
-    message = message_of(given)
-    if isinstance(message, Records):
-        raise WrongUsage("a message of an outbox can't replace another: leave out replace, debounce_ms, at_latest_ms")
-    read_messages([message], MAX_PAYLOAD)
-    return _checked(_fields_of_put(message) if isinstance(message, Put) else _fields_of_message(message))
+    message_of(given)
+    return _checked(_fields_of_message(with_bytes(given)) if isinstance(given, Message) else _fields_of(given))
 
 
 def cancel_record(id: object, key: object) -> str:  # noqa: A002
@@ -40,10 +37,12 @@ def reschedule_record(id: object, key: object, due: object, delay_ms: object) ->
     return _checked({"op": "reschedule", "id": id, "key": key, "due": text_of(due), "delay_ms": delay_ms})
 
 
-def _fields_of_put(put: Put) -> dict[str, Any]:
-    fields = put._asdict()
-    payload, is_json = fields.pop("payload"), fields.pop("is_json")
-    return {**fields, **_payload_of(payload, is_json=is_json)}
+def _fields_of(given: object) -> dict[str, Any]:
+    named = arguments_of(given)
+    if named.get("replace") or named.get("debounce_ms") is not None:
+        raise WrongUsage("a message of an outbox can't replace another: leave out replace, debounce_ms, at_latest_ms")
+    fields = {name: text_of(named.get(name)) for name in (*_FIELDS, *RULE)}
+    return fields | _payload_of(*payload_of(named["payload"]))
 
 
 def _fields_of_message(message: Message) -> dict[str, Any]:
@@ -56,11 +55,11 @@ def _fields_of_message(message: Message) -> dict[str, Any]:
         "delay_ms": message.delay_ms,
         "expires": None if expires_ms is None else rfc_3339(expires_ms),
         "traceparent": message.traceparent,
-        **_payload_of(bytes(message.payload), is_json=is_json),
+        **_payload_of(bytes(message.payload), is_json),
     }
 
 
-def _payload_of(payload: bytes, *, is_json: bool) -> dict[str, Any]:
+def _payload_of(payload: bytes, is_json: bool) -> dict[str, Any]:
     return {"payload": msgspec.Raw(payload)} if is_json else {"payload_base64": b64encode(payload).decode()}
 
 

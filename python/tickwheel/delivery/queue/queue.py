@@ -28,7 +28,7 @@ from tickwheel.delivery.model.entries import (
 )
 from tickwheel.delivery.model.message import MAX_PAYLOAD, Cancel, Columns, Message
 from tickwheel.delivery.model.pace import Rate
-from tickwheel.delivery.model.putting import item_of, message_of, parts_of, put_of, text_of
+from tickwheel.delivery.model.putting import item_of, message_of, put_of, text_of
 from tickwheel.delivery.model.retry import Retry
 from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.model.summary import Summary
@@ -223,8 +223,9 @@ class DeliveryQueue:
         except TypeError:
             raise WrongUsage(f"{messages!r:.200} can't be put: give a list of messages, or another iterable") from None
         every = [message_of(message) for message in given]
-        parts = [[*map(_traced, parts_of(every[at : at + 1000]))] for at in range(0, len(every), 1000)]
-        return self._ask(parts, list)
+        if (parent := current_traceparent()) is not None:
+            every = [message.traced_by(parent) for message in every]
+        return self._ask([every[at : at + 1000] for at in range(0, len(every), 1000)], list)
 
     def cancel(self, id: str, key: str | None = None) -> Answer:  # noqa: A002
         """Cancel a message (D7), and return once the cancel is on disk.

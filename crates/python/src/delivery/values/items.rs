@@ -1,7 +1,7 @@
 //! Converts the items that Python submits to items of the engine.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -12,9 +12,9 @@ use crate::delivery::values::message::{message_class, message_of, parts_of_name,
 use crate::delivery::values::records::{Found, Records};
 use crate::tools::made_once::{MadeOnce, intern};
 use tickwheel_delivery::internal::{
-    ActionKind, Cancel, Columns, Failing, Fields, Filter, Incoming, Item, MISSED, Other, Parsed, Payload, Progress,
-    Request, Reschedule, Schema, SystemWallTime, TZ, Value, WallTime, check_name, checked, not_json, on_one_line,
-    with_commas, write_text,
+    ActionKind, Cancel, Columns, Failing, Fields, Filter, Incoming, Item, MAX_PAYLOAD, MISSED, Other, Parsed, Payload,
+    Progress, Request, Reschedule, Schema, SystemWallTime, TZ, Value, WallTime, check_name, checked, not_json,
+    on_one_line, with_commas, write_text,
 };
 use tickwheel_delivery::{BadRecord, Letter};
 
@@ -52,24 +52,10 @@ impl Given {
     }
 }
 
-/// Reads a sequence of `Message` and `Put`, to be submitted together once all of a call are read.
-///
-/// Errors: `BadRecord` for the first that the rules for records refuse.
+/// Reads a `Message`. Errors: `BadRecord`.
 #[pyfunction]
-pub(crate) fn read_messages(messages: &Bound<'_, PyAny>, max_payload: usize) -> PyResult<Records> {
-    let py = messages.py();
-    let message = message_class(py)?;
-    let schema = Schema::new(Columns::default(), max_payload);
-    let read = messages.try_iter()?.map(|item| {
-        let item = item?;
-        let incoming = if item.is_instance(message)? {
-            incoming_of(&item, max_payload)?
-        } else {
-            put_of(item.cast::<PyTuple>()?, &schema)?
-        };
-        Ok(Parsed::Message(incoming))
-    });
-    Ok(Records::new(read.collect::<PyResult<_>>()?, false))
+pub(crate) fn read_message(message: &Bound<'_, PyAny>, max_payload: usize) -> PyResult<Records> {
+    Ok(Records::new(vec![Parsed::Message(incoming_of(message, max_payload)?)], false))
 }
 
 fn incoming_of(message: &Bound<'_, PyAny>, max_payload: usize) -> PyResult<Incoming> {
@@ -77,14 +63,13 @@ fn incoming_of(message: &Bound<'_, PyAny>, max_payload: usize) -> PyResult<Incom
     checked.map(Incoming::of).map_err(|bad| bad_record(message.py(), &bad))
 }
 
-/// Reads a sequence of items: `Records`, `Message`, `Put`, `Cancel`, `Reschedule`, `Look`, `Letter`, `Progress`.
+/// Reads a sequence of items: `Records`, `Message`, `Cancel`, `Reschedule`, `Look`, `Letter`, `Progress`.
 ///
 /// Errors: `BadRecord` for a message that the rules for records refuse.
 pub(crate) fn items_of(items: &Bound<'_, PyAny>, max_payload: usize) -> PyResult<Given> {
     let py = items.py();
     let message = message_class(py)?;
     let cancel = class!(py, "tickwheel.delivery.model.message", "Cancel");
-    let put = class!(py, ENTRIES, "Put");
     let requeue = class!(py, ENTRIES, "Requeue");
     let act = class!(py, ENTRIES, "Act");
     let reschedule = class!(py, ENTRIES, "Reschedule");
@@ -93,7 +78,6 @@ pub(crate) fn items_of(items: &Bound<'_, PyAny>, max_payload: usize) -> PyResult
     let look = class!(py, ENTRIES, "Look");
     let letter = class!(py, ENTRIES, "Letter");
     let progress = class!(py, ENTRIES, "Progress");
-    let schema = Schema::new(Columns::default(), max_payload);
     let mut parts = Vec::new(); // an object may say any length
     let listed = items.try_iter().map_err(|_| {
         let text = format!("{} can't be submitted: give a sequence of Messages, Cancels and Looks", shown(items));
@@ -107,8 +91,6 @@ pub(crate) fn items_of(items: &Bound<'_, PyAny>, max_payload: usize) -> PyResult
         }
         parts.push(Part::One(if item.is_instance(message)? {
             Item::Put(incoming_of(&item, max_payload)?)
-        } else if item.is_exact_instance(put) {
-            Item::Put(put_of(item.cast::<PyTuple>()?, &schema)?)
         } else if item.is_exact_instance(requeue) {
             let (id, key) = name_of(&item)?;
             Item::Requeue { id, key }
@@ -192,33 +174,46 @@ fn key_of(named: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
     Ok(Some(key.to_owned()))
 }
 
-/// Values of Python by the rules for records; the payload is bytes, of JSON or not. A delay counts from now.
-fn put_of(put: &Bound<'_, PyTuple>, schema: &Schema) -> PyResult<Incoming> {
-    let py = put.py();
-    let part = |at: usize| put.get_item(at);
-    let (id, key, due, delay_ms, payload) = (part(0)?, part(1)?, part(2)?, part(3)?, part(4)?);
-    let (is_json, expires, traceparent): (bool, _, _) = (part(5)?.extract()?, part(6)?, part(7)?);
-    let (every, cron) = (part(8)?, part(9)?);
-    let rest = [(TZ, part(10)?), (MISSED, part(11)?)];
-    let payload = payload.cast::<PyBytes>()?;
-    let one_line =
-        if is_json { on_one_line(payload.as_bytes()).map_err(|why| bad_record(py, &not_json(&why)))? } else { None };
-    let bytes = one_line.map_or(Cow::Borrowed(payload.as_bytes()), Cow::Owned);
+/// Reads a message from values of Python, by the rules for records. The payload is bytes, of JSON or not. A delay counts
+/// from now.
+///
+/// Errors: `BadRecord`.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "each is a field of a record")]
+pub(crate) fn read_put(
+    id: &Bound<'_, PyAny>,
+    key: &Bound<'_, PyAny>,
+    due: &Bound<'_, PyAny>,
+    delay_ms: &Bound<'_, PyAny>,
+    payload: &Bound<'_, PyBytes>,
+    is_json: bool,
+    expires: &Bound<'_, PyAny>,
+    traceparent: &Bound<'_, PyAny>,
+    every: &Bound<'_, PyAny>,
+    cron: &Bound<'_, PyAny>,
+    tz: &Bound<'_, PyAny>,
+    missed: &Bound<'_, PyAny>,
+) -> PyResult<Records> {
+    static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::new(Columns::default(), MAX_PAYLOAD));
+    let py = id.py();
+    let payload = payload.as_bytes();
+    let one_line = if is_json { on_one_line(payload).map_err(|why| bad_record(py, &not_json(&why)))? } else { None };
+    let rest = [(TZ, tz), (MISSED, missed)];
     let fields = Fields {
-        id: value_of(&id, "id")?,
-        key: value_of(&key, "key")?,
-        due: value_of(&due, "due")?,
-        delay_ms: value_of(&delay_ms, "delay_ms")?,
-        expires: value_of(&expires, "expires")?,
-        traceparent: value_of(&traceparent, "traceparent")?,
-        every: value_of(&every, "every")?,
-        cron: value_of(&cron, "cron")?,
-        payload: Some(Payload { bytes, is_json }),
+        id: value_of(id, "id")?,
+        key: value_of(key, "key")?,
+        due: value_of(due, "due")?,
+        delay_ms: value_of(delay_ms, "delay_ms")?,
+        expires: value_of(expires, "expires")?,
+        traceparent: value_of(traceparent, "traceparent")?,
+        every: value_of(every, "every")?,
+        cron: value_of(cron, "cron")?,
+        payload: Some(Payload { bytes: one_line.map_or(Cow::Borrowed(payload), Cow::Owned), is_json }),
         others: rest.iter().filter_map(|(name, given)| other_of(name, given).transpose()).collect::<PyResult<_>>()?,
         ..Fields::default()
     };
-    match schema.check(&fields, Some(SystemWallTime.now_us().saturating_mul(1000))) {
-        Ok(Request::Message(message)) => Ok(Incoming::of(message)),
+    match SCHEMA.check(&fields, Some(SystemWallTime.now_us().saturating_mul(1000))) {
+        Ok(Request::Message(message)) => Ok(Records::new(vec![Parsed::Message(Incoming::of(message))], false)),
         Ok(Request::Cancel(_) | Request::Reschedule(_)) => unreachable!("it has no op"),
         Err(bad) => Err(bad_record(py, &bad)),
     }
