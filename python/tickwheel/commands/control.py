@@ -38,14 +38,14 @@ def targeted(command: Callable[..., None]) -> click.Command:
     @wraps(command)
     def run(target: str, **options: Any) -> None:
         access = {name: options.pop(name) for name in ("token_file", "tls_ca", "tls_cert", "tls_key")}
-        with _told():
+        with _errors_reported():
             command(target, access, **options)
 
     return click.command()(run)
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _errors_reported() -> Iterator[None]:
     from tickwheel.delivery.base.errors import BadRecord, DeliveryFailed, WrongUsage
 
     try:

@@ -27,7 +27,7 @@ _limit = click.option(
 _cursor = click.option("--cursor", metavar="TEXT", help="Go on where a page ended, with the same filters.")
 
 
-def _told(command: Callable[..., None]) -> Callable[..., None]:
+def _errors_reported(command: Callable[..., None]) -> Callable[..., None]:
     """Errors of the store end the command with 3, wrong usage with 2."""
 
     @wraps(command)
@@ -68,7 +68,7 @@ def _told(command: Callable[..., None]) -> Callable[..., None]:
 @_limit
 @_cursor
 @_as_json
-@_told
+@_errors_reported
 def list_(
     store: Path,
     state: str,
@@ -115,7 +115,7 @@ def _page(store: Path, limit: int, cursor: str | None, **which: Any) -> "Page":
 @click.argument("id_", metavar="ID")
 @click.option("--key", metavar="KEY", callback=full_text, help="The message's key, if it has one.")
 @_as_json
-@_told
+@_errors_reported
 def show(store: Path, id_: str, key: str | None, as_json: bool) -> None:
     """Show a message in STORE: its state, attempts and payload. The exit code is 1 if it is not there."""
     import msgspec
@@ -138,7 +138,7 @@ def show(store: Path, id_: str, key: str | None, as_json: bool) -> None:
 @_limit
 @_cursor
 @_as_json
-@_told
+@_errors_reported
 def dead(store: Path, limit: int, cursor: str | None, as_json: bool) -> None:
     """List the dead letters that STORE has kept, the last one first: bad records, and messages that were given up."""
     from tickwheel.delivery.sight import StoreView
@@ -153,7 +153,7 @@ def dead(store: Path, limit: int, cursor: str | None, as_json: bool) -> None:
 
 @targeted
 @_as_json
-@_told
+@_errors_reported
 def status(target: str, access: dict[str, Path | None], as_json: bool) -> None:
     """Show a store in figures: waiting messages, due times, outcomes, and the keys that fail, with the reason.
 

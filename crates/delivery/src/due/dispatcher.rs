@@ -12,8 +12,8 @@
 //!   goes before the messages that are due after it.
 //! - The clock is read again right before the send. If the wall clock was stepped back and a message would be early, it
 //!   goes back on the timer, together with all other waiting messages.
-//! - No message goes out if it is due after `sent_until_ms`, a mark on disk. After a crash, only messages that are due
-//!   until the mark may have been sent.
+//! - No message goes out if it is due after `sent_until_ms`, a limit on disk. After a crash, only messages that are due
+//!   until the limit may have been sent.
 //! - A message that was not accepted makes its key wait: [`doubt`](super::doubt). Keys in doubt have a separate queue
 //!   and separate places: [`places`](super::places). If no message is accepted any more, the destination is down:
 //!   [`outage`](super::outage).
@@ -199,7 +199,7 @@ pub(crate) struct Dispatcher {
     pub(crate) window: Window,
     /// A message that is due after this time waits for the writer.
     pub(crate) sent_until_ms: i64,
-    pub(crate) wants_mark: bool,
+    pub(crate) wants_limit: bool,
     /// A message that left memory may be tried again, so the loader should read.
     pub(crate) wants_load: bool,
     pub(crate) outcomes: Outcomes,
@@ -258,7 +258,7 @@ impl fmt::Debug for Dispatcher {
             .field("in_doubt", &self.in_doubt)
             .field("doubts", &self.doubts)
             .field("sent_until_ms", &self.sent_until_ms)
-            .field("wants_mark", &self.wants_mark)
+            .field("wants_limit", &self.wants_limit)
             .field("moments", &self.moments.keys().collect::<Vec<_>>())
             .field("flights", &self.flights.len())
             .finish_non_exhaustive()
@@ -278,7 +278,7 @@ impl Dispatcher {
         Self {
             window: Window::new(bounds, is_global),
             sent_until_ms: i64::MIN,
-            wants_mark: false,
+            wants_limit: false,
             wants_load: false,
             outcomes: Outcomes::default(),
             events: Vec::new(),

@@ -42,7 +42,7 @@ const GROUP_BYTES: usize = 8 << 20;
 /// How often the writer checks that the store's file is in its place.
 const LOOK_EVERY_US: u64 = 1_000_000;
 /// Messages that are due within this time may be sent before the next commit.
-const MARK_AHEAD_MS: f64 = 500.0;
+const LIMIT_AHEAD_MS: f64 = 500.0;
 /// The name of the sink's position in the store.
 pub(crate) const POSITION: &str = "position";
 
@@ -51,7 +51,7 @@ pub(crate) struct Begun {
     parts: Vec<(usize, Vec<Item>)>,
     outcomes: Outcomes,
     position: Option<String>,
-    told_through: Option<i64>,
+    taken_through: Option<i64>,
 }
 
 #[cfg(test)]
@@ -170,7 +170,7 @@ impl Writer {
         state.is_busy = !parts.is_empty() || !outcomes.is_empty();
         state.is_woken = false;
         let begun =
-            Begun { parts, outcomes, position: state.position.clone(), told_through: state.told_through.take() };
+            Begun { parts, outcomes, position: state.position.clone(), taken_through: state.taken_through.take() };
         drop(state);
         queue.notify_room();
         begun
@@ -213,10 +213,10 @@ impl Writer {
 
     fn transact(&mut self, begun: Begun, dispatcher: &Mutex<Dispatcher>, now_ms: i64) -> Result<Committed> {
         let is_idle = self.is_idle(&begun);
-        let Begun { parts, outcomes, position, told_through } = begun;
+        let Begun { parts, outcomes, position, taken_through } = begun;
         kill_point("group: begun");
         self.store.begin()?;
-        if let Some(through) = told_through {
+        if let Some(through) = taken_through {
             self.store.letters_written(through)?;
             self.telling_through = None;
         }
@@ -250,7 +250,7 @@ impl Writer {
         self.hold_leaving(dispatcher)?;
         let mut placed = self.loader.load(&mut self.store, dispatcher)?;
         placed.extend(admitted);
-        let sent_until_ms = self.mark(dispatcher, first_due_ms, &placed)?;
+        let sent_until_ms = self.note_send_limit(dispatcher, first_due_ms, &placed)?;
         let more = self.store.upkeep(is_idle)?;
         self.note_state(dispatcher, is_idle, now_ms)?;
         if dispatcher.is_poisoned() {
@@ -333,26 +333,26 @@ impl Writer {
     }
 
     /// Notes in the store which messages may be sent before the next commit.
-    fn mark(
+    fn note_send_limit(
         &mut self,
         dispatcher: &Mutex<Dispatcher>,
         first_due_ms: Option<i64>,
         placed: &[(Slot, i64)],
     ) -> Result<Option<i64>> {
         let mut dispatcher = dispatcher.lock();
-        let Some(soon_ms) = dispatcher.due_within(MARK_AHEAD_MS) else { return Ok(None) };
+        let Some(soon_ms) = dispatcher.due_within(LIMIT_AHEAD_MS) else { return Ok(None) };
         let loaded = placed.iter().filter_map(|(slot, seq)| dispatcher.window.get(*slot, *seq));
         let loaded_ms = loaded.map(|entry| entry.due_ms).min();
         let first_ms = [dispatcher.first_due_ms(), first_due_ms, loaded_ms].into_iter().flatten().min();
-        let first_ms = first_ms.map_or(i64::MIN, |first_ms| first_ms.saturating_add(MARK_AHEAD_MS as i64));
-        // Senders use the earlier mark until this mark is on disk, so it never goes back.
+        let first_ms = first_ms.map_or(i64::MIN, |first_ms| first_ms.saturating_add(LIMIT_AHEAD_MS as i64));
+        // Senders use the earlier limit until this one is on disk, so it never goes back.
         let until_ms = soon_ms.max(first_ms).max(dispatcher.sent_until_ms);
         let cursor = dispatcher.window.cursor;
         let changed: Vec<_> = dispatcher.window.take_changed_lanes().collect();
         let uncovered = dispatcher.window.take_uncovered();
         drop(dispatcher);
-        self.store.mark_redelivered(&uncovered)?;
-        self.store.mark(Some(until_ms), cursor, &changed)?;
+        self.store.note_may_have_arrived(&uncovered)?;
+        self.store.note_send_limit(Some(until_ms), cursor, &changed)?;
         Ok(Some(until_ms))
     }
 
@@ -395,7 +395,7 @@ impl Writer {
                 }
                 if let Some(until_ms) = committed.sent_until_ms {
                     dispatcher.sent_until_ms = until_ms;
-                    dispatcher.wants_mark = false;
+                    dispatcher.wants_limit = false;
                 }
                 break;
             }
@@ -457,9 +457,9 @@ impl Writer {
         self.store.begin()?;
         self.store.note_attempts(&unsent)?;
         self.store.hold(&near)?;
-        self.store.mark_redelivered(&others)?;
+        self.store.note_may_have_arrived(&others)?;
         if is_clean {
-            self.store.mark(None, None, &[])?;
+            self.store.note_send_limit(None, None, &[])?;
         }
         self.store.commit()
     }

@@ -66,7 +66,7 @@ pub(crate) struct QueueState {
     pub(crate) position: Option<String>,
     /// Dead letters for the observer, and the number of the last one.
     pub(crate) letters: Option<(Vec<Letter>, i64)>,
-    pub(crate) told_through: Option<i64>,
+    pub(crate) taken_through: Option<i64>,
     /// Whether the observer gets letters from disk, or such letters wait for it; as of the last commit.
     pub(crate) has_letters: bool,
     /// Messages without an outcome, as of the last commit.
@@ -226,7 +226,7 @@ impl WriterQueue {
         }
     }
 
-    /// Wakes the writer: there is something to load, or to mark.
+    /// Wakes the writer: there is something to load, or the send limit is reached.
     pub(crate) fn wake(&self) {
         self.lock().is_woken = true;
         self.work.notify_one();
@@ -274,9 +274,9 @@ impl WriterQueue {
     }
 
     /// The observer has the letters up to this number.
-    pub(crate) fn letters_told(&self, through: i64) {
+    pub(crate) fn letters_taken(&self, through: i64) {
         let mut state = self.lock();
-        state.told_through = Some(through);
+        state.taken_through = Some(through);
         state.is_woken = true;
         drop(state);
         self.work.notify_one();

@@ -366,15 +366,15 @@ impl Engine {
         error
     }
 
-    /// Takes dead letters on disk that the observer does not have. When it has them, call [`Engine::letters_told`] with
+    /// Takes dead letters on disk that the observer does not have. When it has them, call [`Engine::letters_taken`] with
     /// the number.
     pub(crate) fn take_letters(&self) -> Option<(Vec<Letter>, i64)> {
         self.queue.take_letters()
     }
 
     /// Notes that the observer has all dead letters up to this number.
-    pub(crate) fn letters_told(&self, through: i64) {
-        self.queue.letters_told(through);
+    pub(crate) fn letters_taken(&self, through: i64) {
+        self.queue.letters_taken(through);
     }
 
     /// Sets how many sends there may be at a time; before the start.
@@ -407,7 +407,7 @@ impl Engine {
         let time_out = is_cut_off.then(|| Duration::from_millis(self.settings.sink_timeout_ms));
         let taken = dispatcher.take(most, most_bytes, time_out);
         self.flush(dispatcher);
-        if dispatcher.wants_mark || std::mem::take(&mut dispatcher.wants_load) {
+        if dispatcher.wants_limit || std::mem::take(&mut dispatcher.wants_load) {
             self.queue.wake();
         }
         taken

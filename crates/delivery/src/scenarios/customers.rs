@@ -246,7 +246,7 @@ impl Play {
                 let id = text.split("\"id\":\"").nth(1).unwrap().split('-').next().unwrap();
                 self.result.customers[id.parse::<usize>().unwrap()].1 += 1;
             }
-            self.world.engine.letters_told(through);
+            self.world.engine.letters_taken(through);
             self.world.write();
         }
     }

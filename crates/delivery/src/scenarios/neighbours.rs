@@ -43,7 +43,7 @@ fn run(world: &ByHand, until_us: u64, send: &dyn Fn(&str) -> (u64, Verdict)) -> 
         }
         let _ = world.engine.take_events();
         while let Some((_, through)) = world.engine.take_letters() {
-            world.engine.letters_told(through);
+            world.engine.letters_taken(through);
             world.write();
         }
     }

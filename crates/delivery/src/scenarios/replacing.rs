@@ -139,7 +139,7 @@ fn a_letter_goes_with_its_message_and_those_that_come_after_it_are_told__d2_d16(
         fail(&world, Verdict::Refused("no".to_owned()));
         let (letters, through) = world.engine.take_letters().expect("one to tell");
         assert_eq!(letters.len(), 1);
-        world.engine.letters_told(through);
+        world.engine.letters_taken(through);
         world.write();
         // The newest letter is gone, also when the store is opened: the next one has another number.
         assert_eq!(world.give(vec![requeue(id), cancel(Some("k"), id)]), [Answer::Requeued, Answer::Cancelled]);

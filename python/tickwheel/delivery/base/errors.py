@@ -10,7 +10,7 @@ from tickwheel import TickwheelError
 _TOO_LARGE = re.compile(r"the (payload|record) has [\d,]+ bytes")
 
 
-def shown(value: object) -> str:
+def quoted(value: object) -> str:
     """A value in an error message: at most 200 characters, and no error for too large a number."""
     try:
         return f"{value!r:.200}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tickwheel import _native
-from tickwheel.delivery.base.errors import WrongUsage, shown
+from tickwheel.delivery.base.errors import WrongUsage, quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def _checked_key(key: str | None) -> str | None:
     try:
         return key if key is None else key.encode().decode()
     except (AttributeError, UnicodeEncodeError):
-        raise WrongUsage(f"key is {shown(key)}: give text in UTF-8") from None
+        raise WrongUsage(f"key is {quoted(key)}: give text in UTF-8") from None
 
 
 def _checked(found: tuple[int, int, list[str]]) -> CheckedStore:

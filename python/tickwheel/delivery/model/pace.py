@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
-from tickwheel.delivery.base.errors import WrongUsage, shown
+from tickwheel.delivery.base.errors import WrongUsage, quoted
 
 _FORM = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)/(s|min|h)", flags=re.ASCII)
 _UNITS_US = {"s": 1_000_000, "min": 60_000_000, "h": 3_600_000_000}
@@ -32,7 +32,7 @@ class Rate:
         """From a text as `100/s`, `30/min` or `0.5/h`. Errors: `WrongUsage`."""
         found = _FORM.fullmatch(given) if isinstance(given, str) else None
         if found is None:
-            raise WrongUsage(f"rate is {shown(given)}: write N/s, N/min or N/h, as 100/s or 0.5/min")
+            raise WrongUsage(f"rate is {quoted(given)}: write N/s, N/min or N/h, as 100/s or 0.5/min")
         rate = Fraction(found[1]) / _UNITS_US[found[2]]
         if not _LEAST <= rate <= _MOST:
             raise WrongUsage(f"rate is {given}: it may be one a day to 1000000/s")

@@ -8,7 +8,7 @@ Example: 1 s, then 2, 4 and 8, each shortened by up to a half at random. The eng
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tickwheel.delivery.base.errors import WrongUsage, shown
+from tickwheel.delivery.base.errors import WrongUsage, quoted
 
 _BACKOFF_S = (1.0, 300.0)
 _MOST_WAITS = 100
@@ -38,7 +38,7 @@ class Retry:
             return cls(max_attempts, first_s * 1000.0, longest_s * 1000.0)
         except (TypeError, ValueError, OverflowError):
             raise WrongUsage(
-                f"backoff is {shown(backoff_s)}: it may be two numbers of seconds, the first wait and the longest"
+                f"backoff is {quoted(backoff_s)}: it may be two numbers of seconds, the first wait and the longest"
             ) from None
 
 
@@ -47,7 +47,7 @@ def _waits_ms(waits_s: Sequence[float]) -> tuple[float, ...]:
     try:
         waits_ms = tuple(wait_s * 1000.0 for wait_s in waits_s)
     except (TypeError, OverflowError):
-        raise WrongUsage(f"waits is {shown(waits_s)}: {allowed}") from None
+        raise WrongUsage(f"waits is {quoted(waits_s)}: {allowed}") from None
     if not 1 <= len(waits_ms) <= _MOST_WAITS:
         raise WrongUsage(f"waits has {len(waits_ms)} of them: {allowed}")
     return waits_ms

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tickwheel._native import SETTINGS
-from tickwheel.delivery.base.errors import WrongUsage, shown
+from tickwheel.delivery.base.errors import WrongUsage, quoted
 from tickwheel.delivery.model.pace import Rate
 from tickwheel.delivery.model.retry import Retry
 
@@ -67,6 +67,6 @@ class Settings:
 
 def _shown(value: object) -> str:
     try:
-        return f"{value:g}" if isinstance(value, int | float) else shown(value)
+        return f"{value:g}" if isinstance(value, int | float) else quoted(value)
     except OverflowError:  # no float holds it
-        return shown(value)
+        return quoted(value)

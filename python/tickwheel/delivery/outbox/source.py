@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TypeAlias
 from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.model.message import MAX_PAYLOAD
 from tickwheel.delivery.outbox.tables import TABLE
-from tickwheel.delivery.sinks.addresses import shown
+from tickwheel.delivery.sinks.addresses import without_secrets
 
 _KINDS: Final = ("sqlite", "postgresql")
 _FORMS: Final = "sqlite:PATH?table=T, postgresql://USER:PASSWORD@HOST/DATABASE?table=T"
@@ -158,4 +158,4 @@ def sources_of(addresses: str | Iterable[str] | None, max_payload: int = MAX_PAY
 
 
 def _shown(address: object) -> str:
-    return shown(address) if isinstance(address, str) else f"{address!r:.200}"
+    return without_secrets(address) if isinstance(address, str) else f"{address!r:.200}"

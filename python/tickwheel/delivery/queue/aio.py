@@ -91,15 +91,15 @@ class _QueueOnLoop(DeliveryQueue):
         return await asyncio.get_running_loop().run_in_executor(self._looking, function)
 
 
-def _told_as(method: Callable[..., object]) -> Callable[[_F], _F]:
+def _documented_as(method: Callable[..., object]) -> Callable[[_F], _F]:
     """Name, arguments and text of the method that blocks, for `help`."""
 
-    def told(own: _F) -> _F:
+    def documented(own: _F) -> _F:
         wraps(method)(own)
         own.__doc__ = f"`{method.__qualname__}`, to be awaited.\n\n{getdoc(method)}"
         return own
 
-    return told
+    return documented
 
 
 def _awaited(
@@ -107,7 +107,7 @@ def _awaited(
 ) -> "Callable[Concatenate[AsyncDeliveryQueue, _P], Coroutine[object, object, _T]]":
     """Makes a method of `AsyncDeliveryQueue` from a method of `DeliveryQueue`."""
 
-    @_told_as(method)
+    @_documented_as(method)
     async def ask(queue: "AsyncDeliveryQueue", /, *args: _P.args, **options: _P.kwargs) -> _T:
         asked: Any = method(queue._opened(), *args, **options)
         answer: _T = await asked()
@@ -124,7 +124,7 @@ def _read_in_thread(
     read: the thread, and with it the process, could otherwise go on for ever.
     """
 
-    @_told_as(method)
+    @_documented_as(method)
     async def ask(queue: "AsyncDeliveryQueue", /, *args: _P.args, **options: _P.kwargs) -> _T:
         is_given_up = threading.Event()
         given: Any = [_until(is_given_up, it) for it in args]
@@ -158,7 +158,7 @@ def _in_thread(
 ) -> "Callable[Concatenate[AsyncStoreView, _P], Coroutine[object, object, _T]]":
     """Makes a method of `AsyncStoreView` from a method of `StoreView`."""
 
-    @_told_as(method)
+    @_documented_as(method)
     async def look(view: "AsyncStoreView", /, *args: _P.args, **options: _P.kwargs) -> _T:
         return await view._queue.look(partial(method, view._queue.view, *args, **options))
 

@@ -17,7 +17,7 @@ PARTITIONS: Final = _native.PARTITIONS
 
 def batch_of(records: Records) -> Any:
     """Records as an Arrow batch, a row for each: the columns of `HANDED`, and `partition`, from 0 to 63."""
-    [batch] = pa.ipc.open_stream(records.handed())
+    [batch] = pa.ipc.open_stream(records.to_hand_off())
     return batch
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.base.secret_files import read_file
-from tickwheel.delivery.serve.tls import MOST_BYTES, load_certificate, told
+from tickwheel.delivery.serve.tls import MOST_BYTES, load_certificate, reason_of
 
 
 def context_of(ca: Path, cert: Path | None, key: Path | None) -> ssl.SSLContext:
@@ -35,7 +35,7 @@ class ClientTls:
         try:
             context.load_verify_locations(ca)
         except ssl.SSLError as error:
-            raise WrongUsage(f"--tls-ca {ca} has no certificate in PEM: {told(error)}") from error
+            raise WrongUsage(f"--tls-ca {ca} has no certificate in PEM: {reason_of(error)}") from error
         if cert is None:
             if key is not None:
                 raise WrongUsage("--tls-key needs --tls-cert FILE, the certificate of this client")

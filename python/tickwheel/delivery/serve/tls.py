@@ -66,7 +66,9 @@ def _context(files: TlsFiles) -> ssl.SSLContext:
         try:
             context.load_verify_locations(files.client_ca)
         except ssl.SSLError as error:
-            raise WrongUsage(f"--tls-client-ca {files.client_ca} has no certificate in PEM: {told(error)}") from error
+            raise WrongUsage(
+                f"--tls-client-ca {files.client_ca} has no certificate in PEM: {reason_of(error)}"
+            ) from error
     return context
 
 
@@ -93,10 +95,10 @@ def load_certificate(context: ssl.SSLContext, cert: Path, key: Path) -> None:
         if key == cert and b"-----BEGIN CERTIFICATE" in (pem := cert.read_bytes()) and b"PRIVATE KEY-----" not in pem:
             raise WrongUsage(f"--tls-cert {cert} has no key: name the file of its key with --tls-key") from error
         raise WrongUsage(
-            f"--tls-cert {cert} and --tls-key {key}: no certificate and key in PEM: {told(error)}"
+            f"--tls-cert {cert} and --tls-key {key}: no certificate and key in PEM: {reason_of(error)}"
         ) from error
 
 
-def told(error: ssl.SSLError) -> str:
+def reason_of(error: ssl.SSLError) -> str:
     """OpenSSL's reason in words."""
     return (error.reason or "unknown reason").replace("_", " ").lower()

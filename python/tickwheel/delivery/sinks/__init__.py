@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 from tickwheel._native import Destination
 from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.observe.tracing import is_tracing
-from tickwheel.delivery.sinks.addresses import shown
+from tickwheel.delivery.sinks.addresses import without_secrets
 from tickwheel.delivery.sinks.coroutine import CoroutineFunction
 from tickwheel.delivery.sinks.python import OwnSink, sink_of, sink_of_function
 from tickwheel.delivery.sinks.sink import BatchSink, Delivery, Refusals, Sink, SinkOpener, SinkSettings
@@ -83,7 +83,7 @@ def open_sink(spec: str, webhook: Webhook | None = None) -> Opener:
         hint = "" if colon else f": write file:{spec}"
         if name.lower() in ("file", "http", "https", *_KINDS) and name != name.lower():
             hint = f": write {name.lower()}: in small letters"
-        raise WrongUsage(f"{shown(spec)} is not a destination: it may be {_forms()}{hint}")
+        raise WrongUsage(f"{without_secrets(spec)} is not a destination: it may be {_forms()}{hint}")
     opener: Opener = _module(kind).opener_of(spec)
     return opener
 

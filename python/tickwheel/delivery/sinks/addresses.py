@@ -12,12 +12,12 @@ _USER = re.compile(r"^([^:]*:/*)(.*)@", flags=re.DOTALL)  # up to the last @, be
 _PASSWORD = re.compile(r"((?:password|_secret|_key)=)([^&]*)", flags=re.IGNORECASE)  # also keys, as of OAuth and SCRAM
 
 
-def shown(address: str) -> str:
+def without_secrets(address: str) -> str:
     """The address quoted, shortened, without user and password.
 
-    >>> shown("postgresql://me:secret@db/shop?table=T&sslpassword=more")
+    >>> without_secrets("postgresql://me:secret@db/shop?table=T&sslpassword=more")
     "'postgresql://...@db/shop?table=T&sslpassword=...'"
-    >>> shown("postgresql://db/shop?oauth_client_secret=secret&scram_client_key=a%3D&table=T")
+    >>> without_secrets("postgresql://db/shop?oauth_client_secret=secret&scram_client_key=a%3D&table=T")
     "'postgresql://db/shop?oauth_client_secret=...&scram_client_key=...&table=T'"
     """
     return repr(without_user(address)[:200])

@@ -31,7 +31,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from tickwheel._native import rfc_3339
 from tickwheel.delivery.base.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
-from tickwheel.delivery.sinks.addresses import shown
+from tickwheel.delivery.sinks.addresses import without_secrets
 from tickwheel.delivery.sinks.sink import Delivery, Refusals, Sink, SinkOpener, SinkSettings
 from tickwheel.delivery.sinks.tables import MAX_BATCH, OWN_SHARE
 
@@ -322,7 +322,7 @@ def opener_of(spec: str) -> SinkOpener:
     """Reads the address; nothing is connected yet. Errors: `WrongUsage`."""
     brokers, _, topic = spec.partition("//")[2].partition("/")
     if not all(_BROKER.fullmatch(broker) for broker in brokers.split(",")) or not _TOPIC.fullmatch(topic):
-        raise WrongUsage(f"{shown(spec)} is no topic: write {FORM}, such as kafka://a:9092,b:9092/reminders")
+        raise WrongUsage(f"{without_secrets(spec)} is no topic: write {FORM}, such as kafka://a:9092,b:9092/reminders")
     return lambda settings: KafkaSink(brokers, topic, settings)
 
 

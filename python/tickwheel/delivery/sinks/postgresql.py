@@ -38,7 +38,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from tickwheel.delivery.base.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
-from tickwheel.delivery.sinks.addresses import secrets_in, secrets_of, shown, without
+from tickwheel.delivery.sinks.addresses import secrets_in, secrets_of, without, without_secrets
 from tickwheel.delivery.sinks.poolers import backend_of
 from tickwheel.delivery.sinks.sink import NONE_REFUSED, Delivery, Refusals, Sink, SinkOpener, SinkSettings
 from tickwheel.delivery.sinks.tables import EARLIER_AT_ONCE, MAX_BATCH, OWN_SHARE, payload_of, table_of
@@ -431,9 +431,11 @@ def read_address(spec: str) -> tuple[dict[str, Any], list[str]]:
     """The options of libpq, and the parts of the table's name. Errors: `WrongUsage`, without the password."""
     form, slashes, rest = spec.partition("//")
     if form != "postgresql:" or not slashes:
-        raise WrongUsage(f"{shown(spec)} is no address of a database: write {FORM}")
+        raise WrongUsage(f"{without_secrets(spec)} is no address of a database: write {FORM}")
     if "#" in rest or rest.count("@") > ("@" in rest.partition("/")[0].partition("?")[0]):
-        raise WrongUsage(f"{shown(spec)} is ambiguous: in a password, write @ as %40, / as %2F, ? as %3F, # as %23")
+        raise WrongUsage(
+            f"{without_secrets(spec)} is ambiguous: in a password, write @ as %40, / as %2F, ? as %3F, # as %23"
+        )
     address, _, query = spec.partition("?")
     given = query.split("&") if query else []
     names = table_of("&".join(part for part in given if part.startswith("table=")), FORM, schema=True)
@@ -443,7 +445,7 @@ def read_address(spec: str) -> tuple[dict[str, Any], list[str]]:
     except psycopg.Error as error:
         # libpq's error quotes the part it does not understand, which may be the password
         problem = without(secrets_in(spec), _error_text(error))
-        raise WrongUsage(f"{shown(spec)} is no address of a database: {problem}: write {FORM}") from None
+        raise WrongUsage(f"{without_secrets(spec)} is no address of a database: {problem}: write {FORM}") from None
     return options, names
 
 

@@ -20,7 +20,7 @@ from typing import TypeAlias, cast
 
 from tickwheel import TickwheelError
 from tickwheel._native import Destination
-from tickwheel.delivery.base.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage, shown
+from tickwheel.delivery.base.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage, quoted
 from tickwheel.delivery.observe.tracing import traced
 from tickwheel.delivery.sinks.coroutine import CoroutineFunction
 from tickwheel.delivery.sinks.failures import judged
@@ -93,7 +93,7 @@ def sink_of_function(function: Function, unavailable: Unavailables = ()) -> Dest
 def _classes_of(unavailable: Unavailables) -> tuple[type[BaseException], ...]:
     classes = unavailable if isinstance(unavailable, tuple) else (unavailable,)
     if not all(isinstance(it, type) and issubclass(it, BaseException) for it in classes):
-        raise WrongUsage(f"unavailable is {shown(unavailable)}: it may be a class of exceptions, or a tuple of them")
+        raise WrongUsage(f"unavailable is {quoted(unavailable)}: it may be a class of exceptions, or a tuple of them")
     return classes
 
 

@@ -39,7 +39,7 @@ impl Dispatcher {
     }
 
     fn may_send(&self) -> bool {
-        !self.is_halted && !self.is_paused && self.pace.may_send() && !self.wants_mark && self.clock.is_some()
+        !self.is_halted && !self.is_paused && self.pace.may_send() && !self.wants_limit && self.clock.is_some()
     }
 
     fn next_from(&self) -> Option<From> {
@@ -169,7 +169,7 @@ impl Dispatcher {
             }
             if entry.due_ms > self.sent_until_ms {
                 self.push_back_in_front(from, slot);
-                self.wants_mark = true;
+                self.wants_limit = true;
                 break;
             }
             if entry.redelivered && !entry.is_noted {

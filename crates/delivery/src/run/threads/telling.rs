@@ -103,7 +103,7 @@ impl Shared {
                     return;
                 }
                 match told.unwrap_or_else(|_| Err(DeliveryError::Failed(OBSERVER_PANICKED.to_owned()))) {
-                    Ok(()) => self.engine.letters_told(through),
+                    Ok(()) => self.engine.letters_taken(through),
                     Err(error) => self.fail(&error),
                 }
             } else if is_over {

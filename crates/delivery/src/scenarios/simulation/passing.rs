@@ -72,7 +72,7 @@ impl World {
         self.take_letters();
         if let Some((through, sources)) = self.telling.in_hand.take() {
             self.telling.answered.extend(sources);
-            self.engine.letters_told(through);
+            self.engine.letters_taken(through);
         }
     }
 

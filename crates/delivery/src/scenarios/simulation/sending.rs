@@ -55,7 +55,7 @@ impl World {
         if self.is_off
             || self.is_held_back()
             || dispatcher.is_paused()
-            || dispatcher.wants_mark
+            || dispatcher.wants_limit
             || dispatcher.down().is_some()
             || dispatcher.waits_for_place()
             || self.engine.queue.is_behind(now_us)

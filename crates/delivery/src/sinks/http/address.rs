@@ -21,7 +21,7 @@ impl HttpAddress {
     /// # Errors
     /// [`DeliveryError::Usage`] if the text is not an address. It does not show a user and password.
     pub(crate) fn parse(text: &str) -> Result<Self, DeliveryError> {
-        let usage = |what: &str| DeliveryError::Usage(format!("{} {what}", shown(text)));
+        let usage = |what: &str| DeliveryError::Usage(format!("{} {what}", without_secrets(text)));
         let authority = text.split_once("//").map_or("", |(_, rest)| rest);
         let authority = authority.split(['/', '?', '#']).next().unwrap_or("");
         if authority.contains('@') || text.split(['?', '#']).next().is_some_and(has_user) {
@@ -87,7 +87,7 @@ fn encoded(text: &str) -> String {
 
 /// The address, quoted and cut. It leaves out the text before the last @, the path and the query, because these may
 /// hold a secret.
-fn shown(text: &str) -> String {
+fn without_secrets(text: &str) -> String {
     let public = match (text.split_once(':'), text.rsplit_once('@')) {
         (Some((scheme, _)), Some((before, host))) if before.len() > scheme.len() => format!("{scheme}://...@{host}"),
         _ => text.to_owned(),

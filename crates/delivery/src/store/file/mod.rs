@@ -1,7 +1,7 @@
 //! The file of a store: tables, options, ownership by one process, and replacement by another file.
 
-pub(crate) mod backup_mark;
 pub(crate) mod checkpoints;
+pub(crate) mod is_backup;
 pub(crate) mod locked;
 pub(crate) mod network;
 pub(crate) mod new_file;

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
-use super::backup_mark;
+use super::is_backup;
 use crate::base::error::{DeliveryError, StoreError};
 
 /// "tick", at byte 68 of the file.
@@ -154,7 +154,7 @@ pub(in crate::store) fn connect(path: &Path, synchronous: &str) -> Result<Connec
     let db = Connection::open_with_flags(file, flags).map_err(|error| because(&error))?;
     let is_new = is_new(&db, path)?;
     if !is_new {
-        backup_mark::refuse(&db, path)?;
+        is_backup::refuse(&db, path)?;
     }
     set_up(&db, is_new, synchronous).map_err(|error| because(&error))?;
     Ok(db)

@@ -1,6 +1,6 @@
 //! Makes a backup: a copy of one moment in one file (D20). The store may deliver meanwhile.
 //!
-//! The copy is marked as a backup (`file/backup_mark.rs`), so it must be restored before it delivers.
+//! The copy is marked as a backup (`file/is_backup.rs`), so it must be restored before it delivers.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use super::Stop;
 use super::check::Checked;
 use super::copying::copy_into;
 use crate::base::error::DeliveryError;
-use crate::store::file::backup_mark;
+use crate::store::file::is_backup;
 use crate::store::file::new_file::{NewFile, sync_folder};
 use crate::store::look::snapshot::Snapshot;
 
@@ -24,7 +24,7 @@ pub fn backup(path: &Path, to: &Path, now_ms: i64, stop: &Stop) -> Result<Checke
     let source = Snapshot::open(path)?;
     let new = NewFile::begin(to, ".part")?;
     new.permit_as(path)?;
-    let checked = copy_into(&new, source, stop, |db| backup_mark::put(db, now_ms))?;
+    let checked = copy_into(&new, source, stop, |db| is_backup::put(db, now_ms))?;
     refuse_existing(to)?;
     new.rename_to(to)?;
     let absolute = std::path::absolute(to).unwrap_or_else(|_| to.to_owned());

@@ -22,7 +22,7 @@ use super::{Stop, close, open};
 use crate::base::error::{DeliveryError, StoreError};
 use crate::base::open_stores::FileId;
 use crate::store::RESTORED;
-use crate::store::file::backup_mark;
+use crate::store::file::is_backup;
 use crate::store::file::new_file::{NewFile, beside, link_beside, sync_folder};
 use crate::store::file::owner::Ownership;
 use crate::store::look::snapshot::Snapshot;
@@ -76,7 +76,7 @@ pub fn restore(
 fn begin_epoch(db: &Connection, now_ms: i64) -> rusqlite::Result<()> {
     let put = "INSERT OR REPLACE INTO meta VALUES (?, max(?, ifnull((SELECT value FROM meta WHERE name = ?1), ?2)))";
     db.execute_batch("BEGIN")?;
-    backup_mark::remove(db)?;
+    is_backup::remove(db)?;
     for (name, value) in [
         ("last_seq", now_ms.saturating_mul(NUMBERS_PER_MS)),
         ("sent_until_ms", now_ms),

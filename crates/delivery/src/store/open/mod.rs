@@ -5,7 +5,7 @@ pub(crate) mod bodies;
 pub(crate) mod collector;
 pub(crate) mod finish;
 pub(crate) mod first_due;
-pub(crate) mod marks;
+pub(crate) mod may_have_arrived;
 pub(crate) mod moving;
 pub(crate) mod near;
 pub(crate) mod occurrences;

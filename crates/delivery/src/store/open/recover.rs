@@ -14,10 +14,10 @@
 //! | `collected_n` | payloads of held messages are deleted up to this row of the ledger, see `collector.rs` |
 //! | `forgotten_n` | messages are forgotten up to this row of the ledger, see `retention.rs` |
 //! | `kept_ms`, `kept_wall_ms` | the store's own clock, and the wall clock at that moment |
-//! | `sent_until_ms`, `cursor_due_ms`, `cursor_seq`, `redelivered_until_ms` | see `marks.rs` |
+//! | `sent_until_ms`, `cursor_due_ms`, `cursor_seq`, `redelivered_until_ms` | see `may_have_arrived.rs` |
 //! | `paused_ms` | since when sending is paused, if it is |
 //! | `letters_written` | dead letters are written out up to this one |
-//! | `backup_ms` | when this file was made, if it is a backup, see `file/backup_mark.rs` |
+//! | `backup_ms` | when this file was made, if it is a backup, see `file/is_backup.rs` |
 //! | `restored` | a text that each restore from a backup changes |
 //!
 //! For readers of the store, the writer notes three more values. `committed_ms` is the time of its last commit.
@@ -29,7 +29,7 @@ use rusqlite::{Connection, params};
 
 use super::collector::Collector;
 use super::near::{Floor, Near};
-use super::{marks, waiting};
+use super::{may_have_arrived, waiting};
 use crate::base::error::DeliveryError;
 use crate::base::open_stores::FileId;
 use crate::message::incoming::{Digest, lane_of};
@@ -72,9 +72,9 @@ fn open(db: Connection, path: &Path, options: Options, number: fn(Digest) -> i64
     let last_n = ask("SELECT ifnull(max(n), 0) FROM ledger")?;
     let floor_n = meta::get_int(&db, "near_floor_n")?;
     let sent_until_ms = meta::get(&db, "sent_until_ms")?;
-    let redelivered_until_ms = marks::mark_suspects(&db)?;
+    let redelivered_until_ms = may_have_arrived::note_may_have_arrived_at_crash(&db)?;
     hold_near(&db, meta::get_int(&db, "near_floor_seq")?, floor_n, sent_until_ms)?;
-    let redelivered_until_ms = marks::mark_unanswered(&db, redelivered_until_ms)?;
+    let redelivered_until_ms = may_have_arrived::note_may_have_arrived_unanswered(&db, redelivered_until_ms)?;
     for name in ["down_since_ms", "down_reason"] {
         meta::delete(&db, name)?; // it is about the last run's destination
     }

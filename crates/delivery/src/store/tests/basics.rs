@@ -31,7 +31,7 @@ fn after_a_crash_near_messages_wait_and_those_that_may_have_been_sent_are_marked
     let lane = items[0].lane;
     store.hold(&[held(9, 18, lane), held(10, 19, lane)]).unwrap();
     store.finish(&[done(1, 10, Outcome::Delivered, 3), done(3, 12, Outcome::Delivered, 3)]).unwrap();
-    store.mark(Some(15), Some((18, 9)), &[(lane.unwrap(), Some((18, 9)))]).unwrap();
+    store.note_send_limit(Some(15), Some((18, 9)), &[(lane.unwrap(), Some((18, 9)))]).unwrap();
     store.upkeep(false).unwrap();
     store.commit().unwrap();
     let store = shelf.open();
@@ -54,15 +54,15 @@ fn of_a_lane_that_is_held_back_only_what_was_in_memory_is_marked() {
     store.accept(&items, 0).unwrap();
     let rows: Vec<_> = (1..=9).map(|seq| held(seq, 10, Some(seq % 2))).collect();
     store.hold(&rows).unwrap();
-    store.mark(Some(50), Some((10, 7)), &[(1, Some((10, 3))), (0, Some((10, 2)))]).unwrap();
-    store.mark(Some(50), Some((10, 7)), &[(0, None)]).unwrap();
+    store.note_send_limit(Some(50), Some((10, 7)), &[(1, Some((10, 3))), (0, Some((10, 2)))]).unwrap();
+    store.note_send_limit(Some(50), Some((10, 7)), &[(0, None)]).unwrap();
     store.commit().unwrap();
     let mut store = shelf.open();
     let seqs = |store: &super::super::Store| store.suspects().unwrap().iter().map(|row| row.seq).collect::<Vec<_>>();
     assert_eq!(seqs(&store), [1, 2, 4, 6]);
     store.begin().unwrap();
-    store.mark(Some(50), Some((10, 9)), &[]).unwrap();
-    store.mark(None, None, &[]).unwrap();
+    store.note_send_limit(Some(50), Some((10, 9)), &[]).unwrap();
+    store.note_send_limit(None, None, &[]).unwrap();
     store.commit().unwrap();
     assert_eq!(seqs(&shelf.open()), [1, 2, 4, 6], "a clean end leaves only what was marked before");
 }

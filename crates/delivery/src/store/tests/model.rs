@@ -259,7 +259,7 @@ impl Run {
     fn mark(&mut self) {
         let mut mark = self.model.mark.take().unwrap_or_default();
         if self.random.one_in(3) {
-            self.store().mark(None, None, &[]).unwrap();
+            self.store().note_send_limit(None, None, &[]).unwrap();
             return;
         }
         mark.until_ms = self.random.below(10) as i64;
@@ -275,7 +275,7 @@ impl Run {
                 None => mark.held_back.remove(&lane),
             };
         }
-        self.store().mark(Some(mark.until_ms), Some(mark.cursor), &changes).unwrap();
+        self.store().note_send_limit(Some(mark.until_ms), Some(mark.cursor), &changes).unwrap();
         self.model.mark = Some(mark);
     }
 
@@ -293,7 +293,7 @@ impl Run {
         let is_near = row.is_near;
         self.store().note_attempts(&[attempts]).unwrap();
         if !is_near {
-            self.store().mark_redelivered(&[position]).unwrap();
+            self.store().note_may_have_arrived(&[position]).unwrap();
         }
     }
 

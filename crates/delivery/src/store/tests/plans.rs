@@ -41,7 +41,7 @@ fn nothing_that_a_group_does_looks_at_a_whole_table() {
             store.plan_lanes(&[lane.unwrap(), 5], (3, 3), (50, 2), 10).unwrap();
             store.bodies(&[31, 32]).unwrap();
             store.first_due_ms().unwrap();
-            store.mark(Some(9), Some((5, 5)), &[(1, Some((5, 5))), (2, None)]).unwrap();
+            store.note_send_limit(Some(9), Some((5, 5)), &[(1, Some((5, 5))), (2, None)]).unwrap();
             let known = store.find(Some("k"), "40").unwrap().unwrap();
             assert!(store.is_open(&known).unwrap());
             store
@@ -52,7 +52,7 @@ fn nothing_that_a_group_does_looks_at_a_whole_table() {
                 usize::from(store.find_tried(41).unwrap().is_some())
             );
             store.next_tried_ms(0).unwrap();
-            store.mark_redelivered(&[(40, 41)]).unwrap();
+            store.note_may_have_arrived(&[(40, 41)]).unwrap();
             store.suspects().unwrap();
             store.upkeep(false).unwrap();
         });

@@ -126,6 +126,6 @@ pub(crate) fn reason_of(py: Python<'_>, error: &PyErr) -> String {
 }
 
 /// The text of a value for an error message.
-pub(crate) fn shown(value: &Bound<'_, PyAny>) -> String {
+pub(crate) fn quoted(value: &Bound<'_, PyAny>) -> String {
     text_or(value.repr(), "?", value.py()).unwrap_or_default().chars().take(200).collect()
 }

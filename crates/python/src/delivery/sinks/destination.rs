@@ -104,8 +104,8 @@ impl Destination {
 
     fn __repr__(&self) -> String {
         match &self.0 {
-            Kind::Own(destination) => shown(destination),
-            Kind::Webhook(webhook, _) => shown(&To::webhook(webhook.clone())),
+            Kind::Own(destination) => without_secrets(destination),
+            Kind::Webhook(webhook, _) => without_secrets(&To::webhook(webhook.clone())),
             Kind::Function(_) => "Destination.function(...)".to_owned(),
             Kind::Coroutines(_) => "Destination.coroutines(...)".to_owned(),
         }
@@ -165,6 +165,6 @@ fn webhook_of(url: &str, headers: Vec<(String, String)>, secrets: Vec<String>) -
         .and_then(|to| secrets.into_iter().try_fold(to, |to, secret| to.with_secret(&secret)))
 }
 
-fn shown(destination: &To) -> String {
+fn without_secrets(destination: &To) -> String {
     format!("{destination:?}").replacen("::", ".", 1)
 }

@@ -34,14 +34,14 @@ pub(crate) struct PythonSink {
     is_cut_off: bool,
     sync: Option<SyncFn>,
     position: Option<String>,
-    /// Whether the class wants to know what is on disk. `committed` is this state in the engine, `told` is the state
+    /// Whether the class wants to know what is on disk. `committed` is this state in the engine, `passed` is the state
     /// that the object got last.
     forgets: bool,
     committed: (u64, bool),
-    told: (u64, bool),
+    passed: (u64, bool),
     /// Whether the last call of its `committed` failed and this was logged. `asked_in_vain` says the same of its
     /// `position`.
-    told_in_vain: bool,
+    pass_failed: bool,
     asked_in_vain: bool,
     /// For what ends a program, as a Ctrl-C, while the main thread is in a call of the object.
     raised: Raised,
@@ -56,7 +56,7 @@ fn size_of(object: &Bound<'_, PyAny>, name: &str, sizes: RangeInclusive<usize>) 
     let value = object.getattr(name)?;
     let size = if value.is_instance_of::<PyBool>() { None } else { value.extract::<usize>().ok() };
     size.filter(|size| sizes.contains(size)).ok_or_else(|| {
-        let (class, value) = (object.get_type(), failures::shown(&value));
+        let (class, value) = (object.get_type(), failures::quoted(&value));
         let class = class.name().map_or_else(|_| String::new(), |name| name.to_string_lossy().into_owned());
         let (least, most) = (sizes.start(), sizes.end());
         let text = format!("{name} of the sink {class} is {value}: it may be {least} to {most}");
@@ -92,8 +92,8 @@ impl PythonSink {
             record_batch: object.hasattr("send_batch")?.then(|| record_batch(py)).transpose()?,
             forgets,
             committed: (0, false),
-            told: (0, false),
-            told_in_vain: false,
+            passed: (0, false),
+            pass_failed: false,
             asked_in_vain,
             raised: raised.clone(),
             object: Some(object.clone().unbind()),
@@ -136,7 +136,7 @@ fn sync_one(py: Python<'_>, object: &Callee) -> Result<(), DeliveryError> {
 fn position_of(object: &Bound<'_, PyAny>, in_vain: &mut bool) -> PyResult<Option<String>> {
     let asked = object.call_method0(intern!(object.py(), "position")).and_then(|position| {
         position.extract().map_err(|_| {
-            let position = failures::shown(&position);
+            let position = failures::quoted(&position);
             PyTypeError::new_err(format!("position returned {position}: return a text, or None"))
         })
     });
@@ -180,17 +180,17 @@ impl Sink for PythonSink {
     fn send(&mut self, deliveries: &[Delivery]) -> Result<Verdicts, DeliveryError> {
         let mut position = None;
         let rows = self.record_batch.as_ref().map(|_| delivery_rows(deliveries)); // without the GIL
-        let committed = (self.forgets && self.told != self.committed).then_some(self.committed);
-        let (mut told_in_vain, mut asked_in_vain) = (self.told_in_vain, self.asked_in_vain);
+        let committed = (self.forgets && self.passed != self.committed).then_some(self.committed);
+        let (mut pass_failed, mut asked_in_vain) = (self.pass_failed, self.asked_in_vain);
         let sent = self.with(|object| {
             if let Some(committed) = committed {
-                let told = object.call_method1(intern!(object.py(), "committed"), committed);
-                if let Err(raised) = &told
-                    && !told_in_vain
+                let passed = object.call_method1(intern!(object.py(), "committed"), committed);
+                if let Err(raised) = &passed
+                    && !pass_failed
                 {
                     log(object, "log_uncommitted", raised);
                 }
-                told_in_vain = told.is_err();
+                pass_failed = passed.is_err();
             }
             let verdicts = match (&self.record_batch, rows) {
                 (Some(record_batch), Some(rows)) => send_batch(object, record_batch, rows),
@@ -199,16 +199,16 @@ impl Sink for PythonSink {
             position = position_of(object, &mut asked_in_vain).unwrap_or_default();
             Ok(verdicts)
         });
-        (self.told_in_vain, self.asked_in_vain) = (told_in_vain, asked_in_vain);
-        if !told_in_vain {
-            self.told = self.committed;
+        (self.pass_failed, self.asked_in_vain) = (pass_failed, asked_in_vain);
+        if !pass_failed {
+            self.passed = self.committed;
         }
         self.position = position.or(self.position.take());
         sent.unwrap_or(Err(DeliveryError::Closed))
     }
 
     fn committed(&mut self, sends: u64, earlier: bool) {
-        self.committed = (sends, earlier); // told with the next send: one attach for both
+        self.committed = (sends, earlier); // passed with the next send: one attach for both
     }
 
     fn position(&self) -> Option<String> {
@@ -323,7 +323,7 @@ fn verdicts_of(answer: &Bound<'_, PyAny>, count: usize) -> PyResult<Verdicts> {
         let text = format!(
             "send returned {}: return a dict with the place of each delivery that did not arrive, and why; an empty one if \
              all arrived",
-            failures::shown(answer)
+            failures::quoted(answer)
         );
         return Err(PyTypeError::new_err(text));
     };
@@ -331,7 +331,7 @@ fn verdicts_of(answer: &Bound<'_, PyAny>, count: usize) -> PyResult<Verdicts> {
     for pair in refusals.call_method0(intern!(answer.py(), "items"))?.try_iter()?.take(count + 1) {
         let (place, why) = pair?.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>)>()?;
         let Some(verdict) = place.extract().ok().and_then(|place: usize| verdicts.get_mut(place)) else {
-            let place = failures::shown(&place);
+            let place = failures::quoted(&place);
             let text = format!("send returned the place {place}, and had {count} deliveries: return places from 0");
             return Err(PyValueError::new_err(text));
         };
@@ -350,7 +350,7 @@ fn verdicts_of_mask(answer: &Bound<'_, PyAny>, count: usize) -> PyResult<Verdict
     let no_mask = || {
         let text = format!(
             "send_batch returned {}: return a boolean array, or a list with True, False or a reason for each delivery",
-            failures::shown(answer)
+            failures::quoted(answer)
         );
         PyTypeError::new_err(text)
     };
@@ -406,7 +406,7 @@ fn no_verdict(method: &str, why: &Bound<'_, PyAny>) -> PyErr {
         "send" => "a text, an exception or None",
         _ => "True, False, a text, an exception or None",
     };
-    PyTypeError::new_err(format!("{method} returned {} as a verdict: return {allowed}", failures::shown(why)))
+    PyTypeError::new_err(format!("{method} returned {} as a verdict: return {allowed}", failures::quoted(why)))
 }
 
 fn verdict_of_reason(why: &Bound<'_, PyAny>) -> Verdict {

@@ -7,7 +7,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString, PyTuple, PyType};
 
-use crate::delivery::calls::failures::{bad_record, shown};
+use crate::delivery::calls::failures::{bad_record, quoted};
 use crate::delivery::values::message::{message_class, message_of, parts_of_name, text};
 use crate::delivery::values::records::{Found, Records};
 use crate::tools::made_once::{MadeOnce, intern};
@@ -80,7 +80,7 @@ pub(crate) fn items_of(items: &Bound<'_, PyAny>, max_payload: usize) -> PyResult
     let progress = class!(py, ENTRIES, "Progress");
     let mut parts = Vec::new(); // an object may say any length
     let listed = items.try_iter().map_err(|_| {
-        let text = format!("{} can't be submitted: give a sequence of Messages, Cancels and Looks", shown(items));
+        let text = format!("{} can't be submitted: give a sequence of Messages, Cancels and Looks", quoted(items));
         PyTypeError::new_err(text)
     });
     for item in listed? {
@@ -124,7 +124,7 @@ pub(crate) fn items_of(items: &Bound<'_, PyAny>, max_payload: usize) -> PyResult
         } else {
             return Err(PyTypeError::new_err(format!(
                 "{} can't be submitted: give a Message, a Cancel or a Look",
-                shown(&item)
+                quoted(&item)
             )));
         }));
     }
@@ -149,7 +149,7 @@ fn keep_days_of(cancel: &Bound<'_, PyAny>) -> PyResult<u32> {
     let keep_days = cancel.getattr(intern!(cancel.py(), "keep_days"))?;
     let given = if keep_days.is_instance_of::<PyBool>() { None } else { keep_days.extract::<u32>().ok() };
     given.filter(|days| *days <= MOST_DAYS).ok_or_else(|| {
-        let reason = format!("keep_days is {}", shown(&keep_days));
+        let reason = format!("keep_days is {}", quoted(&keep_days));
         let allowed = format!("keep_days: a whole number of days, 0 to {}", with_commas(MOST_DAYS as usize));
         bad_record(cancel.py(), &BadRecord { reason, allowed })
     })

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyInt, PyString, PyType};
 
-use crate::delivery::calls::failures::{bad_record, shown};
+use crate::delivery::calls::failures::{bad_record, quoted};
 use crate::tools::made_once::{MadeOnce, intern};
 use tickwheel_delivery::internal::{Body, Extras};
 use tickwheel_delivery::{BadRecord, Message};
@@ -55,7 +55,7 @@ pub(crate) fn message_of(message: &Bound<'_, PyAny>) -> PyResult<Message> {
     let payload = message.getattr(intern!(py, "payload"))?;
     let delay_ms = message.getattr(intern!(py, "delay_ms"))?;
     let delay_ms = delay_ms.extract().map_err(|_| {
-        wrong(format!("delay_ms is {}", shown(&delay_ms)), "delay_ms: a number of milliseconds, or None")
+        wrong(format!("delay_ms is {}", quoted(&delay_ms)), "delay_ms: a number of milliseconds, or None")
     })?;
     let body = if let Ok(bytes) = payload.cast::<PyBytes>() {
         Body::new(key, id, bytes.as_bytes(), false)
@@ -63,11 +63,11 @@ pub(crate) fn message_of(message: &Bound<'_, PyAny>) -> PyResult<Message> {
         let bytes = py.get_type::<PyBytes>().call1((&payload,))?;
         Body::new(key, id, bytes.cast::<PyBytes>()?.as_bytes(), true)
     } else {
-        let reason = format!("payload is {}", shown(&payload));
+        let reason = format!("payload is {}", quoted(&payload));
         return Err(wrong(reason, "payload: bytes, or JSON as msgspec.Raw(msgspec.json.encode(value))"));
     };
     let wrong_type = |name: &str, allowed: &str, value: &Bound<'_, PyAny>| {
-        wrong(format!("{name} is {}", shown(value)), &format!("{name}: {allowed}, or None"))
+        wrong(format!("{name} is {}", quoted(value)), &format!("{name}: {allowed}, or None"))
     };
     let expires = message.getattr(intern!(py, "expires_ms"))?;
     let expires_ms = expires.extract().map_err(|_| wrong_type("expires_ms", "epoch milliseconds", &expires))?;

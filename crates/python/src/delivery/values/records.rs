@@ -186,7 +186,7 @@ impl Records {
     }
 
     /// The rows of a hand-off with their partitions, as an Arrow IPC stream with one batch.
-    fn handed<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+    fn to_hand_off<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         let stream = py.detach(|| write_stream(&self.0.items));
         PyBytes::new(py, &stream)
     }

@@ -1,5 +1,5 @@
-//! Marks messages that may have been sent without a committed outcome. After a crash they are delivered again, with a
-//! mark (D5).
+//! Notes which messages may have been sent without a committed outcome. After a crash they are delivered again, as
+//! messages that may have arrived (D5).
 //!
 //! Before a message is sent, the store knows that it may be. Three values tell this:
 //!
@@ -7,7 +7,7 @@
 //! - `cursor`: rows of `waiting` up to this position were read into memory.
 //! - `held_back`: for each of these lanes, only messages before its position are in memory.
 //!
-//! Example: of a million overdue messages of one key, only the few messages in memory are marked.
+//! Example: of a million overdue messages of one key, only the few messages in memory may have been sent.
 
 use rusqlite::{Connection, params};
 
@@ -22,7 +22,7 @@ impl Store {
     /// In memory are the near messages, and the rows of `waiting` up to `cursor`. A lane that is held back has only
     /// its messages before a certain position in memory. `held_back_changes` lists changed lanes: each with its new
     /// position, or `None` if it is not held back any more.
-    pub(crate) fn mark(
+    pub(crate) fn note_send_limit(
         &mut self,
         sent_until_ms: Option<i64>,
         cursor: Option<Position>,
@@ -45,8 +45,8 @@ impl Store {
         Ok(())
     }
 
-    /// Marks messages with a row in `waiting` that were tried and may have arrived.
-    pub(crate) fn mark_redelivered(&mut self, positions: &[Position]) -> Result<()> {
+    /// Notes that these messages with a row in `waiting` were tried, and may have arrived.
+    pub(crate) fn note_may_have_arrived(&mut self, positions: &[Position]) -> Result<()> {
         let text = "UPDATE waiting SET redelivered = 1 WHERE due_ms = ? AND seq = ?";
         for (due_ms, seq) in positions {
             cached(&self.db, text)?.execute([due_ms, seq])?;
@@ -54,7 +54,8 @@ impl Store {
         positions.iter().map(|(due_ms, _)| *due_ms).max().map_or(Ok(()), |due_ms| self.note_redelivered(due_ms))
     }
 
-    /// Notes the latest due time of marked messages, so that they are found without reading all of `waiting`.
+    /// Notes the latest due time of messages that may have arrived. The store then finds them without reading all of
+    /// `waiting`.
     pub(in crate::store) fn note_redelivered(&mut self, due_ms: i64) -> Result<()> {
         if due_ms > self.redelivered_until_ms {
             self.redelivered_until_ms = due_ms;
@@ -64,9 +65,9 @@ impl Store {
     }
 }
 
-/// Marks the messages that were in `waiting` at the crash and may have been sent. Returns a time after which no
-/// marked message is due.
-pub(in crate::store) fn mark_suspects(db: &Connection) -> Result<i64> {
+/// After a crash: notes that messages in `waiting` may have arrived, if they may have been sent. Returns a time after which
+/// no such message is due.
+pub(in crate::store) fn note_may_have_arrived_at_crash(db: &Connection) -> Result<i64> {
     let before = meta::get(db, "redelivered_until_ms")?.unwrap_or(i64::MIN);
     let Some(until_ms) = meta::get::<i64>(db, "sent_until_ms")? else { return Ok(before) };
     let cursor = meta::get::<i64>(db, "cursor_due_ms")?.zip(meta::get::<i64>(db, "cursor_seq")?);
@@ -86,9 +87,9 @@ pub(in crate::store) fn mark_suspects(db: &Connection) -> Result<i64> {
     Ok(until_ms)
 }
 
-/// Marks the messages of which an attempt had no answer: they may have arrived, wherever they waited. Returns a time
-/// after which no marked message is due, as [`mark_suspects`] does.
-pub(in crate::store) fn mark_unanswered(db: &Connection, until_ms: i64) -> Result<i64> {
+/// Notes that messages may have arrived if an attempt had no answer, wherever they waited. Returns a time after which no
+/// such message is due, as [`note_may_have_arrived_at_crash`] does.
+pub(in crate::store) fn note_may_have_arrived_unanswered(db: &Connection, until_ms: i64) -> Result<i64> {
     let found = "SELECT m.due_ms, m.seq FROM attempts a JOIN messages m ON m.seq = a.seq WHERE a.is_unanswered = 1";
     let marked: Vec<i64> = db
         .prepare(&format!(
