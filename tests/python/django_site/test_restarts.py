@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,9 +60,15 @@ def test_each_task_of_a_site_runs_while_its_database_restarts_and_what_runs_twic
     command = ["-m", "django", "tickwheel_worker", "--store", str(tmp_path / "tasks.db")]
     told = processes.enter_context(log.open("w"))
     worker = started(processes, [*command, f"--concurrency={CONCURRENCY}"], env=site, stderr=told)
+
+    def runs_more_than(before: int) -> bool:
+        assert worker.poll() is None, log.read_text()
+        assert load.poll() is None
+        return lines_of(noted) > before
+
     for number in range(RESTARTS):
         until_s, before = time.monotonic() + EVERY_S, lines_of(noted)
-        wait_until(lambda: lines_of(noted) > before, "tasks run")  # noqa: B023
+        wait_until(partial(runs_more_than, before), "tasks run")
         time.sleep(max(0.0, until_s - time.monotonic()))
         how = ("fast", "immediate")[number % 2]
         postgres_server.stop(how)
