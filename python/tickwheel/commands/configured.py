@@ -95,7 +95,7 @@ def _read(ctx: click.Context, _param: click.Parameter, path: Path | None) -> Non
         if name not in options:
             raise click.UsageError(f"{where}: {_unknown(name, _offered(options))}", ctx)
         if not options[name].hidden and (allowed := _allowed(options[name], value)) is not None:
-            is_shown = not hasattr(options[name].type, "shown")
+            is_shown = not hasattr(options[name].type, "without_secrets")
             given = f"is {_toml(value)[:_LONGEST]}: it" if is_shown else "has a value of the wrong type: it"
             raise click.UsageError(f"{where}: {name} {given} may be {allowed}", ctx)
         if any("\0" in str(each) for each in (value if isinstance(value, list) else [value])):
@@ -187,7 +187,7 @@ def _shown_value(ctx: click.Context, option: click.Option) -> str | None:
     value = ctx.params[str(option.name)]
     if isinstance(value, tuple) and not option.multiple:
         return _toml(",".join(f"{each:g}" for each in value))
-    show: Callable[[Any], str] = getattr(option.type, "shown", lambda it: it)
+    show: Callable[[Any], str] = getattr(option.type, "without_secrets", lambda it: it)
     if option.multiple:
         return _toml([show(each) for each in value]) if value else None
     return None if value is None else _toml(show(value))

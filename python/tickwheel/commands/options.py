@@ -27,7 +27,7 @@ class _Sink(click.types.StringParamType):
 
     name = "sink"
 
-    def shown(self, value: str) -> str:
+    def without_secrets(self, value: str) -> str:
         """Without what may be a secret: a user and password, and all of a webhook's address but its host."""
         from tickwheel.delivery.sinks.addresses import without_user
 
@@ -44,7 +44,7 @@ class Outbox(click.types.StringParamType):
     name = "outbox"
     envvar_list_splitter = "\n"
 
-    def shown(self, value: str) -> str:
+    def without_secrets(self, value: str) -> str:
         """Without user and password."""
         from tickwheel.delivery.sinks.addresses import without_user
 
@@ -57,7 +57,7 @@ class _Header(click.types.StringParamType):
     name = "header"
     envvar_list_splitter = "\n"
 
-    def shown(self, value: str) -> str:
+    def without_secrets(self, value: str) -> str:
         """The value only where it says where the value is."""
         name, colon, rest = value.partition(":")
         if not colon:

@@ -23,7 +23,7 @@ from tickwheel.delivery.base.errors import BadRecord, DeliveryFailed, WrongUsage
 from tickwheel.delivery.model.message import MAX_PAYLOAD, Columns
 from tickwheel.delivery.read.arrow import read_batch
 from tickwheel.delivery.read.hand_off_rows import batch_of
-from tickwheel.delivery.read.sources import OpenSource, Source, shown
+from tickwheel.delivery.read.sources import OpenSource, Source, path_as_text
 from tickwheel.spark.schemas import MESSAGES
 
 _Batches: TypeAlias = Iterator[Any]  # of pyarrow.RecordBatch, which has no types
@@ -102,7 +102,7 @@ def records_of_files(columns: Columns, batches: _Batches) -> Iterator[Records]:
     for batch in batches:
         for uri, at_ms in zip(*(column.to_pylist() for column in batch.columns), strict=True):
             path = path_of(uri)
-            source = Source(shown(path), path)
+            source = Source(path_as_text(path), path)
             at = partial(int, at_ms * _NS)
             try:
                 yield from (part.records for part in OpenSource(source, columns, {}, at))

@@ -68,7 +68,7 @@ class OpenSource:
     ) -> None:
         self.source = source
         self._columns = columns
-        self._name = shown(source.path.resolve()) if source.path else ""
+        self._name = path_as_text(source.path.resolve()) if source.path else ""
         self._before = before.get(self._name)
         self._now_ns = now_ns
 
@@ -119,7 +119,7 @@ def _expand(given: str, say: Callable[[str], object]) -> list[Source]:
     formats = ", ".join(_SUFFIXES)
     if not found:
         raise WrongUsage(f"{given} holds no files that can be read: give a folder with {formats} files")
-    others = [shown(file.relative_to(path)) for file in files if file.suffix.lower() not in _SUFFIXES]
+    others = [path_as_text(file.relative_to(path)) for file in files if file.suffix.lower() not in _SUFFIXES]
     if others:
         more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
         say(f"Not read in {given}, as the suffix is none of {formats}: {', '.join(others[:_NAMED])}{more}")
@@ -135,10 +135,10 @@ def _source(path: Path) -> Source:
         raise WrongUsage(f"{path} does not exist: give files, folders, or - for standard input")
     if path.suffix.lower() == ".parquet":
         need_pyarrow()
-    return Source(shown(path), path)
+    return Source(path_as_text(path), path)
 
 
-def shown(path: Path) -> str:
+def path_as_text(path: Path) -> str:
     """A path as text that can be written, whatever bytes it holds."""
     return os.fsencode(path).decode(errors="backslashreplace")
 
