@@ -155,7 +155,7 @@ def delivery_options(command: Callable[..., None]) -> Callable[..., None]:
             click.option("--spare", metavar="N", type=int,
                          help="Places beside these, for sends that take long and for keys whose last send was not "
                          "accepted. By default 1024 for webhooks and coroutine functions, at most a third of the open "
-                         "files, and 64 for functions; 0 with --concurrency."),
+                         "files, and 64 for functions; 0 with --concurrency, and always for files and Kafka."),
             click.option("--keep-ids", metavar="DAYS", type=float, default=_default("keep-ids"), show_default=True,
                          help="How long the id of a message is kept after its outcome, to find duplicates."),
         )

@@ -169,6 +169,8 @@ impl OpenOptions {
 
     /// Sets the number of spare places. A send that takes long moves to a spare place, and a key whose last send was not
     /// accepted is only tried in one. So a receiver that hangs does not hold up the others. 0 to 1,000,000.
+    /// Webhooks and a [`ReplySink`](crate::ReplySink) get at most a third of the open files, and a sink that
+    /// [is alone](crate::Sink::is_alone) gets none.
     ///
     /// ```
     /// # use tickwheel_delivery::OpenOptions;

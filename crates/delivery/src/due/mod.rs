@@ -9,4 +9,5 @@ pub(crate) mod outcome_feed;
 pub(crate) mod pace;
 pub(crate) mod places;
 pub(crate) mod retry;
+mod sharing;
 pub(crate) mod window;

@@ -73,9 +73,10 @@ pub(crate) enum Try {
     New,
 }
 
-/// Limits the wait that a destination asks for to an hour. A wrong `Retry-After` must not hold messages for ever.
+/// Limits the wait that a destination asks for, to 50 ms to an hour. A wrong `Retry-After` must neither hold messages for
+/// ever nor keep the engine busy with one message.
 pub(crate) fn bounded(retry_after_ms: u64) -> u64 {
-    retry_after_ms.min(3_600_000)
+    retry_after_ms.clamp(50, 3_600_000)
 }
 
 impl Outage {

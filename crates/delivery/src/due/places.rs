@@ -9,26 +9,28 @@
 //!   young sends take ordinary places. A send that hangs thus leaves its ordinary place to others, while a spare place
 //!   is free.
 //! - A send of a key in doubt takes a spare place from its start. So keys in doubt never take an ordinary place.
-//! - Without spare places, every send keeps its ordinary place. Keys in doubt get at most half of these places, and none
-//!   during a slow first contact: while a send of another key is not young any more, messages of such keys go first. So
-//!   the first contact with many keys that hang is over soon. One key in doubt goes out every five minutes all the same.
+//! - Without spare places, every send keeps its ordinary place, and keys in doubt share these with the others: [`Sharing`].
 //! - After a cut-off, the call keeps its place until it returns. A sink without spare places may have
 //!   [`PlaceLimits::hanging`] such calls beside its places.
 //! - Ordinary and spare places have separate limits for bytes. A send may start while the limit is not reached, so one
-//!   send may go over it.
+//!   send may go over it. A send with no more bytes than its part of the limit, such as 16 KiB of 16 MiB in 1,024 places,
+//!   starts all the same. So large messages that hang hold up no small ones, and all sends together have at most twice the
+//!   limit.
 
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
+use super::sharing::Sharing;
+
 /// A send is young for at least this time.
 const YOUNG_US: u64 = 100_000;
 /// A send is young for at least this number of usual durations.
 const YOUNG_TIMES: f64 = 10.0;
-/// Keys in doubt wait at most this long for the end of a slow first contact.
-const LONGEST_PASSED_OVER_US: u64 = 300_000_000;
-/// How much one duration moves the usual duration. The usual duration is about the median.
-const STEP: f64 = 1.05;
+/// How much a longer and a shorter duration move the usual duration. With these, nine of ten messages take longer. So
+/// slow messages do not say what is usual while one of ten is fast.
+const STEP_UP: f64 = 1.05;
+const STEP_DOWN: f64 = 1.5;
 
 /// How many sends there may be at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,9 +39,10 @@ pub struct PlaceLimits {
     pub young: usize,
     /// Spare places.
     pub spare: usize,
-    /// Bytes of the sends in ordinary places, without the sends of keys in doubt if there are spare places.
+    /// Bytes of the sends in ordinary places, without the sends of keys in doubt if there are spare places. Small messages
+    /// may take as many again.
     pub young_bytes: usize,
-    /// Bytes of the sends in spare places.
+    /// Bytes of the sends in spare places. Small messages may take as many again.
     pub spare_bytes: usize,
     /// Calls that were cut off and have not returned. They come beside the ordinary places, if there are no spare ones.
     pub hanging: usize,
@@ -72,6 +75,8 @@ struct Place {
     bytes: usize,
     is_in_doubt: bool,
     takes: Takes,
+    /// The call was cut off, and has not returned.
+    is_cut_off: bool,
 }
 
 /// The places that are taken.
@@ -85,15 +90,16 @@ pub(crate) struct Places {
     spare: usize,
     in_doubt: usize,
     hanging: usize,
+    /// Calls that were cut off and have not returned, with or without a place.
+    cut_off: usize,
+    /// When the last of them was cut off.
+    cut_off_us: u64,
     young_bytes: usize,
     spare_bytes: usize,
     usual_us: f64,
     /// When [`Places::age`] ran last.
     now_us: u64,
-    /// When the last slow send ended whose key was not in doubt.
-    slow_ended_us: Option<u64>,
-    /// Since when other keys go first.
-    passed_over_us: Option<u64>,
+    sharing: Sharing,
 }
 
 impl Places {
@@ -106,12 +112,13 @@ impl Places {
             spare: 0,
             in_doubt: 0,
             hanging: 0,
+            cut_off: 0,
+            cut_off_us: 0,
             young_bytes: 0,
             spare_bytes: 0,
             usual_us: 0.0,
             now_us: 0,
-            slow_ended_us: None,
-            passed_over_us: None,
+            sharing: Sharing::default(),
         }
     }
 
@@ -138,32 +145,53 @@ impl Places {
         YOUNG_US.max((self.usual_us * YOUNG_TIMES) as u64)
     }
 
-    /// Whether a send may start. Call [`Places::age`] before.
-    pub(crate) fn may_start(&self, is_in_doubt: bool) -> bool {
-        if is_in_doubt && self.has_spare() {
-            return self.spare < self.limits.spare && self.spare_bytes < self.limits.spare_bytes;
-        }
-        let may_half = !is_in_doubt || self.in_doubt < (self.limits.young / 2).max(1);
-        may_half && self.young < self.limits.young && self.young_bytes < self.limits.young_bytes
+    /// Whether all calls under way were cut off, the last one this long ago. Then no place becomes free soon.
+    pub(crate) fn only_hang(&self, since_us: u64) -> bool {
+        self.taken.len() == self.cut_off && self.now_us.saturating_sub(self.cut_off_us) >= since_us
     }
 
-    /// Whether keys that are not in doubt go first, because the first contact with one of them is slow, or was just now.
-    /// Call [`Places::age`] before.
-    pub(crate) fn is_first_contact_slow(&self) -> bool {
+    /// The most bytes with which a send may start. `None`: it may not start. Call [`Places::age`] before.
+    pub(crate) fn may_start(&self, is_in_doubt: bool) -> Option<usize> {
+        let limits = &self.limits;
+        let (is_free, bytes, places, most) = if is_in_doubt && self.has_spare() {
+            (self.spare < limits.spare, self.spare_bytes, limits.spare, limits.spare_bytes)
+        } else {
+            let may_half = !is_in_doubt || self.in_doubt < self.half();
+            (may_half && self.young < limits.young, self.young_bytes, limits.young, limits.young_bytes)
+        };
+        is_free.then(|| if bytes < most { usize::MAX } else { most / places })
+    }
+
+    /// How many places keys in doubt may have, if there are no spare ones.
+    fn half(&self) -> usize {
+        (self.that_return() / 2).max(1)
+    }
+
+    /// Ordinary places that a sink without spare ones has, without those that a call keeps after its cut-off.
+    fn that_return(&self) -> usize {
+        self.limits.young.saturating_sub(self.cut_off - self.hanging)
+    }
+
+    /// Whether keys that are not in doubt go first. Call [`Places::age`] before.
+    pub(crate) fn others_go_first(&self) -> bool {
         if self.has_spare() {
             return false; // keys in doubt take no place from others
         }
-        if self.passed_over_us.is_some_and(|since_us| self.now_us >= since_us.saturating_add(LONGEST_PASSED_OVER_US)) {
-            return false;
-        }
-        let was_slow = |since_us: u64| self.now_us.saturating_sub(since_us) >= self.young_us();
-        let first = self.young_line.iter().find_map(|number| self.taken.get(number));
-        first.is_some_and(|first| was_slow(first.began_us)) || self.slow_ended_us.is_some_and(|at_us| !was_slow(at_us))
+        self.sharing.others_go_first(self.now_us, || {
+            let young_us = self.young_us();
+            let is_slow = |place: &&Place| self.now_us.saturating_sub(place.began_us) >= young_us;
+            let open = self.young_line.iter().filter_map(|number| self.taken.get(number)).take_while(is_slow).count();
+            let slow = open + self.sharing.ended_just_now(self.now_us, young_us);
+            slow > 0 && slow + self.in_doubt >= self.half()
+        })
     }
 
     /// Whether a send with this many bytes may move to a spare place.
     fn may_move(&self, bytes: usize) -> bool {
-        self.spare < self.limits.spare && (self.spare == 0 || self.spare_bytes + bytes <= self.limits.spare_bytes)
+        let PlaceLimits { spare, spare_bytes, .. } = self.limits;
+        let has_room =
+            self.spare == 0 || self.spare_bytes + bytes <= spare_bytes || bytes <= spare_bytes / spare.max(1);
+        self.spare < spare && has_room
     }
 
     pub(crate) fn has_spare(&self) -> bool {
@@ -172,12 +200,12 @@ impl Places {
 
     /// A key in doubt could start, and another key goes first.
     pub(crate) fn pass_over(&mut self) {
-        self.passed_over_us.get_or_insert(self.now_us);
+        self.sharing.pass_over(self.now_us);
     }
 
     pub(crate) fn take(&mut self, number: u64, now_us: u64, bytes: usize, is_in_doubt: bool) {
         if is_in_doubt {
-            self.passed_over_us = None;
+            self.sharing.started_in_doubt(now_us);
         }
         self.in_doubt += usize::from(is_in_doubt);
         let takes = if is_in_doubt && self.has_spare() { Takes::Spare } else { Takes::Ordinary };
@@ -194,7 +222,7 @@ impl Places {
             self.young += 1;
             self.young_bytes += bytes;
         }
-        self.taken.insert(number, Place { began_us: now_us, bytes, is_in_doubt, takes });
+        self.taken.insert(number, Place { began_us: now_us, bytes, is_in_doubt, takes, is_cut_off: false });
     }
 
     /// Moves sends that are not young any more out of ordinary places, while spare places are free.
@@ -230,41 +258,53 @@ impl Places {
     }
 
     /// The call was cut off, and has not returned.
-    pub(crate) fn hangs(&mut self, number: u64) {
-        if !self.has_spare() {
-            self.young_line.retain(|it| *it != number); // its key is in doubt now
-            self.slow_ended_us = Some(self.now_us);
-        }
-        if self.has_spare() || self.hanging >= self.limits.hanging {
+    pub(crate) fn hangs(&mut self, number: u64, now_us: u64) {
+        let has_spare = self.has_spare();
+        let Some(place) = self.taken.get_mut(&number).filter(|it| !it.is_cut_off) else { return };
+        place.is_cut_off = true;
+        self.cut_off += 1;
+        self.cut_off_us = now_us;
+        self.in_doubt -= usize::from(place.is_in_doubt);
+        if has_spare {
             return; // the call keeps its place
         }
-        if let Some(place) = self.taken.get_mut(&number).filter(|it| it.takes != Takes::None) {
+        if !place.is_in_doubt {
+            self.young_line.retain(|it| *it != number); // its key is in doubt now
+            self.sharing.slow_ended(now_us, self.limits.young);
+        }
+        if self.hanging < self.limits.hanging {
             place.takes = Takes::None;
             self.hanging += 1;
             self.young -= 1;
             self.young_bytes -= place.bytes;
-            self.in_doubt -= usize::from(place.is_in_doubt);
         }
     }
 
     /// The send has ended. Returns whether it was slow.
     pub(crate) fn free(&mut self, number: u64, now_us: u64) -> bool {
         let Some(place) = self.taken.remove(&number) else { return false };
-        let is_slow = now_us.saturating_sub(place.began_us) > self.young_us();
-        if is_slow && !place.is_in_doubt {
-            self.slow_ended_us = Some(now_us);
+        let took_us = now_us.saturating_sub(place.began_us);
+        let is_slow = took_us > self.young_us();
+        if place.is_in_doubt && !self.has_spare() && self.that_return() <= 1 {
+            self.sharing.left_only_place(now_us, took_us);
         }
-        if place.takes == Takes::None {
-            self.hanging -= 1;
-            return is_slow;
+        if place.is_cut_off {
+            self.cut_off -= 1;
+        } else if place.is_in_doubt {
+            self.in_doubt -= 1;
+        } else if is_slow && !self.has_spare() {
+            self.sharing.slow_ended(now_us, self.limits.young);
         }
-        self.in_doubt -= usize::from(place.is_in_doubt);
-        self.young -= usize::from(place.takes != Takes::Spare);
-        if place.takes == Takes::Ordinary {
-            self.young_bytes -= place.bytes;
-        } else {
-            self.spare -= 1;
-            self.spare_bytes -= place.bytes;
+        match place.takes {
+            Takes::None => self.hanging -= 1,
+            Takes::Ordinary => {
+                self.young -= 1;
+                self.young_bytes -= place.bytes;
+            }
+            Takes::Spare => {
+                self.spare -= 1;
+                self.spare_bytes -= place.bytes;
+            }
         }
         is_slow
     }
@@ -275,9 +315,9 @@ impl Places {
         if self.usual_us == 0.0 {
             self.usual_us = duration_us.max(1.0);
         } else if duration_us > self.usual_us {
-            self.usual_us *= STEP;
+            self.usual_us = duration_us.min(self.usual_us * STEP_UP);
         } else {
-            self.usual_us = (self.usual_us / STEP).max(1.0);
+            self.usual_us = duration_us.max(self.usual_us / STEP_DOWN).max(1.0);
         }
     }
 }
@@ -290,18 +330,25 @@ mod tests {
         Places::new(PlaceLimits { young, spare, hanging: 0, ..PlaceLimits::NONE })
     }
 
+    impl Places {
+        /// Whether a send of any size may start.
+        fn may(&self, is_in_doubt: bool) -> bool {
+            self.may_start(is_in_doubt) == Some(usize::MAX)
+        }
+    }
+
     #[test]
     fn a_send_that_is_not_young_any_more_leaves_its_ordinary_place__d6() {
         let mut places = places(2, 1);
         places.take(0, 0, 10, false);
         places.take(1, 50_000, 10, false);
-        assert!(!places.may_start(false) && places.may_start(true));
+        assert!(!places.may(false) && places.may(true));
         assert_eq!(places.next_free_us(), Some(100_000));
         places.age(99_999);
-        assert!(!places.may_start(false));
+        assert!(!places.may(false));
         places.age(100_000);
-        assert!(places.may_start(false), "the first one is in the spare place");
-        assert!(!places.may_start(true), "there is no other");
+        assert!(places.may(false), "the first one is in the spare place");
+        assert!(!places.may(true), "there is no other");
         assert_eq!((places.spare_taken(), places.next_free_us()), (1, None));
         assert!(places.free(0, 200_000), "it was slow");
         assert!(!places.free(1, 60_000));
@@ -313,14 +360,14 @@ mod tests {
         let mut places = places(2, 2);
         places.take(0, 0, 10, true);
         places.take(1, 0, 10, true);
-        assert!(places.may_start(false) && !places.may_start(true), "the ordinary places are free");
+        assert!(places.may(false) && !places.may(true), "the ordinary places are free");
         places.take(2, 0, 10, false);
         places.take(3, 0, 10, false);
         places.age(100_000);
-        assert!(!places.may_start(false), "no spare place is free for those that are old");
+        assert!(!places.may(false), "no spare place is free for those that are old");
         places.free(0, 100_000);
         places.age(100_000);
-        assert!(places.may_start(false) && !places.may_start(true));
+        assert!(places.may(false) && !places.may(true));
     }
 
     #[test]
@@ -328,13 +375,13 @@ mod tests {
         for (young, half) in [(1, 1), (2, 1), (5, 2), (8, 4)] {
             let mut places = places(young, 0);
             for number in 0..half {
-                assert!(places.may_start(true), "{young}");
+                assert!(places.may(true), "{young}");
                 places.take(number, 0, 0, true);
             }
-            assert!(!places.may_start(true), "{young}");
-            assert_eq!(places.may_start(false), half < young as u64);
+            assert!(!places.may(true), "{young}");
+            assert_eq!(places.may(false), half < young as u64);
             places.age(u64::MAX);
-            assert!(!places.may_start(true), "none of them leaves its place");
+            assert!(!places.may(true), "none of them leaves its place");
         }
     }
 
@@ -343,35 +390,35 @@ mod tests {
         let limits = PlaceLimits { young: 10, spare: 10, young_bytes: 30, spare_bytes: 20, hanging: 0 };
         let mut places = Places::new(limits);
         (0..3).for_each(|number| places.take(number, 0, 10, false));
-        assert!(!places.may_start(false) && places.may_start(true));
+        assert!(!places.may(false) && places.may(true));
         places.age(100_000);
-        assert!(places.may_start(false), "two of them are in spare places");
-        assert!(!places.may_start(true));
+        assert!(places.may(false), "two of them are in spare places");
+        assert!(!places.may(true));
         places.take(3, 100_000, 1_000, false);
-        assert!(!places.may_start(false));
+        assert!(!places.may(false));
         for number in 0..4 {
             places.free(number, 100_000);
         }
-        assert!(places.may_start(false) && places.may_start(true) && places.are_free());
+        assert!(places.may(false) && places.may(true) && places.are_free());
     }
 
     #[test]
     fn a_call_that_was_cut_off_keeps_its_place_but_a_few_of_a_sink_without_spare_ones__d6() {
         let mut kept = places(1, 0);
         kept.take(0, 0, 0, false);
-        kept.hangs(0);
-        assert!(!kept.may_start(false));
+        kept.hangs(0, 0);
+        assert!(!kept.may(false));
         let mut replaced = Places::new(PlaceLimits { hanging: 1, ..places(1, 0).limits() });
         for number in [0, 1] {
             replaced.take(number, 0, 0, false);
-            replaced.hangs(number);
-            assert_eq!(replaced.may_start(false), number == 0);
+            replaced.hangs(number, 0);
+            assert_eq!(replaced.may(false), number == 0);
         }
         replaced.free(1, 0);
-        assert!(replaced.may_start(false));
+        assert!(replaced.may(false));
         replaced.free(0, 0);
         replaced.take(2, 0, 0, false);
-        assert!(!replaced.may_start(false));
+        assert!(!replaced.may(false));
     }
 
     #[test]
@@ -379,9 +426,62 @@ mod tests {
         let mut places = places(1, 1);
         assert_eq!(places.young_us(), 100_000);
         (0..1_000).for_each(|_| places.note_duration(300_000));
-        assert!((2_800_000..=3_200_000).contains(&places.young_us()), "{}", places.young_us());
+        assert_eq!(places.young_us(), 3_000_000);
         (0..1_000).for_each(|_| places.note_duration(10));
         assert_eq!(places.young_us(), 100_000);
+    }
+
+    #[test]
+    fn what_one_of_ten_needs_is_usual__d6() {
+        let mut places = places(1, 1);
+        for (fast, young_s) in [(0, 30), (2, 0)] {
+            for number in 0..10_000 {
+                places.note_duration(if number % 10 < fast { 5_000 } else { 3_000_000 });
+            }
+            assert_eq!(places.young_us() / 1_000_000, young_s, "{fast} of ten are fast");
+        }
+    }
+
+    #[test]
+    fn a_small_message_starts_though_the_bytes_are_taken__d6_d8() {
+        let limits = PlaceLimits { young: 10, spare: 4, young_bytes: 100, spare_bytes: 80, hanging: 0 };
+        let mut places = Places::new(limits);
+        places.take(0, 0, 100, false);
+        places.take(1, 0, 80, true);
+        assert_eq!((places.may_start(false), places.may_start(true)), (Some(10), Some(20)));
+        (2..11).for_each(|number| places.take(number, 0, 10, false));
+        (11..14).for_each(|number| places.take(number, 0, 20, true));
+        assert_eq!((places.may_start(false), places.may_start(true)), (None, None));
+    }
+
+    /// Of eight places, a call has one for ten minutes.
+    #[test]
+    fn a_long_call_takes_one_place_of_those_that_keys_in_doubt_may_have__d6() {
+        let mut places = places(8, 0);
+        places.take(0, 0, 0, false);
+        places.age(600_000_000);
+        for number in 1..4 {
+            assert!(!places.others_go_first());
+            places.take(number, 600_000_000, 0, true);
+        }
+        assert!(places.others_go_first());
+        places.free(0, 600_000_000);
+        assert!(places.others_go_first(), "the next one may be as slow");
+        places.age(600_200_000);
+        assert!(!places.others_go_first() && places.may(true));
+    }
+
+    #[test]
+    fn the_only_place_is_shared_by_time__d6() {
+        let mut places = places(2, 0);
+        places.take(0, 0, 0, false);
+        places.hangs(0, 0); // and never returns
+        places.take(1, 0, 0, true);
+        places.free(1, 10_000_000);
+        for (now_us, go_first) in [(10_000_000, true), (19_999_999, true), (20_000_000, false)] {
+            places.age(now_us);
+            assert_eq!(places.others_go_first(), go_first, "{now_us}");
+        }
     }
 
     #[test]
@@ -400,26 +500,29 @@ mod tests {
                 now_us += random.u64(0..60_000);
                 places.age(now_us);
                 let is_in_doubt = random.bool();
-                if places.may_start(is_in_doubt) {
-                    places.take(number, now_us, random.usize(0..50), is_in_doubt);
+                if let Some(most) = places.may_start(is_in_doubt) {
+                    places.take(number, now_us, random.usize(0..50).min(most), is_in_doubt);
                     open.push(number);
                 }
                 if random.u8(0..4) == 0 && !open.is_empty() {
-                    places.hangs(open[random.usize(0..open.len())]);
+                    places.hangs(open[random.usize(0..open.len())], now_us);
                 }
                 if random.bool() && !open.is_empty() {
                     places.free(open.swap_remove(random.usize(0..open.len())), now_us);
                 }
                 let most = limits.young + limits.spare + if limits.spare == 0 { limits.hanging } else { 0 };
                 assert!(open.len() <= most && places.young <= limits.young && places.spare <= limits.spare);
+                assert!(places.young_bytes <= 2 * limits.young_bytes + 50);
+                assert!(places.spare_bytes <= 2 * limits.spare_bytes + 50);
+                assert_eq!(places.cut_off, places.taken.values().filter(|it| it.is_cut_off).count());
+                assert!(places.half() <= limits.young);
                 assert!(places.young_line.len() <= 2 * most + 66);
             }
             for number in open {
                 places.free(number, now_us);
             }
-            let left =
-                [places.young, places.spare, places.in_doubt, places.hanging, places.young_bytes, places.spare_bytes];
-            assert_eq!(left, [0; 6], "seed {seed}");
+            let Places { young, spare, in_doubt, hanging, cut_off, young_bytes, spare_bytes, .. } = places;
+            assert_eq!([young, spare, in_doubt, hanging, cut_off, young_bytes, spare_bytes], [0; 7], "seed {seed}");
         }
     }
 }

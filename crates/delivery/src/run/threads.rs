@@ -195,6 +195,11 @@ impl Running {
         !self.shared.lock_senders().working.is_empty()
     }
 
+    #[cfg(test)]
+    pub(crate) fn is_closing(&self) -> bool {
+        self.shared.is_closing.load(Ordering::SeqCst)
+    }
+
     /// How many senders were cut off and have not ended.
     pub fn hanging_senders(&self) -> usize {
         self.shared.lock_senders().hanging
@@ -239,13 +244,13 @@ fn limits_of(sink: &Opened, settings: &Settings, threads: usize) -> PlaceLimits 
         Opened::Sink(sink) => {
             let usual = threads.max(sink.threads());
             let young = if is_limited { concurrency.min(sink.most_threads().max(usual)) } else { usual };
-            let spare = spare(sink.spare());
+            let spare = if sink.is_alone() { 0 } else { spare(sink.spare()) };
             let hanging = if spare == 0 && !is_limited { MOST_HANGING } else { 0 };
             PlaceLimits { young, spare, young_bytes: usize::MAX, spare_bytes: usize::MAX, hanging }
         }
         Opened::ReplySink(sink) => PlaceLimits {
             young: sink.max_in_flight().max(1).min(concurrency),
-            spare: spare(sink.spare().min(third_of_open_files())),
+            spare: spare(sink.spare()).min(third_of_open_files()),
             young_bytes: sink.max_bytes(),
             spare_bytes: PlaceLimits::SPARE_BYTES,
             hanging: 0,

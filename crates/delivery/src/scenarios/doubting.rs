@@ -151,7 +151,7 @@ fn keys_in_doubt_do_not_starve_behind_a_call_that_never_returns__d6() {
     world.give(vec![put(None, "hangs", START_MS)]);
     let _hangs = world.take().unwrap();
     let mut tried_ms = None;
-    for at_ms in (0..400_000).step_by(100) {
+    for at_ms in (0..10_000).step_by(100) {
         world.give((0..2).map(|number| put(None, &format!("{at_ms} {number}"), START_MS)).collect());
         let (number, deliveries) = world.engine.take(1, 1 << 20, false).expect("one is always ready");
         if deliveries[0].body.id() == "bad" {
@@ -161,5 +161,5 @@ fn keys_in_doubt_do_not_starve_behind_a_call_that_never_returns__d6() {
         world.advance_ms(100);
         world.engine.settle(number, Verdicts::Delivered, None);
     }
-    assert!(tried_ms.is_some_and(|at_ms| (290_000..320_000).contains(&at_ms)), "{tried_ms:?}");
+    assert_eq!(tried_ms, Some(1_000), "after its wait, in another place");
 }

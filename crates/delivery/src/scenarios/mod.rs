@@ -24,6 +24,7 @@ mod recurring;
 mod replacing;
 mod rescheduling;
 mod retrying;
+mod sharing;
 mod simulation;
 mod small_memory;
 pub(crate) mod testing;

@@ -9,15 +9,15 @@ use crate::due::retry::Retry;
 use crate::run::settings::Settings;
 use crate::sinks::{Verdict, Verdicts};
 
-const S_US: u64 = 1_000_000;
+pub(super) const S_US: u64 = 1_000_000;
 
-fn limits(young: usize, spare: usize) -> PlaceLimits {
+pub(super) fn limits(young: usize, spare: usize) -> PlaceLimits {
     PlaceLimits { young, spare, hanging: 0, ..PlaceLimits::NONE }
 }
 
-/// Runs until `until_us`. `send` says for a key how long a send takes, and how it ends. Returns how late the latest message of
-/// a healthy key (`h...`) was, and how many there were.
-fn run(world: &ByHand, until_us: u64, send: &dyn Fn(&str) -> (u64, Verdict)) -> (i64, usize) {
+/// Runs until `until_us`. `send` says for a key, or for the id of a message without a key, how long a send takes, and how it
+/// ends. Returns how late the latest healthy message (`h...`) was, and how many there were.
+pub(super) fn run(world: &ByHand, until_us: u64, send: &dyn Fn(&str) -> (u64, Verdict)) -> (i64, usize) {
     let (mut now_us, mut heap) = (0_u64, BinaryHeap::new());
     let mut flights: BTreeMap<u64, Vec<Verdict>> = BTreeMap::new();
     let (mut late_us, mut healthy) = (0, 0);
@@ -25,8 +25,9 @@ fn run(world: &ByHand, until_us: u64, send: &dyn Fn(&str) -> (u64, Verdict)) -> 
         world.write();
         while let Some((number, deliveries)) = world.engine.take(1, usize::MAX, false) {
             let it = &deliveries[0];
-            let (takes_us, verdict) = send(it.key().unwrap());
-            if it.key().unwrap().starts_with('h') {
+            let name = it.key().unwrap_or(it.id());
+            let (takes_us, verdict) = send(name);
+            if name.starts_with('h') {
                 late_us = late_us.max(it.lateness_us);
                 healthy += 1;
             }
@@ -177,4 +178,21 @@ fn after_a_restart_no_key_waits_longer_than_its_back_off__d6() {
         waited_s += 1;
     }
     assert!(waited_s <= 301, "it waited {waited_s} s");
+}
+
+#[test]
+fn a_destination_that_asks_for_no_wait_at_all_gets_a_short_one__d6() {
+    let world = ByHand::start(Settings::default());
+    world.give(vec![put(Some("k"), "a", START_MS)]);
+    let mut sends = 0;
+    for _ in 0..1_000 {
+        world.write();
+        while let Some((flight, _)) = world.take() {
+            sends += 1;
+            let verdict = Verdict::Unanswered { reason: "429".to_owned(), retry_after_ms: Some(1) };
+            world.engine.settle(flight, Verdicts::Each(vec![verdict]), None);
+        }
+        world.advance_ms(1);
+    }
+    assert!((2..=21).contains(&sends), "{sends} sends in a second");
 }

@@ -67,6 +67,10 @@ impl LineSink {
 }
 
 impl Sink for LineSink {
+    fn is_alone(&self) -> bool {
+        true
+    }
+
     /// A write to a full pipe waits, and a time-out would leave half a line.
     fn is_cut_off(&self) -> bool {
         false

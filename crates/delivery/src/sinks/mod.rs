@@ -108,6 +108,12 @@ pub trait Sink: Send {
         0
     }
 
+    /// Whether this sink gets no spare places, whatever the settings say. With a second writer, the lines of a file would
+    /// mix, and the [`Sink::position`] of one sink would pass messages that the other one has not sent.
+    fn is_alone(&self) -> bool {
+        false
+    }
+
     /// The position of the destination, for [`Sink::arrived`] after a crash.
     fn position(&self) -> Option<String> {
         None
@@ -143,7 +149,9 @@ pub trait ReplySink: Send {
     /// How many deliveries the sink can have in flight, at least 1.
     fn max_in_flight(&self) -> usize;
 
-    /// The most bytes in flight, counted with keys and ids. The last message may go over it.
+    /// The most bytes in flight, counted with keys and ids. The last message may go over it. If it is reached, a message
+    /// that is not larger than its part of it (`max_bytes` by the number of places) starts all the same. So small messages
+    /// do not wait for large ones, and all together have at most twice as many bytes.
     fn max_bytes(&self) -> usize {
         4 << 20
     }

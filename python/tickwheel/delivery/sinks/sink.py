@@ -53,7 +53,9 @@ class Sink(ABC):
     """How many sinks of this kind to open, each in its own thread; 1 to 256."""
 
     spare: ClassVar[int] = 0
-    """How many more threads may be opened, for long sends and for keys whose last send was not accepted."""
+    """How many more threads may be opened, for long sends and for keys whose last send was not accepted. A class that
+    has a `position` gets none: that of one sink would pass messages which another one has not sent.
+    """
 
     is_cut_off: ClassVar[bool] = True
     """Whether a `send` that takes longer than `timeout_s` is given up; `False` if it should wait instead."""

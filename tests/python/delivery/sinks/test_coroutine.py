@@ -25,6 +25,7 @@ from tickwheel.delivery import (
     Unanswered,
     Unavailable,
 )
+from tickwheel.delivery.queue.queue import _CLOSE_WITHIN_S
 
 pytestmark = pytest.mark.timeout(60)
 OVERDUE_MS = 1_700_000_000_000
@@ -356,6 +357,73 @@ def test_a_queue_closes_while_its_loop_hangs_and_keeps_what_was_not_delivered__D
     goes_on.set()
     assert len(StoreView(tmp_path / "store.db").list().messages) == 5
     wait_for(lambda: not [it for it in threading.enumerate() if it.name == "coroutines-deliver"])
+
+
+@pytest.mark.parametrize("kind", ["swallows its cancel", "blocks its thread"])
+def test_a_close_waits_for_no_call_that_was_cut_off__D6_D13(tmp_path: Path, kind: str) -> None:
+    cut_off, may_end = threading.Event(), threading.Event()
+
+    async def send(_: Delivery) -> None:
+        if kind == "blocks its thread":
+            cut_off.set()
+            may_end.wait(LONG_S)
+        while not may_end.is_set():
+            try:
+                await asyncio.sleep(3_600 if not cut_off.is_set() else 0.01)
+            except asyncio.CancelledError:
+                cut_off.set()
+
+    queue = DeliveryQueue(tmp_path / "store.db", to=send, concurrency=1, sink_timeout_s=0.2)
+    queue.put_many(overdue(3))  # two wait for the place
+    assert cut_off.wait(LONG_S)
+    began = time.monotonic()
+    queue.close()
+    assert time.monotonic() - began < _CLOSE_WITHIN_S / 2
+    may_end.set()
+    assert len(StoreView(tmp_path / "store.db").list().messages) == 3
+
+
+@pytest.mark.parametrize("kind", ["swallows its cancel", "blocks its thread"])
+def test_a_close_of_the_async_queue_waits_for_no_call_that_was_cut_off__D6_D13(tmp_path: Path, kind: str) -> None:
+    may_end, closed = threading.Event(), threading.Event()
+    took_s: list[float] = []
+
+    def watch() -> None:
+        wait_for(lambda: any(it.name == "closes-delivery" for it in threading.enumerate()))
+        began = time.monotonic()
+        while any(it.name == "closes-delivery" for it in threading.enumerate()):
+            time.sleep(0.01)
+        took_s.append(time.monotonic() - began)
+        may_end.set()
+
+    async def main() -> None:
+        closes = asyncio.Event()
+
+        async def send(_: Delivery) -> None:
+            await closes.wait()
+            if kind == "blocks its thread":
+                may_end.wait(LONG_S)
+            while not may_end.is_set():
+                try:
+                    await asyncio.sleep(0.01)
+                except asyncio.CancelledError:
+                    continue
+
+        queue = AsyncDeliveryQueue(tmp_path / "store.db", to=send, concurrency=1, sink_timeout_s=0.2)
+        async with queue:
+            await queue.put_many(overdue(3))  # two wait for the place
+            watcher = threading.Thread(target=watch)
+            watcher.start()
+            closing = asyncio.create_task(queue.close())
+            await until(lambda: any(it.name == "closes-delivery" for it in threading.enumerate()))
+            closes.set()
+            await closing
+            await until(lambda: not watcher.is_alive())
+        closed.set()
+
+    run(main())
+    assert closed.is_set()
+    assert took_s[0] < _CLOSE_WITHIN_S / 2
 
 
 def test_what_is_in_flight_when_a_close_gives_up_is_cancelled__D6_D13(

@@ -57,8 +57,9 @@ impl Dispatcher {
         let messages = flight.messages.len();
         self.measures.cut_off += 1;
         self.events.push(Event::CutOff { flight: number, messages });
-        self.places.hangs(number);
-        let duration_us = self.timer.clock().now_us().saturating_sub(flight.began_us);
+        let now_us = self.timer.clock().now_us();
+        self.places.hangs(number, now_us);
+        let duration_us = now_us.saturating_sub(flight.began_us);
         self.measures.durations.add(duration_us as i64);
         let verdict = Verdict::Unanswered { reason: NO_ANSWER_IN_TIME.to_owned(), retry_after_ms: None };
         self.settle_messages(&flight, Verdicts::Each(vec![verdict; messages]), false);

@@ -14,7 +14,7 @@ use tickwheel::When;
 /// The most messages of keys in doubt in one send, if the sink takes many.
 const IN_DOUBT_AT_ONCE: usize = 16;
 
-/// How many of the newest messages are searched for one whose key was accepted lately.
+/// How many messages are searched for one whose key was accepted lately, or for one that is small enough.
 const SEARCHED: usize = 1_024;
 
 /// The queue from which messages are taken.
@@ -26,41 +26,84 @@ enum From {
 }
 
 impl Dispatcher {
-    /// Whether [`Dispatcher::take`] would return a send now. Call [`Dispatcher::advance`] before.
-    pub(crate) fn has_ready(&self) -> bool {
+    /// Whether [`Dispatcher::take`] would return a send now. Call [`Dispatcher::advance`] before. If a message only waits
+    /// for a place, an alarm is set for the time when one becomes free.
+    pub(crate) fn has_ready(&mut self) -> bool {
+        self.places.age(self.timer.clock().now_us());
         let has_suspects = self.suspects_out.is_empty() && !self.suspects.is_empty();
-        self.may_send() && (self.next_from().is_some() || has_suspects)
+        let is_ready = self.may_send() && (self.next_from().is_some() || has_suspects);
+        if !is_ready {
+            self.wake_for_place();
+        }
+        is_ready
     }
 
     /// Whether a due message only waits for a free place.
     pub(crate) fn waits_for_place(&self) -> bool {
-        let is_due = !self.fresh.is_empty() || !self.in_doubt.is_empty();
-        self.may_send() && is_due && !self.outage.is_down() && self.next_from().is_none()
+        self.may_send() && self.has_due() && self.next_from().is_none()
+    }
+
+    /// Whether a closing engine still has a message to send: it is due, and waits only for a commit, or for a place that
+    /// becomes free. If all calls were cut off `hanging` ago, no place does.
+    pub(crate) fn has_more_to_send(&self, hanging: Duration) -> bool {
+        let has_place = || self.next_from().is_some() || !self.places.only_hang(hanging.as_micros() as u64);
+        self.is_open() && self.has_due() && has_place()
+    }
+
+    /// Whether a message is due, and is not one of those that wait for the end of an outage.
+    fn has_due(&self) -> bool {
+        (!self.fresh.is_empty() || !self.in_doubt.is_empty()) && !self.outage.is_down()
     }
 
     fn may_send(&self) -> bool {
-        !self.is_halted && !self.is_paused && self.pace.may_send() && !self.wants_limit && self.clock.is_some()
+        self.is_open() && !self.wants_limit
+    }
+
+    fn is_open(&self) -> bool {
+        !self.is_halted && !self.is_paused && self.pace.may_send() && self.clock.is_some()
     }
 
     fn next_from(&self) -> Option<From> {
         let (has_fresh, has_doubtful) = (!self.fresh.is_empty(), !self.in_doubt.is_empty());
-        let may_start_fresh = has_fresh && self.places.may_start(false);
         if self.outage.is_down() {
             let it = self.outage.next_try(has_fresh, has_doubtful)?;
-            return self.places.may_start(it == Try::Failed).then_some(From::Try(it));
+            return (self.places.may_start(it == Try::Failed) == Some(usize::MAX)).then_some(From::Try(it));
         }
+        let may_start_fresh = self.next_that_fits(false).is_some();
         // Both kinds take turns.
-        let is_turn_of_fresh = self.was_in_doubt || may_start_fresh && self.places.is_first_contact_slow();
-        if has_doubtful && self.places.may_start(true) && !(may_start_fresh && is_turn_of_fresh) {
+        let is_turn_of_fresh = || may_start_fresh && (self.was_in_doubt || self.places.others_go_first());
+        if self.next_that_fits(true).is_some() && !is_turn_of_fresh() {
             return Some(From::InDoubt);
         }
         may_start_fresh.then_some(From::Fresh)
     }
 
+    /// The place in its queue of the first message that may start. While the limit for bytes is reached, large messages
+    /// wait, and smaller ones pass them.
+    fn next_that_fits(&self, is_in_doubt: bool) -> Option<usize> {
+        let queue = if is_in_doubt { &self.in_doubt } else { &self.fresh };
+        if queue.is_empty() {
+            return None;
+        }
+        match self.places.may_start(is_in_doubt)? {
+            usize::MAX => Some(0),
+            most => queue.iter().take(SEARCHED).position(|offer| self.bytes_of(offer) <= most),
+        }
+    }
+
+    /// The bytes of the message. 0 if it has left.
+    fn bytes_of(&self, offer: &Offer) -> usize {
+        let entry = match *offer {
+            Offer::Lane(lane) => self.window.lane(lane).first().map(|(_, slot)| self.window.entry(slot)),
+            Offer::Message(slot, seq) => self.window.get(slot, seq),
+        };
+        entry.and_then(|entry| entry.body.as_ref()).map_or(0, Body::size)
+    }
+
     fn pop(&mut self, from: From) -> Option<Offer> {
         match from {
-            From::Fresh => self.fresh.pop_front(),
-            From::InDoubt => self.in_doubt.pop_front(),
+            From::Fresh => self.fresh.remove(self.next_that_fits(false)?),
+            From::InDoubt => self.in_doubt.remove(self.next_that_fits(true)?),
             From::Try(kind @ (Try::New | Try::OfRound)) => match self.newest_known() {
                 Some(place) => self.fresh.swap_remove_back(place),
                 None if kind == Try::New => self.fresh.pop_back(),
@@ -93,9 +136,7 @@ impl Dispatcher {
         time_out: Option<Duration>,
     ) -> Option<(u64, Vec<Delivery>)> {
         let timer_us = self.timer.clock().now_us();
-        self.places.age(timer_us);
-        if most == 0 || !self.has_ready() {
-            self.wake_for_place();
+        if !self.has_ready() || most == 0 {
             return None;
         }
         let tokens = self.pace.tokens(timer_us);
@@ -126,7 +167,7 @@ impl Dispatcher {
             self.wait_for_tokens();
         }
         let is_in_doubt = matches!(from, From::InDoubt | From::Try(Try::Failed));
-        if from == From::Fresh && !self.in_doubt.is_empty() && self.places.is_first_contact_slow() {
+        if from == From::Fresh && !self.in_doubt.is_empty() && self.places.others_go_first() {
             self.places.pass_over();
         }
         if let From::Try(it) = from {

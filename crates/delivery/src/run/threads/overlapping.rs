@@ -12,14 +12,15 @@
 //!   it is cut off, it keeps its place until the sink has stopped working on it. So a sink never has more messages than
 //!   its own limits, the settings (D18) and the limits for bytes allow.
 //! - While the engine is closing, messages that are due by then are still started. The sink has until the time-out to
-//!   answer. Then sends without an answer are aborted, and later answers are ignored.
+//!   answer. Then sends without an answer are aborted, and later answers are ignored. If the sink does not end them
+//!   either, messages that wait for their places stay in the store.
 //! - Places change under the dispatcher's lock, so that no notification of a free place is lost.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use super::senders::{caught, own_fault_caught};
-use super::shared::Shared;
+use super::shared::{ABORT, Shared};
 use crate::base::error::DeliveryError;
 use crate::due::dispatcher::Event;
 use crate::sinks::{Delivery, Opened, Replies, Reply, ReplySink, Verdict, Verdicts};
@@ -89,7 +90,7 @@ impl Shared {
                 if let Some((number, deliveries)) = taken {
                     step.started.extend(deliveries.into_iter().map(|delivery| (number, delivery)));
                 } else if !dispatcher.take_more_expired() {
-                    *is_draining |= is_closing && !dispatcher.waits_for_place();
+                    *is_draining |= is_closing && !dispatcher.has_more_to_send(ABORT);
                     break;
                 }
             }
@@ -101,7 +102,7 @@ impl Shared {
             if !dispatcher.events.is_empty() {
                 self.tell(std::mem::take(&mut dispatcher.events));
             }
-            step.is_over = dispatcher.is_halted || (*is_draining && dispatcher.places.are_free());
+            step.is_over = dispatcher.is_halted || (*is_draining && dispatcher.places.only_hang(0));
             if dispatcher.is_halted {
                 answers.is_over.store(true, Ordering::Relaxed);
             }
@@ -131,8 +132,9 @@ impl Replies for Answers {
         let is_wanted = dispatcher.has_ready()
             || !dispatcher.events.is_empty()
             || shared.is_closing.load(Ordering::SeqCst)
-            // The message or the destination may be tried again before the first alarm on the timer.
-            || (!is_delivered && shared.leader_sleeps_too_long());
+            // The message or the destination may be tried again before the first alarm on the timer. Or the next send
+            // moves to the spare place that is free now.
+            || ((!is_delivered || dispatcher.waits_for_place()) && shared.leader_sleeps_too_long());
         if is_wanted {
             shared.leader.notify_one();
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 use crate::base::error::DeliveryError;
@@ -10,7 +10,7 @@ use crate::base::sync::Mutex;
 use crate::due::dispatcher::Event;
 use crate::due::pace::Rate;
 use crate::run::settings::Settings;
-use crate::scenarios::testing::{Delivering, LONG, many, put, settings, wait_until};
+use crate::scenarios::testing::{Delivering, LONG, many, put, settings, spawn, wait_until};
 use crate::sinks::{Delivery, OpenSink, Opened, Sink, Verdicts};
 
 /// How many sends there are, how many there were at most at a time, and how many sinks.
@@ -28,6 +28,10 @@ struct Counted {
 }
 
 impl Sink for Counted {
+    fn is_alone(&self) -> bool {
+        true
+    }
+
     fn max_messages(&self) -> usize {
         1
     }
@@ -115,6 +119,19 @@ fn a_close_does_not_wait_for_the_rate__d18() {
 struct Neighbours {
     may_end: Arc<Mutex<std::sync::mpsc::Receiver<()>>>,
     calls: Arc<Counts>,
+    spare: usize,
+}
+
+fn neighbours(spare: usize) -> (OpenSink, Arc<Counts>, Sender<()>) {
+    let (end, may_end) = channel();
+    let (may_end, calls) = (Arc::new(Mutex::new(may_end)), Arc::<Counts>::default());
+    let counts = calls.clone();
+    let open = move |_: &str| {
+        counts.sinks.fetch_add(1, Ordering::SeqCst);
+        let sink = Neighbours { may_end: may_end.clone(), calls: counts.clone(), spare };
+        Ok(Opened::Sink(Box::new(sink)))
+    };
+    (Arc::new(open), calls, end)
 }
 
 impl Sink for Neighbours {
@@ -127,7 +144,7 @@ impl Sink for Neighbours {
     }
 
     fn spare(&self) -> usize {
-        6
+        self.spare
     }
 
     fn send(&mut self, deliveries: &[Delivery]) -> Result<Verdicts, DeliveryError> {
@@ -143,13 +160,7 @@ impl Sink for Neighbours {
 
 #[test]
 fn customers_that_hang_take_spare_places_and_the_others_go_on__d6_d18() {
-    let (end, may_end) = channel::<()>();
-    let (may_end, calls) = (Arc::new(Mutex::new(may_end)), Arc::<Counts>::default());
-    let (inner, counted) = (may_end.clone(), calls.clone());
-    let open: OpenSink = Arc::new(move |_| {
-        counted.sinks.fetch_add(1, Ordering::SeqCst);
-        Ok(Opened::Sink(Box::new(Neighbours { may_end: inner.clone(), calls: counted.clone() })))
-    });
+    let (open, calls, end) = neighbours(6);
     let delivering = Delivering::with_threads(1, settings(), open);
     delivering.submit((0..6).map(|bad| put(Some(&format!("bad {bad}")), &bad.to_string(), 1)).collect());
     delivering.submit((0..200).map(|good| put(Some(&format!("good {good}")), &good.to_string(), 2)).collect());
@@ -159,4 +170,41 @@ fn customers_that_hang_take_spare_places_and_the_others_go_on__d6_d18() {
     wait_until("the bad ones", || delivering.running.engine().is_empty());
     assert_eq!(delivering.running.close(Some(LONG)).unwrap().delivered, 206);
     assert!(calls.most.load(Ordering::SeqCst) <= 8 && calls.sinks.load(Ordering::SeqCst) <= 8);
+}
+
+/// Calls that never return hold all places, or all spare ones, and the next message of their keys is due.
+#[test]
+fn the_end_waits_for_no_call_that_was_cut_off__d6_d13() {
+    for concurrency in [1, usize::MAX] {
+        let (open, _, end) = neighbours(2);
+        let settings = Settings { sink_timeout_ms: 50, concurrency, ..settings() };
+        let delivering = Arc::new(Delivering::with_threads(1, settings, open));
+        delivering.submit((0..6).map(|bad| put(Some(&format!("bad {}", bad % 2)), &bad.to_string(), 1)).collect());
+        wait_until("a cut-off", || delivering.told.events().iter().any(|it| matches!(it, Event::CutOff { .. })));
+        wait_until("a message that waits for a place", || {
+            delivering.running.engine().lock_dispatcher().waits_for_place()
+        });
+        let closing = delivering.clone();
+        let closed = spawn(move || closing.running.close(None));
+        wait_until("the end", || closed.is_finished());
+        assert_eq!(closed.join().unwrap().unwrap().delivered, 0);
+        drop(end);
+    }
+}
+
+/// Files and brokers: two writers would mix their lines, or their positions.
+#[test]
+fn a_destination_with_one_writer_has_one_whatever_the_settings_say__d10_d18() {
+    let (end, may_end) = channel::<()>();
+    let may_end = Mutex::new(may_end);
+    let (open, seen) = counted(move || assert!(may_end.lock().recv_timeout(LONG).is_err()));
+    let settings = Settings { concurrency: 4, spare: Some(2), ..settings() };
+    let delivering = Delivering::with_threads(1, settings, open);
+    assert_eq!(delivering.running.engine().places().spare, 0);
+    delivering.submit(many(6));
+    wait_until("a send", || seen.now.load(Ordering::SeqCst) == 1);
+    drop(end);
+    wait_until("all", || delivering.running.engine().is_empty());
+    assert_eq!(delivering.running.close(Some(LONG)).unwrap().delivered, 6);
+    assert_eq!((seen.most.load(Ordering::SeqCst), seen.sinks.load(Ordering::SeqCst)), (1, 1));
 }

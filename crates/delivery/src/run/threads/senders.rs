@@ -122,7 +122,7 @@ impl Shared {
             return false;
         }
         dispatcher.free_place(flight);
-        self.pass_on(&dispatcher);
+        self.pass_on(&mut dispatcher);
         true
     }
 
@@ -173,7 +173,7 @@ impl Shared {
                 if !is_kept {
                     dispatcher.give_back(flight);
                 }
-                self.pass_on(&dispatcher);
+                self.pass_on(&mut dispatcher);
                 are_wanted |= self.is_none_idle();
                 drop(dispatcher);
                 if are_wanted {
@@ -192,10 +192,10 @@ impl Shared {
                 dispatcher = engine.lock_dispatcher();
                 continue;
             }
-            // While the engine is closing, due messages wait for a place.
-            let is_closing = self.is_closing.load(Ordering::SeqCst) && !dispatcher.waits_for_place();
+            // While the engine is closing, due messages wait for a place or a commit.
+            let is_closing = self.is_closing.load(Ordering::SeqCst) && !dispatcher.has_more_to_send(ABORT);
             if dispatcher.is_halted || is_closing || !self.is_working(number) {
-                self.pass_on(&dispatcher);
+                self.pass_on(&mut dispatcher);
                 return Ok(None);
             }
             if self.is_time_to_look_at_clock() && dispatcher.follow_clock() {
@@ -204,7 +204,7 @@ impl Shared {
             }
             self.idle.fetch_add(1, Ordering::Relaxed);
             dispatcher = if self.has_leader.load(Ordering::Relaxed) {
-                self.pass_on(&dispatcher);
+                self.pass_on(&mut dispatcher);
                 self.followers.wait(dispatcher)
             } else {
                 self.lead(dispatcher)
@@ -230,7 +230,7 @@ impl Shared {
 
     /// Wakes another sender in three cases: there is more to send, no sender waits for the timer, or the waiting one
     /// would wake up too late. The caller holds the dispatcher's lock.
-    pub(super) fn pass_on(&self, dispatcher: &Dispatcher) {
+    pub(super) fn pass_on(&self, dispatcher: &mut Dispatcher) {
         if !self.has_leader.load(Ordering::Relaxed) {
             self.followers.notify_one();
         } else if dispatcher.has_ready() || self.leader_sleeps_too_long() {
@@ -382,11 +382,12 @@ impl Shared {
                 Some(left) => self.sender_ended.wait_timeout(senders, left),
             };
         }
-        let all_ended = senders.working.is_empty() && senders.hanging == 0;
+        let mut all_ended = senders.working.is_empty() && senders.hanging == 0;
         drop(senders);
         {
             let mut dispatcher = self.engine.lock_dispatcher();
             dispatcher.halt();
+            all_ended &= dispatcher.places.are_free();
             self.leader.notify_all();
             self.followers.notify_all();
         }

@@ -12,7 +12,7 @@ use crate::due::dispatcher::Event;
 use crate::group::items::Item;
 use crate::run::engine::Engine;
 use crate::run::settings::Settings;
-use crate::scenarios::testing::{Delivering, LONG, Told, letter, many, put, settings, wait_until};
+use crate::scenarios::testing::{Delivering, LONG, Told, letter, many, put, settings, spawn, wait_until};
 use crate::sinks::{Delivery, OpenSink, Opened, Sink, SyncFn, Verdict, Verdicts};
 use crate::store::Letter;
 use crate::store::file::owner::Ownership;
@@ -141,6 +141,18 @@ fn senders_that_wait_for_a_commit_go_on_after_it__d5() {
     assert!(delivering.running.wait_until_empty(LONG).unwrap());
     assert_eq!(delivering.running.close(Some(LONG)).unwrap().delivered, 4_000);
     assert_eq!(sent.load(Ordering::SeqCst), 4_000);
+}
+
+#[test]
+fn senders_that_wait_for_a_commit_send_the_rest_before_the_end__d5_d13() {
+    let (delivering, sent, lets_go) = held_up();
+    let delivering = Arc::new(delivering);
+    let closing = delivering.clone();
+    let closed = spawn(move || closing.running.close(Some(LONG)));
+    wait_until("the close", || delivering.running.is_closing());
+    assert!(sent.load(Ordering::SeqCst) < 4_000);
+    drop(lets_go);
+    assert_eq!(closed.join().unwrap().unwrap().delivered, 4_000);
 }
 
 #[test]

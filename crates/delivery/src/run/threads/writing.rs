@@ -98,7 +98,7 @@ impl Shared {
         if !self.lock_senders().answers_later {
             self.hear_events(&mut dispatcher);
         }
-        self.pass_on(&dispatcher);
+        self.pass_on(&mut dispatcher);
         drop(dispatcher);
         self.add_senders();
     }
@@ -114,7 +114,7 @@ impl Shared {
     /// After a commit, the timer may have a message that is due before all others, and sending may go on after a pause.
     pub(super) fn wake_after_commit(&self) {
         {
-            let dispatcher = self.engine.lock_dispatcher();
+            let mut dispatcher = self.engine.lock_dispatcher();
             if dispatcher.has_ready() || self.leader_sleeps_too_long() {
                 self.leader.notify_one();
             }

@@ -32,6 +32,8 @@ pub(crate) struct PythonSink {
     threads: usize,
     spare: usize,
     is_cut_off: bool,
+    /// Whether the class has a position.
+    is_alone: bool,
     sync: Option<SyncFn>,
     position: Option<String>,
     /// Whether the class wants to know what is on disk. `committed` is this state in the engine, `passed` is the state
@@ -72,7 +74,7 @@ impl PythonSink {
         let py = object.py();
         let base = py.import("tickwheel.delivery.sinks.sink")?.getattr("Sink")?;
         let has_own = |name| PyResult::Ok(!object.get_type().getattr(name)?.is(&base.getattr(name)?));
-        let (syncs, forgets) = (has_own("sync")?, has_own("committed")?);
+        let (syncs, forgets, is_alone) = (has_own("sync")?, has_own("committed")?, has_own("position")?);
         let sync = syncs.then(|| {
             let (engine, kept) = (callees.engine(), callees.add(py, object.clone().unbind()));
             Arc::new(move || {
@@ -87,6 +89,7 @@ impl PythonSink {
             threads: size_of(object, "threads", 1..=MOST_THREADS)?,
             spare: size_of(object, "spare", 0..=MOST_THREADS)?,
             is_cut_off: object.getattr("is_cut_off")?.is_truthy()?,
+            is_alone,
             sync,
             position: position_of(object, &mut asked_in_vain)?,
             record_batch: object.hasattr("send_batch")?.then(|| record_batch(py)).transpose()?,
@@ -167,6 +170,10 @@ impl Sink for PythonSink {
 
     fn spare(&self) -> usize {
         self.spare
+    }
+
+    fn is_alone(&self) -> bool {
+        self.is_alone
     }
 
     fn is_cut_off(&self) -> bool {

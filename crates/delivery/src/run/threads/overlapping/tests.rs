@@ -6,6 +6,9 @@ use crate::base::sync::Mutex;
 use crate::due::dispatcher::Event;
 use crate::due::pace::Rate;
 use crate::due::retry::Retry;
+use crate::group::items::Item;
+use crate::message::incoming::Incoming;
+use crate::message::{Body, Message};
 use crate::run::settings::Settings;
 use crate::scenarios::testing::{Delivering, LONG, many, put, settings, spawn, wait_until};
 use crate::sinks::{Delivery, OpenSink, Opened, Reply, ReplySink, Verdict};
@@ -258,4 +261,57 @@ fn what_has_no_answer_in_time_at_the_end_is_aborted_and_marked_next_time__d5() {
     again.deliver(9);
     assert_eq!(delivering.running.close(Some(LONG)).unwrap().delivered, 9);
     assert!(again.seen.lock().started.iter().all(|it| it.redelivered && it.attempt == 1));
+}
+
+/// The sink does not end what is cut off, so no place becomes free.
+#[test]
+fn the_end_waits_for_no_call_that_was_cut_off_and_leaves_what_has_no_place__d6_d13() {
+    let sink = KeepsReplies { drops_aborted: false, ..KeepsReplies::new(2) };
+    let delivering = Delivering::start(Settings { sink_timeout_ms: 30, ..settings() }, sink.open());
+    delivering.submit(many(5));
+    wait_until("two aborts", || sink.seen.lock().aborted.len() == 2);
+    let began = Instant::now();
+    let summary = delivering.running.close(Some(LONG)).unwrap();
+    assert!(began.elapsed() < LONG / 2, "{:?}", began.elapsed());
+    assert_eq!((summary.delivered, summary.not_delivered(), sink.started()), (0, 5, 2));
+    // Calls of the process before may go on, so their messages are marked.
+    let again = KeepsReplies::new(100);
+    let delivering = Delivering::on(delivering.folder, settings(), again.open());
+    again.deliver(5);
+    assert_eq!(delivering.running.close(Some(LONG)).unwrap().delivered, 5);
+    let marked = again.seen.lock().started.iter().filter(|it| it.redelivered).count();
+    assert!(marked >= 2, "{marked} are marked");
+}
+
+/// The sink ends what is cut off, but only after a moment, as a webhook does.
+#[test]
+fn what_waits_for_the_place_of_an_aborted_send_is_sent_before_the_end__d6_d13() {
+    let sink = KeepsReplies { drops_aborted: false, ..KeepsReplies::new(1) };
+    let delivering = Arc::new(Delivering::start(Settings { sink_timeout_ms: 2_000, ..settings() }, sink.open()));
+    delivering.submit(many(2));
+    let first = sink.take_one();
+    let closing = delivering.clone();
+    let closed = spawn(move || closing.running.close(Some(LONG)));
+    wait_until("an abort", || !sink.seen.lock().aborted.is_empty());
+    drop(first);
+    sink.take_one().1.settle(Verdict::Delivered);
+    let summary = closed.join().unwrap().unwrap();
+    assert_eq!((summary.delivered, summary.not_delivered()), (1, 1));
+}
+
+#[test]
+fn a_large_message_that_waits_for_bytes_lets_small_ones_pass__d6_d8() {
+    let sink = KeepsReplies { most_bytes: 100_000, ..KeepsReplies::new(100) };
+    let delivering = Delivering::start(settings(), sink.open());
+    let large = |id: &str| {
+        let body = Body::new(Some(id), id, &vec![b'1'; 60_000], true);
+        Item::Put(Incoming::of(Message { body, due_ms: 1, delay_ms: None }))
+    };
+    delivering.submit(["a", "b", "c", "d"].map(large).into());
+    wait_until("two large ones", || sink.started() == 2);
+    delivering.submit(many(10));
+    wait_until("the small ones", || sink.started() == 12);
+    assert!(sink.seen.lock().started[2..].iter().all(|it| it.body.key().is_none()));
+    sink.deliver(14);
+    assert_eq!(delivering.running.close(Some(LONG)).unwrap().delivered, 14);
 }
