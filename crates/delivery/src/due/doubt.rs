@@ -40,7 +40,8 @@ pub(crate) struct Doubt {
     pub(crate) alarm: Option<Handle>,
     /// The message for which the lane waits, if that message has left memory.
     pub(crate) parked: Option<i64>,
-    /// `parked` goes before messages that are due earlier and came meanwhile. `false` after a restart.
+    /// `parked` goes before messages that are due earlier and came meanwhile. `false` after a restart, if it certainly did
+    /// not arrive.
     pub(crate) keeps_place: bool,
     /// The newest place of the key in [`Doubts::calm`].
     calm: Option<u64>,

@@ -241,7 +241,7 @@ impl Window {
                 continue;
             }
             if let Some(lane) = self.known_lane(row.lane) {
-                if self.lane(lane).more_from.is_some() {
+                if self.lane(lane).more_from.is_some_and(|from| from <= (row.due_ms, row.seq)) {
                     continue;
                 }
                 if !self.fits(lane, row.size) {

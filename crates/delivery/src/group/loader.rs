@@ -16,13 +16,15 @@ const SCAN: usize = 5_000;
 pub(crate) struct Loader {
     horizon_ms: f64,
     is_started: bool,
+    /// It has loaded nothing yet.
+    is_new: bool,
     /// Whether there may be more to read at once.
     pub(crate) is_behind: bool,
 }
 
 impl Loader {
     pub(crate) fn new(horizon_ms: f64) -> Self {
-        Self { horizon_ms, is_started: false, is_behind: false }
+        Self { horizon_ms, is_started: false, is_new: true, is_behind: false }
     }
 
     /// From now on [`Loader::load`] reads as far as the horizon.
@@ -41,6 +43,10 @@ impl Loader {
     pub(crate) fn load(&mut self, store: &mut Store, dispatcher: &Mutex<Dispatcher>) -> Result<Vec<(Slot, i64)>> {
         if !self.is_started {
             return Ok(Vec::new());
+        }
+        if std::mem::take(&mut self.is_new) {
+            let suspects = store.suspects()?;
+            lock(dispatcher).keep_places(suspects);
         }
         lock(dispatcher).window.was_full = false;
         let mut slots = refill(store, dispatcher)?;

@@ -83,6 +83,8 @@ struct World {
     must_be_again: BTreeSet<Key>,
     /// A send of this process had no answer, so the next send is marked.
     unanswered: BTreeSet<Key>,
+    /// An earlier process had no answer, and the message waits for its next attempt: it keeps its place.
+    kept: BTreeSet<Key>,
     is_healed: bool,
     /// On disk.
     is_paused: bool,
@@ -179,6 +181,7 @@ impl World {
             may_be_again: BTreeSet::new(),
             must_be_again: BTreeSet::new(),
             unanswered: BTreeSet::new(),
+            kept: BTreeSet::new(),
             is_healed: false,
             is_paused: false,
             paused_keys: BTreeSet::new(),
@@ -199,6 +202,7 @@ impl World {
         for seq in sink.arrived {
             self.end(self.numbers[&seq], Outcome::Delivered);
         }
+        self.note_kept();
         self.engine.start(self.engine.wall_clock());
         self.is_off = false;
         self.check_summary();

@@ -1,5 +1,7 @@
 //! Messages that leave memory while they wait for their next attempt (rules D6, D8). See `window/parking.rs`.
 
+use rustc_hash::FxHashMap;
+
 use super::{Alarm, Dispatcher, Offer};
 use crate::due::doubt::Key;
 use crate::due::lanes::Slot;
@@ -37,6 +39,28 @@ impl Dispatcher {
             self.window.clear_away(lane);
             self.note_parked(seq, self.window.lane(lane).number, false);
             self.wants_load = true; // there is room again
+        }
+    }
+
+    /// After a start: of these messages, which may have arrived, those that waited for their next attempt keep their
+    /// place. Nothing else of their lanes comes into memory before (D4).
+    pub(crate) fn keep_places(&mut self, mut suspects: Vec<WaitingRow>) {
+        suspects.retain(|row| row.next_ms.is_some());
+        suspects.sort_unstable_by_key(|row| row.tried_ms); // of several in a lane, the one that was tried last counts
+        let of_lanes = suspects.into_iter().filter_map(|row| Some((self.window.number(row.lane)?, row)));
+        for (number, row) in of_lanes.collect::<FxHashMap<_, _>>() {
+            if self.window.is_global() || self.window.is_lane_paused(number) {
+                continue;
+            }
+            self.window.keep_away(number, (row.due_ms, row.seq));
+            self.note_parked(row.seq, number, true);
+            self.doubts.get_or_add(Key::Lane(number)).fails = row.attempts;
+            match row.next_ms {
+                Some(next_ms) if next_ms > self.steady_ms() => {
+                    self.wait_as_stored(Key::Lane(number), next_ms);
+                }
+                _ => self.want(row.seq),
+            }
         }
     }
 

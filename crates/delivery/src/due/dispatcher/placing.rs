@@ -59,7 +59,7 @@ impl Dispatcher {
     /// This message was tried by an earlier process, or by this one before the message left memory. Its key is in
     /// doubt, and may have to wait.
     fn was_tried_before(&mut self, slot: Slot) {
-        let (now_us, now_ms) = (self.timer.clock().now_us(), self.steady_ms());
+        let now_ms = self.steady_ms();
         let (key, from_us) = (self.key_of(slot), self.of_steady_us(self.window.entry(slot).tried_ms));
         let entry = self.window.entry_mut(slot);
         let (attempts, next_ms, waited_us) = (entry.attempts, entry.next_ms, entry.waited_us);
@@ -78,11 +78,18 @@ impl Dispatcher {
         }
         doubt.fails = attempts;
         if let Some(next_ms) = next_ms.filter(|next_ms| *next_ms > now_ms) {
-            // The wall clock may have been stepped before the start. No key waits longer than the longest wait.
-            let wait_us = ((next_ms - now_ms) as u64).saturating_mul(1_000).min(self.retry.longest_us());
-            self.wait_until(key, now_us.saturating_add(wait_us));
+            let wait_us = self.wait_as_stored(key, next_ms);
             self.clear_away_if_long(slot, wait_us);
         }
+    }
+
+    /// Lets the key wait until this time of the store. Returns how long. The wall clock may have been stepped before the
+    /// start: no key waits longer than the longest wait.
+    pub(super) fn wait_as_stored(&mut self, key: Key, next_ms: i64) -> u64 {
+        let left_ms = next_ms.saturating_sub(self.steady_ms()).max(0).cast_unsigned();
+        let wait_us = left_ms.saturating_mul(1_000).min(self.retry.longest_us());
+        self.wait_until(key, self.timer.clock().now_us().saturating_add(wait_us));
+        wait_us
     }
 
     /// The due time has come. A message without a key goes out, and a lane sends its first message.

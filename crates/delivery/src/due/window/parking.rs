@@ -137,12 +137,17 @@ impl Window {
         if self.number(row.lane).is_none() {
             return self.is_read(row).then(|| self.add(*row, None, false));
         }
-        // If the key was paused, or the cursor went back, the lane is refilled in its order.
+        // If the key was paused, the lane is refilled in its order. After a restart, and if the cursor went back, the
+        // message may be after the cursor.
         let lane = self.known_lane(row.lane)?;
         let it = self.lane(lane);
         let waits_for_it = it.is_away && !it.is_paused && it.in_flight.is_none();
-        let from = it.more_from.filter(|from| waits_for_it && *from <= position)?;
-        if from < position && !row.is_unanswered && !row.redelivered {
+        let is_first = it.more_from == Some(position) && self.is_read(row);
+        let is_left = it.more_from.map_or_else(|| !self.is_read(row), |from| from <= position);
+        if !waits_for_it || !is_left {
+            return None;
+        }
+        if !is_first && !row.is_unanswered && !row.redelivered {
             return None; // it certainly did not arrive, so it keeps no place
         }
         let slot = self.add(*row, None, false);
@@ -150,7 +155,7 @@ impl Window {
         it.remove(position, row.size as usize);
         it.in_flight = Some(slot);
         // After a crash it must count as a message that was in memory.
-        if from == position {
+        if is_first {
             self.leave(lane, Some((row.due_ms, row.seq.saturating_add(1))));
         } else {
             self.sent_and_left.push(position);

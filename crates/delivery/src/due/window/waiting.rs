@@ -3,6 +3,7 @@
 
 use super::Window;
 use super::entry::State;
+use crate::store::Position;
 
 impl Window {
     /// Sets whether this lane waits. No message of a waiting lane goes out. Returns the lane, if the window knows it.
@@ -38,6 +39,13 @@ impl Window {
             }
         }
         self.look_after(lane);
+    }
+
+    /// The same for a lane of which nothing is in memory, and whose message at `tried` comes first.
+    pub(crate) fn keep_away(&mut self, number: i64, tried: Position) {
+        let lane = self.open_lane(number);
+        self.lane_mut(lane).is_away = true;
+        self.leave(lane, Some(tried)); // reading ahead moves it back, if the store has earlier ones
     }
 
     /// The lane's messages may come into memory again.

@@ -1,9 +1,9 @@
 //! The end of a process, with or without a crash, and the rules that must hold at the end.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 
-use super::types::{Asked, Name, Ticket, item, name_of, text};
+use super::types::{Asked, Life, Name, Ticket, item, name_of, text};
 use super::{World, open};
 use crate::store::Outcome;
 
@@ -87,7 +87,7 @@ impl World {
         self.telling.owed.extend(std::mem::take(&mut self.telling.in_group));
         for all in self.stored.values_mut() {
             for it in all {
-                it.placed = Some(0);
+                it.placed = Some(1); // after what is kept has left its lane
             }
         }
         if self.random.below(2) == 0 {
@@ -102,6 +102,25 @@ impl World {
         drop(std::mem::replace(&mut self.engine, nothing));
         self.engine = open(&self.store, &self.settings, &self.wall_us, start_us);
         self.start();
+    }
+
+    /// In each key the message that was tried last keeps its place, if it may have arrived and waits for its next attempt.
+    pub(super) fn note_kept(&mut self) {
+        self.kept.clear();
+        if self.settings.is_global {
+            return;
+        }
+        let mut tried = self.engine.with_store(|store| store.suspects()).unwrap();
+        tried.retain(|row| row.next_ms.is_some());
+        tried.sort_unstable_by_key(|row| row.tried_ms);
+        let of_lanes: BTreeMap<i64, i64> = tried.iter().filter_map(|row| Some((row.lane?, row.seq))).collect();
+        for key in of_lanes.values().map(|seq| self.numbers[seq]) {
+            if key.0.0.is_some_and(|of| !self.paused_keys.contains(&of)) {
+                self.lives.insert(key, Life { is_retrying: true, left_lane: Some(0), ..Life::default() });
+                show!(self, "{key:?} keeps its place");
+                self.kept.insert(key);
+            }
+        }
     }
 
     /// From now on the destination takes everything. At the end all messages are delivered, and nothing is lost.

@@ -89,6 +89,7 @@ impl World {
         let left_lane = life.left_lane.unwrap_or(moment);
         *life = Life { is_in_flight: true, left_lane: Some(left_lane), ..Life::default() };
         self.numbers.insert(delivery.seq, key);
+        self.kept.remove(&key);
         let it = self.failures.get(&key).copied().unwrap_or_default();
         assert!(delivery.attempt > it.made, "{key:?}: attempt {} after {it:?}", delivery.attempt);
         let most = 1 + it.made + it.made_maybe + self.crashes;
@@ -124,7 +125,8 @@ impl World {
                 let life = self.lives.get(&other_key).copied().unwrap_or_default();
                 let is_before = (other.due_ms, other.order) < (it.due_ms, it.order);
                 // A message that certainly did not arrive lets earlier ones go first.
-                let may_be_passed = !is_before && !self.unanswered.contains(&other_key);
+                let may_have_arrived = self.unanswered.contains(&other_key) || self.kept.contains(&other_key);
+                let may_be_passed = !is_before && !may_have_arrived;
                 let keeps_place = life.is_in_flight || life.is_retrying && !may_be_passed;
                 assert!(!keeps_place, "{key:?} was sent while {other_key:?} is on its way");
                 let waits = other.end.is_none() && life.end != Some(Outcome::Delivered);
