@@ -9,3 +9,7 @@ class TickwheelConfig(AppConfig):
     name = "tickwheel.django"
     label = "tickwheel"
     verbose_name = "tickwheel"
+
+    def ready(self) -> None:
+        """Registers the check of `TASKS` for `manage.py check`, which else does not know of it."""
+        from tickwheel.django import api  # noqa: F401, its import registers the check

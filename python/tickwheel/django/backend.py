@@ -92,6 +92,10 @@ class TickwheelBackend(BaseTaskBackend):
         if not apps.is_installed("tickwheel.django"):
             hint = "Add 'tickwheel.django' to INSTALLED_APPS, and run manage.py migrate."
             found.append(checks.Error(f"The backend {self.alias!r} needs its app.", hint=hint, id="tickwheel.E001"))
+        for name in sorted(self.options.keys() - {"database"}):
+            hint = "Remove it. OPTIONS may have 'database': an alias of DATABASES."
+            text = f"The backend {self.alias!r} has no option {name!r}."
+            found.append(checks.Error(text, hint=hint, id="tickwheel.E005"))
         if self.database not in connections:
             hint = "OPTIONS may have 'database': an alias of DATABASES."
             found.append(checks.Error(f"There is no database {self.database!r}.", hint=hint, id="tickwheel.E002"))

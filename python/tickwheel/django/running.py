@@ -225,6 +225,8 @@ def _failure_of(error: BaseException) -> dict[str, str]:
 def _tell_finished(record: TaskRecord) -> None:
     try:
         result = result_of(record)
-    except ImportError:  # the function is gone, and there is no task to tell of
+    except Exception as error:  # its function, backend or queue is gone, and there is no task to tell of
+        what = f"the task {record.id} of {record.path} is {record.status}, and task_finished is not sent"
+        logger.warning("%s: %s: %s", what, type(error).__name__, error)
         return
     task_finished.send(type(result.task.get_backend()), task_result=result)

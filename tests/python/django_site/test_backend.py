@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import sys
 import threading
 import unittest
 from collections.abc import Iterator
@@ -283,12 +284,25 @@ def test_the_text_of_an_error_may_be_of_any_characters() -> None:
     assert r"odd \ud800 and \0" in failed.errors[0].traceback
 
 
-def test_a_function_that_is_gone_makes_the_task_failed() -> None:
+@pytest.mark.parametrize(
+    ("changed", "error"),
+    [
+        ({"path": "django_site.tasks.gone"}, "ImportError"),
+        ({"backend": "gone"}, "InvalidTaskBackend"),
+        ({"queue_name": "gone"}, "InvalidTask"),
+    ],
+)
+def test_a_task_whose_function_backend_or_queue_is_gone_has_failed_and_the_log_says_so(
+    changed: dict[str, str], error: str, caplog: pytest.LogCaptureFixture
+) -> None:
     result = tasks.add.enqueue(1, 2)
-    TaskRecord.objects.update(path="django_site.tasks.gone")
+    TaskRecord.objects.update(**changed)
     Runner("default", 1).run_task(result.id)
     record = TaskRecord.objects.get()
-    assert (record.status, record.errors[0]["exception_class_path"]) == ("FAILED", "builtins.ImportError")
+    assert record.status == "FAILED"
+    assert f".{error}" in record.errors[0]["exception_class_path"]
+    assert f"the task {result.id} of {record.path} is FAILED, and task_finished is not sent: " in caplog.text
+    assert "gone" in caplog.text
 
 
 def test_a_database_that_is_down_costs_no_attempt__D6(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -329,9 +343,15 @@ def test_the_migration_is_as_the_model_and_the_checks_find_what_is_missing() -> 
         assert [found.id for found in backend.check()] == ["tickwheel.E001"]
     backend.database = "other"
     try:
-        assert [found.id for found in backend.check() if found.level == checks.ERROR] == ["tickwheel.E002"]
+        assert [found.id for found in checks.run_checks() if found.level == checks.ERROR] == ["tickwheel.E002"]
     finally:
         backend.database = "default"
+
+
+def test_an_option_of_the_backend_that_does_not_exist_is_an_error_of_the_settings() -> None:
+    backend = backend_module.TickwheelBackend("default", {"OPTIONS": {"databse": "second"}})
+    (found,) = backend.check()
+    assert (found.id, found.msg) == ("tickwheel.E005", "The backend 'default' has no option 'databse'.")
 
 
 @pytest.mark.parametrize(
@@ -357,6 +377,34 @@ def test_a_pool_with_too_few_connections_for_the_worker_is_refused__D6(
     text = f"the pool of the database 'default' has at most {most} connections: give it a 'max_size' of 9 or more"
     with pytest.raises(CommandError, match=text):
         call_command("tickwheel_worker", concurrency=8, store="no store")
+
+
+@pytest.mark.parametrize("wrong", ["psycopg_pool", "Pooling doesn't support persistent connections"])
+def test_a_pool_that_django_can_not_make_is_refused_at_the_start(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg_pool", None)
+    settings = {"ENGINE": "django.db.backends.postgresql", "NAME": "app", "OPTIONS": {"pool": {"max_size": 20}}}
+    settings["CONN_MAX_AGE"] = 0 if wrong == "psycopg_pool" else 60
+    monkeypatch.setattr(tickwheel_worker, "connections", ConnectionHandler({"default": settings}))
+    with pytest.raises(CommandError, match=wrong):
+        call_command("tickwheel_worker", store="/no such folder/store")
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "value", "text"),
+    [
+        ("tickwheel_worker", "--database", "nope", "argument --database: invalid choice: 'nope'"),
+        ("tickwheel_worker", "--task-timeout", "0", "--task-timeout is 0: it may be 0.001 to 86,400"),
+        ("tickwheel_worker", "--task-timeout", "nan", "--task-timeout is nan: it may be 0.001 to 86,400"),
+        ("tickwheel_prune", "--database", "nope", "argument --database: invalid choice: 'nope'"),
+        ("tickwheel_prune", "--days", "-1", "--days is -1: it may be 0 to 36,500"),
+        ("tickwheel_prune", "--days", "nan", "--days is nan: it may be 0 to 36,500"),
+        ("tickwheel_prune", "--days", "1e9", "--days is 1e+09: it may be 0 to 36,500"),
+    ],
+)
+def test_a_wrong_option_of_a_command_is_told_by_its_name(command: str, option: str, value: str, text: str) -> None:
+    with pytest.raises(CommandError) as refused:
+        call_command(command, f"{option}={value}")
+    assert text in str(refused.value)
 
 
 def test_the_migration_can_be_taken_back() -> None:

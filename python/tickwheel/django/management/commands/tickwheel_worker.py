@@ -15,6 +15,8 @@ from tickwheel.django.database import outbox_of, pool_size_of
 from tickwheel.django.running import PROBE, Runner
 
 _LOOK_EVERY_S: Final = 1.0
+_LEAST_TIMEOUT_S: Final = 0.001
+_MOST_TIMEOUT_S: Final = 86_400
 _DELIVERIES: Final = 1_000_000  # the most there may be: the runner decides when a task has failed
 _STOPPING: Final = (signal.SIGINT, signal.SIGTERM)
 
@@ -28,7 +30,8 @@ class Command(BaseCommand):
         """The options."""
         add = parser.add_argument
         add("--store", default="tickwheel-tasks.db", help="The file that keeps what waits; default: %(default)s.")
-        add("--database", default="default", help="The alias of the database with the tasks; default: %(default)s.")
+        database = "The alias of the database with the tasks; default: %(default)s."
+        add("--database", default="default", choices=tuple(connections), help=database)
         add("--concurrency", type=int, default=8, help="How many tasks run at a time; default: %(default)s.")
         add("--max-attempts", type=int, default=1, help="How often a task that fails is tried; default: %(default)s.")
         late = "A task that takes longer counts as failed, though its thread goes on; default: %(default)s."
@@ -38,11 +41,16 @@ class Command(BaseCommand):
         """Run until a signal. A second one ends it immediately."""
         if options["max_attempts"] < 1:
             raise CommandError(f"--max-attempts is {options['max_attempts']}: give 1 or more")
+        if not _LEAST_TIMEOUT_S <= options["task_timeout"] <= _MOST_TIMEOUT_S:
+            allowed = f"it may be {_LEAST_TIMEOUT_S:g} to {_MOST_TIMEOUT_S:,}"
+            raise CommandError(f"--task-timeout is {options['task_timeout']:g}: {allowed}")
         most, needed = pool_size_of(connections[options["database"]]), options["concurrency"] + 1
         if most is not None and most < needed:  # one more looks whether a database that was down is back
             has = f"the pool of the database {options['database']!r} has at most {most} connections"
             raise CommandError(f"{has}: give it a 'max_size' of {needed} or more, or a lower --concurrency")
         try:
+            if most is not None:
+                _ = connections[options["database"]].pool  # made, and not opened: the database may be down
             with _Signals() as signals:
                 self._work(signals, options)
         except (WrongUsage, ImproperlyConfigured, DeliveryFailed) as error:
