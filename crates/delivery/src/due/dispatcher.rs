@@ -78,6 +78,8 @@ pub(crate) enum Alarm {
     Quiet,
     /// Messages that wait for their next attempt should be read from the store.
     Tried,
+    /// Messages of this send that a crashed process may have been sending do not hold up others any more.
+    Suspected(u64),
     /// A send is not young any more. It may leave its ordinary place.
     Older,
     /// The rate allows more messages.
@@ -224,6 +226,8 @@ pub(crate) struct Dispatcher {
     pub(crate) places: Places,
     doubts: Doubts,
     outage: Outage,
+    /// The destination was down when the last process ended.
+    pub(crate) was_down: bool,
     /// An alarm is set for the time when the destination may be down.
     is_quiet_armed: bool,
     /// Keys that failed together. They are tried at once.
@@ -236,6 +240,8 @@ pub(crate) struct Dispatcher {
     fresh: VecDeque<Offer>,
     /// Messages and lanes to send, of keys in doubt.
     in_doubt: VecDeque<Offer>,
+    /// While the destination is down: those of keys in doubt that are likely to show that it is back.
+    likely: VecDeque<Offer>,
     /// The last send was of a key in doubt. If both kinds share places or the rate, the other kind comes next.
     was_in_doubt: bool,
     /// An alarm is set for the time when a send stops being young.
@@ -297,6 +303,7 @@ impl Dispatcher {
             places: Places::new(PlaceLimits::NONE),
             doubts: Doubts::default(),
             outage: Outage::default(),
+            was_down: false,
             is_quiet_armed: false,
             to_wake: Vec::new(),
             parked_lanes: FxHashMap::default(),
@@ -304,6 +311,7 @@ impl Dispatcher {
             moments: BTreeMap::new(),
             fresh: VecDeque::new(),
             in_doubt: VecDeque::new(),
+            likely: VecDeque::new(),
             was_in_doubt: false,
             is_older_armed: false,
             flights: FxHashMap::default(),
@@ -415,6 +423,7 @@ impl Dispatcher {
                     self.look_for_outage();
                 }
                 Alarm::Tried => self.read_tried(),
+                Alarm::Suspected(flight) => self.suspected_long(flight),
                 Alarm::Older => self.is_older_armed = false,
                 Alarm::Paced => self.pace.goes_on(),
                 Alarm::CutOff(flight) => self.cut_off(flight),

@@ -43,6 +43,8 @@ pub(crate) struct Doubt {
     /// `parked` goes before messages that are due earlier and came meanwhile. `false` after a restart, if it certainly did
     /// not arrive.
     pub(crate) keeps_place: bool,
+    /// It failed in an earlier process while others were accepted, so it is no sign of an outage.
+    pub(crate) is_no_sign: bool,
     /// The newest place of the key in [`Doubts::calm`].
     calm: Option<u64>,
 }
@@ -50,6 +52,11 @@ pub(crate) struct Doubt {
 impl Doubt {
     pub(crate) fn waits(&self) -> bool {
         self.alarm.is_some()
+    }
+
+    /// No send of the key has failed since the last accepted one.
+    pub(crate) fn was_only_slow(&self) -> bool {
+        self.fails == 0 && self.since_us.is_none()
     }
 }
 

@@ -1,13 +1,16 @@
 //! Whether the destination is down (rule D6).
 //!
-//! - The destination is down when two things are true. No send was accepted for one second, and sends of at least five
-//!   keys ended without an answer about the message. A key counts only if it began to fail after the last accepted
-//!   send. A customer that has been dead for a day says nothing about the destination.
+//! - The destination is down when two things are true. No send was accepted for one second, or for eight times the mean
+//!   time between accepted sends, up to 10 s. And the last sends of at least five keys ended without an answer about the
+//!   message. A key counts only if it began to fail after the last accepted send. A customer that has been dead for a day
+//!   says nothing about the destination, nor does one that failed in an earlier process.
 //! - While it is down, rounds of tries find out whether it is back. The first round comes at once, the next after 0.25
-//!   s, and each wait is twice as long, up to 10 s. A round tries up to four keys that have not failed. If all keys
-//!   have failed, it tries one of them, even before the end of its wait. A round does not wait for the answers of the
-//!   previous round. Beside the rounds, one key that has not failed is tried each second. A key that was accepted lately
-//!   is tried before others: if only bad customers have messages, the first healthy one shows that it is not an outage.
+//!   s, and each wait is twice as long, up to 10 s. A round does not wait for the answers of the previous round.
+//! - A round has four tries: three of keys that have not failed, and one of a key in doubt. Beside the rounds, one key
+//!   that has not failed is tried each second.
+//! - A key in doubt is *likely* if it was accepted lately, and failed only in this outage. A likely key is tried before
+//!   others, and a key that was accepted lately before a new one. Dead customers are not tried first, however many there
+//!   are.
 //! - The outage ends with an accepted send that began while the destination was down. A refusal does not end it.
 
 use std::collections::VecDeque;
@@ -19,12 +22,16 @@ use super::doubt::Key;
 
 /// How many failing keys show that the destination is down.
 const DOWN_AFTER_KEYS: usize = 5;
-/// How long no send was accepted before the destination counts as down.
-const QUIET_US: u64 = 1_000_000;
+/// How long no send was accepted before the destination counts as down, at least and at most.
+const QUIET_US: (u64, u64) = (1_000_000, 10_000_000);
+/// The same, in mean times between two accepted sends. With random times, one of 3,000 is longer.
+const QUIET_GAPS: u64 = 8;
+/// The mean time is that of about so many accepted sends, the last ones.
+const MEAN_OF: u64 = 16;
 const FIRST_ROUND_US: u64 = 250_000;
 const LONGEST_ROUND_US: u64 = 10_000_000;
-/// Tries in one round.
-const TRIES: u32 = 4;
+/// Tries of keys that have not failed in one round. There is one more, of a key in doubt.
+const TRIES: u32 = 3;
 /// The most tries of new keys that are kept, beside the rounds. A new try comes each second.
 const MOST_NEW_TRIES: u32 = 4;
 /// How many keys that were accepted last are known, at least. Twice as many are known at most.
@@ -38,12 +45,16 @@ pub(crate) struct Outage {
     down: Option<Down>,
     /// Keys that began to fail after the last accepted send.
     newly: FxHashSet<Key>,
+    /// The keys in `newly` that were accepted lately.
+    likely: FxHashSet<Key>,
     /// Since when no send was accepted, as far as the keys in `newly` show.
     quiet_since_us: u64,
     /// Why the last send of the keys in `newly` was not accepted.
     reason: String,
     accepted_us: Option<u64>,
     accepted: u64,
+    /// The mean time between two accepted sends, without outages.
+    gap_us: u64,
     /// Lanes whose messages were accepted last, and those before them.
     accepted_lanes: [FxHashSet<i64>; 2],
     /// The start and end of each past outage.
@@ -55,29 +66,28 @@ struct Down {
     since_us: u64,
     reason: String,
     rounds: u32,
-    /// The tries that are left in this round.
+    /// The tries of keys that have not failed that are left in this round.
     tries: u32,
-    /// No try of this round was used.
-    is_round_unused: bool,
+    /// The try of a key in doubt in this round was not used.
+    may_try_failed: bool,
     new_tries: u32,
 }
 
 /// The key that may be tried while the destination is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Try {
-    /// A key that has not failed, at random.
+    /// A key that has not failed.
     OfRound,
-    /// A key that has failed, because there is no other.
+    /// A key in doubt.
     Failed,
     /// The newest key that has not failed.
     New,
 }
 
-/// Limits the wait that a destination asks for, to 50 ms to an hour. A wrong `Retry-After` must neither hold messages for
-/// ever nor keep the engine busy with one message.
-pub(crate) fn bounded(retry_after_ms: u64) -> u64 {
-    retry_after_ms.clamp(50, 3_600_000)
-}
+/// The shortest and the longest wait that a destination may ask for. A wrong `Retry-After` must neither hold messages for ever
+/// nor keep the engine busy with one message.
+pub(crate) const SHORTEST_ASKED_US: u64 = 50_000;
+pub(crate) const LONGEST_ASKED_US: u64 = 3_600_000_000;
 
 impl Outage {
     pub(crate) fn is_down(&self) -> bool {
@@ -122,7 +132,13 @@ impl Outage {
             None => None,
         };
         self.accepted += 1;
-        self.accepted_us = Some(now_us);
+        if let Some(before_us) = self.accepted_us.replace(now_us)
+            && since_us.is_none()
+        {
+            let gap_us = now_us.saturating_sub(before_us).min(QUIET_US.1);
+            let count = (self.accepted - 1).clamp(1, MEAN_OF);
+            self.gap_us = (self.gap_us * (count - 1) + gap_us) / count;
+        }
         if let Some(since_us) = since_us {
             self.down = None;
             self.remember(since_us, now_us);
@@ -136,6 +152,7 @@ impl Outage {
         if self.newly.is_empty() {
             return None;
         }
+        self.likely.clear();
         let newly = std::mem::take(&mut self.newly);
         was_down.then_some(newly)
     }
@@ -160,6 +177,11 @@ impl Outage {
             self.quiet_since_us = began_us.max(self.accepted_us.unwrap_or(0));
         }
         self.newly.insert(key);
+        if let Key::Lane(number) = key
+            && self.is_known(number)
+        {
+            self.likely.insert(key);
+        }
         reason.clone_into(&mut self.reason);
     }
 
@@ -167,7 +189,8 @@ impl Outage {
     /// down already.
     pub(crate) fn down_at_us(&self) -> Option<u64> {
         let may_be_down = self.down.is_none() && self.newly.len() >= DOWN_AFTER_KEYS;
-        may_be_down.then(|| self.quiet_since_us.saturating_add(QUIET_US))
+        let quiet_us = (self.gap_us * QUIET_GAPS).clamp(QUIET_US.0, QUIET_US.1);
+        may_be_down.then(|| self.quiet_since_us.saturating_add(quiet_us))
     }
 
     /// Whether the destination is down from now on, and was not before.
@@ -180,30 +203,44 @@ impl Outage {
             reason: self.reason.clone(),
             rounds: 0,
             tries: TRIES,
-            is_round_unused: true,
+            may_try_failed: true,
             new_tries: 0,
         });
         true
     }
 
-    /// The key has no message to send any more, so it is no sign of an outage.
+    /// The key is no sign of an outage any more: it has no message to send, or its message was refused.
     pub(crate) fn forget(&mut self, key: Key) {
         if !self.newly.is_empty() {
             self.newly.remove(&key);
+            self.likely.remove(&key);
         }
     }
 
+    /// Whether this key began to fail after the last accepted send.
+    pub(crate) fn is_new(&self, key: Key) -> bool {
+        self.newly.contains(&key)
+    }
+
+    /// Whether this key was accepted lately, and began to fail after the last accepted send.
+    pub(crate) fn is_likely(&self, key: Key) -> bool {
+        self.likely.contains(&key)
+    }
+
+    /// A likely key for which `may` holds, at random.
+    pub(crate) fn any_likely(&self, random: &mut Rng, may: impl Fn(Key) -> bool) -> Option<Key> {
+        any_of(&self.likely, random, may)
+    }
+
     /// A key that failed since the last accepted send and for which `may` holds, at random.
-    pub(crate) fn any_failed(&self, random: &mut Rng, may: impl Fn(Key) -> bool) -> Option<Key> {
-        let first = random.usize(0..self.newly.len().max(1));
-        let keys = self.newly.iter().copied();
-        keys.clone().skip(first).chain(keys.take(first)).find(|key| may(*key))
+    pub(crate) fn any_new(&self, random: &mut Rng, may: impl Fn(Key) -> bool) -> Option<Key> {
+        any_of(&self.newly, random, may)
     }
 
     /// Begins a new round of the outage that began at `since_us`. Returns the time until the next round.
     pub(crate) fn begin_round(&mut self, since_us: u64) -> Option<u64> {
         let down = self.down.as_mut().filter(|down| down.since_us == since_us)?;
-        (down.tries, down.is_round_unused) = (TRIES, true);
+        (down.tries, down.may_try_failed) = (TRIES, true);
         let after_us = FIRST_ROUND_US.saturating_mul(1 << down.rounds.min(20)).min(LONGEST_ROUND_US);
         down.rounds += 1;
         Some(after_us)
@@ -216,25 +253,26 @@ impl Outage {
         true
     }
 
-    /// The key that may be tried now, if the destination is down.
-    pub(crate) fn next_try(&self, has_fresh: bool, has_failed: bool) -> Option<Try> {
+    /// The key that may be tried now, if the destination is down. `has_failed`: a key in doubt is ready.
+    pub(crate) fn next_try(&self, has_fresh: bool, has_failed: bool, is_failed_first: bool) -> Option<Try> {
         let down = self.down.as_ref()?;
-        match (has_fresh, has_failed) {
-            (true, _) if down.tries > 0 => Some(Try::OfRound),
-            (true, _) if down.new_tries > 0 => Some(Try::New),
-            (false, true) if down.tries > 0 && down.is_round_unused => Some(Try::Failed),
-            _ => None,
-        }
+        let failed = (has_failed && down.may_try_failed).then_some(Try::Failed);
+        let fresh = match (down.tries, down.new_tries) {
+            _ if !has_fresh => None,
+            (0, 0) => None,
+            (0, _) => Some(Try::New),
+            _ => Some(Try::OfRound),
+        };
+        if is_failed_first { failed.or(fresh) } else { fresh.or(failed) }
     }
 
     pub(crate) fn use_try(&mut self, kind: Try) {
         let Some(down) = &mut self.down else { return };
         match kind {
             Try::OfRound => down.tries -= 1,
-            Try::Failed => down.tries = 0,
+            Try::Failed => down.may_try_failed = false,
             Try::New => down.new_tries -= 1,
         }
-        down.is_round_unused &= kind == Try::New;
     }
 
     /// How long the destination was up between these two times, as far as past outages are remembered.
@@ -246,6 +284,13 @@ impl Outage {
         }
         up_us
     }
+}
+
+/// A key of this set for which `may` holds, at random.
+fn any_of(keys: &FxHashSet<Key>, random: &mut Rng, may: impl Fn(Key) -> bool) -> Option<Key> {
+    let first = random.usize(0..keys.len().max(1));
+    let keys = keys.iter().copied();
+    keys.clone().skip(first).chain(keys.take(first)).find(|key| may(*key))
 }
 
 #[cfg(test)]
@@ -312,22 +357,39 @@ mod tests {
     }
 
     #[test]
-    fn a_round_has_four_tries_of_keys_that_have_not_failed_or_one_of_one_that_has__d6() {
+    fn a_round_has_four_tries_one_of_a_key_in_doubt_and_the_others_of_keys_that_have_not_failed__d6() {
         let mut outage = down();
-        assert_eq!(outage.next_try(false, false), None);
-        for _ in 0..4 {
-            assert_eq!(outage.next_try(true, true), Some(Try::OfRound));
-            outage.use_try(Try::OfRound);
+        assert_eq!(outage.next_try(false, false, true), None);
+        for kind in [Try::Failed, Try::OfRound, Try::OfRound, Try::OfRound] {
+            assert_eq!(outage.next_try(true, true, true), Some(kind));
+            outage.use_try(kind);
         }
-        assert_eq!((outage.next_try(true, true), outage.next_try(false, true)), (None, None));
+        assert_eq!((outage.next_try(true, true, true), outage.next_try(false, true, true)), (None, None));
         assert_eq!(outage.begin_round(S), Some(250_000));
-        assert_eq!(outage.next_try(false, true), Some(Try::Failed));
+        assert_eq!(outage.next_try(false, true, true), Some(Try::Failed));
         outage.use_try(Try::Failed);
-        assert_eq!((outage.next_try(true, true), outage.next_try(false, true)), (None, None));
-        outage.begin_round(S);
-        outage.use_try(Try::OfRound);
-        assert_eq!(outage.next_try(false, true), None, "the round was used by one that had not failed");
+        assert_eq!((outage.next_try(false, true, true), outage.next_try(true, true, true)), (None, Some(Try::OfRound)));
+        (0..3).for_each(|_| outage.use_try(Try::OfRound));
+        assert_eq!(outage.next_try(true, true, true), None);
         assert_eq!(outage.begin_round(7), None, "the alarm of an outage that is over");
+    }
+
+    #[test]
+    fn a_key_that_was_accepted_lately_and_fails_now_is_likely__d6() {
+        let mut outage = Outage::default();
+        (0..3).for_each(|lane| outage.knows(Key::Lane(lane)));
+        outage.accepted(0, 0);
+        for key in [Key::Lane(1), Key::Lane(2), Key::Lane(7), Key::Message(1)] {
+            outage.failed(key, S, S, "gone");
+        }
+        let random = &mut Rng::with_seed(1);
+        assert!(outage.is_likely(Key::Lane(1)) && outage.is_new(Key::Lane(7)) && !outage.is_likely(Key::Lane(7)));
+        outage.forget(Key::Lane(1));
+        assert_eq!(outage.any_likely(random, |_| true), Some(Key::Lane(2)));
+        assert_eq!(outage.any_new(random, |key| key == Key::Message(1)), Some(Key::Message(1)));
+        outage.accepted(2 * S, 2 * S);
+        outage.take_failed_together(false);
+        assert!(!outage.is_likely(Key::Lane(2)) && !outage.is_new(Key::Lane(7)));
     }
 
     #[test]
@@ -340,14 +402,29 @@ mod tests {
     #[test]
     fn one_new_key_a_second_is_tried_beside_the_rounds__d6() {
         let mut outage = down();
-        (0..4).for_each(|_| outage.use_try(Try::OfRound));
+        outage.use_try(Try::Failed);
+        (0..3).for_each(|_| outage.use_try(Try::OfRound));
         assert!(outage.add_new_try(S) && !outage.add_new_try(7));
-        assert_eq!((outage.next_try(true, true), outage.next_try(false, true)), (Some(Try::New), None));
+        assert_eq!((outage.next_try(true, true, true), outage.next_try(false, true, true)), (Some(Try::New), None));
         outage.use_try(Try::New);
-        assert_eq!(outage.next_try(true, true), None);
+        assert_eq!(outage.next_try(true, true, true), None);
         assert!((0..9).all(|_| outage.add_new_try(S)));
         (0..4).for_each(|_| outage.use_try(Try::New));
-        assert_eq!(outage.next_try(true, true), None, "no more than four are kept");
+        assert_eq!(outage.next_try(true, true, true), None, "no more than four are kept");
+    }
+
+    #[test]
+    fn with_few_accepted_sends_it_is_down_after_eight_times_the_mean_time_between_them__d6() {
+        for (gap_us, quiet_us) in [(1_000, S), (S / 2, 4 * S), (60 * S, 10 * S)] {
+            let mut outage = Outage::default();
+            for n in 0..200 {
+                outage.accepted(n * gap_us, n * gap_us);
+            }
+            let now_us = 199 * gap_us;
+            fail(&mut outage, 0..5, now_us);
+            let at_us = outage.down_at_us().unwrap() - now_us;
+            assert!((quiet_us * 99 / 100..=quiet_us).contains(&at_us), "{gap_us}: {at_us}");
+        }
     }
 
     #[test]

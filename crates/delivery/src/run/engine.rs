@@ -111,6 +111,7 @@ impl Engine {
         let (inputs, restored, paused_ms, paused_lanes, actions) = kept().map_err(|broken: Broken| broken.of(&path))?;
         pause_keys(&paused_lanes, &mut dispatcher)?;
         dispatcher.pace = Pace::new(settings.rate, timer.clock().now_us());
+        dispatcher.was_down = store.was_down();
         dispatcher.pause(paused_ms.is_some());
         let mut writer = Writer::new(store, settings.horizon_ms as f64, actions);
         writer.summary.resumed = open;

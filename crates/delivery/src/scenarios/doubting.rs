@@ -3,7 +3,7 @@
 use super::testing::{ByHand, START_MS, cancel, put};
 use crate::due::places::PlaceLimits;
 use crate::due::retry::Retry;
-use crate::group::items::{Answer, Item};
+use crate::group::items::{Answer, Failing, Item};
 use crate::message::Reschedule;
 use crate::run::settings::Settings;
 use crate::sinks::{Verdict, Verdicts};
@@ -102,6 +102,40 @@ fn the_destination_goes_down_although_all_keys_wait__d6() {
     world.engine.settle(number, Verdicts::Delivered, None);
     assert_eq!(world.sent().len(), 7, "the others failed with it, and are tried at once");
     assert!(world.engine.down().is_none());
+}
+
+/// Five keys fail, and then one of them gets an answer about its message.
+#[test]
+fn a_refused_message_shows_that_the_destination_answers__d6() {
+    let world = ByHand::start(Settings::default());
+    world.give((0..5).map(|key| put(Some(&format!("k{key}")), "a", START_MS)).collect());
+    fail_all(&world, &refusing(Some(3_600_000)));
+    world.give(vec![Item::Again(Failing::Key("k0".to_owned()))]);
+    assert_eq!(world.deliver(|_| Verdict::Refused("no".to_owned())).len(), 1);
+    world.advance_ms(2_000);
+    let _ = world.take();
+    assert_eq!(world.engine.down(), None, "four keys have no answer");
+}
+
+/// An earlier process knew that these customers fail while others do not.
+#[test]
+fn customers_that_failed_before_a_restart_are_no_outage_after_it__d6() {
+    for was_down in [false, true] {
+        let mut world = ByHand::start(Settings::default());
+        world.give((0..6).map(|key| put(Some(&format!("k{key}")), "a", START_MS)).collect());
+        fail_all(&world, &refusing(None));
+        if !was_down {
+            world.advance_ms(10);
+            world.give(vec![put(Some("healthy"), "b", START_MS)]);
+            assert_eq!(world.sent().len(), 1);
+        }
+        world.pass_ms(5_000, |_| refusing(None));
+        assert_eq!(world.engine.down().is_some(), was_down);
+        world.engine.close(true).unwrap();
+        world = world.again();
+        assert!(!world.pass_ms(30_000, |_| refusing(None)).is_empty());
+        assert_eq!(world.engine.down().is_some(), was_down, "{was_down}");
+    }
 }
 
 #[test]

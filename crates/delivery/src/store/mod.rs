@@ -85,6 +85,7 @@ pub(crate) struct Store {
     recurring: u64,
     moved: u64,
     redelivered_until_ms: i64,
+    was_down: bool,
     names: Names,
     near: Near,
     floor: Floor,
@@ -113,6 +114,11 @@ impl Store {
     #[must_use]
     pub(crate) fn open_count(&self) -> u64 {
         self.open
+    }
+
+    /// Whether the destination was down when the last process ended.
+    pub(crate) fn was_down(&self) -> bool {
+        self.was_down
     }
 
     /// The number of open recurring messages.

@@ -6,7 +6,7 @@ use super::{Alarm, Dispatcher, Event, InFlight, Offer};
 use crate::base::display::{self, cut};
 use crate::due::doubt::{Doubt, Key};
 use crate::due::lanes::Slot;
-use crate::due::outage::bounded;
+use crate::due::outage::{LONGEST_ASKED_US, SHORTEST_ASKED_US};
 use crate::due::window::State;
 use crate::store::{Attempts, Outcome};
 use tickwheel::When;
@@ -62,6 +62,7 @@ impl Dispatcher {
         let accepted = self.outage.accepted_count();
         let doubt = self.doubts.get_or_add(key);
         let since_us = *doubt.since_us.get_or_insert(began_us);
+        let is_sign = ending != Ending::Refused && !doubt.is_no_sign;
         doubt.fails = doubt.fails.saturating_add(1);
         let counts = match ending {
             Ending::Refused => true,
@@ -71,9 +72,11 @@ impl Dispatcher {
         if is_first {
             self.tell_first_failure(slot, reason);
         }
-        if ending != Ending::Refused {
+        if is_sign {
             self.outage.failed(key, since_us, began_us, reason);
             self.look_for_outage();
+        } else {
+            self.outage.forget(key);
         }
         let is_down = self.outage.is_down();
         if counts && !is_down {
@@ -106,7 +109,7 @@ impl Dispatcher {
         let is_down = self.outage.is_down();
         let fails = self.doubts.get(key).map_or(1, |doubt| doubt.fails);
         let after_us = match retry_after_ms {
-            Some(after_ms) => bounded(after_ms).saturating_mul(1_000),
+            Some(after_ms) => after_ms.saturating_mul(1_000).clamp(SHORTEST_ASKED_US, LONGEST_ASKED_US),
             None => self.retry.wait_us(if is_down { 1 } else { fails }, &mut self.random),
         };
         let entry = self.window.entry_mut(slot);
@@ -187,9 +190,7 @@ impl Dispatcher {
         if entry.state != State::Retrying && entry.state != State::Ready {
             return;
         }
-        let is_in_doubt = self.doubts.has(self.key_of(slot));
-        let queue = if is_in_doubt { &mut self.in_doubt } else { &mut self.fresh };
-        queue.push_back(Offer::Message(slot, seq));
+        self.push(self.key_of(slot), Offer::Message(slot, seq));
     }
 
     /// The message leaves. If it has no key, its doubt ends. If it has a key, the key does not wait for it any more,
@@ -260,6 +261,7 @@ impl Dispatcher {
         if let Some(since_us) = self.outage.accepted(began_us, now_us) {
             self.measures.changed_us = now_us;
             self.events.push(Event::Up { after_ms: now_us.saturating_sub(since_us) / 1000 });
+            self.sort_keys_in_doubt();
         } else if was_down {
             return; // the send began before the outage
         }
@@ -311,6 +313,7 @@ impl Dispatcher {
             let reason = self.outage.down().map_or_else(String::new, |(_, reason)| reason.to_owned());
             self.measures.changed_us = now_us;
             self.events.push(Event::Down { reason });
+            self.sort_keys_in_doubt();
             self.begin_round(now_us);
             self.arm(NEW_TRY_EVERY, Alarm::NewTry(now_us));
         } else if !self.is_quiet_armed
@@ -324,15 +327,20 @@ impl Dispatcher {
     pub(super) fn begin_round(&mut self, since_us: u64) {
         let Some(after_us) = self.outage.begin_round(since_us) else { return };
         self.arm(Duration::from_micros(after_us), Alarm::Round(since_us));
-        if self.fresh.is_empty() && self.in_doubt.is_empty() {
-            let (doubts, window) = (&self.doubts, &self.window);
-            let waits = |key| match key {
-                Key::Message(seq) if window.find(seq).is_none() => true, // it left memory until its next attempt
-                _ => doubts.get(key).is_some_and(Doubt::waits),
-            };
-            if let Some(key) = self.outage.any_failed(&mut self.random, waits) {
-                self.wake(key);
-            }
+        if !self.likely.is_empty() {
+            return; // it has a key to try
+        }
+        let (doubts, window) = (&self.doubts, &self.window);
+        let waits = |key| match key {
+            Key::Message(seq) if window.find(seq).is_none() => true, // it left memory until its next attempt
+            _ => doubts.get(key).is_some_and(Doubt::waits),
+        };
+        let mut key = self.outage.any_likely(&mut self.random, waits);
+        if key.is_none() && self.fresh.is_empty() && self.in_doubt.is_empty() {
+            key = self.outage.any_new(&mut self.random, waits);
+        }
+        if let Some(key) = key {
+            self.wake(key);
         }
     }
 

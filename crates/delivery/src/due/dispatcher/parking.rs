@@ -54,10 +54,11 @@ impl Dispatcher {
             }
             self.window.keep_away(number, (row.due_ms, row.seq));
             self.note_parked(row.seq, number, true);
-            self.doubts.get_or_add(Key::Lane(number)).fails = row.attempts;
+            let doubt = self.doubts.get_or_add(Key::Lane(number));
+            (doubt.fails, doubt.is_no_sign) = (row.attempts, !self.was_down);
             match row.next_ms {
                 Some(next_ms) if next_ms > self.steady_ms() => {
-                    self.wait_as_stored(Key::Lane(number), next_ms);
+                    self.wait_as_stored(Key::Lane(number), next_ms, row.tried_ms);
                 }
                 _ => self.want(row.seq),
             }
@@ -131,7 +132,7 @@ impl Dispatcher {
     /// How many parked messages may come into memory: if very many keys are in doubt, they must not fill it, because they
     /// only have the spare places.
     pub(crate) fn room_for_tried(&self) -> usize {
-        let ready = self.in_doubt.iter().map(|offer| match offer {
+        let ready = self.in_doubt.iter().chain(&self.likely).map(|offer| match offer {
             Offer::Message(slot, seq) => self.window.get(*slot, *seq),
             Offer::Lane(lane) => self.window.lane(*lane).first().map(|(_, slot)| self.window.entry(slot)),
         });
@@ -141,7 +142,7 @@ impl Dispatcher {
         if bytes > bounds.bytes / 4 {
             return 0;
         }
-        let count = self.in_doubt.len() + self.suspects.len() + self.suspects_out.len();
+        let count = self.in_doubt.len() + self.likely.len() + self.suspects.len() + self.suspects_out.len();
         MOST_READY.min(bounds.messages / 4 + 1).saturating_sub(count).min(MOST_AT_ONCE)
     }
 

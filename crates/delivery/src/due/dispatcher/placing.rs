@@ -4,6 +4,7 @@ use super::{Alarm, Dispatcher, Event, Moment, Offer};
 use crate::base::clock::DueClock;
 use crate::due::doubt::{Doubt, Key};
 use crate::due::lanes::Slot;
+use crate::due::outage::LONGEST_ASKED_US;
 use crate::due::window::State;
 use tickwheel::When;
 
@@ -62,7 +63,7 @@ impl Dispatcher {
         let now_ms = self.steady_ms();
         let (key, from_us) = (self.key_of(slot), self.of_steady_us(self.window.entry(slot).tried_ms));
         let entry = self.window.entry_mut(slot);
-        let (attempts, next_ms, waited_us) = (entry.attempts, entry.next_ms, entry.waited_us);
+        let (attempts, next_ms, waited_us, tried_ms) = (entry.attempts, entry.next_ms, entry.waited_us, entry.tried_ms);
         entry.waited_from_us = from_us.unwrap_or(0);
         let doubt = self.doubts.get_or_add(key);
         if let Some(from_us) = from_us
@@ -77,17 +78,19 @@ impl Dispatcher {
             return;
         }
         doubt.fails = attempts;
+        doubt.is_no_sign = from_us.is_none() && !self.was_down;
         if let Some(next_ms) = next_ms.filter(|next_ms| *next_ms > now_ms) {
-            let wait_us = self.wait_as_stored(key, next_ms);
+            let wait_us = self.wait_as_stored(key, next_ms, tried_ms);
             self.clear_away_if_long(slot, wait_us);
         }
     }
 
-    /// Lets the key wait until this time of the store. Returns how long. The wall clock may have been stepped before the
-    /// start: no key waits longer than the longest wait.
-    pub(super) fn wait_as_stored(&mut self, key: Key, next_ms: i64) -> u64 {
-        let left_ms = next_ms.saturating_sub(self.steady_ms()).max(0).cast_unsigned();
-        let wait_us = left_ms.saturating_mul(1_000).min(self.retry.longest_us());
+    /// Lets the key wait until `next_ms`, as noted at `tried_ms` in the store. Returns how long. The wall clock may have been
+    /// stepped before the start: no key waits longer than it was meant to.
+    pub(super) fn wait_as_stored(&mut self, key: Key, next_ms: i64, tried_ms: i64) -> u64 {
+        let left_ms =
+            next_ms.saturating_sub(self.steady_ms()).min(next_ms.saturating_sub(tried_ms)).max(0).cast_unsigned();
+        let wait_us = left_ms.saturating_mul(1_000).min(self.retry.longest_us().max(LONGEST_ASKED_US));
         self.wait_until(key, self.timer.clock().now_us().saturating_add(wait_us));
         wait_us
     }
@@ -123,9 +126,8 @@ impl Dispatcher {
         if position.0 <= it.due_until_ms && self.window.entry(slot).state == State::Waiting {
             let it = self.window.lane_mut(lane);
             it.is_offered = true;
-            let is_in_doubt = self.doubts.has(Key::Lane(it.number));
-            let queue = if is_in_doubt { &mut self.in_doubt } else { &mut self.fresh };
-            queue.push_back(Offer::Lane(lane));
+            let key = Key::Lane(it.number);
+            self.push(key, Offer::Lane(lane));
         }
     }
 

@@ -1,11 +1,16 @@
 //! Messages that a crashed process may have been sending. Their attempts are on disk before they go out (rules D5, D6).
 
-use super::{CRASHED, Dispatcher};
+use std::time::Duration;
+
+use super::{Alarm, CRASHED, Dispatcher, Flight};
 use crate::due::window::State;
 use crate::store::{Attempts, Outcome};
 
 /// How many suspects go out together, by the number of counted attempts.
 const SUSPECTS: [usize; 3] = [256, 16, 1];
+
+/// A suspect that is sent for longer does not keep the next ones back: it hangs, and has not ended the process.
+const SUSPECTED: Duration = Duration::from_secs(1);
 
 impl Dispatcher {
     /// Sends these messages, because their attempts are on disk.
@@ -17,6 +22,21 @@ impl Dispatcher {
                 self.offer_message(slot, seq);
             }
         }
+    }
+
+    /// If this send has suspects, others go out after [`SUSPECTED`] at the latest.
+    pub(super) fn expect_suspects(&self, number: u64, flight: &Flight) {
+        if flight.messages.iter().any(|message| self.suspects_out.contains(&message.seq)) {
+            self.arm(SUSPECTED, Alarm::Suspected(number));
+        }
+    }
+
+    pub(super) fn suspected_long(&mut self, number: u64) {
+        let Some(flight) = self.flights.get(&number) else { return };
+        for message in &flight.messages {
+            self.suspects_out.remove(&message.seq);
+        }
+        self.note_suspects();
     }
 
     /// Forms the next group of messages that a crashed process may have been sending. Their attempts are on disk before

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{Alarm, Dispatcher, EXPIRED_AT_ONCE, Flight, InFlight, Offer};
+use crate::due::doubt::Key;
 use crate::due::lanes::Slot;
 use crate::due::outage::Try;
 use crate::due::window::State;
@@ -64,10 +65,13 @@ impl Dispatcher {
     }
 
     fn next_from(&self) -> Option<From> {
-        let (has_fresh, has_doubtful) = (!self.fresh.is_empty(), !self.in_doubt.is_empty());
         if self.outage.is_down() {
-            let it = self.outage.next_try(has_fresh, has_doubtful)?;
-            return (self.places.may_start(it == Try::Failed) == Some(usize::MAX)).then_some(From::Try(it));
+            let may_try = |is_in_doubt| self.places.may_start(is_in_doubt) == Some(usize::MAX);
+            let has_fresh = !self.fresh.is_empty() && may_try(false);
+            let has_doubtful = !(self.in_doubt.is_empty() && self.likely.is_empty()) && may_try(true);
+            // They take turns: if tries hang in the only place, each round has one.
+            let is_failed_first = !self.likely.is_empty() && !self.was_in_doubt;
+            return self.outage.next_try(has_fresh, has_doubtful, is_failed_first).map(From::Try);
         }
         let may_start_fresh = self.next_that_fits(false).is_some();
         // Both kinds take turns.
@@ -109,21 +113,60 @@ impl Dispatcher {
                 None if kind == Try::New => self.fresh.pop_back(),
                 None => self.fresh.swap_remove_back(self.random.usize(0..self.fresh.len().max(1))),
             },
-            From::Try(Try::Failed) => {
-                let place = self.random.usize(0..self.in_doubt.len().max(1));
-                self.in_doubt.swap_remove_back(place)
+            From::Try(Try::Failed) => self.pop_failed(),
+        }
+    }
+
+    /// Takes a likely key, at random. If there is none, it takes a key that failed in this outage, or any key.
+    fn pop_failed(&mut self) -> Option<Offer> {
+        if !self.likely.is_empty() {
+            let place = self.random.usize(0..self.likely.len());
+            return self.likely.swap_remove_back(place);
+        }
+        let first = self.random.usize(0..self.in_doubt.len().max(1));
+        let next = self.in_doubt.iter().skip(first).chain(self.in_doubt.iter().take(first)).take(SEARCHED);
+        let is_new = |offer: &Offer| self.key_of_offer(*offer).is_some_and(|key| self.outage.is_new(key));
+        let after = next.into_iter().position(is_new).unwrap_or(0);
+        self.in_doubt.swap_remove_back((first + after) % self.in_doubt.len().max(1))
+    }
+
+    /// `None` if the message has gone.
+    fn key_of_offer(&self, offer: Offer) -> Option<Key> {
+        match offer {
+            Offer::Lane(lane) => Some(Key::Lane(self.window.lane(lane).number)),
+            Offer::Message(slot, seq) => self.window.get(slot, seq).map(|_| self.key_of(slot)),
+        }
+    }
+
+    /// Puts this into the queue of its key.
+    pub(super) fn push(&mut self, key: Key, offer: Offer) {
+        let queue = match self.doubts.get(key) {
+            None => &mut self.fresh,
+            Some(doubt) if self.outage.is_down() && (doubt.was_only_slow() || self.outage.is_likely(key)) => {
+                &mut self.likely
+            }
+            Some(_) => &mut self.in_doubt,
+        };
+        queue.push_back(offer);
+    }
+
+    /// The destination went down, or is up again: likely keys have a queue of their own only while it is down.
+    pub(super) fn sort_keys_in_doubt(&mut self) {
+        let mut offers = std::mem::take(&mut self.likely);
+        offers.append(&mut self.in_doubt);
+        for offer in offers {
+            if let Some(key) = self.key_of_offer(offer) {
+                self.push(key, offer);
             }
         }
     }
 
     /// The place in `fresh` of the newest message whose key was accepted lately.
     fn newest_known(&self) -> Option<usize> {
-        let lane_of = |offer: &Offer| match *offer {
-            Offer::Lane(lane) => Some(lane),
-            Offer::Message(slot, seq) => self.window.get(slot, seq).and_then(|entry| entry.lane),
+        let is_known = |offer: &Offer| match self.key_of_offer(*offer) {
+            Some(Key::Lane(number)) => self.outage.is_known(number),
+            _ => false,
         };
-        let is_known =
-            |offer: &Offer| lane_of(offer).is_some_and(|lane| self.outage.is_known(self.window.lane(lane).number));
         let place = self.fresh.iter().rev().take(SEARCHED).position(is_known)?;
         Some(self.fresh.len() - 1 - place)
     }
@@ -162,7 +205,7 @@ impl Dispatcher {
             }
         };
         self.pace.spend(deliveries.len());
-        let is_waiting = !self.fresh.is_empty() || !self.in_doubt.is_empty();
+        let is_waiting = !self.fresh.is_empty() || !self.in_doubt.is_empty() || !self.likely.is_empty();
         if deliveries.len() == tokens && is_waiting {
             self.wait_for_tokens();
         }
@@ -178,6 +221,7 @@ impl Dispatcher {
         self.next_flight += 1;
         let bytes = deliveries.iter().map(|it| it.body.size()).sum();
         self.places.take(number, timer_us, bytes, is_in_doubt);
+        self.expect_suspects(number, &flight);
         let time_out = time_out.and_then(|after| self.arm(after, Alarm::CutOff(number)));
         self.flights.insert(number, Flight { time_out, ..flight });
         Some((number, deliveries))
@@ -247,7 +291,8 @@ impl Dispatcher {
         entry.state = State::Retrying;
         let offer = Offer::Message(slot, entry.seq);
         match from {
-            From::InDoubt | From::Try(Try::Failed) => self.in_doubt.push_front(offer),
+            From::InDoubt => self.in_doubt.push_front(offer),
+            From::Try(Try::Failed) => self.likely.push_front(offer),
             From::Fresh | From::Try(_) => self.fresh.push_front(offer),
         }
     }

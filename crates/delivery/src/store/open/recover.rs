@@ -75,6 +75,7 @@ fn open(db: Connection, path: &Path, options: Options, number: fn(Digest) -> i64
     let redelivered_until_ms = may_have_arrived::note_may_have_arrived_at_crash(&db)?;
     hold_near(&db, meta::get_int(&db, "near_floor_seq")?, floor_n, sent_until_ms)?;
     let redelivered_until_ms = may_have_arrived::note_may_have_arrived_unanswered(&db, redelivered_until_ms)?;
+    let was_down = meta::get::<i64>(&db, "down_since_ms")?.is_some();
     for name in ["down_since_ms", "down_reason"] {
         meta::delete(&db, name)?; // it is about the last run's destination
     }
@@ -100,6 +101,7 @@ fn open(db: Connection, path: &Path, options: Options, number: fn(Digest) -> i64
         recurring: waiting::count_of(&db, NEVER_MS)?,
         moved: ask("SELECT count(*) FROM moved")? as u64,
         redelivered_until_ms,
+        was_down,
         names,
         near: Near::new(limits.chunk, last_seq + 1, last_n),
         floor: Floor { seq: last_seq + 1, n: last_n },
