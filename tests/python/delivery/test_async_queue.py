@@ -147,10 +147,11 @@ def test_where_much_is_queued_tasks_wait_in_turn_and_the_loop_goes_on__D8(
     refused: list[str] = []
 
     def full_at_the_second(running: Running, items: Any, answers: Any) -> bool:
-        if items[0].id == "1" and not refused:
+        (message,) = items[0].to_list()
+        if message.id == "1" and not refused:
             refused.append("1")
             return False
-        submitted.append(items[0].id)
+        submitted.append(message.id)
         return submit(running, items, answers)
 
     monkeypatch.setattr(Running, "try_submit", full_at_the_second)

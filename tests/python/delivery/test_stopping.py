@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -135,7 +136,7 @@ def test_a_reader_that_waits_for_room_does_not_hold_up_the_end__D13(tmp_path: Pa
     failures: list[BaseException] = []
 
     class Full:
-        inputs: ClassVar[dict[str, object]] = {}
+        engine: ClassVar = SimpleNamespace(inputs={})
 
         def submit(self, _: object) -> None:
             waits.set()

@@ -64,6 +64,7 @@ class Counting:
     """As much of a running store as `Frames` asks, with a count."""
 
     def __init__(self) -> None:
+        self.engine = self
         self.asked = 0
         self.failure: Exception | None = None
 
