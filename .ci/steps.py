@@ -151,11 +151,13 @@ def adopt_orphans() -> None:
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def end(process: "subprocess.Popen[bytes]", before: set[int]) -> None:
-    """Ends a command that still runs, as by Ctrl-C, so that pytest cleans up; then all that it left behind."""
+def end(process: "subprocess.Popen[bytes] | None", before: set[int]) -> None:
+    """Ends a command that still runs, as by Ctrl-C, so that pytest cleans up; then all that it left behind. If a signal
+    came while the command was started, there is no `process` yet, and all that was started is ended at once.
+    """
     deadline_s, started = time.monotonic() + CLEAN_UP_S, {*below(os.getpid())}
     try:
-        if process.poll() is None:
+        if process is not None and process.poll() is None:
             os.killpg(process.pid, signal.SIGINT)
             with suppress(ProcessLookupError):  # the shell ends at once, pytest after its clean-up: an empty group
                 while time.monotonic() < deadline_s and not HURRIES:
@@ -166,7 +168,8 @@ def end(process: "subprocess.Popen[bytes]", before: set[int]) -> None:
         for pid in (started | {*below(os.getpid())}) - before:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        process.wait()
+        if process is not None:
+            process.wait()
 
 
 def stop(number: int, _frame: object) -> None:
@@ -208,11 +211,12 @@ class Run:
     def _call(self, command: str, out: IO[str], start: float) -> int:
         """The exit code. A step that takes far too long is ended, with all its processes."""
         limit_s, before = SLACK_S + 4 * self.step.about_s, {*below(os.getpid())}
-        process = subprocess.Popen(
-            command, shell=True, cwd=ROOT, env=os.environ | ENVIRONMENT | self.step.env, stdin=subprocess.DEVNULL,
-            stdout=out, stderr=subprocess.STDOUT, process_group=0,
-        )  # fmt: skip
+        process = None
         try:
+            process = subprocess.Popen(
+                command, shell=True, cwd=ROOT, env=os.environ | ENVIRONMENT | self.step.env, stdin=subprocess.DEVNULL,
+                stdout=out, stderr=subprocess.STDOUT, process_group=0,
+            )  # fmt: skip
             while True:
                 try:
                     return process.wait(EVERY_S)

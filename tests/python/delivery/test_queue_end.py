@@ -280,7 +280,7 @@ def test_a_sync_can_neither_submit_nor_close__D11(tmp_path: Path) -> None:
 
         def sync(self) -> None:
             assert opened.wait(20)
-            for call in (lambda: queue.put("b"), lambda: queue.submit_ndjson(b"{}"), queue.close):
+            for call in (lambda: queue.put("b", delay_ms=0), lambda: queue.submit_ndjson(b"{}"), queue.close):
                 with pytest.raises(RuntimeError) as caught:
                     call()
                 told.append(str(caught.value)[:23])
