@@ -23,7 +23,15 @@ from contextvars import copy_context
 from traceback import format_exception
 from typing import Any, Final
 
-from django.db import DataError, IntegrityError, InterfaceError, OperationalError, close_old_connections, connections
+from django.db import (
+    DatabaseError,
+    DataError,
+    IntegrityError,
+    InterfaceError,
+    OperationalError,
+    close_old_connections,
+    connections,
+)
 from django.utils import timezone
 from django.utils.crypto import get_random_string
 
@@ -38,6 +46,19 @@ from tickwheel.django.api import (
 )
 from tickwheel.django.models import TaskRecord
 from tickwheel.django.results import result_of
+
+_WRITTEN: Final = (
+    "status",
+    "started_at",
+    "last_attempted_at",
+    "finished_at",
+    "return_value",
+    "errors",
+    "worker_ids",
+)
+"""The fields of a record that a run changes."""
+
+_LONGEST_TEXT: Final = 1 << 20  # of an error
 
 _FINISHED: Final = (TaskResultStatus.SUCCESSFUL, TaskResultStatus.FAILED)
 
@@ -129,8 +150,10 @@ class Runner:
             return
         self._in_progress.add(record_id)
         try:
-            self._note_start(record)
-            self._call(record)
+            if self._note_start(record):
+                self._call(record)
+            else:
+                logger.warning("the task %s was deleted just before its start, and is not run", record_id)
         finally:
             self._in_progress.discard(record_id)
             self._cut_off.discard(record_id)
@@ -166,17 +189,23 @@ class Runner:
                     connection.close()
                     del connections[connection.alias]  # it may think that it is in a transaction
 
-    def _note_start(self, record: TaskRecord) -> None:
+    def _note_start(self, record: TaskRecord) -> bool:
         record.status, record.last_attempted_at = TaskResultStatus.RUNNING, timezone.now()
         record.started_at = record.started_at or record.last_attempted_at
         record.worker_ids = [*record.worker_ids, self._worker_id]
-        record.save(using=self._database)
+        return self._write(record)
+
+    def _write(self, record: TaskRecord) -> bool:
+        """Write what has changed. Returns whether the record is there: one that was deleted stays so."""
+        return bool(self._records.filter(id=record.id).update(**{name: getattr(record, name) for name in _WRITTEN}))
 
     def _succeed(self, record: TaskRecord) -> None:
         record.status, record.finished_at = TaskResultStatus.SUCCESSFUL, timezone.now()
         try:
-            record.save(using=self._database)
-        except (DataError, IntegrityError, ValueError) as error:  # the database can't hold what it returned
+            self._write(record)
+        except (DatabaseError, ValueError) as error:
+            if not _can_not_be_held(error):
+                raise
             record.return_value = None
             self._fail(record, error)
         else:
@@ -187,11 +216,11 @@ class Runner:
         record.errors = [*record.errors, _failure_of(error)]
         if len(record.errors) >= self._max_attempts or record.id in self._cut_off:
             record.status, record.finished_at = TaskResultStatus.FAILED, timezone.now()
-            record.save(using=self._database)
+            self._write(record)
             _tell_finished(record)
         else:
             record.status, record.finished_at = TaskResultStatus.READY, None
-            record.save(using=self._database)
+            self._write(record)
             raise TaskFailed(f"{type(error).__name__}: {error}") from error
 
     def _note_end(self, record: TaskRecord, error: Exception) -> None:
@@ -210,15 +239,31 @@ class Runner:
         return TaskRecord.objects.using(self._database)
 
 
+def _can_not_be_held(error: Exception) -> bool:
+    """Whether the database can't hold the value. A limit of PostgreSQL, of SQLSTATE 54, is an `OperationalError`."""
+    state = getattr(error.__cause__, "sqlstate", None) or ""
+    return isinstance(error, DataError | IntegrityError | ValueError) or state.startswith("54")
+
+
 def _value_of(result: TaskResult) -> Any:
+    process = os.getpid()
     context = [TaskContext(task_result=result)] if result.task.takes_context else []
-    return normalize_json(result.task.call(*context, *result.args, **result.kwargs))
+    try:
+        return normalize_json(result.task.call(*context, *result.args, **result.kwargs))
+    finally:
+        if os.getpid() != process:
+            os._exit(0)  # the task forked: its result is the parent's to write
 
 
 def _failure_of(error: BaseException) -> dict[str, str]:
     kind = type(error)
-    text = "".join(format_exception(error)).encode(errors="backslashreplace").decode()
+    try:
+        text = "".join(format_exception(error)).encode(errors="backslashreplace").decode()
+    except Exception:  # a property of the exception may fail
+        text = f"{kind.__qualname__}, whose traceback can't be written"
     text = text.replace("\0", "\\0")  # which PostgreSQL can't hold
+    if len(text) > _LONGEST_TEXT:
+        text = f"{text[: _LONGEST_TEXT // 2 - 5]}\n...\n{text[-_LONGEST_TEXT // 2 :]}"
     return {"exception_class_path": f"{kind.__module__}.{kind.__qualname__}", "traceback": text}
 
 

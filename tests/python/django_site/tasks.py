@@ -1,5 +1,6 @@
 """Tasks of the site."""
 
+import os
 import threading
 import time
 from pathlib import Path
@@ -7,6 +8,8 @@ from typing import Any
 
 from django.db import connection, connections, transaction
 from django.utils import timezone, translation
+
+from tickwheel.django.models import TaskRecord
 
 try:
     from django.tasks import task
@@ -92,6 +95,19 @@ def leave() -> None:
 @task
 def fail_oddly() -> None:
     raise RuntimeError("odd \ud800 and \0")
+
+
+@task
+def fork() -> int:
+    child = os.fork()
+    if child == 0:
+        raise SystemExit(3)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@task(takes_context=True)
+def delete_own_record(context: Any) -> None:
+    TaskRecord.objects.filter(id=context.task_result.id).delete()
 
 
 def plain(one: int) -> int:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import sys
 import threading
 import unittest
@@ -13,6 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.errors import ProgramLimitExceeded
 
 from django_site.setting_up import set_up
 
@@ -271,6 +273,24 @@ def test_a_value_that_can_t_be_kept_is_a_failure(what: str, error: str) -> None:
     assert error in done.errors[0].exception_class_path
 
 
+def test_a_value_past_a_limit_of_postgresql_is_a_failure_and_no_outage__D6(monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(self: Runner, record: TaskRecord) -> bool:
+        if record.return_value is not None:
+            raise running.OperationalError("too long") from ProgramLimitExceeded()
+        return written(self, record)
+
+    written = Runner._write
+    monkeypatch.setattr(Runner, "_write", write)
+    done = run(tasks.add.enqueue(1, 2))
+    assert (done.status, [error.exception_class for error in done.errors]) == ("FAILED", [running.OperationalError])
+
+
+def test_a_long_error_is_kept_in_part() -> None:
+    text = running._failure_of(RuntimeError(f"begin{'x' * (2 << 20)}end"))["traceback"]
+    assert len(text) <= 1 << 20
+    assert ("begin" in text, text.endswith("end\n")) == (True, True)
+
+
 def test_a_task_that_ends_the_interpreter_only_fails() -> None:
     assert run(tasks.leave.enqueue()).errors[0].exception_class is SystemExit
 
@@ -282,6 +302,40 @@ def test_the_text_of_an_error_may_be_of_any_characters() -> None:
     finally:
         logging.disable(logging.NOTSET)
     assert r"odd \ud800 and \0" in failed.errors[0].traceback
+
+
+def test_an_error_whose_text_fails_is_a_failure_too() -> None:
+    class Untellable(Exception):
+        @property
+        def __notes__(self) -> list[str]:
+            raise RuntimeError("there are no notes")
+
+    assert "Untellable" in running._failure_of(Untellable())["traceback"]
+
+
+def test_a_child_that_a_task_forks_writes_no_result__rule7() -> None:
+    process = os.getpid()
+    done = run(tasks.fork.enqueue())
+    if os.getpid() != process:
+        os._exit(1)
+    assert (done.status, done.return_value) == (TaskResultStatus.SUCCESSFUL, 0)
+
+
+def test_a_result_that_is_deleted_while_its_task_runs_stays_deleted() -> None:
+    Runner("default", 1).run_task(tasks.delete_own_record.enqueue().id)
+    assert not TaskRecord.objects.exists()
+
+
+def test_a_task_whose_result_is_deleted_just_before_its_start_does_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def delete_first(self: Runner, record: TaskRecord) -> bool:
+        TaskRecord.objects.all().delete()
+        return note_start(self, record)
+
+    note_start = Runner._note_start
+    monkeypatch.setattr(Runner, "_note_start", delete_first)
+    with finished() as told:
+        Runner("default", 1).run_task(tasks.add.enqueue(1, 2).id)
+    assert (told, TaskRecord.objects.count()) == ([], 0)
 
 
 @pytest.mark.parametrize(

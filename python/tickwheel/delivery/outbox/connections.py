@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from tickwheel.delivery.base.errors import WrongUsage
+from tickwheel.delivery.outbox.records import readable
 
 _Execute: TypeAlias = Callable[[str, dict[str, Any]], object]
 
@@ -33,10 +34,11 @@ class Writer(NamedTuple):
 
     def records(self, records: Sequence[str]) -> object:
         """The value of a parameter with several records. If the connection or the database is not in UTF-8, characters
-        outside ASCII are escaped: JSON may have them so.
+        outside ASCII are escaped: JSON may have them so. Errors: `BadRecord` if a record is too long then.
         """
         if not self._has_all_characters():
-            records = [_NOT_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], record) for record in records]
+            escaped = (_NOT_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], record) for record in records)
+            records = [readable(record.encode()) for record in escaped]
         return json.dumps(records) if self.dialect == "sqlite" else [*records]
 
     def _has_all_characters(self) -> bool:

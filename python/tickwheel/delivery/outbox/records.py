@@ -37,6 +37,14 @@ def reschedule_record(id: object, key: object, due: object, delay_ms: object) ->
     return _checked({"op": "reschedule", "id": id, "key": key, "due": text_of(due), "delay_ms": delay_ms})
 
 
+def readable(record: bytes) -> str:
+    """The record as text. Errors: `BadRecord` if the reader would make it a dead letter."""
+    [fault] = _READER.read_values([(record, None, None, _LATER_MS)]).faults()
+    if fault is not None:
+        raise BadRecord(*fault[1:])
+    return record.decode()
+
+
 def _fields_of(given: object) -> dict[str, Any]:
     named = arguments_of(given)
     if named.get("replace") or named.get("debounce_ms") is not None:
@@ -66,11 +74,7 @@ def _payload_of(payload: bytes, is_json: bool) -> dict[str, Any]:
 def _checked(fields: dict[str, Any]) -> str:
     if "op" not in fields and fields["traceparent"] is None:
         fields["traceparent"] = current_traceparent()
-    record = _json_of({name: value for name, value in fields.items() if value is not None})
-    [fault] = _READER.read_values([(record, None, None, _LATER_MS)]).faults()
-    if fault is not None:
-        raise BadRecord(*fault[1:])
-    return record.decode()
+    return readable(_json_of({name: value for name, value in fields.items() if value is not None}))
 
 
 def _json_of(fields: dict[str, Any]) -> bytes:

@@ -64,8 +64,8 @@ class Source(ABC):
     """
 
     def __init__(self, name: str, max_payload: int) -> None:
-        self.name = name
-        """The address without user and password."""
+        self.name = name.encode(errors="backslashreplace").decode()
+        """The address without user and password, as UTF-8 can hold it: a path may have other bytes."""
         self.max_payload = max_payload
         _sources.add(self)
 

@@ -131,7 +131,13 @@ class _Tasks:
     def _take(self, loop: asyncio.AbstractEventLoop, calls: CoroutineCalls) -> None:
         started, aborted, is_over = calls.take(_STARTED_AT_ONCE)
         for call in started:
-            task = loop.create_task(_call(self._function, call, has_own_thread=self._has_own_thread))
+            made = _call(self._function, call, has_own_thread=self._has_own_thread)
+            try:
+                task = loop.create_task(made)
+            except Exception as error:  # of the loop's task factory; the other calls of this loop are made
+                made.close()
+                call.failed(Unanswered(f"no task can be made: {type(error).__name__}: {error}"))
+                continue
             self._running[call.number] = task, call
             task.add_done_callback(partial(_forget, self._running, call.number))
         for number in aborted:

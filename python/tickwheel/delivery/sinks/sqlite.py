@@ -10,7 +10,8 @@
   `T` is missing, that is no answer about all of them. After such an error the next `send` opens the file again.
 - If a sink hangs and is replaced, the old sink writes nothing any more (`writers.py`).
 - A file that was moved, removed or replaced is noticed before the next `send` (D10). Its log is written into it
-  first. Then the file at the path is opened, or made anew. If that fails, the destination is away.
+  first. Then the file at the path is opened, or made anew. If that fails, or if another connection reads the old file
+  so that its log can't be written into it, the destination is away.
 - The file is in WAL mode, and each transaction is on disk when `send` returns (`synchronous=FULL`).
 """
 
@@ -93,9 +94,7 @@ class SqliteSink(Sink):
         parts = [range(len(deliveries))]  # the next one last
         has_committed = False
         if self._database is not None and file_at(self._path) != self._file:
-            with suppress(sqlite3.Error):
-                self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            self._close()
+            self._leave(self._database)
         try:
             database = self._open()
         except (sqlite3.Error, DeliveryFailed, WrongUsage) as error:
@@ -147,6 +146,17 @@ class SqliteSink(Sink):
             with suppress(sqlite3.Error):
                 self._roll_back(database)  # a cursor in a traceback would keep the transaction open after `close`
             database.close()
+
+    def _leave(self, database: sqlite3.Connection) -> None:
+        """Close the file, which is not at its path any more, with its log written into it."""
+        is_busy = False
+        with suppress(sqlite3.Error):
+            is_busy = bool(database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0])
+        log = Path(f"{self._path}-wal")
+        if is_busy and log.exists():  # a new file would take it, and the rows in it would be lost
+            problem = f"{self._path} was moved or removed, and another connection still reads it"
+            raise Unavailable(f"{problem}: end its transaction, or move {log.name} with the file")
+        self._close()
 
     def _open(self) -> sqlite3.Connection:
         if self._database is None:

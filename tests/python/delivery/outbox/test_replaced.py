@@ -47,6 +47,17 @@ def is_read(source: Source) -> bool:
         source.close()
 
 
+def test_a_file_whose_name_is_no_text_is_read_and_its_bad_rows_too__D2(tmp_path: Path, reading: Read) -> None:
+    path = made(tmp_path / "app.db", "a").rename(tmp_path / os.fsdecode(b"app\xff.db"))
+    read = reading(f"sqlite:{path}")
+    assert read.ids(1) == ["a"]
+    connection = sqlite3.connect(path)
+    connection.execute("INSERT INTO tickwheel_outbox (written_ms, record) VALUES (5, '{')")
+    connection.commit()
+    connection.close()
+    assert read.letters.get(timeout=20).source.endswith(r"app\udcff.db?table=tickwheel_outbox")
+
+
 def test_a_file_that_was_replaced_is_opened_again__D9(
     tmp_path: Path, reading: Read, caplog: pytest.LogCaptureFixture
 ) -> None:

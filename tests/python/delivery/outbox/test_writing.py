@@ -207,6 +207,14 @@ def test_each_character_arrives_whatever_encoding_a_connection_or_a_database_has
     read.queue.close()
 
 
+def test_a_payload_that_is_too_long_with_its_escapes_is_refused_at_once__D1(postgres_url: str, tmp_path: Path) -> None:
+    written = program("psycopg", tmp_path, f"{postgres_url}&client_encoding=LATIN1")
+    written.make_table()
+    with pytest.raises(BadRecord, match=r"the payload has 1,200,002 bytes.*at most 1,048,576"):
+        enqueue(written.connection, {"id": "a", "delay_ms": 0, "payload": "é" * 200_000}, table=written.table)
+    written.close()
+
+
 def test_a_delay_counts_from_the_write(each_database: Program, reading: Callable[..., Reading]) -> None:
     before_ms = time.time_ns() // 1_000_000
     enqueue(each_database.connection, {"id": "a", "delay_ms": 30}, table=each_database.table)

@@ -187,6 +187,31 @@ def test_a_task_that_is_cancelled_has_no_answer_and_is_tried_again__D6(tmp_path:
     assert reasons(tmp_path, send, "a", "b") == {}
 
 
+def test_a_call_of_which_the_loop_makes_no_task_has_no_answer_and_the_others_are_made__D6(tmp_path: Path) -> None:
+    async def main() -> None:
+        failures = [RuntimeError("no task")]
+        arrived: list[tuple[str, int]] = []
+
+        def make(loop: asyncio.AbstractEventLoop, coroutine: Any, **more: Any) -> asyncio.Task[Any]:
+            if failures and coroutine.__name__ == "_call":
+                raise failures.pop()
+            return asyncio.Task(coroutine, loop=loop, **more)
+
+        async def send(delivery: Delivery) -> None:
+            arrived.append((delivery.message.id, delivery.attempt))
+
+        asyncio.get_running_loop().set_task_factory(make)
+        async with AsyncDeliveryQueue(
+            tmp_path / "store.db", to=send, max_attempts=1, backoff_s=(0.01, 0.01), sink_timeout_s=2 * LONG_S
+        ) as queue:
+            await queue.put_many(overdue(20))
+            await until(lambda: len(queue) == 0)
+        assert len(arrived) == 20
+        assert sum(attempt > 1 for _, attempt in arrived) == 1, "the others are not tried in vain"
+
+    run(main())
+
+
 @pytest.mark.parametrize(
     "error", [Unavailable("closed for lunch", retry_after_s=0.05), ConnectionRefusedError("nobody")]
 )

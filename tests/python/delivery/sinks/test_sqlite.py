@@ -315,6 +315,29 @@ def test_a_file_that_was_removed_or_replaced_is_opened_anew__D10(path: Path) -> 
     assert rows(path) == ["id5", "id6"]
 
 
+@pytest.mark.parametrize("wal_too", [False, True])
+def test_a_file_that_is_read_while_it_is_moved_loses_no_row__D5_D10(
+    path: Path, beside: sqlite3.Connection, wal_too: bool
+) -> None:
+    """A new file would take the log, and with it the rows of the moved one."""
+    sink = opened(f"sqlite:{path}?table=t", timeout_s=0.1)
+    beside.execute("BEGIN")
+    assert count(beside) == 0
+    assert sink.send(batch([1, 2])) == {}
+    moved = path.with_name("moved.db")
+    path.rename(moved)
+    if wal_too:
+        path.with_name("out.db-wal").rename(path.with_name("moved.db-wal"))
+    else:
+        with pytest.raises(Unavailable, match="another connection still reads it"):
+            sink.send(batch([3]))
+        beside.execute("COMMIT")
+    assert sink.send(batch([3])) == {}
+    sink.close()
+    beside.close()
+    assert (rows(moved), rows(path)) == (["id1", "id2"], ["id3"])
+
+
 def test_a_file_that_can_not_be_made_anew_is_a_destination_that_is_away__D6_D10(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
