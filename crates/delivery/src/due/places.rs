@@ -1,4 +1,5 @@
 //! Places for sends: ordinary ones for young sends, spare ones for sends that are slow or in doubt (rules D6, D18).
+//! How many there are: the `threads` and `spare` of each sink, and the settings.
 //!
 //! ```text
 //! fresh ----> ordinary place --- older than 0.1 s ---> spare place ---> free

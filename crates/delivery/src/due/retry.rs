@@ -1,7 +1,8 @@
 //! How long a key waits after a send that was not accepted (D6): exponential back-off with jitter, or a list of waits.
 //! The jitter keeps keys that failed together from returning together.
 //!
-//! Example: 1 s, then 2, 4 and 8 s. Each wait is shortened by up to a half, at random.
+//! Example: 1 s, then 2, 4 and 8 s. Each wait is shortened by up to a half, at random. The defaults of all settings are
+//! in `run/settings.rs`.
 
 use fastrand::Rng;
 

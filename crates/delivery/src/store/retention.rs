@@ -1,4 +1,5 @@
 //! Forgets messages `keep_ids` after their outcome, oldest first (D5). Time is measured by the store's own clock.
+//! The default of `keep_ids` is in `run/settings.rs`.
 //!
 //! While the store is open, this clock follows a monotonic clock. When the store is opened again, the clock adds the
 //! time for which it was closed. The wall clock tells this time, but at least zero and at most a day is added. If the

@@ -2,7 +2,7 @@
 jitter. With jitter, keys that failed together do not return together.
 
 Example: 1 s, then 2, 4 and 8, each shortened by up to a half at random. The engine reckons it:
-`crates/delivery/src/due/retry.rs`.
+`crates/delivery/src/due/retry.rs`. The defaults are in `crates/delivery/src/run/settings.rs` too.
 """
 
 from collections.abc import Sequence

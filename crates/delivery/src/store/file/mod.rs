@@ -2,7 +2,7 @@
 
 pub(crate) mod checkpoints;
 pub(crate) mod is_backup;
-pub(crate) mod locked;
+pub(crate) mod locked_file;
 pub(crate) mod network;
 pub(crate) mod new_file;
 pub(crate) mod options;

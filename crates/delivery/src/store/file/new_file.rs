@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::locked::{Locked, open_or_make, try_flock, unusable};
+use super::locked_file::{Locked, open_or_make, try_flock, unusable};
 use super::owner::LOCKS_ITSELF;
 use crate::base::error::{DeliveryError, StoreError};
 use crate::base::open_stores::{self, FileId, alone};

@@ -37,7 +37,7 @@ use std::time::Duration;
 
 use crossbeam_utils::sync::Parker;
 
-use super::locked::{Locked, open_or_make, options, refuse_log_alone, try_flock, unusable};
+use super::locked_file::{Locked, open_or_make, options, refuse_log_alone, try_flock, unusable};
 use super::network::refuse_network;
 use crate::base::error::DeliveryError;
 use crate::base::open_stores::{self, FileId, alone};

@@ -19,8 +19,8 @@
 //! - A half-made `STORE.stepping` is begun anew. If `STORE.version-N` is the same file as `STORE`, it is the backup
 //!   already.
 
-mod copy;
-mod pages;
+mod from_version_1;
+mod from_version_2;
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -29,10 +29,10 @@ use std::time::Duration;
 use crossbeam_utils::sync::Parker;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use self::copy::Ended;
+use self::from_version_1::Ended;
 use crate::base::error::{DeliveryError, StoreError};
 use crate::base::kill_point::kill_point;
-use crate::store::file::locked::unusable;
+use crate::store::file::locked_file::unusable;
 use crate::store::file::new_file::{NewFile, beside, folder, link_beside, sync_folder};
 use crate::store::file::owner::Ownership;
 use crate::store::file::schema::{APPLICATION_ID, VERSION};
@@ -201,8 +201,8 @@ fn copy_all(
     step: &mut dyn FnMut(Step) -> Result<(), DeliveryError>,
 ) -> Result<(), DeliveryError> {
     let old = open(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
-    let count = |old: &Connection| if version == 1 { copy::count(old) } else { pages::count(old) };
-    let asked = copy::size(&old).and_then(|size| Ok((size, count(&old)?)));
+    let count = |old: &Connection| if version == 1 { from_version_1::count(old) } else { from_version_2::count(old) };
+    let asked = from_version_1::size(&old).and_then(|size| Ok((size, count(&old)?)));
     let (size, of) = asked.map_err(|error| because(path, &error))?;
     refuse_full_disk(path, version, size, limits)?;
     let mut database = open(&new.path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
@@ -218,9 +218,9 @@ fn copy_all(
         }
     };
     let copied = if version == 1 {
-        copy::copy(&old, &database, now_ms, limits.block, &mut go_on)
+        from_version_1::copy(&old, &database, now_ms, limits.block, &mut go_on)
     } else {
-        pages::copy(&old, &mut database, &mut go_on)
+        from_version_2::copy(&old, &mut database, &mut go_on)
     };
     let closed = close(&new.path, database);
     close(path, old)?;

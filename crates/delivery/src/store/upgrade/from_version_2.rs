@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 use rusqlite::backup::{Backup, StepResult};
 
-use super::copy::Ended;
+use super::from_version_1::Ended;
 use crate::store::file::schema::VERSION;
 
 /// Pages that are copied between two calls of `go_on`.
