@@ -175,9 +175,15 @@ impl Window {
         self.lane_numbers.get(&number).copied()
     }
 
-    /// Whether a lane may run empty while the store has more of its messages.
+    /// Whether a lane may run empty while the store has more of its messages, up to the cursor.
     pub(crate) fn has_needy_lanes(&self) -> bool {
-        !self.needy.is_empty()
+        self.needy_lanes().next().is_some()
+    }
+
+    /// Such lanes. A lane that left memory after the cursor waits until the loader has read that far: nothing can be
+    /// refilled before, and the writer must not try it again and again.
+    fn needy_lanes(&self) -> impl Iterator<Item = (Position, u32)> {
+        self.needy.iter().copied().take_while(|(from, _)| self.cursor.is_some_and(|cursor| *from <= cursor))
     }
 
     /// Whether less than four fifths of the bounds are used, if so many bytes are added.
@@ -260,12 +266,12 @@ impl Window {
     /// The lanes to refill, at most 200, and the position to read from. `None` if no lane needs it, or there is no
     /// room.
     pub(crate) fn refill_from(&mut self) -> Option<(Vec<i64>, Position)> {
-        let (start, _) = *self.needy.first()?;
+        let (start, _) = self.needy_lanes().next()?;
         if !self.has_room(0) {
             self.was_full = true;
             return None;
         }
-        Some((self.needy.iter().take(200).map(|(_, lane)| self.lane(*lane).number).collect(), start))
+        Some((self.needy_lanes().take(200).map(|(_, lane)| self.lane(lane).number).collect(), start))
     }
 
     /// Takes in these rows. They are all rows of these lanes from `start` to `end`. Does nothing while a message is going

@@ -63,6 +63,19 @@ fn the_example_of_the_window_holds__d4_d8() {
     assert_eq!(window.take_changed_lanes().collect::<Vec<_>>(), [(1, Some((20, 2)))]);
 }
 
+/// After a restart, a message that keeps its place may be due after what was read, as the wall clock was set back.
+#[test]
+fn a_lane_that_was_left_after_the_cursor_is_refilled_once_the_cursor_is_there__d4_d8() {
+    let mut window = opened(Bounds::default());
+    window.keep_away(1, (2_000, 1));
+    window.come_back(window.lane_numbers[&1]);
+    assert!(!window.has_needy_lanes(), "the writer would look for it again and again");
+    assert_eq!(window.refill_from(), None);
+    window.cursor = Some((3_000, LAST));
+    assert!(window.has_needy_lanes());
+    assert_eq!(window.refill_from(), Some((vec![1], (2_000, 1))));
+}
+
 #[test]
 fn a_lane_that_was_left_empty_does_not_take_a_new_one_with_it__d4() {
     let mut window = opened(Bounds::default());
