@@ -165,6 +165,8 @@ struct Result {
     is_awaited: bool,
     /// The first accepted send that began after the last outage.
     first_after_us: Option<u64>,
+    /// The destination is down at the end: nothing was accepted since the last outage, as only bad customers had messages.
+    is_down: bool,
     sends: usize,
 }
 
@@ -291,6 +293,7 @@ impl Play {
         }
         self.world.write();
         self.note_events();
+        self.result.is_down = self.world.engine.down().is_some();
     }
 
     fn advance_to(&mut self, at_us: u64) {

@@ -26,6 +26,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::is_backup;
@@ -218,6 +219,8 @@ fn set_up(db: &Connection, is_new: bool, synchronous: &str) -> rusqlite::Result<
     db.query_row("PRAGMA wal_autocheckpoint = 0", [], |_| Ok(()))?; // `checkpoints.rs` makes the checkpoints
     db.query_row("PRAGMA journal_size_limit = 67108864", [], |_| Ok(()))?;
     db.set_prepared_statement_cache_capacity(256);
+    // Without this SQLite prepares a statement anew whenever a value is bound that its statistics could use. There are none.
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     if is_new {
         db.execute_batch(&format!(
             "BEGIN IMMEDIATE; {TABLES}

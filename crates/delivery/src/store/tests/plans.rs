@@ -1,5 +1,7 @@
 //! No statement that runs for every message looks at a whole table (D8), by the query plans of SQLite.
 
+use rusqlite::StatementStatus;
+
 use super::making::{Shelf, TINY, commit, done, held, incoming, incoming_with, tidy};
 use crate::store::{Attempts, Letter, Outcome, Progress, sql};
 
@@ -82,4 +84,35 @@ fn nothing_that_a_group_does_looks_at_a_whole_table() {
         }
     }
     assert_eq!(scans, [""; 0]);
+}
+
+/// SQLite would prepare a statement anew for each value that its statistics could know.
+#[test]
+fn a_statement_is_prepared_once() {
+    let shelf = Shelf::new(TINY);
+    let mut store = shelf.open();
+    let items: Vec<_> = (0..20).map(|number| incoming_with(Some("k"), &number.to_string(), number, b"1")).collect();
+    let lane = items[0].lane;
+    commit(&mut store, |store| {
+        store.accept(&items, 0).unwrap();
+        store.hold(&(1..=20).map(|seq| held(seq, seq - 1, lane)).collect::<Vec<_>>()).unwrap();
+        store.note_attempts(&[Attempts { attempts: 1, next_ms: Some(7), ..Attempts::none(11) }]).unwrap();
+    });
+    sql::seen::take();
+    for number in 0..5 {
+        commit(&mut store, |store| {
+            store.plan((number, 3), 60, 10).unwrap();
+            store.plan_lanes(&[lane.unwrap(), 5], (number, 3), (50, 2), 10).unwrap();
+            store.plan_tried((number, 0), 9 + number, 10).unwrap();
+            store.find_tried(number).unwrap();
+            store.next_tried_ms(number).unwrap();
+            store.find(Some("k"), &number.to_string()).unwrap().unwrap();
+            store.bodies(&[1 + number, 2 + number]).unwrap();
+            store.first_due_ms().unwrap();
+        });
+    }
+    let again = |text: &String| store.db.prepare_cached(text).unwrap().get_status(StatementStatus::RePrepare) > 0;
+    let seen = sql::seen::take();
+    assert!(seen.len() >= 8, "{seen:?}");
+    assert_eq!(seen.into_iter().filter(again).collect::<Vec<_>>(), [""; 0]);
 }
