@@ -26,7 +26,7 @@ help:
 	@echo "make wheels      build the wheels of a release, for each CPython of this machine, and try each (20 minutes)"
 	@echo "make soak        the long runs, three hours: random graphs, 100,000 seeds, hundreds of kills, gigabytes, ..."
 	@echo "make docs        the documentation as pages, in build/docs: open build/docs/index.html"
-	@echo "make bench       compare the timer with others, in Rust and from Python; writes docs/benchmarks.md"
+	@echo "make bench       compare the timer with others, in Rust and from Python; writes docs/internals/benchmarks.md"
 	@echo "make bench-more  time the parts built on the timer: the purgatory, delivery, Spark; and Kafka's own timer, with Java"
 	@echo "make clean       remove everything that the other commands made"
 
@@ -98,7 +98,7 @@ docs: $(VENV)/dev
 	cp -r target/doc build/docs/rust
 	$(BIN)/python .ci/docs/check_site.py build/docs
 
-# Compares the timer with others; writes docs/benchmarks.md. Half an hour, on an otherwise idle machine.
+# Compares the timer with others; writes docs/internals/benchmarks.md. Half an hour, on an otherwise idle machine.
 bench: $(VENV)/release $(VENV)/bench
 	cd benches/peers && CARGO_TARGET_DIR=$(PARKING_LOT) cargo build --locked --release --quiet --features parking_lot
 	cd benches/peers && CARGO_TARGET_DIR=$(CURDIR)/target/peers cargo run --locked --release --quiet -- \
@@ -108,7 +108,7 @@ bench: $(VENV)/release $(VENV)/bench
 	$(BIN)/python -m benches.report
 
 # The parts built on the timer: the purgatory, delivery, Spark; lateness compared with a bare thread; and, where Java 17 and
-# Maven are, the timer beside Kafka's own, which is written to docs/benchmarks.md too.
+# Maven are, the timer beside Kafka's own, which is written to docs/internals/benchmarks.md too.
 bench-more: $(VENV)/release $(SPARK)
 	cargo bench --locked
 	$(BIN)/python benches/python/lateness.py

@@ -2,7 +2,7 @@
 //!
 //! A worker that waits for the timer itself needs one wake-up for a fire, where a reaper that wakes a worker needs two. The
 //! reaper drives while the worker cannot: it takes the rest of a long advance, and it takes over [`TAKE_OVER_US`] after a
-//! worker began to run callbacks, if something is due by then. `docs/concurrency-proofs.md` has the proof.
+//! worker began to run callbacks, if something is due by then. `docs/internals/concurrency-proofs.md` has the proof.
 
 use std::ops::ControlFlow;
 

@@ -1,7 +1,7 @@
 //! A timer for very many deadlines: a hierarchical timing wheel with exact instants and exact cancel.
 //!
 //! Adding and cancelling are O(1) whatever the delay. The timer does nothing while nothing is due, a task is never early, and
-//! `cancel` says for certain whether the task will run. The design is that of Apache Kafka's request timer; `docs/design.md`
+//! `cancel` says for certain whether the task will run. The design is that of Apache Kafka's request timer; `docs/internals/design.md`
 //! says what differs, and why.
 //!
 //! ```

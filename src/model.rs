@@ -1,7 +1,7 @@
 //! What the model tests share: shuttle runs the body of a test under many interleavings of its locks, waits and threads.
 //!
 //! `RUSTFLAGS="--cfg tickwheel_model" cargo test --lib --target-dir target/model model` runs them. With `-- --nocapture` each
-//! prints how many interleavings it went through. `docs/concurrency-proofs.md` lists the tests, and which changes of the code they
+//! prints how many interleavings it went through. `docs/internals/concurrency-proofs.md` lists the tests, and which changes of the code they
 //! find. The ground rules:
 //!
 //! - A wait never times out, so a lost wake-up is a deadlock. shuttle reports it with the schedule that led to it.

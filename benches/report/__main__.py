@@ -22,10 +22,12 @@ FALLBACK_COLUMNS = 160
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m benches.report", description="Put the results of make bench into docs/benchmarks.md."
+        prog="python -m benches.report", description="Put the results of make bench into docs/internals/benchmarks.md."
     )
     parser.add_argument("--results", type=Path, default=ROOT / "build/bench", help="folder of the suites' *.json")
-    parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="folder of benchmarks.md and its charts")
+    parser.add_argument(
+        "--docs", type=Path, default=ROOT / "docs/internals", help="folder of benchmarks.md and its charts"
+    )
     options = parser.parse_args(arguments)
     try:
         suites = results.read(options.results)

@@ -1,6 +1,6 @@
 //! The locks, threads and queue of this crate, or those of a model checker.
 //!
-//! With `--cfg tickwheel_model` all of them are shuttle's, which goes through interleavings (see `docs/concurrency-proofs.md`). No
+//! With `--cfg tickwheel_model` all of them are shuttle's, which goes through interleavings (see `docs/internals/concurrency-proofs.md`). No
 //! code outside this folder may use `std::sync::Mutex`, `std::sync::mpsc` or `std::thread`.
 //!
 //! Why not always `parking_lot`: it keeps all sleeping threads of the process in one table. A forked child inherits the table

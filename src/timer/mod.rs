@@ -3,7 +3,7 @@
 //! - `advancing` is how time goes on, `waiting` how a thread waits for that, and how a timer ends.
 //! - `many` has the calls for many tasks at once, `guard` the lock for a batch of calls, `pending` the lists of tasks.
 //!
-//! The ground rules (`docs/concurrency-proofs.md` has the proof):
+//! The ground rules (`docs/internals/concurrency-proofs.md` has the proof):
 //!
 //! - `state` guards all that is pending. No foreign code runs under it: tasks are moved out and dropped after it. It is
 //!   held for one operation, or for a step of about [`STEP`] entries of a long one.

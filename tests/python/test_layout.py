@@ -1,7 +1,7 @@
 """Imports go one way: no circle, no floor of the bindings imports one above, no room of delivery a later one.
 
-`docs/design.md` has the tables of the floors and the rooms. Tests and models are left out. A name that a `mod.rs` or an
-`__init__.py` re-exports counts as an import of the module that defines it.
+`docs/internals/design.md` has the tables of the floors and the rooms. Tests and models are left out. A name that a
+`mod.rs` or an `__init__.py` re-exports counts as an import of the module that defines it.
 """
 
 import ast
@@ -215,7 +215,7 @@ def test_no_circle_of_imports_among_the_modules_of_the_package():
 
 def table_of_floors():
     """Each file of the bindings and its floor, as the table has them."""
-    rows = FLOOR.findall((ROOT / "docs/design.md").read_text())
+    rows = FLOOR.findall((ROOT / "docs/internals/design.md").read_text())
     return [
         ((*folder.split("/"), name), int(floor))
         for floor, folder, text in rows
@@ -244,7 +244,7 @@ def test_no_floor_of_the_bindings_imports_one_above():
 
 def table_of_rooms(kind):
     """The rooms in their order: each may use itself and those before it."""
-    lines = (ROOT / "docs/design.md").read_text().split(f"| room of {kind} |")[1].splitlines()[2:]
+    lines = (ROOT / "docs/internals/design.md").read_text().split(f"| room of {kind} |")[1].splitlines()[2:]
     return [
         found[1]
         for line in itertools.takewhile(lambda line: line.startswith("|"), lines)

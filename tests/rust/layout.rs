@@ -1,4 +1,4 @@
-//! Imports go one way (docs/design.md): a lower module never names an upper one.
+//! Imports go one way (docs/internals/design.md): a lower module never names an upper one.
 
 use std::fs;
 use std::path::Path;

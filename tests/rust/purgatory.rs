@@ -1,6 +1,6 @@
 //! Tests of the purgatory's public interface. Shared by them: an operation of closures, a lock for it, and a watchdog.
 //!
-//! The tests wait for events, with a time limit. The model tests check single interleavings (docs/concurrency-proofs.md).
+//! The tests wait for events, with a time limit. The model tests check single interleavings (docs/internals/concurrency-proofs.md).
 
 mod deadlines;
 mod failing;

@@ -13,7 +13,7 @@
 //! 7. `classes`: `SystemTimer`, `ManualTimer`, `DelayedOperationPurgatory`, and the timers of an event loop.
 //! 8. to 12. `delivery`: the engine of delivery, and sinks that are Python objects; and this file, which makes the module.
 //!
-//! `docs/design.md` says what is in which file, and which eight rules the bindings keep at the two borders.
+//! `docs/internals/design.md` says what is in which file, and which eight rules the bindings keep at the two borders.
 
 #![expect(clippy::unused_self, reason = "Python calls a method with self, used or not")]
 

@@ -50,7 +50,7 @@ What is in a block of code is no sentence
 
 
 def test_every_test_and_file_that_an_invariant_names_exists() -> None:
-    page = (ROOT / "docs/concurrency.md").read_text("utf-8")
+    page = (ROOT / "docs/internals/concurrency.md").read_text("utf-8")
     tests = set(re.findall(r"`([a-z]\w+__\w+)`", page))
     assert len(tests) > 10
     sources = "".join(path.read_text() for path in (ROOT / "crates/delivery/src").rglob("*.rs"))

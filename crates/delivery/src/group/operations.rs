@@ -2,7 +2,7 @@
 //!
 //! The table is plain data. HTTP reads the status from it, the commands read the exit code and the sentence, and Python
 //! makes its class `Answer` from [`ANSWERS`]. Tests compare `docs/openapi.yaml` and the pages with the table.
-//! `docs/design.md` has the steps of a new operation.
+//! `docs/internals/design.md` has the steps of a new operation.
 
 use super::items::Answer;
 use super::items::Answer::{

@@ -1,7 +1,7 @@
 //! The objects that a timer may still call, and the counts that decide what the garbage collector sees of them (border
 //! rule 8).
 //!
-//! The GIL guards all of it. `docs/concurrency-proofs.md` has the rules, under "What the garbage collector sees".
+//! The GIL guards all of it. `docs/internals/concurrency-proofs.md` has the rules, under "What the garbage collector sees".
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;

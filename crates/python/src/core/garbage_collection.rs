@@ -1,4 +1,4 @@
-//! What the garbage collector sees of a timer (border rule 8). `docs/concurrency-proofs.md` has the rules.
+//! What the garbage collector sees of a timer (border rule 8). `docs/internals/concurrency-proofs.md` has the rules.
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -10,7 +10,7 @@ use tickwheel::internal::sync::MutexGuard;
 
 impl TimerCore {
     /// Returns the timer's lock if every open entry is pending in the timer, so that only a call of the timer can
-    /// change anything. The answer stays the same throughout a collection; `docs/concurrency-proofs.md` says why.
+    /// change anything. The answer stays the same throughout a collection; `docs/internals/concurrency-proofs.md` says why.
     fn idle_state(&self, uses: UseCounts) -> Option<MutexGuard<'_, State<TaskRef>>> {
         if self.hides_pending() || self.is_forked() || uses.detached_uses > 0 {
             return None;

@@ -4,7 +4,7 @@
 //! unwinding their stacks, and a native frame that has called Python cannot be unwound: the process aborts. So every
 //! entry from Python that may run foreign code holds a [`ForeignCall`] meanwhile: a callback, a method, a destructor,
 //! `__hash__`, `__index__`, `__repr__`. The exit hook refuses new calls and waits for those in progress.
-//! `docs/concurrency-proofs.md` lists the entries. A thread that returns from a wait of this crate is safe: pyo3 stops it
+//! `docs/internals/concurrency-proofs.md` lists the entries. A thread that returns from a wait of this crate is safe: pyo3 stops it
 //! in `PyEval_RestoreThread`.
 
 use std::cell::Cell;

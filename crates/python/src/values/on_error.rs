@@ -1,7 +1,7 @@
 //! The `on_error` of a timer or a purgatory, and whether it may still be called (border rule 8).
 //!
 //! The collector clears a garbage function before it frees the function. A call of a cleared function crashes.
-//! `docs/concurrency-proofs.md` says how this is avoided, under "What the garbage collector sees".
+//! `docs/internals/concurrency-proofs.md` says how this is avoided, under "What the garbage collector sees".
 
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;

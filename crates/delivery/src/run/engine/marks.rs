@@ -8,7 +8,7 @@
 //! between the two: it has left memory, and the transaction with its row is not committed. The window keeps the due
 //! times of messages in the last place. A call reads the places in this order: memory, in parts; with the last part,
 //! the messages between; then the rows, in one transaction. A message moves in the same direction, so the call misses
-//! none. `docs/concurrency-proofs.md` says more.
+//! none. `docs/internals/concurrency-proofs.md` says more.
 
 use super::Engine;
 use crate::base::error::DeliveryError;
