@@ -1,4 +1,4 @@
-"""The report of `make bench`: generated parts of `docs/internals/benchmarks.md`, its charts, and tables in the terminal.
+"""The report of `make bench`: parts of `docs/internals/benchmarks.md`, its charts, and tables in the terminal.
 
     python -m benches.report
 
