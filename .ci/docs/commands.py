@@ -8,6 +8,7 @@ The part between the two marks is written; what is around it is by hand.
 
 import sys
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 
 import click
@@ -22,8 +23,9 @@ BEGIN, END = "<!-- made by .ci/docs/commands.py: begin -->", "<!-- made by .ci/d
 
 def made() -> str:
     """The part of the page between the marks."""
-    context = click.Context(tickwheel, info_name="tickwheel")
-    return "\n".join(line for name in tickwheel.commands for line in _command(tickwheel.commands[name], name, context))
+    context, told = click.Context(tickwheel, info_name="tickwheel"), dict[tuple[str, str], str]()
+    commands = tickwheel.commands.items()
+    return "\n".join(line for name, command in commands for line in _command(command, name, context, told))
 
 
 def page() -> str:
@@ -33,11 +35,13 @@ def page() -> str:
     return f"{before}{BEGIN}\n\n{made()}\n{END}{after}"
 
 
-def _command(command: click.Command, name: str, parent: click.Context) -> Iterator[str]:
+def _command(
+    command: click.Command, name: str, parent: click.Context, told: dict[tuple[str, str], str]
+) -> Iterator[str]:
     context = click.Context(command, info_name=name, parent=parent, **command.context_settings)
     if isinstance(command, click.Group):
         for each in command.commands:
-            yield from _command(command.commands[each], each, context)
+            yield from _command(command.commands[each], each, context, told)
         return
     yield f"## {context.command_path}\n"
     usage = " ".join(command.collect_usage_pieces(context))
@@ -53,9 +57,21 @@ def _command(command: click.Command, name: str, parent: click.Context) -> Iterat
         return
     yield "| option | default | |"
     yield "|---|---|---|"
-    for option in options:
-        yield f"| {_names(option, context)} | {_default(option)} | {_meaning(option)} |"
+    for first, several in groupby(options, lambda option: _first(option, context, told)):
+        if first != context.command_path:
+            flags = ", ".join(flag for option in several for flag in option.opts)
+            yield f"| `{flags}` | | As for [{first}](#{first.replace(' ', '-')}). |"
+            continue
+        for option in several:
+            yield f"| {_names(option, context)} | {_default(option)} | {_meaning(option)} |"
     yield ""
+
+
+def _first(option: click.Option, context: click.Context, told: dict[tuple[str, str], str]) -> str:
+    """The command whose options say this first. A command with variables and a file says all of its own."""
+    is_own = isinstance(context.command, ConfiguredCommand) or option.required
+    first = told.setdefault((option.opts[-1], _meaning(option)), context.command_path)
+    return context.command_path if is_own else first
 
 
 def _text(command: click.Command) -> str:

@@ -7,7 +7,8 @@ The part between the two marks is written; what is around it is by hand.
 """
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,25 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "delivery/http.md"
 BEGIN, END = "<!-- made by .ci/docs/requests.py: begin -->", "<!-- made by .ci/docs/requests.py: end -->"
 _METHODS = ("get", "post", "patch", "delete")
+_MANY = 5  # an error that so many requests share is described once
 _WORDS = {"string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
 
 
 class _Requests:
     def __init__(self, file: Mapping[str, Any]) -> None:
         self._file = file
+        answers = [
+            (status, answer["$ref"])
+            for item in file["paths"].values()
+            for method in _METHODS
+            for status, answer in item.get(method, {}).get("responses", {}).items()
+            if "$ref" in answer and int(status) >= 400
+        ]
+        self._shared = {answer for answer, count in Counter(answers).items() if count >= _MANY}
 
     def lines(self) -> Iterator[str]:
+        yield "## Errors of many requests\n\nEach request names those that it may get.\n"
+        yield from self._answers((status, {"$ref": name}) for status, name in sorted(self._shared))
         for tag in self._file["tags"]:
             yield f"## {tag['name']}\n\n{tag['description']}\n"
             for path, item in self._file["paths"].items():
@@ -50,8 +62,15 @@ class _Requests:
             yield ""
         for kind, content in operation.get("requestBody", {}).get("content", {}).items():
             yield f"Its body, as `{kind}`: {self._type(content['schema'])}.\n"
+        answers = operation["responses"]
+        shared = [status for status, given in answers.items() if (status, given.get("$ref")) in self._shared]
+        yield from self._answers((status, given) for status, given in answers.items() if status not in shared)
+        if shared:
+            yield f"Also [{', '.join(shared)}](#errors-of-many-requests).\n"
+
+    def _answers(self, answers: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[str]:
         yield "| answer | | body | headers |\n|---|---|---|---|"
-        for status, given in operation["responses"].items():
+        for status, given in answers:
             answer = self._of(given)
             bodies = "; ".join(
                 f"{self._type(content['schema'])}" + ("" if kind == "application/json" else f" (`{kind}`)")
@@ -62,7 +81,9 @@ class _Requests:
         yield ""
 
     def _members(self, name: str, schema: Mapping[str, Any]) -> Iterator[str]:
-        yield f"### {name}\n\n{schema.get('description', '')}\n"
+        yield f"### {name}\n"
+        if "description" in schema:
+            yield f"{schema['description']}\n"
         yield "| member | value | |\n|---|---|---|"
         for member, given in schema["properties"].items():
             is_needed = "required. " if member in schema.get("required", ()) else ""
