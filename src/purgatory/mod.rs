@@ -1,6 +1,6 @@
 //! The purgatory: operations that wait for an event on a key, or for their deadline, whichever comes first.
 //!
-//! After Kafka's `DelayedOperationPurgatory`. `README.md` in this folder describes the protocol: which locks there are, why
+//! After Kafka's `DelayedOperationPurgatory`. `docs/internals/purgatory.md` describes the protocol: which locks there are, why
 //! no event is lost, and why there is no deadlock. The files in order; a file imports only from files above it:
 //!
 //! - `operation_types`: the types of a host's operations.

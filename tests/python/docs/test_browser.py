@@ -22,7 +22,7 @@ FRAME = """<!DOCTYPE html><script>
 </script><iframe src="narrow.html" width="WIDTH" height="900" style="border: 0"></iframe>"""
 PAGES = [
     *("index.html", "configuration.html", "operations.html", "metrics.html", "tutorial/service.html"),
-    *("delivery/http.html", "delivery/records.html", "delivery/sinks.html", "reference/tickwheel.html"),
+    *("delivery/http.html", "delivery/records.html", "delivery/sinks.html", "reference/timers.html"),
 ]
 
 
