@@ -1029,7 +1029,7 @@ def backup_store(path: str | os.PathLike[str], to: str | os.PathLike[str]) -> tu
 def store_owner(path: str | os.PathLike[str]) -> tuple[bool, int | None] | None: ...
 def restore_store(backup: str | os.PathLike[str], store: str | os.PathLike[str], is_forced: bool) -> Path | None: ...
 
-_FoundInDoubt: TypeAlias = tuple[list[tuple[str | None, str, int, int, str | None, int]], bool]
+_FoundInDoubt: TypeAlias = tuple[list[tuple[str | None, str, int, int, str | None, int, bool]], bool]
 
 @final
 class StoreSnapshot:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _NONE_REQUEUED = (
     "No message matches that is a dead letter. What a record that could not be read says is to be given again."
 )
+_CANCEL_AGAIN = "If a message that was being sent is not accepted, it waits for its next try: cancel again."
 _LIKE_AN_ADDRESS = re.compile(r"[^/]+:\d+/?|\w+://.*")
 
 _existing = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -41,7 +42,7 @@ def targeted(command: Callable[..., None]) -> click.Command:
         with _errors_reported():
             command(target, access, **options)
 
-    return click.command()(run)
+    return click.command(command.__name__.rstrip("_"))(run)
 
 
 @contextmanager
@@ -102,7 +103,9 @@ def cancel(target: str, access: dict[str, Path | None], id_: str | None, key: st
             _say(id_, "cancel", control.ask(Cancel(id_, key)))
             return
         done = control.wait(_act("cancel", key, **which))
-    click.echo(f"cancelled {done.changed:,}; {done.too_late:,} were being sent")
+    click.echo(f"cancelled {done.changed:,}; being sent in that moment: {done.too_late:,}")
+    if done.too_late:
+        click.echo(_CANCEL_AGAIN, err=True)
 
 
 @targeted

@@ -2,7 +2,8 @@
 
 import errno
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from datetime import datetime
 from functools import wraps
 from pathlib import Path
@@ -14,12 +15,12 @@ from tickwheel.commands.control import is_address, server_of, targeted
 from tickwheel.commands.options import full_text, time_of
 
 if TYPE_CHECKING:
-    from tickwheel.delivery.sight import KeyInDoubt, Page
+    from tickwheel.delivery.queue.server_view import ServerView
+    from tickwheel.delivery.sight import KeyInDoubt, Page, StoreStatus, StoreView
 
 _WHOLE = ("due", "next try", "ended", "at", "tried", "late", "line", "fails for", "sends")
 """Columns that are not folded, however narrow the terminal is."""
 
-_store = click.argument("store", metavar="STORE", type=click.Path(dir_okay=False, path_type=Path))
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _limit = click.option(
     "--limit", metavar="N", type=int, default=20, show_default=True, help="At most so many: 1 to 1,000."
@@ -50,8 +51,7 @@ def _errors_reported(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-@click.command("list")
-@_store
+@targeted
 @click.option(
     "--state",
     type=click.Choice(["waiting", "recurring", "delivered", "cancelled", "dead", "expired"]),
@@ -70,7 +70,8 @@ def _errors_reported(command: Callable[..., None]) -> Callable[..., None]:
 @_as_json
 @_errors_reported
 def list_(
-    store: Path,
+    target: str,
+    access: dict[str, Path | None],
     state: str,
     key: str | None,
     due_from: int | None,
@@ -79,8 +80,12 @@ def list_(
     cursor: str | None,
     as_json: bool,
 ) -> None:
-    """List the messages in STORE, a file of --store, which may be in use."""
-    page = _page(store, limit, cursor, state=state, key=key, due_from=due_from, due_before=due_before)
+    """List the messages of a store.
+
+    TARGET is a file of --store, which may be in use; or the address of a server, as http://127.0.0.1:7400.
+    """
+    with _view(target, access) as view:
+        page = _page(view, limit, cursor, state=state, key=key, due_from=due_from, due_before=due_before)
     if as_json:
         _print_json(page)
         return
@@ -97,11 +102,25 @@ def list_(
     _print_table(("due", "id", "key", "tried", when, more), rows, page.next)
 
 
-def _page(store: Path, limit: int, cursor: str | None, **which: Any) -> "Page":
-    """A full page, if there are enough messages: one look may find fewer."""
-    from tickwheel.delivery.sight import Page, StoreView
+@contextmanager
+def _view(target: str, access: dict[str, Path | None]) -> Iterator["StoreView | ServerView"]:
+    """What shows the store, or the server. Errors: `WrongUsage`."""
+    from tickwheel.delivery.base.errors import WrongUsage
+    from tickwheel.delivery.sight import StoreView
 
-    view = StoreView(store)
+    if is_address(target):
+        with closing(server_of(target, access)) as server:
+            yield server
+    elif any(access.values()):
+        raise WrongUsage(f"{target} is a file: a token and certificates are for a server")
+    else:
+        yield StoreView(target)
+
+
+def _page(view: "StoreView | ServerView", limit: int, cursor: str | None, **which: Any) -> "Page":
+    """A full page, if there are enough messages: one look may find fewer."""
+    from tickwheel.delivery.sight import Page
+
     page = view.list(limit=limit, cursor=cursor, **which)
     found = list(page.messages)
     while page.next is not None and len(found) < limit:
@@ -110,19 +129,20 @@ def _page(store: Path, limit: int, cursor: str | None, **which: Any) -> "Page":
     return Page(found, page.next)
 
 
-@click.command()
-@_store
+@targeted
 @click.argument("id_", metavar="ID")
 @click.option("--key", metavar="KEY", callback=full_text, help="The message's key, if it has one.")
 @_as_json
 @_errors_reported
-def show(store: Path, id_: str, key: str | None, as_json: bool) -> None:
-    """Show a message in STORE: its state, attempts and payload. The exit code is 1 if it is not there."""
+def show(target: str, access: dict[str, Path | None], id_: str, key: str | None, as_json: bool) -> None:
+    """Show a message: its state, attempts and payload. The exit code is 1 if it is not there.
+
+    TARGET is a file of --store, which may be in use; or the address of a server, as http://127.0.0.1:7400.
+    """
     import msgspec
 
-    from tickwheel.delivery.sight import StoreView
-
-    found = StoreView(store).show(id_, key)
+    with _view(target, access) as view:
+        found = view.show(id_, key)
     if found is None:
         of_key = "without a key" if key is None else f"of the key {key!r}"
         click.echo(f"There is no message {id_!r} {of_key}: it has not come, or it is forgotten.", err=True)
@@ -133,17 +153,18 @@ def show(store: Path, id_: str, key: str | None, as_json: bool) -> None:
         _print_fields(msgspec.structs.asdict(found))
 
 
-@click.command()
-@_store
+@targeted
 @_limit
 @_cursor
 @_as_json
 @_errors_reported
-def dead(store: Path, limit: int, cursor: str | None, as_json: bool) -> None:
-    """List the dead letters that STORE has kept, the last one first: bad records, and messages that were given up."""
-    from tickwheel.delivery.sight import StoreView
+def dead(target: str, access: dict[str, Path | None], limit: int, cursor: str | None, as_json: bool) -> None:
+    """List the dead letters that a store has kept, the last one first: bad records, and messages that were given up.
 
-    page = StoreView(store).dead(limit=limit, cursor=cursor)
+    TARGET is a file of --store, which may be in use; or the address of a server, as http://127.0.0.1:7400.
+    """
+    with _view(target, access) as view:
+        page = view.dead(limit=limit, cursor=cursor)
     if as_json:
         _print_json(page)
         return
@@ -162,16 +183,8 @@ def status(target: str, access: dict[str, Path | None], as_json: bool) -> None:
     """
     import msgspec
 
-    from tickwheel.delivery.base.errors import WrongUsage
-    from tickwheel.delivery.sight import StoreView
-
-    if is_address(target):
-        with server_of(target, access) as server:
-            found = server.status()
-    elif any(access.values()):
-        raise WrongUsage(f"{target} is a file: a token and certificates are for a server")
-    else:
-        found = StoreView(target).status()
+    with _view(target, access) as view:
+        found = view.status()
     if as_json:
         _print_json(found)
     else:
@@ -184,14 +197,16 @@ def status(target: str, access: dict[str, Path | None], as_json: bool) -> None:
             most = "" if doubt.is_complete else " (among the 50,000 messages that were accepted first)"
             click.echo(f"\nwithout success for longest{most}:")
             rows = [
-                (it.key, it.id, _span(it.since, found.at), it.fails, _next_try(it, found.at), it.last_error)
+                (it.key, it.id, _span(it.since, found.at), it.fails, _next_try(it, found), it.last_error)
                 for it in doubt.longest
             ]
             _print_table(("key", "id", "fails for", "sends", "next try", "last error"), rows, None)
 
 
-def _next_try(key: "KeyInDoubt", now: str) -> str:
-    return "soon" if key.next_try <= now else f"in {_span(now, key.next_try)}"
+def _next_try(key: "KeyInDoubt", found: "StoreStatus") -> str:
+    if key.is_paused or found.paused_since is not None:
+        return "paused"
+    return "soon" if key.next_try <= found.at else f"in {_span(found.at, key.next_try)}"
 
 
 def _span(start: str, end: str) -> str:

@@ -139,6 +139,48 @@ def test_a_failing_key_is_tried_at_once_by_the_next_run__D16(tmp_path: Path) -> 
         assert queue.state("c", "other").value == "waiting"
 
 
+def test_a_key_that_fails_and_is_paused_is_shown_so_and_is_not_tried_until_it_is_resumed__D16(tmp_path: Path) -> None:
+    store = tmp_path / "s.db"
+    with DeliveryQueue(store, to=away) as queue:
+        queue.put_many([("a", 100_000_000_000, 1, "k"), ("b", 100_000_000_000, 1, "other")])
+        while queue.view.status().retrying < 2:
+            time.sleep(0.005)
+        queue.pause(key="k")
+        assert [it.is_paused for it in queue.view.status().in_doubt.longest] == [True, False]
+    rows = [line.split() for line in run("status", store).stdout.splitlines()[-2:]]
+    assert [(row[0], row[5]) for row in rows] == [("k", "paused"), ("other", "in")], rows
+    answer = run("again", store, "--key", "k")
+    assert (answer.exit_code, answer.stderr) == (
+        1,
+        "k: not tried: its key is paused, or all sending is: resume it first\n",
+    )
+    run("pause", store)
+    assert [line.split()[5] for line in run("status", store).stdout.splitlines()[-2:]] == ["paused", "paused"]
+
+
+def test_a_cancel_of_all_of_a_key_says_what_to_do_about_the_one_that_is_being_sent__D16(tmp_path: Path) -> None:
+    has_begun, is_let_go = threading.Event(), threading.Event()
+
+    def hang(_delivery: Delivery) -> None:
+        has_begun.set()
+        assert is_let_go.wait(30)
+
+    served = Served(tmp_path, to=hang)
+    try:
+        for n in range(3):
+            served.ask("POST", "/messages", {"id": str(n), "key": "k", "delay_ms": 0})
+        assert has_begun.wait(30)
+        seen = run("cancel", f"http://127.0.0.1:{served.port}", "--key", "k")
+        assert (seen.exit_code, seen.stdout) == (0, "cancelled 2; being sent in that moment: 1\n")
+        assert (
+            seen.stderr
+            == "If a message that was being sent is not accepted, it waits for its next try: cancel again.\n"
+        )
+    finally:
+        is_let_go.set()
+        served.close()
+
+
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Served]:
     opened = Served(tmp_path, to=refuse)
@@ -157,7 +199,7 @@ def test_a_store_that_nothing_delivers_from_is_steered_and_nothing_is_sent__D16(
     assert (moved.exit_code, moved.stdout) == (0, "1: rescheduled\n")
     late = run("reschedule", store, "--id", "0", "--key", "user/0", "--delay", "5")
     assert (late.exit_code, late.stderr) == (1, "0: not rescheduled: it is cancelled\n")
-    assert run("cancel", store, "--key", "user/0").stdout == "cancelled 49; 0 were being sent\n"
+    assert run("cancel", store, "--key", "user/0").stdout == "cancelled 49; being sent in that moment: 0\n"
     assert run("cancel", store, "--key-prefix", "user/", "--due-before", FAR_MS + 50).stdout.startswith("cancelled 24;")
     assert run("requeue", store, "--id", "d1", "--key", "k").stdout == "d1: requeued\n"
     assert run("requeue", store, "--id", "d1").stderr == "d1: not requeued: no message has this name\n"
@@ -177,12 +219,54 @@ def test_a_paused_store_goes_on_once_it_is_resumed__D16(store: Path) -> None:
     assert StoreView(store).status().paused_since is not None
 
 
+def test_a_server_is_looked_at_by_its_address_as_its_store_is__D14(served: Served, tmp_path: Path) -> None:
+    served.ask("POST", "/messages", {"id": "a//b", "key": "k v", "due": FAR_MS, "payload": {"n": 10**25}})
+    served.ask("POST", "/messages", {"id": "refused", "key": "k", "delay_ms": 0})
+    while not served.running.view.list("waiting", key="k").messages[0].attempts:
+        time.sleep(0.005)
+    url = f"http://127.0.0.1:{served.port}"
+    looks: list[tuple[str, ...]] = [
+        ("list", "--limit", "5"),
+        ("list", "--key", "user/1", "--due-from", str(FAR_MS + 5), "--json"),
+        ("list", "--state", "dead"),
+        ("show", "a//b", "--key", "k v"),
+        ("show", "a//b", "--key", "k v", "--json"),
+        ("show", "a//b"),
+        ("dead",),
+        ("dead", "--json"),
+    ]
+    for name, *more in looks:
+        of_file, of_server = run(name, tmp_path / "store.db", *more), run(name, url, *more)
+        seen = [(it.exit_code, it.stdout, it.stderr) for it in (of_file, of_server)]
+        assert seen[0] == seen[1], name
+    assert run("cancel", url, "--id", "a//b", "--key", "k v").stdout == "a//b: cancelled\n"
+    assert "with a port" in run("list", "http://127.0.0.1:0").stderr
+
+
+def test_a_message_that_is_being_sent_is_shown_so_by_the_server_alone__D14(tmp_path: Path) -> None:
+    has_begun, is_let_go = threading.Event(), threading.Event()
+
+    def hang(_delivery: Delivery) -> None:
+        has_begun.set()
+        assert is_let_go.wait(30)
+
+    served = Served(tmp_path, to=hang)
+    try:
+        served.ask("POST", "/messages", {"id": "a", "delay_ms": 0})
+        assert has_begun.wait(30)
+        shown = run("show", f"http://127.0.0.1:{served.port}", "a").stdout
+        assert "state:            delivering" in shown.splitlines()
+    finally:
+        is_let_go.set()
+        served.close()
+
+
 def test_a_server_is_steered_by_its_address__D16(served: Served) -> None:
     url = f"http://127.0.0.1:{served.port}"
     assert run("cancel", url, "--id", "0", "--key", "user/0").stdout == "0: cancelled\n"
     assert run("reschedule", url, "--id", "1", "--key", "user/1", "--due", OTHER).stdout == "1: rescheduled\n"
-    assert run("cancel", url, "--key", "user/0").stdout == "cancelled 9; 0 were being sent\n"
-    assert run("cancel", url, "--all").stdout == "cancelled 10; 0 were being sent\n"
+    assert run("cancel", url, "--key", "user/0").stdout == "cancelled 9; being sent in that moment: 0\n"
+    assert run("cancel", url, "--all").stdout == "cancelled 10; being sent in that moment: 0\n"
     assert run("requeue", url, "--id", "1", "--key", "user/1").stderr == "1: not requeued: it is cancelled\n"
     none = run("requeue", url, "--all")
     assert (none.stdout, "a record that could not be read" in none.stderr) == ("requeued 0\n", True)
@@ -237,7 +321,7 @@ def test_a_server_with_tls_and_tokens_is_steered_with_them__D12_D16(tmp_path: Pa
         ),
         (("status", "localhost:7400"), "an address begins with http:// or https://"),
         (("cancel", "none.db", "--id", "a"), "there is no store none.db"),
-        (("cancel", "http://127.0.0.1:1/x", "--id", "a"), "is no address of a tickwheel serve"),
+        (("cancel", "http://127.0.0.1:1/x?y", "--id", "a"), "is no address of a tickwheel serve"),
         (("cancel", "http://u:p@127.0.0.1:1", "--id", "a"), "is no address of a tickwheel serve"),
         (("cancel", "http://127.0.0.1:99999", "--id", "a"), "with a port from 1 to 65535"),
         (("pause", "http://127.0.0.1:0"), "with a port from 1 to 65535"),

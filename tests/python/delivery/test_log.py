@@ -1,11 +1,14 @@
 """D15: what the log says of destinations and messages."""
 
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from tickwheel.delivery import Delivery, DeliveryQueue, Letter
 from tickwheel.delivery.observe.log import log_letters
+from tickwheel.delivery.sinks import Sink, SinkSettings
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -34,6 +37,45 @@ def test_what_fails_and_what_is_given_up_is_named_by_its_id_and_key__D15(
         ("WARNING", f"{named} failed for the first time: {why}"),
         ("ERROR", f"dead letter of {named}: gave up after 2 attempts: {why}"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("count", "named"),
+    [
+        (1, "message 'm0' of key 'k' was cut off: no answer in time"),
+        (3, "message 'm0' of key 'k' and 2 more were cut off: no answer in time"),
+    ],
+)
+def test_a_send_that_is_cut_off_is_told_with_the_name_of_its_message__D15(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, count: int, named: str
+) -> None:
+    """Of a send with many messages, with that of the first."""
+    is_let_go = threading.Event()
+
+    class Hangs(Sink):
+        max_batch = 10
+
+        def __init__(self, settings: SinkSettings) -> None:
+            pass
+
+        def send(self, deliveries: Sequence[Delivery]) -> dict[int, str]:
+            is_let_go.wait(30)
+            return {}
+
+    def told() -> list[str]:
+        return [it.getMessage() for it in caplog.records if "cut off" in it.getMessage()]
+
+    with (
+        caplog.at_level("WARNING", "tickwheel.delivery"),
+        DeliveryQueue(tmp_path / "s.db", to=Hangs, sink_timeout_s=0.2, backoff_s=(300, 300)) as queue,
+    ):
+        queue.pause()
+        queue.put_many([(f"m{n}", 10**12 + n, n, f"k{n or ''}") for n in range(count)])
+        queue.resume()
+        while not told():
+            threading.Event().wait(0.005)
+        is_let_go.set()
+        assert told() == [named]
 
 
 def test_a_function_for_dead_letters_that_fails_is_told_with_the_name__D15(

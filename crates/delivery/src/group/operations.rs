@@ -144,7 +144,7 @@ pub const OPERATIONS: &[Operation] = &[
             done(Tried, 200, "it waits no more, and is tried now"),
             Reply { sentence: "nothing of this name waits for its next attempt", ..UNKNOWN },
             DELIVERING,
-            too_late(Paused, "sending is paused: resume it first"),
+            too_late(Paused, "its key is paused, or all sending is: resume it first"),
             too_late(Waiting, "it waits, but not for its next attempt"),
             DELIVERED,
             CANCELLED,

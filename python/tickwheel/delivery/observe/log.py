@@ -15,7 +15,7 @@ _EVENTS: Final = {
     "down": (logging.ERROR, "the destination is down: %s"),
     "up": (logging.WARNING, "the destination is up again, after %d ms"),
     "failed": (logging.WARNING, "message %s failed for the first time: %s"),
-    "cut off": (logging.WARNING, "send %d was cut off, with %d messages"),
+    "cut off": (logging.WARNING, "message %s cut off: no answer in time"),
     "paused": (logging.WARNING, "sending is paused: what is due waits until it is resumed"),
     "resumed": (logging.WARNING, "sending goes on"),
     "keys paused": (logging.WARNING, "keys that are paused: %d; what is due of them waits until they are resumed"),
@@ -39,6 +39,9 @@ def log_events(events: Sequence[tuple[Any, ...]]) -> None:
         if name == "failed":
             key, id_, reason = values
             values = [_named(key, id_), reason]
+        elif name == "cut off":
+            key, id_, messages = values
+            values = [_named(key, id_) + (" was" if messages == 1 else f" and {messages - 1:,} more were")]
         elif name == "keys paused" and values == [0]:
             text, values = "no key is paused any more", []
         logger.log(level, text, *values)

@@ -6,10 +6,10 @@
 | `POST /messages`, a cancel (D1) | 200 cancelled; 409 too late; 202 unknown, and remembered |
 | `POST /messages`, NDJSON of many (type `application/x-ndjson`) | 200; a line each, in order: `line`, `status`, ... |
 | `POST /messages`, an Arrow IPC stream of many; `POST /hand-off`, `GET /hand-off/marks` | `arrow_bodies.py` |
-| `DELETE /messages/{id}?key=K` | the same |
+| `DELETE /messages/{id}?key=K`, `/message?id=I&key=K` | the same |
 | `POST /requeue`, `{"id": ..., "key": ...}` | 200 requeued; 409 it is no dead letter; 404 unknown |
-| `PATCH /messages/{id}?key=K`, `{"due": ...}` or `{"delay_ms": ...}` | 200 rescheduled; 409 too late; 404 unknown |
-| `GET /messages/{id}?key=K` | 200 with its state, due time, attempts, last error and payload; 404 |
+| `PATCH` of them, `{"due": ...}` or `{"delay_ms": ...}` | 200 rescheduled; 409 too late; 404 unknown |
+| `GET` of them | 200 with its state, due time, attempts, last error and payload; 404 |
 | `GET /messages?state=S&key=K&due_from=T&due_before=T&limit=N&cursor=C` | 200, a page of them: `listing.py` |
 | `GET /dead?limit=N&cursor=C` | 200, a page of dead letters |
 | `GET /status` | 200, the store in figures |
@@ -22,7 +22,8 @@
 
 Other statuses: 400, 401 without a token and 403 without its right (`guard.py`), 404, 405, 408, 413, 503. Every body is
 JSON: the state of a message is `id, key, state`, an error is `reason, allowed`. An id is the rest of the path,
-percent-encoded, with slashes or without. In the query a + is a space, as in forms.
+percent-encoded, with slashes or without. Proxies may change a path (`//` becomes `/`), and so the id: then `/message`
+takes it from the query. In the query a + is a space, as in forms.
 """
 
 import asyncio
@@ -75,9 +76,10 @@ _OVERHEAD = 1 << 16  # bytes for the names and the id beside a payload in base64
 _NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl")
 _MANY = 4 << 20  # bytes of many messages
 _ROUTES = (
-    "GET or POST /messages, GET, DELETE or PATCH /messages/{id}?key=K, GET /dead, GET /status, POST /requeue,"
-    " POST /again?key=K or ?id=I, POST /hand-off, GET /hand-off/marks, GET or POST /actions, GET /actions/{id},"
-    " POST /pause or /resume, also with ?key=K, GET /metrics, GET /livez, GET /readyz, GET / (a page), GET /events"
+    "GET or POST /messages, GET, DELETE or PATCH /messages/{id}?key=K or /message?id=I&key=K, GET /dead, GET /status,"
+    " POST /requeue, POST /again?key=K or ?id=I, POST /hand-off, GET /hand-off/marks, GET or POST /actions,"
+    " GET /actions/{id}, POST /pause or /resume, also with ?key=K, GET /metrics, GET /livez, GET /readyz,"
+    " GET / (a page), GET /events"
 )
 _NO_KEY = "no message without a key has this id: one with a key is cancelled with ?key=K"
 _LONGEST_NAME = 1 << 22  # an id and a key have at most 1 MiB each, and with escapes twice as much
@@ -116,6 +118,7 @@ def app(running: Running, max_payload: int, bodies: Bodies, live: Live) -> ASGIA
         Route("/messages", messages.post, methods=["POST"]),
         Route("/messages", listing.page, methods=["GET"]),
         Route("/messages/{id:any}", messages.one, methods=["GET", "DELETE", "PATCH"]),
+        Route("/message", messages.one, methods=["GET", "DELETE", "PATCH"]),
         Route("/dead", listing.dead, methods=["GET"]),
         Route("/status", listing.status, methods=["GET"]),
         Route("/requeue", messages.requeue, methods=["POST"]),
@@ -234,10 +237,10 @@ class _Messages:
     async def again(self, request: Request) -> Response:
         wrong = "the address names nothing", "/again?key=K, or /again?id=I of a message without a key, not empty"
         await self._no_body(request, wrong[1])
-        name = _given(request, ("key", "id"), *wrong)
-        if name is None:
-            raise problem(400, *wrong)
-        asked = Again(**{"id": None, "key": None, name[0]: name[1]})
+        given = _given(request, ("key", "id"), *wrong)
+        if len(given) != 1:
+            raise problem(400, "the address names a key and an id" if given else wrong[0], wrong[1])
+        asked = Again(given.get("id"), given.get("key"))
         answer = await self._ask(asked)
         return json_response(reply("again", answer).status, {"id": asked.id, "key": asked.key, "state": answer})
 
@@ -309,6 +312,12 @@ class _Any(Convertor[str]):
 
 def _name(request: Request) -> tuple[str, str | None]:
     """The id and key in the address. Errors: 400."""
+    if request.scope["path"] == "/message":
+        wrong = "the address names no message", "/message?id=I, or /message?id=I&key=K, neither empty"
+        given = _given(request, ("id", "key"), *wrong)
+        if "id" not in given:
+            raise problem(400, *wrong)
+        return given["id"], given.get("key")
     try:
         _, _, name = request.scope["raw_path"].partition(b"/messages/")
         id_ = unquote_to_bytes(name).decode()
@@ -323,25 +332,25 @@ def _name(request: Request) -> tuple[str, str | None]:
 
 def _key(request: Request, reason: str, allowed: str) -> str | None:
     """The key in the address, which has nothing else. Errors: 400."""
-    given = _given(request, ("key",), reason, allowed)
-    return given and given[1]
+    return _given(request, ("key",), reason, allowed).get("key")
 
 
-def _given(request: Request, names: Sequence[str], reason: str, allowed: str) -> tuple[str, str] | None:
-    """The name and value of the parameter in the address; its name must be one of these. Errors: 400."""
+def _given(request: Request, names: Sequence[str], reason: str, allowed: str) -> dict[str, str]:
+    """The parameters in the address, each of these at most once and not empty. Errors: 400."""
     try:
         query = request.scope["query_string"].decode("ascii")
-        given = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), errors="strict", max_num_fields=2)
+        given = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), errors="strict", max_num_fields=3)
     except ValueError as error:
         raise problem(400, f"the address can't be read: {error}", _IN_ADDRESS) from None
-    if len(given) > 1 or not all(name in names for name, _ in given):
-        first, *rest = (name for name, _ in given)
-        twice = f"{first} twice" if first in rest else " and ".join(names)
-        other = next((name for name, _ in given if name not in names), twice)
-        raise problem(400, f"the address has {other!r:.100}", allowed)
-    if not all(value for _, value in given):
+    seen: dict[str, str] = {}
+    for name, value in given:
+        if name in seen or name not in names:
+            other = f"{name} twice" if name in seen else name
+            raise problem(400, f"the address has {other!r:.100}", allowed)
+        seen[name] = value
+    if not all(seen.values()):
         raise problem(400, reason, allowed)
-    return given[0] if given else None
+    return seen
 
 
 def _traced(request: Request) -> _Change:

@@ -14,7 +14,8 @@ class KeyInDoubt(msgspec.Struct, frozen=True):
     """A key without success, with the message that is tried; `key` is `None` if this message has none.
 
     `since`: time in which the destination was down, or no process ran, is left out. `fails`: sends of this message that
-    failed. `next_try`: it may be past while the message waits for a place. Names are cut after 200 characters.
+    failed. `next_try`: it may be past while the message waits for a place. `is_paused`: the key waits for its resume.
+    Names are cut after 200 characters.
     """
 
     key: str | None
@@ -23,6 +24,7 @@ class KeyInDoubt(msgspec.Struct, frozen=True):
     fails: int
     last_error: str | None
     next_try: str
+    is_paused: bool
 
 
 class InDoubt(msgspec.Struct, frozen=True):
@@ -44,7 +46,7 @@ def in_doubt_of(db: StoreSnapshot) -> InDoubt:
     """The keys in doubt of a store. Errors: `StoreFailed`. Some ten milliseconds for 50,000 messages that fail."""
     keys, is_complete = db.longest_in_doubt(_LONGEST)
     longest = [
-        KeyInDoubt(key, id_, rfc_3339(since_ms), fails, error, rfc_3339(next_ms))
-        for key, id_, since_ms, fails, error, next_ms in keys
+        KeyInDoubt(key, id_, rfc_3339(since_ms), fails, error, rfc_3339(next_ms), is_paused)
+        for key, id_, since_ms, fails, error, next_ms, is_paused in keys
     ]
     return InDoubt(longest, is_complete)

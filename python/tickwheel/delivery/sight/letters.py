@@ -33,7 +33,7 @@ class LetterPage(msgspec.Struct, frozen=True):
 
 
 def list_letters(db: StoreSnapshot, *, limit: int = 100, cursor: str | None = None) -> LetterPage:
-    """A page of the dead letters that the store has kept: the last 10,000. Errors: `WrongUsage`, `StoreFailed`."""
+    """A page of the dead letters that the store has kept: the last 100,000. Errors: `WrongUsage`, `StoreFailed`."""
     check_limit(limit)
     [before_n] = numbers_of(cursor, 1) if cursor else [2**62]
     rows = db.letters(before_n, limit + 1, _FIRST_BYTES)

@@ -48,7 +48,7 @@ function show_doubt(found) {
     `${count(found.spare_places_taken)} of ${count(found.spare_places)} spare places are taken. These have failed for longest` +
     (found.is_complete ? "." : ", among the 50,000 messages that were accepted first.");
   find("doubt-rows").replaceChildren(...found.longest.map((it) => {
-    const cells = [["since", it.since], ["failed sends", count(it.fails)], ["next try", it.next_try], ["error", short(it.last_error ?? "", 300)]];
+    const cells = [["since", it.since], ["failed sends", count(it.fails)], ["next try", it.is_paused ? "paused" : it.next_try], ["error", short(it.last_error ?? "", 300)]];
     const name = it.key === null ? `message ${short(it.id)}` : short(it.key);
     return make("tr", {}, make("th", { scope: "row" }, name), ...cells.map(([title, text]) => make("td", { "data-name": title }, text)));
   }));

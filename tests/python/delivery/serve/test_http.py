@@ -120,7 +120,7 @@ def test_an_address_that_names_no_message_is_refused__D11(path: str, served: Ser
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
-        ("GET", "/message", 404),
+        ("GET", "/messagess", 404),
         ("POST", "/messages/a", 405),
         ("DELETE", "/messages", 405),
         ("PUT", "/messages/a", 405),
@@ -136,7 +136,8 @@ def test_what_there_is_not_is_answered_with_what_there_is__D11(
     assert reply.status == status
     assert reply.body == {
         "reason": f"there is no {method} {path}",
-        "allowed": "GET or POST /messages, GET, DELETE or PATCH /messages/{id}?key=K, GET /dead, GET /status,"
+        "allowed": "GET or POST /messages, GET, DELETE or PATCH /messages/{id}?key=K or /message?id=I&key=K,"
+        " GET /dead, GET /status,"
         " POST /requeue, POST /again?key=K or ?id=I, POST /hand-off, GET /hand-off/marks, GET or POST /actions,"
         " GET /actions/{id}, POST /pause or /resume, also with ?key=K,"
         " GET /metrics, GET /livez, GET /readyz, GET / (a page), GET /events",

@@ -62,8 +62,11 @@ def resolved(given: dict[str, Any]) -> dict[str, Any]:
     return dict(found)
 
 
-def address(operation: Operation) -> str:
-    return operation[1].replace("{id}", "some")
+def address(operation: Operation, query: str = "") -> str:
+    """With what it needs, and this query."""
+    needed = "" if operation[1] != "/message" or query.startswith("id=") else "id=some"
+    query = "&".join(filter(None, (needed, query)))
+    return operation[1].replace("{id}", "some") + (f"?{query}" if query else "")
 
 
 def handed(id_: str) -> bytes:
@@ -84,6 +87,7 @@ def text_of(operation: Operation) -> bytes:
     bodies = {
         ("POST", "/messages"): {"id": "some", "due": FAR_MS},
         ("PATCH", "/messages/{id}"): {"delay_ms": FAR_MS},
+        ("PATCH", "/message"): {"delay_ms": FAR_MS},
         ("POST", "/requeue"): {"id": "some"},
         ("POST", "/actions"): {"kind": "cancel", "key": "none"},
     }
@@ -151,6 +155,7 @@ def test_it_has_every_parameter_of_the_server_and_no_other__D11(served: Served) 
         ("GET", "/dead"): [*listing._PARAMETERS_OF_DEAD],
         ("POST", "/messages"): ["replace", *(name for name in Replacing.__struct_fields__ if name != "is_wanted")],
         **{(method, "/messages/{id}"): ["key"] for method in ("GET", "DELETE", "PATCH")},
+        **{(method, "/message"): ["id", "key"] for method in ("GET", "DELETE", "PATCH")},
         **{("POST", path): ["key"] for path in ("/pause", "/resume")},
         ("POST", "/again"): ["key", "id"],
         HAND_OFF: ["store"],
@@ -163,11 +168,11 @@ def test_it_has_every_parameter_of_the_server_and_no_other__D11(served: Served) 
         for name in names:
             text = f"{name}={values.get(name, '1')}" + ("&replace=true" if name == "at_latest_ms" else "")
             if name != "cursor":  # of which only the server makes one
-                path = f"{address(operation)}?{text}"
+                path = address(operation, text)
                 reply = served.ask(operation[0], path, text_of(operation), headers=kind_of(operation))
                 assert reply.status != 400, (operation, name, reply.body)
         if operation not in HEALTH and operation != ("GET", "/metrics"):
-            path = f"{address(operation)}?other=1"
+            path = address(operation, "other=1")
             reply = served.ask(operation[0], path, text_of(operation), headers=kind_of(operation))
             assert reply.status == 400, operation
 
@@ -238,7 +243,6 @@ def go_through(served: Served, seeing: Seeing) -> None:
         return seeing.check((method, path), reply).body
 
     message = {"id": "one", "key": "k", "due": FAR_MS, "payload": {"n": 1}}
-    one = "/messages/{id}"
     ask("POST", "/messages", 201, message)
     ask("POST", "/messages", 200, message)
     ask("POST", "/messages", 409, message | {"payload": 2})
@@ -274,18 +278,21 @@ def go_through(served: Served, seeing: Seeing) -> None:
     assert served.arrived.get(timeout=10).message.id == "late"
     until(lambda: served.ask("GET", "/messages/late").body["state"] == "delivered")
     ask("POST", "/messages", 409, {"id": "late", "op": "cancel"})
-    for name, key in (("one", "?key=k"), ("beat", ""), ("nine", ""), ("bytes", ""), ("late", "")):
-        ask("GET", one, 200, at=f"/messages/{name}{key}")
-    ask("GET", one, 404, at="/messages/none")
-    ask("GET", one, 400, at="/messages/one?key=")
-    ask("PATCH", one, 200, {"delay_ms": FAR_MS / 2}, "/messages/one?key=k")
-    ask("PATCH", one, 404, {"due": FAR_MS}, "/messages/none")
-    ask("PATCH", one, 409, {"due": FAR_MS}, "/messages/late")
-    ask("PATCH", one, 400, {}, "/messages/one?key=k")
-    ask("DELETE", one, 200, at="/messages/one?key=k")
-    ask("DELETE", one, 202, at="/messages/nobody")
-    ask("DELETE", one, 409, at="/messages/late")
-    ask("DELETE", one, 400, at="/messages/one?k=k")
+    for one, before, key in (("/messages/{id}", "/messages/", "?key="), ("/message", "/message?id=", "&key=")):
+        for name, k in (("one", f"{key}k"), ("beat", ""), ("nine", ""), ("bytes", ""), ("late", "")):
+            ask("GET", one, 200, at=f"{before}{name}{k}")
+        ask("GET", one, 404, at=f"{before}none")
+        ask("GET", one, 400, at=f"{before}one{key}")
+        ask("PATCH", one, 200, {"delay_ms": FAR_MS / 2}, f"{before}one{key}k")
+        ask("PATCH", one, 404, {"due": FAR_MS}, f"{before}none")
+        ask("PATCH", one, 409, {"due": FAR_MS}, f"{before}late")
+        ask("PATCH", one, 400, {}, f"{before}one{key}k")
+        ask("DELETE", one, 200, at=f"{before}nine")
+        ask("DELETE", one, 202, at=f"{before}nobody-{len(before)}")
+        ask("DELETE", one, 409, at=f"{before}late")
+        ask("DELETE", one, 400, at=f"{before}one{key}k&k=k")
+    ask("GET", one, 400, at="/message?key=k")
+    ask("DELETE", one, 200, at="/message?id=one&key=k")
 
     for state in SCHEMAS["State"]["enum"]:
         ask("GET", "/messages", 200, at=f"/messages?state={state}&limit=1")

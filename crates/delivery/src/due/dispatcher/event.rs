@@ -27,6 +27,10 @@ pub enum Event {
     CutOff {
         /// The number of the send.
         flight: u64,
+        /// The first 200 characters of the key of its first message, if it has one.
+        key: Option<String>,
+        /// The first 200 characters of the id of its first message.
+        id: String,
         /// How many messages count as unanswered.
         messages: usize,
     },

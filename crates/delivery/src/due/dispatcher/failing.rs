@@ -351,10 +351,15 @@ impl Dispatcher {
     }
 
     fn tell_first_failure(&mut self, slot: Slot, reason: &str) {
+        let (key, id) = self.shown_name(slot);
+        self.events.push(Event::Failed { key, id, reason: reason.to_owned() });
+    }
+
+    /// The key and the id of a message, short enough for an event.
+    pub(super) fn shown_name(&self, slot: Slot) -> (Option<String>, String) {
         let body = self.window.entry(slot).body.as_ref().expect("what waits has its body");
         let shortened = |name: &str| cut(name, LONGEST_NAME).to_owned();
-        let (key, id) = (body.key().map(shortened), shortened(body.id()));
-        self.events.push(Event::Failed { key, id, reason: reason.to_owned() });
+        (body.key().map(shortened), shortened(body.id()))
     }
 
     /// The time now in microseconds, by a clock that agreed with the wall clock at the start of the process, and is never

@@ -56,7 +56,8 @@ impl Dispatcher {
         let Some(flight) = self.flights.remove(&number) else { return };
         let messages = flight.messages.len();
         self.measures.cut_off += 1;
-        self.events.push(Event::CutOff { flight: number, messages });
+        let (key, id) = self.shown_name(flight.messages[0].slot);
+        self.events.push(Event::CutOff { flight: number, key, id, messages });
         let now_us = self.timer.clock().now_us();
         self.places.hangs(number, now_us);
         let duration_us = now_us.saturating_sub(flight.began_us);

@@ -32,8 +32,10 @@ pub struct KeyInDoubt {
     pub fails: u32,
     /// The error of the last send.
     pub error: Option<String>,
-    /// When the message is tried again.
+    /// When the message is tried again, if it is not paused.
     pub next_ms: i64,
+    /// Whether the key is paused.
+    pub is_paused: bool,
 }
 
 /// The keys whose message has been without success for longest, the longest first.
@@ -89,13 +91,15 @@ fn longest(db: &Connection, most: usize, looked_at: usize) -> rusqlite::Result<L
 fn find(db: &Connection, seq: i64, since_ms: i64) -> rusqlite::Result<Option<(Option<i64>, KeyInDoubt)>> {
     let query = "SELECT m.key, m.id, a.attempts, a.error, a.next_ms FROM messages m JOIN attempts a USING (seq) \
                 WHERE m.seq = ?";
+    let paused = "SELECT 1 FROM paused_keys WHERE lane = ?";
     let shortened = |name: String| cut(&name, LONGEST_NAME).to_owned();
     let found = db.prepare_cached(query)?.query_row([seq], |row| {
         let key = optional_text(row, 0)?;
         let lane = key.as_deref().map(lane_of);
         let (key, id) = (key.map(shortened), shortened(text(row, 1)?));
         let (fails, error, next_ms) = (row.get(2)?, optional_text(row, 3)?, row.get(4)?);
-        Ok((lane, KeyInDoubt { seq, key, id, since_ms, fails, error, next_ms }))
+        let is_paused = lane.map_or(Ok(false), |lane| db.prepare_cached(paused)?.exists([lane]))?;
+        Ok((lane, KeyInDoubt { seq, key, id, since_ms, fails, error, next_ms, is_paused }))
     });
     found.optional()
 }
@@ -111,6 +115,7 @@ mod tests {
             "CREATE TABLE messages (seq INTEGER PRIMARY KEY, key TEXT, id TEXT);
              CREATE TABLE attempts (seq INTEGER PRIMARY KEY, attempts INTEGER, next_ms INTEGER, error TEXT,
                  waited_ms INTEGER, at_ms INTEGER);
+             CREATE TABLE paused_keys (lane INTEGER PRIMARY KEY);
              WITH n(n) AS (VALUES (1) UNION ALL SELECT n + 1 FROM n WHERE n < 7)
              INSERT INTO messages SELECT n, iif(n IN (5, 6), 'k', NULL), n FROM n;
              INSERT INTO attempts SELECT seq, 1, iif(seq = 3, NULL, 99), 'no', seq, iif(seq = 7, 0, 50) FROM messages;",

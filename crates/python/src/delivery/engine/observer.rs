@@ -47,7 +47,7 @@ fn put_letters(py: Python<'_>, function: &Bound<'_, PyAny>, letters: &[Letter]) 
     function.call1((PyList::new(py, letters)?,)).map(drop)
 }
 
-/// Events as tuples: `("down", reason)`, `("up", after_ms)`, `("failed", key, id, reason)`, `("cut off", send, messages)`,
+/// Events as tuples: `("down", reason)`, `("up", after_ms)`, `("failed", key, id, reason)`, `("cut off", key, id, messages)`,
 /// `("paused",)`, `("resumed",)`, `("keys paused", count)`, `("clock stepped",)`, `("left out", count)`, `("slow sync", seconds)`,
 /// `("checkpoint failed", reason)`.
 fn events_to_python<'py>(py: Python<'py>, events: &[Event]) -> PyResult<Bound<'py, PyList>> {
@@ -56,7 +56,7 @@ fn events_to_python<'py>(py: Python<'py>, events: &[Event]) -> PyResult<Bound<'p
             Event::Down { reason } => ("down", reason).into_pyobject(py),
             Event::Up { after_ms } => ("up", *after_ms).into_pyobject(py),
             Event::Failed { key, id, reason } => ("failed", key, id, reason).into_pyobject(py),
-            Event::CutOff { flight, messages } => ("cut off", *flight, *messages).into_pyobject(py),
+            Event::CutOff { key, id, messages, .. } => ("cut off", key, id, *messages).into_pyobject(py),
             Event::Paused => ("paused",).into_pyobject(py),
             Event::Resumed => ("resumed",).into_pyobject(py),
             Event::KeysPaused { count } => ("keys paused", *count).into_pyobject(py),

@@ -31,8 +31,9 @@ type LetterRow = (i64, i64, String, i64, String, String, Vec<u8>);
 /// Number, key, id, due time, outcome, its time, lateness, attempts, and whether it may have arrived.
 type Row = (i64, Option<String>, String, Option<i64>, Option<i64>, Option<i64>, Option<i64>, Option<u32>, bool);
 
-/// Of keys that fail: the key, the id, since when, failed sends, the error, and the next attempt. And whether all were seen.
-type FoundInDoubt = (Vec<(Option<String>, String, i64, u32, Option<String>, i64)>, bool);
+/// Of keys that fail: the key, the id, since when, failed sends, the error, the next attempt, and whether it is paused.
+/// And whether all were seen.
+type FoundInDoubt = (Vec<(Option<String>, String, i64, u32, Option<String>, i64, bool)>, bool);
 
 /// A key, the due times from and before which, and the most messages of a page.
 type Asked = (Option<String>, Option<i64>, Option<i64>, usize);
@@ -86,7 +87,8 @@ impl StoreSnapshot {
     /// The keys that have failed for longest, and whether all messages with attempts were looked at.
     fn longest_in_doubt(&self, py: Python<'_>, most: usize) -> PyResult<FoundInDoubt> {
         let found = self.ask(py, |snapshot| snapshot.longest_in_doubt(most))?;
-        let keys = found.keys.into_iter().map(|it| (it.key, it.id, it.since_ms, it.fails, it.error, it.next_ms));
+        let keys = found.keys.into_iter();
+        let keys = keys.map(|it| (it.key, it.id, it.since_ms, it.fails, it.error, it.next_ms, it.is_paused));
         Ok((keys.collect(), found.is_complete))
     }
 
