@@ -225,7 +225,7 @@ class Commands(Http):
         "it is cancelled": "cancelled",
         "it waits": "waiting",
         "nothing of this name waits": "unknown",
-        "sending is paused": "paused",
+        "its key is paused": "paused",
     }
 
     def do(self, op: str, fields: dict[str, Any]) -> str:
