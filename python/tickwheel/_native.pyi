@@ -1151,6 +1151,11 @@ class DeliveryEngine:
         after `close`.
         """
 
+    def openings(self) -> tuple[list[tuple[str, int]], int]:
+        """The last openings of the store, each with the number of groups committed before it; and the number of all
+        groups on disk. They tell whether the store went back to an older copy of itself (S4).
+        """
+
     def rules_of(self, partition: int) -> list[tuple[str | None, str]] | None:
         """Key and id of each open recurring message of a partition; `None` if they take more than 256 KiB (S4).
 

@@ -44,9 +44,18 @@ def orders(
     return Orders(takers, [to] * PARTITIONS, frozenset(failed), is_again, frozenset(lost))
 
 
-def taker(address: str = A, store: str = "first", mark_ms: int = 0, recurs: Sequence[str] | None = None) -> Taker:
+def taker(
+    address: str = A,
+    store: str = "first",
+    mark_ms: int = 0,
+    recurs: Sequence[str] | None = None,
+    openings: Sequence[tuple[str, int]] = (),
+    commits: int = 0,
+) -> Taker:
     names = {} if recurs is None else {NUMBER: [(None, id_) for id_ in recurs]}
-    return Taker(address, f"{address} {store}", [mark_ms] * PARTITIONS, recurring=names)
+    return Taker(
+        address, f"{address} {store}", [mark_ms] * PARTITIONS, recurring=names, openings=openings, commits=commits
+    )
 
 
 @dataclass

@@ -121,7 +121,7 @@ def silent() -> Iterator[str]:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
-COUNTS = {"waiting": 7, "given": 8, "due_ms": None, "due_within": [1, 2, 3], "recurring": 4}
+COUNTS = {"waiting": 7, "given": 8, "due_ms": None, "due_within": [1, 2, 3], "recurring": 4, "went_back": False}
 
 
 def near(*visits: tuple[int, str, Sequence[tuple[Any, ...]]]) -> Any:

@@ -29,9 +29,11 @@ class Beat:
     sent_ms: int = 0
 
 
-@dataclass
+@dataclass(eq=False)
 class Store:
-    """A deliverer's store: what it took, with when it is due, and at first was, and what it has delivered."""
+    """A deliverer's store: what it took, with when it is due, and at first was, and what it has delivered. A copy of
+    it has the same number.
+    """
 
     address: str
     number: int
@@ -39,14 +41,21 @@ class Store:
     known: set[str] = field(default_factory=set)
     beats: dict[str, Beat] = field(default_factory=dict)
     ended: dict[str, int] = field(default_factory=dict)
+    openings: list[tuple[str, int]] = field(default_factory=lambda: [("first", 0)])
+    commits: int = 0
+
+    def open_again(self, name: str) -> None:
+        self.openings = [*self.openings, (name, self.commits)][-16:]
 
     def end_one(self, rng: random.Random) -> None:
         """A recurring message is cancelled by another door than the hold's, before its next occurrence."""
         if self.beats:
             id_ = rng.choice([*self.beats])
             self.ended[id_] = self.beats.pop(id_).next_ms
+            self.commits += 1
 
     def take(self, rows: list[Any]) -> None:
+        self.commits += bool(rows)
         for it in rows:
             id_, due_ms = it["id"], it["due_ms"]
             if it["payload"] is None and due_ms is None:
@@ -77,6 +86,7 @@ class Store:
             while beat.next_ms <= now_ms and rng.random() < 0.9:
                 found.append((f"{id_}@{beat.next_ms}", beat.next_ms <= beat.sent_ms))
                 beat.next_ms += beat.every
+        self.commits += bool(found)
         return found
 
     def taker(self, now_ms: int) -> Taker:
@@ -87,6 +97,8 @@ class Store:
             str(self.number),
             [mark_ms] * PARTITIONS,
             recurring={NUMBER: [(None, it) for it in self.beats]},
+            openings=self.openings,
+            commits=self.commits,
         )
 
 
@@ -111,6 +123,18 @@ class Play:
         self.ended: dict[str, int] = {}
         self.told_ended: set[str] = set()
         self.delivered: dict[str, list[Store]] = {}
+        self.copies: list[Store] = []
+
+    def go_back(self, name: str) -> None:
+        """A store becomes an older copy of itself, and may do some work before it is asked."""
+        store = self.copies.pop(self.rng.randrange(len(self.copies)))
+        if Index.decode(self.kept.index).taker.partition("~")[0] != str(store.number):
+            return  # what an earlier taker delivers again is not the shard's
+        store.open_again(name)
+        store.commits += self.rng.choice([0, 0, 1, 1_000])
+        store.ended |= self.stores[store.address].ended
+        store.beats = {id_: beat for id_, beat in store.beats.items() if id_ not in store.ended}
+        self.stores[store.address] = store
 
     def new_store(self, address: str) -> Store:
         self.made += 1
@@ -156,6 +180,12 @@ class Play:
             store = rng.choice([*self.stores.values()])
             store.end_one(rng)
             self.ended = store.ended | self.ended
+        elif event < 0.12:
+            self.copies.append(copy.deepcopy(rng.choice([*self.stores.values()])))
+        elif event < 0.14:
+            rng.choice([*self.stores.values()]).open_again(str(step))
+        elif event < 0.17 and self.copies and not self.failed:  # else nothing tells whether it took what was sent last
+            self.go_back(str(step))
         rows = self.rows(step)
         kept, told_ended = copy.deepcopy(self.kept), {*self.told_ended}
         self.batch(rows)
@@ -232,7 +262,8 @@ class Play:
         for store in self.stores.values():
             for id_, is_marked in store.deliver(self.now_ms, self.rng):
                 before = self.delivered.setdefault(id_, [])
-                assert "@" not in id_ or is_marked or not before, "an occurrence that may have been sent is marked"
+                others = [it for it in before if it.number != store.number]  # an older copy does not know it
+                assert "@" not in id_ or is_marked or not others, "an occurrence that may have been sent is marked"
                 assert store not in before, "each once, but where a store was lost"
                 assert "@" in id_ or self.now_ms >= self.due[id_], "nothing is early"
                 before.append(store)

@@ -104,6 +104,15 @@ class Deliverers:
         """A deliverer answers, but did not take its rows."""
         _log.warning("the deliverer %s did not take what it was sent (%s): it is sent again", address, why)
 
+    def say_who_went_back(self, shards: Mapping[str, int]) -> None:
+        """Write to the log whose stores are older copies of themselves, and how many shards found out."""
+        for address, count in shards.items():
+            _log.warning(
+                "the store of the deliverer %s went back to an older copy of itself (in %d of %d shards): what it had "
+                "taken since, and what is not settled, is given to it again, marked as a repeat",
+                address, count, PARTITIONS,
+            )  # fmt: skip
+
     def close(self) -> None:
         """Ask no more."""
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -118,7 +127,9 @@ class Deliverers:
         one.clock_off_ms = min(0, found["now_ms"] - asked_ms) + max(0, found["now_ms"] - answered_ms)
         names = found.get("recurring")  # not in that of a deliverer of an older version
         recurring = {} if shard is None or names is None else {shard: names}
-        return Taker(one.address, found["store_id"], found["marks"], found["now_ms"] - asked_ms, recurring)
+        openings, commits = found.get("openings", ()), found.get("commits", 0)  # nor these
+        ahead_ms = found["now_ms"] - asked_ms
+        return Taker(one.address, found["store_id"], found["marks"], ahead_ms, recurring, openings, commits)
 
     def _answer_of(self, one: _Deliverer) -> Taker | None:
         if one.asked is None or not one.asked.done():

@@ -143,6 +143,7 @@ class HandOff:
         for address, why in errors.items():
             deliverers.failed(address, why)
         deliverers.say_who_is_waited_for(waiting)
+        deliverers.say_who_went_back(Counter(row["taker"] for row in shards.values() if row["went_back"]))
         takers_with_rules = (row["taker"] for row in shards.values() if row["recurring"] and row["taker"])
         deliverers.say_who_left(Counter(taker for taker in takers_with_rules if taker not in self._assigned))
 

@@ -6,7 +6,7 @@ Spark's job. All tasks of a micro-batch, also repeated ones, therefore have the 
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -38,6 +38,10 @@ def checked(deliverers: Sequence[str], lost: Sequence[str]) -> Sequence[str]:
     return [*dict.fromkeys(deliverers)]
 
 
+Seen: TypeAlias = tuple[str, int]
+"""The last opening of a store, and the number of its commits, when the store was asked."""
+
+
 class Taker(msgspec.Struct, frozen=True):
     """A deliverer that answers now. `store_id`: of its store; with an empty disk it has another one."""
 
@@ -50,6 +54,28 @@ class Taker(msgspec.Struct, frozen=True):
     recurring: Mapping[int, Sequence[tuple[str | None, str]]] = {}
     """Of a shard that was asked about: the keys and ids of the recurring messages that are open there, of all that it
     took."""
+    openings: Sequence[Seen] = ()
+    """The last openings of its store, each with the number of commits before it. A deliverer of an older version tells
+    none."""
+    commits: int = 0
+
+    @property
+    def seen(self) -> Seen | None:
+        """What a later question about this store is compared with."""
+        return (self.openings[-1][0], self.commits) if self.openings else None
+
+    def has_all_of(self, seen: Seen | None) -> bool:
+        """Whether the store has all that it had then. A copy that was made before has fewer commits of that opening, or
+        does not know it; the number of all commits may be larger by now.
+        """
+        if seen is None or not self.openings:
+            return True
+        ends = [*(before for _, before in self.openings[1:]), self.commits]
+        return any(name == seen[0] and end >= seen[1] for (name, _), end in zip(self.openings, ends, strict=True))
+
+    def was_opened_since(self, seen: Seen | None) -> bool:
+        """Whether another process has the store than then. It may be a copy from before what was sent since."""
+        return seen is not None and self.seen is not None and self.seen[0] != seen[0]
 
 
 class Orders(msgspec.Struct, frozen=True):
@@ -78,12 +104,22 @@ class Orders(msgspec.Struct, frozen=True):
         """The deliverer at this address, if it answers."""
         return next((it for it in self.takers if it.address == address), None)
 
-    def with_store(self, store_id: str) -> Taker | None:
+    def with_store(self, name: str) -> Taker | None:
         """The deliverer with this store, at whatever address; None if it does not answer."""
-        return next((it for it in self.takers if it.store_id == store_id), None)
+        return next((it for it in self.takers if it.store_id == store_of(name)), None)
 
-    def is_lost(self, store_id: str, address: str) -> bool:
+    def is_lost(self, name: str, address: str) -> bool:
         """Whether this store, which was at this address, will never report the outcomes of its messages."""
-        if self.with_store(store_id):
+        if self.with_store(name):
             return False
         return self.at(address) is not None or bool(self.lost & {address, ALL_OTHERS})
+
+
+def store_of(name: str) -> str:
+    """The id of a store. `name`: the id, and for a store that went back also the opening since which it is another."""
+    return name.partition("~")[0]
+
+
+def name_of(taker: Taker, before: str) -> str:
+    """The name of the deliverer's store, which differs from the name before."""
+    return taker.store_id if taker.store_id != store_of(before) else f"{taker.store_id}~{taker.openings[-1][0]}"

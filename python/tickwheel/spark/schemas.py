@@ -76,11 +76,12 @@ NEAR: Final = StructType(
         StructField("due_ms", LongType()),
         StructField("due_within", ArrayType(LongType(), containsNull=False)),
         StructField("recurring", LongType()),
+        StructField("went_back", BooleanType()),
     ]
 )
 """What a visit to a shard gives: packed rows for its taker, by address and store; and a row without any, with how many
 messages wait and are given, when the first that waits is due, how many are due within each of `DUE_WITHIN`, and how
-many recurring messages there are.
+many recurring messages there are, and whether the deliverer's store is an older copy of itself.
 """
 
 DUE_WITHIN: Final = {"1m": 60_000, "1h": 3_600_000, "1d": 86_400_000}

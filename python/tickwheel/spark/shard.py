@@ -29,7 +29,7 @@ from msgspec.structs import replace
 
 from tickwheel.spark import controls
 from tickwheel.spark.chunks import Chunks, ChunkState
-from tickwheel.spark.orders import Orders, Taker
+from tickwheel.spark.orders import Orders, Seen, Taker, name_of
 from tickwheel.spark.packing import chunks as cut
 from tickwheel.spark.packing import digest_of, due_of, in_order, replaced, unpack
 from tickwheel.spark.shard_index import NOBODY, Index, Part, Run
@@ -65,6 +65,8 @@ class Shard:
         self._is_again = False
         self._lost_to: Taker | None = None
         self._is_lost = False
+        self.went_back = False
+        self._seen: Seen | None = None
         self._mark_ms = 0
 
     # --- What became of what was given ---------------------------------------
@@ -87,9 +89,19 @@ class Shard:
         if orders.is_lost(index.taker, index.address):
             self._is_lost, self._lost_to = True, assigned
             return None
-        is_home = assigned is not None and assigned.store_id == index.taker
-        taker = assigned if is_home else orders.with_store(index.taker)
+        taker = orders.with_store(index.taker)
+        if taker and not taker.has_all_of(index.seen):
+            # It has some of the messages, and delivers them. So it gets the others too, wherever the shard belongs.
+            self.went_back = self._is_lost = True
+            self._lost_to = taker
+            return None
+        is_home = taker is not None and taker is assigned
+        had_given = index.has_given
         if number in orders.failed:
+            self._take_back_given()
+        elif taker and taker.was_opened_since(index.seen):
+            # It took them. If it is a copy from before that, it lacks them; otherwise it drops them.
+            index.given = [replace(part, is_again=True) for part in index.given]
             self._take_back_given()
         elif taker:
             self._note_taken()
@@ -98,6 +110,9 @@ class Shard:
             self._drop_until(self._mark_ms, None if open_names is None else {*open_names})
         if taker is None:
             return None
+        self._seen = taker.seen
+        if had_given:
+            index.seen = self._seen
         index.address = taker.address
         if orders.is_again:
             index.moving_since_ms = 0  # the first time it may have given what a move must not
@@ -183,7 +198,8 @@ class Shard:
         index = self.index
         if index.taker != NOBODY:
             controls.forget_taker(index, self._chunks, near_ms)
-        index.taker, index.address, index.moving_since_ms = taker.store_id, taker.address, 0
+        index.taker, index.address, index.moving_since_ms = name_of(taker, index.taker), taker.address, 0
+        index.seen = None
 
     def _drop_until(self, mark_ms: int | None, open_names: Set[Any] | None = None) -> None:
         index = self.index
@@ -313,6 +329,8 @@ class Shard:
             near_ms = max(near_ms, near_before_ms, self._now_ms + _LONGEST_LEAD_MS if self._is_lost else 0)
         if self._has_taker:
             yield from self._give_all(near_ms)
+            if index.has_given:
+                index.seen = self._seen
         elif self._is_again:
             for _ in self._give_all(near_ms):
                 pass

@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from tickwheel.spark.orders import Seen
 from tickwheel.spark.packing import VERSION, check_version
 
 NOBODY = ""
@@ -117,11 +118,12 @@ class Controls(msgspec.Struct, array_like=True):
 class Index(msgspec.Struct, array_like=True):
     """All that a shard keeps.
 
-    `taker`: the id of the store that it gives to, and everything given was given to; it was last at `address`.
+    `taker`: the name of the store that it gives to, and everything given was given to; it was last at `address`.
     `moving_since_ms`: when it was told to change its taker, or 0. `lead_ms`: how long before they were due, at most,
     rows were given the last time. `given`: the parts that were given the last time; `taken`: earlier parts, which the
     taker has on its disk. `asked_ms`: of the last reschedule of a recurring message. `early_ms`: by the digest of a
-    recurring message's name the time of the last occurrence that may have been sent before its time.
+    recurring message's name the time of the last occurrence that may have been sent before its time. `seen`: what the
+    taker's store told when it was given, or known to have, rows last.
     """
 
     taker: str = NOBODY
@@ -135,6 +137,7 @@ class Index(msgspec.Struct, array_like=True):
     controls: list[Controls] = []
     asked_ms: int = 0
     early_ms: dict[int, int] = {}
+    seen: Seen | None = None
 
     @classmethod
     def decode(cls, data: bytes | None) -> "Index":
@@ -204,6 +207,11 @@ class Index(msgspec.Struct, array_like=True):
     def is_unsettled(self) -> bool:
         """Whether its taker has messages, or may have some, without a reported outcome."""
         return bool(self.given or self.taken) or any(run.given_to == self.taker for run in self.runs)
+
+    @property
+    def has_given(self) -> bool:
+        """Whether rows are given of which it is not known that the taker has them."""
+        return bool(self.given) or any(it.is_given and not it.is_taken for it in self.controls)
 
     def chunks(self) -> set[int]:
         """The numbers of all chunks that are needed."""

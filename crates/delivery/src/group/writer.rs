@@ -280,6 +280,7 @@ impl Writer {
     fn note_state(&mut self, dispatcher: &Mutex<Dispatcher>, is_idle: bool, now_ms: i64) -> Result<()> {
         if !is_idle {
             self.store.put_meta("committed_ms", now_ms)?;
+            self.store.count_commit()?;
         }
         let down = dispatcher.lock().down().map(|(_, reason)| reason.to_owned());
         if self.noted_down != down {
@@ -413,6 +414,7 @@ impl Writer {
             state.recurring = self.store.recurring_count();
             state.summary = self.summary;
             state.commits = self.commits;
+            state.groups_in_all = self.store.commits();
             state.is_committing = false;
             state.is_busy = false;
             if letters.is_some() {

@@ -77,6 +77,8 @@ pub(crate) struct QueueState {
     pub(crate) recurring: u64,
     pub(crate) summary: Summary,
     pub(crate) commits: CommitMeasures,
+    /// The number of groups on disk, of all processes that ever had the store.
+    pub(crate) groups_in_all: i64,
 }
 
 impl WriterQueue {

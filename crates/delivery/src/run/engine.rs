@@ -33,7 +33,7 @@ use crate::group::writer_queue::WriterQueue;
 use crate::sinks::{Delivery, Verdicts};
 use crate::store::file::owner::Ownership;
 use crate::store::upgrade::step_up;
-use crate::store::{self, Broken, Letter, Options, PAUSED, Progress, RESTORED, Store};
+use crate::store::{self, Broken, Letter, Opening, Options, PAUSED, Progress, RESTORED, Store};
 use tickwheel::{Clock, Timer};
 
 /// An open store with all its waiting messages. Nothing is due before `start`.
@@ -54,6 +54,7 @@ pub struct Engine {
     process: u32,
     store_id: String,
     restored: Option<String>,
+    openings: Vec<Opening>,
     inputs: HashMap<String, Progress>,
     percentiles: Mutex<Percentiles>,
     place_limits: OnceLock<PlaceLimits>,
@@ -102,7 +103,7 @@ impl Engine {
             Duration::from_millis(settings.unanswered_for_ms),
             settings.seed,
         );
-        let (store_id, open) = (store.id().to_owned(), store.open_count());
+        let (store_id, openings, open) = (store.id().to_owned(), store.openings().to_vec(), store.open_count());
         let kept = || {
             let (inputs, restored) = (store.inputs()?, store.get_meta(RESTORED)?);
             let (paused_ms, paused_lanes) = (store.get_meta::<i64>(PAUSED)?, store.paused_lanes()?);
@@ -120,6 +121,7 @@ impl Engine {
         queue.lock().summary = writer.summary;
         queue.lock().recurring = writer.store.recurring_count();
         queue.lock().commits = writer.commits;
+        queue.lock().groups_in_all = writer.store.commits();
         dispatcher.feeds = queue.feeds.clone();
         Ok(Self {
             queue,
@@ -132,6 +134,7 @@ impl Engine {
             process: std::process::id(),
             store_id,
             restored,
+            openings,
             inputs,
             percentiles: Mutex::default(),
             place_limits: OnceLock::new(),
@@ -149,6 +152,13 @@ impl Engine {
     #[must_use]
     pub fn history_id(&self) -> String {
         self.restored.as_ref().map_or_else(|| self.store_id.clone(), |it| format!("{}-{it}", self.store_id))
+    }
+
+    /// The last openings of the store with this one at the end, and the number of groups on disk. Ask for it before
+    /// the marks. They tell whether the store went back to an older copy of itself.
+    #[must_use]
+    pub fn openings(&self) -> (&[Opening], i64) {
+        (&self.openings, self.queue.lock().groups_in_all)
     }
 
     /// How far each input was read by earlier runs.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rusqlite::Connection;
 
 use super::recurring::record;
-use super::testing::{ByHand, START_MS, answered, cancel, put};
+use super::testing::{ByHand, START_MS, answered, cancel, letter, put};
 use crate::base::kill_point::at_each_place;
 use crate::due::retry::Retry;
 use crate::due::window::Bounds;
@@ -164,6 +164,63 @@ fn marks_need_no_transaction_of_the_writer_to_end__s4() {
         assert_eq!(mark(&world, "k"), START_MS - 6);
         store.commit().unwrap();
     });
+}
+
+/// The last opening of the store, and the number of groups on disk.
+fn seen(world: &ByHand) -> (String, i64) {
+    let (openings, commits) = world.engine.openings();
+    (openings.last().unwrap().0.clone(), commits)
+}
+
+/// How many groups the store has now of the opening that was seen; `None` if it does not know the opening.
+fn commits_of(world: &ByHand, seen: &(String, i64)) -> Option<i64> {
+    let (openings, commits) = world.engine.openings();
+    let at = openings.iter().position(|(name, _)| *name == seen.0)?;
+    Some(openings.get(at + 1).map_or(commits, |next| next.1))
+}
+
+#[test]
+fn a_store_that_went_back_has_fewer_groups_of_the_opening_that_was_seen_or_does_not_know_it__s4() {
+    for (changed, is_opened_between) in [(put(None, "b", 9), false), (cancel(None, "unknown"), false), (letter(), true)]
+    {
+        let mut world = ByHand::start(Settings::default());
+        world.give(vec![put(None, "a", START_MS + HOUR_MS)]);
+        let before = seen(&world);
+        world = world.again();
+        assert_eq!(commits_of(&world, &before), Some(before.1), "a new process goes on");
+        world.give(vec![put(None, "more", START_MS + HOUR_MS)]);
+        let (old, store) = (world.store().with_extension("old"), world.store());
+        let folder = world.end();
+        std::fs::copy(&store, &old).unwrap();
+        world = ByHand::go_on(folder);
+        if is_opened_between {
+            world = world.again();
+        }
+        world.give(vec![changed]);
+        let last = seen(&world);
+        let folder = world.end();
+        std::fs::rename(&old, &store).unwrap();
+        world = ByHand::go_on(folder);
+        for n in 0..10 {
+            world.give(vec![put(None, &n.to_string(), START_MS + HOUR_MS)]);
+        }
+        assert!(seen(&world).1 > last.1, "the number alone does not tell");
+        assert!(commits_of(&world, &last).is_none_or(|commits| commits < last.1));
+        assert_eq!(commits_of(&world, &before), Some(before.1), "it has all that it had then");
+    }
+}
+
+#[test]
+fn some_openings_are_known_by_name_and_no_group_is_counted_without_work__s4() {
+    let mut world = ByHand::start(Settings::default());
+    let first = seen(&world);
+    world.write();
+    assert_eq!(seen(&world), first);
+    for _ in 0..20 {
+        world = world.again();
+    }
+    assert_eq!(world.engine.openings().0.len(), 16);
+    assert_eq!(commits_of(&world, &first), None);
 }
 
 /// A window that sends most of its messages back to the store.

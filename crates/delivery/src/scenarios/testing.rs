@@ -254,6 +254,13 @@ impl ByHand {
         Self::on(folder, settings, wall_us)
     }
 
+    /// Starts a process on the store of an earlier one.
+    pub(crate) fn go_on(folder: Arc<tempfile::TempDir>) -> Self {
+        let world = Self::on(folder, Settings::default(), START_MS * 1000).unwrap();
+        world.begin();
+        world
+    }
+
     /// Ends the process, and keeps the store.
     pub(crate) fn end(self) -> Arc<tempfile::TempDir> {
         self.folder

@@ -56,6 +56,7 @@ pub(crate) use sql::{Broken, Result};
 pub(crate) use tables::bulk_actions::Action;
 pub use tables::bulk_actions::{Filter, Kind as ActionKind};
 pub(crate) use tables::meta::{PAUSED, RESTORED};
+pub(crate) use tables::openings::Opening;
 pub use tables::paused_keys::MOST_PAUSED_KEYS;
 pub(crate) use types::{Accepted, Attempts, Done, Known, Position, WaitingRow};
 pub use types::{Letter, Outcome, Progress};
@@ -65,7 +66,7 @@ use names::Names;
 use open::collector::Collector;
 use open::near::{Floor, Near};
 use retention::Retention;
-use tables::meta;
+use tables::{meta, openings};
 use types::Letters;
 
 /// The SQLite file, and the part of it that is also in memory.
@@ -86,6 +87,8 @@ pub(crate) struct Store {
     moved: u64,
     redelivered_until_ms: i64,
     was_down: bool,
+    openings: Vec<Opening>,
+    commits: i64,
     names: Names,
     near: Near,
     floor: Floor,
@@ -119,6 +122,22 @@ impl Store {
     /// Whether the destination was down when the last process ended.
     pub(crate) fn was_down(&self) -> bool {
         self.was_down
+    }
+
+    /// The last openings of the store, with this one at the end.
+    pub(crate) fn openings(&self) -> &[Opening] {
+        &self.openings
+    }
+
+    /// The number of groups that were ever committed, with the one that [`Store::count_commit`] has counted.
+    pub(crate) fn commits(&self) -> i64 {
+        self.commits
+    }
+
+    /// Counts the transaction as a group.
+    pub(crate) fn count_commit(&mut self) -> Result<()> {
+        self.commits += 1;
+        openings::count(&self.db, self.commits)
     }
 
     /// The number of open recurring messages.

@@ -17,7 +17,8 @@ are larger in memory. There is a limit for each piece, and for all messages of a
 A body that can't be read ends with 400. The rows before the fault may have been accepted. It does no harm to send the
 same body again: accepted messages are duplicates then.
 
-`marks` (rule S4) has `store_id`, which changes if the disk is lost or a backup is restored; `now_ms`, this machine's
+`marks` (rule S4) has `store_id`, which changes if the disk is lost or a backup is restored; `openings` and `commits`,
+which tell whether the store is an older copy of itself; `now_ms`, this machine's
 clock; and `marks`, for each of the 64 partitions the instant up to which every outcome is on disk. It waits for no
 commit. For one partition the answer also has `recurring`: the key and id of each open recurring message, or null if
 they take more than 256 KiB.
@@ -108,8 +109,11 @@ class ArrowBodies:
 
     def _marks(self, partition: int | None) -> dict[str, object]:
         try:
-            now_ms, marks = self._running.engine.marks()
-            found: dict[str, object] = {"store_id": self._running.engine.history_id, "now_ms": now_ms, "marks": marks}
+            engine = self._running.engine
+            openings, commits = engine.openings()  # before the marks, so that what it tells is on disk with them
+            now_ms, marks = engine.marks()
+            store = {"store_id": engine.history_id, "openings": openings, "commits": commits}
+            found: dict[str, object] = {**store, "now_ms": now_ms, "marks": marks}
             return found if partition is None else found | {"recurring": self._running.engine.rules_of(partition)}
         except Exception as error:
             raise problem(503, str(error), AGAIN) from error

@@ -70,6 +70,21 @@ def test_a_mark_stays_before_what_is_overdue_until_its_outcome_is_on_disk__S4(tm
         served.close()
 
 
+def test_with_the_marks_each_opening_of_the_store_is_told_and_how_many_commits_it_has__S4(tmp_path: Path) -> None:
+    found = []
+    for n in range(2):
+        served = Served(tmp_path)
+        try:
+            served.running.submit([Message(f"m{n}", None, 4_000_000_000_000, b"1")]).result(20)
+            found.append(asked(served))
+        finally:
+            served.close()
+    (first,), (again, second) = found[0]["openings"], found[1]["openings"]
+    assert first == again == [first[0], 0]
+    assert second[1] >= found[0]["commits"] > 0
+    assert found[1]["commits"] > second[1]
+
+
 def test_marks_are_told_while_a_commit_does_not_end__S4(tmp_path: Path) -> None:
     syncs, may_end = threading.Event(), threading.Event()
 

@@ -19,6 +19,7 @@
 //! | `letters_written` | dead letters are written out up to this one |
 //! | `backup_ms` | when this file was made, if it is a backup, see `file/is_backup.rs` |
 //! | `restored` | a text that each restore from a backup changes |
+//! | `openings`, `commits` | see `tables/openings.rs` |
 //!
 //! For readers of the store, the writer notes three more values. `committed_ms` is the time of its last commit.
 //! `down_since_ms` and `down_reason` are set while the destination is down, and null afterwards.
@@ -39,7 +40,7 @@ use crate::store::file::schema;
 use crate::store::names::Names;
 use crate::store::retention::Retention;
 use crate::store::sql::{Result, cached};
-use crate::store::tables::{letters, meta};
+use crate::store::tables::{letters, meta, openings};
 use crate::store::{Options, Store};
 
 impl Store {
@@ -85,6 +86,7 @@ fn open(db: Connection, path: &Path, options: Options, number: fn(Digest) -> i64
     meta::put(&db, "collected_n", collected_n)?;
     meta::put(&db, "near_floor_seq", last_seq + 1)?;
     meta::put(&db, "near_floor_n", last_n)?;
+    let (openings, commits) = openings::note(&db)?;
     let retention = Retention::load(&db, options)?;
     let names = Names::load(&db, limits, retention.day())?;
     let store = Store {
@@ -102,6 +104,8 @@ fn open(db: Connection, path: &Path, options: Options, number: fn(Digest) -> i64
         moved: ask("SELECT count(*) FROM moved")? as u64,
         redelivered_until_ms,
         was_down,
+        openings,
+        commits,
         names,
         near: Near::new(limits.chunk, last_seq + 1, last_n),
         floor: Floor { seq: last_seq + 1, n: last_n },

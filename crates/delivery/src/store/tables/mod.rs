@@ -6,4 +6,5 @@ pub(crate) mod cancels;
 pub(crate) mod inputs;
 pub(crate) mod letters;
 pub(crate) mod meta;
+pub(crate) mod openings;
 pub(crate) mod paused_keys;

@@ -221,6 +221,14 @@ impl DeliveryEngine {
         })
     }
 
+    /// The last openings of the store, each with the groups committed before it; and the number of groups on disk.
+    fn openings(&self, py: Python<'_>) -> PyResult<(Vec<(String, i64)>, i64)> {
+        self.ask(py, |engine| {
+            let (openings, commits) = engine.openings();
+            (openings.to_vec(), commits)
+        })
+    }
+
     /// The names of a partition's recurring messages that are open, as key and id; None where they are too many.
     fn rules_of(&self, py: Python<'_>, partition: u8) -> PyResult<Option<Vec<Name>>> {
         self.try_ask(py, |engine| engine.rules_of(partition))
