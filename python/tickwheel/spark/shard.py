@@ -29,7 +29,7 @@ from msgspec.structs import replace
 
 from tickwheel.spark import controls
 from tickwheel.spark.chunks import Chunks, ChunkState
-from tickwheel.spark.orders import Orders, Seen, Taker, name_of
+from tickwheel.spark.orders import Orders, Seen, Taker, name_of, store_of
 from tickwheel.spark.packing import chunks as cut
 from tickwheel.spark.packing import digest_of, due_of, in_order, replaced, unpack
 from tickwheel.spark.shard_index import NOBODY, Index, Part, Run
@@ -89,13 +89,13 @@ class Shard:
         if orders.is_lost(index.taker, index.address):
             self._is_lost, self._lost_to = True, assigned
             return None
-        taker = orders.with_store(index.taker)
+        is_home = assigned is not None and assigned.store_id == store_of(index.taker)
+        taker = assigned if is_home else orders.with_store(index.taker)
         if taker and not taker.has_all_of(index.seen):
             # It has some of the messages, and delivers them. So it gets the others too, wherever the shard belongs.
             self.went_back = self._is_lost = True
             self._lost_to = taker
             return None
-        is_home = taker is not None and taker is assigned
         had_given = index.has_given
         if number in orders.failed:
             self._take_back_given()
