@@ -1,6 +1,7 @@
 """The metrics of a query, and what its log says of the lead (rules D15, S3)."""
 
 import logging
+import re
 import shutil
 import subprocess
 import time
@@ -62,6 +63,23 @@ def test_metrics_are_what_the_shards_told_and_prometheus_accepts_them__D15() -> 
     if promtool := shutil.which("promtool"):
         done = subprocess.run([promtool, "check", "metrics"], input=text, text=True, capture_output=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_before_the_first_micro_batch_has_ended_no_gauge_says_that_nothing_is_held__S5_D15() -> None:
+    """After a restart the hold may have millions. A deliverer that left the list is stopped when it has none."""
+    made = HandOff([AT])
+    with served(Address.of("--metrics", "127.0.0.1:0"), made, QueryMeasures(20)) as port:
+
+        def told() -> str:
+            return urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
+
+        of_the_hold = re.compile(
+            r"^tickwheel_spark_(?:\w*_messages|next_due_timestamp_seconds)(?:\{.*\})? ", re.MULTILINE
+        )
+        assert not of_the_hold.findall(told())
+        assert "\ntickwheel_spark_batches_total 0.0\n" in told()
+        made.report.shards |= {0: shard(AT, 5, 2, 9_000)}
+        assert len(of_the_hold.findall(told())) == 7
 
 
 def test_the_log_says_when_micro_batches_or_the_start_come_near_the_lead__S3(caplog: pytest.LogCaptureFixture) -> None:

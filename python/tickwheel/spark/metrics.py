@@ -75,16 +75,8 @@ class QueryCollector(Collector):
         measures, report = self._measures, self._hand_off.report
         shards = [*report.shards.values()]  # the query's thread adds to it
         yield InfoMetricFamily("tickwheel_build", "The version that runs.", {"version": __version__})
-        yield _gauge("held_messages", "Messages that wait until they are near.", sum(it["waiting"] for it in shards))
-        yield _gauge(
-            "unsettled_messages",
-            "Messages that were handed off, and whose outcome no deliverer has told yet.",
-            sum(it["given"] for it in shards),
-        )
-        yield _gauge("recurring_messages", "Messages that come again and again.", sum(it["recurring"] for it in shards))
-        yield _due_within(shards)
-        if first := [it["due_ms"] for it in shards if it["due_ms"] is not None]:
-            yield _gauge("next_due_timestamp_seconds", "When the first held message is due.", min(first) / 1000)
+        if shards:  # none before the first micro-batch has ended: then nothing is known of what is held
+            yield from _held(shards)
         yield _counter("handed_off_messages", "Messages that deliverers took, each time.", report.sent)
         yield _counter(
             "failed_hand_offs", "Deliverers that did not take what they were sent, each time.", report.failed
@@ -107,7 +99,8 @@ class QueryCollector(Collector):
             counts[it["taker"]] += it["waiting"] + it["given"]
         for address, answers in self._hand_off.up.items():
             up.add_metric([address], answers)
-            waiting.add_metric([address], counts[address])
+            if shards:
+                waiting.add_metric([address], counts[address])
         yield up
         yield waiting
 
@@ -133,6 +126,19 @@ def served(address: Address | None, hand_off: HandOff, measures: QueryMeasures) 
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def _held(shards: list[Mapping[str, Any]]) -> Iterator[Metric]:
+    yield _gauge("held_messages", "Messages that wait until they are near.", sum(it["waiting"] for it in shards))
+    yield _gauge(
+        "unsettled_messages",
+        "Messages that were handed off, and whose outcome no deliverer has told yet.",
+        sum(it["given"] for it in shards),
+    )
+    yield _gauge("recurring_messages", "Messages that come again and again.", sum(it["recurring"] for it in shards))
+    yield _due_within(shards)
+    if first := [it["due_ms"] for it in shards if it["due_ms"] is not None]:
+        yield _gauge("next_due_timestamp_seconds", "When the first held message is due.", min(first) / 1000)
 
 
 def _due_within(shards: list[Mapping[str, Any]]) -> Metric:
