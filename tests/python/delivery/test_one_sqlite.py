@@ -49,7 +49,7 @@ sys.addaudithook(hook)
 with DeliveryQueue(store, to=lambda delivery: None) as queue:
     queue.put("a", due=4_000_000_000_000)
     write_report(store, store.with_name("page.html"), title="while it delivers")
-    assert b"tickwheel_accepted_messages_total 1.0" in renderer(queue._running)()
+    assert b"tickwheel_accepted_messages_total 1.0" in renderer(queue._running)("")[0]
     queue.summary, len(queue), queue.state("a")
     queue.put("b", due=4_000_000_000_000)
 print(json.dumps(opened))

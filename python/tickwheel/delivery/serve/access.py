@@ -98,19 +98,23 @@ class Access:
             return ALL
         return self.tokens.rights_of(authorization[0].partition(" ")[2].strip().encode("latin-1")) or Right(0)
 
-    def is_web_page(self, host: list[bytes], origin: list[bytes], fetched: Fetched = _BY_A_PROGRAM) -> bool:
-        """Whether a browser sent these headers for a page of another site.
+    def why_foreign(self, host: list[bytes], origin: list[bytes], fetched: Fetched = _BY_A_PROGRAM) -> str | None:
+        """Why a browser may have sent these headers for a page of another site; `None`: it has not.
 
         The origin of this server's page is the very host that the request names. If a page of another site loads a
         part of itself from here, the request has no origin, but its `sec-fetch-site` shows this. A link to this server
         is allowed: it loads a document.
         """
         if self.tokens is not None:
-            return False
-        if fetched.site in (b"cross-site", b"same-site") and fetched.dest != b"document":
-            return True
+            return None
         own = {b"%b://%b" % (scheme, each) for scheme in (b"http", b"https") for each in host}
-        return not own.issuperset(origin) or any(not self._is_own_host(each) for each in host)
+        is_loaded = fetched.site in (b"cross-site", b"same-site") and fetched.dest != b"document"
+        if is_loaded or not own.issuperset(origin):
+            return "the sender is a web page of another site"
+        other = next((each for each in host if not self._is_own_host(each)), None)
+        if other is None:
+            return None
+        return f"the Host is {other.decode('latin-1')!r:.200}, and not this machine: a web page may be the sender"
 
     def _is_own_host(self, host: bytes) -> bool:
         name = host.decode("latin-1").lower()

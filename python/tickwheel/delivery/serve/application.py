@@ -10,6 +10,7 @@ then; it answers health only, before and after, without tokens and TLS.
 import asyncio
 from typing import Final
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tickwheel.delivery.serve.access import Access
@@ -20,6 +21,7 @@ REQUESTS: Final = 512
 """Requests at a time; up to half of them may wait for their bodies."""
 HEALTH_ONLY: Final = "health_only"
 """In the state of a connection to the port of `--health`."""
+_ALLOW: Final = {"allow": "GET, HEAD, OPTIONS"}
 _REFUSED: Final = json_response(
     400, fault("the request has content-length and transfer-encoding", "one of them (RFC 9112, 6.1)"), CLOSE
 )
@@ -55,16 +57,21 @@ class Application:
                 await _STOPPED(scope, receive, send)
 
     async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if _has_two_lengths(scope):
+        if scope["http_version"] not in ("1.0", "1.1"):
+            reason = f"the request has HTTP/{scope['http_version']}"
+            await json_response(505, fault(reason, "HTTP/1.1 and HTTP/1.0"), CLOSE)(scope, receive, send)
+        elif _has_two_lengths(scope):
             await _REFUSED(scope, receive, send)
         elif not scope["state"].get(HEALTH_ONLY):
             await self._guarded(scope, receive, send)
         elif scope["path"] in HEALTH and scope["method"] in ("GET", "HEAD"):
             await self._answer(scope, receive, send)
+        elif scope["method"] == "OPTIONS":
+            await Response(status_code=204, headers=_ALLOW)(scope, receive, send)
         else:
-            status = 405 if scope["path"] in HEALTH else 404
-            allowed = f"GET {', '.join(HEALTH)}"
-            await json_response(status, fault("this port answers health only", allowed))(scope, receive, send)
+            refusal = fault("this port answers health only", f"GET {', '.join(HEALTH)}")
+            status, headers = (405, _ALLOW) if scope["path"] in HEALTH else (404, None)
+            await json_response(status, refusal, headers)(scope, receive, send)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         await (self._opened or _waiting)(scope, receive, send)

@@ -22,7 +22,7 @@ _MOST: Final = 64 << 20
 _WITHIN_S: Final = 30
 _END_WITHIN_S: Final = 3  # less than requests have in all
 _SLOW_S: Final = 1
-_DISCARD_BYTES, _DISCARD_S = 1 << 26, 2  # how much of a too large body is read, so that its sender can read the answer
+_DISCARD_BYTES, _DISCARD_S = 1 << 26, 2  # how much of a refused body is read
 
 
 class _NotReceived(Exception):
@@ -63,9 +63,10 @@ class Bodies:
 
     @contextlib.asynccontextmanager
     async def receive(self, request: Request, limit: int, more: str = "") -> AsyncIterator[bytes]:
-        """The body, with its room until the end of the block. Errors: 413 for more than `limit` bytes; 408 if it does
-        not end in time; 503 without room, or at the end of the server; 400 if the connection ends before.
-        `more` is added to their reasons.
+        """The body, with its room until the end of the block. `more` is added to the reasons of errors.
+
+        Errors: 413 for more than `limit` bytes; 415 for a compressed body; 408 if it does not end in time; 503 without
+        room, or at the end of the server; 400 if the connection ends before.
         """
         body = _Body(self._end_s)
         try:
@@ -105,6 +106,9 @@ class Bodies:
             self._on_their_way.pop(body, None)
 
     async def _read(self, request: Request, limit: int, body: _Body) -> None:
+        if (coding := request.headers.get("content-encoding", "identity")).lower() != "identity":
+            reason = f"the body has the content-encoding {coding!r:.100}"
+            raise await _rest_discarded(request, _NotReceived(415, reason, "a body that is not compressed", CLOSE))
         size = 0
         if int(request.headers.get("content-length", "0")) <= limit:
             async for part in request.stream():
@@ -120,9 +124,9 @@ class Bodies:
                     await self._pass_on(body, body.take, part)
             else:
                 return
-        if "expect" not in request.headers:
-            await _discard(request)
-        raise _NotReceived(413, "the body is too large", f"at most {limit:,} bytes", CLOSE)
+        raise await _rest_discarded(
+            request, _NotReceived(413, "the body is too large", f"at most {limit:,} bytes", CLOSE)
+        )
 
     async def _pass_on(self, body: _Body, take: Take, part: bytes) -> None:
         loop = asyncio.get_running_loop()
@@ -153,7 +157,10 @@ class Bodies:
         self._left, slowest.size = self._left + slowest.size, 0
 
 
-async def _discard(request: Request) -> None:
+async def _rest_discarded(request: Request, why: _NotReceived) -> _NotReceived:
+    """Read the rest of the body, so that its sender can read the answer. Returns the error."""
+    if "expect" in request.headers:
+        return why
     size = 0
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_DISCARD_S):
@@ -161,4 +168,5 @@ async def _discard(request: Request) -> None:
                 event = await request.receive()
                 size += len(event.get("body", b""))
                 if not event.get("more_body"):
-                    return
+                    break
+    return why

@@ -8,6 +8,7 @@
 | any other | control |
 | `/healthz`, `/livez`, `/readyz` | none, and no token; they show nothing else |
 | `GET /` | none, and no token: a page without any figures, which asks for a token |
+| `OPTIONS` | none, and no token: it shows the methods of an address |
 """
 
 from typing import Final
@@ -44,14 +45,16 @@ class Guard:
         def every(name: bytes) -> list[bytes]:
             return [value for each, value in headers if each == name]
 
-        fetched = Fetched(*(b"".join(every(name)) for name in (b"sec-fetch-site", b"sec-fetch-dest")))
-        if self._access.is_web_page(every(b"host"), every(b"origin"), fetched):
-            allowed = "programs on this machine; or serve with a token"
-            return json_response(403, fault("the sender is a web page", allowed))
         if scope["path"] in HEALTH:
             return self._inner
-        is_page = scope["path"] == "/" and scope["method"] in ("GET", "HEAD")
-        if not is_page and (
+        fetched = Fetched(*(b"".join(every(name)) for name in (b"sec-fetch-site", b"sec-fetch-dest")))
+        if reason := self._access.why_foreign(every(b"host"), every(b"origin"), fetched):
+            allowed = (
+                "programs on this machine, with its own name in Host; or serve with tokens, for any Host and any sender"
+            )
+            return json_response(403, fault(reason, allowed))
+        is_open = scope["method"] == "OPTIONS" or (scope["path"] == "/" and scope["method"] in ("GET", "HEAD"))
+        if not is_open and (
             refusal := self._access.why_not(every(b"authorization"), right_of(scope["method"], scope["path"]))
         ):
             more = {} if refusal.is_known else {"www-authenticate": "Bearer"}

@@ -34,14 +34,13 @@ from typing import TypeAlias
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 import msgspec
-from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Scope
 
 from tickwheel._native import NdjsonLines, Records, due_ms_of, rfc_3339
 from tickwheel.delivery.base.errors import BadRecord, StoreFailed, WrongUsage
@@ -106,12 +105,13 @@ def app(running: Running, max_payload: int, bodies: Bodies, live: Live) -> ASGIA
     messages = _Messages(running, max_payload, listing, pages, bodies)
     metrics = renderer(running)
 
-    async def show_metrics(_request: Request) -> Response:
+    async def show_metrics(request: Request) -> Response:
+        accept = ",".join(request.headers.getlist("accept"))
         try:
-            text = await scrapes.run(metrics)
+            text, kind = await scrapes.run(lambda: metrics(accept))
         except (StoreFailed, WrongUsage) as error:  # the second: its file was moved
             raise problem(503, str(error), AGAIN) from error
-        return Response(text, headers={"content-type": CONTENT_TYPE_LATEST})
+        return Response(text, headers={"content-type": kind})
 
     register_url_convertor("any", _Any())
     routes = [
@@ -363,12 +363,28 @@ def _state(operation: str, id_: str, key: str | None, answer: Answer, **more: st
     return json_response(reply(operation, answer).status, {"id": id_, "key": key, **more, "state": answer})
 
 
+def _methods(routes: Sequence[BaseRoute], scope: Scope) -> str:
+    """The methods of this address; empty without any. Starlette's own `Allow` has those of one route."""
+    path = scope["path"]
+    found = {
+        method
+        for it in routes
+        if isinstance(it, Route) and (path == "*" or it.path_regex.match(path))
+        for method in it.methods or ()
+    }
+    return ", ".join(sorted(found | {"OPTIONS"})) if found else ""
+
+
 async def _refuse(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     detail: object = error.detail
-    if not isinstance(detail, dict):  # Starlette's own
-        detail = fault(f"there is no {request.method} {request.url.path[:200]}", _ROUTES)
-    return json_response(error.status_code, detail, error.headers)
+    if isinstance(detail, dict):
+        return json_response(error.status_code, detail, error.headers)
+    methods = _methods(request.app.routes, request.scope)  # the error is Starlette's own
+    if methods and request.method == "OPTIONS":
+        return Response(status_code=204, headers={"allow": methods})
+    reason = f"there is no {request.method} {request.url.path[:200]}"
+    return json_response(error.status_code, fault(reason, _ROUTES), {"allow": methods} if methods else None)
 
 
 async def _broken(_request: Request, error: Exception) -> Response:

@@ -1,4 +1,4 @@
-"""The metrics of `GET /metrics` (rule D15), in Prometheus's text format; `docs/metrics.md` explains each.
+"""The metrics of `GET /metrics` (rule D15), as text of Prometheus or OpenMetrics; `docs/metrics.md` explains each.
 
 Counters and histograms start with the process, and the engine keeps them. For a scrape the engine looks through the
 messages in memory, and counts the waiting messages in the store, up to `MOST`. A scrape takes at most some 0.1 s, and
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
 from typing import Final, NamedTuple, TypeAlias
 
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -19,6 +19,7 @@ from prometheus_client.core import (
     InfoMetricFamily,
     Metric,
 )
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from tickwheel import __version__
@@ -156,12 +157,17 @@ def look(running: Running, now_ms: int) -> Waiting:
     return Waiting(max(0, now_ms - first_ms) if first_ms is not None else 0, dict(zip(WINDOWS_MS, due, strict=True)))
 
 
-def renderer(running: Running) -> Callable[[], bytes]:
-    """The function that makes the text. Its errors: `StoreFailed`."""
+def renderer(running: Running) -> Callable[[str], tuple[bytes, str]]:
+    """The function that makes the text and its type, for the value of `Accept`. Its errors: `StoreFailed`."""
     registry = CollectorRegistry()
     registry.register(EngineCollector(running))
     ProcessCollector(registry=registry)
-    return lambda: generate_latest(registry)
+
+    def render(accept: str) -> tuple[bytes, str]:
+        encode, kind = choose_encoder(accept)
+        return encode(registry), kind
+
+    return render
 
 
 def _gauge(name: str, what: str, value: float) -> Metric:

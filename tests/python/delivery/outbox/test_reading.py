@@ -341,7 +341,11 @@ def test_no_thread_is_left_after_the_end(each_database: Program, reading: Read) 
 
 def test_the_metrics_tell_rows_and_outages__D15(each_database: Program, reading: Read) -> None:
     read = reading(each_database.address)
-    figures = renderer(read.queue._running)
+    render = renderer(read.queue._running)
+
+    def figures() -> bytes:
+        return render("")[0]
+
     assert b"tickwheel_outbox_rows_total 0.0" in figures()
     enqueue_many(each_database.connection, [(str(n), 4 * 10**11, 1) for n in range(7)], table=each_database.table)
     each_database.commit()

@@ -135,16 +135,16 @@ def test_no_token_and_two_tokens_are_refused__D12() -> None:
 )
 def test_a_program_on_this_machine_is_no_web_page__D12(host: bytes) -> None:
     listen = Address("--listen", "mine", "127.0.0.1", 7400, is_loopback=True)
-    assert not Access(None, listen).is_web_page([host], [])
-    assert Access(None, listen).is_web_page([host], [b"https://evil.example"])
+    assert not Access(None, listen).why_foreign([host], [])
+    assert Access(None, listen).why_foreign([host], [b"https://evil.example"])
 
 
 @pytest.mark.parametrize(
     "host", [b"evil.example", b"evil.example:7400", b"10.0.0.1:7400", b"localhost.evil.example", b""]
 )
 def test_a_foreign_name_that_resolves_to_loopback_is_refused__D12(host: bytes) -> None:
-    assert Access(None).is_web_page([host], [])
-    assert not Access(TOKENS).is_web_page([host], [b"https://fine.example"])
+    assert Access(None).why_foreign([host], [])
+    assert not Access(TOKENS).why_foreign([host], [b"https://fine.example"])
 
 
 @pytest.mark.parametrize("name", ["starlette", "uvicorn", "prometheus_client"])

@@ -376,6 +376,9 @@ def send_too_much_and_too_slowly(served: Served, seeing: Seeing, monkeypatch: py
                 length = {"content-length": "5"}
                 slow = served.ask(operation[0], address(operation), headers=length | kind_of(operation))
                 assert seeing.check(operation, slow).status == 408
+                coding = {"content-encoding": "gzip"}
+                packed = served.ask(operation[0], address(operation), b"\x1f", headers=coding | kind_of(operation))
+                assert seeing.check(operation, packed).status == 415
 
 
 def ask_for_too_much_at_a_time(served: Served, seeing: Seeing) -> None:
