@@ -537,14 +537,14 @@ def test_a_ctrl_c_closes_the_queue_and_what_waits_is_kept__D13(tmp_path: Path) -
         from tickwheel.delivery import AsyncDeliveryQueue
 
         async def send(delivery):
+            print("ready", flush=True)
             await asyncio.sleep(0.1)
             print("sent", delivery.message.id)
 
         async def main():
             async with AsyncDeliveryQueue(sys.argv[1], to=send) as queue:
-                await queue.put("a", delay_ms=0)
                 await queue.put("b", delay_ms=3_600_000)
-                print("ready", flush=True)
+                await queue.put("a", delay_ms=0)
                 await asyncio.Event().wait()
 
         try:
