@@ -61,7 +61,7 @@ class _Requests:
                 yield f"| `{each['name']}` | {place} | {value} | {meaning} |"
             yield ""
         for kind, content in operation.get("requestBody", {}).get("content", {}).items():
-            yield f"Its body, as `{kind}`: {self._type(content['schema'])}.\n"
+            yield f"Its body, as `{kind}`: {self._body(content['schema'])}.\n"
         answers = operation["responses"]
         shared = [status for status, given in answers.items() if (status, given.get("$ref")) in self._shared]
         yield from self._answers((status, given) for status, given in answers.items() if status not in shared)
@@ -73,7 +73,7 @@ class _Requests:
         for status, given in answers:
             answer = self._of(given)
             bodies = "; ".join(
-                f"{self._type(content['schema'])}" + ("" if kind == "application/json" else f" (`{kind}`)")
+                f"{self._body(content['schema'])}" + ("" if kind == "application/json" else f" (`{kind}`)")
                 for kind, content in answer["content"].items()
             )
             headers = ", ".join(f"`{each}`" for each in answer.get("headers", {}))
@@ -95,6 +95,9 @@ class _Requests:
         default = schema.get("default")
         return self._type(schema) + (f"; by default `{default}`" if default else "")
 
+    def _body(self, schema: Mapping[str, Any]) -> str:
+        return schema.get("description") or self._type(schema)
+
     def _type(self, schema: Mapping[str, Any]) -> str:
         """A schema in a few words; one with members as a link to them."""
         if "$ref" in schema:
@@ -107,6 +110,8 @@ class _Requests:
             return " or ".join(self._type(each) for each in several)
         if "enum" in schema or "const" in schema:
             return ", ".join(f"`{each}`" for each in schema.get("enum", [schema.get("const")]))
+        if "prefixItems" in schema:
+            return f"[{', '.join(self._type(each) for each in schema['prefixItems'])}]"
         if schema.get("type") == "array":
             return f"a list of {self._type(schema['items'])}"
         kinds = schema.get("type", schema.get("description", "any JSON"))
