@@ -52,7 +52,7 @@ def test_the_search_finds_a_word_in_pages_that_are_files(chromium: str, site: Pa
         r'class="md-search-result__link" href="([^"]+)"|href="([^"]+)" class="md-search-result__link"', page
     )
     names = {Path(re.split("[?#]", first or second)[0]).name for first, second in found}
-    assert {"records.html", "sinks.html"} <= names
+    assert {"records.html", "guarantees.html"} <= names
 
 
 @pytest.mark.parametrize("name", PAGES)
