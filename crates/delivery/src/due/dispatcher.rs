@@ -248,8 +248,12 @@ pub(crate) struct Dispatcher {
     is_older_armed: bool,
     flights: FxHashMap<u64, Flight>,
     next_flight: u64,
-    /// Messages that a crashed process may have been sending. They go out in groups, one group at a time.
-    suspects: VecDeque<(Slot, i64)>,
+    /// Messages that were tried, and would be early since a step of the wall clock, by their numbers. Each waits for an
+    /// alarm.
+    early: FxHashMap<i64, (Slot, Option<Handle>)>,
+    /// Messages that a crashed process may have been sending: of keys that are not in doubt, and of keys in doubt. They go
+    /// out in groups, one group at a time.
+    suspects: [VecDeque<(Slot, i64)>; 2],
     /// The current group. The attempt of each message is noted, and has no answer.
     suspects_out: FxHashSet<i64>,
     released: Vec<Handle>,
@@ -316,7 +320,8 @@ impl Dispatcher {
             is_older_armed: false,
             flights: FxHashMap::default(),
             next_flight: 0,
-            suspects: VecDeque::new(),
+            early: FxHashMap::default(),
+            suspects: <[VecDeque<_>; 2]>::default(),
             suspects_out: FxHashSet::default(),
             released: Vec::new(),
             has_more_expired: false,
@@ -399,7 +404,7 @@ impl Dispatcher {
     /// Whether all due messages can be on their way.
     #[cfg(test)]
     pub(crate) fn has_room_and_no_suspects(&self) -> bool {
-        !self.window.was_full && self.suspects_out.is_empty() && self.suspects.is_empty()
+        !self.window.was_full && self.suspects_out.is_empty() && self.suspects.iter().all(VecDeque::is_empty)
     }
 
     // --- For the senders -----------------------------------------------------
@@ -414,7 +419,10 @@ impl Dispatcher {
             claimed += 1;
             match alarm.task {
                 Alarm::Due(due_ms) => self.release(due_ms),
-                Alarm::Again(slot, seq) => self.offer_message(slot, seq),
+                Alarm::Again(slot, seq) => {
+                    self.early.remove(&seq);
+                    self.offer_message(slot, seq);
+                }
                 Alarm::Waited(key) => self.has_waited(key),
                 Alarm::Round(since_us) => self.begin_round(since_us),
                 Alarm::NewTry(since_us) => self.add_new_try(since_us),

@@ -163,6 +163,15 @@ impl Places {
         is_free.then(|| if bytes < most { usize::MAX } else { most / places })
     }
 
+    /// How many more sends of keys in doubt may start, but for their bytes.
+    pub(crate) fn free_in_doubt(&self) -> usize {
+        let PlaceLimits { young, spare, .. } = self.limits;
+        if self.has_spare() {
+            return spare.saturating_sub(self.spare);
+        }
+        self.half().saturating_sub(self.in_doubt).min(young.saturating_sub(self.young))
+    }
+
     /// How many places keys in doubt may have, if there are no spare ones.
     fn half(&self) -> usize {
         (self.that_return() / 2).max(1)

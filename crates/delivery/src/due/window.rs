@@ -230,11 +230,13 @@ impl Window {
 
     /// Takes in the next messages after the cursor from the store. `is_all`: these are all messages until `until_ms`.
     ///
-    /// Does nothing while a message is going back to the store. If the cursor passed such a message, the message would
-    /// never be read again.
+    /// Does nothing while a message after the cursor is going back to the store. If the cursor passed such a message, the
+    /// message would never be read again. One before the cursor does not matter: its lane is refilled. So keys that fail
+    /// all the time do not keep others from being read.
     pub(crate) fn read_ahead(&mut self, rows: &[WaitingRow], until_ms: i64, is_all: bool) -> Vec<Slot> {
         let mut chosen = Vec::new();
-        if self.has_leaving() {
+        let is_after = |slot: &Slot| self.cursor.is_none_or(|cursor| self.entry(*slot).position() > cursor);
+        if self.leaving().any(|slot| is_after(&slot)) {
             return chosen;
         }
         for row in rows {
@@ -274,18 +276,19 @@ impl Window {
         Some((self.needy_lanes().take(200).map(|(_, lane)| self.lane(lane).number).collect(), start))
     }
 
-    /// Takes in these rows. They are all rows of these lanes from `start` to `end`. Does nothing while a message is going
-    /// back to the store, or for a lane whose messages went back while the rows were read.
+    /// Takes in these rows. They are all rows of these lanes from `start` to `end`. Does nothing for a lane whose messages
+    /// are going back to the store, or went back while the rows were read.
     pub(crate) fn refill(&mut self, numbers: &[i64], rows: &[WaitingRow], start: Position, end: Position) -> Vec<Slot> {
-        if self.has_leaving() {
-            return Vec::new();
-        }
+        let leaving: FxHashSet<u32> = self.leaving().filter_map(|slot| self.entry(slot).lane).collect();
         let cursor = self.cursor.expect("what is refilled was left behind a cursor");
         let lanes: Vec<u32> = numbers.iter().filter_map(|number| self.lane_numbers.get(number).copied()).collect();
         let mut open: Vec<u32> = lanes.clone();
         open.retain(|lane| {
             let it = self.lane(*lane);
-            !it.is_away && !it.is_paused && it.more_from.is_some_and(|from| start <= from && from <= end)
+            !leaving.contains(lane)
+                && !it.is_away
+                && !it.is_paused
+                && it.more_from.is_some_and(|from| start <= from && from <= end)
         });
         let mut chosen = Vec::new();
         for row in rows {

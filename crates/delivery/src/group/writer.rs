@@ -438,9 +438,10 @@ impl Writer {
     pub(crate) fn end(&mut self, dispatcher: &Dispatcher, is_clean: bool) -> Result<()> {
         let (mut near, mut others, mut unsent) = (Vec::new(), Vec::new(), Vec::new());
         for (_, it) in dispatcher.window.slots().filter(|(_, it)| it.state != State::Over) {
-            if it.is_noted && it.state != State::Sending {
+            if it.is_noted {
                 let error = Some(CRASHED.to_owned());
-                let (seq, attempts, strikes) = (it.seq, it.attempts, it.strikes);
+                let is_made = u32::from(it.state == State::Sending); // it does not count: the process did not die
+                let (seq, attempts, strikes) = (it.seq, it.attempts.saturating_add(is_made), it.strikes);
                 let (waited_ms, at_ms) = ((it.waited_us / 1_000) as i64, it.tried_ms);
                 let is_unanswered = it.is_unanswered;
                 unsent.push(Attempts { seq, attempts, strikes, waited_ms, next_ms: None, error, at_ms, is_unanswered });

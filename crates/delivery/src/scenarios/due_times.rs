@@ -5,7 +5,7 @@ use super::testing::{ByHand, START_MS, arrives, cancel, ids, put};
 use crate::base::clock::DueClock;
 use crate::group::items::{Answer, Item};
 use crate::run::settings::Settings;
-use crate::sinks::Delivery;
+use crate::sinks::{Delivery, Verdict};
 
 fn due(id: &str, after_ms: i64) -> Item {
     put(Some("k"), id, START_MS + after_ms)
@@ -47,6 +47,22 @@ fn after_a_step_forward_messages_beyond_the_horizon_go_out_at_once__d3() {
     world.step_wall_clock_ms(3_600_100);
     world.engine.follow_clock();
     assert_eq!(ids(&world.deliver(arrives)), all);
+}
+
+#[test]
+fn a_message_between_two_attempts_is_on_time_once_a_wrong_clock_is_right_again__d3() {
+    for key in [None, Some("k")] {
+        let world = ByHand::start(Settings::default());
+        world.give(vec![put(key, "a", START_MS)]);
+        assert_eq!(world.deliver(|_| Verdict::Refused("no".to_owned())).len(), 1);
+        world.step_wall_clock_ms(-3_600_000);
+        world.engine.follow_clock();
+        world.advance_ms(1_000);
+        assert!(world.sent().is_empty(), "it would be early");
+        world.step_wall_clock_ms(3_600_000);
+        world.engine.follow_clock();
+        assert_eq!(ids(&world.sent()), ["a"], "{key:?}");
+    }
 }
 
 /// The wall clock runs a tenth slower than the timer's.

@@ -23,6 +23,7 @@ mod recovering;
 mod recurring;
 mod replacing;
 mod rescheduling;
+mod restarting;
 mod retrying;
 mod sharing;
 mod simulation;

@@ -1,5 +1,7 @@
 //! Messages that leave memory while they wait for their next attempt (rules D6, D8). See `window/parking.rs`.
 
+use std::collections::VecDeque;
+
 use rustc_hash::FxHashMap;
 
 use super::{Alarm, Dispatcher, Offer};
@@ -56,6 +58,7 @@ impl Dispatcher {
             self.note_parked(row.seq, number, true);
             let doubt = self.doubts.get_or_add(Key::Lane(number));
             (doubt.fails, doubt.is_no_sign) = (row.attempts, !self.was_down);
+            doubt.accepted_before = Some(0);
             match row.next_ms {
                 Some(next_ms) if next_ms > self.steady_ms() => {
                     self.wait_as_stored(Key::Lane(number), next_ms, row.tried_ms);
@@ -136,13 +139,14 @@ impl Dispatcher {
             Offer::Message(slot, seq) => self.window.get(*slot, *seq),
             Offer::Lane(lane) => self.window.lane(*lane).first().map(|(_, slot)| self.window.entry(slot)),
         });
-        let suspects = self.suspects.iter().map(|(slot, seq)| self.window.get(*slot, *seq));
+        let suspects = self.suspects.iter().flatten().map(|(slot, seq)| self.window.get(*slot, *seq));
         let bytes: usize = ready.chain(suspects).take(MOST_READY).flatten().map(|entry| entry.size as usize).sum();
         let bounds = self.window.bounds();
         if bytes > bounds.bytes / 4 {
             return 0;
         }
-        let count = self.in_doubt.len() + self.likely.len() + self.suspects.len() + self.suspects_out.len();
+        let suspects: usize = self.suspects.iter().map(VecDeque::len).sum();
+        let count = self.in_doubt.len() + self.likely.len() + suspects + self.suspects_out.len();
         MOST_READY.min(bounds.messages / 4 + 1).saturating_sub(count).min(MOST_AT_ONCE)
     }
 

@@ -79,6 +79,9 @@ impl Dispatcher {
         }
         doubt.fails = attempts;
         doubt.is_no_sign = from_us.is_none() && !self.was_down;
+        if from_us.is_none() {
+            doubt.accepted_before = Some(0);
+        }
         if let Some(next_ms) = next_ms.filter(|next_ms| *next_ms > now_ms) {
             let wait_us = self.wait_as_stored(key, next_ms, tried_ms);
             self.clear_away_if_long(slot, wait_us);
@@ -170,15 +173,22 @@ impl Dispatcher {
     /// The message would be early, so it waits for the timer again. If it was sent before, its lane waits for it.
     pub(super) fn put_back(&mut self, slot: Slot, clock: &DueClock) {
         let entry = self.window.entry(slot);
-        let (seq, due_ms) = (entry.seq, entry.due_ms);
         let was_tried = entry.was_sent || entry.attempts > 0;
         self.unnote(slot);
         if was_tried {
             self.window.entry_mut(slot).state = State::Retrying;
-            self.add(When::AtUs(clock.instant_us(due_ms)), Alarm::Again(slot, seq));
+            self.wait_until_due(slot, clock);
         } else {
             self.window.put_back(slot);
         }
+    }
+
+    /// Its lane waits for it.
+    fn wait_until_due(&mut self, slot: Slot, clock: &DueClock) {
+        let entry = self.window.entry(slot);
+        let (seq, due_ms) = (entry.seq, entry.due_ms);
+        let alarm = self.add(When::AtUs(clock.instant_us(due_ms)), Alarm::Again(slot, seq));
+        self.early.insert(seq, (slot, alarm));
     }
 
     /// The wall clock was stepped. All waiting messages are placed again, with the messages that would be early.
@@ -186,6 +196,14 @@ impl Dispatcher {
         let Some(clock) = &mut self.clock else { return };
         clock.read_again(self.timer.clock(), &*self.wall);
         let clock = *clock;
+        for (seq, (slot, alarm)) in std::mem::take(&mut self.early) {
+            if let Some(alarm) = alarm {
+                self.timer.cancel(alarm);
+            }
+            if self.window.get(slot, seq).is_some() {
+                self.wait_until_due(slot, &clock);
+            }
+        }
         for slot in early {
             self.put_back(slot, &clock);
         }

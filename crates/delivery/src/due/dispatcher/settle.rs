@@ -18,6 +18,7 @@ impl Dispatcher {
     /// Frees the place of a send that was cut off. Its call has returned.
     pub(crate) fn free_place(&mut self, number: u64) {
         self.places.free(number, self.timer.clock().now_us());
+        self.note_suspects();
     }
 
     /// Takes back a send that reached no sink.
@@ -35,7 +36,7 @@ impl Dispatcher {
     pub(crate) fn settle(&mut self, number: u64, mut verdicts: Verdicts) {
         let now_us = self.timer.clock().now_us();
         let is_slow = self.places.free(number, now_us);
-        let Some(flight) = self.end_flight(number) else { return };
+        let Some(flight) = self.end_flight(number) else { return self.note_suspects() };
         let duration_us = now_us.saturating_sub(flight.began_us);
         self.measures.durations.add(duration_us as i64);
         if let Verdicts::Each(each) = &mut verdicts
@@ -126,7 +127,7 @@ impl Dispatcher {
             outcome: Outcome::Delivered,
             at_ms: message.at_ms,
             lateness_us: Some(message.late_us),
-            attempts: entry.attempts + 1,
+            attempts: entry.attempts.saturating_add(1),
             redelivered: entry.may_have_arrived(),
         };
         self.measures.arrived(done.redelivered);

@@ -39,29 +39,48 @@ impl Dispatcher {
         self.note_suspects();
     }
 
+    /// Whether the next suspects can be noted, as no group is out.
+    pub(super) fn may_note_suspects(&self) -> bool {
+        let [fresh, in_doubt] = &self.suspects;
+        self.suspects_out.is_empty() && (!fresh.is_empty() || !in_doubt.is_empty() && self.has_place_for_suspect())
+    }
+
+    /// Whether a place is free for one more suspect of a key in doubt. One that only waited for a place would keep the
+    /// next ones back.
+    fn has_place_for_suspect(&self) -> bool {
+        let is_sent =
+            |seq: &i64| self.window.find(*seq).is_some_and(|slot| self.window.entry(slot).state == State::Sending);
+        self.suspects_out.iter().filter(|seq| !is_sent(seq)).count() < self.places.free_in_doubt()
+    }
+
     /// Forms the next group of messages that a crashed process may have been sending. Their attempts are on disk before
     /// they go out. A message that ends the process is therefore not tried for ever.
     ///
     /// The group is smaller if the process ended more often. Other messages then do not get attempts counted because of
-    /// the bad one.
+    /// the bad one. Keys in doubt come after the others, as most of them hang or fail.
     pub(super) fn note_suspects(&mut self) {
         let mut room = if self.outage.is_down() { 1 } else { usize::MAX };
-        while let Some((slot, seq)) = self.suspects.front().copied() {
+        loop {
+            let is_in_doubt = self.suspects[0].is_empty();
+            let Some((slot, seq)) = self.suspects[usize::from(is_in_doubt)].front().copied() else { break };
             let Some(entry) = self.window.get(slot, seq).filter(|it| it.state == State::Retrying) else {
-                self.suspects.pop_front();
+                self.suspects[usize::from(is_in_doubt)].pop_front();
                 continue;
             };
             let strikes = entry.strikes;
             if self.window.is_paused(slot) {
-                self.suspects.pop_front();
+                self.suspects[usize::from(is_in_doubt)].pop_front();
                 self.leave_paused(slot);
                 continue;
+            }
+            if is_in_doubt && !self.has_place_for_suspect() {
+                break;
             }
             room = room.min(SUSPECTS[(strikes as usize).min(SUSPECTS.len() - 1)]);
             if self.suspects_out.len() >= room {
                 break;
             }
-            self.suspects.pop_front();
+            self.suspects[usize::from(is_in_doubt)].pop_front();
             if strikes >= self.retry.max_attempts {
                 self.give_up(slot, Outcome::Dead, CRASHED);
                 continue;
@@ -69,7 +88,7 @@ impl Dispatcher {
             self.window.entry_mut(slot).is_noted = true;
             self.suspects_out.insert(seq);
             let made = self.attempts_of(slot, None, CRASHED);
-            let noted = Attempts { attempts: made.attempts + 1, strikes: strikes + 1, ..made };
+            let noted = Attempts { attempts: made.attempts.saturating_add(1), strikes: strikes + 1, ..made };
             self.outcomes.attempts.push(noted);
             self.outcomes.before_send.push(seq);
         }

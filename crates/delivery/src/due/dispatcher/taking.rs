@@ -31,8 +31,7 @@ impl Dispatcher {
     /// for a place, an alarm is set for the time when one becomes free.
     pub(crate) fn has_ready(&mut self) -> bool {
         self.places.age(self.timer.clock().now_us());
-        let has_suspects = self.suspects_out.is_empty() && !self.suspects.is_empty();
-        let is_ready = self.may_send() && (self.next_from().is_some() || has_suspects);
+        let is_ready = self.may_send() && (self.next_from().is_some() || self.may_note_suspects());
         if !is_ready {
             self.wake_for_place();
         }
@@ -258,7 +257,7 @@ impl Dispatcher {
                 break;
             }
             if entry.redelivered && !entry.is_noted {
-                self.suspects.push_back((slot, entry.seq));
+                self.suspects[usize::from(self.doubts.has(self.key_of(slot)))].push_back((slot, entry.seq));
                 self.window.entry_mut(slot).state = State::Retrying;
                 continue;
             }
@@ -275,7 +274,7 @@ impl Dispatcher {
                 due_ms: entry.due_ms,
                 delivered_at_ms: at_ms,
                 lateness_us: late_us,
-                attempt: entry.attempts + 1,
+                attempt: entry.attempts.saturating_add(1),
                 redelivered: entry.may_have_arrived(),
             });
         }

@@ -54,6 +54,13 @@ impl Window {
         !self.leaving.is_empty()
     }
 
+    /// The messages that go back to the store in the next transaction.
+    pub(super) fn leaving(&self) -> impl Iterator<Item = Slot> {
+        let is_leaving =
+            |slot: &Slot| self.entries[*slot as usize].as_ref().is_some_and(|entry| entry.state == State::Leaving);
+        self.leaving.iter().copied().filter(is_leaving)
+    }
+
     /// The messages that go back to the store in this transaction. The store has to write their rows.
     pub(crate) fn take_leaving(&mut self) -> Vec<Gone> {
         let mut gone = Vec::new();

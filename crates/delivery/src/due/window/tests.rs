@@ -76,6 +76,30 @@ fn a_lane_that_was_left_after_the_cursor_is_refilled_once_the_cursor_is_there__d
     assert_eq!(window.refill_from(), Some((vec![1], (2_000, 1))));
 }
 
+/// Keys that fail again and again send messages back in every moment.
+#[test]
+fn messages_that_go_back_keep_no_others_in_the_store__d6_d8() {
+    let mut window = opened(Bounds::default());
+    let slot = add(&mut window, row(900, 1, Some(1), 10)).unwrap();
+    window.entry_mut(slot).state = State::Waiting;
+    let bad = window.lane_numbers[&1];
+    window.clear_away(bad);
+    window.come_back(bad);
+    window.keep_away(2, (500, 2));
+    window.come_back(window.lane_numbers[&2]);
+    assert!(window.has_leaving());
+    let (numbers, start) = window.refill_from().unwrap();
+    assert_eq!(numbers, [2, 1]);
+    let refilled = window.refill(&numbers, &[row(500, 2, Some(2), 10)], start, (1_000, LAST));
+    assert_eq!(refilled.len(), 1, "the other lane");
+    assert_eq!(of_lane(&window, 1).more_from, Some((900, 1)), "its row is not in the store");
+    assert_eq!(window.read_ahead(&[row(2_000, 3, None, 10)], 3_000, true).len(), 1);
+    assert_eq!(window.cursor, Some((3_000, LAST)));
+    window.set_back((700, 4)); // now the message that goes back is after the cursor
+    assert!(window.read_ahead(&[row(2_000, 5, None, 10)], 3_000, true).is_empty());
+    assert!(window.cursor < Some((700, 4)));
+}
+
 #[test]
 fn a_lane_that_was_left_empty_does_not_take_a_new_one_with_it__d4() {
     let mut window = opened(Bounds::default());

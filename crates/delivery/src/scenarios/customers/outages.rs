@@ -27,6 +27,20 @@ fn a_whole_outage_costs_no_message_however_it_is_told__d6() {
     }
 }
 
+#[test]
+fn the_time_of_an_outage_is_left_out_also_after_it_for_a_customer_that_stays_gone__d6() {
+    let mut all = customers(30, Kind::Healthy);
+    for it in &mut all {
+        (it.messages, it.until_us) = (20, 200 * S_US);
+    }
+    all.extend(customers(1, Kind::Gone));
+    let outages = vec![(20 * S_US, 80 * S_US, Kind::Gone)];
+    let unanswered_for_us = 120 * S_US;
+    let result = Play::of(Plan { outages, unanswered_for_us, until_us: 800 * S_US, ..Plan::new(all) });
+    let dead = &result.customers[30].dead;
+    assert!(dead.len() == 3 && dead.iter().all(|(_, after_us)| *after_us >= 175 * S_US), "{dead:?}");
+}
+
 /// All keys have failed when it ends. Most of them had failed before it began.
 #[test]
 fn an_outage_beside_many_dead_customers_ends_within_a_round__d6() {

@@ -1,0 +1,100 @@
+//! Restarts while keys fail: they cost no message, and hold up no other key (D5, D6).
+
+use super::neighbours::{S_US, limits, run};
+use super::testing::{ByHand, START_MS, put};
+use crate::due::retry::Retry;
+use crate::run::settings::Settings;
+use crate::sinks::Verdict;
+
+fn settings() -> Settings {
+    Settings { retry: Retry { waits_ms: vec![1_000], ..Retry::default() }, ..Settings::default() }
+}
+
+fn failed() -> Verdict {
+    Verdict::Failed { reason: "500".to_owned(), retry_after_ms: None }
+}
+
+fn unanswered() -> Verdict {
+    Verdict::Unanswered { reason: "503".to_owned(), retry_after_ms: None }
+}
+
+/// With keys that may have arrived and keep their place, and without keys.
+#[test]
+fn restarts_in_an_outage_told_by_500_cost_no_message__d6() {
+    for has_key in [false, true] {
+        let mut world = ByHand::start(settings());
+        let key = |id: usize| has_key.then(|| format!("k{id}"));
+        world.give((0..10).map(|id| put(key(id).as_deref(), &id.to_string(), START_MS)).collect());
+        for restart in 0..20 {
+            assert_eq!(world.deliver(|_| failed()).len(), 10, "restart {restart}");
+            world.engine.close(true).unwrap();
+            world = world.again();
+            world.advance_ms(1_000);
+        }
+        assert_eq!(world.engine.open_count(), 10);
+    }
+}
+
+/// After the first close it is noted before each send, as it may end the process.
+#[test]
+fn a_close_while_a_message_hangs_does_not_count_as_its_attempt__d6() {
+    let mut world = ByHand::start(settings());
+    world.give(vec![put(Some("k"), "a", START_MS)]);
+    for close in 0..20 {
+        let (_, deliveries) = world.next_send().unwrap_or_else(|| panic!("close {close}"));
+        assert_eq!(deliveries[0].redelivered, close > 0);
+        world.engine.close(false).unwrap();
+        world = world.again();
+        world.advance_ms(1_000);
+    }
+}
+
+/// After the crash all of them may have been on their way. If a message has counted attempts, only few go out together.
+#[test]
+fn after_a_crash_keys_in_doubt_do_not_hold_up_others_that_were_on_their_way__d6() {
+    for (bad, strikes) in [(40, 0), (40, 3), (600, 0)] {
+        let world = ByHand::start(settings());
+        world.engine.set_places(limits(4, 1_000));
+        world.give((0..bad).map(|id| put(Some(&format!("bad{id}")), &id.to_string(), START_MS)).collect());
+        for round in 0..=strikes {
+            world.give(vec![put(None, &format!("good{round}"), START_MS)]);
+            world.deliver(|it| match it.key() {
+                None => Verdict::Delivered,
+                Some(_) if round < strikes => failed(),
+                Some(_) => unanswered(),
+            });
+            if round < strikes {
+                world.advance_ms(1_000);
+            }
+        }
+        world.give((0..20).map(|id| put(Some(&format!("h{id}")), &id.to_string(), START_MS)).collect());
+        while world.engine.take(1, usize::MAX, false).is_some() {}
+        world.advance_ms(1_000);
+        let world = world.again();
+        world.engine.set_places(limits(4, 8));
+        let began_ms = world.wall_ms() - START_MS;
+        let send = |key: &str| {
+            if key.starts_with('h') { (5_000, Verdict::Delivered) } else { (30 * S_US, unanswered()) }
+        };
+        let (late_us, healthy) = run(&world, 60 * S_US, &send);
+        let late_ms = late_us / 1_000 - began_ms;
+        assert!(healthy == 20 && late_ms <= 2_000, "{bad} bad ones: {healthy}, {late_ms} ms after the start");
+    }
+}
+
+#[test]
+fn the_highest_number_of_attempts_is_not_passed__d6() {
+    let world = ByHand::start(settings());
+    world.give(vec![put(Some("k"), "a", START_MS), put(None, "b", START_MS)]);
+    assert_eq!(world.deliver(|_| unanswered()).len(), 2);
+    for seq in [1, 2] {
+        let mut dispatcher = world.engine.lock_dispatcher();
+        let slot = dispatcher.window.find(seq).unwrap();
+        dispatcher.window.entry_mut(slot).attempts = u32::MAX;
+    }
+    world.advance_ms(1_000);
+    assert_eq!(world.deliver(|_| unanswered()).len(), 2);
+    world.advance_ms(1_000);
+    let sent = world.sent();
+    assert_eq!(sent.iter().map(|it| it.attempt).collect::<Vec<_>>(), [u32::MAX; 2]);
+}
