@@ -69,7 +69,7 @@ def test_a_store_that_was_opened_again_goes_on__S4(kept: Kept) -> None:
 
 
 def test_what_a_store_took_just_before_it_was_opened_again_is_given_once_more_marked__S3_S4(kept: Kept) -> None:
-    """The store has told nothing since, so nothing tells whether it is a copy without it. One that has it drops it."""
+    """The store has told nothing since, so nothing tells whether it is a copy without y. A store with y drops it."""
     one, two = ("one", 0), ("two", 6)
     assert given(kept, NOW_MS + 2, orders(opened(one, commits=6)), row(message("y", 6_000))) == [("y", False)]
     back = orders(opened(one, two, commits=6))

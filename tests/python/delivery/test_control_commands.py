@@ -158,27 +158,32 @@ def test_a_key_that_fails_and_is_paused_is_shown_so_and_is_not_tried_until_it_is
     assert [line.split()[5] for line in run("status", store).stdout.splitlines()[-2:]] == ["paused", "paused"]
 
 
-def test_a_cancel_of_all_of_a_key_says_what_to_do_about_the_one_that_is_being_sent__D16(tmp_path: Path) -> None:
+@pytest.fixture
+def hanging(tmp_path: Path) -> Iterator[tuple[Served, threading.Event]]:
+    """A server whose sends hang until the end, and an event that the first one sets."""
     has_begun, is_let_go = threading.Event(), threading.Event()
 
     def hang(_delivery: Delivery) -> None:
         has_begun.set()
         assert is_let_go.wait(30)
 
-    served = Served(tmp_path, to=hang)
-    try:
-        for n in range(3):
-            served.ask("POST", "/messages", {"id": str(n), "key": "k", "delay_ms": 0})
-        assert has_begun.wait(30)
-        seen = run("cancel", f"http://127.0.0.1:{served.port}", "--key", "k")
-        assert (seen.exit_code, seen.stdout) == (0, "cancelled 2; being sent in that moment: 1\n")
-        assert (
-            seen.stderr
-            == "If a message that was being sent is not accepted, it waits for its next try: cancel again.\n"
-        )
-    finally:
-        is_let_go.set()
-        served.close()
+    opened = Served(tmp_path, to=hang)
+    yield opened, has_begun
+    is_let_go.set()
+    opened.close()
+
+
+def test_a_cancel_of_all_of_a_key_says_what_to_do_about_the_one_that_is_being_sent__D16(
+    hanging: tuple[Served, threading.Event],
+) -> None:
+    served, has_begun = hanging
+    for n in range(3):
+        served.ask("POST", "/messages", {"id": str(n), "key": "k", "delay_ms": 0})
+    assert has_begun.wait(30)
+    seen = run("cancel", f"http://127.0.0.1:{served.port}", "--key", "k")
+    assert (seen.exit_code, seen.stdout) == (0, "cancelled 2; being sent in that moment: 1\n")
+    advice = "If a message that was being sent is not accepted, it waits for its next try: cancel again.\n"
+    assert seen.stderr == advice
 
 
 @pytest.fixture
@@ -243,22 +248,14 @@ def test_a_server_is_looked_at_by_its_address_as_its_store_is__D14(served: Serve
     assert "with a port" in run("list", "http://127.0.0.1:0").stderr
 
 
-def test_a_message_that_is_being_sent_is_shown_so_by_the_server_alone__D14(tmp_path: Path) -> None:
-    has_begun, is_let_go = threading.Event(), threading.Event()
-
-    def hang(_delivery: Delivery) -> None:
-        has_begun.set()
-        assert is_let_go.wait(30)
-
-    served = Served(tmp_path, to=hang)
-    try:
-        served.ask("POST", "/messages", {"id": "a", "delay_ms": 0})
-        assert has_begun.wait(30)
-        shown = run("show", f"http://127.0.0.1:{served.port}", "a").stdout
-        assert "state:            delivering" in shown.splitlines()
-    finally:
-        is_let_go.set()
-        served.close()
+def test_a_message_that_is_being_sent_is_shown_so_by_the_server_alone__D14(
+    hanging: tuple[Served, threading.Event],
+) -> None:
+    served, has_begun = hanging
+    served.ask("POST", "/messages", {"id": "a", "delay_ms": 0})
+    assert has_begun.wait(30)
+    shown = run("show", f"http://127.0.0.1:{served.port}", "a").stdout
+    assert "state:            delivering" in shown.splitlines()
 
 
 def test_a_server_is_steered_by_its_address__D16(served: Served) -> None:
