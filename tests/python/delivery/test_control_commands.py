@@ -117,11 +117,11 @@ def test_a_failing_key_is_tried_at_once_by_the_next_run__D16(tmp_path: Path) -> 
         while queue.view.status().retrying < 3:
             assert time.monotonic() < deadline_s
     longest = json.loads(run("status", store, "--json").stdout)["in_doubt"]["longest"]
-    assert [(it["key"], it["id"], it["fails"], it["last_error"]) for it in longest] == [
+    assert {(it["key"], it["id"], it["fails"], it["last_error"]) for it in longest} == {
         ("k", "a", 1, "not now"),
         (None, "b", 1, "not now"),
         ("other", "c", 1, "not now"),
-    ]
+    }
     assert (run("again", store, "--key", "k").stdout, run("again", store, "--id", "b").stdout) == (
         "k: tried\n",
         "b: tried\n",
@@ -146,9 +146,9 @@ def test_a_key_that_fails_and_is_paused_is_shown_so_and_is_not_tried_until_it_is
         while queue.view.status().retrying < 2:
             time.sleep(0.005)
         queue.pause(key="k")
-        assert [it.is_paused for it in queue.view.status().in_doubt.longest] == [True, False]
+        assert {it.key: it.is_paused for it in queue.view.status().in_doubt.longest} == {"k": True, "other": False}
     rows = [line.split() for line in run("status", store).stdout.splitlines()[-2:]]
-    assert [(row[0], row[5]) for row in rows] == [("k", "paused"), ("other", "in")], rows
+    assert {row[0]: row[5] for row in rows} == {"k": "paused", "other": "in"}, rows
     answer = run("again", store, "--key", "k")
     assert (answer.exit_code, answer.stderr) == (
         1,

@@ -8,9 +8,9 @@
 //!   s, and each wait is twice as long, up to 10 s. A round does not wait for the answers of the previous round.
 //! - A round has four tries: three of keys that have not failed, and one of a key in doubt. Beside the rounds, one key
 //!   that has not failed is tried each second.
-//! - A key in doubt is *likely* if it was accepted lately, and failed only in this outage. A likely key is tried before
-//!   others, and a key that was accepted lately before a new one. Dead customers are not tried first, however many there
-//!   are.
+//! - A key in doubt is *likely* if it was accepted lately, and failed only in this outage. One of the first three tries is
+//!   that of a likely key, so that dead customers do not keep it from a try, however many there are. Nor does it keep
+//!   others from one, for it may be dead as well. Of new keys, those that were accepted lately come first.
 //! - The outage ends with an accepted send that began while the destination was down. A refusal does not end it.
 
 use std::collections::VecDeque;
@@ -30,7 +30,7 @@ const QUIET_GAPS: u64 = 8;
 const MEAN_OF: u64 = 16;
 const FIRST_ROUND_US: u64 = 250_000;
 const LONGEST_ROUND_US: u64 = 10_000_000;
-/// Tries of keys that have not failed in one round. There is one more, of a key in doubt.
+/// Tries of keys that have not failed, and of a likely one, in one round. There is one more, of another key in doubt.
 const TRIES: u32 = 3;
 /// The most tries of new keys that are kept, beside the rounds. A new try comes each second.
 const MOST_NEW_TRIES: u32 = 4;
@@ -66,11 +66,13 @@ struct Down {
     since_us: u64,
     reason: String,
     rounds: u32,
-    /// The tries of keys that have not failed that are left in this round.
+    /// The tries of keys that have not failed, and of a likely one, that are left in this round.
     tries: u32,
-    /// The try of a key in doubt in this round was not used.
+    may_try_likely: bool,
+    /// The try of another key in doubt in this round was not used.
     may_try_failed: bool,
     new_tries: u32,
+    last: Option<Try>,
 }
 
 /// The key that may be tried while the destination is down.
@@ -78,7 +80,9 @@ struct Down {
 pub(crate) enum Try {
     /// A key that has not failed.
     OfRound,
-    /// A key in doubt.
+    /// A likely key.
+    Likely,
+    /// Another key in doubt.
     Failed,
     /// The newest key that has not failed.
     New,
@@ -203,8 +207,10 @@ impl Outage {
             reason: self.reason.clone(),
             rounds: 0,
             tries: TRIES,
+            may_try_likely: true,
             may_try_failed: true,
             new_tries: 0,
+            last: None,
         });
         true
     }
@@ -240,7 +246,7 @@ impl Outage {
     /// Begins a new round of the outage that began at `since_us`. Returns the time until the next round.
     pub(crate) fn begin_round(&mut self, since_us: u64) -> Option<u64> {
         let down = self.down.as_mut().filter(|down| down.since_us == since_us)?;
-        (down.tries, down.may_try_failed) = (TRIES, true);
+        (down.tries, down.may_try_likely, down.may_try_failed) = (TRIES, true, true);
         let after_us = FIRST_ROUND_US.saturating_mul(1 << down.rounds.min(20)).min(LONGEST_ROUND_US);
         down.rounds += 1;
         Some(after_us)
@@ -253,9 +259,11 @@ impl Outage {
         true
     }
 
-    /// The key that may be tried now, if the destination is down. `has_failed`: a key in doubt is ready.
-    pub(crate) fn next_try(&self, has_fresh: bool, has_failed: bool, is_failed_first: bool) -> Option<Try> {
+    /// The key that may be tried now, if the destination is down, of those that are ready. The kinds take turns: if tries
+    /// hang in the only place, each kind has it in turn.
+    pub(crate) fn next_try(&self, has_fresh: bool, has_likely: bool, has_failed: bool) -> Option<Try> {
         let down = self.down.as_ref()?;
+        let likely = (has_likely && down.may_try_likely && down.tries > 0).then_some(Try::Likely);
         let failed = (has_failed && down.may_try_failed).then_some(Try::Failed);
         let fresh = match (down.tries, down.new_tries) {
             _ if !has_fresh => None,
@@ -263,13 +271,19 @@ impl Outage {
             (0, _) => Some(Try::New),
             _ => Some(Try::OfRound),
         };
-        if is_failed_first { failed.or(fresh) } else { fresh.or(failed) }
+        match down.last {
+            None | Some(Try::Failed) => likely.or(fresh).or(failed),
+            Some(Try::Likely) => fresh.or(failed).or(likely),
+            Some(Try::OfRound | Try::New) => failed.or(likely).or(fresh),
+        }
     }
 
     pub(crate) fn use_try(&mut self, kind: Try) {
         let Some(down) = &mut self.down else { return };
+        down.last = Some(kind);
         match kind {
             Try::OfRound => down.tries -= 1,
+            Try::Likely => (down.tries, down.may_try_likely) = (down.tries - 1, false),
             Try::Failed => down.may_try_failed = false,
             Try::New => down.new_tries -= 1,
         }
@@ -359,19 +373,38 @@ mod tests {
     #[test]
     fn a_round_has_four_tries_one_of_a_key_in_doubt_and_the_others_of_keys_that_have_not_failed__d6() {
         let mut outage = down();
-        assert_eq!(outage.next_try(false, false, true), None);
-        for kind in [Try::Failed, Try::OfRound, Try::OfRound, Try::OfRound] {
-            assert_eq!(outage.next_try(true, true, true), Some(kind));
+        assert_eq!(outage.next_try(false, false, false), None);
+        for kind in [Try::OfRound, Try::Failed, Try::OfRound, Try::OfRound] {
+            assert_eq!(outage.next_try(true, false, true), Some(kind));
             outage.use_try(kind);
         }
         assert_eq!((outage.next_try(true, true, true), outage.next_try(false, true, true)), (None, None));
         assert_eq!(outage.begin_round(S), Some(250_000));
-        assert_eq!(outage.next_try(false, true, true), Some(Try::Failed));
+        assert_eq!(outage.next_try(false, false, true), Some(Try::Failed));
         outage.use_try(Try::Failed);
-        assert_eq!((outage.next_try(false, true, true), outage.next_try(true, true, true)), (None, Some(Try::OfRound)));
+        assert_eq!(
+            (outage.next_try(false, false, true), outage.next_try(true, false, true)),
+            (None, Some(Try::OfRound))
+        );
         (0..3).for_each(|_| outage.use_try(Try::OfRound));
         assert_eq!(outage.next_try(true, true, true), None);
         assert_eq!(outage.begin_round(7), None, "the alarm of an outage that is over");
+    }
+
+    #[test]
+    fn one_of_the_four_is_that_of_a_likely_key_and_the_kinds_take_turns__d6() {
+        let mut outage = down();
+        for kind in [Try::Likely, Try::OfRound, Try::Failed, Try::OfRound] {
+            assert_eq!(outage.next_try(true, true, true), Some(kind));
+            outage.use_try(kind);
+        }
+        assert_eq!(outage.next_try(true, true, true), None);
+        outage.begin_round(S);
+        for kind in [Try::Failed, Try::Likely] {
+            assert_eq!(outage.next_try(false, true, true), Some(kind), "no key is left that has not failed");
+            outage.use_try(kind);
+        }
+        assert_eq!(outage.next_try(false, true, true), None);
     }
 
     #[test]

@@ -65,6 +65,29 @@ fn a_message_between_two_attempts_is_on_time_once_a_wrong_clock_is_right_again__
     }
 }
 
+/// It has an attempt, which was noted before a send that a crash ended.
+#[test]
+fn a_message_that_would_be_early_after_crashes_does_not_hold_up_its_key__d3_d5() {
+    let mut world = ByHand::start(Settings::default());
+    world.give(vec![put(Some("k"), "a", START_MS + 3_600_000)]);
+    world.step_wall_clock_ms(3_600_000);
+    world.engine.follow_clock();
+    for redelivered in [false, true] {
+        let (_, deliveries) = world.next_send().unwrap();
+        assert_eq!((deliveries[0].id(), deliveries[0].redelivered), ("a", redelivered));
+        world = world.again();
+    }
+    world.write(); // it is read from the store
+    world.step_wall_clock_ms(-3_600_000);
+    assert!(world.next_send().is_none(), "it would be early");
+    world.engine.follow_clock();
+    world.give(vec![put(Some("k"), "b", START_MS)]);
+    assert_eq!(ids(&world.deliver(arrives)), ["b"]);
+    world.step_wall_clock_ms(3_600_000);
+    world.engine.follow_clock();
+    assert_eq!(ids(&world.deliver(arrives)), ["a"]);
+}
+
 /// The wall clock runs a tenth slower than the timer's.
 #[test]
 fn with_a_wall_clock_that_is_slow_nothing_is_early_or_late__d3() {

@@ -327,19 +327,20 @@ impl Dispatcher {
     pub(super) fn begin_round(&mut self, since_us: u64) {
         let Some(after_us) = self.outage.begin_round(since_us) else { return };
         self.arm(Duration::from_micros(after_us), Alarm::Round(since_us));
-        if !self.likely.is_empty() {
-            return; // it has a key to try
-        }
         let (doubts, window) = (&self.doubts, &self.window);
         let waits = |key| match key {
             Key::Message(seq) if window.find(seq).is_none() => true, // it left memory until its next attempt
             _ => doubts.get(key).is_some_and(Doubt::waits),
         };
-        let mut key = self.outage.any_likely(&mut self.random, waits);
-        if key.is_none() && self.fresh.is_empty() && self.in_doubt.is_empty() {
-            key = self.outage.any_new(&mut self.random, waits);
+        let mut likely = None;
+        if self.likely.is_empty() {
+            likely = self.outage.any_likely(&mut self.random, waits);
         }
-        if let Some(key) = key {
+        let mut other = None;
+        if self.fresh.is_empty() && self.in_doubt.is_empty() {
+            other = self.outage.any_new(&mut self.random, |key| Some(key) != likely && waits(key));
+        }
+        for key in likely.into_iter().chain(other) {
             self.wake(key);
         }
     }

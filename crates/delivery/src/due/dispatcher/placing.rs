@@ -172,10 +172,8 @@ impl Dispatcher {
 
     /// The message would be early, so it waits for the timer again. If it was sent before, its lane waits for it.
     pub(super) fn put_back(&mut self, slot: Slot, clock: &DueClock) {
-        let entry = self.window.entry(slot);
-        let was_tried = entry.was_sent || entry.attempts > 0;
         self.unnote(slot);
-        if was_tried {
+        if self.window.entry(slot).was_sent {
             self.window.entry_mut(slot).state = State::Retrying;
             self.wait_until_due(slot, clock);
         } else {

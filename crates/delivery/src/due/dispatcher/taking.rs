@@ -67,10 +67,10 @@ impl Dispatcher {
         if self.outage.is_down() {
             let may_try = |is_in_doubt| self.places.may_start(is_in_doubt) == Some(usize::MAX);
             let has_fresh = !self.fresh.is_empty() && may_try(false);
-            let has_doubtful = !(self.in_doubt.is_empty() && self.likely.is_empty()) && may_try(true);
-            // They take turns: if tries hang in the only place, each round has one.
-            let is_failed_first = !self.likely.is_empty() && !self.was_in_doubt;
-            return self.outage.next_try(has_fresh, has_doubtful, is_failed_first).map(From::Try);
+            let (has_likely, has_failed) = (!self.likely.is_empty(), !self.in_doubt.is_empty());
+            let may_try_doubtful = may_try(true);
+            let next = self.outage.next_try(has_fresh, has_likely && may_try_doubtful, has_failed && may_try_doubtful);
+            return next.map(From::Try);
         }
         let may_start_fresh = self.next_that_fits(false).is_some();
         // Both kinds take turns.
@@ -112,16 +112,16 @@ impl Dispatcher {
                 None if kind == Try::New => self.fresh.pop_back(),
                 None => self.fresh.swap_remove_back(self.random.usize(0..self.fresh.len().max(1))),
             },
+            From::Try(Try::Likely) => {
+                let place = self.random.usize(0..self.likely.len().max(1));
+                self.likely.swap_remove_back(place)
+            }
             From::Try(Try::Failed) => self.pop_failed(),
         }
     }
 
-    /// Takes a likely key, at random. If there is none, it takes a key that failed in this outage, or any key.
+    /// Takes a key that failed in this outage, at random, or any key in doubt.
     fn pop_failed(&mut self) -> Option<Offer> {
-        if !self.likely.is_empty() {
-            let place = self.random.usize(0..self.likely.len());
-            return self.likely.swap_remove_back(place);
-        }
         let first = self.random.usize(0..self.in_doubt.len().max(1));
         let next = self.in_doubt.iter().skip(first).chain(self.in_doubt.iter().take(first)).take(SEARCHED);
         let is_new = |offer: &Offer| self.key_of_offer(*offer).is_some_and(|key| self.outage.is_new(key));
@@ -208,7 +208,7 @@ impl Dispatcher {
         if deliveries.len() == tokens && is_waiting {
             self.wait_for_tokens();
         }
-        let is_in_doubt = matches!(from, From::InDoubt | From::Try(Try::Failed));
+        let is_in_doubt = matches!(from, From::InDoubt | From::Try(Try::Likely | Try::Failed));
         if from == From::Fresh && !self.in_doubt.is_empty() && self.places.others_go_first() {
             self.places.pass_over();
         }
@@ -290,8 +290,8 @@ impl Dispatcher {
         entry.state = State::Retrying;
         let offer = Offer::Message(slot, entry.seq);
         match from {
-            From::InDoubt => self.in_doubt.push_front(offer),
-            From::Try(Try::Failed) => self.likely.push_front(offer),
+            From::InDoubt | From::Try(Try::Failed) => self.in_doubt.push_front(offer),
+            From::Try(Try::Likely) => self.likely.push_front(offer),
             From::Fresh | From::Try(_) => self.fresh.push_front(offer),
         }
     }

@@ -151,6 +151,7 @@ impl Window {
             return None; // it certainly did not arrive, so it keeps no place
         }
         let slot = self.add(*row, None, false);
+        self.entry_mut(slot).was_sent = row.is_unanswered || row.redelivered;
         let it = self.lane_mut(lane);
         it.remove(position, row.size as usize);
         it.in_flight = Some(slot);

@@ -58,6 +58,25 @@ fn an_outage_beside_many_dead_customers_ends_within_a_round__d6() {
     }
 }
 
+/// It alone is likely to show that the outage is over.
+#[test]
+fn a_customer_that_was_accepted_last_and_is_gone_does_not_keep_others_from_a_try__d6() {
+    let gone = Customer { kind: Kind::Flaps(300 * S_US), has_key: true, messages: 30, from_us: 0, until_us: 60 * S_US };
+    let mut all = vec![gone.clone()];
+    all.extend(vec![Customer { kind: Kind::Healthy, from_us: 10 * S_US, messages: 2, ..gone }; 10]);
+    for kind in [Kind::Gone, Kind::Answers(500), Kind::Silent] {
+        let plan = Plan {
+            outages: vec![(8 * S_US, 300 * S_US, kind)], // the first customer is gone for 300 s after it
+            until_us: 590 * S_US,
+            ..Plan::new(all.clone())
+        };
+        let result = Play::of(plan.clone());
+        result.latest_healthy_us(&plan);
+        let first_us = result.first_after_us.unwrap() - 300 * S_US;
+        assert!(first_us <= 10 * S_US + TIME_OUT_US, "{kind:?}: the first one comes after {first_us} us");
+    }
+}
+
 /// All healthy keys are in doubt after two seconds, and new keys that fail come all the time.
 #[test]
 fn new_keys_that_fail_do_not_keep_those_that_failed_in_a_short_outage_from_a_try__d6() {
