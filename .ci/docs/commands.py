@@ -25,6 +25,9 @@ def made() -> str:
     """The part of the page between the marks."""
     context, told = click.Context(tickwheel, info_name="tickwheel"), dict[tuple[str, str], str]()
     commands = tickwheel.commands.items()
+    for name, command in commands:  # a command with variables and a file says all of its options, others refer to it
+        if isinstance(command, ConfiguredCommand):
+            told |= {(option.opts[-1], _meaning(option)): f"tickwheel {name}" for option in _options(command)}
     return "\n".join(line for name, command in commands for line in _command(command, name, context, told))
 
 
@@ -47,11 +50,7 @@ def _command(
     usage = " ".join(command.collect_usage_pieces(context))
     yield f"```text\n{context.command_path} {usage}\n```\n"
     yield f"{_text(command)}\n"
-    options = [
-        each
-        for each in (program if name == "spark-submit" else command).params
-        if isinstance(each, click.Option) and not each.hidden
-    ]
+    options = _options(program if name == "spark-submit" else command)
     if not options:
         yield "It has no options.\n"
         return
@@ -67,11 +66,14 @@ def _command(
     yield ""
 
 
+def _options(command: click.Command) -> list[click.Option]:
+    return [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
+
+
 def _first(option: click.Option, context: click.Context, told: dict[tuple[str, str], str]) -> str:
-    """The command whose options say this first. A command with variables and a file says all of its own."""
-    is_own = isinstance(context.command, ConfiguredCommand) or option.required
+    """The command whose options say this."""
     first = told.setdefault((option.opts[-1], _meaning(option)), context.command_path)
-    return context.command_path if is_own else first
+    return context.command_path if option.required else first
 
 
 def _text(command: click.Command) -> str:

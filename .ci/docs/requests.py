@@ -18,7 +18,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "delivery/http.md"
 BEGIN, END = "<!-- made by .ci/docs/requests.py: begin -->", "<!-- made by .ci/docs/requests.py: end -->"
 _METHODS = ("get", "post", "patch", "delete")
-_MANY = 5  # an error that so many requests share is described once
+_MANY = 5  # an error that so many requests share, and so many members of a body, are described once
 _WORDS = {"string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false"}
 
 
@@ -37,13 +37,15 @@ class _Requests:
     def lines(self) -> Iterator[str]:
         yield "## Errors of many requests\n\nEach request names those that it may get.\n"
         yield from self._answers((status, {"$ref": name}) for status, name in sorted(self._shared))
+        yield ""
         for tag in self._file["tags"]:
             yield f"## {tag['name']}\n\n{tag['description']}\n"
             for path, item in self._file["paths"].items():
                 for method in _METHODS:
                     if tag["name"] in item.get(method, {}).get("tags", ()):
                         yield from self._operation(f"{method.upper()} {path}", item, item[method])
-        yield "## Bodies\n\nThe JSON of requests and answers. Fields that are not marked as required may be left out.\n"
+        yield "## Bodies\n\nThe JSON of requests and answers."
+        yield "Members in bold are required in a request, and always there in an answer.\n"
         for name, schema in self._file["components"]["schemas"].items():
             if "properties" in schema:
                 yield from self._members(name, schema)
@@ -54,22 +56,22 @@ class _Requests:
             yield f"{operation['description'].strip()}\n"
         parameters = [self._of(each) for each in (*item.get("parameters", ()), *operation.get("parameters", ()))]
         if parameters:
-            yield "| parameter | in | value | |\n|---|---|---|---|"
+            yield "Parameters:\n"
             for each in parameters:
-                place = "address" if each["in"] in ("query", "path") else each["in"]
-                value, meaning = self._value(each["schema"]), _cell(each.get("description"))
-                yield f"| `{each['name']}` | {place} | {value} | {meaning} |"
+                place = "" if each["in"] in ("query", "path") else f", in the {each['in']}"
+                yield _item(f"`{each['name']}`{place}: {self._value(each['schema'])}", each.get("description"))
             yield ""
         for kind, content in operation.get("requestBody", {}).get("content", {}).items():
             yield f"Its body, as `{kind}`: {self._body(content['schema'])}.\n"
         answers = operation["responses"]
         shared = [status for status, given in answers.items() if (status, given.get("$ref")) in self._shared]
+        yield "Answers:\n"
         yield from self._answers((status, given) for status, given in answers.items() if status not in shared)
         if shared:
-            yield f"Also [{', '.join(shared)}](#errors-of-many-requests).\n"
+            yield f"- [{', '.join(shared)}](#errors-of-many-requests)"
+        yield ""
 
     def _answers(self, answers: Iterable[tuple[str, Mapping[str, Any]]]) -> Iterator[str]:
-        yield "| answer | | body | headers |\n|---|---|---|---|"
         for status, given in answers:
             answer = self._of(given)
             bodies = "; ".join(
@@ -77,18 +79,24 @@ class _Requests:
                 for kind, content in answer["content"].items()
             )
             headers = ", ".join(f"`{each}`" for each in answer.get("headers", {}))
-            yield f"| {status} | {_cell(answer['description'])} | {bodies} | {headers} |"
-        yield ""
+            yield _item(f"**{status}**, {bodies}" + (f", with {headers}" if headers else ""), answer["description"])
 
     def _members(self, name: str, schema: Mapping[str, Any]) -> Iterator[str]:
         yield f"### {name}\n"
         if "description" in schema:
             yield f"{schema['description']}\n"
-        yield "| member | value | |\n|---|---|---|"
-        for member, given in schema["properties"].items():
-            is_needed = "required. " if member in schema.get("required", ()) else ""
+        members = schema["properties"]
+        for other, given in self._file["components"]["schemas"].items():
+            same = [member for member, kind in given.get("properties", {}).items() if members.get(member) == kind]
+            if other == name:
+                break
+            if len(same) >= _MANY and given["properties"].keys() <= members.keys():
+                yield f"The members of [{other}](#{other.lower()}), and:\n"
+                members = {member: kind for member, kind in members.items() if member not in same}
+        for member, given in members.items():
             value = self._value({key: part for key, part in given.items() if key != "description"})
-            yield f"| `{member}` | {value} | {is_needed}{_cell(given.get('description'))} |"
+            shown = f"**`{member}`**" if member in schema.get("required", ()) else f"`{member}`"
+            yield _item(f"{shown}: {value}", given.get("description"))
         yield ""
 
     def _value(self, schema: Mapping[str, Any]) -> str:
@@ -133,8 +141,8 @@ def _right(operation: Mapping[str, Any]) -> str:
     return f"Right: `{right}`." if right else "It needs no token."
 
 
-def _cell(text: str | None) -> str:
-    return " ".join((text or "").split()).replace("|", "\\|")
+def _item(start: str, text: str | None) -> str:
+    return f"- {start}. {' '.join((text or '').split())}".rstrip()
 
 
 def page() -> str:
