@@ -118,16 +118,16 @@ fn a_refused_message_shows_that_the_destination_answers__d6() {
 }
 
 /// An earlier process knew that these customers fail while others do not. A message that may have arrived keeps its place,
-/// one that did not is read in its order.
+/// one that did not is read in its order, and one without a key by the time of its next attempt.
 #[test]
 fn customers_that_failed_before_a_restart_are_no_outage_after_it__d6() {
-    let unreachable = Verdict::Unreachable { reason: "gone".to_owned(), retry_after_ms: None };
-    for (was_down, verdict) in
-        [false, true].into_iter().flat_map(|it| [(it, refusing(None)), (it, unreachable.clone())])
-    {
+    let unanswered = Verdict::Unanswered { reason: "503".to_owned(), retry_after_ms: None };
+    let cases = [(true, &unanswered), (true, &refusing(None)), (false, &unanswered)];
+    for (was_down, (has_key, verdict)) in [false, true].into_iter().flat_map(|it| cases.map(|case| (it, case))) {
         let mut world = ByHand::start(Settings::default());
-        world.give((0..6).map(|key| put(Some(&format!("k{key}")), "a", START_MS)).collect());
-        fail_all(&world, &verdict);
+        let key = |number: i32| has_key.then(|| format!("k{number}"));
+        world.give((0..6).map(|number| put(key(number).as_deref(), &number.to_string(), START_MS)).collect());
+        fail_all(&world, verdict);
         if !was_down {
             world.advance_ms(10);
             world.give(vec![put(Some("healthy"), "b", START_MS)]);
@@ -138,7 +138,7 @@ fn customers_that_failed_before_a_restart_are_no_outage_after_it__d6() {
         world.engine.close(true).unwrap();
         world = world.again();
         assert!(!world.pass_ms(30_000, |_| verdict.clone()).is_empty());
-        assert_eq!(world.engine.down().is_some(), was_down, "{was_down}, {verdict:?}");
+        assert_eq!(world.engine.down().is_some(), was_down, "{was_down}, {has_key}, {verdict:?}");
     }
 }
 
