@@ -171,6 +171,7 @@ def test_a_user_with_read_access_only_can_look_and_leaves_nothing__D5(closed: Pa
 def test_a_change_where_it_cant_be_locked_is_told__D9(closed: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("root alone can write where others may not")
+    closed.chmod(0o644)  # a new store is for its owner alone
     closed.parent.chmod(0o555)
     with look_without_rights(closed) as process:
         assert process.stdout is not None

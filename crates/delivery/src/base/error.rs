@@ -41,12 +41,15 @@ pub struct StoreError {
     advice: &'static str,
 }
 
-const DAMAGED: &str = "it is not a store, or damaged: name another file, or restore it from a copy";
+/// SQLite tells a page that the disk could not read as damage.
+const DAMAGED: &str = "check the disk and run again, as a read that failed looks the same; if it comes again, it is not a \
+                       store, or damaged: name another file, or restore it from a copy";
+const NO_STORE: &str = "it is not a store, or damaged: name another file, or restore it from a copy";
 
 impl StoreError {
     /// Whether SQLite could not make sense of the file.
     pub(crate) fn is_damage(&self) -> bool {
-        self.advice == DAMAGED
+        [DAMAGED, NO_STORE].contains(&self.advice)
     }
 
     pub(crate) fn new(path: &Path, what: impl Into<String>, advice: &'static str) -> Self {
@@ -62,7 +65,8 @@ impl StoreError {
         let advice = match error.sqlite_error_code() {
             Some(DiskFull) => "make room on the disk and run again: nothing that was accepted is lost",
             Some(ReadOnly | CannotOpen | PermissionDenied) => "make it and its folder writable",
-            Some(NotADatabase | DatabaseCorrupt) => DAMAGED,
+            Some(DatabaseCorrupt) => DAMAGED,
+            Some(NotADatabase) => NO_STORE,
             Some(DatabaseBusy | DatabaseLocked) => {
                 "another program has it open: end that one, and run again: nothing that was accepted is lost"
             }
@@ -127,6 +131,7 @@ mod tests {
             assert!(text.starts_with("the store x.db can't be used: "), "{text}");
             let advice = ["run again", "name another file", "writable"];
             assert!(advice.iter().any(|it| text.contains(it)), "{text}");
+            assert_eq!(text.contains("check the disk"), [10, 11].contains(&code), "{text}"); // IOERR, CORRUPT
         }
     }
 }

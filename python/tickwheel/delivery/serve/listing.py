@@ -2,8 +2,9 @@
 
 Parameters of a page of messages: `state` (`waiting`, `recurring`, `delivered`, `cancelled`, `dead`, `expired`), `key`,
 `due_from`, `due_before` (RFC 3339, or epoch milliseconds), `limit` (1 to 1,000), `cursor`. The answer is `messages,
-next`: `next` is the cursor of the next page, null after the last. With a filter a page may be short or empty, although
-it is not the last. A page of dead letters has `limit` and `cursor`, and its answer is `letters, next`.
+next`: `next` is the cursor of the next page, null after the last. A page ends early after 4 MiB of ids and keys. With a
+filter it may be short or empty, although it is not the last. A page of dead letters has `limit` and `cursor`, and its
+answer is `letters, next`.
 """
 
 from collections.abc import Callable, Sequence

@@ -52,8 +52,9 @@ class StoreView:
         all others by their end, the last one first.
 
         `due_from`, `due_before`: RFC 3339 text, a `datetime` with a zone, or epoch milliseconds. `limit`: up to 1,000.
-        `cursor`: the `next` of the page before, with the same filters. With a filter a page may be short or empty,
-        although it is not the last: one call looks at 100,000 messages. Errors: also `BadRecord` for a time.
+        `cursor`: the `next` of the page before, with the same filters. A page ends early after 4 MiB of names. With a
+        filter it may be short or empty, although it is not the last: one call looks at 100,000 messages. Errors: also
+        `BadRecord` for a time.
         """
         if state not in list(State):
             raise WrongUsage(f"state is {state!r:.100}: ask for {', '.join(State)}")

@@ -22,14 +22,18 @@ pub(in crate::store) fn remove(db: &Connection) -> rusqlite::Result<()> {
     db.execute("DELETE FROM meta WHERE name = ?", [NAME]).map(|_| ())
 }
 
+/// Whether this store is a backup.
+pub(in crate::store) fn is_marked(db: &Connection) -> rusqlite::Result<bool> {
+    db.query_row("SELECT 1 FROM meta WHERE name = ?", [NAME], |_| Ok(())).optional().map(|found| found.is_some())
+}
+
 /// Errors: `Usage` if this store is a backup.
 pub(in crate::store) fn refuse(db: &Connection, path: &Path) -> Result<(), DeliveryError> {
-    let is_there = db.query_row("SELECT 1 FROM meta WHERE name = ?", [NAME], |_| Ok(())).optional();
-    match is_there.map_err(|error| StoreError::because(path, &error))? {
-        None => Ok(()),
-        Some(()) => Err(DeliveryError::Usage(format!(
+    if is_marked(db).map_err(|error| StoreError::because(path, &error))? {
+        return Err(DeliveryError::Usage(format!(
             "{path} is a backup, which delivers nothing: make a store of it with tickwheel store restore {path} STORE",
             path = path.display()
-        ))),
+        )));
     }
+    Ok(())
 }

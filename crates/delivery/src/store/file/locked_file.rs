@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 
 use crate::base::error::{DeliveryError, StoreError};
@@ -81,9 +81,10 @@ impl Drop for Locked {
     }
 }
 
+/// A new file is for its owner alone, and no link is followed (D12). The caller has resolved the links of the user.
 pub(in crate::store) fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
-    options.read(true).write(true).mode(0o644);
+    options.read(true).write(true).mode(0o600).custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
     options
 }
 
@@ -141,6 +142,7 @@ pub(in crate::store) fn unusable(path: &Path, error: &io::Error) -> DeliveryErro
     let advice = match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::NOSPC | Errno::DQUOT) => "make room on the disk and run again",
         Some(Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS) => "its file system has no locks: use a local disk",
+        Some(Errno::LOOP) => "a symbolic link is in its place: remove the link",
         _ => "make it and its folder writable",
     };
     DeliveryError::Store(StoreError::new(path, error.to_string(), advice))

@@ -5,6 +5,7 @@ pub(crate) mod is_backup;
 pub(crate) mod locked_file;
 pub(crate) mod network;
 pub(crate) mod new_file;
+pub(crate) mod one_name;
 pub(crate) mod options;
 pub(crate) mod owner;
 pub(crate) mod schema;

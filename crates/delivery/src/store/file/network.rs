@@ -73,6 +73,15 @@ fn kind_of<'a>(folder: &Path, mounts: &'a [u8]) -> &'a [u8] {
     kind
 }
 
+/// Whether something is mounted at this path itself. The caller has resolved symbolic links in it.
+pub(super) fn is_mount_point(path: &Path) -> bool {
+    fs::read(MOUNTS).is_ok_and(|mounts| is_mount_point_by(path, &mounts))
+}
+
+fn is_mount_point_by(path: &Path, mounts: &[u8]) -> bool {
+    mounts.split(|&byte| byte == b'\n').filter_map(parsed).any(|(point, _)| point == path)
+}
+
 /// The mount point and the kind in a line of the table: `36 35 98:0 / POINT rw,noatime shared:1 - KIND source options`.
 fn parsed(line: &[u8]) -> Option<(PathBuf, &[u8])> {
     let mut fields = line.split(|&byte| byte == b' ');
@@ -169,6 +178,14 @@ mod tests {
         }
         for text in ["", "\n", "1 0 0:1 / /mnt/x", "1 0 0:1 / /mnt/x rw -", "\\", "1 0 0:1 / /mnt\\04 rw - nfs"] {
             assert_eq!(refused(b"/mnt/x", text.as_bytes()), None);
+        }
+    }
+
+    #[test]
+    fn a_mount_of_one_file_is_found_by_its_path__d9() {
+        let mounts = table(&[("/", "ext4"), ("/data/a\\040store.db", "ext4"), ("/mnt", "xfs")]);
+        for (path, is_found) in [("/data/a store.db", true), ("/data", false), ("/mnt/store.db", false)] {
+            assert_eq!(is_mount_point_by(Path::new(path), &mounts), is_found, "{path}");
         }
     }
 

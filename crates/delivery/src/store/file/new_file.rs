@@ -1,14 +1,15 @@
 //! A database file while it is made, beside its later path. At that path it appears whole or not at all (D5, D20).
 //!
-//! Its name is the path with a suffix. It is locked, so a second process does not write it too. If a killed process
-//! left a file with this name, the work begins anew. The file is removed if it does not get its path.
+//! Its name is the path with a suffix. It is locked, so a second process does not write it too. A file with this name
+//! that a killed process left is removed; a link, which another user may have put there, is refused (D12). The file is
+//! removed if it does not get its path.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::locked_file::{Locked, open_or_make, try_flock, unusable};
+use super::locked_file::{Locked, options, try_flock, unusable};
 use super::owner::LOCKS_ITSELF;
 use crate::base::error::{DeliveryError, StoreError};
 use crate::base::open_stores::{self, FileId, alone};
@@ -33,13 +34,26 @@ impl NewFile {
             if FileId::at(&path).is_some_and(open_stores::has) {
                 return is_taken();
             }
-            let (file, _) = open_or_make(&path).map_err(failed)?;
-            let id = FileId::of(&file.metadata().map_err(failed)?);
-            if (LOCKS_ITSELF && !try_flock(&path, &file)?) || FileId::at(&path) != Some(id) {
-                return is_taken();
+            let is_locked = |file: &File| -> Result<bool, DeliveryError> {
+                let id = FileId::of(&file.metadata().map_err(failed)?);
+                Ok((!LOCKS_ITSELF || try_flock(&path, file)?) && FileId::at(&path) == Some(id))
+            };
+            if let Ok(found) = path.symlink_metadata() {
+                if !found.is_file() {
+                    let text = format!("{} is in the way: remove it, and run again", path.display());
+                    return Err(DeliveryError::Usage(text));
+                }
+                let left = options().open(&path).map_err(failed)?;
+                if !is_locked(&left)? {
+                    return is_taken();
+                }
+                fs::remove_file(&path).map_err(failed)?; // only the process with its lock may remove it
             }
-            file.set_len(0).map_err(failed)?;
-            Locked::new(&path, file, false)
+            let file = match options().create_new(true).open(&path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return is_taken(),
+                made => made.map_err(failed)?,
+            };
+            if is_locked(&file)? { Locked::new(&path, file, false) } else { is_taken() }
         })?;
         let new = Self { path, locked: Some(locked) };
         new.remove_logs()?;
@@ -88,18 +102,13 @@ impl Drop for NewFile {
     }
 }
 
-/// Gives the store a second name: this suffix, with a number behind it if the name is taken. If the store has such a
-/// name already, that name is returned.
+/// Gives the store a second name: this suffix, with a number behind it if the name is taken.
 pub(in crate::store) fn link_beside(store: &Path, suffix: &str) -> Result<PathBuf, DeliveryError> {
     let mut name = beside(store, suffix);
     for number in 2.. {
         match fs::hard_link(store, &name) {
             Ok(()) => break,
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                if FileId::at(&name) == FileId::at(store) {
-                    break; // linked before the process was killed
-                }
-            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => {
                 let what = format!("its backup {} can't be linked: {error}", name.display());
                 let advice = "use a file system with hard links, and make the folder writable: the store is as it was";
@@ -124,4 +133,33 @@ pub(in crate::store) fn beside(path: &Path, suffix: impl AsRef<OsStr>) -> PathBu
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_new_file_is_for_its_owner_alone_and_no_planted_link_is_followed__d12() {
+        let folder = tempfile::tempdir().unwrap();
+        let (target, part) = (folder.path().join("copy.db"), folder.path().join("copy.db.part"));
+        let precious = folder.path().join("precious");
+        for is_dangling in [true, false] {
+            if !is_dangling {
+                fs::write(&precious, "mine").unwrap();
+            }
+            symlink(&precious, &part).unwrap();
+            let DeliveryError::Usage(text) = NewFile::begin(&target, ".part").unwrap_err() else { panic!() };
+            assert_eq!(text, format!("{} is in the way: remove it, and run again", part.display()));
+            fs::remove_file(&part).unwrap();
+        }
+        fs::hard_link(&precious, &part).unwrap(); // as if a killed process had left it
+        let new = NewFile::begin(&target, ".part").unwrap();
+        assert_eq!(fs::metadata(&part).unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(matches!(NewFile::begin(&target, ".part"), Err(DeliveryError::Usage(_))), "it is being written");
+        drop(new);
+        assert_eq!((fs::read_to_string(&precious).unwrap(), part.exists()), ("mine".to_owned(), false));
+    }
 }

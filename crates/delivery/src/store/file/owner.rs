@@ -39,6 +39,7 @@ use crossbeam_utils::sync::Parker;
 
 use super::locked_file::{Locked, open_or_make, options, refuse_log_alone, try_flock, unusable};
 use super::network::refuse_network;
+use super::one_name::{refuse_second_name, remove_unfinished};
 use crate::base::error::DeliveryError;
 use crate::base::open_stores::{self, FileId, alone};
 
@@ -193,6 +194,8 @@ fn attempt(path: &Path, when_open: impl FnOnce()) -> Result<Attempt, DeliveryErr
             return Ok(Attempt::Moved);
         }
         let store = Locked::new(path, file, is_made)?;
+        remove_unfinished(path);
+        refuse_second_name(path)?;
         let side = match lock_side(path, !LOCKS_ITSELF)? {
             Side::Locked(side) => Some(side),
             Side::Absent => None,

@@ -12,7 +12,8 @@ use crate::message::recurrence::NEVER_MS;
 use crate::store::sql::Result;
 use crate::store::types::{Outcome, Position};
 
-/// What a page shows. With a filter a page may be short or empty, although it is not the last.
+/// What a page shows. It ends early after [`PAGE_BYTES`]. With a filter a page may be short or empty, although it is not the
+/// last.
 #[derive(Clone, Copy, Debug)]
 pub struct PageOf<'a> {
     /// Messages with this key.
@@ -113,7 +114,10 @@ fn waiting(db: &Connection, of: PageOf<'_>, after: Option<Position>) -> Result<P
         reached = found.last().copied();
     }
     let mut select = db.prepare_cached(&format!("SELECT {OPEN} {OF_OPEN} WHERE m.seq = ?"))?;
-    let seen = found.iter().map(|(_, seq)| select.query_row([seq], open)).collect::<rusqlite::Result<_>>()?;
+    let (seen, is_cut) = page_of(found.iter().map(|(_, seq)| select.query_row([seq], open)), of.limit, |seen| seen)?;
+    if is_cut {
+        reached = Some(found[seen.len() - 1]);
+    }
     Ok((seen, reached))
 }
 
@@ -135,9 +139,8 @@ fn recurring(db: &Connection, of: PageOf<'_>, after_seq: i64) -> Result<Page<i64
         let (seq, due_ms, rule) = (row.get(0)?, row.get(3)?, optional_text(row, 4)?);
         Ok(Seen { seq, key: optional_text(row, 1)?, id: text(row, 2)?, due_ms, rule, ..Seen::default() })
     };
-    let mut found = rows(db, &query, values, rule)?;
-    if found.len() > of.limit {
-        found.truncate(of.limit);
+    let (found, is_cut) = page_of(db.prepare_cached(&query)?.query_map(values, rule)?, of.limit, |seen| seen)?;
+    if is_cut {
         let next = found.last().map(|last| last.seq);
         return Ok((found, next));
     }
@@ -161,9 +164,10 @@ fn all_ended(db: &Connection, outcome: Outcome, of: PageOf<'_>, before_n: i64) -
         ":from_ms": of.due_from_ms.unwrap_or(i64::MIN), ":before_ms": of.due_before_ms.unwrap_or(i64::MAX),
         ":limit": of.limit as i64 + 1
     };
-    let mut found: Vec<(Seen, i64)> = rows(db, &query, values, |row| Ok((ended(row)?, row.get(9)?)))?;
-    let next = if found.len() > of.limit {
-        found.truncate(of.limit);
+    let both = |row: &Row<'_>| Ok((ended(row)?, row.get(9)?));
+    let (found, is_cut): (Vec<(Seen, i64)>, _) =
+        page_of(db.prepare_cached(&query)?.query_map(values, both)?, of.limit, |(seen, _)| seen)?;
+    let next = if is_cut {
         found.last().map(|(_, n)| *n)
     } else {
         let values = named_params! { ":before_n": before_n, ":most": 1, ":last": of.looked_at as i64 - 1 };
@@ -181,4 +185,26 @@ fn all_ended(db: &Connection, outcome: Outcome, of: PageOf<'_>, before_n: i64) -
         page.push(seen);
     }
     Ok((page, next))
+}
+
+/// The most bytes of names in a page, but for its last message (D8): a name may have 1 MiB.
+const PAGE_BYTES: usize = 4 << 20;
+
+/// The rows of a page, until there are `limit` of them or their messages have [`PAGE_BYTES`] of names. `true`: there are
+/// more.
+fn page_of<T>(
+    rows: impl Iterator<Item = rusqlite::Result<T>>,
+    limit: usize,
+    seen: impl Fn(&T) -> &Seen,
+) -> rusqlite::Result<(Vec<T>, bool)> {
+    let (mut found, mut bytes) = (Vec::new(), 0);
+    for row in rows {
+        if found.len() == limit || bytes >= PAGE_BYTES {
+            return Ok((found, true));
+        }
+        let row = row?;
+        bytes += seen(&row).name_bytes();
+        found.push(row);
+    }
+    Ok((found, false))
 }

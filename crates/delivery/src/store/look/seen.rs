@@ -36,6 +36,13 @@ pub struct Seen {
     pub rule: Option<String>,
 }
 
+impl Seen {
+    /// The bytes of its id and its key.
+    pub(super) fn name_bytes(&self) -> usize {
+        self.id.len() + self.key.as_ref().map_or(0, String::len)
+    }
+}
+
 /// The columns of an open message for [`open`], from `OF_OPEN`.
 pub(super) const OPEN: &str = "m.seq, m.key, m.id, m.due_ms, ifnull(a.attempts, 0), a.error, a.next_ms, \
      ifnull(w.redelivered, 0) OR ifnull(a.is_unanswered, 0)";

@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, ErrorCode, OpenFlags, Params, Row};
 
 use crate::base::error::{DeliveryError, StoreError};
-use crate::store::file::{network, schema};
+use crate::store::file::{is_backup, network, one_name, schema};
 use crate::store::sql::Broken;
 
 const SET_UP: &str = "
@@ -84,8 +84,12 @@ impl Snapshot {
         }
         let file = path.canonicalize().map_err(|error| StoreError::new(path, error.to_string(), "make it readable"))?;
         network::refuse_network(file.parent().unwrap_or(&file))?;
-        let (flags, alone) = how(&file);
-        Self::open_as(path, file, flags, alone)
+        let Err(refused) = one_name::refuse_second_name(&file) else {
+            let (flags, alone) = how(&file);
+            return Self::open_as(path, file, flags, alone);
+        };
+        let opened = Self::open_unshared(&file)?; // a backup has no log, so it may have names
+        if opened.ask(is_backup::is_marked)? { Ok(opened) } else { Err(refused) }
     }
 
     /// Opens a complete file that only this thread knows. It needs no locks, so it works on any file system.

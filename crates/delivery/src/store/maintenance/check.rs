@@ -12,12 +12,15 @@ use super::messages::{self, Ends};
 use super::problems::Problems;
 use super::{Stop, names};
 use crate::base::display::quoted;
-use crate::base::error::DeliveryError;
+use crate::base::error::{DeliveryError, StoreError};
 use crate::message::incoming::{Digest, lane_of};
 use crate::store::look::snapshot::Snapshot;
 use crate::store::open::near::Floor;
 use crate::store::sql::{Broken, Result as SqlResult};
 use crate::store::tables::meta;
+
+/// In a line of SQLite's check, if the system could not read a page: `SQLITE_IOERR_CORRUPTFS`.
+const NOT_READ: &str = "unable to get the page. error code=8458";
 
 /// The result of a check: counts and problems.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,6 +38,20 @@ pub struct Checked {
 /// # Errors
 /// `Usage` if there is no store of this version; the store can't be read; [`DeliveryError::Closed`] after a stop.
 pub fn check(path: &Path, stop: &Stop) -> Result<Checked, DeliveryError> {
+    let checked = check_once(path, stop)?;
+    if checked.problems.is_empty() {
+        return Ok(checked);
+    }
+    // SQLite tells a disk that could not be read as damage. If the same is not found again, it was the disk.
+    let again = check_once(path, stop)?;
+    if again.problems != checked.problems {
+        let what = format!("a second look does not find the same as the first, which found: {}", checked.problems[0]);
+        return Err(StoreError::new(path, what, "check the disk, and run again").into());
+    }
+    Ok(again)
+}
+
+fn check_once(path: &Path, stop: &Stop) -> Result<Checked, DeliveryError> {
     let snapshot = match Snapshot::open(path) {
         Err(DeliveryError::Store(error)) if error.is_damage() => {
             return Ok(Checked { problems: vec![error.to_string()], ..Checked::default() });
@@ -91,6 +108,9 @@ fn look_at_pages(db: &Connection, problems: &mut Problems) -> SqlResult<()> {
     let mut rows = check.query([])?;
     while let Some(row) = rows.next()? {
         let found: String = row.get(0)?;
+        if found.contains(NOT_READ) {
+            return Err(Broken::Unusable("the disk could not be read", "check the disk, and run again"));
+        }
         if found != "ok" {
             problems.tell(format!("SQLite finds the file damaged: {}", found.replace('\n', "; ")));
         }

@@ -24,6 +24,7 @@ use crate::base::open_stores::FileId;
 use crate::store::RESTORED;
 use crate::store::file::is_backup;
 use crate::store::file::new_file::{NewFile, beside, link_beside, sync_folder};
+use crate::store::file::one_name::REPLACED;
 use crate::store::file::owner::Ownership;
 use crate::store::look::snapshot::Snapshot;
 use crate::store::sql::cached;
@@ -61,7 +62,9 @@ pub fn restore(
         return Err(DeliveryError::Usage(text));
     }
     let new = NewFile::begin(path, ".restoring")?;
-    new.permit_as(if is_there { path } else { backup })?;
+    if is_there {
+        new.permit_as(path)?;
+    }
     let checked = copy_into(&new, source, stop, |db| begin_epoch(db, now_ms))?;
     if let Some(problem) = checked.problems.first().filter(|_| !is_forced) {
         let advice = "restore another backup, or take it as it is with --force";
@@ -100,7 +103,7 @@ fn set_aside(path: &Path) -> Result<PathBuf, DeliveryError> {
     if is_database(path) {
         end_log(path)?;
     }
-    let name = link_beside(path, ".replaced")?;
+    let name = link_beside(path, REPLACED)?;
     for suffix in ["-wal", "-journal"] {
         match fs::rename(beside(path, suffix), beside(&name, suffix)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

@@ -37,6 +37,35 @@ fn look(shelf: &Shelf) -> Snapshot {
 }
 
 #[test]
+fn a_page_ends_early_where_its_names_take_much_memory__d8() {
+    let shelf = Shelf::new(Limits::default());
+    let mut store = shelf.open();
+    let id = |seq: i64| format!("{seq}{}", "x".repeat(1 << 20));
+    commit(&mut store, |store| {
+        let items: Vec<_> = (1..=10).map(|seq| incoming_with(None, &id(seq), seq, b"1")).collect();
+        store.accept(&items, 0).unwrap();
+        store.hold(&(1..=10).map(|seq| held(seq, seq, None)).collect::<Vec<_>>()).unwrap();
+    });
+    let (mut pages, mut after) = (Vec::new(), None);
+    loop {
+        let (seen, next) = look(&shelf).waiting(ALL, after).unwrap();
+        pages.push(seen.iter().map(|it| it.seq).collect::<Vec<_>>());
+        after = next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(pages, [vec![1, 2, 3, 4], vec![5, 6, 7, 8], vec![9, 10]]);
+    commit(&mut store, |store| {
+        store.finish(&(1..=10).map(|seq| done(seq, seq, Outcome::Delivered, 9)).collect::<Vec<_>>()).unwrap();
+    });
+    let (seen, next) = look(&shelf).ended(Outcome::Delivered, ALL, None).unwrap();
+    assert_eq!((seen.len(), next.is_some()), (4, true));
+    let (seen, _) = look(&shelf).ended(Outcome::Delivered, ALL, next).unwrap();
+    assert_eq!(seen.iter().map(|it| it.seq).collect::<Vec<_>>(), [6, 5, 4, 3]);
+}
+
+#[test]
 fn what_had_no_answer_may_have_arrived_wherever_it_waits__d14_d5() {
     let shelf = Shelf::new(Limits::default());
     let mut store = store_with(&shelf, 6, 3);

@@ -16,8 +16,8 @@
 //! - `STORE` exists at each moment, whole, in one version or the other, and locked by this process.
 //! - After the rename, a log beside `STORE` would be taken for the new file's log. For this reason the old file
 //!   leaves the mode with a log. This works only while no other process reads the file.
-//! - A half-made `STORE.stepping` is begun anew. If `STORE.version-N` is the same file as `STORE`, it is the backup
-//!   already.
+//! - A half-made `STORE.stepping` is begun anew. If `STORE.version-N` is the same file as `STORE`, the process that opens
+//!   the store removes that name first (`file/one_name.rs`).
 
 mod from_version_1;
 mod from_version_2;
@@ -34,6 +34,7 @@ use crate::base::error::{DeliveryError, StoreError};
 use crate::base::kill_point::kill_point;
 use crate::store::file::locked_file::unusable;
 use crate::store::file::new_file::{NewFile, beside, folder, link_beside, sync_folder};
+use crate::store::file::one_name::STEPPED_UP;
 use crate::store::file::owner::Ownership;
 use crate::store::file::schema::{APPLICATION_ID, VERSION};
 
@@ -113,13 +114,14 @@ fn step_up_by(
     kill_point("step up: log ended");
     step(Step::LogEnded)?;
     let new = NewFile::begin(&path, ".stepping")?;
+    new.permit_as(&path)?;
     kill_point("step up: copy begun");
     copy_all(&path, &new, version, now_ms, limits, &mut step)?;
     kill_point("step up: copy closed");
     new.sync()?;
     kill_point("step up: copy synced");
     step(Step::Synced)?;
-    let backup = link_beside(&path, &format!(".version-{version}"))?;
+    let backup = link_beside(&path, &format!("{STEPPED_UP}{version}"))?;
     kill_point("step up: linked");
     sync_folder(&path)?;
     kill_point("step up: link synced");

@@ -297,3 +297,20 @@ fn a_file_that_was_made_and_never_used_is_removed_and_one_that_was_there_is_not_
         assert_eq!(path.exists(), is_left);
     }
 }
+
+#[test]
+fn a_store_with_two_names_is_refused_and_a_new_one_is_for_its_owner_alone__d9_d12() {
+    use std::os::unix::fs::PermissionsExt;
+    let (_folder, path) = folder();
+    let owner = take(&path);
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    fs::write(&path, b"x").unwrap(); // else the file is removed at the end
+    drop(owner);
+    let other = path.with_file_name("other.db");
+    fs::hard_link(&path, &other).unwrap();
+    for name in [&path, &other] {
+        assert!(error_at(name).contains(" has 2 names (hard links), and its log "));
+    }
+    fs::remove_file(&other).unwrap();
+    drop(take(&path));
+}
