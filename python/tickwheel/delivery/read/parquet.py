@@ -1,7 +1,7 @@
 """Reads Parquet files, a row group and a batch at a time; a record's line is its row, counted from 1.
 
-- Memory holds one batch of at most `_ROWS` rows and about `_BYTES` bytes. It may be larger by `_STEP` rows, whose size
-  is known only once they are read: in a small file every row may have the same large value.
+- Memory holds one batch of at most `_ROWS` rows and about `_BYTES` bytes, and the rows that are read at once:
+  `parquet_steps` says how many. A row group of which a single row could take too much is not read.
 - A file that can't be opened, or whose columns can't be used, is one dead letter, at line 1, and the other files go on
   (D2). A broken row group is one dead letter at the row where reading stopped; it names the lost rows, and the next row
   group goes on. A row group with a negative number of rows counts as one row. An error of the operating system ends the
@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tickwheel._native import ArrowRows, Records
 from tickwheel.delivery.base.errors import BadRecord, WrongUsage
-from tickwheel.delivery.model.message import MAX_PAYLOAD, Columns
+from tickwheel.delivery.model.message import MAX_PAYLOAD, MAX_RECORD, Columns
+from tickwheel.delivery.read.parquet_pages import Chunk, row_groups
+from tickwheel.delivery.read.parquet_steps import rows_at_once
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,6 +26,7 @@ _STEP = 64
 _ROWS = 1024
 _BYTES = 4 << 20
 _BUFFER = 1 << 18  # bytes read ahead per column; without it, the whole column of a row group
+_MOST_ROW = 8 * MAX_RECORD
 _WHOLE = "an undamaged Parquet file"
 
 
@@ -51,9 +54,11 @@ def read_parquet(
         return Records.bad(source, line, reason, allowed, b"")
 
     try:
-        file = parquet.ParquetFile(stream, buffer_size=_BUFFER, page_checksum_verification=True)
+        # With `pre_buffer` a whole row group would be in memory, read by threads.
+        file = parquet.ParquetFile(stream, buffer_size=_BUFFER, pre_buffer=False, page_checksum_verification=True)
         groups = [file.metadata.row_group(group) for group in range(file.num_row_groups)]
         schema = file.schema_arrow
+        columns_of_groups = row_groups(stream)
     except Exception as error:
         yield bad(1, f"the file can't be read: {_reason(error)}", _WHOLE), 0
         return
@@ -65,51 +70,83 @@ def read_parquet(
         return
     line = 0
     for number, group in enumerate(groups):
+        try:
+            chunks = next(columns_of_groups)
+        except Exception as error:
+            _reason(error)
+            chunks = []
         if group.num_rows < 0:
             line += 1
             if line > after:
                 yield bad(line, f"row group {number + 1} can't be read: it has {group.num_rows} rows", _WHOLE), line
             continue
-        end, reason = line + group.num_rows, "there are no more"
-        for batch in _batches(file, number, group):
-            if isinstance(batch, str):
-                reason = batch
+        end, reason, allowed = line + group.num_rows, "there are no more", _WHOLE
+        for batch in _batches(stream, file, number, group, chunks):
+            if isinstance(batch, BadRecord):
+                reason, allowed = batch.reason, batch.allowed
                 break
             skipped = min(max(after - line, 0), batch.num_rows)
             line += skipped
+            if batch.num_rows == 1 and not skipped and batch.nbytes > _MOST_ROW:
+                line += 1
+                yield bad(line, f"the row has {batch.nbytes:,} bytes", f"a row of at most {_MOST_ROW:,} bytes"), line
+                continue
             for records in read_batch(rows, batch.slice(skipped), first_line=line + 1, now_ns=now_ns()):
                 line += len(records)
                 yield records, line
         if (first := max(line, after) + 1) <= end:
-            yield bad(first, f"rows {first} to {end} can't be read: {reason}", _WHOLE), end
+            yield bad(first, f"rows {first} to {end} can't be read: {reason}", allowed), end
         line = end
 
 
-def _batches(file: Any, number: int, group: Any) -> "Iterator[pa.RecordBatch | str]":
+def _batches(
+    stream: BinaryIO, file: Any, number: int, group: Any, chunks: list[Chunk]
+) -> "Iterator[pa.RecordBatch | BadRecord]":
     """The row group in batches, at the end the reason if it can't be read further. It is read in small steps, because
     the size of rows is known only after reading, and returned in large batches.
     """
     import pyarrow as pa
 
-    step = max(1, min(_STEP, _BYTES * group.num_rows // max(1, group.total_byte_size)))
+    try:
+        if len(chunks) != len(file.schema):
+            raise BadRecord("its columns are not in the footer", _WHOLE)
+        usual = max(1, min(_STEP, _BYTES * group.num_rows // max(1, group.total_byte_size)))
+        step = rows_at_once(stream, file.schema, chunks, usual)
+        steps = file.iter_batches(batch_size=step, row_groups=[number], use_threads=False)
+    except Exception as error:
+        yield error if isinstance(error, BadRecord) else BadRecord(_reason(error), _WHOLE)
+        return
     taken: list[pa.RecordBatch] = []
-    size, reason = 0, None
-    steps = file.iter_batches(batch_size=step, row_groups=[number], use_threads=False)
+    size, broken = 0, None
     while True:
         try:
             batch = next(steps, None)
         except Exception as error:
-            batch, reason = None, _reason(error)
-        if batch is not None:
+            batch, broken = None, BadRecord(_reason(error), _WHOLE)
+        is_large = batch is not None and batch.nbytes > _BYTES
+        if batch is not None and not is_large:
             taken.append(batch)
             size += batch.nbytes
-        if taken and (batch is None or len(taken) * step >= _ROWS or size >= _BYTES):
+        if taken and (batch is None or is_large or len(taken) * step >= _ROWS or size >= _BYTES):
             yield pa.concat_batches(taken)
             taken, size = [], 0
         if batch is None:
             break
-    if reason is not None:
-        yield reason
+        if is_large:
+            yield from _in_pieces(batch)
+    if broken is not None:
+        yield broken
+
+
+def _in_pieces(batch: "pa.RecordBatch") -> "Iterator[pa.RecordBatch]":
+    """The batch without dictionaries, in pieces of about `_BYTES`, as each piece is copied several times."""
+    import pyarrow as pa
+
+    columns = [it.dictionary_decode() if pa.types.is_dictionary(it.type) else it for it in batch.columns]
+    dense = pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+    rows = max(1, batch.num_rows * _BYTES // dense.nbytes)
+    for start in range(0, batch.num_rows, rows):
+        yield dense.slice(start, rows)
 
 
 def _reason(error: Exception) -> str:

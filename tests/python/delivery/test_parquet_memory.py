@@ -1,0 +1,126 @@
+"""A short Parquet file can hold much: memory stays bounded whatever it is decoded to (D12)."""
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from delivery.records import DUE_MS, read_parquet
+from tickwheel.delivery.model.message import Message
+
+MIB = 1 << 20
+_TABLE = tuple[dict[str, Any], dict[str, Any]]
+
+
+def many_of_a_dictionary() -> _TABLE:
+    payloads = pa.DictionaryArray.from_arrays(pa.array([0] * 100), pa.array(["x" * (9 * MIB)]))
+    return {"payload": payloads}, {"store_schema": False}
+
+
+def many_of_a_dictionary_that_stays_one() -> _TABLE:
+    return {"payload": many_of_a_dictionary()[0]["payload"]}, {"store_schema": True}
+
+
+def prefixes() -> _TABLE:
+    how = {"use_dictionary": False, "column_encoding": {"payload": "DELTA_BYTE_ARRAY"}}
+    return {"payload": ["x" * (8 * MIB)] * 64}, how
+
+
+def wide_nulls() -> _TABLE:
+    return {"payload": pa.nulls(40, pa.binary(12 * MIB))}, {}
+
+
+def a_few_large_rows_among_small_ones() -> _TABLE:
+    payloads = ["y"] * 20_000 + ["x" * (8 * MIB)] * 40
+    return {"payload": payloads}, {"use_dictionary": False, "write_batch_size": 1}
+
+
+def one_page() -> _TABLE:
+    return {"payload": ["x" * (300 * MIB)]}, {"use_dictionary": False}
+
+
+def one_list() -> _TABLE:
+    bits = pa.Array.from_buffers(pa.bool_(), 20 * MIB, [None, pa.py_buffer(bytes(20 * MIB // 8))])
+    return {"payload": pa.ListArray.from_arrays(pa.array([0, 20 * MIB]), bits)}, {}
+
+
+def one_list_in_many_pages() -> _TABLE:
+    return one_list()[0], {"data_page_size": 1000}
+
+
+def one_list_in_lists() -> _TABLE:
+    lists = one_list()[0]["payload"]
+    return {"payload": pa.ListArray.from_arrays(pa.array([0, 1]), lists)}, {"data_page_version": "2.0"}
+
+
+_READ = """
+import json, sys
+from tickwheel.delivery.model.message import Columns
+from tickwheel.delivery.read.parquet import need_pyarrow, read_parquet
+
+def peak():
+    with open("/proc/self/status") as status:
+        return int(status.read().partition("VmHWM:")[2].split()[0]) // 1024
+
+need_pyarrow()
+import tickwheel.delivery.read.arrow
+before = peak()
+with open(sys.argv[1], "rb") as file:
+    parts = read_parquet("test", file, Columns(), lambda: 0)
+    faults = [fault and fault[1] for records, _ in parts for fault in records.faults()]
+print(json.dumps([peak() - before, faults]))
+"""
+
+_PAGES = "rows 1 to 1 can't be read: its largest pages have 314,572,"
+_ROW = "rows 1 to 1 can't be read: a row may have 3"
+
+
+@pytest.mark.parametrize(
+    ("made", "reason"),
+    [
+        (many_of_a_dictionary, "the payload has 9,437,184 bytes"),
+        (many_of_a_dictionary_that_stays_one, "the payload has 9,437,184 bytes"),
+        (prefixes, "the payload has 8,388,608 bytes"),
+        (wide_nulls, ""),
+        (a_few_large_rows_among_small_ones, "the payload has 8,388,608 bytes"),
+        (one_page, _PAGES),
+        (one_list, _ROW),
+        (one_list_in_many_pages, _ROW),
+        (one_list_in_lists, _ROW),
+    ],
+)
+def test_a_short_file_takes_no_more_than_256_mib_whatever_it_is_decoded_to__D12(
+    made: Callable[[], _TABLE], reason: str, tmp_path: Path
+) -> None:
+    columns, how = made()
+    rows = len(columns["payload"])
+    table = pa.table({"id": [f"m{at}" for at in range(rows)], "due": [DUE_MS] * rows, **columns})
+    path = tmp_path / "some.parquet"
+    pq.write_table(table, path, compression="zstd", **how)
+    assert path.stat().st_size < MIB
+    read = subprocess.run([sys.executable, "-c", _READ, path], capture_output=True, check=True, timeout=100)
+    mib, faults = json.loads(read.stdout)
+    assert mib < 256
+    assert len(faults) == rows
+    assert (faults[-1] or "").startswith(reason)
+
+
+def test_rows_of_a_list_column_are_read_whatever_their_pages__D12() -> None:
+    lists = [[at % 7] * (at % 50) for at in range(20_000)]
+    for how in (
+        {},
+        {"data_page_version": "2.0", "data_page_size": 1000},
+        {"compression": "zstd", "data_page_size": 1000},
+    ):
+        out = io.BytesIO()
+        pq.write_table(pa.table({"id": ["m"] * len(lists), "due": [DUE_MS] * len(lists), "payload": lists}), out, **how)
+        found = read_parquet(out.getvalue())
+        payloads = [bytes(record.item.payload) for record in found if isinstance(record.item, Message)]
+        assert payloads == [str(it).replace(" ", "").encode() for it in lists]
