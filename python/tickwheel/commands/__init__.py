@@ -12,11 +12,13 @@ from typing import Any
 import click
 
 from tickwheel import __version__
+from tickwheel._printable import printable
 from tickwheel.commands.analyze import analyze
 from tickwheel.commands.control import again, cancel, pause, requeue, reschedule, resume
 from tickwheel.commands.deliver import deliver
 from tickwheel.commands.outbox import outbox
 from tickwheel.commands.playback import playback
+from tickwheel.commands.printing import say, say_lines
 from tickwheel.commands.report import report
 from tickwheel.commands.serve import serve
 from tickwheel.commands.sight import dead, list_, show, status
@@ -47,8 +49,11 @@ class _Commands(click.Group):
 def _stopped() -> Iterator[None]:
     try:
         yield
+    except click.ClickException as error:
+        vars(error)["message"] = printable(error.message)
+        raise
     except KeyboardInterrupt as stop:
-        click.echo(f"Stopped by {str(stop) or 'Ctrl-C'}.", err=True)
+        say(f"Stopped by {str(stop) or 'Ctrl-C'}.", err=True)
         sys.exit(130)
 
 
@@ -58,7 +63,7 @@ def _stopped() -> Iterator[None]:
 def tickwheel(context: click.Context) -> None:
     """A timer for very many deadlines, and delayed delivery built on it."""
     if context.invoked_subcommand is None:
-        click.echo(first_steps(), err=True)
+        say_lines(first_steps(), err=True)
         context.exit(2)  # a script that names no command has a mistake
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from tickwheel._printable import printable
 from tickwheel.commands.spark_job import run_on_spark
 
 
@@ -61,7 +62,7 @@ def _analyze_here(ledgers: Sequence[Path], out: Path) -> None:
     console = StandardError().console()
 
     def say(line: str) -> None:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
 
     try:
         need_pyarrow()

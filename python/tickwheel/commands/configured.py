@@ -22,6 +22,8 @@ from typing import Any, Final
 import click
 from click.core import ParameterSource
 
+from tickwheel.commands.printing import say
+
 _LONGEST: Final = 200  # characters of a value in an error
 _NOT_OPTIONS: Final = ("config", "show_config", "help")
 
@@ -52,7 +54,7 @@ class ConfiguredCommand(click.Command):
         """Parse the arguments. An error about a wrong value also says where the value is from."""
         _end_variables(self, ctx)
         for line in _unknown_variables(self, ctx):
-            click.echo(f"Warning: {line}", err=True)
+            say(f"Warning: {line}", err=True)
         try:
             return super().parse_args(ctx, args)
         except click.BadParameter as error:
@@ -65,7 +67,7 @@ class ConfiguredCommand(click.Command):
         """Run the command, or show what it would be run with."""
         if ctx.params.pop("show_config"):
             for line in _shown(self, ctx):
-                click.echo(line)
+                say(line)
             return None
         return super().invoke(ctx)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tickwheel.commands.options import full_text, time_of
+from tickwheel.commands.printing import say
 
 if TYPE_CHECKING:
     from tickwheel.delivery.model.entries import Act, Answer
@@ -54,7 +55,7 @@ def _errors_reported() -> Iterator[None]:
     except (WrongUsage, BadRecord) as error:
         raise click.UsageError(str(error)) from error
     except DeliveryFailed as error:
-        click.echo(f"Failed: {error}.", err=True)
+        say(f"Failed: {error}.", err=True)
         sys.exit(3)
 
 
@@ -103,9 +104,9 @@ def cancel(target: str, access: dict[str, Path | None], id_: str | None, key: st
             _say(id_, "cancel", control.ask(Cancel(id_, key)))
             return
         done = control.wait(_act("cancel", key, **which))
-    click.echo(f"cancelled {done.changed:,}; being sent in that moment: {done.too_late:,}")
+    say(f"cancelled {done.changed:,}; being sent in that moment: {done.too_late:,}")
     if done.too_late:
-        click.echo(_CANCEL_AGAIN, err=True)
+        say(_CANCEL_AGAIN, err=True)
 
 
 @targeted
@@ -123,9 +124,9 @@ def requeue(target: str, access: dict[str, Path | None], id_: str | None, key: s
             _say(id_, "requeue", control.ask(Requeue(id_, key)))
             return
         done = control.wait(_act("requeue", key, **which))
-    click.echo(f"requeued {done.changed:,}")
+    say(f"requeued {done.changed:,}")
     if not done.changed:
-        click.echo(_NONE_REQUEUED, err=True)
+        say(_NONE_REQUEUED, err=True)
 
 
 @targeted
@@ -174,7 +175,7 @@ def pause(target: str, access: dict[str, Path | None], key: str | None) -> None:
     """
     _pause(target, access, key, is_paused=True)
     what, more = ("", "") if key is None else (f"the key {key!r} is ", f" --key {_quoted(key)}")
-    click.echo(f"{target}: {what}paused. To go on: tickwheel resume {target}{more}")
+    say(f"{target}: {what}paused. To go on: tickwheel resume {target}{more}")
 
 
 @targeted
@@ -185,7 +186,7 @@ def resume(target: str, access: dict[str, Path | None], key: str | None) -> None
     TARGET is a file of --store that nothing delivers from, or the address of a server, as http://127.0.0.1:7400.
     """
     _pause(target, access, key, is_paused=False)
-    click.echo(f"{target}: resumed." if key is None else f"{target}: the key {key!r} is resumed.")
+    say(f"{target}: resumed." if key is None else f"{target}: the key {key!r} is resumed.")
 
 
 def _pause(target: str, access: dict[str, Path | None], key: str | None, *, is_paused: bool) -> None:
@@ -253,11 +254,11 @@ def _say(id_: str, operation: str, answer: "Answer") -> None:
 
     wanted, meaning = next(iter(REPLIES[operation])), reply(operation, answer)
     if answer is wanted:
-        click.echo(f"{id_}: {answer}")
+        say(f"{id_}: {answer}")
     elif meaning.exit_code == 0:
-        click.echo(f"{id_}: {meaning.sentence}")
+        say(f"{id_}: {meaning.sentence}")
     else:
-        click.echo(f"{id_}: not {wanted}: {meaning.sentence}", err=True)
+        say(f"{id_}: not {wanted}: {meaning.sentence}", err=True)
         sys.exit(meaning.exit_code)
 
 

@@ -2,6 +2,8 @@
 
 import click
 
+from tickwheel.commands.printing import say_lines
+
 
 @click.group()
 def outbox() -> None:
@@ -21,6 +23,6 @@ def sql(dialect: str, table: str) -> None:
     from tickwheel.delivery.outbox import create_statement
 
     try:
-        click.echo(f"{create_statement(dialect, table)};")
+        say_lines(f"{create_statement(dialect, table)};")
     except WrongUsage as error:
         raise click.UsageError(str(error)) from error

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import click
 
+from tickwheel.commands.printing import say
+
 
 @click.command()
 @click.argument("recording", metavar="EVENTS", type=click.Path(exists=True, dir_okay=False, path_type=Path))
@@ -45,6 +47,6 @@ def playback(recording: Path, page: Path | None, tick_ms: int, size: int) -> Non
     except ValueError as error:  # a bad recording is one too
         raise click.UsageError(str(error)) from error
     except OSError as error:
-        click.echo(f"Failed: {error}.", err=True)
+        say(f"Failed: {error}.", err=True)
         sys.exit(3)
-    click.echo(f"Done: {page}", err=True)
+    say(f"Done: {page}", err=True)

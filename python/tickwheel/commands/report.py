@@ -5,6 +5,8 @@ from pathlib import Path
 
 import click
 
+from tickwheel.commands.printing import say
+
 
 @click.command()
 @click.argument("store", metavar="STORE", type=click.Path(path_type=Path))
@@ -31,6 +33,6 @@ def report(store: Path, page: Path | None) -> None:
     except WrongUsage as error:
         raise click.UsageError(str(error)) from error
     except DeliveryFailed as error:
-        click.echo(f"Failed: {error}.", err=True)
+        say(f"Failed: {error}.", err=True)
         sys.exit(3)
-    click.echo(f"Done: {page}", err=True)
+    say(f"Done: {page}", err=True)

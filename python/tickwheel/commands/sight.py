@@ -13,6 +13,7 @@ import click
 
 from tickwheel.commands.control import is_address, server_of, targeted
 from tickwheel.commands.options import full_text, time_of
+from tickwheel.commands.printing import say, say_lines
 
 if TYPE_CHECKING:
     from tickwheel.delivery.queue.server_view import ServerView
@@ -40,12 +41,12 @@ def _errors_reported(command: Callable[..., None]) -> Callable[..., None]:
         except WrongUsage as error:
             raise click.UsageError(str(error)) from error
         except DeliveryFailed as error:
-            click.echo(f"Failed: {error}.", err=True)
+            say(f"Failed: {error}.", err=True)
             sys.exit(3)
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise  # click ends quietly
-            click.echo(f"Failed: standard output can't be written: {error.strerror}.", err=True)
+            say(f"Failed: standard output can't be written: {error.strerror}.", err=True)
             sys.exit(3)
 
     return run
@@ -145,7 +146,7 @@ def show(target: str, access: dict[str, Path | None], id_: str, key: str | None,
         found = view.show(id_, key)
     if found is None:
         of_key = "without a key" if key is None else f"of the key {key!r}"
-        click.echo(f"There is no message {id_!r} {of_key}: it has not come, or it is forgotten.", err=True)
+        say(f"There is no message {id_!r} {of_key}: it has not come, or it is forgotten.", err=True)
         sys.exit(1)
     if as_json:
         _print_json(found)
@@ -195,7 +196,8 @@ def status(target: str, access: dict[str, Path | None], as_json: bool) -> None:
         _print_fields({**msgspec.structs.asdict(found), "in_use": used, "process": None, "in_doubt": None, **figures})
         if doubt.longest:
             most = "" if doubt.is_complete else " (among the 50,000 messages that were accepted first)"
-            click.echo(f"\nwithout success for longest{most}:")
+            say("")
+            say(f"without success for longest{most}:")
             rows = [
                 (it.key, it.id, _span(it.since, found.at), it.fails, _next_try(it, found), it.last_error)
                 for it in doubt.longest
@@ -225,7 +227,7 @@ def _late(lateness_ms: float | None) -> str | None:
 def _print_json(found: Any) -> None:
     import msgspec
 
-    click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
+    say_lines(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
 
 
 def _print_fields(found: Mapping[str, Any]) -> None:
@@ -245,7 +247,7 @@ def _print_fields(found: Mapping[str, Any]) -> None:
         if isinstance(shown, int) and not isinstance(shown, bool) and name != "seq":
             shown = f"{shown:,}"
         if shown is not None and shown is not False:
-            click.echo(f"{name.replace('_', ' ') + ':':18}{shown_text(str(shown), 2_000)}")
+            say(f"{name.replace('_', ' ') + ':':18}{shown_text(str(shown), 2_000)}")
 
 
 def _print_table(titles: tuple[str, ...], rows: Sequence[tuple[object, ...]], cursor: str | None) -> None:
@@ -266,6 +268,6 @@ def _print_table(titles: tuple[str, ...], rows: Sequence[tuple[object, ...]], cu
     console = Console() if sys.stdout.isatty() else Console(width=100_000)
     with console.capture() as printed:
         console.print(table)
-    click.echo("".join(f"{line.rstrip()}\n" for line in printed.get().splitlines()), nl=False)
+    say_lines("\n".join(line.rstrip() for line in printed.get().splitlines()))
     if cursor is not None:
-        click.echo(f"There are more: --cursor {cursor}", err=True)
+        say(f"There are more: --cursor {cursor}", err=True)

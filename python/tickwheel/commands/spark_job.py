@@ -13,6 +13,8 @@ from typing import Any
 
 import click
 
+from tickwheel._printable import printable
+
 Say = Callable[[str], None]
 
 
@@ -33,7 +35,7 @@ def run_on_spark(
     console = StandardError().console()
 
     def say(line: str) -> None:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
 
     try:
         imported, spark_errors = _imported(module), _imported("pyspark.errors")

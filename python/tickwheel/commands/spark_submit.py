@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from tickwheel.commands.options import client_tls, column_options, hand_off_options, token_of
+from tickwheel.commands.printing import say
 
 _BETWEEN = "--"
 _QUIET = "spark.log.level=WARN"
@@ -129,7 +130,7 @@ def program(
     except WrongUsage as error:
         raise click.UsageError(str(error)) from error
     except DeliveryFailed as error:
-        click.echo(f"Failed: {error}; run it again to go on.", err=True)
+        say(f"Failed: {error}; run it again to go on.", err=True)
         sys.exit(3)
     sys.exit(code)
 

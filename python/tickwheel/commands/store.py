@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from tickwheel.commands.printing import say
+
 _store = click.argument("store", metavar="STORE", type=click.Path(path_type=Path))
 
 
@@ -23,11 +25,11 @@ def check(store: Path) -> None:
 
     with _work(f"checking {store}"):
         checked = check_store(store)
-    click.echo(f"{store}: messages {checked.messages:,}, waiting {checked.waiting:,}.")
+    say(f"{store}: messages {checked.messages:,}, waiting {checked.waiting:,}.")
     if _told(checked.problems):
-        click.echo("Back up the file as it is, and restore a backup: tickwheel store restore BACKUP STORE --force")
+        say("Back up the file as it is, and restore a backup: tickwheel store restore BACKUP STORE --force")
         sys.exit(1)
-    click.echo("No problem found.")
+    say("No problem found.")
 
 
 @store.command()
@@ -41,7 +43,7 @@ def compact(store: Path) -> None:
 
     with _work(f"compacting {store}"):
         done = compact_store(store)
-    click.echo(f"{store}: {_size(done.before)} before, {_size(done.after)} now.")
+    say(f"{store}: {_size(done.before)} before, {_size(done.after)} now.")
 
 
 @store.command()
@@ -56,7 +58,7 @@ def backup(store: Path, to: Path) -> None:
 
     with _work(f"copying {store}"):
         checked = backup_store(store, to)
-    click.echo(f"{to}: messages {checked.messages:,}, waiting {checked.waiting:,}.")
+    say(f"{to}: messages {checked.messages:,}, waiting {checked.waiting:,}.")
     if _told(checked.problems):
         sys.exit(1)
 
@@ -80,8 +82,8 @@ def restore(backup: Path, store: Path, force: bool) -> None:
     with _work(f"restoring {backup}"):
         replaced = restore_store(backup, store, force=force)
     if replaced is not None:
-        click.echo(f"The store that was there is {replaced} now.")
-    click.echo(f"{store}: restored. To deliver from it, run with --store {store}")
+        say(f"The store that was there is {replaced} now.")
+    say(f"{store}: restored. To deliver from it, run with --store {store}")
 
 
 @contextmanager
@@ -100,13 +102,13 @@ def _work(what: str) -> Iterator[None]:
     except WrongUsage as error:
         raise click.UsageError(str(error)) from error
     except DeliveryFailed as error:
-        click.echo(f"Failed: {error}.", err=True)
+        say(f"Failed: {error}.", err=True)
         sys.exit(3)
 
 
 def _told(problems: Sequence[str]) -> bool:
     for problem in problems:
-        click.echo(f"Problem: {problem}")
+        say(f"Problem: {problem}")
     return bool(problems)
 
 

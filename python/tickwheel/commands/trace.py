@@ -4,6 +4,8 @@ import json
 
 import click
 
+from tickwheel.commands.printing import say_lines
+
 
 @click.command()
 @click.option("--all", "is_whole", is_flag=True, help="Show each step of the wheel, with its reasons: some 500 lines.")
@@ -13,7 +15,7 @@ def trace(is_whole: bool, as_json: bool) -> None:
     if as_json:
         from tickwheel.trace import document
 
-        click.echo(json.dumps(document(), indent=1))
+        say_lines(json.dumps(document(), indent=1))
     elif is_whole:
         from rich.console import Console
 
@@ -24,4 +26,4 @@ def trace(is_whole: bool, as_json: bool) -> None:
     else:
         from tickwheel._trace_page import page
 
-        click.echo(page())
+        say_lines(page())

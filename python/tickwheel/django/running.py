@@ -14,7 +14,6 @@
 - The record decides all this, so it holds over restarts. The queue may deliver a task as often as that takes.
 """
 
-import logging
 import os
 import socket
 from collections.abc import Callable, Iterator
@@ -35,6 +34,7 @@ from django.db import (
 from django.utils import timezone
 from django.utils.crypto import get_random_string
 
+from tickwheel._printable import logger_of
 from tickwheel.delivery import Delivery, Unavailable
 from tickwheel.django.api import (
     TaskContext,
@@ -62,7 +62,7 @@ _LONGEST_TEXT: Final = 1 << 20  # of an error
 
 _FINISHED: Final = (TaskResultStatus.SUCCESSFUL, TaskResultStatus.FAILED)
 
-logger: Final = logging.getLogger("tickwheel.django")
+logger: Final = logger_of("tickwheel.django")
 
 PROBE: Final = "the database answers"
 """The id of a message without a task. The ids of tasks have no spaces."""

@@ -3,21 +3,18 @@
 from typing import Final
 
 from tickwheel._native import rfc_3339
+from tickwheel._printable import ESCAPES
 
 SHOWN: Final = 120
 """The most characters of a name."""
 
 _DAY_MS: Final = 86_400_000
-_PICTURES: Final = (
-    {code: chr(0x2400 + code) for code in range(32)}
-    | {127: "\u2421"}
-    | {code: f"\\u{code:04x}" for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))}
-)
+_PICTURES: Final = ESCAPES | {code: chr(0x2400 + code) for code in range(32)} | {127: "\u2421"}
 
 
 def shown_text(text: str | bytes, most: int = SHOWN) -> str:
-    """At most `most` characters. Control characters become pictures (␀). Those for writing from right to left become
-    escapes, because they may make one name look like another.
+    """At most `most` characters. Control characters of ASCII become pictures (␀), others escapes. So do those for
+    writing from right to left, because they may make one name look like another.
     """
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")

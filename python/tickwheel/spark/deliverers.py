@@ -1,6 +1,5 @@
 """The deliverers as the driver sees them (rules S3 to S5): which answer, what they have settled, who is waited for."""
 
-import logging
 import math
 import time
 from collections.abc import Mapping, Sequence, Set
@@ -8,6 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Final
 
+from tickwheel._printable import logger_of
 from tickwheel.delivery.base.errors import DeliveryFailed
 from tickwheel.delivery.read.hand_off_rows import PARTITIONS
 from tickwheel.spark.client import Access, Client, Refused, reason_of
@@ -22,7 +22,7 @@ _NO_ANSWER: Final = "no answer"
 _NO_PORT: Final = "is it the port of tickwheel serve, and is there TLS on both sides or on none?"
 _NO_TLS: Final = ("SSL", "WRONG_VERSION_NUMBER", "RemoteDisconnected", "Remote end closed", "no tickwheel serve")
 
-_log = logging.getLogger(__name__)
+_log = logger_of(__name__)
 
 
 @dataclass(slots=True)

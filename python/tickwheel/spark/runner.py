@@ -1,6 +1,5 @@
 """The program for clusters (rules S1, S3): one query from an input to deliverers, which runs until a signal."""
 
-import logging
 import signal
 import threading
 import time
@@ -12,6 +11,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from tickwheel._printable import logger_of
 from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.serve.access import Address
 from tickwheel.delivery.serve.client_tls import ClientTls
@@ -30,7 +30,7 @@ from tickwheel.spark.watched import Watched
 _ONE_HOST_LEAD_S: Final = 20.0
 _CLUSTER_LEAD_S: Final = 90.0
 
-_log = logging.getLogger(__name__)
+_log = logger_of(__name__)
 
 
 @dataclass(frozen=True, slots=True)

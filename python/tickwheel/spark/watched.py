@@ -1,17 +1,17 @@
 """What a driver says of its query: how it goes, and when micro-batches come near the lead (rule S3)."""
 
-import logging
 import time
 from collections.abc import Mapping
 from typing import Any, Final
 
+from tickwheel._printable import logger_of
 from tickwheel.spark.hand_off import HandOff
 from tickwheel.spark.metrics import QueryMeasures
 
 _SAY_EVERY_S: Final = 10.0
 _WARN_EVERY_S: Final = 60.0
 
-_log = logging.getLogger(__name__)
+_log = logger_of(__name__)
 
 
 class Watched:

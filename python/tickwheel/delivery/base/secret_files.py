@@ -5,17 +5,17 @@ every user can write it, this is an error.
 """
 
 import codecs
-import logging
 import os
 import stat
 from pathlib import Path
 from typing import Final
 
+from tickwheel._printable import logger_of
 from tickwheel.delivery.base.errors import WrongUsage
 
 _OTHERS: Final = stat.S_IROTH | stat.S_IXOTH
 
-_log = logging.getLogger("tickwheel.delivery")
+_log = logger_of("tickwheel.delivery")
 
 
 def read_secret(option: str, path: Path, most: int) -> bytes:

@@ -16,6 +16,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from tickwheel._printable import printable
 from tickwheel.delivery.command.job import Result
 from tickwheel.delivery.command.reading import ITS_START
 from tickwheel.delivery.model.summary import Summary
@@ -89,4 +90,4 @@ def _table(summary: Summary) -> Table:
 
 
 def _say(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    console.print(printable(text), markup=False, highlight=False, soft_wrap=True)

@@ -7,9 +7,10 @@ from typing import Any, Final
 
 import msgspec
 
+from tickwheel._printable import logger_of
 from tickwheel.delivery.model.entries import Letter
 
-logger: Final = logging.getLogger("tickwheel.delivery")
+logger: Final = logger_of("tickwheel.delivery")
 
 _EVENTS: Final = {
     "down": (logging.ERROR, "the destination is down: %s"),

@@ -10,6 +10,7 @@ from typing import Protocol, Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from tickwheel._printable import printable
 from tickwheel.delivery.model.summary import Summary
 
 _PLAIN_EVERY_S = 10
@@ -50,7 +51,7 @@ class _Bar:
 
     def say(self, line: str) -> None:
         """Print above the bar."""
-        self._progress.console.out(line, highlight=False)
+        self._progress.console.out(printable(line), highlight=False)
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -74,7 +75,7 @@ class _Lines:
 
     def say(self, line: str) -> None:
         """Print one line, never wrapped."""
-        self._console.out(line, highlight=False)
+        self._console.out(printable(line), highlight=False)
 
     def __enter__(self) -> Self:
         return self

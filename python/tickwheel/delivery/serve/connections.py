@@ -13,15 +13,16 @@ Everything runs in the event loop. A connection with TLS takes 256 KiB (asyncio'
 """
 
 import asyncio
-import logging
 import socket
 import ssl
 from collections.abc import Callable
 from typing import Final
 
+from tickwheel._printable import logger_of
+
 HEAD_WITHIN_S: Final = 10
 
-_log = logging.getLogger("tickwheel.delivery")
+_log = logger_of("tickwheel.delivery")
 _NO_FILES_PAUSE_S = 0.1
 _END_OF_TLS_S = 3600  # never: each protocol has a deadline of its own, which knows whether the client still reads
 

@@ -5,16 +5,16 @@ read before stay in use, and the log says why. Open connections keep their certi
 served, and deliveries that have begun keep their headers and signature.
 """
 
-import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tickwheel._printable import logger_of
 from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.serve.access import Access
 from tickwheel.delivery.serve.tls import Certificates, TlsFiles
 from tickwheel.delivery.serve.tokens import Tokens, read_tokens
 
-_log = logging.getLogger("tickwheel.delivery")
+_log = logger_of("tickwheel.delivery")
 
 
 class Credentials:

@@ -12,7 +12,6 @@ kept any more, and this is one call.
 | `WATCHDOG=1` | twice within `WATCHDOG_USEC`, by the loop that also sees whether delivery has failed |
 """
 
-import logging
 import os
 import socket
 import time
@@ -20,7 +19,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-_log = logging.getLogger("tickwheel.delivery")
+from tickwheel._printable import logger_of
+
+_log = logger_of("tickwheel.delivery")
 _US: Final = 1_000_000
 
 
