@@ -115,7 +115,8 @@ impl Outcomes {
         self.done.is_empty() && self.attempts.is_empty()
     }
 
-    pub(crate) fn append(&mut self, mut other: Self) {
+    /// Leaves `other` empty, with its memory: it has the results of the next send.
+    pub(crate) fn append(&mut self, other: &mut Self) {
         self.done.append(&mut other.done);
         self.dead.append(&mut other.dead);
         self.ended.append(&mut other.ended);

@@ -206,7 +206,7 @@ impl WriterQueue {
     }
 
     /// Takes the outcomes of senders, and the position of the destination, for the writer.
-    pub(crate) fn report(&self, outcomes: Outcomes, position: Option<String>, now_us: u64) {
+    pub(crate) fn report(&self, outcomes: &mut Outcomes, position: Option<String>, now_us: u64) {
         let mut state = self.lock();
         if position.is_some() {
             state.position = position;

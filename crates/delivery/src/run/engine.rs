@@ -441,8 +441,7 @@ impl Engine {
     }
 
     fn report(&self, dispatcher: &mut Dispatcher, position: Option<String>) {
-        let outcomes = std::mem::take(&mut dispatcher.outcomes);
-        self.queue.report(outcomes, position, self.timer.clock().now_us());
+        self.queue.report(&mut dispatcher.outcomes, position, self.timer.clock().now_us());
         if dispatcher.window.has_needy_lanes() || dispatcher.window.has_leaving() {
             self.queue.wake();
         }
@@ -505,8 +504,7 @@ impl Engine {
     /// their order.
     pub(crate) fn flush(&self, dispatcher: &mut Dispatcher) {
         if !dispatcher.outcomes.is_empty() {
-            let outcomes = std::mem::take(&mut dispatcher.outcomes);
-            self.queue.report(outcomes, None, self.timer.clock().now_us());
+            self.queue.report(&mut dispatcher.outcomes, None, self.timer.clock().now_us());
         }
     }
 }

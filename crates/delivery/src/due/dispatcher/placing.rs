@@ -78,7 +78,8 @@ impl Dispatcher {
             return;
         }
         doubt.fails = attempts;
-        doubt.is_no_sign = from_us.is_none() && !self.was_down;
+        let failed_from_us = from_us.and_then(|from_us| from_us.checked_sub(waited_us));
+        doubt.is_no_sign = failed_from_us.is_none_or(|us| us < self.began.0) && !self.was_down;
         if from_us.is_none() {
             doubt.accepted_before = Some(0);
         }

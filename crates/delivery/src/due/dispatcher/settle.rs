@@ -80,8 +80,12 @@ impl Dispatcher {
         let settled = flight.messages.iter().zip(each.into_iter().chain(std::iter::repeat(rest)));
         // The order of the answers is not known. Accepted messages come first here, so the others count for an outage
         // that may begin.
-        let (accepted, others): (Vec<_>, Vec<_>) = settled.partition(|(_, it)| *it == Verdict::Delivered);
-        for (message, _) in accepted {
+        let mut others = Vec::new();
+        for (message, verdict) in settled {
+            if verdict != Verdict::Delivered {
+                others.push((message, verdict));
+                continue;
+            }
             // Slow neighbours do not say what is usual, if spare places are there for them.
             if !self.places.has_spare() || !self.doubts.has(self.key_of(message.slot)) {
                 self.places.note_duration(duration_us);
