@@ -28,7 +28,7 @@ OWN = {
     "django/management/commands/tickwheel_worker.py": {"write"},
 }
 """Prints of text that is not from outside, or that has escapes already."""
-_CALLS = {"echo", "print", "out", "getLogger", "secho", "warn"}
+_CALLS = {"echo", "print", "out", "getLogger", "secho", "warn", "print_exception", "print_exc"}
 _STREAMS = {"stdout", "stderr", "__stdout__", "__stderr__"}
 
 

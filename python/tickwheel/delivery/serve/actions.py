@@ -23,7 +23,7 @@ from tickwheel.delivery.model.bulk import OTHER_ACTION, act_of
 from tickwheel.delivery.model.entries import Answer, Item
 from tickwheel.delivery.model.operations import reply
 from tickwheel.delivery.serve.bodies import Bodies
-from tickwheel.delivery.serve.problems import AGAIN, json_response, problem, refuse_query
+from tickwheel.delivery.serve.problems import json_response, problem, refuse_query, unavailable
 from tickwheel.delivery.serve.threads import Threads
 from tickwheel.delivery.sight import NoStore, StoreView
 
@@ -92,6 +92,6 @@ class Actions:
         try:
             return [*await self._pages.run(lambda: self._view.actions(id_))]
         except (StoreFailed, NoStore) as error:  # the second: its file was moved
-            raise problem(503, str(error), AGAIN) from error
+            raise unavailable(error) from error
         except WrongUsage as error:
             raise problem(400, str(error), "/actions/{id}") from error

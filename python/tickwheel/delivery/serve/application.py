@@ -8,7 +8,9 @@ then; it answers health only, before and after, without tokens and TLS.
 """
 
 import asyncio
+import re
 from typing import Final
+from urllib.parse import unquote
 
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -19,6 +21,7 @@ from tickwheel.delivery.serve.problems import AGAIN, CLOSE, fault, json_response
 
 REQUESTS: Final = 512
 """Requests at a time; up to half of them may wait for their bodies."""
+_ABSOLUTE: Final = re.compile(rb"(?i:https?)://(?P<host>[^/]+)(?P<path>/.*)?", re.DOTALL)
 HEALTH_ONLY: Final = "health_only"
 """In the state of a connection to the port of `--health`."""
 _ALLOW: Final = {"allow": "GET, HEAD, OPTIONS"}
@@ -51,7 +54,7 @@ class Application:
             await send(message)
 
         try:
-            await self._respond(scope, receive, note_and_send)
+            await self._respond(_origin_form(scope), receive, note_and_send)
         except asyncio.CancelledError:
             if not has_begun:
                 await _STOPPED(scope, receive, send)
@@ -75,6 +78,16 @@ class Application:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         await (self._opened or _waiting)(scope, receive, send)
+
+
+def _origin_form(scope: Scope) -> Scope:
+    """The request without the host in its target, as clients send it to a proxy (RFC 9112, 3.2.2)."""
+    found = _ABSOLUTE.fullmatch(scope["raw_path"])
+    if found is None:
+        return scope
+    path = found["path"] or b"/"
+    headers = [(b"host", found["host"]), *((name, value) for name, value in scope["headers"] if name != b"host")]
+    return {**scope, "path": unquote(path.decode("ascii")), "raw_path": path, "headers": headers}
 
 
 def _has_two_lengths(scope: Scope) -> bool:

@@ -43,7 +43,7 @@ from tickwheel.delivery.model.message import Columns
 from tickwheel.delivery.queue.submitting import Submitter
 from tickwheel.delivery.serve.bodies import Bodies
 from tickwheel.delivery.serve.http_connection import HELD_UP
-from tickwheel.delivery.serve.problems import AGAIN, json_response, problem
+from tickwheel.delivery.serve.problems import AGAIN, json_response, problem, unavailable
 from tickwheel.delivery.serve.threads import Threads
 
 TYPE: Final = "application/vnd.apache.arrow.stream"
@@ -116,7 +116,7 @@ class ArrowBodies:
             found: dict[str, object] = {**store, "now_ms": now_ms, "marks": marks}
             return found if partition is None else found | {"recurring": self._running.engine.rules_of(partition)}
         except Exception as error:
-            raise problem(503, str(error), AGAIN) from error
+            raise unavailable(error) from error
 
     def _check_store(self, request: Request) -> None:
         """If the client expects another store, it gets an error before anything is read. Errors: 400, 409."""
@@ -196,7 +196,7 @@ async def _result(awaited: Awaitable[_T]) -> _T:
     try:
         return await awaited
     except Exception as error:
-        raise problem(503, str(error), f"{AGAIN}: what was accepted answers duplicate") from error
+        raise unavailable(error, allowed=f"{AGAIN}: what was accepted answers duplicate") from error
 
 
 def _partition(request: Request) -> int | None:

@@ -9,6 +9,7 @@ A body that is passed on in parts counts by the bytes that are still kept. While
 """
 
 import asyncio
+import codecs
 import contextlib
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -63,7 +64,8 @@ class Bodies:
 
     @contextlib.asynccontextmanager
     async def receive(self, request: Request, limit: int, more: str = "") -> AsyncIterator[bytes]:
-        """The body, with its room until the end of the block. `more` is added to the reasons of errors.
+        """The body without a byte order mark, with its room until the end of the block. `more` is added to the reasons
+        of errors.
 
         Errors: 413 for more than `limit` bytes; 415 for a compressed body; 408 if it does not end in time; 503 without
         room, or at the end of the server; 400 if the connection ends before.
@@ -71,7 +73,7 @@ class Bodies:
         body = _Body(self._end_s)
         try:
             await self._received(request, limit, body, more)
-            yield b"".join(body.parts)
+            yield b"".join(body.parts).removeprefix(codecs.BOM_UTF8)
         finally:
             self._left += body.size
 

@@ -4,6 +4,7 @@
   `most` connections wait. If another connection comes, the connection with the longest wait is closed. Clients that
   connect and say nothing therefore close each other's connections, however many they are. A connection whose request is
   being answered is never closed.
+- Connections that have shown a valid token are counted apart, so others take no place of theirs.
 - The handshake and the first head must be there within `HEAD_WITHIN_S` of the connection.
 
 With `most` 256: 260 clients connect and say nothing. The first four are closed when the last four come, and the others
@@ -28,29 +29,39 @@ _END_OF_TLS_S = 3600  # never: each protocol has a deadline of its own, which kn
 
 
 class Places:
-    """The waiting connections, at most `most`. The connection with the longest wait is first."""
+    """The waiting connections, at most `most` without a token, and as many with one. The connection with the longest
+    wait is first.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._waiting: dict[Place, None] = {}
+        self._waiting_with_token: dict[Place, None] = {}
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting) + len(self._waiting_with_token)
 
     def add(self, place: "Place") -> None:
         """The connection waits from now on."""
         self.remove(place)
-        if len(self._waiting) >= self._most:
-            next(iter(self._waiting)).close()
-        self._waiting[place] = None
+        waiting = self._waiting_with_token if place.has_token else self._waiting
+        if len(waiting) >= self._most:
+            next(iter(waiting)).close()
+        waiting[place] = None
+
+    def has_token(self, place: "Place") -> None:
+        """The connection has shown a token."""
+        if place in self._waiting:
+            self.add(place)
 
     def remove(self, place: "Place") -> None:
         """The connection does not wait any more."""
         self._waiting.pop(place, None)
+        self._waiting_with_token.pop(place, None)
 
     def close(self) -> None:
         """Close all that wait."""
-        for place in list(self._waiting):
+        for place in [*self._waiting, *self._waiting_with_token]:
             place.close()
 
 
@@ -60,6 +71,8 @@ class Place:
     def __init__(self, places: Places, abort: Callable[[], object]) -> None:
         self.abort = abort
         """Closes the connection at once."""
+        self.has_token = False
+        """Whether its client has shown a valid token."""
         self._places = places
         self._deadline: asyncio.TimerHandle | None = None
         self.waits(HEAD_WITHIN_S)
@@ -70,6 +83,11 @@ class Place:
         self._places.add(self)
         if within_s is not None:
             self._deadline = asyncio.get_running_loop().call_later(within_s, self.close)
+
+    def shows_token(self) -> None:
+        """Its client has shown a valid token."""
+        self.has_token = True
+        self._places.has_token(self)
 
     def works(self) -> None:
         """From now on the client waits for the server, or the connection has ended."""

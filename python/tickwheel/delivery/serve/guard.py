@@ -13,10 +13,11 @@
 
 from typing import Final
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tickwheel.delivery.serve.access import Access, Fetched
-from tickwheel.delivery.serve.problems import AGAIN, fault, json_response
+from tickwheel.delivery.serve.access import Access, Fetched, Refusal
+from tickwheel.delivery.serve.http_connection import IS_KNOWN
+from tickwheel.delivery.serve.problems import AGAIN, CLOSE, fault, json_response, problem
 from tickwheel.delivery.serve.tokens import Right
 
 HEALTH: Final = ("/livez", "/readyz", "/healthz")
@@ -33,11 +34,24 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, or answer 401, 403 or 503."""
+        tokens = self._access.tokens
+
+        async def receive_with_token() -> Message:
+            message = await receive()
+            is_body = message["type"] == "http.request" and _needs_token(scope)
+            if is_body and self._access.tokens is not tokens and (refusal := self._refusal(scope)):
+                raise problem(401, refusal.reason, refusal.allowed, CLOSE)  # it was taken back during the body
+            return message
+
         self._left -= 1
         try:
-            await self._app(scope)(scope, receive, send)
+            await self._app(scope)(scope, receive_with_token, send)
         finally:
             self._left += 1
+
+    def _refusal(self, scope: Scope) -> Refusal | None:
+        given = [value for name, value in scope["headers"] if name == b"authorization"]
+        return self._access.why_not(given, right_of(scope["method"], scope["path"]))
 
     def _app(self, scope: Scope) -> ASGIApp:
         headers: list[tuple[bytes, bytes]] = scope["headers"]
@@ -53,15 +67,21 @@ class Guard:
                 "programs on this machine, with its own name in Host; or serve with tokens, for any Host and any sender"
             )
             return json_response(403, fault(reason, allowed))
-        is_open = scope["method"] == "OPTIONS" or (scope["path"] == "/" and scope["method"] in ("GET", "HEAD"))
-        if not is_open and (
-            refusal := self._access.why_not(every(b"authorization"), right_of(scope["method"], scope["path"]))
-        ):
-            more = {} if refusal.is_known else {"www-authenticate": "Bearer"}
-            return json_response(403 if refusal.is_known else 401, fault(refusal.reason, refusal.allowed), more)
+        if _needs_token(scope):
+            if refusal := self._refusal(scope):
+                more = {} if refusal.is_known else {"www-authenticate": "Bearer"}
+                return json_response(403 if refusal.is_known else 401, fault(refusal.reason, refusal.allowed), more)
+            if self._access.tokens is not None:
+                scope["state"][IS_KNOWN]()
         if self._left < 0:
             return json_response(503, fault("too many requests at a time", AGAIN), {"retry-after": "1"})
         return self._inner
+
+
+def _needs_token(scope: Scope) -> bool:
+    if scope["path"] in HEALTH or scope["method"] == "OPTIONS":
+        return False
+    return scope["path"] != "/" or scope["method"] not in ("GET", "HEAD")
 
 
 def right_of(method: str, path: str) -> Right:

@@ -67,7 +67,7 @@ from tickwheel.delivery.serve.health import health_routes
 from tickwheel.delivery.serve.listing import Listing
 from tickwheel.delivery.serve.live import Live
 from tickwheel.delivery.serve.metrics import renderer
-from tickwheel.delivery.serve.problems import AGAIN, fault, json_response, problem, refuse_query
+from tickwheel.delivery.serve.problems import AGAIN, fault, json_response, problem, refuse_query, unavailable
 from tickwheel.delivery.serve.replacing import Replacing
 from tickwheel.delivery.serve.threads import Threads
 
@@ -110,7 +110,7 @@ def app(running: Running, max_payload: int, bodies: Bodies, live: Live) -> ASGIA
         try:
             text, kind = await scrapes.run(lambda: metrics(accept))
         except (StoreFailed, WrongUsage) as error:  # the second: its file was moved
-            raise problem(503, str(error), AGAIN) from error
+            raise unavailable(error) from error
         return Response(text, headers={"content-type": kind})
 
     register_url_convertor("any", _Any())
@@ -195,7 +195,7 @@ class _Messages:
         try:
             answers = await self._submitter.ask([records])
         except Exception as error:
-            raise problem(503, f"{error}; {SOME}", f"{AGAIN}: what was accepted answers duplicate") from error
+            raise unavailable(error, f"; {SOME}", f"{AGAIN}: what was accepted answers duplicate") from error
         found = answered(records.faults(), answers)
         return await _lines(zip(_numbered(body), records.operations(), found, strict=True))
 
@@ -266,7 +266,7 @@ class _Messages:
         try:
             [answer] = await self._submitter.ask([item])
         except Exception as error:
-            raise problem(503, str(error), AGAIN) from error
+            raise unavailable(error) from error
         return answer
 
 
@@ -387,5 +387,5 @@ async def _refuse(request: Request, error: Exception) -> Response:
     return json_response(error.status_code, fault(reason, _ROUTES), {"allow": methods} if methods else None)
 
 
-async def _broken(_request: Request, error: Exception) -> Response:
-    return json_response(500, fault(f"this server has an error: {type(error).__name__}: {error}", AGAIN))
+async def _broken(_request: Request, _error: Exception) -> Response:
+    return json_response(500, fault("this server has an error, and its log says which", AGAIN))

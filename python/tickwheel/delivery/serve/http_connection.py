@@ -27,6 +27,8 @@ from tickwheel.delivery.serve.problems import CLOSE, fault, json_response
 
 HELD_UP: Final = "held_up"
 """In the state of a connection: a function to call when the server, not the client, holds a body up."""
+IS_KNOWN: Final = "is_known"
+"""In the state of a connection: a function to call when its client has shown a valid token."""
 _READ_WITHIN_S: Final = 30
 _LOOK_EVERY_S: Final = 1
 _END_WITHIN_S: Final = 1
@@ -50,6 +52,7 @@ class HttpConnection(H11Protocol):
         self._is_half_closed = False
         self._is_held_up = False
         self.app_state[HELD_UP] = self._hold_up
+        self.app_state[IS_KNOWN] = place.shows_token
         self._taken, self._taken_s = 0, 0.0
         self._first: bytes | None = b""  # while it may be the beginning of HTTP/2
 
@@ -60,7 +63,8 @@ class HttpConnection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It has ended, by either side."""
-        self.app_state.pop(HELD_UP, None)  # else a circle, and the collector alone would free it
+        for each in (HELD_UP, IS_KNOWN):
+            self.app_state.pop(each, None)  # else a circle, and the collector alone would free it
         self._place.works()
         self._stop_looking()
         super().connection_lost(exc)

@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from tickwheel._native import due_of
 from tickwheel.delivery.base.errors import BadRecord, StoreFailed, WrongUsage
-from tickwheel.delivery.serve.problems import AGAIN, json_response, problem, refuse_query
+from tickwheel.delivery.serve.problems import json_response, problem, refuse_query, unavailable
 from tickwheel.delivery.serve.threads import Threads
 from tickwheel.delivery.sight import InDoubt, NoStore, StoreStatus, StoreView
 
@@ -75,7 +75,7 @@ async def _look(threads: Threads, look: Callable[[], _T]) -> _T:
     try:
         return await threads.run(look)
     except (StoreFailed, NoStore) as error:  # the second: its file was moved
-        raise problem(503, str(error), AGAIN) from error
+        raise unavailable(error) from error
 
 
 def _wanted(query_string: bytes, parameters: Sequence[str], allowed: str) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from tickwheel._native import StoreSnapshot
 from tickwheel.delivery.base.errors import StoreFailed, WrongUsage
 from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.serve.access import Access
-from tickwheel.delivery.serve.problems import AGAIN, problem, refuse_query
+from tickwheel.delivery.serve.problems import AGAIN, problem, refuse_query, without_folders
 from tickwheel.delivery.serve.threads import Threads
 from tickwheel.delivery.serve.tokens import Right, names_of
 from tickwheel.delivery.sight.doubt import in_doubt_of
@@ -153,7 +153,7 @@ class Frames:
                 if number % _FIGURES_EVERY == 0:
                     self._put(await self._threads.run(self._figures))
             except (StoreFailed, WrongUsage) as error:  # the second: its file was moved
-                self._put(_event("failed", {"reason": str(error)}))
+                self._put(_event("failed", {"reason": without_folders(str(error))}))
             number += 1
             await asyncio.sleep(FRAME_S)
 

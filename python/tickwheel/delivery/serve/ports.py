@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tickwheel._printable import logger_of
 from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.serve.access import Access, Address
@@ -171,6 +172,7 @@ def _http_server(app: "ASGIApp") -> "uvicorn.Server":
     import uvicorn
 
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
+    logger_of("uvicorn.error")  # its messages have escapes from now on
     return uvicorn.Server(
         uvicorn.Config(
             app,

@@ -11,7 +11,6 @@ import contextlib
 import importlib
 import signal
 import threading
-import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.model.summary import Summary
 from tickwheel.delivery.observe.dead_letters import PutLetters
+from tickwheel.delivery.observe.log import logger
 from tickwheel.delivery.outbox.source import SourceOpener
 from tickwheel.delivery.serve.access import Access, Address
 from tickwheel.delivery.serve.credentials import Credentials
@@ -185,5 +185,5 @@ def _remove_if_empty(output: Path | None) -> None:
 def _failure(error: Exception) -> str:
     if isinstance(error, DeliveryFailed):
         return str(error)
-    traceback.print_exception(error)
+    logger.error("tickwheel has an error", exc_info=error)
     return f"{type(error).__name__}: {error}"

@@ -408,7 +408,7 @@ def test_an_error_of_the_server_is_told_without_its_traceback__D12(
 
     monkeypatch.setattr(arrow_bodies, "_checked", fail)
     reply = post(fresh, stream(far("x")))
-    assert (reply.status, reply.body["reason"]) == (500, "this server has an error: ZeroDivisionError: oops")
+    assert (reply.status, reply.body["reason"]) == (500, "this server has an error, and its log says which")
     while "Traceback" not in caplog.text:
         pass  # it is logged after the answer
     assert fresh.ask("GET", "/healthz").status == 200

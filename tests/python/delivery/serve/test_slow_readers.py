@@ -72,6 +72,9 @@ class Place:
 
     abort: Callable[[], object]
 
+    def shows_token(self) -> None:
+        pass
+
     def works(self) -> None:
         pass
 
