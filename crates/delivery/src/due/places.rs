@@ -319,11 +319,11 @@ impl Places {
         is_slow
     }
 
-    /// Notes how long the send of an accepted message took.
+    /// Notes how long the send of an accepted message took. If the first one is slow, it does not say what is usual.
     pub(crate) fn note_duration(&mut self, duration_us: u64) {
         let duration_us = duration_us as f64;
         if self.usual_us == 0.0 {
-            self.usual_us = duration_us.max(1.0);
+            self.usual_us = duration_us.clamp(1.0, YOUNG_US as f64 / YOUNG_TIMES);
         } else if duration_us > self.usual_us {
             self.usual_us = duration_us.min(self.usual_us * STEP_UP);
         } else {
@@ -439,6 +439,14 @@ mod tests {
         assert_eq!(places.young_us(), 3_000_000);
         (0..1_000).for_each(|_| places.note_duration(10));
         assert_eq!(places.young_us(), 100_000);
+    }
+
+    /// Otherwise a single ordinary place is taken by the next send that hangs for half a minute.
+    #[test]
+    fn a_slow_send_that_is_the_first_does_not_say_what_is_usual__d6() {
+        let mut places = places(1, 8);
+        places.note_duration(3_000_000);
+        assert_eq!(places.young_us(), YOUNG_US);
     }
 
     #[test]
