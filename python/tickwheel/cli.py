@@ -11,6 +11,8 @@ def main() -> None:
     try:
         if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             signal.signal(signal.SIGTERM, _stop)  # until a command has its own handlers
+        if sys.argv[1:2] == ["serve"]:
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it reads the files that this would read again
         from tickwheel.commands import tickwheel
 
         tickwheel(prog_name="tickwheel")

@@ -4,15 +4,17 @@ Standard output is for results, such as deliveries; messages go to standard erro
 `tickwheel.delivery.command.ending` has the other codes.
 """
 
+import errno
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import click
 
 from tickwheel import __version__
-from tickwheel._printable import printable
+from tickwheel._printable import logger_of, printable
 from tickwheel.commands.analyze import analyze
 from tickwheel.commands.control import again, cancel, pause, requeue, reschedule, resume
 from tickwheel.commands.deliver import deliver
@@ -29,24 +31,28 @@ from tickwheel.commands.trace import trace
 from tickwheel.commands.welcome import first_steps
 
 __all__ = ["tickwheel"]
+_UNEXPECTED = 70
+_PASSED_ON = (click.Abort, click.exceptions.Exit, ModuleNotFoundError)  # to click, and to `tickwheel.cli`
 
 
 class _Commands(click.Group):
-    """A group of commands that a signal ends with 130, also before or after the work of one begins."""
+    """A group of commands. A signal ends them with 130, also before or after the work of one begins, and an error that
+    none of them expects with 70 and one line.
+    """
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         """Read the options."""
-        with _stopped():
+        with _ends_in_one_line():
             return super().make_context(*args, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the subcommand."""
-        with _stopped():
+        with _ends_in_one_line():
             return super().invoke(ctx)
 
 
 @contextmanager
-def _stopped() -> Iterator[None]:
+def _ends_in_one_line() -> Iterator[None]:
     try:
         yield
     except click.ClickException as error:
@@ -55,6 +61,23 @@ def _stopped() -> Iterator[None]:
     except KeyboardInterrupt as stop:
         say(f"Stopped by {str(stop) or 'Ctrl-C'}.", err=True)
         sys.exit(130)
+    except Exception as error:
+        if isinstance(error, _PASSED_ON) or (isinstance(error, OSError) and error.errno == errno.EPIPE):
+            raise
+        if isinstance(error, FileNotFoundError) and not _has_folder():
+            reason = "the folder in which tickwheel was started is removed: go to another folder, and run again"
+            raise click.UsageError(reason) from error
+        logger_of("tickwheel").debug("an unexpected error", exc_info=error)
+        say(f"Failed: {type(error).__name__}: {error}.", err=True)
+        sys.exit(_UNEXPECTED)
+
+
+def _has_folder() -> bool:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)

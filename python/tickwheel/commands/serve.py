@@ -130,11 +130,12 @@ def serve(
     from tickwheel.delivery.outbox.source import sources_of
     from tickwheel.delivery.serve.access import Address, check_addresses
     from tickwheel.delivery.serve.credentials import Credentials
-    from tickwheel.delivery.serve.run import Service
+    from tickwheel.delivery.serve.run import Service, noted_hangups
     from tickwheel.delivery.serve.run import serve as run
     from tickwheel.delivery.serve.tls import TlsFiles
     from tickwheel.delivery.sinks import path_of, read_webhook_again
 
+    hangups = noted_hangups()
     told = StandardError()
     console = told.console()
     say = reporter(console, live=False).say
@@ -157,7 +158,7 @@ def serve(
         )
         allow_many_files()
         shorten_thread_switches()
-        ended = run(service, say)
+        ended = run(service, say, hangups)
     except WrongUsage as error:
         made.remove_unused()
         raise click.UsageError(str(error)) from error

@@ -77,13 +77,22 @@ class _Stopped(BaseException):
         self.code = code
 
 
-def serve(service: Service, say: Callable[[str], object], notifier: Notifier | None = None) -> Ended:
-    """Serve until a signal comes, or delivery fails. Call it in the main thread. Errors: `WrongUsage`."""
+def noted_hangups() -> threading.Event:
+    """An event that SIGHUP sets from now on. Call it in the main thread, before the files are read."""
+    hung_up = threading.Event()
+    signal.signal(signal.SIGHUP, lambda *_: hung_up.set())
+    return hung_up
+
+
+def serve(
+    service: Service, say: Callable[[str], object], read_again: threading.Event, notifier: Notifier | None = None
+) -> Ended:
+    """Serve until a signal comes, or delivery fails. If `read_again` is set, the files are read again. Call it in the
+    main thread. Errors: `WrongUsage`.
+    """
     notifier = notifier or Notifier()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
-    read_again = threading.Event()
-    signal.signal(signal.SIGHUP, lambda *_: read_again.set())
     running, ports, code, failure = None, None, 0, None
     was_there = service.output is None or service.output.exists()
     try:

@@ -46,7 +46,7 @@ def served(folder: Path, opener: Opener, said: list[object]) -> run.Ended:
     here = Address.of("--listen", "127.0.0.1:0")
     service = run.Service(folder / "store.db", opener, lambda _: None, Settings(), here, Credentials(), MAX_PAYLOAD)
     try:
-        return run.serve(service, said.append)
+        return run.serve(service, said.append, run.noted_hangups())
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
