@@ -5,6 +5,7 @@ The command runs in this process on the session of all tests, except one run as 
 
 import json
 import os
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -427,6 +428,26 @@ def test_a_damaged_checkpoint_is_told_and_goes_on_once_it_is_brought_back__D2_D1
         assert not ids("spark"), kind
         shutil.rmtree(checkpoint)
         shutil.copytree("copy", checkpoint)
+    for log in ("offsets", "commits"):
+        last = max((it for it in (checkpoint / "query" / log).glob("[0-9]*")), key=lambda it: int(it.name))
+        last.write_bytes(b"")
+        result = deliver()
+        words = " ".join(result.output.split())
+        assert (result.exit_code, "is empty, as after a loss of power: remove in" in words) == (2, True), words
+        told = re.findall(r"(?:offsets|commits)/\.?\d+(?:\.crc)?", words.partition("remove in ")[2])
+        assert len(told) >= 2, words
+        for name in told:
+            (checkpoint / "query" / name).unlink()
+        stop.clear()
+        hand_off = HandOff(["127.0.0.1:1"])
+        assert not Pipeline(find_sources(["in"]), Columns(), checkpoint, 1_000).feed(hand_off, stop, stop_once_held)
+        assert hand_off.report.waiting == 100, "the advice loses nothing"
+    shutil.rmtree(checkpoint / "query" / "sources")
+    result = deliver()
+    assert result.exit_code == 2, result.output
+    assert "has lost the list of the files that were read" in " ".join(result.output.split())
+    shutil.rmtree(checkpoint)
+    shutil.copytree("copy", checkpoint)
     due = [{"id": it["id"], "key": it["key"], "op": "reschedule", "due": 100_000_000_000} for it in records]
     Path("in", "due.ndjson").write_text("\n".join(map(json.dumps, due)))
     result = deliver("--lead", "2")
@@ -452,6 +473,16 @@ def test_what_a_later_version_holds_is_told_not_misread__S4(
     )
     assert words in result.output
     assert not ids("spark")
+
+
+def test_an_error_of_the_topic_is_told_as_the_topic_s_also_when_a_query_goes_on__S4() -> None:
+    away = "[STREAM_FAILED] terminated with exception: org.apache.kafka.common.errors.TimeoutException: timed out"
+    assert str(failure(away, Path("c"), is_resuming=True)).startswith("the topic can't be read: ")
+    lost = "[KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE] Could not read records. SQLSTATE: 1"
+    found = str(failure(lost, Path("c"), is_resuming=True))
+    assert found == "the topic has lost records: Could not read records; the next start tells their offsets"
+    state = "[CANNOT_LOAD_STATE_STORE.X] An error occurred during loading state. SQLSTATE: 1"
+    assert "can't go on from the checkpoint c" in str(failure(state, Path("c"), is_resuming=True))
 
 
 TRACEBACK = "x\nTraceback (most recent call last):\n  File\n    y\n"

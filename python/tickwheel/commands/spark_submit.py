@@ -83,6 +83,11 @@ def _options(_ctx: click.Context, _param: click.Parameter, values: Sequence[str]
     metavar="HOST:PORT",
     help="Serve metrics for Prometheus there, as 0.0.0.0:9464.",
 )
+@click.option(
+    "--changed-source",
+    type=click.Choice(["start", "go-on"]),
+    help="If INPUT is not the one of the checkpoint, as a topic that was made anew: read it from its start, or go on.",
+)
 @click.option("--until-delivered", is_flag=True, help="End when all that is there is delivered; do not wait for more.")
 def program(
     given: str,

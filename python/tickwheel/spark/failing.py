@@ -17,13 +17,20 @@ _SPARK_ERROR: Final = re.compile(
 _PREFIX: Final = re.compile(
     r"^.*terminated with exception: |^(?:: |Caused by: )?(?:org\.apache\.spark|py4j)\.[\w.$]+: "
 )
+_OF_KAFKA: Final = re.compile(r"org\.apache\.kafka\.|\[KAFKA_|\.sql\.kafka010\.")
 _JAVA_ERROR: Final = re.compile(r"^(?:: |Caused by: )?([\w.$]+(?:Exception|Error)\b.*)$", re.MULTILINE)
 
 
 def failure(error: object, checkpoint: object, *, is_resuming: bool) -> DeliveryFailed:
     """The error to raise for one of Spark's. `is_resuming`: the query has done nothing beyond the checkpoint yet."""
     text = str(error).partition(_PLAN_HEADER)[0]
-    if not is_resuming or _OWN_ERROR.search(text):
+    if _OWN_ERROR.search(text):
+        return DeliveryFailed(reason(error))
+    if "KAFKA_DATA_LOSS" in text:
+        return DeliveryFailed(f"the topic has lost records: {innermost(text)}; the next start tells their offsets")
+    if _OF_KAFKA.search(text):
+        return DeliveryFailed(f"the topic can't be read: {innermost(text)}; nothing is lost")
+    if not is_resuming:
         return DeliveryFailed(reason(error))
     return DeliveryFailed(
         f"Spark can't go on from the checkpoint {checkpoint}: {innermost(text)}; if it is damaged, restore it from a "

@@ -27,6 +27,7 @@ from tickwheel.spark.hold import hold
 from tickwheel.spark.metrics import QueryMeasures
 from tickwheel.spark.parse import parse_files
 from tickwheel.spark.query import Check, start, watch
+from tickwheel.spark.same_source import check_logs
 from tickwheel.spark.session import laptop_session, need_java
 from tickwheel.spark.shape import LocalFolder, check_shape, keep_shape
 from tickwheel.spark.signals import take_signals
@@ -51,6 +52,7 @@ class Pipeline:
     def __post_init__(self) -> None:
         check_sources(self.sources)
         check_shape(LocalFolder(self.checkpoint))
+        check_logs(LocalFolder(self.checkpoint / "query"))
 
     def feed(self, hand_off: HandOff, stop: threading.Event, check: Check) -> bool:
         """Whether everything was delivered before `stop` was set. `check` is called some times a second, with the

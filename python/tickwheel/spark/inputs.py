@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.model.message import Columns
 from tickwheel.spark.failing import innermost
+from tickwheel.spark.kafka_topic import Topic
 from tickwheel.spark.parse import parse_contents, parse_files, parse_lines, parse_rows
 from tickwheel.spark.shape import HadoopFolder
 from tickwheel.spark.sources import BYTES_AT_ONCE, list_files, read_kafka
@@ -59,6 +60,17 @@ class Input:
         except (PySparkException, Py4JJavaError) as error:
             hint = f": {_NEEDED}" if "data source: kafka" in str(error) else ""
             raise WrongUsage(f"{self.name} can't be read: {innermost(str(error))}{hint}") from error
+
+    def topic(self, session: SparkSession) -> Topic | None:
+        """What Kafka tells of the topic, if it is one."""
+        found = _KAFKA.fullmatch(self.name)
+        return Topic(session, found[1], found[2], self.options) if found else None
+
+    def identity(self, session: SparkSession) -> str:
+        """Which input it is: the same name may be another one tomorrow. Errors: `OSError`."""
+        if topic := self.topic(session):
+            return topic.identity()
+        return self.name if self.kind == "table" else HadoopFolder(session, self.name).full_name
 
     def _kafka(self, session: SparkSession) -> DataFrame:
         found = _KAFKA.fullmatch(self.name)

@@ -22,6 +22,7 @@ from tickwheel.spark.inputs import Input
 from tickwheel.spark.metrics import QueryMeasures, observed, served
 from tickwheel.spark.orders import checked
 from tickwheel.spark.query import start, watch
+from tickwheel.spark.same_source import Choice, check_logs, check_source, gone, keep_source, start_anew
 from tickwheel.spark.session import spark_session
 from tickwheel.spark.shape import HadoopFolder, keep_shape
 from tickwheel.spark.signals import take_signals
@@ -36,7 +37,8 @@ _log = logger_of(__name__)
 @dataclass(frozen=True, slots=True)
 class Program:
     """What to run. `checkpoint`: any folder that all hosts share, by a path or a URI. `lead_s`: 20 where all is on one
-    host, 90 elsewhere, if it is not given. `metrics`: where to serve them.
+    host, 90 elsewhere, if it is not given. `metrics`: where to serve them. `changed_source`: what to do if the
+    checkpoint was made for another input.
     """
 
     given: Input
@@ -48,6 +50,7 @@ class Program:
     lead_s: float | None = None
     metrics: Address | None = None
     until_delivered: bool = False
+    changed_source: Choice | None = None
 
     def __post_init__(self) -> None:
         checked(self.deliverers, self.lost)
@@ -81,6 +84,7 @@ class Program:
         lead_s = self._lead_s(session)
         near = observed(hold(self.given.messages(session), round(lead_s * 1000)))
         self._keep_shape(session)
+        self._check_source(session, HadoopFolder(session, query_folder))
         done_before = {*commits.names()}
         hand_off = HandOff(self.deliverers, self.token, self.tls, lost=self.lost, lead_ms=round(lead_s * 1000))
         watched = Watched(hand_off, QueryMeasures(lead_s), began_s)
@@ -110,6 +114,27 @@ class Program:
             raise WrongUsage(
                 f"--checkpoint {self.checkpoint} can't be written: {error.strerror}: name a folder that Spark can write"
             ) from error
+
+    def _check_source(self, session: SparkSession, query: HadoopFolder) -> None:
+        check_logs(query)
+        topic = self.given.topic(session)
+        try:
+            folder, identity = HadoopFolder(session, self.checkpoint), self.given.identity(session)
+            if check_source(folder, identity, self.changed_source) and topic and self.changed_source == "start":
+                start_anew(query, topic)
+            keep_source(folder, identity)
+            lost = gone(query, topic) if topic else ()
+        except OSError as error:
+            raise DeliveryFailed(f"{self.given.name} can't be read: {error.strerror}") from error
+        if not lost:
+            return
+        words = f"{self.given.name} has lost records that were not read, offsets {', '.join(lost)}"
+        if self.given.options.get("failOnDataLoss", "true").lower() == "true":
+            raise WrongUsage(
+                f"{words}: they were deleted from the topic. Give these messages again, and go on without them by "
+                "--source-option failOnDataLoss=false; what is held stays held"
+            )
+        _log.error("%s: these messages are lost", words)
 
     def _lead_s(self, session: SparkSession) -> float:
         if self.lead_s is not None:

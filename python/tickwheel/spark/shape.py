@@ -31,8 +31,11 @@ class Folder(Protocol):
     def write(self, name: str, data: bytes) -> None:
         """A new file, which is there with all its bytes, or not at all. Makes the folder."""
 
-    def names(self) -> Sequence[str]:
-        """The files and folders in it."""
+    def remove(self, name: str) -> None:
+        """A file is there no more."""
+
+    def names(self, under: str = "") -> Sequence[str]:
+        """The files and folders in it, or in a folder in it."""
 
 
 def keep_shape(folder: Folder, kind: str | None = None) -> None:
@@ -107,13 +110,18 @@ class LocalFolder:
     def write(self, name: str, data: bytes) -> None:
         """As of `Folder`."""
         self._path.mkdir(parents=True, exist_ok=True)
-        new = self._path / f".{name}"
+        new = (self._path / name).with_name(f".{Path(name).name}")
         new.write_bytes(data)
         new.rename(self._path / name)
 
-    def names(self) -> Sequence[str]:
+    def remove(self, name: str) -> None:
         """As of `Folder`."""
-        return [entry.name for entry in self._path.iterdir()] if self._path.is_dir() else []
+        (self._path / name).unlink(missing_ok=True)
+
+    def names(self, under: str = "") -> Sequence[str]:
+        """As of `Folder`."""
+        path = self._path / under
+        return [entry.name for entry in path.iterdir()] if path.is_dir() else []
 
 
 class HadoopFolder:
@@ -128,6 +136,11 @@ class HadoopFolder:
 
     def __str__(self) -> str:
         return self._uri
+
+    @property
+    def full_name(self) -> str:
+        """Its address with the file system."""
+        return str(self._files.makeQualified(self._new_path(self._uri)).toString())
 
     @property
     def scheme(self) -> str:
@@ -148,7 +161,8 @@ class HadoopFolder:
 
     def write(self, name: str, data: bytes) -> None:
         """As of `Folder`: a rename is one step on a file system, and on an object store the file appears as a whole."""
-        path, new = self._new_path(f"{self._uri}/{name}"), self._new_path(f"{self._uri}/.{name}")
+        path = self._new_path(f"{self._uri}/{name}")
+        new = self._new_path(path.getParent(), f".{path.getName()}.new")
         with _as_os_error():
             stream = self._files.create(new, True)
             try:
@@ -158,9 +172,14 @@ class HadoopFolder:
             if not self._files.rename(new, path):
                 raise OSError(0, "the file can't be renamed", str(path))
 
-    def names(self) -> Sequence[str]:
+    def remove(self, name: str) -> None:
         """As of `Folder`."""
-        path = self._new_path(self._uri)
+        with _as_os_error():
+            self._files.delete(self._new_path(f"{self._uri}/{name}"), False)
+
+    def names(self, under: str = "") -> Sequence[str]:
+        """As of `Folder`."""
+        path = self._new_path(f"{self._uri}/{under}" if under else self._uri)
         with _as_os_error():
             return [it.getPath().getName() for it in self._files.listStatus(path)] if self._files.exists(path) else []
 

@@ -1,0 +1,145 @@
+"""A checkpoint goes on with the input that it was made for, or says which choice there is (rule S4).
+
+Spark knows only how far it has read: offsets of a topic, names of files. Where the topic was made anew, or records were
+deleted before they were read, it would leave out messages without a word. So the checkpoint also keeps which input it
+is. The newest file `source.N.json` counts, because an object store replaces no file in one step.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal, Protocol, TypeAlias
+
+import msgspec
+
+from tickwheel.delivery.base.errors import WrongUsage
+from tickwheel.spark.shape import Folder
+
+Choice: TypeAlias = Literal["start", "go-on"]
+
+_NAME: Final = re.compile(r"source\.(\d+)\.json")
+_BATCH: Final = re.compile(r"\d+")
+
+
+class TopicOffsets(Protocol):
+    """A topic of Kafka, as `kafka_topic.Topic`."""
+
+    name: str
+
+    def begin(self) -> Mapping[int, int]:
+        """For each partition its first offset."""
+
+
+def check_source(folder: Folder, identity: str, choice: Choice | None) -> bool:
+    """Whether this is another input than the one that the checkpoint was made for, which one of an older version does
+    not say. Errors: `WrongUsage` for another one without a choice.
+    """
+    before = _kept(folder)[1]
+    if before in (None, identity):
+        return False
+    if choice is None:
+        raise WrongUsage(
+            f"the input is not the one that the checkpoint {folder} was made for: it is {identity}, and was {before}. "
+            "With --changed-source start it is read from its start, with --changed-source go-on from where the one "
+            "before was read to; both keep what is held. Messages that are known are not delivered twice"
+        )
+    return True
+
+
+def keep_source(folder: Folder, identity: str) -> None:
+    """Write to the checkpoint which input it is for from now on."""
+    number, before = _kept(folder)
+    if before != identity:
+        folder.write(f"source.{number + 1}.json", msgspec.json.encode({"source": identity}))
+
+
+def start_anew(query: Folder, topic: TopicOffsets) -> None:
+    """Read a topic from its start with the next micro-batch. The offsets of the last completed one are replaced. One
+    that was begun after it is forgotten, because the records that it was to read are gone.
+    """
+    done, begun = _batches(query, "commits"), _batches(query, "offsets")
+    if not done:
+        return
+    for later in (it for it in begun if it > done[-1]):
+        query.remove(f"offsets/{later}")
+    name = f"offsets/{done[-1]}"
+    like = max(it for it in begun if it <= done[-1])  # the one before, if an earlier try ended in the middle
+    begin = {str(partition): offset for partition, offset in topic.begin().items()}
+    lines = [
+        msgspec.json.encode({topic.name: begin}).decode() if _offsets_in(line, topic.name) is not None else line
+        for line in (query.read(f"offsets/{like}") or b"").decode().split("\n")
+    ]
+    query.remove(name)
+    query.write(name, "\n".join(lines).encode())
+
+
+def gone(query: Folder, topic: TopicOffsets) -> Sequence[str]:
+    """Which records were deleted from a topic before they were read, in words."""
+    begun = _batches(query, "offsets")
+    done = [it for it in begun if it in _batches(query, "commits")]
+    if not done:
+        return []
+    lines = (query.read(f"offsets/{done[-1]}") or b"").decode().split("\n")
+    read = next((found for line in lines if (found := _offsets_in(line, topic.name)) is not None), {})
+    begin = topic.begin()
+    return [
+        f"{next_} to {begin[int(partition)] - 1} of partition {partition}"
+        for partition, next_ in sorted(read.items(), key=lambda it: int(it[0]))
+        if begin.get(int(partition), 0) > next_
+    ]
+
+
+def check_logs(query: Folder) -> None:
+    """Find what Spark would tell badly, or not at all. Errors: `WrongUsage`, with the step that loses nothing."""
+    offsets, commits = _batches(query, "offsets"), _batches(query, "commits")
+    for kind, batches in (("offsets", offsets), ("commits", commits)):
+        last = f"{kind}/{batches[-1]}" if batches else ""
+        if last and not query.read(last):
+            logs = ("offsets", "commits") if kind == "offsets" else ("commits",)
+            names = [f"{log}/{name}" for log in logs for name in _files_of(query, log, batches[-1])]
+            raise WrongUsage(
+                f"{query}/{last} is empty, as after a loss of power: remove in {query} {' and '.join(names)}, and run "
+                "again. The micro-batch is done again, and a deliverer drops what it has"
+            )
+    if not offsets:
+        return
+    # Line 0 is a version, 1 has settings; then each source has one.
+    for source, line in enumerate((query.read(f"offsets/{offsets[-1]}") or b"").decode().split("\n")[2:]):
+        try:
+            number = msgspec.json.decode(line, type=dict[str, object]).get("logOffset")
+        except msgspec.MsgspecError:
+            continue
+        logs = query.names(f"sources/{source}")
+        if isinstance(number, int) and number >= 0 and not {f"{number}", f"{number}.compact"} & {*logs}:
+            raise WrongUsage(
+                f"{query}/sources/{source} has lost the list of the files that were read: restore it from a copy; "
+                "without it Spark leaves out new files. Or give all files again with a new checkpoint, after this one "
+                "has delivered what it holds: deliverers drop what they know"
+            )
+
+
+def _kept(folder: Folder) -> tuple[int, str | None]:
+    """Which input it is for, with the number of the file that says it."""
+    number = max((int(found[1]) for found in map(_NAME.fullmatch, folder.names()) if found), default=0)
+    if not number:
+        return 0, None
+    name = f"source.{number}.json"
+    try:
+        return number, msgspec.json.decode(folder.read(name) or b"", type=dict[str, str])["source"]
+    except (msgspec.MsgspecError, KeyError) as error:
+        raise WrongUsage(f"{folder}/{name} is damaged: remove it, and run again with the input as it was") from error
+
+
+def _batches(query: Folder, log: str) -> list[int]:
+    return sorted(int(it) for it in query.names(log) if _BATCH.fullmatch(it))
+
+
+def _files_of(query: Folder, log: str, number: int) -> list[str]:
+    """A micro-batch's file, and its checksum, which a local file system has and which Spark would stumble on."""
+    return sorted({str(number), f".{number}.crc"} & {*query.names(log)}, reverse=True)
+
+
+def _offsets_in(line: str, topic: str) -> Mapping[str, int] | None:
+    try:
+        return msgspec.json.decode(line, type=dict[str, dict[str, int]]).get(topic)
+    except msgspec.MsgspecError:
+        return None

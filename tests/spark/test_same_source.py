@@ -1,0 +1,117 @@
+"""A checkpoint goes on with its own input; what is missing in Spark's logs is told before Spark starts (rule S4)."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from tickwheel.delivery import WrongUsage
+from tickwheel.spark.same_source import check_logs, check_source, gone, keep_source, start_anew
+from tickwheel.spark.shape import LocalFolder
+
+FILES, TICKS = '{"logOffset":1}', '{"offset":64,"timestamp":1}'
+
+
+class Topic:
+    name = "t"
+
+    def begin(self) -> Mapping[int, int]:
+        return {0: 3, 1: 0, 2: 0}
+
+
+@pytest.fixture
+def query(tmp_path: Path) -> Path:
+    """Spark's logs after two micro-batches of a topic, and one that was begun."""
+    for number, read in enumerate((4, 8, 12)):
+        for log in ("offsets", "commits") if number < 2 else ("offsets",):
+            (tmp_path / log).mkdir(exist_ok=True)
+            offsets = json.dumps({"t": {"0": read, "1": 1}})
+            (tmp_path / log / str(number)).write_text("\n".join(["v1", "{}", *([offsets, TICKS] * (log == "offsets"))]))
+    return tmp_path
+
+
+def test_another_input_is_refused_until_it_is_chosen_and_is_the_one_from_then_on__S4(tmp_path: Path) -> None:
+    kept = LocalFolder(tmp_path)
+    assert not check_source(kept, "topic 1", None), "a checkpoint of an older version does not say"
+    keep_source(kept, "topic 1")
+    keep_source(kept, "topic 1")
+    assert not check_source(kept, "topic 1", None)
+    for wrong in ("topic 2", "topic 3"):
+        with pytest.raises(WrongUsage, match=f"it is {wrong}, and was topic 1. With --changed-source start it is read"):
+            check_source(kept, wrong, None)
+    assert check_source(kept, "topic 2", "go-on")
+    keep_source(kept, "topic 2")
+    assert not check_source(kept, "topic 2", None)
+    assert sorted(it.name for it in tmp_path.iterdir()) == ["source.1.json", "source.2.json"]
+
+
+@pytest.mark.parametrize("is_in_the_middle", [False, True])
+def test_a_topic_is_read_from_its_start_also_if_the_first_try_was_cut_off__S4(
+    query: Path, is_in_the_middle: bool
+) -> None:
+    if is_in_the_middle:
+        (query / "offsets" / "1").unlink()
+    start_anew(LocalFolder(query), Topic())
+    assert sorted(it.name for it in (query / "offsets").iterdir()) == ["0", "1"]
+    version, _, topic, ticks = (query / "offsets" / "1").read_text().split("\n")
+    assert (version, json.loads(topic), ticks) == ("v1", {"t": {"0": 3, "1": 0, "2": 0}}, TICKS)
+
+
+def test_records_that_are_gone_are_those_after_the_last_completed_micro_batch__S4(query: Path) -> None:
+    class Later(Topic):
+        def begin(self) -> Mapping[int, int]:
+            return {0: 11, 1: 1, 2: 0}
+
+    assert gone(LocalFolder(query), Topic()) == []
+    assert gone(LocalFolder(query), Later()) == ["8 to 10 of partition 0"]
+
+
+def empty(log: str, number: int) -> Callable[[Path], object]:
+    return lambda query: (query / log / str(number)).write_text("")
+
+
+def without_sources(query: Path) -> None:
+    for offsets in (query / "offsets").iterdir():
+        offsets.write_text("\n".join(["v1", "{}", FILES, TICKS]))
+
+
+LOST = {
+    "offsets": (
+        empty("offsets", 2),
+        r"offsets/2 is empty, as after a loss of power: remove in .* offsets/2, and run again",
+    ),
+    "commit": (
+        empty("commits", 1),
+        r"commits/1 is empty, as after a loss of power: remove in .* commits/1, and run again",
+    ),
+    "sources": (without_sources, r"sources/0 has lost the list of the files that were read: restore it from a copy"),
+}
+
+
+@pytest.mark.parametrize("kind", LOST)
+def test_a_log_that_is_damaged_is_told_with_the_step_that_loses_nothing__S4(query: Path, kind: str) -> None:
+    check_logs(LocalFolder(query))
+    damage, words = LOST[kind]
+    damage(query)
+    with pytest.raises(WrongUsage, match=words):
+        check_logs(LocalFolder(query))
+
+
+def test_an_empty_last_offset_whose_commit_is_there_goes_with_the_commit__S4(query: Path) -> None:
+    (query / "offsets" / "2").unlink()
+    empty("offsets", 1)(query)
+    (query / "offsets" / ".1.crc").write_text("")
+    with pytest.raises(
+        WrongUsage, match=r"offsets/1 is empty, .* offsets/1 and offsets/.1.crc and commits/1, and run again"
+    ):
+        check_logs(LocalFolder(query))
+
+
+def test_a_list_of_files_is_there_as_one_file_or_many__S4(query: Path) -> None:
+    without_sources(query)
+    (query / "sources" / "0").mkdir(parents=True)
+    for name in ("1", "1.compact"):
+        (query / "sources" / "0" / name).write_text("v1")
+        check_logs(LocalFolder(query))
+        (query / "sources" / "0" / name).unlink()
