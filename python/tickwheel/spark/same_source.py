@@ -108,8 +108,8 @@ def check_logs(query: Folder) -> None:
             number = msgspec.json.decode(line, type=dict[str, object]).get("logOffset")
         except msgspec.MsgspecError:
             continue
-        logs = query.names(f"sources/{source}")
-        if isinstance(number, int) and number >= 0 and not {f"{number}", f"{number}.compact"} & {*logs}:
+        kept = {*query.names(f"sources/{source}")}
+        if isinstance(number, int) and number >= 0 and not {f"{number}", f"{number}.compact"} & kept:
             raise WrongUsage(
                 f"{query}/sources/{source} has lost the list of the files that were read: restore it from a copy; "
                 "without it Spark leaves out new files. Or give all files again with a new checkpoint, after this one "
