@@ -825,7 +825,7 @@ class Delivery:
     @property
     def line(self) -> bytes: ...
 
-_Names: TypeAlias = tuple[str | None, str | None, str | None, str | None]  # of id, key, due and payload
+_Names: TypeAlias = tuple[str | None, str | None, str | None, str | None, str | None]  # of `Columns`
 
 MAX_DUE_MS: Final[int]
 

@@ -55,5 +55,6 @@ pub use crate::store::{ActionKind, Filter, MOST_PAUSED_KEYS, Name, Outcome, Prog
 
 /// Due times, as numbers and as text.
 pub mod times {
-    pub use crate::base::times::{MAX_DUE_MS, due_from_digits_or_text, rfc_3339};
+    pub use crate::base::due_times::due_from_digits_or_text;
+    pub use crate::base::times::{MAX_DUE_MS, rfc_3339};
 }

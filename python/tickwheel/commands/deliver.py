@@ -150,6 +150,7 @@ def deliver(
     key: str | None,
     due: str | None,
     payload: str | None,
+    zone: str | None,
     speed: float | None,
     from_ms: int | None,
     summary: Path | None,
@@ -195,7 +196,7 @@ def deliver(
         sources = find_sources(inputs, report.say)
         outputs = {"--to": path_of(to), "--store": store, "--dead-letters": dead_letters, "--summary": summary}
         check_outputs(outputs | {"--report": page, "--record": record}, sources)
-        columns = Columns(id_, key, due, payload)
+        columns = Columns(id_, key, due, payload, zone)
         if deliverers:
             pipeline = _spark().Pipeline(sources, columns, checkpoint, lead_ms)
             tls = client_tls(tls_ca, tls_cert, tls_key)

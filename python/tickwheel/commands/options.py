@@ -180,15 +180,32 @@ def webhook_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
+def _zone(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+    from tickwheel._native import NdjsonLines
+    from tickwheel.delivery.base.errors import BadRecord
+    from tickwheel.delivery.model.message import MAX_PAYLOAD, Columns
+
+    try:
+        NdjsonLines("", Columns(zone=value).names, MAX_PAYLOAD)
+    except BadRecord as bad:
+        raise click.BadParameter(str(bad)) from bad
+    return value
+
+
 def column_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that name columns; `Columns(id_, key, due, payload)` takes their values."""
+    """Add the options that name columns; `Columns(id_, key, due, payload, zone)` takes their values."""
     for option in reversed(
         (
             click.option("--id", "id_", metavar="NAME", help="Column with the id, if it is not 'id'."),
-            click.option("--key", metavar="NAME", help="Column with the key, if it is not 'key'."),
+            click.option("--key", metavar="NAME",
+                         help="Column with the key, if it is not 'key'. Each record must have it; with NAME? it may be "
+                         "missing."),
             click.option("--due", metavar="NAME", help="Column with the due time, if it is not 'due'."),
             click.option("--payload", metavar="NAME",
                          help="Column with the payload; by default the payload is the other columns."),
+            click.option("--zone", metavar="ZONE", callback=_zone,
+                         help="Time zone of due times without an offset, such as Europe/Berlin; by default they are "
+                         "refused."),
         )
     ):  # fmt: skip
         command = option(command)

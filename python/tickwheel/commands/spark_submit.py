@@ -101,6 +101,7 @@ def program(
     key: str | None,
     due: str | None,
     payload: str | None,
+    zone: str | None,
     intake_rows: int,
     intake_mib: int,
     options: Mapping[str, str],
@@ -124,7 +125,7 @@ def program(
         from tickwheel.spark.runner import Program
 
         code = Program(
-            Input(given, Columns(id_, key, due, payload), intake_rows, intake_mib << 20, options),
+            Input(given, Columns(id_, key, due, payload, zone), intake_rows, intake_mib << 20, options),
             deliverers=deliverers,
             lost=lost,
             token=token_of(token_file),

@@ -21,7 +21,7 @@ from tickwheel.delivery.base.errors import BadRecord
 from tickwheel.delivery.model.message import Message
 
 SECONDS = float(os.environ.get("TICKWHEEL_FUZZ_SECONDS", "0"))
-PROPERTIES = 9
+PROPERTIES = 11
 SEED = os.environ.get("TICKWHEEL_FUZZ_SEED")
 
 timed = pytest.mark.timeout(120 + SECONDS)

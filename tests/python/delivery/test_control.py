@@ -136,7 +136,7 @@ def test_a_wrong_time_is_told_by_its_name__D14_D16(name: str, call: str, tmp_pat
             ("soon", "is not a time: 'soon'"),
             ("2100-01-01", "is not a time"),
             (datetime(2100, 1, 1), "has no zone"),  # noqa: DTZ001
-            (1.5, "is neither a time nor an integer"),
+            (1.5, "is 1.5, which looks like seconds; in milliseconds it is 1500"),
             (10**30, "is out of range"),
         ):
             with pytest.raises(BadRecord, match=f"^{name} {why}"):

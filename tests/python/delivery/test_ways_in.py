@@ -40,7 +40,7 @@ WAYS: dict[str, Callable[[DeliveryQueue, int], object]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("due", [0, 5, 1_790_000_000, 99_999_999_999])
+@pytest.mark.parametrize("due", [5, 1_790_000_000, 99_999_999_999])
 def test_an_integer_that_looks_like_seconds_is_refused_by_every_way__D1(
     queue: DeliveryQueue, way: str, due: int
 ) -> None:
@@ -68,7 +68,7 @@ def test_an_integer_that_looks_like_seconds_is_refused_by_every_way__D1(
         ({"key": "\udc00"}, "key has half of a surrogate pair"),
         ({"due": None}, "due is missing"),
         ({"due": True}, "due is neither a time nor an integer"),
-        ({"due": 4e12}, "due is neither a time nor an integer"),
+        ({"due": 4e12 + 0.5}, "due is 4000000000000.5, which is no whole number of milliseconds"),
         ({"due": 10**30}, "due is out of range"),
         ({"due": -(10**50)}, "due is out of range"),
         ({"due": "2100-01-01T00:00:00"}, "due has no zone: '2100-01-01T00:00:00'"),

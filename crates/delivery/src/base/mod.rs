@@ -3,6 +3,7 @@
 
 pub(crate) mod clock;
 pub(crate) mod display;
+pub(crate) mod due_times;
 pub(crate) mod error;
 pub(crate) mod json;
 pub(crate) mod kill_point;
@@ -10,3 +11,4 @@ pub(crate) mod open_stores;
 pub(crate) mod summary;
 pub(crate) mod sync;
 pub(crate) mod times;
+pub(crate) mod zones;

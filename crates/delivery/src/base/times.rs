@@ -1,59 +1,36 @@
-//! Reads and writes wall times (rule D1): RFC 3339 text, and integer milliseconds since 1970-01-01T00:00:00Z.
+//! Reads and writes wall times (rule D1): RFC 3339 text, and milliseconds since 1970-01-01T00:00:00Z.
 //!
-//! - Text always has a zone. Fractions finer than a millisecond are rounded up, so no message is early (D3).
-//! - An integer below [`SECONDS_BELOW`] is refused. In milliseconds it would be before March 1973, so seconds are
-//!   almost certainly meant. Text may name any time from 1970 on.
+//! - Text has an offset, unless the user has named the zone of times without one. The offset may be as short as `+01`,
+//!   and the seconds may be missing. Fractions finer than a millisecond are rounded up, so no message is early (D3).
+//! - `due_times` has the rules for numbers. Text may name any time from 1970 on.
 //!
 //! Example: `1970-01-01T01:00:00.0001+01:00` is 1 ms, and is written as `1970-01-01T00:00:00.001Z`.
 
-use crate::base::display::quoted;
+use jiff::tz::TimeZone;
+
 use crate::base::error::BadRecord;
+use crate::base::zones::epoch_ms_of;
 
 /// 9999-12-31T23:59:59.999Z, the last time that RFC 3339 can write.
 pub const MAX_DUE_MS: i64 = 253_402_300_799_999;
-
-/// An integer due time below this looks like seconds: 10^11 seconds end in the year 5138, 10^11 ms in 1973.
-pub(crate) const SECONDS_BELOW: i64 = 100_000_000_000;
 
 /// The allowed due times, for errors.
 pub(crate) const ALLOWED: &str = "RFC 3339 with an offset, such as 2026-01-31T08:00:00.000Z or 2026-01-31T09:00:00+01:00, or an \
                            integer of epoch milliseconds, from 1970 to 9999";
 
+pub(crate) const NO_TIME: &str = "is not a time";
+pub(crate) const NO_ZONE: &str = "has no zone";
+
 const MS_PER_DAY: i64 = 86_400_000;
 
-/// The epoch milliseconds of a due time given as text. `name` is the name of the field, for the error.
-///
-/// # Errors
-/// The text is not RFC 3339, has no zone, or is out of range.
-pub(crate) fn due_from_text(text: &str, name: &str) -> Result<i64, BadRecord> {
-    match epoch_ms(text.as_bytes()) {
-        Ok(due_ms) => due_in_range(due_ms, name),
-        Err(why) => Err(BadRecord::new(format!("{name} {why}: {}", quoted(text, 60)), ALLOWED)),
-    }
-}
-
-/// Checks a due time given as an integer. It may have any size, because JSON has no bound.
-///
-/// # Errors
-/// The time is out of range, or looks like seconds.
-pub(crate) fn due_from_integer(value: i128, name: &str) -> Result<i64, BadRecord> {
-    if (0..i128::from(SECONDS_BELOW)).contains(&value) {
-        return Err(BadRecord::new(
-            format!("{name} is {value}, which looks like seconds; in milliseconds it is {}", value * 1000),
-            ALLOWED,
-        ));
-    }
-    due_in_range(i64::try_from(value).unwrap_or(i64::MAX), name)
-}
-
-/// A due time from CSV or the command line, where every value is text. Digits are epoch milliseconds.
-///
-/// # Errors
-/// The text is not a due time, or the time is out of range.
-pub fn due_from_digits_or_text(text: &str, name: &str) -> Result<i64, BadRecord> {
-    match integer_of(text) {
-        Some(value) => due_from_integer(value.into(), name),
-        None => due_from_text(text, name),
+/// The epoch milliseconds of a time given as text, or an error text. `zone` is that of times without an offset; without
+/// it they are refused.
+pub(crate) fn time_from_text(text: &str, zone: Option<&TimeZone>) -> Result<i64, String> {
+    let shown = epoch_ms(text.as_bytes())?;
+    match (shown.offset_minutes, zone) {
+        (Some(minutes), _) => Ok(shown.ms - minutes * 60_000),
+        (None, Some(zone)) => epoch_ms_of(shown.ms, zone),
+        (None, None) => Err(NO_ZONE.to_owned()),
     }
 }
 
@@ -81,13 +58,6 @@ pub(crate) fn delay_in_range(delay_ms: f64) -> Result<f64, BadRecord> {
     Err(BadRecord::new("delay_ms is not a number in range", allowed))
 }
 
-/// Parses an integer of at most 18 digits, with an optional minus sign. `None` for any other text.
-pub(crate) fn integer_of(text: &str) -> Option<i64> {
-    let digits = text.strip_prefix('-').unwrap_or(text);
-    let fits = (1..=18).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
-    if fits { text.parse().ok() } else { None }
-}
-
 /// Formats a time in UTC with milliseconds, as in every output. A time before 1970 is written as the start of 1970,
 /// and a time after 9999 as the end of 9999.
 #[must_use]
@@ -113,11 +83,19 @@ pub fn rfc_3339(epoch_ms: i64) -> [u8; 24] {
     out
 }
 
-/// Epoch milliseconds of `YYYY-MM-DDThh:mm:ss[.fraction](Z|+hh:mm|-hh:mm)`, or an error text.
-fn epoch_ms(text: &[u8]) -> Result<i64, &'static str> {
+/// A time as a clock shows it: milliseconds since 1970 on that clock, and the clock's offset from UTC.
+struct Shown {
+    ms: i64,
+    offset_minutes: Option<i64>,
+}
+
+/// Reads `YYYY-MM-DDThh:mm[:ss[.fraction]][Z|+hh:mm|+hhmm|+hh]`, or returns an error text.
+fn epoch_ms(text: &[u8]) -> Result<Shown, &'static str> {
     const SHAPE: &[u8; 19] = b"dddd-dd-ddTdd:dd:dd";
-    const NO_TIME: &str = "is not a time";
-    if text.len() < SHAPE.len() {
+    const MINUTE: usize = 16;
+    let has_seconds = text.get(MINUTE) == Some(&b':');
+    let end = if has_seconds { SHAPE.len() } else { MINUTE };
+    if text.len() < end {
         return Err(NO_TIME);
     }
     let fits = |(byte, shape): (&u8, &u8)| match shape {
@@ -125,28 +103,28 @@ fn epoch_ms(text: &[u8]) -> Result<i64, &'static str> {
         b'T' => matches!(byte, b'T' | b't' | b' '),
         _ => byte == shape,
     };
-    if !text.iter().zip(SHAPE).all(fits) {
+    if !text.iter().zip(&SHAPE[..end]).all(fits) {
         return Err(NO_TIME);
     }
-    let (fraction_ms, zone) = match text[19..].split_first() {
-        Some((b'.', rest)) => {
+    let (fraction_ms, zone) = match text[end..].split_first() {
+        Some((b'.', rest)) if has_seconds => {
             let end = rest.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(rest.len());
             if end == 0 {
                 return Err(NO_TIME);
             }
             (ms_rounded_up(&rest[..end]), &rest[end..])
         }
-        _ => (0, &text[19..]),
+        _ => (0, &text[end..]),
     };
     let offset_minutes = offset_of(zone)?;
     let pair = |at: usize| i64::from(text[at] - b'0') * 10 + i64::from(text[at + 1] - b'0');
     let (year, month, day) = (pair(0) * 100 + pair(2), pair(5), pair(8));
-    let (hour, minute, second) = (pair(11), pair(14), pair(17));
+    let (hour, minute, second) = (pair(11), pair(14), if has_seconds { pair(17) } else { 0 });
     if year == 0 || day == 0 || day > days_in(year, month) || hour > 23 || minute > 59 || second > 59 {
         return Err("is not on the calendar");
     }
-    let minutes = days_since_1970(year, month, day) * 1440 + hour * 60 + minute - offset_minutes;
-    Ok((minutes * 60 + second) * 1000 + fraction_ms)
+    let minutes = days_since_1970(year, month, day) * 1440 + hour * 60 + minute;
+    Ok(Shown { ms: (minutes * 60 + second) * 1000 + fraction_ms, offset_minutes })
 }
 
 fn ms_rounded_up(fraction: &[u8]) -> i64 {
@@ -155,24 +133,28 @@ fn ms_rounded_up(fraction: &[u8]) -> i64 {
     digit(0) * 100 + digit(1) * 10 + digit(2) + i64::from(finer.iter().any(|byte| *byte != b'0'))
 }
 
-fn offset_of(zone: &[u8]) -> Result<i64, &'static str> {
+fn offset_of(zone: &[u8]) -> Result<Option<i64>, &'static str> {
     let (sign, zone) = match zone {
-        [] => return Err("has no zone"),
-        [b'Z' | b'z'] => return Ok(0),
+        [] => return Ok(None),
+        [b'Z' | b'z'] => return Ok(Some(0)),
         [b'+', rest @ ..] => (1, rest),
         [b'-', rest @ ..] => (-1, rest),
-        _ => return Err("is not a time"),
+        _ => return Err(NO_TIME),
     };
-    let [a, b, b':', c, d] = zone else { return Err("is not a time") };
+    let (a, b, c, d) = match zone {
+        [a, b, b':', c, d] | [a, b, c, d] => (a, b, c, d),
+        [a, b] => (a, b, &b'0', &b'0'),
+        _ => return Err(NO_TIME),
+    };
     if ![a, b, c, d].iter().all(|byte| byte.is_ascii_digit()) {
-        return Err("is not a time");
+        return Err(NO_TIME);
     }
     let pair = |tens: u8, ones: u8| i64::from(tens - b'0') * 10 + i64::from(ones - b'0');
     let (hours, minutes) = (pair(*a, *b), pair(*c, *d));
     if hours > 23 || minutes > 59 {
         return Err("has no such offset");
     }
-    Ok(sign * (hours * 60 + minutes))
+    Ok(Some(sign * (hours * 60 + minutes)))
 }
 
 fn is_leap(year: i64) -> bool {

@@ -13,8 +13,7 @@ use std::io::Write as _;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    Date32Type, Date64Type, Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, Time32MillisecondType,
-    Time32SecondType, Time64MicrosecondType, Time64NanosecondType,
+    Date32Type, Date64Type, Time32MillisecondType, Time32SecondType, Time64MicrosecondType, Time64NanosecondType,
 };
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, TimeUnit};
@@ -24,7 +23,7 @@ use crate::base::error::BadRecord;
 use crate::base::json::write_base64;
 use crate::base::json::write_text;
 use crate::base::times::date_of_day;
-use crate::formats::arrow_values::{binary, float, inner, integer, is_null, text, timestamp};
+use crate::formats::arrow_values::{binary, decimal, float, inner, integer, is_null, text, timestamp};
 
 const ALLOWED: &str =
     "text, finite numbers, booleans, binary, times from year 0 to 9999, and structs, lists and maps of these";
@@ -66,6 +65,8 @@ pub(crate) fn write_json(out: &mut Vec<u8>, array: &dyn Array, at: usize, max: u
         out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
     } else if let Some(value) = float(array, at) {
         write_float(out, value)?;
+    } else if let Some(digits) = decimal(array, at) {
+        out.extend_from_slice(digits.as_bytes());
     } else if let Some((values, at)) = inner(array, at) {
         write_json(out, values, at, max)?;
     } else {
@@ -77,10 +78,6 @@ pub(crate) fn write_json(out: &mut Vec<u8>, array: &dyn Array, at: usize, max: u
 fn write_other(out: &mut Vec<u8>, array: &dyn Array, at: usize, max: usize) -> Result<(), Unfit> {
     match array.data_type() {
         DataType::Boolean => out.extend_from_slice(if array.as_boolean().value(at) { b"true" } else { b"false" }),
-        DataType::Decimal32(_, scale) => write_decimal(out, &array.as_primitive::<Decimal32Type>().value(at), *scale),
-        DataType::Decimal64(_, scale) => write_decimal(out, &array.as_primitive::<Decimal64Type>().value(at), *scale),
-        DataType::Decimal128(_, scale) => write_decimal(out, &array.as_primitive::<Decimal128Type>().value(at), *scale),
-        DataType::Decimal256(_, scale) => write_decimal(out, &array.as_primitive::<Decimal256Type>().value(at), *scale),
         DataType::Timestamp(_, zone) => {
             let (value, per_second) = timestamp(array, at).unwrap_or_default();
             let zone = if zone.is_some() { "Z" } else { "" };
@@ -187,25 +184,6 @@ fn write_float(out: &mut Vec<u8>, value: f64) -> Result<(), Unfit> {
     }
     let shown = value.to_string().to_lowercase();
     Err(Unfit::new(format!("{shown} is not finite"), shown))
-}
-
-/// Writes a decimal with all its digits: in full, or with an exponent if that is shorter.
-fn write_decimal(out: &mut Vec<u8>, unscaled: &dyn std::fmt::Display, scale: i8) {
-    let text = unscaled.to_string();
-    let (sign, digits) = text.strip_prefix('-').map_or(("", &*text), |digits| ("-", digits));
-    let (count, scale) = (digits.len() as i64, i64::from(scale));
-    let exponent = count - 1 - scale;
-    let _ = if scale >= 0 && exponent >= -6 {
-        match (count - scale, scale) {
-            (_, 0) => write!(out, "{text}"),
-            (whole @ 1.., _) => write!(out, "{sign}{}.{}", &digits[..whole as usize], &digits[whole as usize..]),
-            _ => write!(out, "{sign}0.{digits:0>width$}", width = scale as usize),
-        }
-    } else {
-        let (first, rest) = digits.split_at(1);
-        let point = if rest.is_empty() { "" } else { "." };
-        write!(out, "{sign}{first}{point}{rest}E{exponent:+}")
-    };
 }
 
 fn out_of_range(value: i64) -> Unfit {

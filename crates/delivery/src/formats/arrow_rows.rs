@@ -1,9 +1,9 @@
 //! Reads rows of Arrow record batches, from Parquet files and Arrow IPC streams, by the one schema (rule D1).
 //!
-//! - `id`, `key`, `op`, `payload_base64` and `traceparent` are text. `delay_ms` is a number. In any column, null
-//!   means absent.
+//! - `id`, `key`, `op`, `payload_base64` and `traceparent` are text. `delay_ms` and `every` are numbers of any
+//!   type. In any column, null means absent.
 //! - `due` and `expires` may have three forms: a timestamp with a zone, rounded up to the millisecond; an integer of
-//!   epoch milliseconds; text as in CSV.
+//!   epoch milliseconds, also one of a float or a decimal; text as in CSV.
 //! - If a payload of text or bytes is JSON, it stays unchanged. Other text becomes a JSON string, and other bytes
 //!   stay bytes.
 //! - `arrow_json` turns payloads of other types into JSON. If there is no payload, it does the same with the columns
@@ -21,13 +21,14 @@ use std::sync::Arc;
 use arrow_array::{Array, ArrayRef, RecordBatch, StringArray};
 use arrow_schema::DataType;
 
+use crate::base::due_times::integer_of;
 use crate::base::error::BadRecord;
 use crate::base::json::write_base64;
 use crate::base::json::{json_or_text, write_text};
-use crate::base::times::integer_of;
 use crate::formats::arrow_json::{Unfit, iso_8601, write_json};
-use crate::formats::arrow_values::{binary, float, inner, integer, is_null, text, timestamp};
+use crate::formats::arrow_values::{binary, decimal, float, inner, integer, is_null, text, timestamp};
 use crate::formats::lines::KEPT;
+use crate::formats::ndjson::number_of;
 use crate::message::columns::VALUES;
 use crate::message::fields::{Fields, Payload, Request, Schema, Value};
 use crate::message::origin::{Origin, Record};
@@ -226,6 +227,8 @@ fn plain(array: &dyn Array, at: usize) -> Value<'_> {
         Value::Integer(value)
     } else if let Some(value) = float(array, at) {
         Value::Float(value)
+    } else if let Some(digits) = decimal(array, at) {
+        number_of(&digits).unwrap_or(Value::Other)
     } else {
         inner(array, at).map_or(Value::Other, |(values, at)| plain(values, at))
     }
@@ -248,7 +251,7 @@ fn due_of(array: &dyn Array, at: usize) -> Value<'_> {
             Value::Text(text.unwrap_or_else(|| format!("<value out of range: {value}>")).into())
         }
         _ => match plain(array, at) {
-            Value::Text(text) => integer_of(&text).map_or(Value::Text(text), |value| Value::Integer(value.into())),
+            Value::Text(text) => integer_of(&text).map_or(Value::Text(text), Value::Integer),
             other => other,
         },
     }

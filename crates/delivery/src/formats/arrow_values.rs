@@ -2,9 +2,9 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, RunEndIndexType,
-    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type,
-    UInt16Type, UInt32Type, UInt64Type,
+    Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, Float16Type, Float32Type, Float64Type, Int8Type,
+    Int16Type, Int32Type, Int64Type, RunEndIndexType, TimestampMicrosecondType, TimestampMillisecondType,
+    TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow_array::{Array, ArrayRef};
 use arrow_schema::{DataType, TimeUnit};
@@ -84,6 +84,31 @@ pub(crate) fn float(array: &dyn Array, at: usize) -> Option<f64> {
         DataType::Float32 => array.as_primitive::<Float32Type>().value(at).into(),
         DataType::Float64 => array.as_primitive::<Float64Type>().value(at),
         _ => return None,
+    })
+}
+
+/// The digits of any type of decimal: in full, or with an exponent if that is shorter.
+pub(crate) fn decimal(array: &dyn Array, at: usize) -> Option<String> {
+    let (unscaled, scale) = match array.data_type() {
+        DataType::Decimal32(_, scale) => (array.as_primitive::<Decimal32Type>().value(at).to_string(), *scale),
+        DataType::Decimal64(_, scale) => (array.as_primitive::<Decimal64Type>().value(at).to_string(), *scale),
+        DataType::Decimal128(_, scale) => (array.as_primitive::<Decimal128Type>().value(at).to_string(), *scale),
+        DataType::Decimal256(_, scale) => (array.as_primitive::<Decimal256Type>().value(at).to_string(), *scale),
+        _ => return None,
+    };
+    let (sign, digits) = unscaled.strip_prefix('-').map_or(("", &*unscaled), |digits| ("-", digits));
+    let (count, scale) = (digits.len() as i64, i64::from(scale));
+    let exponent = count - 1 - scale;
+    Some(if scale >= 0 && exponent >= -6 {
+        match (count - scale, scale) {
+            (_, 0) => unscaled,
+            (whole @ 1.., _) => format!("{sign}{}.{}", &digits[..whole as usize], &digits[whole as usize..]),
+            _ => format!("{sign}0.{digits:0>width$}", width = scale as usize),
+        }
+    } else {
+        let (first, rest) = digits.split_at(1);
+        let point = if rest.is_empty() { "" } else { "." };
+        format!("{sign}{first}{point}{rest}E{exponent:+}")
     })
 }
 

@@ -10,9 +10,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use crate::base::due_times::integer_of;
 use crate::base::error::BadRecord;
 use crate::base::json::{Refused, json_or_text, value_of, write_text};
-use crate::base::times::integer_of;
 use crate::formats::csv_split::CsvSplit;
 use crate::formats::ndjson::number_of;
 use crate::message::columns::{MISSED, TZ, VALUES};
@@ -155,7 +155,7 @@ impl Csv {
 /// Digits become an integer.
 fn instant(cell: Option<&str>) -> Value<'_> {
     match text(cell) {
-        Value::Text(text) => integer_of(&text).map_or(Value::Text(text), |value| Value::Integer(value.into())),
+        Value::Text(text) => integer_of(&text).map_or(Value::Text(text), Value::Integer),
         absent => absent,
     }
 }

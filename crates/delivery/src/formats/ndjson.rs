@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 use crate::base::error::BadRecord;
 use crate::base::json::{Refused, check_depth, check_surrogates, without_line_ends};
 use crate::formats::lines::{Block, Line};
-use crate::message::columns::VALUES;
+use crate::message::columns::{DUE_AT, EXPIRES_AT, VALUES};
 use crate::message::fields::{Fields, Payload, Request, Schema, Value};
 use crate::message::origin::{Origin, Record};
 use crate::message::parsed::Parsed;
@@ -116,8 +116,9 @@ pub(crate) fn fields_of<'a>(text: &'a str, schema: &Schema) -> Result<Fields<'a>
     let Found { values, others, is_double } = found.map_err(|error| refused(error.into()))?;
     check_surrogates(text).map_err(refused)?;
     let mut read: [Value<'_>; VALUES] = Default::default();
-    for (value, raw) in read.iter_mut().zip(values) {
-        *value = raw.map_or(Ok(Value::Absent), value_of).map_err(refused)?;
+    for (at, (value, raw)) in read.iter_mut().zip(values).enumerate() {
+        let read = if [DUE_AT, EXPIRES_AT].contains(&at) { instant_of } else { value_of };
+        *value = raw.map_or(Ok(Value::Absent), read).map_err(refused)?;
     }
     if is_double {
         return Err(BadRecord::new("a name occurs twice in the object", ALLOWED));
@@ -219,6 +220,15 @@ impl<'de> Visitor<'de> for AnObject<'_> {
     }
 }
 
+/// The value of a field that means a time. A number with an exponent is kept as text, which the schema refuses: some
+/// programs round large numbers so, and the time may be hours away.
+fn instant_of(raw: &str) -> Result<Value<'_>, Refused> {
+    match value_of(raw)? {
+        Value::Float(_) if raw.contains(['e', 'E']) => Ok(Value::Text(Cow::Borrowed(raw))),
+        value => Ok(value),
+    }
+}
+
 /// The value of a field, if the field is not kept as JSON.
 fn value_of(raw: &str) -> Result<Value<'_>, Refused> {
     match raw.as_bytes() {
@@ -233,7 +243,7 @@ fn value_of(raw: &str) -> Result<Value<'_>, Refused> {
 }
 
 /// The value of a number in JSON.
-pub(crate) fn number_of(raw: &str) -> Result<Value<'_>, Refused> {
+pub(crate) fn number_of(raw: &str) -> Result<Value<'static>, Refused> {
     let too_large = || Refused::Syntax("a number is too large".into());
     if raw.bytes().any(|byte| matches!(byte, b'.' | b'e' | b'E')) {
         let value: f64 = raw.parse().map_err(|_| too_large())?;

@@ -17,14 +17,19 @@ pub const TZ: &str = "tz";
 
 /// The number of parts that are values.
 pub(crate) const VALUES: usize = 10;
+/// The places of the two times among them.
+pub(crate) const DUE_AT: usize = 2;
+pub(crate) const EXPIRES_AT: usize = 4;
 
 /// The name of the field or column of each part. `None`: the caller gave no name, and the usual name is used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Columns {
     /// The name of the id: usually `id`.
     pub id: Option<String>,
-    /// The name of the key: usually `key`.
+    /// The name of the key: usually `key`. If the caller gives a name, each record must have a key.
     pub key: Option<String>,
+    /// Whether a record may have no key, although the caller gave its name.
+    pub key_is_optional: bool,
     /// The name of the due time: usually `due`.
     pub due: Option<String>,
     /// The name of the payload: usually `payload`. If the caller gives a name, each record must have a payload.
@@ -32,6 +37,19 @@ pub struct Columns {
 }
 
 impl Columns {
+    /// The names that the caller gave. A key whose name ends with `?` may be missing.
+    #[must_use]
+    pub fn named(id: Option<String>, key: Option<String>, due: Option<String>, payload: Option<String>) -> Self {
+        let plain = key.as_deref().and_then(|key| key.strip_suffix('?')).map(str::to_owned);
+        let key_is_optional = plain.is_some();
+        Self { id, key: plain.or(key), key_is_optional, due, payload }
+    }
+
+    /// Whether each record must have a key.
+    pub(crate) fn needs_key(&self) -> bool {
+        self.key.is_some() && !self.key_is_optional
+    }
+
     pub(crate) fn id(&self) -> &str {
         self.id.as_deref().unwrap_or("id")
     }
@@ -78,7 +96,7 @@ impl Columns {
         let needs_due = self.due.is_some() || ![DELAY_MS, OP, EVERY, CRON].into_iter().any(is_there);
         let parts = [
             (self.id(), "--id", true),
-            (self.key(), "--key", self.key.is_some()),
+            (self.key(), "--key", self.needs_key()),
             (self.due(), "--due", needs_due),
             (self.payload(), "--payload", self.payload.is_some()),
         ];

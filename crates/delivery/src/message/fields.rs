@@ -9,6 +9,8 @@
 //! - If there is no payload, the other fields become the payload, as an object. If there is a payload, any other
 //!   field is an error. For this reason no value is ever dropped.
 //! - If there is no payload, a field whose name is nearly a known name is an error too, such as `paylod`.
+//! - A field that is null is not there, whatever its name. Inside a payload null is a value.
+//! - A key and a payload that the caller named must be there.
 //! - JSON keeps its bytes, on one line. If a format has only text, text that is not JSON becomes a JSON string.
 
 mod recurrence;
@@ -18,12 +20,15 @@ use std::borrow::Cow;
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
+use jiff::tz::TimeZone;
 use smallvec::SmallVec;
 
 use crate::base::display::{cut, quoted, with_commas};
+use crate::base::due_times::{due_from_float, due_from_integer, due_from_text};
 use crate::base::error::BadRecord;
 use crate::base::json::write_text;
-use crate::base::times::{ALLOWED, delay_in_range, due_from_integer, due_from_text, due_in_range};
+use crate::base::times::{ALLOWED, delay_in_range, due_in_range};
+use crate::base::zones::zone_named;
 use crate::message::columns::{CRON, Columns, DELAY_MS, EVERY, EXPIRES, PAYLOAD_BASE64, TRACEPARENT, VALUES};
 use crate::message::recurrence::NEVER_MS;
 use crate::message::{Body, Cancel, Extras, MAX_NAME, Message, Reschedule, check_extras, check_size};
@@ -121,6 +126,8 @@ pub struct Schema {
     /// The name of each field in the input.
     pub columns: Columns,
     pub(crate) max_payload: usize,
+    /// The zone of times without an offset.
+    zone: Option<TimeZone>,
 }
 
 impl Schema {
@@ -128,7 +135,15 @@ impl Schema {
     /// escapes takes up to twice its size.
     #[must_use]
     pub fn new(columns: Columns, max_payload: usize) -> Self {
-        Self { columns, max_payload }
+        Self { columns, max_payload, zone: None }
+    }
+
+    /// Reads times without an offset as those of the zone with this name.
+    ///
+    /// # Errors
+    /// There is no such zone.
+    pub fn in_zone(self, name: &str) -> Result<Self, BadRecord> {
+        Ok(Self { zone: Some(zone_named(name, "zone")?), ..self })
     }
 
     /// The most bytes of one record.
@@ -142,8 +157,10 @@ impl Schema {
     /// # Errors
     /// The first rule that the record breaks.
     pub fn check(&self, fields: &Fields<'_>, now_ns: Option<i64>) -> Result<Request, BadRecord> {
+        let fields = &*without_nulls(fields);
         let id = text(&fields.id, self.columns.id())?;
         let key = match fields.key {
+            Value::Absent if self.columns.needs_key() => return Err(self.no_key()),
             Value::Absent => None,
             ref key => Some(text(key, self.columns.key())?),
         };
@@ -178,7 +195,7 @@ impl Schema {
         let (due_ms, delay_ms) = due(fields)?;
         let payload = self.payload(fields)?;
         check_size(payload.bytes.len(), self.max_payload)?;
-        let body = Body::new(key, id, &payload.bytes, payload.is_json).with_extras(extras(fields)?);
+        let body = Body::new(key, id, &payload.bytes, payload.is_json).with_extras(self.extras(fields)?);
         let message = Message { body, due_ms, delay_ms };
         check_extras(&message)?;
         Ok(message)
@@ -244,9 +261,39 @@ impl Schema {
                 let due_ms = due_in_range(now_ms.saturating_add(delay_ms.ceil() as i64), "now + delay_ms")?;
                 Ok((due_ms, Some(delay_ms)))
             }
-            (due, Value::Absent) => instant(due, name).map(|due_ms| (due_ms, None)),
+            (due, Value::Absent) => self.instant(due, name).map(|due_ms| (due_ms, None)),
             _ => Err(either(format!("both {name} and delay_ms are given"))),
         }
+    }
+
+    /// Milliseconds since 1970. A part of a millisecond is rounded up.
+    fn instant(&self, value: &Value<'_>, name: &str) -> Result<i64, BadRecord> {
+        match value {
+            Value::Text(text) => due_from_text(text, name, self.zone.as_ref()),
+            Value::Integer(value) => due_from_integer(*value, name),
+            Value::Float(value) => due_from_float(*value, name),
+            Value::Instant(ms) => due_in_range(*ms, name),
+            _ => Err(BadRecord::new(format!("{name} is neither a time nor an integer"), ALLOWED)),
+        }
+    }
+
+    /// The parts that most messages do not have.
+    fn extras(&self, fields: &Fields<'_>) -> Result<Extras, BadRecord> {
+        let expires_ms = match &fields.expires {
+            Value::Absent => None,
+            expires => Some(self.instant(expires, EXPIRES)?),
+        };
+        let traceparent = match &fields.traceparent {
+            Value::Absent => None,
+            given => Some(text(given, TRACEPARENT)?.into()),
+        };
+        Ok(Extras { expires_ms, traceparent, ..Extras::default() })
+    }
+
+    fn no_key(&self) -> BadRecord {
+        let name = self.columns.key();
+        let allowed = format!("{name}, as named by --key: text, not empty; --key '{name}?' if a record may lack it");
+        BadRecord::new(format!("{name} is missing"), allowed)
     }
 
     fn payload<'a>(&self, fields: &'a Fields<'_>) -> Result<Cow<'a, Payload<'a>>, BadRecord> {
@@ -275,27 +322,17 @@ impl Schema {
     }
 }
 
-/// Milliseconds since 1970. A part of a millisecond is rounded up.
-fn instant(value: &Value<'_>, name: &str) -> Result<i64, BadRecord> {
-    match value {
-        Value::Text(text) => due_from_text(text, name),
-        Value::Integer(value) => due_from_integer(*value, name),
-        Value::Instant(ms) => due_in_range(*ms, name),
-        _ => Err(BadRecord::new(format!("{name} is neither a time nor an integer"), ALLOWED)),
+/// The fields without those that are null. The readers leave out most of them; a payload, and a field that no rule
+/// knows, may still be the JSON `null`.
+fn without_nulls<'f, 'a>(fields: &'f Fields<'a>) -> Cow<'f, Fields<'a>> {
+    let has_null_payload = fields.payload.as_ref().is_some_and(|it| it.is_json && *it.bytes == *b"null");
+    if !has_null_payload && fields.others.iter().all(|(_, json)| **json != *b"null") {
+        return Cow::Borrowed(fields);
     }
-}
-
-/// The parts that most messages do not have.
-fn extras(fields: &Fields<'_>) -> Result<Extras, BadRecord> {
-    let expires_ms = match &fields.expires {
-        Value::Absent => None,
-        expires => Some(instant(expires, EXPIRES)?),
-    };
-    let traceparent = match &fields.traceparent {
-        Value::Absent => None,
-        given => Some(text(given, TRACEPARENT)?.into()),
-    };
-    Ok(Extras { expires_ms, traceparent, ..Extras::default() })
+    let mut fields = fields.clone();
+    fields.payload.take_if(|_| has_null_payload);
+    fields.others.retain(|(_, json)| **json != *b"null");
+    Cow::Owned(fields)
 }
 
 fn text<'a>(value: &'a Value<'_>, name: &str) -> Result<&'a str, BadRecord> {

@@ -21,8 +21,10 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::base::display::{quoted, with_commas};
+use crate::base::due_times::due_from_text;
 use crate::base::error::BadRecord;
-use crate::base::times::{MAX_DUE_MS, due_from_text, due_in_range, rfc_3339};
+use crate::base::times::{MAX_DUE_MS, due_in_range, rfc_3339};
+use crate::base::zones::{known_zone, zone_named};
 
 /// The due time of the recurring message itself, after all real due times. The message is never sent; its occurrences
 /// are.
@@ -41,7 +43,7 @@ const SECOND: SignedDuration = SignedDuration::from_secs(1);
 const LAST_YEARS_MS: i64 = 93_724_128_000_000;
 const EVERY: &str = "every: a whole number of milliseconds, 1 to 253,402,300,799,999";
 const CRON: &str = "cron: minute, hour, day of the month, month and day of the week, such as \"30 9 * * 1-5\"; seconds before \
-                    them, if there are six fields";
+                    them, if there are six fields; or @hourly, @daily, @midnight, @weekly, @monthly, @yearly";
 const TZ: &str = "tz: a name of the IANA database, such as Europe/Berlin or UTC";
 
 /// How missed occurrences are treated. An occurrence is missed if the one before had no outcome in time, or if
@@ -122,6 +124,8 @@ impl Rule {
     /// # Errors
     /// The pattern is not valid or never comes, or the time zone is not known.
     pub(crate) fn cron(cron: &str, tz: &str) -> Result<Self, BadRecord> {
+        pattern(cron)?;
+        zone_named(tz, "tz")?;
         let rule = Self::Cron { cron: cron.into(), tz: tz.into() };
         rule.at_or_after(LAST_YEARS_MS)?;
         Ok(rule)
@@ -139,7 +143,8 @@ impl Rule {
 
     fn at_or_after(&self, from_ms: i64) -> Result<i64, BadRecord> {
         let Self::Cron { cron, tz } = self else { return Ok(from_ms) };
-        let (pattern, zone) = (pattern(cron)?, zone(tz)?);
+        let no_zone = || BadRecord::new(format!("tz is {}: it is not known here any more", quoted(tz, 60)), TZ);
+        let (pattern, zone) = (pattern(cron)?, known_zone(tz).ok_or_else(no_zone)?);
         let from = instant(from_ms.saturating_add(999).div_euclid(1_000))?;
         let found = if has_every_hour(cron) {
             let next = pattern.find_next_occurrence(&from.to_zoned(zone), true);
@@ -369,7 +374,7 @@ pub(crate) fn recurring_id(id: &str) -> Option<&str> {
 /// time may have.
 pub(crate) fn occurrence_of(id: &str) -> Option<(&str, i64)> {
     let (of, due) = id.rsplit_once('@')?;
-    Some((of, due_from_text(due, "due").ok()?))
+    Some((of, due_from_text(due, "due", None).ok()?))
 }
 
 /// The id of the occurrence due at `due_ms`.
@@ -383,13 +388,17 @@ fn pattern(cron: &str) -> Result<Cron, BadRecord> {
     if cron.len() > LONGEST_PATTERN {
         return Err(bad("it is too long"));
     }
-    let parser = CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();
+    let cron = if cron.eq_ignore_ascii_case("@midnight") { "@daily" } else { cron };
+    let both = has_day_field_with_a_star(cron);
+    let parser = CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).dom_and_dow(both).build();
     parser.parse(cron).map_err(|error| bad(&error.to_string()))
 }
 
-fn zone(tz: &str) -> Result<TimeZone, BadRecord> {
-    let bad = || BadRecord::new(format!("tz is {}: no time zone of this name is known here", quoted(tz, 60)), TZ);
-    TimeZone::get(tz).map_err(|_| bad())
+/// Whether the day of the month or the day of the week begins with `*`. Then a day must match both fields, as in Vixie
+/// cron; otherwise one of them is enough. `0 0 1-7 * */7` is the first Sunday of a month.
+fn has_day_field_with_a_star(cron: &str) -> bool {
+    let fields: Vec<&str> = cron.split_whitespace().collect();
+    matches!(fields[..], [.., day, _, weekday] if day.starts_with('*') || weekday.starts_with('*'))
 }
 
 fn instant(second: i64) -> Result<Timestamp, BadRecord> {

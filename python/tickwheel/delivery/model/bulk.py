@@ -7,6 +7,7 @@ from typing import TypeAlias
 from tickwheel._native import due_ms_of, rfc_3339
 from tickwheel.delivery.base.errors import BadRecord, WrongUsage
 from tickwheel.delivery.model.entries import Act, ActionKind
+from tickwheel.delivery.model.putting import plain_of
 
 OTHER_ACTION = BadRecord("this id is of another action", "the same kind and filters again, or another id")
 
@@ -62,6 +63,6 @@ def ms_of(name: str, time: Time | None) -> int | None:
     if time is None:
         return None
     try:
-        return due_ms_of(time.isoformat() if isinstance(time, datetime) else time, None)
+        return due_ms_of(plain_of(time), None)
     except BadRecord as error:
         raise BadRecord(name + error.reason.removeprefix("due"), error.allowed) from None

@@ -16,19 +16,23 @@ MAX_RECORD = 2 * MAX_PAYLOAD
 class Columns(msgspec.Struct, frozen=True):
     """The name of the field or column of each part; `None` if the caller named none, and the usual name is used.
 
-    >>> Columns(id="flight").names
-    ('flight', None, None, None)
+    A key that is named must be in each record; with a `?` behind its name it may be missing. `zone` is the zone of
+    times without an offset.
+
+    >>> Columns(id="flight", key="tail?").names
+    ('flight', 'tail?', None, None, None)
     """
 
     id: str | None = None
     key: str | None = None
     due: str | None = None
     payload: str | None = None
+    zone: str | None = None
 
     @property
-    def names(self) -> tuple[str | None, str | None, str | None, str | None]:
-        """All four, in order."""
-        return self.id, self.key, self.due, self.payload
+    def names(self) -> tuple[str | None, str | None, str | None, str | None, str | None]:
+        """All five, in order."""
+        return self.id, self.key, self.due, self.payload, self.zone
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):

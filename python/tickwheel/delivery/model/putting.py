@@ -1,7 +1,9 @@
 """Messages from Python values, as `put`, `put_many` and `submit` take them (rules D1, D16)."""
 
 import math
+import operator
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
@@ -24,11 +26,13 @@ def message_of(given: object) -> Records:
 
 
 def with_bytes(message: Message) -> Message:
-    """The message with a payload of bytes, or of JSON as `msgspec.Raw`. Errors: `WrongUsage` if it is no JSON."""
+    """The message with a payload of bytes, or of JSON as `msgspec.Raw`. Without one it is an object with nothing in it.
+    Errors: `WrongUsage` if it is no JSON.
+    """
     payload = message.payload
     if isinstance(payload, bytes | msgspec.Raw):
         return message
-    data, is_json = payload_of(payload)
+    data, is_json = payload_of({} if payload is None else payload)
     return msgspec.structs.replace(message, payload=msgspec.Raw(data) if is_json else data)
 
 
@@ -82,9 +86,8 @@ def put_of(
         raise WrongUsage(f"replace is {replace!r:.100}: give True or False")
     if at_latest_ms is not None and not (replace and type(at_latest_ms) is int and 0 <= at_latest_ms <= MAX_DUE_MS):
         raise WrongUsage(f"at_latest_ms is {at_latest_ms!r:.200}: give a whole number with debounce_ms or replace")
-    put = read_put(
-        id, key, text_of(due), delay_ms, *payload_of(payload), text_of(expires), traceparent, every, cron, tz, missed
-    )
+    due, delay_ms, expires, every = map(plain_of, (due, delay_ms, expires, every))
+    put = read_put(id, key, due, delay_ms, *payload_of(payload), expires, traceparent, every, cron, tz, missed)
     return put.replacing(at_latest_ms) if replace else put
 
 
@@ -99,9 +102,18 @@ def payload_of(payload: Any) -> tuple[bytes, bool]:
     return (_json_of(payload) if is_json else bytes(payload)), is_json
 
 
-def text_of(due: object) -> object:
-    """A `datetime` as text, and anything else as it is."""
-    return due.isoformat() if isinstance(due, datetime) else due
+def plain_of(given: Any) -> Any:
+    """A `datetime` as text, a number of any type as an `int` or a `float`, and anything else as it is."""
+    if given is None or isinstance(given, str | int | float):
+        return given
+    if isinstance(given, datetime):
+        return given.isoformat()
+    with suppress(TypeError, ValueError, OverflowError):
+        if hasattr(given, "__index__"):
+            return operator.index(given)
+        if hasattr(given, "as_integer_ratio"):
+            return float(given)
+    return given
 
 
 def _json_of(payload: Any) -> bytes:

@@ -28,7 +28,7 @@ from tickwheel.delivery.model.entries import (
 )
 from tickwheel.delivery.model.message import MAX_PAYLOAD, Cancel, Columns, Message
 from tickwheel.delivery.model.pace import Rate
-from tickwheel.delivery.model.putting import item_of, message_of, put_of, text_of
+from tickwheel.delivery.model.putting import item_of, message_of, plain_of, put_of
 from tickwheel.delivery.model.retry import Retry
 from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.model.summary import Summary
@@ -254,7 +254,7 @@ class DeliveryQueue:
         ...     queue.put("tea", "ready", delay_ms=180_000), queue.reschedule("tea", delay_ms=240_000)
         (<Answer.ACCEPTED: 'accepted'>, <Answer.RESCHEDULED: 'rescheduled'>)
         """
-        return self._ask([[Reschedule(id, key, due_ms_of(text_of(due), delay_ms))]], _the_one)
+        return self._ask([[Reschedule(id, key, due_ms_of(plain_of(due), plain_of(delay_ms)))]], _the_one)
 
     def requeue(self, id: str, key: str | None = None) -> Answer:  # noqa: A002
         """Try a dead letter anew, with all attempts (D16), and return once that is on disk.

@@ -94,7 +94,7 @@ class _Name(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Due(msgspec.Struct, forbid_unknown_fields=True):
-    due: str | int | None = None
+    due: str | int | float | None = None
     delay_ms: float | None = None
 
 

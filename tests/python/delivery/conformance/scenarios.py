@@ -136,6 +136,30 @@ SCENARIOS: dict[str, tuple[Step, ...]] = {
         put("a", "refused", due=FAR, key=""),
         state("a", "unknown"),
     ),
+    "null": (
+        put("a", payload=None, due=PAST),
+        put(
+            "b", payload=1, due=PAST, key=None, delay_ms=None, expires=None, every=None, cron=None, tz=None, missed=None
+        ),
+        arrived(("a", {}), ("b", 1)),
+        put("c", due=FAR, key="k"),
+        move("c", due=LATER, delay_ms=None, key="k"),
+        Due("c", LATER_TEXT, key="k"),
+    ),
+    "numbers": (
+        put("a", due=float(FAR)),
+        Due("a", FAR_TEXT),
+        move("a", due=float(LATER)),
+        Due("a", LATER_TEXT),
+        put("b", delay_ms=0.5),
+        arrived(("b", 1)),
+        put("tick", due=FAR, every=60_000.0),
+        state("tick", "recurring"),
+        put("c", "refused", due=FAR + 0.5),
+        put("c", "refused", due=0),
+        put("c", "refused", every=253_402_300_799_999),
+        state("c", "unknown"),
+    ),
     "duplicate": (
         put("a", payload={"x": 1}, due=FAR),
         put("a", "duplicate", payload={"x": 1}, due=FAR),

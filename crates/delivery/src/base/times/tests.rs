@@ -1,7 +1,8 @@
 use super::*;
+use crate::base::due_times::{due_from_digits_or_text, due_from_text};
 
 fn text(text: &str) -> Result<i64, String> {
-    due_from_text(text, "sched").map_err(|bad| bad.reason)
+    due_from_text(text, "sched", None).map_err(|bad| bad.reason)
 }
 
 #[test]
@@ -13,6 +14,10 @@ fn a_time_is_rfc_3339_with_an_offset__d1() {
         ("1969-12-31T19:00:01-05:00", 1000),
         ("2013-11-27T08:00:00.123-05:00", 1_385_557_200_123),
         ("2000-02-29T00:00:00Z", 951_782_400_000),
+        ("1970-01-01T01:30:00+0130", 0),
+        ("1970-01-01 01:00:00.001+01", 1),
+        ("1970-01-01T00:01Z", 60_000),
+        ("1969-12-31 23:00-01", 0),
         ("9999-12-31T23:59:59.999Z", MAX_DUE_MS),
     ] {
         assert_eq!(text(given), Ok(epoch_ms), "{given}");
@@ -32,7 +37,11 @@ fn any_other_text_says_what_is_wrong__d1() {
         ("2026-01-31T08:00:00", "sched has no zone: '2026-01-31T08:00:00'"),
         ("2026-01-31T08:00:00 Z", "sched is not a time: '2026-01-31T08:00:00 Z'"),
         ("2026-01-31T08:00:00.Z", "sched is not a time: '2026-01-31T08:00:00.Z'"),
-        ("2026-01-31T08:00:00+0100", "sched is not a time: '2026-01-31T08:00:00+0100'"),
+        ("2026-01-31T08:00:00+1", "sched is not a time: '2026-01-31T08:00:00+1'"),
+        ("2026-01-31T08:00:00+01:", "sched is not a time: '2026-01-31T08:00:00+01:'"),
+        ("2026-01-31T08:00:", "sched is not a time: '2026-01-31T08:00:'"),
+        ("2026-01-31T08:00.5Z", "sched is not a time: '2026-01-31T08:00.5Z'"),
+        ("2026-01-31T08Z", "sched is not a time: '2026-01-31T08Z'"),
         ("2026-01-31", "sched is not a time: '2026-01-31'"),
         ("٢٠٢٦-01-31T08:00:00Z", "sched is not a time: '٢٠٢٦-01-31T08:00:00Z'"),
         ("2026-01-31T08:00:00Z\n", "sched is not a time: '2026-01-31T08:00:00Z\\n'"),
@@ -54,27 +63,28 @@ fn any_other_text_says_what_is_wrong__d1() {
 }
 
 #[test]
-fn an_integer_that_looks_like_seconds_is_refused_and_shown_as_milliseconds__d1() {
-    let bad = due_from_integer(1_769_846_400, "due").unwrap_err();
-    assert_eq!(bad.reason, "due is 1769846400, which looks like seconds; in milliseconds it is 1769846400000");
-    assert_eq!(bad.allowed, ALLOWED);
-    assert_eq!(due_from_digits_or_text("1769846400", "due"), Err(bad));
-    assert!(due_from_integer(0, "due").is_err());
-    assert!(due_from_integer(i128::from(SECONDS_BELOW) - 1, "due").is_err());
-    assert_eq!(due_from_integer(SECONDS_BELOW.into(), "due"), Ok(SECONDS_BELOW));
+fn a_time_of_the_command_line_may_be_digits__d1() {
+    assert_eq!(due_from_digits_or_text("1700000000000", "due"), Ok(1_700_000_000_000));
+    assert_eq!(due_from_digits_or_text("1700000000000.0", "due"), Ok(1_700_000_000_000));
+    assert_eq!(due_from_digits_or_text("-5", "due").unwrap_err().reason, "due is out of range");
+    for text in ["٣", "-", ""] {
+        assert!(due_from_digits_or_text(text, "due").unwrap_err().reason.starts_with("due is not a time"), "{text}");
+    }
     assert_eq!(due_in_range(5, "due_ms"), Ok(5));
 }
 
 #[test]
-fn an_integer_of_any_size_is_in_range_or_not__d1() {
-    for value in [-1, i128::from(MAX_DUE_MS) + 1, i128::MAX, i128::MIN] {
-        assert_eq!(due_from_integer(value, "due").unwrap_err().reason, "due is out of range", "{value}");
-    }
-    assert_eq!(due_from_digits_or_text("1700000000000", "due"), Ok(1_700_000_000_000));
-    assert_eq!(due_from_digits_or_text("-5", "due").unwrap_err().reason, "due is out of range");
-    for text in ["9999999999999999999", "٣", "-", "", "5.0"] {
-        assert!(due_from_digits_or_text(text, "due").unwrap_err().reason.starts_with("due is not a time"), "{text}");
-    }
+fn a_time_without_an_offset_is_that_of_a_named_zone__d1() {
+    let berlin = crate::base::zones::zone_named("Europe/Berlin", "zone").unwrap();
+    let read = |text| due_from_text(text, "due", Some(&berlin)).map_err(|bad| bad.reason);
+    assert_eq!(read("2026-01-31T08:00:00"), Ok(1_769_842_800_000));
+    assert_eq!(read("2026-07-31 08:00"), Ok(1_785_477_600_000));
+    assert_eq!(read("2026-01-31T08:00:00Z"), Ok(1_769_846_400_000), "its own offset counts");
+    let never = "due is at no time in Europe/Berlin, whose clock is put forward there: '2026-03-29 02:30'";
+    assert_eq!(read("2026-03-29 02:30"), Err(never.into()));
+    let twice = "due is twice in Europe/Berlin, whose clock is put back there: '2026-10-25 02:30'";
+    assert_eq!(read("2026-10-25 02:30"), Err(twice.into()));
+    assert_eq!(read("1970-01-01T00:30:00"), Err("due is out of range".into()));
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use super::{Fields, Schema, Value};
 use crate::base::display::quoted;
 use crate::base::error::BadRecord;
-use crate::base::times::{MAX_DUE_MS, due_in_range};
+use crate::base::times::due_in_range;
 use crate::message::columns::{MISSED, TZ, of_recurring};
 use crate::message::recurrence::{Missed, Recurrence, Rule, check_parts};
 
@@ -59,7 +59,7 @@ impl Schema {
         let (from_ms, delay_ms) = if is_given(&fields.due) || is_given(&fields.delay_ms) {
             self.due(fields, Some(now_ns))?
         } else if let Rule::Every { every } = rule {
-            (due_in_range(now_ms.saturating_add(every).min(MAX_DUE_MS), "now + every")?, None)
+            (due_in_range(now_ms.saturating_add(every), "now + every")?, None)
         } else {
             (now_ms, None)
         };
@@ -85,11 +85,10 @@ fn rule(fields: &Fields<'_>) -> Result<Rule, BadRecord> {
     }
 }
 
-/// The text of a field that the format's reader does not know. An empty text counts as absent, as in CSV.
+/// The text of a field that the format's reader does not know.
 fn other(fields: &Fields<'_>, name: &str) -> Result<Option<String>, BadRecord> {
     let Some((_, json)) = fields.others.iter().find(|(other, _)| other == name) else { return Ok(None) };
-    let text: Option<String> = serde_json::from_slice(json).map_err(|_| {
-        if name == TZ { Rule::no_text(TZ) } else { BadRecord::new("missed is not text", MISSED_ALLOWED) }
-    })?;
-    Ok(text.filter(|text| !text.is_empty()))
+    serde_json::from_slice(json)
+        .map(Some)
+        .map_err(|_| if name == TZ { Rule::no_text(TZ) } else { BadRecord::new("missed is not text", MISSED_ALLOWED) })
 }

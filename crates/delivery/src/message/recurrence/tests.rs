@@ -1,11 +1,11 @@
 //! The times that rules give.
 
 use super::*;
-use crate::base::times::due_from_text;
+use crate::base::due_times::due_from_text;
 use crate::message::MAX_NAME;
 
 fn ms(text: &str) -> i64 {
-    due_from_text(text, "due").unwrap()
+    due_from_text(text, "due", None).unwrap()
 }
 
 fn shown(at_ms: i64) -> String {
@@ -256,5 +256,29 @@ fn a_rule_is_kept_as_json_and_its_content_is_what_was_given__d5_d19() {
         [(&*occurrence_id("tea", 0), true), ("tea@home", false), ("@", false), ("a@2023-11-14T22:13:20Z", false)]
     {
         assert_eq!(check_parts(id, false).is_err(), is_one, "{id}");
+    }
+}
+
+#[test]
+fn a_day_field_that_begins_with_a_star_must_match_too_and_of_two_others_one_is_enough__d19() {
+    for pattern in ["0 0 1-7 * */7", "0 0 1-7 * *", "0 0 1 * */1", "0 0 */10 * MON", "0 0 13 * FRI"] {
+        let found: Vec<String> = times(&cron(pattern, "UTC", "2026-01-01T00:00:00Z"), 4);
+        let found: Vec<&str> = found.iter().map(|day| &day[5..10]).collect();
+        let expected = match pattern {
+            "0 0 1-7 * */7" => ["01-04", "02-01", "03-01", "04-05"], // the first Sundays
+            "0 0 1-7 * *" => ["01-01", "01-02", "01-03", "01-04"],
+            "0 0 1 * */1" => ["01-01", "02-01", "03-01", "04-01"],
+            "0 0 */10 * MON" => ["05-11", "06-01", "08-31", "09-21"],
+            _ => ["01-02", "01-09", "01-13", "01-16"],
+        };
+        assert_eq!(found, expected, "{pattern}");
+    }
+}
+
+#[test]
+fn midnight_is_a_nickname_and_a_folder_of_zones_is_no_zone__d19() {
+    assert_eq!(times(&cron("@midnight", "UTC", "2026-01-01T00:00:01Z"), 1), ["2026-01-02T00:00:00.000Z"]);
+    for tz in ["", "localtime", "posixrules", "Factory", "right/Europe/Berlin", "posix/UTC"] {
+        assert!(Rule::cron("0 9 * * *", tz).unwrap_err().reason.starts_with("tz is '"), "{tz}");
     }
 }

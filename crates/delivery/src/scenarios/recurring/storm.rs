@@ -2,7 +2,7 @@
 //! may come.
 
 use super::{ByHand, record, replace};
-use crate::base::times::due_from_text;
+use crate::base::due_times::due_from_text;
 use crate::due::retry::Retry;
 use crate::group::items::{Answer, Item};
 use crate::message::Reschedule;
@@ -170,7 +170,7 @@ impl Storm {
         for it in &deliveries {
             assert!(it.due_ms <= now_ms, "{} is early", it.id());
             let (name, due) = it.id().split_once('@').expect("an occurrence");
-            let (at, at_ms) = (name[1..].parse::<usize>().unwrap(), due_from_text(due, "due").unwrap());
+            let (at, at_ms) = (name[1..].parse::<usize>().unwrap(), due_from_text(due, "due", None).unwrap());
             let of: u32 = std::str::from_utf8(it.payload()).unwrap().parse().unwrap();
             let rule = &mut self.rules[at];
             if rule.sent.contains(&(of, at_ms)) {

@@ -32,8 +32,9 @@ struct ArrowInput {
 impl ArrowRows {
     #[new]
     #[pyo3(signature = (source, columns, max_payload, *, letters=true))]
-    fn new(source: &str, columns: Names, max_payload: usize, letters: bool) -> Self {
-        Self(Arc::new(ArrowInput { source: source.into(), schema: schema_of(columns, max_payload), letters }))
+    fn new(py: Python<'_>, source: &str, columns: Names, max_payload: usize, letters: bool) -> PyResult<Self> {
+        let schema = schema_of(py, columns, max_payload)?;
+        Ok(Self(Arc::new(ArrowInput { source: source.into(), schema, letters })))
     }
 
     /// Errors: `BadRecord` if no message can be read with these columns.

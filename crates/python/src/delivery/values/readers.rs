@@ -5,15 +5,21 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 
+use crate::delivery::calls::failures::bad_record;
 use crate::delivery::values::records::Records;
 use tickwheel::internal::sync::PlainMutex;
 use tickwheel_delivery::internal::{Block, Columns, Csv, Ndjson, Parsed, Schema};
 
-/// Names of id, key, due and payload; `None` for the usual one.
-pub(super) type Names = (Option<String>, Option<String>, Option<String>, Option<String>);
+/// Names of id, key, due and payload, `None` for the usual one; and the zone of times without an offset.
+pub(super) type Names = (Option<String>, Option<String>, Option<String>, Option<String>, Option<String>);
 
-pub(super) fn schema_of((id, key, due, payload): Names, max_payload: usize) -> Schema {
-    Schema::new(Columns { id, key, due, payload }, max_payload)
+/// Errors: `BadRecord` if there is no such zone.
+pub(super) fn schema_of(py: Python<'_>, (id, key, due, payload, zone): Names, max_payload: usize) -> PyResult<Schema> {
+    let schema = Schema::new(Columns::named(id, key, due, payload), max_payload);
+    match zone {
+        Some(zone) => schema.in_zone(&zone).map_err(|bad| bad_record(py, &bad)),
+        None => Ok(schema),
+    }
 }
 
 /// How the lines of one input are read. `after`: lines up to this one are skipped. `letters`: a line that can't be used
@@ -30,8 +36,15 @@ pub(crate) struct NdjsonLines {
 impl NdjsonLines {
     #[new]
     #[pyo3(signature = (source, columns, max_payload, *, after=0, letters=true))]
-    fn new(source: &str, columns: Names, max_payload: usize, after: u64, letters: bool) -> Self {
-        Self { source: source.into(), schema: schema_of(columns, max_payload), after, letters }
+    fn new(
+        py: Python<'_>,
+        source: &str,
+        columns: Names,
+        max_payload: usize,
+        after: u64,
+        letters: bool,
+    ) -> PyResult<Self> {
+        Ok(Self { source: source.into(), schema: schema_of(py, columns, max_payload)?, after, letters })
     }
 
     /// Reads whole lines. `left_out`: bytes of the last one that are not here.
@@ -89,8 +102,8 @@ impl CsvRows {
     /// `after`: rows that begin at this line or before it are skipped.
     #[new]
     #[pyo3(signature = (source, columns, max_payload, *, after=0))]
-    fn new(source: &str, columns: Names, max_payload: usize, after: u64) -> Self {
-        Self(PlainMutex::new(Csv::new(source, schema_of(columns, max_payload), after)))
+    fn new(py: Python<'_>, source: &str, columns: Names, max_payload: usize, after: u64) -> PyResult<Self> {
+        Ok(Self(PlainMutex::new(Csv::new(source, schema_of(py, columns, max_payload)?, after))))
     }
 
     /// Reads whole lines. Returns the records that end with them, the line where the last one begins, and whether the
