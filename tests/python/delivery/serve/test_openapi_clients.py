@@ -21,10 +21,10 @@ import sys
 from tickwheel_client.api.many_at_once import begin
 from tickwheel_client.api.messages import cancel, list_, reschedule, show, show_by_query, submit
 from tickwheel_client.client import Client
-from tickwheel_client.models import Asked, AskedKind, Due, Record, RecordMissed
+from tickwheel_client.models import Asked, AskedKind, Due, Record, RecordMissedType1
 
 client = Client(base_url=sys.argv[1])
-beat = Record(id="beat", every=60_000, missed=RecordMissed.ALL, payload={"n": 1})
+beat = Record(id="beat", every=60_000, missed=RecordMissedType1.ALL, payload={"n": 1})
 for body in Record(id="a/b", key="k", delay_ms=600_000.0, payload={"pay": "now"}), Record(id="c", delay_ms=1e9), beat:
     answer = submit.sync_detailed(client=client, body=body)
     print(answer.status_code.value, answer.parsed.state)
