@@ -12,7 +12,7 @@ use crate::message::recurrence::NEVER_MS;
 use crate::store::sql::Result;
 use crate::store::types::{Outcome, Position};
 
-/// What a page shows. It ends early after [`PAGE_BYTES`]. With a filter a page may be short or empty, although it is not the
+/// What a page shows. It ends early after 4 MiB of names. With a filter a page may be short or empty, although it is not the
 /// last.
 #[derive(Clone, Copy, Debug)]
 pub struct PageOf<'a> {
