@@ -8,9 +8,11 @@
 //!   s, and each wait is twice as long, up to 10 s. A round does not wait for the answers of the previous round.
 //! - A round has four tries: three of keys that have not failed, and one of a key in doubt. Beside the rounds, one key
 //!   that has not failed is tried each second.
-//! - A key in doubt is *likely* if it was accepted lately, and failed only in this outage. One of the first three tries is
-//!   that of a likely key, so that dead customers do not keep it from a try, however many there are. Nor does it keep
-//!   others from one, for it may be dead as well. Of new keys, those that were accepted lately come first.
+//! - A key in doubt is *likely* if it was accepted lately, and failed only in this outage. If there is one, it has one of
+//!   the first three tries: dead customers do not keep it from a try, and it keeps no others from one, as it may be dead
+//!   too. New keys that were accepted lately come before other new keys.
+//! - The other key in doubt is one that failed only in this outage, if one is ready. In each fourth round it is any key in
+//!   doubt: those that failed before may be the ones that are back.
 //! - The outage ends with an accepted send that began while the destination was down. A refusal does not end it.
 
 use std::collections::VecDeque;
@@ -276,6 +278,11 @@ impl Outage {
             Some(Try::Likely) => fresh.or(failed).or(likely),
             Some(Try::OfRound | Try::New) => failed.or(likely).or(fresh),
         }
+    }
+
+    /// Whether the key in doubt of this round should be one that failed only in this outage.
+    pub(crate) fn prefers_new(&self) -> bool {
+        self.down.as_ref().is_none_or(|down| !down.rounds.is_multiple_of(4))
     }
 
     pub(crate) fn use_try(&mut self, kind: Try) {

@@ -4,7 +4,7 @@ use super::neighbours::{S_US, limits, run};
 use super::testing::{ByHand, START_MS, put};
 use crate::due::retry::Retry;
 use crate::run::settings::Settings;
-use crate::sinks::Verdict;
+use crate::sinks::{Delivery, Verdict, Verdicts};
 
 fn settings() -> Settings {
     Settings { retry: Retry { waits_ms: vec![1_000], ..Retry::default() }, ..Settings::default() }
@@ -80,6 +80,48 @@ fn after_a_crash_keys_in_doubt_do_not_hold_up_others_that_were_on_their_way__d6(
         let late_ms = late_us / 1_000 - began_ms;
         assert!(healthy == 20 && late_ms <= 2_000, "{bad} bad ones: {healthy}, {late_ms} ms after the start");
     }
+}
+
+/// Twenty customers failed once while another message was accepted, and were on their way again at a crash. New customers
+/// fail from then on, so the destination is down.
+fn down_after_a_crash(hangs: bool) -> ByHand {
+    let world = ByHand::start(settings());
+    world.give((0..20).map(|id| put(Some(&format!("h{id}")), &id.to_string(), START_MS)).collect());
+    assert_eq!(world.deliver(|_| unanswered()).len(), 20);
+    world.give(vec![put(None, "accepted", START_MS)]);
+    assert_eq!(world.sent().len(), 1);
+    world.advance_ms(1_000);
+    while world.engine.take(1, usize::MAX, false).is_some() {}
+    let world = world.again();
+    world.engine.set_places(limits(4, 1));
+    let hanging = if hangs { world.next_send() } else { None };
+    world.give((0..6).map(|id| put(Some(&format!("new{id}")), &id.to_string(), START_MS)).collect());
+    world.pass_ms(2_000, |_| unanswered());
+    if let Some((number, _)) = hanging {
+        world.engine.settle(number, Verdicts::Each(vec![unanswered()]), None);
+    }
+    world.pass_ms(60_000, |_| unanswered());
+    assert!(world.engine.down().is_some());
+    world
+}
+
+fn new_ones_fail(it: &Delivery) -> Verdict {
+    if it.key().is_some_and(|key| key.starts_with('h')) { Verdict::Delivered } else { unanswered() }
+}
+
+/// One hangs as the outage begins. The others wait for an attempt that is noted.
+#[test]
+fn a_noted_message_is_tried_before_keys_that_failed_later__d6() {
+    let world = down_after_a_crash(true);
+    world.pass_ms(11_000, new_ones_fail);
+    assert_eq!(world.engine.down(), None);
+}
+
+#[test]
+fn keys_that_failed_before_are_tried_too_while_keys_that_failed_later_are_ready__d6() {
+    let world = down_after_a_crash(false);
+    world.pass_ms(120_000, new_ones_fail);
+    assert_eq!((world.engine.down(), world.engine.open_count()), (None, 6));
 }
 
 #[test]

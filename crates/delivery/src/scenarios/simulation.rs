@@ -89,6 +89,8 @@ struct World {
     /// On disk.
     is_paused: bool,
     paused_keys: BTreeSet<u8>,
+    /// Keys that were paused in this group, even if they were resumed in it.
+    paused_in_group: BTreeSet<u8>,
     /// When messages went out, since the process began.
     sent_us: Vec<u64>,
 }
@@ -185,6 +187,7 @@ impl World {
             is_healed: false,
             is_paused: false,
             paused_keys: BTreeSet::new(),
+            paused_in_group: BTreeSet::new(),
             sent_us: Vec::new(),
         };
         world.start();

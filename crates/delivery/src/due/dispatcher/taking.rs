@@ -120,12 +120,19 @@ impl Dispatcher {
         }
     }
 
-    /// Takes a key that failed in this outage, at random, or any key in doubt.
+    /// Takes a message that was chosen and noted before, because others wait for it. If there is none, it takes a key in
+    /// doubt at random, which may have to be one that failed only in this outage.
     fn pop_failed(&mut self) -> Option<Offer> {
+        let prefers_new = self.outage.prefers_new();
         let first = self.random.usize(0..self.in_doubt.len().max(1));
-        let next = self.in_doubt.iter().skip(first).chain(self.in_doubt.iter().take(first)).take(SEARCHED);
-        let is_new = |offer: &Offer| self.key_of_offer(*offer).is_some_and(|key| self.outage.is_new(key));
-        let after = next.into_iter().position(is_new).unwrap_or(0);
+        let next = || self.in_doubt.iter().skip(first).chain(self.in_doubt.iter().take(first)).take(SEARCHED);
+        let is_noted = |offer: &Offer| match *offer {
+            Offer::Message(slot, seq) => self.window.get(slot, seq).is_some_and(|entry| entry.is_noted),
+            Offer::Lane(_) => false,
+        };
+        let is_new =
+            |offer: &Offer| prefers_new && self.key_of_offer(*offer).is_some_and(|key| self.outage.is_new(key));
+        let after = next().position(is_noted).or_else(|| next().position(is_new)).unwrap_or(0);
         self.in_doubt.swap_remove_back((first + after) % self.in_doubt.len().max(1))
     }
 

@@ -103,9 +103,11 @@ impl World {
     /// The retries of a paused key are only in the store. They come back in the order of their lane, with a mark if they
     /// may have arrived.
     fn observe_paused(&mut self, in_memory: &BTreeSet<Key>) {
+        let in_group = std::mem::take(&mut self.paused_in_group);
+        let is_paused = |of: u8| self.paused_keys.contains(&of) || in_group.contains(&of);
         for (key, life) in &mut self.lives {
             let was_out = life.left_lane.is_some() && !life.is_in_flight && life.end.is_none();
-            if was_out && key.0.0.is_some_and(|of| self.paused_keys.contains(&of)) && !in_memory.contains(key) {
+            if was_out && key.0.0.is_some_and(is_paused) && !in_memory.contains(key) {
                 life.left_lane = None;
                 if std::mem::take(&mut life.is_retrying) {
                     self.may_be_again.insert(*key);

@@ -100,6 +100,7 @@ impl World {
             return Answer::Refused;
         }
         self.paused_keys.insert(key);
+        self.paused_in_group.insert(key);
         Answer::Paused
     }
 
