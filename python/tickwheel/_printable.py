@@ -7,6 +7,8 @@ line of JSON stays the same JSON.
 
 import logging
 import traceback
+from collections.abc import Mapping
+from numbers import Number
 from typing import Any
 
 _CONTROLS = (*range(32), *range(127, 160))
@@ -41,11 +43,17 @@ class _Escapes(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Always true."""
         if isinstance(record.args, tuple):
-            record.args = tuple(each if isinstance(each, (int, float)) else _Printable(each) for each in record.args)
+            record.args = tuple(map(_printed, record.args))
+        elif isinstance(record.args, Mapping):
+            record.args = {name: _printed(each) for name, each in record.args.items()}
         if record.exc_info and record.exc_info[1] is not None:
             lines = "".join(traceback.format_exception(record.exc_info[1])).rstrip("\n").split("\n")
             record.exc_text = "\n".join(f"  {printable(line)}" for line in lines)
         return True
+
+
+def _printed(value: Any) -> Any:
+    return value if isinstance(value, Number) else _Printable(value)
 
 
 class _Printable:

@@ -58,6 +58,13 @@ def test_a_topic_is_read_from_its_start_also_if_the_first_try_was_cut_off__S4(
     assert (version, json.loads(topic), ticks) == ("v1", {"t": {"0": 3, "1": 0, "2": 0}}, TICKS)
 
 
+def test_a_topic_without_offsets_to_begin_from_is_told_with_what_to_do__S4(query: Path) -> None:
+    for number in (0, 1):
+        (query / "offsets" / str(number)).unlink()
+    with pytest.raises(WrongUsage, match="offsets/1 is missing, as after an earlier try that was killed: restore it"):
+        start_anew(LocalFolder(query), Topic())
+
+
 def test_records_that_are_gone_are_those_after_the_last_completed_micro_batch__S4(query: Path) -> None:
     class Later(Topic):
         def begin(self) -> Mapping[int, int]:

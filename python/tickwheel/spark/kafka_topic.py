@@ -1,4 +1,4 @@
-"""What Kafka's admin client tells of a topic: which one it is, and where its records begin (rule S4).
+"""Asks Kafka's admin client for the identity of a topic, and for its first offsets (rule S4).
 
 The client is in the JVM, with the jars that Spark's source needs.
 """
@@ -61,6 +61,6 @@ class Topic:
                 yield client
             finally:
                 client.close()
-        except Py4JError as error:
+        except (Py4JError, TypeError) as error:  # the second: these jars have no such client
             cause = getattr(error, "java_exception", None)
             raise OSError(0, str(cause.getMessage() if cause is not None else error)) from error

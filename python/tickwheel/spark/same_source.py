@@ -53,8 +53,10 @@ def keep_source(folder: Folder, identity: str) -> None:
 
 
 def start_anew(query: Folder, topic: TopicOffsets) -> None:
-    """Read a topic from its start with the next micro-batch. The offsets of the last completed one are replaced. One
-    that was begun after it is forgotten, because the records that it was to read are gone.
+    """Read a topic from its start with the next micro-batch. The offsets of the last completed one are replaced. Those
+    of one that was only begun are removed, because its records are gone.
+
+    Errors: `WrongUsage` if no offsets are left to begin from.
     """
     done, begun = _batches(query, "commits"), _batches(query, "offsets")
     if not done:
@@ -62,7 +64,13 @@ def start_anew(query: Folder, topic: TopicOffsets) -> None:
     for later in (it for it in begun if it > done[-1]):
         query.remove(f"offsets/{later}")
     name = f"offsets/{done[-1]}"
-    like = max(it for it in begun if it <= done[-1])  # the one before, if an earlier try ended in the middle
+    earlier = [it for it in begun if it <= done[-1]]
+    if not earlier:
+        raise WrongUsage(
+            f"{query}/{name} is missing, as after an earlier try that was killed: restore it from a copy. Or begin a "
+            "new checkpoint once this one has delivered what it holds: deliverers drop what they know"
+        )
+    like = earlier[-1]  # the one before, if an earlier try ended in the middle
     begin = {str(partition): offset for partition, offset in topic.begin().items()}
     lines = [
         msgspec.json.encode({topic.name: begin}).decode() if _offsets_in(line, topic.name) is not None else line

@@ -6,6 +6,7 @@ import logging
 import os
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -128,3 +129,10 @@ def test_a_traceback_in_the_log_has_escapes_and_indented_lines__D15(caplog: pyte
     assert first.endswith(", 3")
     assert len(lines) > 3
     assert all(line.startswith("  ") for line in lines)
+
+
+def test_named_arguments_have_escapes_and_numbers_stay_numbers__D15(caplog: pytest.LogCaptureFixture) -> None:
+    logger = logger_of("tickwheel.delivery.test")
+    logger.error("%(name)s has %(count)d", {"name": "a\nb\x1b", "count": Decimal(5)})
+    logger.error("%s has %d", "a\nb", Decimal(5))
+    assert caplog.messages == ["a\\u000ab\\u001b has 5", "a\\u000ab has 5"]

@@ -8,9 +8,9 @@
 //!   s, and each wait is twice as long, up to 10 s. A round does not wait for the answers of the previous round.
 //! - A round has four tries: three of keys that have not failed, and one of a key in doubt. Beside the rounds, one key
 //!   that has not failed is tried each second.
-//! - A key in doubt is *likely* if it was accepted lately, and failed only in this outage. If there is one, it has one of
-//!   the first three tries: dead customers do not keep it from a try, and it keeps no others from one, as it may be dead
-//!   too. New keys that were accepted lately come before other new keys.
+//! - A key in doubt is *likely* if it was accepted lately, and failed only in this outage. A likely key has one of the first
+//!   three tries. So dead customers do not keep it from a try. It keeps no others from a try, because it may be dead too.
+//!   New keys that were accepted lately come before other new keys.
 //! - The other key in doubt is one that failed only in this outage, if one is ready. In each fourth round it is any key in
 //!   doubt: those that failed before may be the ones that are back.
 //! - The outage ends with an accepted send that began while the destination was down. A refusal does not end it.

@@ -319,11 +319,13 @@ impl Places {
         is_slow
     }
 
-    /// Notes how long the send of an accepted message took. If the first one is slow, it does not say what is usual.
+    /// Notes how long the send of an accepted message took. If there are spare places, a first one that is slow does not say
+    /// what is usual. Without them a key counts as in doubt if it is slow, and has half of the places.
     pub(crate) fn note_duration(&mut self, duration_us: u64) {
         let duration_us = duration_us as f64;
         if self.usual_us == 0.0 {
-            self.usual_us = duration_us.clamp(1.0, YOUNG_US as f64 / YOUNG_TIMES);
+            let most = if self.has_spare() { YOUNG_US as f64 / YOUNG_TIMES } else { f64::MAX };
+            self.usual_us = duration_us.clamp(1.0, most);
         } else if duration_us > self.usual_us {
             self.usual_us = duration_us.min(self.usual_us * STEP_UP);
         } else {
@@ -444,9 +446,11 @@ mod tests {
     /// Otherwise a single ordinary place is taken by the next send that hangs for half a minute.
     #[test]
     fn a_slow_send_that_is_the_first_does_not_say_what_is_usual__d6() {
-        let mut places = places(1, 8);
-        places.note_duration(3_000_000);
-        assert_eq!(places.young_us(), YOUNG_US);
+        for (spare, young_us) in [(8, YOUNG_US), (0, 30_000_000)] {
+            let mut places = places(1, spare);
+            places.note_duration(3_000_000);
+            assert_eq!(places.young_us(), young_us);
+        }
     }
 
     #[test]

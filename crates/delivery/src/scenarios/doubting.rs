@@ -117,8 +117,8 @@ fn a_refused_message_shows_that_the_destination_answers__d6() {
     assert_eq!(world.engine.down(), None, "four keys have no answer");
 }
 
-/// An earlier process knew that these customers fail while others do not. A message that may have arrived keeps its place,
-/// one that did not is read in its order, and one without a key by the time of its next attempt.
+/// An earlier process knew that these customers fail while others do not. The three kinds of messages come from the store
+/// in three ways: with a place, in the order of the key, or by the time of the next attempt.
 #[test]
 fn customers_that_failed_before_a_restart_are_no_outage_after_it__d6() {
     let unanswered = Verdict::Unanswered { reason: "503".to_owned(), retry_after_ms: None };

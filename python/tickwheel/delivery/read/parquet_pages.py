@@ -2,8 +2,7 @@
 
 The footer says little about that, and a short file can hold much: a dictionary's value of 27 MB in each of a million
 rows takes 2 kB. Only the headers, which the reader of the file obeys too, give the sizes. They are read here without
-the data. Two parts of the data are read as well: a dictionary, for its longest value, and the repetition levels of a
-column in lists, because they say how many pages a row spans.
+the data, but for a dictionary, which is read for its longest value.
 
 The footer is read here a second time, as pyarrow shows no metadata of columns without ending the process if some of it
 is broken.
@@ -19,7 +18,6 @@ _HEADERS = {_DATA_V1: 5, _DICTIONARY: 7, _DATA_V2: 8}  # the field with the head
 _PLAIN_DICTIONARY, _DELTA_BYTE_ARRAY, _RLE_DICTIONARY = 2, 7, 8  # encodings
 _CODECS = {0: "", 1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}
 _HEADER_BYTES, _MOST_HEADER_BYTES = 1 << 10, 16 << 20
-_SMALL = 1 << 16  # a dictionary whose longest value is not looked for
 
 
 class Chunk(NamedTuple):
@@ -31,13 +29,10 @@ class Chunk(NamedTuple):
 
 
 class Page(NamedTuple):
-    """A page. `size`: of its decoded bytes. `rows`: how many begin in it, or `None` if that is not known. `longest`: no
-    value of a dictionary has more bytes.
-    """
+    """A page. `size`: of its decoded bytes. `longest`: no value of a dictionary has more bytes."""
 
     is_dictionary: bool
     values: int
-    rows: int | None
     size: int
     encoding: int
     longest: int
@@ -68,9 +63,9 @@ def _chunk(of: Struct | None) -> Chunk:
     return Chunk(dictionary if 0 < dictionary < start else start, of.number(5, I64), of.number(4))
 
 
-def pages_of(stream: BinaryIO, chunk: Chunk, depth: int, most: int) -> Iterator[Page]:
-    """The pages of a column in a row group, until one can't be read. `depth`: the highest repetition level. `most`: a
-    larger page is not decoded.
+def pages_of(stream: BinaryIO, chunk: Chunk, most: int) -> Iterator[Page]:
+    """The pages of a column in a row group, until one can't be read: there pyarrow stops too. `most`: a larger page is
+    not decoded.
     """
     at, left = chunk.start, chunk.values
     while left > 0 and (found := _header(stream, at)):
@@ -80,20 +75,11 @@ def pages_of(stream: BinaryIO, chunk: Chunk, depth: int, most: int) -> Iterator[
         if size < 0 or compressed < 0:
             return
         values = of.number(1) if of else 0
-        rows: int | None = values
         longest = size
-        if kind == _DICTIONARY and _SMALL < size <= most:
+        if kind == _DICTIONARY and size <= most:
             longest = _longest(_decoded(stream, at, compressed, size, chunk.codec), size)
-        elif of and depth:
-            levels = b""
-            if depth == 1 and kind == _DATA_V2:
-                levels = _bytes_at(stream, at, min(of.number(6), compressed))
-            elif depth == 1 and size <= most:
-                data = _decoded(stream, at, compressed, size, chunk.codec)
-                levels = data[4 : 4 + int.from_bytes(data[:4], "little")]
-            rows = _rows(levels, values)
         encoding = of.number(4 if kind == _DATA_V2 else 2) if of else 0
-        yield Page(kind == _DICTIONARY, values, rows, size, encoding, longest)
+        yield Page(kind == _DICTIONARY, values, size, encoding, longest)
         left -= 0 if kind == _DICTIONARY else values
         at += compressed
 
@@ -142,30 +128,3 @@ def _longest(data: bytes, otherwise: int) -> int:
         longest = max(longest, length)
         at += 4 + length
     return longest if data else otherwise
-
-
-def _rows(levels: bytes, values: int) -> int | None:
-    """How many of the levels are 0, each of which begins a row; `None` if they can't be read. They are of one bit, in
-    runs: of one level, or of 8 levels in a byte.
-    """
-    at = seen = rows = 0
-    while seen < values:
-        run = shift = 0
-        while at < len(levels):
-            run |= (levels[at] & 0x7F) << shift
-            shift += 7
-            at += 1
-            if levels[at - 1] < 0x80:
-                break
-        if at >= len(levels) or shift > 35:
-            return None
-        count = min((run >> 1) * (8 if run & 1 else 1), values - seen)
-        if run & 1:
-            bits = int.from_bytes(levels[at : at + (run >> 1)], "little") & ((1 << count) - 1)
-            rows += count - bits.bit_count()
-            at += run >> 1
-        else:
-            rows += count if levels[at] == 0 else 0
-            at += 1
-        seen += count
-    return rows

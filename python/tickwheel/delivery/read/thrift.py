@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 I32, I64, LIST, STRUCT = 5, 6, 9, 12
 _BYTE, _DOUBLE, _BINARY, _SET, _MAP = 3, 7, 8, 10, 11
-_MOST_NESTED = 16
+_MOST_NESTED = 64  # as in the library that pyarrow reads the same bytes with
 
 
 class Struct:

@@ -94,8 +94,16 @@ class _Name(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Due(msgspec.Struct, forbid_unknown_fields=True):
-    due: str | int | float | None = None
+    due: msgspec.Raw = msgspec.Raw(b"null")
     delay_ms: float | None = None
+
+    def due_ms(self) -> int:
+        """Errors: `BadRecord`, and `msgspec.DecodeError` for a value of another type."""
+        due = msgspec.json.decode(self.due, type=str | int | float | None)
+        text = bytes(self.due).decode()
+        if isinstance(due, float) and "e" in text.lower():
+            due = text  # as in a record: it is refused, because it may be rounded
+        return due_ms_of(due, self.delay_ms)
 
 
 def app(running: Running, max_payload: int, bodies: Bodies, live: Live) -> ASGIApp:
@@ -252,8 +260,7 @@ class _Messages:
     async def _reschedule(self, request: Request, id_: str, key: str | None) -> Response:
         async with self._bodies.receive(request, _OVERHEAD) as body:
             try:
-                to = msgspec.json.decode(body, type=_Due)
-                due_ms = due_ms_of(to.due, to.delay_ms)
+                due_ms = msgspec.json.decode(body, type=_Due).due_ms()
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise problem(400, f"the body can't be read: {error}", _DUE_ALLOWED) from error
             except BadRecord as error:

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 AGAIN: Final = "the same request again, later"
-_FOLDERS: Final = re.compile(r"(?<![\w:/.])/(?:[^/\s]+/)*(?=[^/\s])")
+_FOLDERS: Final = re.compile(r"(?<![\w/.])/(?:[^/\s]+/)*(?=[^/\s])")
 CLOSE: Final = {"connection": "close"}
 
 
@@ -29,6 +29,8 @@ def without_folders(text: str) -> str:
 
     >>> without_folders("the store /var/lib/a.db can't be used: see https://a.example/b/c")
     "the store a.db can't be used: see https://a.example/b/c"
+    >>> without_folders("sqlite:/var/lib/a.db?table=t is away")
+    'sqlite:a.db?table=t is away'
     """
     return _FOLDERS.sub("", text)
 

@@ -282,3 +282,21 @@ def test_times_the_wrong_way_round_are_refused__D14_D16(served: Served) -> None:
     assert served.ask("GET", f"/messages?due_from={FAR_MS}&due_before={FAR_MS}").status == 200
     none = served.ask("POST", "/actions", {"kind": "cancel"})
     assert 'or "all": true for every one' in none.body["reason"]
+
+
+def test_a_due_time_that_may_be_rounded_is_refused_as_in_a_record__D1_D16(served: Served) -> None:
+    served.ask("POST", "/messages", {"id": "a", "due": "2096-10-02T07:06:41Z", "payload": 1})
+    for due in (b"4.00000E+12", b"4e12"):
+        reply = served.ask("PATCH", "/messages/a", b'{"due": ' + due + b"}")
+        assert (reply.status, reply.body["reason"]) == (400, f"due is {due.decode()}, which may be rounded")
+    assert served.ask("PATCH", "/messages/a", b'{"due": 4000000000000.0}').status == 200
+
+
+def test_a_second_name_that_is_made_meanwhile_hides_nothing__D9_D14(tmp_path: Path) -> None:
+    served = Served(tmp_path)
+    try:
+        served.ask("POST", "/messages", {"id": "a", "due": "2096-10-02T07:06:41Z", "payload": 1})
+        os.link(tmp_path / "store.db", tmp_path / "copy")
+        assert served.ask("GET", "/messages/a").status == served.ask("GET", "/status").status == 200
+    finally:
+        served.close()

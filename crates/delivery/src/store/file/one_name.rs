@@ -50,7 +50,9 @@ fn unfinished(path: &Path) -> Vec<PathBuf> {
     let (Some(name), Some(id)) = (path.file_name(), FileId::at(path)) else { return Vec::new() };
     let is_ours = |other: &Path| {
         let rest = other.file_name().and_then(|other| other.as_encoded_bytes().strip_prefix(name.as_encoded_bytes()));
-        rest.is_some_and(|rest| [REPLACED, STEPPED_UP].iter().any(|suffix| rest.starts_with(suffix.as_bytes())))
+        let rest = rest.and_then(|rest| std::str::from_utf8(rest).ok());
+        let number = rest.and_then(|it| it.strip_prefix(STEPPED_UP).or_else(|| it.strip_prefix(REPLACED)));
+        number.is_some_and(|it| it.bytes().all(|byte| byte == b'.' || byte.is_ascii_digit()))
     };
     let entries = fs::read_dir(path.parent().unwrap_or(path)).into_iter().flatten().flatten().map(|entry| entry.path());
     entries.filter(|other| is_ours(other) && FileId::at(other) == Some(id)).collect()
@@ -66,16 +68,18 @@ mod tests {
         let at = |name: &str| folder.path().join(name);
         let path = at("store.db");
         fs::write(&path, "x").unwrap();
-        for name in ["store.db.replaced", "store.db.replaced.2", "store.db.version-2"] {
+        for name in ["store.db.replaced", "store.db.replaced.2", "store.db.version-2", "store.db.version-2.2"] {
             fs::hard_link(&path, at(name)).unwrap();
         }
         refuse_second_name(&path).unwrap();
-        fs::hard_link(&path, at("other.db")).unwrap();
-        for name in ["store.db", "other.db", "store.db.replaced"] {
-            let text = refuse_second_name(&at(name)).unwrap_err().to_string();
-            assert!(text.contains(" has 5 names (hard links), and its log "), "{text}");
+        for other in ["other.db", "store.db.version-control"] {
+            fs::hard_link(&path, at(other)).unwrap();
+            for name in ["store.db", other, "store.db.replaced"] {
+                let text = refuse_second_name(&at(name)).unwrap_err().to_string();
+                assert!(text.contains(" has 6 names (hard links), and its log "), "{text}");
+            }
+            fs::remove_file(at(other)).unwrap();
         }
-        fs::remove_file(at("other.db")).unwrap();
         fs::write(at("store.db.replaced.3"), "another file").unwrap();
         remove_unfinished(&path);
         assert_eq!(fs::metadata(&path).unwrap().nlink(), 1);

@@ -24,6 +24,8 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, ErrorCode, OpenFlags, Params, Row};
 
 use crate::base::error::{DeliveryError, StoreError};
+use crate::base::open_stores::{self, FileId};
+use crate::store::file::new_file::beside;
 use crate::store::file::{is_backup, network, one_name, schema};
 use crate::store::sql::Broken;
 
@@ -84,7 +86,9 @@ impl Snapshot {
         }
         let file = path.canonicalize().map_err(|error| StoreError::new(path, error.to_string(), "make it readable"))?;
         network::refuse_network(file.parent().unwrap_or(&file))?;
-        let Err(refused) = one_name::refuse_second_name(&file) else {
+        let is_open_here = FileId::at(&file).is_some_and(open_stores::has) && beside(&file, "-wal").exists();
+        let names = if is_open_here { Ok(()) } else { one_name::refuse_second_name(&file) }; // the name with the log
+        let Err(refused) = names else {
             let (flags, alone) = how(&file);
             return Self::open_as(path, file, flags, alone);
         };
