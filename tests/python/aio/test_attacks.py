@@ -156,14 +156,14 @@ def test_a_limiter_goes_on_in_the_next_loop__T21() -> None:
         await limiter.acquire()
         waits = asyncio.ensure_future(limiter.acquire())
         await turns()
-        assert not waits.done()  # asyncio.run cancels it at its end, as after Ctrl-C
+        assert not waits.done()  # it is cancelled at the end of the run, as after Ctrl-C
 
     async def use() -> None:
-        async with asyncio.timeout(3):
-            await limiter.acquire()
+        for _ in range(2):
+            await limiter.acquire()  # `Deadlock`, if nothing wakes it
 
-    asyncio.run(leave())
-    asyncio.run(use())
+    for main in (leave, use):
+        run(main())
 
 
 def test_a_limiter_serves_loops_of_two_threads_or_says_that_it_does_not__T21() -> None:
