@@ -58,7 +58,7 @@ pub struct State<T> {
     /// Whether it takes no more tasks.
     pub is_closed: bool,
     /// Whether the timer closes once nothing is pending.
-    pub(crate) closes_when_empty: bool,
+    pub closes_when_empty: bool,
     pub(crate) lead: Lead,
     /// Callbacks that were claimed and have not finished.
     running: usize,

@@ -233,7 +233,7 @@ class PeriodicTask(TimerTask):
 
     def __new__(cls, *args: object, **kwargs: object) -> Never: ...
     def run(self) -> object:
-        """Call `callback(*args)`, and go on with the next one."""
+        """Call `callback(*args)` once, unless the series has ended. The calls of the timer come as before."""
 
     def cancel(self) -> bool:
         """End it. `True` for the first cancel of one that goes on: no call begins after it. O(1)."""

@@ -12,8 +12,8 @@ class weak_method(Generic[*_Ts, _T]):  # noqa: N801, called as a function
     """A bound method for a timer, which then does not keep the method's object alive.
 
     When the object is gone, the call does nothing. A pending task keeps its callable alive. So a session with a
-    time-out would live until the time-out; with this function it does not. Errors: `TypeError` for anything but a
-    method.
+    time-out would live until the time-out; with this function it does not. A series of `Timer.every` ends with the
+    first call that finds no object. Errors: `TypeError` for anything but a method.
 
     >>> class Session:
     ...     def end(self): print("ended")

@@ -280,8 +280,7 @@ impl<T> Timer<T> {
     }
 
     /// Whether [`Timer::close_when_empty`] was called.
-    #[doc(hidden)]
-    pub fn closes_when_empty(&self) -> bool {
+    pub(crate) fn closes_when_empty(&self) -> bool {
         self.lock_state().closes_when_empty
     }
 

@@ -27,6 +27,42 @@ async def begun(*waits: "asyncio.Task[bool]") -> None:
         await asyncio.sleep(0)
 
 
+def test_of_very_many_calls_at_once_the_last_one_ends_the_wait__T22() -> None:
+    calls, first = 4_300, 4_200
+
+    async def main() -> None:
+        begun: list[asyncio.Event] = []
+
+        async def call() -> None:
+            begun.append(asyncio.Event())
+            await begun[-1].wait()
+
+        with SystemTimer("x", executor=asyncio.get_running_loop()) as timer:
+            task = TimerTask(0, call)
+            for count in range(calls):
+                timer.add(task)
+                while len(begun) == count:
+                    await asyncio.sleep(0)
+            ended: list[bool] = []
+
+            async def wait() -> None:
+                ended.append(await task)
+
+            waiting = asyncio.ensure_future(wait())
+            await asyncio.sleep(0)
+            for event in begun[:first]:
+                event.set()
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert not ended
+            for event in begun[first:]:
+                event.set()
+            await waiting
+            assert ended == [True]
+
+    run(main)
+
+
 def test_a_task_is_awaited_from_another_threads_timer__T22() -> None:
     async def main() -> None:
         with SystemTimer("x") as timer:

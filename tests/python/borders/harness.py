@@ -117,18 +117,20 @@ class CpuAlarm(ctypes.Structure):
         self.libc.timer_delete(self.timer)
 
 
-def freeze_reaper_with_lock(seconds=signal.SIGHUP):
+def freeze_reaper_with_lock(seconds=signal.SIGHUP, prepare=nop):
     """Makes a timer, and puts its reaper to sleep in the middle of a cascade, while it holds the native lock.
 
     The signal's handler is libc's own `sleep`, which gets the number of the signal: 1 second for SIGHUP, 10 for
     SIGUSR1. It comes by the reaper's own CPU time, so it does not matter when this thread gets to run. A test that
-    looks during the sleep takes 10 seconds: on a busy machine it may itself stand still for one.
+    looks during the sleep takes 10 seconds: on a busy machine it may itself stand still for one. It
+    calls `prepare` with the timer first.
     """
     libc = ctypes.CDLL(None)
     libc.signal(seconds, libc.sleep)
     missed = []
     for _ in range(12):  # now and then it is caught between two pieces of work, without the lock
         timer = SystemTimer("frozen", wheel_size=4, start_ms=0)
+        prepare(timer)
         alarm = CpuAlarm(libc, tid_of("reaper-frozen"), seconds)
         batch = timer.add_many(ms(600_000, 367), nop)  # base 4: 1 1 2 3 3
         tasks = [timer.after(3_600_000, nop) for _ in range(10)]

@@ -59,6 +59,29 @@ os._exit(0)
     )
 
 
+def test_the_end_of_a_periodic_call_does_not_wait_with_the_gil__rule2_T20():
+    run_script(
+        """
+go = threading.Event()
+
+def prepare(timer):
+    entered = threading.Event()
+    timer.every(1, lambda: (entered.set(), go.wait()))
+    assert entered.wait(15)
+
+timer, batch, tasks = freeze_reaper_with_lock(signal.SIGUSR1, prepare)
+ticker = Ticker()
+end = time.monotonic() + 0.5
+go.set()
+share, seconds = ticker.share(lambda: time.sleep(end - time.monotonic()))
+print(f"{share:.2f} in {seconds:.2f} s", flush=True)
+assert seconds < 5 and share > 0.01, (seconds, share)
+os._exit(0)
+""",
+        timeout=60,
+    )
+
+
 def test_dropping_a_timer_does_not_wait_with_the_gil__rule2():
     run_script(
         """

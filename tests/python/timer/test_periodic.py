@@ -31,6 +31,19 @@ def test_calls_come_at_every_instant_and_nothing_drifts__T20():
     assert len(timer) == 1_000
 
 
+def test_a_call_by_hand_changes_nothing_of_the_series__T20():
+    timer, came = ManualTimer(), []
+    task = timer.every(10, lambda: came.append(timer.now_ms()) or "came")
+    timer.advance(15)
+    assert task.run() == "came"
+    assert task.due_ms == 20
+    timer.advance(20)
+    assert came == [10, 15, 20, 30]
+    task.cancel()
+    assert task.run() is None
+    assert came == [10, 15, 20, 30]
+
+
 def test_arguments_a_start_and_a_jitter__T20():
     timer, came = ManualTimer(start_ms=1_000), []
     timer.every(100, lambda *args: came.append((timer.now_ms(), *args)), 1, "two", start_ms=1_050)

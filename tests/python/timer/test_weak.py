@@ -47,6 +47,17 @@ def test_a_weak_method_keeps_nothing_alive_and_does_nothing_then__T8():
     assert repr(call) == "<weak_method of an object that is gone>"
 
 
+@pytest.mark.parametrize("wrapped", [lambda method: method, functools.partial], ids=["itself", "in a partial"])
+def test_a_series_of_a_weak_method_ends_with_its_object__T20(wrapped):
+    timer, session = ManualTimer(strict=True), Session()
+    series = timer.every(10, wrapped(weak_method(session.end)))
+    timer.advance(20)
+    assert session.ended == [(), ()]
+    del session
+    timer.advance(10)
+    assert (len(timer), series.is_pending, series.cancel()) == (0, False, False)
+
+
 def test_a_weak_coroutine_method_is_refused_where_the_method_is__T8():
     class Page:
         async def end(self): ...

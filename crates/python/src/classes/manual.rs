@@ -23,7 +23,7 @@ use crate::tools::gil_cell::GilCell;
 use crate::values::callback_scope;
 use crate::values::callback_target::CallbackTarget;
 use crate::values::due_line::DueLine;
-use tickwheel::{Clock, LIMIT_MS, Released};
+use tickwheel::{Clock, LIMIT_MS, Released, Timer as Native};
 
 /// The same wheel on a clock that only the caller moves: deterministic, no threads.
 ///
@@ -179,7 +179,7 @@ impl ManualTimer {
                 driver.step_to(py, event_us)?;
             }
         }
-        core.detach(py, || core.timer.close());
+        core.detach(py, Native::close);
         // Inside a callback it runs nothing: tasks that have not started are still pending.
         let result = match driver.token(py) {
             Ok(_token) => driver.run_line(py).and_then(|_| driver.step_to(py, core.timer.clock().now_us())).map(drop),
@@ -253,15 +253,15 @@ impl<'a> ManualDriver<'a> {
     }
 
     fn next_event_us(&self, py: Python<'_>) -> Option<u64> {
-        self.core.detach(py, || self.core.timer.next_event_us())
+        self.core.detach(py, Native::next_event_us)
     }
 
     /// Moves the clock to an instant at which something happens, and runs the tasks that are released there.
     fn step_to(&self, py: Python<'_>, now_us: u64) -> PyResult<usize> {
         let mut released = Vec::new();
-        self.core.detach(py, || {
-            self.core.timer.clock().set_us(now_us);
-            self.core.timer.advance(&mut |batch: Released| released.push(batch));
+        self.core.detach(py, |timer| {
+            timer.clock().set_us(now_us);
+            timer.advance(&mut |batch: Released| released.push(batch));
         });
         self.manual.line.with(py, |line| released.into_iter().for_each(|batch| line.append(batch)));
         self.run_line(py)

@@ -120,16 +120,16 @@ impl SystemTimer {
         let limit_us = clock.now_us().saturating_add(timeout.to_us());
         loop {
             let slice_us = limit_us.min(clock.now_us().saturating_add(SIGNAL_CHECK_US));
-            let wait = core.detach(py, || {
+            let wait = core.detach(py, |timer| {
                 let _one_driver = core.threads.driving.lock();
-                core.timer.wait_for_work(0, slice_us)
+                timer.wait_for_work(0, slice_us)
             });
             match wait {
                 Wait::Closed => return Err(errors::timer_closed(py, &core.name)),
                 Wait::Due => {
-                    let progress = core.detach(py, || {
+                    let progress = core.detach(py, |timer| {
                         let mut queue = core.threads.queue.lock().clone()?;
-                        Some(core.timer.advance(&mut queue))
+                        Some(timer.advance(&mut queue))
                     });
                     return progress
                         .map(|progress| !progress.is_idle())
@@ -191,7 +191,7 @@ fn wait_for_pending(py: Python<'_>, core: &Arc<TimerCore>, limit_us: u64) -> PyR
     loop {
         let left_us = limit_us.saturating_sub(core.timer.clock().now_us());
         let slice = Duration::from_micros(left_us.min(SIGNAL_CHECK_US));
-        if core.detach(py, || core.timer.wait_empty(Some(slice))) || left_us <= SIGNAL_CHECK_US {
+        if core.detach(py, |timer| timer.wait_empty(Some(slice))) || left_us <= SIGNAL_CHECK_US {
             return Ok(());
         }
         core.check_signals(py)?;
@@ -206,7 +206,7 @@ fn finish<'py>(py: Python<'py>, base: &Timer, limit_us: u64, joins: bool) -> PyR
     if base.unfinished_list(py).is_none() {
         let queue = py.detach(|| core.threads.queue.lock().clone());
         core.end_threads(py);
-        core.detach(py, || queue.map(|mut queue| core.timer.advance(&mut queue)));
+        core.detach(py, |timer| queue.map(|mut queue| timer.advance(&mut queue)));
     }
     // An interrupt ends the wait, but the remaining tasks are kept all the same.
     let finished = core.wait_idle(py, limit_us);
@@ -224,7 +224,7 @@ fn start_threads(py: Python<'_>, core: &Arc<TimerCore>) -> PyResult<()> {
     *core.threads.queue.lock() = Some(queue.clone());
     worker::start(py, core, released)?;
     if core.driver == Driver::Reaper {
-        let (native, mut queue) = (Arc::clone(&core.timer), queue);
+        let (native, mut queue) = (core.timer.for_detached_thread(), queue);
         let body = move || {
             native_lock::this_thread_is_a_reaper();
             native.drive(&mut queue);

@@ -15,7 +15,7 @@ impl TimerCore {
         if self.hides_pending() || self.is_forked() || uses.detached_uses > 0 {
             return None;
         }
-        let state = self.timer.state().try_lock()?;
+        let state = self.timer.try_lock()?;
         let pending = match self.driver {
             // There is no worker: released tasks wait for the next call.
             Driver::Manual => state.schedule.slab.len(),

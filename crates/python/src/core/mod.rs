@@ -1,5 +1,6 @@
 //! The shared state of a Python timer, its tasks and its threads.
 
+pub(crate) mod attached_timer;
 pub(crate) mod callees;
 pub(crate) mod garbage_collection;
 pub(crate) mod inside_callback;

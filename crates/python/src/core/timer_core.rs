@@ -4,16 +4,17 @@
 //! timer does. `garbage_collection` says what the garbage collector sees of this (border rule 8).
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
 use pyo3::prelude::*;
 
+use crate::core::attached_timer::AttachedTimer;
+pub(crate) use crate::core::attached_timer::TaskRef;
 use crate::core::callees::Callees;
 use crate::tools::errors;
 use crate::tools::fork::{BelongsToProcess, fork_epoch};
 use crate::tools::gil_cell::GilCell;
-use crate::tools::native_lock::{self, SIGNAL_CHECK_US};
+use crate::tools::native_lock::SIGNAL_CHECK_US;
 use crate::values::due_line::DueLine;
 use tickwheel::internal::State;
 use tickwheel::internal::sync::{JoinHandle, MutexGuard, PlainMutex, Sender};
@@ -34,12 +35,9 @@ pub(crate) fn index_of(tag: u32) -> u32 {
     tag - 1
 }
 
-/// A `TimerTask` or a `TaskBatch`, as the native timer holds it.
-pub(crate) type TaskRef = Py<PyAny>;
-
 /// The shared state of a timer, its tasks and its threads.
 pub(crate) struct TimerCore {
-    pub(crate) timer: Arc<NativeTimer<TaskRef>>,
+    pub(crate) timer: AttachedTimer,
     pub(crate) name: String,
     pub(crate) driver: Driver,
     pub(crate) callees: Callees,
@@ -81,7 +79,7 @@ impl BelongsToProcess for TimerCore {
 impl TimerCore {
     pub(crate) fn new(timer: NativeTimer<TaskRef>, name: String, driver: Driver, callees: Callees) -> Self {
         Self {
-            timer: Arc::new(timer),
+            timer: AttachedTimer::new(timer),
             name,
             driver,
             callees,
@@ -119,13 +117,13 @@ impl TimerCore {
     /// As [`TimerCore::lock`]; the caller has checked the process.
     #[inline]
     pub(crate) fn lock_unchecked<'a>(&'a self, py: Python<'_>) -> MutexGuard<'a, State<TaskRef>> {
-        self.timer.state().try_lock().unwrap_or_else(|| self.wait_for_state(py))
+        self.timer.try_lock().unwrap_or_else(|| self.wait_for_state(py))
     }
 
     #[cold]
     fn wait_for_state<'a>(&'a self, py: Python<'_>) -> MutexGuard<'a, State<TaskRef>> {
         let _detached_use = self.callees.begin_detached_use(py);
-        native_lock::lock(py, self.timer.state())
+        self.timer.lock(py)
     }
 
     /// Whether pending tasks are always hidden from the collector. A plain task is then off the collector's lists while
@@ -137,9 +135,9 @@ impl TimerCore {
 
     /// Runs `f` without the GIL. Every use of the native timer without the GIL goes through this function (border rule
     /// 8).
-    pub(crate) fn detach<R: Send>(&self, py: Python<'_>, f: impl FnOnce() -> R + Send) -> R {
+    pub(crate) fn detach<R: Send>(&self, py: Python<'_>, f: impl FnOnce(&NativeTimer<TaskRef>) -> R + Send) -> R {
         let _detached_use = self.callees.begin_detached_use(py);
-        py.detach(f)
+        self.timer.detach(py, f)
     }
 
     pub(crate) fn to_python_error(&self, py: Python<'_>, error: &tickwheel::Error) -> PyErr {
@@ -155,8 +153,8 @@ impl TimerCore {
     /// Accepts no more tasks, joins the reaper, and lets the worker end when its queue is empty. Does not wait for
     /// callbacks.
     pub(crate) fn end_threads(&self, py: Python<'_>) {
-        self.detach(py, || {
-            self.timer.close();
+        self.detach(py, |timer| {
+            timer.close();
             if let Some(reaper) = self.threads.reaper.lock().take() {
                 // A reaper that panicked has already printed that.
                 let _ = reaper.join();
@@ -171,7 +169,7 @@ impl TimerCore {
         loop {
             let left_us = limit_us.saturating_sub(clock.now_us());
             let slice = Duration::from_micros(left_us.min(SIGNAL_CHECK_US));
-            if self.detach(py, || self.timer.wait_idle(Some(slice))) {
+            if self.detach(py, |timer| timer.wait_idle(Some(slice))) {
                 return Ok(true);
             }
             if left_us <= SIGNAL_CHECK_US {

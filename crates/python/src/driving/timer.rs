@@ -23,8 +23,8 @@ use crate::tools::describe;
 use crate::tools::errors;
 use crate::tools::finalizing::ForeignCall;
 use crate::tools::int64s;
-use tickwheel::When;
 use tickwheel::internal::{Room, STEP};
+use tickwheel::{Timer as Native, When};
 
 #[pymethods]
 impl Timer {
@@ -234,7 +234,7 @@ impl Timer {
                 let has_ended = task.cast::<PeriodicTask>().is_ok_and(PeriodicTask::end);
                 count += usize::from(has_ended || cancelled.is_some());
                 if let Some((_, handle)) = cancelled {
-                    task_leaving::note_cancelled(task, handle);
+                    task_leaving::note_cancelled(task, core, handle);
                     operation::sync_deadline(py, task.as_any());
                 }
             }
@@ -274,7 +274,7 @@ impl Timer {
             let entered = self.enter(py)?;
             let core = entered.core();
             core.check_process(py)?;
-            core.detach(py, || core.timer.occupancy())
+            core.detach(py, Native::occupancy)
         };
         inspect::occupancy(py, &counted)
     }
@@ -294,8 +294,8 @@ impl Timer {
         let entered = self.enter(py)?;
         let core = entered.core();
         core.check_process(py)?;
-        let _detached_use = core.callees.begin_detached_use(py);
-        Ok(recording::columns(py, || core.timer.take_recorded(limit)))
+        let recorded = core.detach(py, |timer| timer.take_recorded(limit));
+        Ok(recording::columns(py, || recorded))
     }
 
     /// Stop the recording. Returns the remaining events, as columns.
@@ -303,8 +303,8 @@ impl Timer {
         let entered = self.enter(py)?;
         let core = entered.core();
         core.check_process(py)?;
-        let _detached_use = core.callees.begin_detached_use(py);
-        Ok(recording::columns(py, || core.timer.stop_recording()))
+        let recorded = core.detach(py, Native::stop_recording);
+        Ok(recording::columns(py, || recorded))
     }
 
     /// Accept no more tasks, run what is due by now, and return the tasks that are still pending, in order.

@@ -91,7 +91,8 @@ pub(crate) fn stop_and_join(py: Python<'_>, core: &TimerCore) {
 }
 
 fn run_callbacks(py: Python<'_>, core: &Arc<TimerCore>, queue: &mut Receiver<Released>) {
-    let leading = (core.driver == Driver::Reaper).then(|| Waiting::new(&core.timer, &core.threads.queue));
+    let native = core.timer.for_detached_thread();
+    let leading = (core.driver == Driver::Reaper).then(|| Waiting::new(&native, &core.threads.queue));
     let mut line = DueLine::default();
     let mut finished = 0;
     let mut budget = ClaimBudget::default();

@@ -15,6 +15,7 @@ use crate::engine::failure_details;
 use crate::operations::operation;
 use crate::scheduled::awaiting;
 use crate::scheduled::batch::TaskBatch;
+use crate::scheduled::periodic::PeriodicTask;
 use crate::scheduled::task_leaving;
 use crate::scheduled::task_object::{DueCall, TimerTask};
 use crate::tools::finalizing::ForeignCall;
@@ -95,7 +96,7 @@ pub(crate) fn claim_next(
     match &mut call.tasks {
         ClaimedTasks::One(task, handle) => {
             if let Ok(task) = task.bind(py).cast::<TimerTask>() {
-                task_leaving::note_claimed(task, *handle);
+                task_leaving::note_claimed(task, core, *handle);
             }
         }
         ClaimedTasks::Group(group) => {
@@ -263,6 +264,9 @@ fn call_task<'py>(
         DueCall::Expiry => {
             let origin = (Some(core), called.context.as_ref());
             operation::expire(task, origin, propagate, true).map(|()| py.None().into_bound(py))
+        }
+        DueCall::Periodic => {
+            PeriodicTask::call_due(task.cast().expect("only a periodic task has this kind"), called.context.as_ref())
         }
         DueCall::Method if called.context.is_some() => {
             callback_scope::call_in_context(called.context.as_ref(), &task.getattr(intern!(py, "run"))?, None)

@@ -104,7 +104,7 @@ pub(crate) fn pending<'py>(
 ) -> PyResult<Vec<(f64, Bound<'py, PyAny>)>> {
     core.check_process(py)?;
     // The limit counts the listed tasks. The native timer does not know which tasks are internal.
-    let found = core.detach(py, || core.timer.pending(before_us, usize::MAX));
+    let found = core.detach(py, |timer| timer.pending(before_us, usize::MAX));
     let mut listed = Vec::new();
     for step in found.chunks(STEP) {
         let state = core.lock_unchecked(py);

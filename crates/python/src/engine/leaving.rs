@@ -11,7 +11,7 @@ use crate::scheduled::task_leaving;
 use crate::scheduled::task_object::TimerTask;
 use crate::tools::errors;
 use crate::values::report_failure;
-use tickwheel::{Handle, Pending};
+use tickwheel::{Handle, Pending, Timer as Native};
 
 /// A task that the executor refused, or timers of one batch.
 struct Refused {
@@ -32,13 +32,13 @@ pub(crate) fn reject(py: Python<'_>, core: &TimerCore, handles: &[Handle], why: 
         core.timer.unlock_after_removal(state);
         let Some(task) = task else { continue };
         if TimerTask::is_internal(task.bind(py)) {
-            forget(py, &task, *handle);
+            forget(py, core, &task, *handle);
             later_check::report_refused(py, task.bind(py), rejected(py, core, why, Vec::new(), cause));
             core.callees.entries_ended(py, 1);
             continue;
         }
         let callback = failure_details::callback_of(task.bind(py));
-        forget(py, &task, *handle);
+        forget(py, core, &task, *handle);
         operation::sync_deadline(py, task.bind(py));
         if let Some(last) = refused.last_mut().filter(|last| tag != NO_INDEX && last.task.is(&task)) {
             last.indices.push(index_of(tag));
@@ -65,17 +65,17 @@ fn rejected(py: Python<'_>, core: &TimerCore, why: &str, indices: Vec<u32>, caus
 
 /// Removes all tasks that have not been claimed, without the GIL, and notes it in the tasks.
 pub(crate) fn drain(py: Python<'_>, core: &TimerCore) -> Vec<Pending<TaskRef>> {
-    forget_all(py, core, core.detach(py, || core.timer.drain()))
+    forget_all(py, core, core.detach(py, Native::drain))
 }
 
 /// As [`drain`], but tasks that were released to the executor stay.
 fn drain_unreleased(py: Python<'_>, core: &TimerCore) -> Vec<Pending<TaskRef>> {
-    forget_all(py, core, core.detach(py, || core.timer.drain_unreleased()))
+    forget_all(py, core, core.detach(py, Native::drain_unreleased))
 }
 
 fn forget_all(py: Python<'_>, core: &TimerCore, drained: Vec<Pending<TaskRef>>) -> Vec<Pending<TaskRef>> {
     for pending in &drained {
-        forget(py, &pending.task, pending.handle);
+        forget(py, core, &pending.task, pending.handle);
         operation::sync_deadline(py, pending.task.bind(py));
     }
     core.callees.entries_ended(py, drained.len());
@@ -96,8 +96,8 @@ pub(crate) fn say_left(py: Python<'_>, core: &TimerCore, count: usize) -> PyResu
 /// become due: tasks that were released to the worker still run, and the others are dropped.
 pub(crate) fn abandon(py: Python<'_>, core: &TimerCore) {
     match core.driver {
-        Driver::Reaper => core.detach(py, || {
-            core.timer.close_when_empty();
+        Driver::Reaper => core.detach(py, |timer| {
+            timer.close_when_empty();
             core.threads.queue.lock().take();
         }),
         Driver::Caller => {
@@ -105,7 +105,7 @@ pub(crate) fn abandon(py: Python<'_>, core: &TimerCore) {
             drop(drain_unreleased(py, core));
         }
         Driver::Manual => {
-            core.detach(py, || core.timer.close());
+            core.detach(py, Native::close);
             drop(drain(py, core));
         }
     }
@@ -113,10 +113,10 @@ pub(crate) fn abandon(py: Python<'_>, core: &TimerCore) {
 }
 
 /// The task was taken out of its slot and will not run.
-fn forget(py: Python<'_>, task: &TaskRef, handle: Handle) {
+fn forget(py: Python<'_>, core: &TimerCore, task: &TaskRef, handle: Handle) {
     let task = task.bind(py);
     if let Ok(task) = task.cast::<TimerTask>() {
-        task_leaving::note_drained(task, handle);
+        task_leaving::note_drained(task, core, handle);
     } else if let Ok(batch) = task.cast::<TaskBatch>() {
         batch.get().note_left_timer(py, 1);
     }

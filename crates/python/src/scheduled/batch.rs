@@ -17,7 +17,6 @@ use crate::tools::finalizing::{self, ForeignCall};
 use crate::tools::fork::ProcessOwned;
 use crate::tools::gil_cell::GilCell;
 use crate::tools::int64s;
-use crate::tools::native_lock;
 use tickwheel::internal::{Due, STEP};
 use tickwheel::{Error, Handle, When};
 
@@ -136,7 +135,7 @@ impl TaskBatch {
         };
         let batch = Bound::new(py, Self { core: ProcessOwned::new(Arc::clone(core)), fields: GilCell::new(fields) })?;
         core.check_process(py)?;
-        let whole = native_lock::lock_plain(py, &core.timer.bulk);
+        let whole = core.timer.lock_bulk(py);
         let start = Self::reserve(py, core, &delays_us).map_err(|error| core.to_python_error(py, &error))?;
         let mut to_add = delays_us.len();
         for (step, delays_us) in delays_us.chunks(STEP).enumerate() {

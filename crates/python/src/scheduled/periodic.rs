@@ -72,7 +72,7 @@ impl PeriodicTask {
         let number = occurrences.first_from(now.0);
         let args = (!args.is_empty()).then(|| args.clone().unbind());
         let mut fields = TaskFields::new(Some(period), Some(callback.clone().unbind()), args, None);
-        fields.kind = TaskKind::Method;
+        fields.kind = TaskKind::Periodic;
         let series = GilCell::new(Series { number, is_over: false, context });
         let task = Self { occurrences, timer_ref: timer_ref.clone_ref(py), series };
         let task = Bound::new(py, PyClassInitializer::from(TimerTask::new(fields)).add_subclass(task))?;
@@ -110,12 +110,40 @@ impl PeriodicTask {
         task_adding::schedule(slf.as_super(), &this.timer_ref, when, room, &mut context, &mut Vec::new()).map(drop)
     }
 
-    /// Puts the next call on the timer, if the series goes on.
+    /// Makes the call that is due, in `context`, and puts the next one on the timer.
+    pub(crate) fn call_due<'py>(slf: &Bound<'py, Self>, context: Option<&Py<PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+        let result = Self::call(slf, context);
+        Self::go_on(slf);
+        result
+    }
+
+    /// Calls the callback, unless the series has ended.
+    fn call<'py>(slf: &Bound<'py, Self>, context: Option<&Py<PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let is_over = slf.get().series.with(py, |series| series.is_over);
+        // The collector may have taken the callback.
+        let (Some(callback), args) = slf.as_super().get().call(py) else { return Ok(py.None().into_bound(py)) };
+        if is_over {
+            return Ok(py.None().into_bound(py));
+        }
+        let callback = callback.bind(py);
+        let returned = callback_scope::call_in_context(context, callback, args.as_ref().map(|args| args.bind(py)))?;
+        if coroutines::is_coroutine(&returned)? {
+            returned.call_method0(intern!(py, "close"))?;
+            return Err(refused(callback)?);
+        }
+        Ok(returned)
+    }
+
+    /// Puts the next call on the timer, if the series goes on. One of a `weak_method` ends with its object.
     fn go_on(slf: &Bound<'_, Self>) {
         let (py, this) = (slf.py(), slf.get());
         let core = this.timer_ref.get().core();
         let (number, is_over) = this.series.with(py, |series| (series.number, series.is_over));
-        if is_over || core.is_forked() || core.timer.closes_when_empty() {
+        let is_over = is_over
+            || core.lock(py).map_or(true, |state| state.closes_when_empty)
+            || slf.as_super().get().callback(py).is_some_and(|it| coroutine_functions::is_of_gone_object(it.bind(py)));
+        if is_over {
             return this.series.with(py, |series| series.is_over = true);
         }
         let next = this.occurrences.after(number, core.timer.clock().now_us());
@@ -127,23 +155,10 @@ impl PeriodicTask {
 
 #[pymethods]
 impl PeriodicTask {
-    /// Call `callback(*args)`, and go on with the next one.
+    /// Call `callback(*args)` once, unless the series has ended. The calls of the timer come as before.
     fn run<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
-        let _call = ForeignCall::enter(py)?;
-        if slf.get().series.with(py, |series| series.is_over) {
-            return Ok(py.None().into_bound(py));
-        }
-        let (callback, args) = slf.as_super().get().call(py);
-        let Some(callback) = callback else { return Ok(py.None().into_bound(py)) }; // the collector took it
-        let result = callback_scope::call_in_context(None, callback.bind(py), args.as_ref().map(|args| args.bind(py)));
-        Self::go_on(slf);
-        let returned = result?;
-        if coroutines::is_coroutine(&returned)? {
-            returned.call_method0(intern!(py, "close"))?;
-            return Err(refused(callback.bind(py))?);
-        }
-        Ok(returned)
+        let _call = ForeignCall::enter(slf.py())?;
+        Self::call(slf, None)
     }
 
     /// End it. `True` for the first cancel of one that goes on: no call begins after it. O(1).

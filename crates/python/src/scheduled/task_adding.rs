@@ -112,7 +112,7 @@ pub(crate) fn schedule(
     if is_free
         && can_run
         && !core.is_forked()
-        && let Some(mut state) = core.timer.state().try_lock()
+        && let Some(mut state) = core.timer.try_lock()
     {
         let added = state.admit(core.timer.clock(), when, usize::from(room == Room::IfAny));
         let added = added.map(|due| (due.now_us, state.add(due, task.clone().into_any().unbind(), NO_INDEX)));
@@ -224,7 +224,7 @@ fn leave_other_timer(task: &Bound<'_, TimerTask>, core: &Arc<TimerCore>, removed
         return Ok(());
     }
     if other.is_forked() {
-        task_leaving::note_removed(task, handle, removed); // the parent's: this process must not touch its locks
+        task_leaving::note_removed(task, &other, handle, removed); // the parent's: this process must not touch its locks
         return Ok(());
     }
     let is_live = other.lock(py)?.schedule.is_live(handle);
@@ -238,7 +238,7 @@ fn leave_other_timer(task: &Bound<'_, TimerTask>, core: &Arc<TimerCore>, removed
         )));
     }
     if is_same {
-        task_leaving::note_removed(task, handle, removed);
+        task_leaving::note_removed(task, &other, handle, removed);
     }
     Ok(())
 }

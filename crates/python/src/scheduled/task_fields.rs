@@ -41,21 +41,29 @@ impl Marks {
     /// It refers only to the objects in its fields.
     const PLAIN: u16 = 8;
     /// The unit of the count of running calls. A task that was added again meanwhile may run twice at once, and a
-    /// coroutine on a loop very often. The count ends at 4,095.
+    /// coroutine on a loop very often. [`Waiting`] counts the calls beyond 4,095.
     const ONE_CALL: u16 = 16;
 
     fn has(self, mark: u16) -> bool {
         self.bits & mark != 0
     }
 
-    /// A call begins.
-    fn begin_call(&mut self) {
-        self.bits = self.bits.checked_add(Self::ONE_CALL).unwrap_or(self.bits);
+    /// A call begins. `false` if there is no room to count it.
+    #[must_use]
+    fn begin_call(&mut self) -> bool {
+        let more = self.bits.checked_add(Self::ONE_CALL);
+        self.bits = more.unwrap_or(self.bits);
+        more.is_some()
     }
 
     /// A call has ended.
     fn end_call(&mut self) {
-        self.bits = self.bits.checked_sub(Self::ONE_CALL).unwrap_or(self.bits);
+        self.bits = self.bits.saturating_sub(Self::ONE_CALL);
+    }
+
+    /// Whether there is no room to count another call.
+    fn is_full(self) -> bool {
+        self.bits > u16::MAX - Self::ONE_CALL
     }
 
     /// Whether a call has begun that has not ended.
@@ -76,9 +84,16 @@ struct Extra {
     delay: Ms,
     /// The context in which a loop will run the callback, while the task is on a timer.
     context: Option<Py<PyAny>>,
-    /// Those who await it.
-    #[expect(clippy::box_collection, reason = "few have any, and a pointer keeps this at 40 bytes")]
-    waiters: Option<Box<Vec<Py<PyAny>>>>,
+    /// Few tasks have any, and a pointer keeps this at 40 bytes.
+    waiting: Option<Box<Waiting>>,
+}
+
+/// What waits for the end of the calls.
+#[derive(Default)]
+struct Waiting {
+    waiters: Vec<Py<PyAny>>,
+    /// The running calls that [`Marks`] has no room for.
+    more_calls: u64,
 }
 
 /// The unit of `delay`.
@@ -104,6 +119,8 @@ pub(crate) enum TaskKind {
     Internal,
     /// Its class has a `run` of its own.
     Method,
+    /// One call of a series.
+    Periodic,
     /// The deadline of a `DelayedOperation`.
     Expiry,
 }
@@ -175,7 +192,7 @@ impl TaskFields {
 
     /// Whether there is something to run.
     pub(crate) fn can_run(&self) -> bool {
-        matches!(self.kind, TaskKind::Method | TaskKind::Expiry) || self.callback.is_some()
+        matches!(self.kind, TaskKind::Method | TaskKind::Periodic | TaskKind::Expiry) || self.callback.is_some()
     }
 
     /// Whether it refers to an object of the user, whose destructor may be foreign code.
@@ -241,16 +258,21 @@ impl TaskFields {
 
     /// It was claimed; `is_this`: and not added again since.
     pub(crate) fn note_claimed(&mut self, is_this: bool) {
-        self.marks.begin_call();
+        if !self.marks.begin_call() {
+            self.waiting_mut().more_calls += 1;
+        }
         if is_this {
             self.marks.set(Marks::HAS_RUN, true);
         }
     }
 
-    /// A call has ended; returns those who await it, if no other one runs.
+    /// A call has ended; returns the waiters, if no other call runs.
     #[inline]
     #[must_use]
     pub(crate) fn note_ended(&mut self) -> Vec<Py<PyAny>> {
+        if self.marks.is_full() && self.take_further_call() {
+            return Vec::new();
+        }
         self.marks.end_call();
         if self.marks.has_call() { Vec::new() } else { self.take_waiters() }
     }
@@ -260,16 +282,30 @@ impl TaskFields {
         (self.timer.is_none() && !self.marks.has_call()).then(|| self.marks.has(Marks::HAS_RUN))
     }
 
-    /// Those who await it.
+    /// The waiters for the end of its call.
     pub(crate) fn waiters_mut(&mut self) -> &mut Vec<Py<PyAny>> {
-        self.extra.get_or_insert_default().waiters.get_or_insert_default()
+        &mut self.waiting_mut().waiters
     }
 
-    /// Takes those who await it.
+    /// Takes the waiters.
     #[inline]
     #[must_use]
     pub(crate) fn take_waiters(&mut self) -> Vec<Py<PyAny>> {
-        self.extra.as_mut().and_then(|extra| extra.waiters.take()).map_or_else(Vec::new, |waiters| *waiters)
+        let waiting = self.extra.as_mut().and_then(|extra| extra.waiting.as_mut());
+        waiting.map_or_else(Vec::new, |waiting| std::mem::take(&mut waiting.waiters))
+    }
+
+    fn waiting_mut(&mut self) -> &mut Waiting {
+        self.extra.get_or_insert_default().waiting.get_or_insert_default()
+    }
+
+    /// Takes one of the calls that the marks have no room for. Whether there was one.
+    #[cold]
+    fn take_further_call(&mut self) -> bool {
+        let waiting = self.waiting_mut();
+        let has_one = waiting.more_calls > 0;
+        waiting.more_calls -= u64::from(has_one);
+        has_one
     }
 
     /// As [`Self::take_waiters`], unless it was added again or its call runs: then they go on waiting.
@@ -291,11 +327,18 @@ impl TaskFields {
         self.timer.replace(timer_ref)
     }
 
-    /// If the task has this handle, it leaves its timer. Returns whether it had, and the reference to the timer, which
-    /// is dropped where Python code may run.
-    pub(crate) fn take_off(&mut self, handle: Handle) -> (bool, Option<Py<TimerRef>>) {
-        let is_this = self.handle == handle.to_bits();
-        (is_this, self.timer.take_if(|_| is_this))
+    /// It leaves the timer that it is on. Returns the reference to that, which is dropped where Python code may run.
+    #[inline]
+    pub(crate) fn take_timer(&mut self) -> Option<Py<TimerRef>> {
+        self.timer.take()
+    }
+
+    /// If the task is on this timer with this handle, it leaves it. Returns whether it was, and the reference to the
+    /// timer, which is dropped where Python code may run. Another timer may have given it an equal handle since.
+    pub(crate) fn take_off(&mut self, core: &TimerCore, handle: Handle) -> (bool, Option<Py<TimerRef>>) {
+        let is_this = |timer: &mut Py<TimerRef>| std::ptr::eq(&raw const **timer.get().core(), core);
+        let timer = if self.handle == handle.to_bits() { self.timer.take_if(is_this) } else { None };
+        (timer.is_some(), timer)
     }
 
     /// Sets the context in which a loop will run the callback; returns the earlier one.
@@ -316,7 +359,7 @@ impl TaskFields {
         let Some(extra) = &self.extra else { return Ok(()) };
         visit.call(&extra.args)?;
         visit.call(&extra.context)?;
-        extra.waiters.iter().flat_map(|waiters| waiters.iter()).try_for_each(|waiter| visit.call(waiter))
+        extra.waiting.iter().flat_map(|waiting| &waiting.waiters).try_for_each(|waiter| visit.call(waiter))
     }
 
     /// Takes callback, arguments, context and waiters, for the garbage collector: the task is not reachable any more.

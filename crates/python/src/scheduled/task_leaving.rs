@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 
+use crate::core::timer_core::TimerCore;
 use crate::core::timer_ref::TimerRef;
 use crate::scheduled::awaiting;
 use crate::scheduled::task_fields::{CallbackAndArgs, TaskFields, TaskKind};
@@ -51,7 +52,7 @@ pub(crate) fn take_off(task: &TimerTask, py: Python<'_>) -> PyResult<Option<Remo
         // While the GIL is held the task cannot move. This is the way if the lock is free.
         let taken = task.fields.with(py, |fields| {
             let (core, handle) = fields.timer_and_handle().filter(|(core, _)| !core.is_forked())?;
-            let mut state = core.timer.state().try_lock()?;
+            let mut state = core.timer.try_lock()?;
             let task = state.cancel(core.timer.clock(), handle);
             core.timer.unlock_after_removal(state);
             // It may be added again, so the garbage collector must see it.
@@ -60,8 +61,7 @@ pub(crate) fn take_off(task: &TimerTask, py: Python<'_>) -> PyResult<Option<Remo
                 fields.note_cancelled(); // the deadline of an operation is taken off for other reasons too
             }
             Some(task.map(|task| {
-                let (timer, call, context) =
-                    (fields.take_off(handle).1, fields.take_one_shot_call(), fields.take_context());
+                let (timer, call, context) = (fields.take_timer(), fields.take_one_shot_call(), fields.take_context());
                 let waiters = fields.take_waiters_if_off();
                 (RemovedTask { task, timer, _call: call, _context: context, waiters }, is_tracked)
             }))
@@ -79,9 +79,9 @@ pub(crate) fn take_off(task: &TimerTask, py: Python<'_>) -> PyResult<Option<Remo
 }
 
 /// The entry in this slot was claimed, and runs next. If the task was added again meanwhile, that add stays.
-pub(crate) fn note_claimed(task: &Bound<'_, TimerTask>, handle: Handle) {
+pub(crate) fn note_claimed(task: &Bound<'_, TimerTask>, core: &TimerCore, handle: Handle) {
     let (timer_ref, may_be_added) = task.get().fields.with(task.py(), |fields| {
-        let (is_this, timer_ref) = fields.take_off(handle);
+        let (is_this, timer_ref) = fields.take_off(core, handle);
         fields.note_claimed(is_this);
         (timer_ref, is_this && fields.is_plain() && !fields.is_one_shot())
     });
@@ -94,9 +94,14 @@ pub(crate) fn note_claimed(task: &Bound<'_, TimerTask>, handle: Handle) {
 
 /// The entry in this slot was taken out. If the task was added again meanwhile, that add stays. The caller drops what
 /// is put into `removed`.
-pub(crate) fn note_removed(task: &Bound<'_, TimerTask>, handle: Handle, removed: &mut Vec<Py<PyAny>>) {
+pub(crate) fn note_removed(
+    task: &Bound<'_, TimerTask>,
+    core: &TimerCore,
+    handle: Handle,
+    removed: &mut Vec<Py<PyAny>>,
+) {
     let ((timer_ref, context), may_be_added) = task.get().fields.with(task.py(), |fields| {
-        let (is_this, timer_ref) = fields.take_off(handle);
+        let (is_this, timer_ref) = fields.take_off(core, handle);
         let context = if is_this { fields.take_context() } else { None };
         ((timer_ref, context), is_this && fields.is_plain() && !fields.is_one_shot())
     });
@@ -108,8 +113,8 @@ pub(crate) fn note_removed(task: &Bound<'_, TimerTask>, handle: Handle, removed:
 }
 
 /// The entry in this slot was taken out by a shutdown and will not run. So a one-shot task keeps its callback.
-pub(crate) fn note_drained(task: &Bound<'_, TimerTask>, handle: Handle) {
-    note_removed(task, handle, &mut Vec::new());
+pub(crate) fn note_drained(task: &Bound<'_, TimerTask>, core: &TimerCore, handle: Handle) {
+    note_removed(task, core, handle, &mut Vec::new());
     gil_cell::track(task);
     let waiters = task.get().fields.with(task.py(), TaskFields::take_waiters_if_off);
     awaiting::tell(task.py(), waiters, false);
@@ -117,9 +122,9 @@ pub(crate) fn note_drained(task: &Bound<'_, TimerTask>, handle: Handle) {
 
 /// The entry in this slot was cancelled, and a one-shot task can never run again. If the task was added again
 /// meanwhile, that add stays, and the task keeps its callback.
-pub(crate) fn note_cancelled(task: &Bound<'_, TimerTask>, handle: Handle) {
+pub(crate) fn note_cancelled(task: &Bound<'_, TimerTask>, core: &TimerCore, handle: Handle) {
     let (removed, waiters, may_be_added) = task.get().fields.with(task.py(), |fields| {
-        let (is_this, timer_ref) = fields.take_off(handle);
+        let (is_this, timer_ref) = fields.take_off(core, handle);
         let taken = is_this.then(|| (fields.take_one_shot_call(), fields.take_context()));
         if is_this {
             fields.note_cancelled();

@@ -30,6 +30,7 @@ pub(crate) struct TimerTask {
 /// The callable for a due task.
 pub(crate) enum DueCall {
     Method,
+    Periodic,
     Expiry,
     Callback(Option<Py<PyAny>>, Option<Py<PyTuple>>),
 }
@@ -107,6 +108,7 @@ impl TimerTask {
         self.fields.with(py, |fields| {
             let run = match fields.kind {
                 TaskKind::Method => DueCall::Method,
+                TaskKind::Periodic => DueCall::Periodic,
                 TaskKind::Expiry => DueCall::Expiry,
                 _ => {
                     let (callback, args) = fields.take_one_shot_call().unwrap_or_else(|| fields.call(py));

@@ -80,6 +80,17 @@ pub(crate) fn is_coroutine_function(callback: &Bound<'_, PyAny>) -> PyResult<boo
     inspects(callback)
 }
 
+/// Whether it is a `weak_method` whose object is gone: a call of it does nothing any more.
+pub(crate) fn is_of_gone_object(callback: &Bound<'_, PyAny>) -> bool {
+    let py = callback.py();
+    let is_gone = || -> PyResult<bool> {
+        let function = unwrap_partials(callback)?;
+        let is_weak = function.get_type().is(WEAK_METHOD.import(py, "tickwheel.weak", "weak_method")?);
+        Ok(is_weak && function.getattr(intern!(py, "_method"))?.call0()?.is_none())
+    };
+    is_gone().unwrap_or(false) // a partial of the user may raise: then the calls go on
+}
+
 /// What `inspect.iscoroutinefunction` returns.
 #[cold]
 fn inspects(callback: &Bound<'_, PyAny>) -> PyResult<bool> {
