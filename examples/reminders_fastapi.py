@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated
 
-import msgspec
 from fastapi import Body, FastAPI, HTTPException
 
 from tickwheel.delivery import Answer, AsyncDeliveryQueue, Delivery, MessageOutcome
@@ -24,7 +23,7 @@ recent: deque[MessageOutcome] = deque(maxlen=100)
 
 async def remind(delivery: Delivery) -> None:
     """Runs on the server's own loop, for up to 256 reminders at a time: here a program sends a mail, or a push."""
-    print(f"{delivery.message.id}: {msgspec.json.decode(delivery.message.payload)}", flush=True)
+    print(f"{delivery.message.id}: {delivery.json()}", flush=True)
 
 
 async def note(outcomes: AsyncIterator[MessageOutcome]) -> None:

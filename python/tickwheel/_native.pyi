@@ -824,6 +824,8 @@ class Delivery:
     def digest(self) -> bytes: ...
     @property
     def line(self) -> bytes: ...
+    def json(self) -> Any:
+        """The payload, decoded from JSON. Errors: `ValueError` for bytes that are no JSON."""
 
 _Names: TypeAlias = tuple[str | None, str | None, str | None, str | None, str | None]  # of `Columns`
 

@@ -22,6 +22,7 @@ from typing import Any, Final
 import click
 from click.core import ParameterSource
 
+from tickwheel.commands.durations import Duration
 from tickwheel.commands.printing import say
 
 _LONGEST: Final = 200  # characters of a value in an error
@@ -121,6 +122,8 @@ def _allowed(option: click.Option, value: object) -> str | None:
         return None if is_fine else 'a list of texts, as in ["..."]'
     if option.type is click.INT:
         return None if is_number and isinstance(value, int) else "a whole number, without quotes"
+    if isinstance(option.type, Duration):
+        return None if is_number or isinstance(value, str) else 'a number, or a text as "30s"'
     if option.type is click.FLOAT:
         return None if is_number else "a number, without quotes"
     return None if isinstance(value, str) else f"a text, {option.metavar or 'as --help says'}, in quotes"

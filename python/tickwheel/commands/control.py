@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tickwheel.commands.durations import Duration
 from tickwheel.commands.options import full_text, time_of
 from tickwheel.commands.printing import say
 
@@ -132,7 +133,9 @@ def requeue(target: str, access: dict[str, Path | None], id_: str | None, key: s
 @targeted
 @_of_one
 @click.option("--due", metavar="TIME", callback=time_of, help="RFC 3339, or epoch milliseconds.")
-@click.option("--delay", metavar="MS", type=float, help="Milliseconds from now.")
+@click.option(
+    "--delay", metavar="DURATION", type=Duration("ms"), help="From now, as 5m. A number alone is milliseconds."
+)
 def reschedule(
     target: str, access: dict[str, Path | None], id_: str, key: str | None, due: int | None, delay: float | None
 ) -> None:
@@ -144,7 +147,7 @@ def reschedule(
     from tickwheel.delivery.model.entries import Reschedule
 
     if (due is None) == (delay is None):
-        raise click.UsageError("say when it is due: either --due TIME or --delay MS")
+        raise click.UsageError("say when it is due: either --due TIME or --delay DURATION")
     due_ms = due if due is not None else due_ms_of(None, delay)
     with _control(target, access) as control:
         _say(id_, "reschedule", control.ask(Reschedule(id_, key, due_ms)))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from tickwheel.commands.durations import Duration
 from tickwheel.commands.options import (
     client_tls,
     column_options,
@@ -135,11 +136,11 @@ def _time(_ctx: click.Context, _param: click.Parameter, value: str | None) -> in
 @hand_off_options
 @click.option(
     "--lead",
-    metavar="SECONDS",
-    type=click.FloatRange(1, 3600),
-    default=20,
+    metavar="DURATION",
+    type=Duration(least=1, most=3600),
+    default="20s",
     show_default=True,
-    help="With --engine spark: messages leave Spark this long before they are due.",
+    help="With --engine spark: messages leave Spark this long before they are due, 1s to 1h.",
 )
 def deliver(
     inputs: Sequence[str],

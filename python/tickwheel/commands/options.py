@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import click
 
 from tickwheel._native import SETTINGS
+from tickwheel.commands.durations import Duration, duration_of, text_of
 
 _FILES = 8192
 
@@ -85,42 +86,32 @@ dead_letters_option = click.option(
 
 def _backoff(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[float, float]:
     try:
-        first_s, longest_s = map(float, value.split(","))
+        first_s, longest_s = map(duration_of, value.split(","))
     except ValueError:
-        raise click.BadParameter(f"{value!r} is not two numbers: write FIRST,LONGEST in seconds, as 1,300.") from None
+        raise click.BadParameter(f"{value!r} is not two durations: write FIRST,LONGEST, as 1s,5m.") from None
     return first_s, longest_s
 
 
-_UNITS_S: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
-
-
 def _waits(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[float, ...] | None:
-    if value is None:
-        return None
-    waits_s = []
-    for part in value.split(","):
-        found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?([smhd]?)", part.strip())
-        if found is None:
-            raise click.BadParameter(
-                f"{part.strip()!r} in {value!r} is no time: write a list as 5s,5m,30m,2h, with s, m, h or d; a number "
-                "alone is seconds."
-            )
-        waits_s.append(float(found[1]) * _UNITS_S[found[2]])
-    return tuple(waits_s)
+    try:
+        return None if value is None else tuple(map(duration_of, value.split(",")))
+    except ValueError as error:
+        raise click.BadParameter(f"{error}; a number alone is seconds. It stands in {value!r}.") from None
 
 
 def _gone(_ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
     if value is not None:
-        raise click.BadParameter("it is gone: give --unanswered-for SECONDS, which holds for each key by itself.")
+        raise click.BadParameter("it is gone: give --unanswered-for DURATION, which holds for each key by itself.")
 
 
-def _default(name: str) -> float | None:
-    """Of a setting that is a number, as the engine has it."""
+def _default(name: str, unit: str = "s") -> str:
+    """Of a setting that is a duration, as the engine has it."""
     default = SETTINGS[name][4]
-    return int(default) if default is not None and default == int(default) else default
+    assert default is not None
+    return text_of(default, unit)
 
 
-_BACKOFF: Final = ",".join(f"{_default(name):g}" for name in ("backoff's first wait", "backoff's longest wait"))
+_BACKOFF: Final = ",".join(map(_default, ("backoff's first wait", "backoff's longest wait")))
 
 
 def delivery_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -129,22 +120,25 @@ def delivery_options(command: Callable[..., None]) -> Callable[..., None]:
         (
             click.option("--order", type=click.Choice(["key", "global"]), default="key", show_default=True,
                          help="Order per key, or one order for all messages, one at a time."),
-            click.option("--horizon", metavar="SECONDS", type=float, default=_default("horizon"), show_default=True,
-                         help="Messages due within this time are in memory."),
-            click.option("--max-attempts", metavar="N", type=int, default=_default("max-attempts"), show_default=True,
+            click.option("--horizon", metavar="DURATION", type=Duration(), default=_default("horizon"),
+                         show_default=True,
+                         help="Messages due within this time are in memory. A number alone is seconds, here and "
+                         "below."),
+            click.option("--max-attempts", metavar="N", type=int, default=int(SETTINGS["max-attempts"][4] or 0),
+                         show_default=True,
                          help="How many attempts of a message count before it goes to the dead letters. Refusals "
                          "count, and the answers 500 and 501 as long as other messages are accepted."),
             click.option("--backoff", metavar="FIRST,LONGEST", default=_BACKOFF, show_default=True, callback=_backoff,
-                         help="Seconds that a key waits after a send that was not accepted: at first, and at most; "
-                         "they double each time."),
-            click.option("--waits", metavar="TIME,...", callback=_waits,
+                         help="How long a key waits after a send that was not accepted: at first, and at most; it "
+                         "doubles each time."),
+            click.option("--waits", metavar="DURATION,...", callback=_waits,
                          help="These waits instead of --backoff, as 5s,5m,30m,2h; the last one again and again."),
-            click.option("--unanswered-for", metavar="SECONDS", type=float, default=_default("unanswered-for"),
+            click.option("--unanswered-for", metavar="DURATION", type=Duration(), default=_default("unanswered-for"),
                          show_default=True,
                          help="How long a message that gets no answer is due, and its key without success, before it "
                          "goes to the dead letters; while the destination is down this does not count."),
             click.option("--give-up-after", hidden=True, expose_value=False, callback=_gone),
-            click.option("--sink-timeout", metavar="SECONDS", type=float, default=_default("sink-timeout"),
+            click.option("--sink-timeout", metavar="DURATION", type=Duration(), default=_default("sink-timeout"),
                          show_default=True, help="The longest wait for the answer to an attempt."),
             click.option("--rate", metavar="N/s",
                          help="Send at most N messages in a second, on average, retries included; also N/min or N/h, "
@@ -156,8 +150,10 @@ def delivery_options(command: Callable[..., None]) -> Callable[..., None]:
                          help="Places beside these, for sends that take long and for keys whose last send was not "
                          "accepted. By default 1024 for webhooks and coroutine functions, at most a third of the open "
                          "files, and 64 for functions; 0 with --concurrency, and always for files and Kafka."),
-            click.option("--keep-ids", metavar="DAYS", type=float, default=_default("keep-ids"), show_default=True,
-                         help="How long the id of a message is kept after its outcome, to find duplicates."),
+            click.option("--keep-ids", metavar="DURATION", type=Duration("d"), default=_default("keep-ids", "d"),
+                         show_default=True,
+                         help="How long the id of a message is kept after its outcome, to find duplicates. A number "
+                         "alone is days."),
         )
     ):  # fmt: skip
         command = option(command)

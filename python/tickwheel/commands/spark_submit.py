@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from tickwheel.commands.durations import Duration
 from tickwheel.commands.options import client_tls, column_options, hand_off_options, token_of
 from tickwheel.commands.printing import say
 
@@ -49,9 +50,10 @@ def _options(_ctx: click.Context, _param: click.Parameter, values: Sequence[str]
 @click.option(
     "--lead",
     "lead_s",
-    metavar="SECONDS",
-    type=click.FloatRange(1, 3600),
-    help="Messages leave Spark this long before they are due; by default 20 with a local master, 90 elsewhere.",
+    metavar="DURATION",
+    type=Duration(least=1, most=3600),
+    help="Messages leave Spark this long before they are due, 1s to 1h; by default 20s with a local master, 90s "
+    "elsewhere. A number alone is seconds.",
 )
 @column_options
 @click.option(

@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from tickwheel.commands import tickwheel
 from tickwheel.commands.deliver import deliver
+from tickwheel.commands.durations import Duration
 from tickwheel.commands.options import settings_of
 from tickwheel.commands.serve import serve
 from tickwheel.delivery.model.retry import Retry
@@ -53,7 +54,9 @@ def some_value(option: click.Option) -> Any:
         return "2.5,400"
     if option.name == "waits":
         return "5,7200"
-    return {click.INT: 17, click.FLOAT: 17.5}.get(option.type, "file:else/where")
+    if isinstance(option.type, Duration):
+        return 17.5
+    return {click.INT: 17}.get(option.type, "file:else/where")
 
 
 @pytest.mark.parametrize("name", OPTIONS)
@@ -106,13 +109,17 @@ def test_what_is_shown_can_be_used_as_a_file(tmp_path: Path) -> None:
         ('max-payload = "3"', 'line 1: max-payload is "3": it may be a whole number, without quotes'),
         ("max-payload = 3.5", "line 1: max-payload is 3.5: it may be a whole number"),
         ("max-attempts = true", "line 1: max-attempts is true: it may be a whole number"),
-        ('horizon = "3"', 'line 1: horizon is "3": it may be a number, without quotes'),
+        ("horizon = true", 'line 1: horizon is true: it may be a number, or a text as "30s"'),
+        (
+            'store = "s"\nhorizon = "3 apples"',
+            "'3 apples' is no duration: write a number with ms, s, m, h or d, as 30s",
+        ),
         ("store = 3", "line 1: store is 3: it may be a text, FILE, in quotes"),
         ("backoff = [1, 300]", "line 1: backoff is [1, 300]: it may be a text, FIRST,LONGEST, in quotes"),
         ('no-tls = "yes"', 'line 1: no-tls is "yes": it may be true or false'),
         ("store = 1979-05-27", 'line 1: store is "1979-05-27": it may be a text'),
         ('store = "s"\norder = "all"', "'all' is not one of 'key', 'global'. It is from {folder}/serve.toml."),
-        ('store = "s"\nbackoff = "1"', "'1' is not two numbers: write FIRST,LONGEST in seconds, as 1,300. It is from"),
+        ('store = "s"\nbackoff = "1"', "'1' is not two durations: write FIRST,LONGEST, as 1s,5m. It is from"),
         ('store = "s', "is no TOML: "),
         ("tls = true", "line 1: tls is no option: write tls-cert or tls-key or tls-client-ca"),
         ("token = 't'", "line 1: token is no option: write token-file"),
@@ -166,12 +173,43 @@ def test_waits_are_a_list_of_times_with_units__D6(given: str, waits_s: tuple[flo
             ) == Settings(retry=Retry(waits_ms=tuple(wait_s * 1_000 for wait_s in waits_s)))
 
 
+@pytest.mark.parametrize(
+    ("option", "given", "value"),
+    [
+        ("horizon", "10s", 10),
+        ("horizon", "0.5m", 30),
+        ("horizon", "2e1", 20),
+        ("sink-timeout", "250ms", 0.25),
+        ("unanswered-for", "24 h", 86_400),
+        ("keep-ids", "36h", 1.5),
+        ("keep-ids", "2", 2),
+        ("backoff", "500ms,5m", (0.5, 300)),
+    ],
+)
+def test_a_duration_has_any_unit__D11(option: str, given: str, value: object) -> None:
+    for command, arguments in ((serve, ["--store", "s"]), (deliver, ["-"])):
+        with command.make_context("x", [*arguments, f"--{option}", given]) as context:
+            assert context.params[option.replace("-", "_")] == value
+
+
+def test_a_duration_in_a_file_is_a_number_or_a_text__D11(tmp_path: Path) -> None:
+    found = lines_of(shown(tmp_path, 'store = "s"\nhorizon = 2.5\nkeep-ids = "12h"\nsink-timeout = "3"'))
+    assert [found[name][0] for name in ("horizon", "keep-ids", "sink-timeout")] == [2.5, 0.5, 3]
+
+
+@pytest.mark.parametrize(("given", "told"), [("5 minutes", "'5 minutes' is no duration"), ("", "'' is no duration")])
+def test_text_that_is_no_duration_says_how_to_write_one__D11(given: str, told: str) -> None:
+    result = CliRunner().invoke(tickwheel, ["serve", "--store", "s", "--horizon", given])
+    assert told in " ".join(result.stderr.split())
+    assert "a number alone is seconds" in " ".join(result.stderr.split())
+
+
 @pytest.mark.parametrize("value", ["60", "60.5", '"60"', "false"])
 def test_give_up_after_is_refused_in_a_file_whatever_its_value__D6(tmp_path: Path, value: str) -> None:
     result = shown(tmp_path, f'store = "s"\ngive-up-after = {value}')
     assert (result.exit_code, result.stdout) == (2, "")
     told = " ".join(result.stderr.split())
-    assert "'--give-up-after': it is gone: give --unanswered-for SECONDS" in told
+    assert "'--give-up-after': it is gone: give --unanswered-for DURATION" in told
     assert f"It is from {tmp_path / 'serve.toml'}." in told
 
 
@@ -179,7 +217,7 @@ def test_give_up_after_is_refused_in_a_variable_and_shown_nowhere__D6(tmp_path: 
     for value in ("60", "never", "-1"):
         result = shown(tmp_path, None, "--store", "s", TICKWHEEL_SERVE_GIVE_UP_AFTER=value)
         assert (result.exit_code, result.stdout) == (2, "")
-        assert "give --unanswered-for SECONDS" in " ".join(result.stderr.split())
+        assert "give --unanswered-for DURATION" in " ".join(result.stderr.split())
         assert "It is from TICKWHEEL_SERVE_GIVE_UP_AFTER." in result.stderr
     for command in ("serve", "deliver"):
         assert "give-up" not in CliRunner().invoke(tickwheel, [command, "--help"]).output

@@ -336,7 +336,7 @@ def test_a_server_with_tls_and_tokens_is_steered_with_them__D12_D16(tmp_path: Pa
         (("reschedule", "STORE", "--id", "", "--delay", "5"), "'--id': it is empty"),
         (("cancel", "STORE", "--id", "a", "--all"), "--id names one message"),
         (("cancel", "STORE", "--due-from", "5"), "looks like seconds"),
-        (("reschedule", "STORE", "--id", "a"), "either --due TIME or --delay MS"),
+        (("reschedule", "STORE", "--id", "a"), "either --due TIME or --delay DURATION"),
         (("reschedule", "STORE", "--id", "a", "--due", "5"), "looks like seconds"),
         (("requeue", "STORE", "--token-file", "STORE"), "a token and certificates are for a server"),
         (("cancel", "http://127.0.0.1:1", "--id", "a", "--tls-key", "STORE"), "need --tls-ca FILE"),

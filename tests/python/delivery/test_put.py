@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from tickwheel.delivery import Answer, BadRecord, Cancel, DeliveryQueue, Message, WrongUsage
+from tickwheel.delivery import Answer, BadRecord, Cancel, Delivery, DeliveryQueue, Message, WrongUsage
+from tickwheel.delivery.outbox.records import record_of, reschedule_record
 
 pytestmark = pytest.mark.timeout(60)
 LATER_MS = 4_000_000_000_000
@@ -92,6 +94,52 @@ def test_an_unknown_field_is_named__D1(queue: DeliveryQueue, call: str) -> None:
 def test_a_delay_that_is_no_number_is_told__D1(queue: DeliveryQueue) -> None:
     with pytest.raises(BadRecord, match=r"delay_ms is 'soon'.*a number of milliseconds"):
         queue.put_many([Message("a", None, LATER_MS, b"", "soon")])  # type: ignore[arg-type]
+
+
+SPANS = {"delay_ms": 90_000.5, "every": 90_000, "debounce_ms": 90_000, "at_latest_ms": 90_000}
+
+
+@pytest.mark.parametrize("name", SPANS)
+def test_a_span_of_time_may_be_a_timedelta__D1(queue: DeliveryQueue, name: str) -> None:
+    rest = {"debounce_ms": 60_000} if name == "at_latest_ms" else {}
+    span = timedelta(milliseconds=SPANS[name])
+    assert queue.put("a", 1, **{name: span}, **rest) is Answer.ACCEPTED
+    assert queue.put("a", 1, **{name: SPANS[name]}, **rest) in (Answer.DUPLICATE, Answer.REPLACED)
+
+
+def test_another_due_time_may_be_a_timedelta_from_now__D16(queue: DeliveryQueue) -> None:
+    queue.put("a", 1, delay_ms=timedelta(days=1))
+    assert queue.reschedule("a", delay_ms=timedelta(days=40)) is Answer.RESCHEDULED
+    seen = queue.view.show("a")
+    assert seen is not None
+    assert seen.due is not None
+    assert queue.view.list(due_from=seen.due).messages
+
+
+@pytest.mark.parametrize(("span", "ms"), [(timedelta(hours=1), b"3600000"), (timedelta(microseconds=1500), b"1.5")])
+def test_a_record_of_an_outbox_has_milliseconds__D1(span: timedelta, ms: bytes) -> None:
+    assert f'"delay_ms":{ms.decode()}' in record_of({"id": "a", "payload": 1, "delay_ms": span})
+    assert f'"delay_ms":{ms.decode()}' in reschedule_record("a", None, None, span)
+
+
+@pytest.mark.parametrize("name", ["due", "expires"])
+def test_an_instant_is_no_timedelta__D1(queue: DeliveryQueue, name: str) -> None:
+    with pytest.raises(BadRecord, match=name):
+        queue.put("a", 1, **{"due": LATER_MS, name: timedelta(hours=1)})
+
+
+@pytest.mark.parametrize(
+    ("payload", "value"),
+    [(msgspec.Raw(b'{"a": [1, null]}'), {"a": [1, None]}), (b" 12.5", 12.5), (msgspec.Raw('"\u00fc"'), "\u00fc")],
+)
+def test_a_delivery_decodes_its_payload__D1(payload: Any, value: Any) -> None:
+    assert Delivery(1, Message("a", None, 1, payload), 2, 0).json() == value
+
+
+@pytest.mark.parametrize("payload", [b"", b"\xff", b"{", b"[1] 2"])
+def test_bytes_that_are_no_json_raise_a_value_error__D1(payload: bytes) -> None:
+    with pytest.raises(ValueError):
+        Delivery(1, Message("a", None, 1, payload), 2, 0).json()
 
 
 @pytest.mark.parametrize("delay_ms", [float("nan"), float("inf"), float("-inf"), 1e300], ids=str)

@@ -4,7 +4,7 @@ import math
 import operator
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import msgspec
@@ -14,6 +14,8 @@ from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.model.message import MAX_PAYLOAD, Message
 
 _OF_A_RECORD: Final = ("id", "due", "delay_ms", "payload", "key", "expires", "traceparent")
+_MS: Final = timedelta(milliseconds=1)
+_SPANS: Final = ("delay_ms", "every")
 RULE: Final = ("every", "cron", "tz", "missed")
 _FIELDS: Final = (*_OF_A_RECORD, *RULE, "replace", "debounce_ms", "at_latest_ms")
 
@@ -84,9 +86,12 @@ def put_of(
         replace, delay_ms = True, debounce_ms
     if type(replace) is not bool:
         raise WrongUsage(f"replace is {replace!r:.100}: give True or False")
+    at_latest_ms = span_of(at_latest_ms)
     if at_latest_ms is not None and not (replace and type(at_latest_ms) is int and 0 <= at_latest_ms <= MAX_DUE_MS):
-        raise WrongUsage(f"at_latest_ms is {at_latest_ms!r:.200}: give a whole number with debounce_ms or replace")
-    due, delay_ms, expires, every = map(plain_of, (due, delay_ms, expires, every))
+        raise WrongUsage(
+            f"at_latest_ms is {at_latest_ms!r:.200}: give a whole number, or a timedelta, with debounce_ms or replace"
+        )
+    due, delay_ms, expires, every = plain_of(due), span_of(delay_ms), plain_of(expires), span_of(every)
     put = read_put(id, key, due, delay_ms, *payload_of(payload), expires, traceparent, every, cron, tz, missed)
     return put.replacing(at_latest_ms) if replace else put
 
@@ -114,6 +119,19 @@ def plain_of(given: Any) -> Any:
         if hasattr(given, "as_integer_ratio"):
             return float(given)
     return given
+
+
+def span_of(given: Any) -> Any:
+    """A `timedelta` in milliseconds, exactly; anything else as `plain_of` has it."""
+    if not isinstance(given, timedelta):
+        return plain_of(given)
+    ms, rest = divmod(given, _MS)
+    return ms + rest / _MS if rest else ms
+
+
+def plain_field(name: str, given: Any) -> Any:
+    """The value of a field, as `span_of` has it for a span of time and `plain_of` for another field."""
+    return span_of(given) if name in _SPANS else plain_of(given)
 
 
 def _json_of(payload: Any) -> bytes:

@@ -13,7 +13,16 @@ import msgspec
 from tickwheel._native import NdjsonLines, rfc_3339
 from tickwheel.delivery.base.errors import BadRecord, WrongUsage
 from tickwheel.delivery.model.message import MAX_PAYLOAD, Columns, Message
-from tickwheel.delivery.model.putting import RULE, arguments_of, message_of, payload_of, plain_of, with_bytes
+from tickwheel.delivery.model.putting import (
+    RULE,
+    arguments_of,
+    message_of,
+    payload_of,
+    plain_field,
+    plain_of,
+    span_of,
+    with_bytes,
+)
 from tickwheel.delivery.observe.tracing import current_traceparent
 
 _READER: Final = NdjsonLines("", Columns().names, MAX_PAYLOAD, letters=False)
@@ -34,7 +43,7 @@ def cancel_record(id: object, key: object) -> str:  # noqa: A002
 
 def reschedule_record(id: object, key: object, due: object, delay_ms: object) -> str:  # noqa: A002
     """The record that gives a message another due time. Errors: `BadRecord`."""
-    return _checked({"op": "reschedule", "id": id, "key": key, "due": plain_of(due), "delay_ms": plain_of(delay_ms)})
+    return _checked({"op": "reschedule", "id": id, "key": key, "due": plain_of(due), "delay_ms": span_of(delay_ms)})
 
 
 def readable(record: bytes) -> str:
@@ -49,7 +58,7 @@ def _fields_of(given: object) -> dict[str, Any]:
     named = arguments_of(given)
     if named.get("replace") or named.get("debounce_ms") is not None:
         raise WrongUsage("a message of an outbox can't replace another: leave out replace, debounce_ms, at_latest_ms")
-    fields = {name: plain_of(named.get(name)) for name in (*_FIELDS, *RULE)}
+    fields = {name: plain_field(name, named.get(name)) for name in (*_FIELDS, *RULE)}
     return fields | _payload_of(*payload_of(named["payload"]))
 
 

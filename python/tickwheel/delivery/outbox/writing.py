@@ -6,7 +6,7 @@ The records exist only if the transaction commits: a rollback removes them. `tic
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from tickwheel.delivery.base.errors import WrongUsage
@@ -68,7 +68,7 @@ def reschedule(
     id: str,  # noqa: A002
     *,
     due: datetime | str | int | None = None,
-    delay_ms: float | None = None,
+    delay_ms: float | timedelta | None = None,
     key: str | None = None,
     table: str = TABLE,
 ) -> None:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from datetime import datetime
+from datetime import datetime, timedelta
 from inspect import iscoroutinefunction
 from itertools import chain
 from pathlib import Path
@@ -28,7 +28,7 @@ from tickwheel.delivery.model.entries import (
 )
 from tickwheel.delivery.model.message import MAX_PAYLOAD, Cancel, Columns, Message
 from tickwheel.delivery.model.pace import Rate
-from tickwheel.delivery.model.putting import item_of, message_of, plain_of, put_of
+from tickwheel.delivery.model.putting import item_of, message_of, plain_of, put_of, span_of
 from tickwheel.delivery.model.retry import Retry
 from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.model.summary import Summary
@@ -146,23 +146,24 @@ class DeliveryQueue:
         payload: Any = None,
         *,
         due: datetime | str | int | None = None,
-        delay_ms: float | None = None,
+        delay_ms: float | timedelta | None = None,
         key: str | None = None,
         expires: datetime | str | int | None = None,
         traceparent: str | None = None,
         replace: bool = False,
-        debounce_ms: float | None = None,
-        at_latest_ms: int | None = None,
-        every: int | None = None,
+        debounce_ms: float | timedelta | None = None,
+        at_latest_ms: int | timedelta | None = None,
+        every: int | timedelta | None = None,
         cron: str | None = None,
         tz: str | None = None,
         missed: Literal["skip", "all", "last"] | None = None,
     ) -> Answer:
         """Accept a message, and return once it is on disk: `ACCEPTED`, `DUPLICATE`, or `CANCELLED` by an early cancel.
 
-        `due`: RFC 3339 text, a `datetime` with a zone, or epoch milliseconds; or else `delay_ms` from now. `payload`:
-        bytes of any kind, or a value that JSON can hold. `expires`, as `due`: past it the message is not delivered, and
-        is a dead letter (D17). `traceparent`: comes out with it; by default that of OpenTelemetry's current span.
+        `due`: RFC 3339 text, a `datetime` with a zone, or epoch milliseconds; or else `delay_ms` from now. Milliseconds
+        are a number or a `timedelta`. `payload`: bytes of any kind, or a value that JSON can hold. `expires`, as `due`:
+        past it the message is not delivered, and is a dead letter (D17). `traceparent`: comes out with it; by default
+        that of OpenTelemetry's current span.
         Errors: `BadRecord`, also for a known id with other content; `WrongUsage` for a payload that JSON can't hold, as
         NaN.
         Costs one commit; the messages of a `put_many` share one.
@@ -240,7 +241,7 @@ class DeliveryQueue:
         id: str,  # noqa: A002
         *,
         due: datetime | str | int | None = None,
-        delay_ms: float | None = None,
+        delay_ms: float | timedelta | None = None,
         key: str | None = None,
     ) -> Answer:
         """Change the due time of a waiting message (D16), to an earlier or later one, and return once it is on disk.
@@ -254,7 +255,7 @@ class DeliveryQueue:
         ...     queue.put("tea", "ready", delay_ms=180_000), queue.reschedule("tea", delay_ms=240_000)
         (<Answer.ACCEPTED: 'accepted'>, <Answer.RESCHEDULED: 'rescheduled'>)
         """
-        return self._ask([[Reschedule(id, key, due_ms_of(plain_of(due), plain_of(delay_ms)))]], _the_one)
+        return self._ask([[Reschedule(id, key, due_ms_of(plain_of(due), span_of(delay_ms)))]], _the_one)
 
     def requeue(self, id: str, key: str | None = None) -> Answer:  # noqa: A002
         """Try a dead letter anew, with all attempts (D16), and return once that is on disk.

@@ -5,6 +5,7 @@ use pyo3::types::PyBytes;
 
 use crate::delivery::values::message::{message_of, message_to_python};
 use crate::tools::gil_cell::GilCell;
+use crate::tools::made_once::intern;
 use tickwheel_delivery::internal::{Digest, LineWriter};
 use tickwheel_delivery::{Delivery as Attempt, Message};
 
@@ -97,6 +98,12 @@ impl Delivery {
     fn digest<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         let Attempt { body, .. } = &self.attempt;
         PyBytes::new(py, &Digest::of_body(body).0)
+    }
+
+    /// The payload, decoded from JSON. Errors: `ValueError` for bytes that are no JSON.
+    fn json<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let bytes = PyBytes::new(py, self.attempt.body.payload());
+        py.import(intern!(py, "json"))?.call_method1(intern!(py, "loads"), (bytes,))
     }
 
     /// The line of NDJSON that files and webhooks get, with its newline.
