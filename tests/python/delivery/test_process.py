@@ -73,6 +73,17 @@ def test_ctrl_c_stops_cleanly_and_says_what_was_not_delivered__D13(process: Proc
     assert "Traceback" not in err
 
 
+def test_a_recurring_message_that_arrived_is_not_told_as_not_delivered__D19(process: Process) -> None:
+    give(process, {"id": "tick", "every": 50, "payload": 1})
+    assert take(process)["id"].startswith("tick@")
+    process.send_signal(signal.SIGINT)
+    assert process.stderr is not None
+    err = process.stderr.read().decode()
+    assert process.wait() == 130
+    assert "Recurring: 1, each with its next occurrence, not kept, because no --store was given." in err
+    assert "Not delivered" not in err
+
+
 @pytest.mark.parametrize("is_pressed_again", [False, True])
 def test_ctrl_c_ends_a_run_whose_output_hangs_and_a_second_one_at_once__D13(is_pressed_again: bool) -> None:
     reading, writing = os.pipe()  # without a reader

@@ -101,6 +101,14 @@ pub enum DeliveryError {
     Closed,
 }
 
+impl DeliveryError {
+    /// The system does not give a thread.
+    #[must_use]
+    pub fn no_thread(error: &std::io::Error) -> Self {
+        Self::Failed(format!("the system gives no thread: {error}: raise the limit (ulimit -u, TasksMax, pids.max)"))
+    }
+}
+
 impl fmt::Display for DeliveryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

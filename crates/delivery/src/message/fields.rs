@@ -254,8 +254,9 @@ impl Schema {
             (Value::Absent, delay) => {
                 let delay_ms = delay_of(delay)?;
                 let Some(now_ns) = now_ns else {
-                    let reason = "delay_ms counts from acceptance, which a replay does not have";
-                    return Err(BadRecord::new(reason, format!("with --speed: {name}")));
+                    let reason = "delay_ms counts from a time that this record does not have";
+                    let allowed = format!("with --speed: {name}; in an outbox: a written_ms of this century");
+                    return Err(BadRecord::new(reason, allowed));
                 };
                 let now_ms = now_ns.div_euclid(1_000_000) + i64::from(now_ns.rem_euclid(1_000_000) > 0);
                 let due_ms = due_in_range(now_ms.saturating_add(delay_ms.ceil() as i64), "now + delay_ms")?;

@@ -94,7 +94,6 @@ impl HttpSink {
     /// [`DeliveryError::Failed`] if the system gives no thread.
     pub(crate) fn open(webhook: SharedWebhook) -> Result<Self, DeliveryError> {
         let max_in_flight = most_in_flight();
-        let failed = |error| DeliveryError::Failed(format!("the system gives no thread: {error}"));
         let connect = Connect::new(webhook.current().address.is_https())?;
         let runtime = Builder::new_current_thread()
             .enable_io()
@@ -102,12 +101,12 @@ impl HttpSink {
             .max_blocking_threads(LOOKUPS)
             .thread_name("lookup-deliver")
             .build()
-            .map_err(failed)?;
+            .map_err(|error| DeliveryError::no_thread(&error))?;
         let (to_thread, commands) = unbounded_channel(); // bounded by the messages in flight
         let thread = thread::Builder::new()
             .name("http-deliver".to_owned())
             .spawn(move || run(runtime, connect, max_in_flight.saturating_add(SPARE), commands))
-            .map_err(failed)?;
+            .map_err(|error| DeliveryError::no_thread(&error))?;
         Ok(Self {
             webhook,
             max_in_flight,

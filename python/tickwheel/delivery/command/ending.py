@@ -36,10 +36,12 @@ def print_result(console: Console, result: Result) -> None:
     if result.letters_left:
         kept = f"the next run with the store {result.store} writes them" if result.store else "no --store was given"
         _say(console, f"Not all dead letters are written: {kept}.")
+    kept = f"kept in the store {result.store}" if result.store else "not kept, because no --store was given"
+    if result.recurring:
+        _say(console, f"Recurring: {result.recurring:,}, each with its next occurrence, {kept}.")
     not_delivered = result.summary.not_delivered
-    if not_delivered:
-        kept = f"kept in the store {result.store}" if result.store else "not kept, because no --store was given"
-        _say(console, f"Not delivered: {not_delivered:,}, {kept}.")
+    if (others := not_delivered - 2 * result.recurring) > 0:
+        _say(console, f"Not delivered: {others:,}, {kept}.")
     if result.stopped_at == ITS_START:
         _say(console, "Nothing of the input was read.")
     elif result.stopped_at:

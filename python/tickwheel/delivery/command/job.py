@@ -55,7 +55,7 @@ class Result:
     """How a run ended. `failure`: an error text. `stopped_at`: the last record read, if the input was not read to its
     end. `store`: the store with the undelivered messages, if it is kept. `late_letters`: dead letters of earlier runs,
     which could not write them. `letters_left`: some of this run are not written. `stopped_by`: the signal that
-    interrupted it.
+    interrupted it. `recurring`: messages that come again, each with an occurrence that waits.
     """
 
     summary: Summary
@@ -66,6 +66,7 @@ class Result:
     late_letters: int = 0
     letters_left: bool = False
     stopped_by: str = "Ctrl-C"
+    recurring: int = 0
 
 
 class _Letters:
@@ -144,7 +145,7 @@ def _run(job: Job, store: Path, reporter: Reporter) -> Result:
     summary = running.summary
     late = max(letters.written - summary.dead_letters, 0)
     left, by = running.engine.left_letters, end.stopped_by
-    return Result(summary, end.failure, end.interrupted, stopped_at, job.store, late, left, by)
+    return Result(summary, end.failure, end.interrupted, stopped_at, job.store, late, left, by, running.recurring)
 
 
 def _deliver(job: Job, store: Path, running: Running, end: "_End", reporter: Reporter) -> None:
@@ -213,7 +214,8 @@ class _End:
         text = f"waiting for the destination to close, at most {within_s:g} s"
         slow = threading.Timer(_SAY_AFTER_S, self._reporter.say, [text])
         slow.daemon = True
-        slow.start()
+        with suppress(RuntimeError):  # there is no thread to be had
+            slow.start()
         with self.noted():
             self._running.close(within_s)
             if self._running.engine.has_open_sinks:

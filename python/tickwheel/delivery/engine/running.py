@@ -5,6 +5,7 @@ The engine is native. Here its answers become futures, its events log records, a
 
 import secrets
 import threading
+import time
 from asyncio import AbstractEventLoop
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
@@ -17,6 +18,7 @@ from msgspec import structs
 
 from tickwheel._native import MOST_PAUSED_KEYS, DeliveryEngine, OutcomeReader, Records
 from tickwheel.delivery.base.errors import BadRecord, DeliveryFailed
+from tickwheel.delivery.base.threads import start
 from tickwheel.delivery.model.entries import Answer, Fault, Item, Letter, answered
 from tickwheel.delivery.model.message import MAX_PAYLOAD
 from tickwheel.delivery.model.settings import Settings
@@ -94,6 +96,10 @@ class Running:
             """The native engine, for its own questions and for a recording of its timer."""
         finally:
             slow.cancel()
+        self.opened_ms = time.time_ns() // 1_000_000
+        """When the counts began."""
+        self.recurring = 0
+        """How many messages recurred at the beginning of `close`."""
         try:
             self.outboxes = [OutboxReader(open_source(), self.submit) for open_source in outboxes]
             """The threads that read outboxes, from `start` to `close`."""
@@ -102,11 +108,15 @@ class Running:
             raise
 
     def start(self) -> None:
-        """Start delivery: from now on messages are due by the wall clock."""
+        """Start delivery: from now on messages are due by the wall clock. Errors: `DeliveryFailed`."""
         self._start_spans()
         self.engine.start()
-        for outbox in self.outboxes:
-            outbox.start()
+        try:
+            for outbox in self.outboxes:
+                start(outbox)
+        except DeliveryFailed:
+            self.close(0)
+            raise
 
     def start_replay(self, speed: float, from_ms: int, head_start_ms: float = 0) -> None:
         """Start a replay of recorded times, `speed` times faster: `from_ms` is in `head_start_ms`."""
@@ -195,6 +205,8 @@ class Running:
         `DeliveryFailed` with the first failure.
         """
         OutboxReader.stop_all(self.outboxes)
+        with suppress(DeliveryFailed):  # it is closed already
+            self.recurring = dict(self.engine.measures().states)["recurring"]
         try:
             self.engine.close(timeout_s)
         except DeliveryFailed:

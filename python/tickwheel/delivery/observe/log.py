@@ -27,6 +27,10 @@ _EVENTS: Final = {
         "a sink's sync() takes more than %d s, and nothing is committed until it returns",
     ),
     "checkpoint failed": (logging.ERROR, "a checkpoint failed: %s"),
+    "no thread": (
+        logging.WARNING,
+        "fewer messages are sent at a time, until the system gives more threads: %s",
+    ),
 }
 
 

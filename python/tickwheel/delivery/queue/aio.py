@@ -20,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
+from tickwheel.delivery.base.threads import start
 from tickwheel.delivery.engine.outcomes import Outcomes
 from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.model.entries import Answer, Item
@@ -334,5 +335,5 @@ def _in_own_thread(function: Callable[[], _T], name: str) -> "Future[_T]":
         except BaseException as error:
             future.set_exception(error)
 
-    threading.Thread(target=call, name=name).start()
+    start(threading.Thread(target=call, name=name))
     return future

@@ -5,12 +5,17 @@ No token is needed.
 | request | 200 | 503 |
 |---|---|---|
 | `GET /livez`, `/healthz` | it works, or waits | `failed`: delivery has failed, start it again |
-| `GET /readyz` | due messages go out | `failed`; `down`: the destination is down, messages are accepted and wait |
+| `GET /readyz` | due messages go out | `failed`; `down`: the destination is down, messages are accepted and wait; |
+| | | `no descriptors`: the process may open no more files, so pages and sends fail |
 
-Before the store is open, `application.py` answers.
+The threads for requests are started before the port is open (`threads.py`), so they are not looked at. Before the store
+is open, `application.py` answers.
 """
 
+import contextlib
+import os
 from collections.abc import Sequence
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -18,6 +23,8 @@ from starlette.routing import Route
 
 from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.serve.problems import json_response
+
+_DESCRIPTORS: Final = 8  # a page opens the store, its log, their index and its folder; a send, a connection
 
 
 def health_routes(running: Running) -> Sequence[Route]:
@@ -29,6 +36,8 @@ def health_routes(running: Running) -> Sequence[Route]:
     async def ready(_request: Request) -> Response:
         if _has_failed(running):
             return _told("failed")
+        if not _has_descriptors():
+            return _told("no descriptors")
         return _told("down" if running.engine.down else None)
 
     routes = {"/livez": live, "/healthz": live, "/readyz": ready}
@@ -41,6 +50,16 @@ def _has_failed(running: Running) -> bool:
     except BaseException:  # any exception that a function of the program has raised
         return True
     return False
+
+
+def _has_descriptors() -> bool:
+    with contextlib.ExitStack() as opened:
+        try:
+            for _ in range(_DESCRIPTORS):
+                opened.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+        except OSError:
+            return False
+    return True
 
 
 def _told(trouble: str | None) -> Response:

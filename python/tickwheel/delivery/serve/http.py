@@ -26,10 +26,10 @@ percent-encoded, with slashes or without. Proxies may change a path (`//` become
 takes it from the query. In the query a + is a space, as in forms.
 """
 
-import asyncio
 import codecs
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TypeAlias
 from urllib.parse import parse_qsl, unquote_to_bytes
 
@@ -61,6 +61,7 @@ from tickwheel.delivery.model.message import Cancel, Columns
 from tickwheel.delivery.model.operations import reply
 from tickwheel.delivery.queue.submitting import Submitter
 from tickwheel.delivery.serve.actions import Actions
+from tickwheel.delivery.serve.application import REQUESTS
 from tickwheel.delivery.serve.arrow_bodies import SOME, ArrowBodies, is_arrow
 from tickwheel.delivery.serve.bodies import Bodies
 from tickwheel.delivery.serve.health import health_routes
@@ -80,7 +81,7 @@ _ROUTES = (
     " GET /actions/{id}, POST /pause or /resume, also with ?key=K, GET /metrics, GET /livez, GET /readyz,"
     " GET / (a page), GET /events"
 )
-_NO_KEY = "no message without a key has this id: one with a key is cancelled with ?key=K"
+_NO_KEY = "no message without a key has this id yet, and one that comes is cancelled; one with a key needs ?key=K"
 _LONGEST_NAME = 1 << 22  # an id and a key have at most 1 MiB each, and with escapes twice as much
 _IN_ADDRESS = "UTF-8, percent-encoded, and ?key=K"
 _DUE_ALLOWED = '{"due": RFC 3339 or epoch milliseconds}, or {"delay_ms": milliseconds from now}'
@@ -153,6 +154,7 @@ class _Messages:
         self._bodies = bodies
         self.actions = Actions(self._ask, running.view, pages, self._bodies)
         self.arrow = ArrowBodies(running, self._submitter, max_payload, bodies)
+        self._of_many = Threads("lines", 4, REQUESTS)
         self._lines = NdjsonLines("-", Columns().names, max_payload, letters=False)
 
     async def post(self, request: Request) -> Response:
@@ -163,7 +165,7 @@ class _Messages:
 
         if is_arrow(request):
             answers = await self.arrow.messages(request, change)
-            return await _lines((line, *each) for line, each in enumerate(answers, 1))
+            return await self._told((line, *each) for line, each in enumerate(answers, 1))
         limit = 2 * self._max_payload + _OVERHEAD
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() in _NDJSON:
             none_of_many = "; none of its messages was accepted"
@@ -199,13 +201,22 @@ class _Messages:
         return {"due": due} if due else {}
 
     async def _many(self, body: bytes, change: _Change) -> Response:
-        records = change(await asyncio.to_thread(self._lines.read, body, now_ns=time.time_ns()))
+        read = partial(self._lines.read, body, now_ns=time.time_ns())
+        records = change(await self._of_many.call(read))
         try:
             answers = await self._submitter.ask([records])
         except Exception as error:
             raise unavailable(error, f"; {SOME}", f"{AGAIN}: what was accepted answers duplicate") from error
         found = answered(records.faults(), answers)
-        return await _lines(zip(_numbered(body), records.operations(), found, strict=True))
+        return await self._told(zip(_numbered(body), records.operations(), found, strict=True))
+
+    async def _told(self, found: Iterable[tuple[int, str, Answer | BadRecord]]) -> Response:
+        """For each record, in order, its line and the status that it would have had alone."""
+
+        def text() -> bytes:
+            return b"".join(msgspec.json.encode(_answer(*each)) + b"\n" for each in found)
+
+        return Response(await self._of_many.call(text), 200, media_type="application/x-ndjson")
 
     async def one(self, request: Request) -> Response:
         id_, key = _name(request)
@@ -285,15 +296,6 @@ def _numbered(body: bytes) -> Iterator[int]:
     """The numbers of the lines that have a record."""
     lines = body.removeprefix(codecs.BOM_UTF8).split(b"\n")
     return (number for number, line in enumerate(lines, 1) if line.strip(b" \t\r"))
-
-
-async def _lines(found: Iterable[tuple[int, str, Answer | BadRecord]]) -> Response:
-    """For each record, in order, its line and the status that it would have had alone."""
-
-    def text() -> bytes:
-        return b"".join(msgspec.json.encode(_answer(*each)) + b"\n" for each in found)
-
-    return Response(await asyncio.to_thread(text), 200, media_type="application/x-ndjson")
 
 
 def _answer(line: int, operation: str, found: Answer | BadRecord) -> dict[str, object]:

@@ -39,7 +39,7 @@ MOST: Final = 32
 """Pages at a time."""
 FRAME_S: Final = 0.2
 _FIGURES_EVERY: Final = 5  # frames
-_HEADERS: Final = {"cache-control": "no-store"}
+_HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}  # nginx passes each event on at once
 _STREAM: Final = "text/event-stream"
 _COUNTED: Final = 250_000  # waiting messages in the store, at most
 _WITHIN_MS: Final = {"now": 0, "1m": 60_000, "1h": 3_600_000, "1d": 86_400_000}
@@ -182,6 +182,7 @@ def figures(running: Running, now_ms: int) -> dict[str, Any]:
     reason = running.engine.down
     return {
         "at_ms": now_ms,
+        "since_ms": running.opened_ms,
         "counts": {name: getattr(summary, name) for name in _COUNTS},
         "states": dict(measures.states),
         "due": dict(zip(_WITHIN_MS, due, strict=True)),

@@ -65,7 +65,7 @@ class EngineCollector(Collector):
         down = sum(not each.is_up for each in outboxes)
         yield _gauge("outboxes_down", "Outboxes whose database does not answer.", down)
         now_ms = self._wall_ns() // 1_000_000
-        ages_ms = [now_ms - each.oldest_ms for each in outboxes if each.oldest_ms is not None]
+        ages_ms = [max(0, now_ms - each.oldest_ms) for each in outboxes if each.oldest_ms is not None]
         age = "How long ago the oldest row was written that the last look into an outbox has found; 0 if none."
         yield _gauge("outbox_oldest_row_seconds", age, max(ages_ms, default=0) / 1000)
 

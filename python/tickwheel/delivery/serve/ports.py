@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from tickwheel._printable import logger_of
 from tickwheel.delivery.base.errors import WrongUsage
+from tickwheel.delivery.base.threads import start
 from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.serve.access import Access, Address
 from tickwheel.delivery.serve.connections import Acceptor, Place
@@ -93,18 +94,21 @@ class Ports:
         self._is_opened = asyncio.Event()
         self._accepting: list[asyncio.Task[None]] = []
         self._thread = threading.Thread(target=self._serve, name="http-serve", daemon=True)
-        self._thread.start()
+        start(self._thread)
 
     def open(self, running: Running, max_payload: int) -> str:
-        """Serve everything; returns the URL for clients. Errors: `WrongUsage` if a port can't be opened."""
+        """Serve everything; returns the URL for clients. Errors: `WrongUsage` if a port can't be opened;
+        `DeliveryFailed` if the system does not give the threads.
+        """
         from tickwheel.delivery.serve.bodies import Bodies
         from tickwheel.delivery.serve.http import app
         from tickwheel.delivery.serve.live import Live
 
-        self._listening.open()
         self._bodies = Bodies()
         self._live = Live(running, self._access)
-        self._application.open(app(running, max_payload, self._bodies, self._live))
+        opened = app(running, max_payload, self._bodies, self._live)  # before a client can connect
+        self._listening.open()
+        self._application.open(opened)
         self._call(self._is_opened.set)
         return self._listening.url(is_tls=self._certificates is not None)
 

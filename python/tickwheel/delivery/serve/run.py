@@ -137,8 +137,10 @@ def serve(
     if running is not None and running.engine.has_open_sinks:
         say(f"the destination did not end within {_STOP_WITHIN_S} s: what it had in hand is sent again by the next run")
     failure = failure or failed
-    summary = running.summary if running is not None else Summary()
-    result = Result(summary, failure, interrupted=code == 130, stopped_at=None, store=service.store)
+    summary, recurring = (running.summary, running.recurring) if running is not None else (Summary(), 0)
+    result = Result(
+        summary, failure, interrupted=code == 130, stopped_at=None, store=service.store, recurring=recurring
+    )
     return Ended(result, 3 if failure else code)
 
 

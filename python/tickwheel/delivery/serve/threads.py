@@ -1,29 +1,31 @@
 """Threads for requests that take long, so that they hold up no others (rules D11, D14).
 
-Pages of a store, single messages and metrics have threads of their own each; bodies of many lines are read in asyncio's
-threads. If no thread is free, a request waits in order. Each kind has a limit, so that requests of these kinds leave
-room for a `POST`.
+Pages of a store, single messages, metrics and bodies of many lines have threads of their own each. If no thread is
+free, a request waits in order. Each kind has a limit, so that requests of these kinds leave room for a `POST`. All
+threads start with the server and stay: a system that gives no more threads later fails no request.
 
 Example: 200 requests for pages come at once. Two are read, 126 wait, and 72 get 503. A message is accepted meanwhile.
 """
 
 import asyncio
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
+from tickwheel.delivery.base.threads import started_pool
 from tickwheel.delivery.serve.problems import AGAIN, problem
 
 _T = TypeVar("_T")
 
 
 class Threads:
-    """`count` threads for one kind of request; at most `most` such requests at a time."""
+    """`count` threads for one kind of request; at most `most` such requests at a time. Errors: `DeliveryFailed` if the
+    system does not give the threads.
+    """
 
     def __init__(self, kind: str, count: int, most: int) -> None:
         self._kind = kind
-        self._threads = ThreadPoolExecutor(count, thread_name_prefix=f"http-{kind}")
+        self._threads = started_pool(count, f"http-{kind}")
         self._left = most
 
     async def run(self, function: Callable[[], _T]) -> _T:

@@ -85,9 +85,10 @@ function show_service(figures, rates) {
     ["store", size(figures.store_bytes)],
     ["its log", size(figures.store_log_bytes)],
   ]);
+  const since = (epoch_ms) => `since ${utc(epoch_ms).slice(0, 19)} UTC`;
+  find("flow-words").textContent = `Accepted to dead letters are counted ${since(figures.since_ms)}, when this process began. The lists have what was before.`;
   show_doubt(figures.in_doubt);
   const { destination, paused, paused_keys } = figures;
-  const since = (epoch_ms) => `since ${utc(epoch_ms).slice(0, 19)} UTC`;
   const keys = paused_keys ? ` ${count(paused_keys)} ${paused_keys === 1 ? "key is" : "keys are"} paused.` : "";
   if (paused) status(`Paused: messages are accepted, and nothing is sent.${keys}`, "ill");
   else if (!destination.up) status(`The destination is down ${since(destination.changed_ms)}: ${short(destination.reason)}.${keys}`, "ill");

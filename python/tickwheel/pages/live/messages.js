@@ -1,9 +1,9 @@
 // Lists of messages and dead letters, one message, and what may be done with it.
 "use strict";
 
+/* In the query, as browsers and proxies change paths: ".." and "//". */
 function path_of(id, key) {
-  if (id === "." || id === "..") throw new Error(`A browser can't ask for the message ${id}: use tickwheel show STORE ${id}`);
-  return `/messages/${encodeURIComponent(id)}${key === null ? "" : `?key=${encodeURIComponent(key)}`}`;
+  return `/message?id=${encodeURIComponent(id)}${key === null ? "" : `&key=${encodeURIComponent(key)}`}`;
 }
 
 /* What a browser writes of a time in UTC leaves out the seconds where they are 0. */

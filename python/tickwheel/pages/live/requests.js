@@ -24,6 +24,9 @@ function exact(_, value, context) {
   return isOther && JSON.rawJSON ? JSON.rawJSON(context.source) : value;
 }
 
+/* Below the page's own address, as a proxy may give it a prefix. */
+const below = (path) => `.${path}`;
+
 /* The answer's JSON, whatever its status below 500 says of a message. Errors: Problem, TypeError without a connection. */
 async function ask(method, path, body, reviver) {
   const options = { method, headers: headers(), cache: "no-store", signal: AbortSignal.timeout(WITHIN_MS) };
@@ -31,7 +34,7 @@ async function ask(method, path, body, reviver) {
     options.body = JSON.stringify(body);
     options.headers["content-type"] = "application/json";
   }
-  const answer = await fetch(path, options);
+  const answer = await fetch(below(path), options);
   const value = parsed(await answer.text(), reviver);
   if (!answer.ok && !("state" in value)) throw new Problem(answer.status, value);
   return value;
@@ -59,7 +62,7 @@ async function stream(path, handle, lost) {
     const leave = () => document.hidden && leaving.abort();
     document.addEventListener("visibilitychange", leave);
     try {
-      const answer = await fetch(path, { headers: headers(), cache: "no-store", signal: leaving.signal });
+      const answer = await fetch(below(path), { headers: headers(), cache: "no-store", signal: leaving.signal });
       if (!answer.ok) throw new Problem(answer.status, parsed(await answer.text()));
       let text = "";
       for (const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader(); ; ) {

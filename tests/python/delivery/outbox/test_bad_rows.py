@@ -246,6 +246,23 @@ def test_a_record_that_is_missing_is_a_dead_letter__D2(each_database: Program, r
     wait_until(lambda: numbers_left(each_database) == [None])
 
 
+@pytest.mark.parametrize("written_ms", [1 << 62, -(1 << 62)])
+def test_a_row_that_was_written_at_no_time_is_delivered_or_told__D2(
+    written_ms: int, each_database: Program, reading: Read
+) -> None:
+    for record in '{"id": "due", "due": 400000000000}', '{"id": "delay", "delay_ms": 5}':
+        ask(
+            each_database,
+            f"INSERT INTO {each_database.table} (written_ms, record) VALUES ({written_ms}, '{record}')",
+        )
+    read = reading(each_database.address)
+    letter = read.letters.get(timeout=20)
+    assert letter.reason == "delay_ms counts from a time that this record does not have"
+    assert "written_ms" in letter.allowed
+    assert read.ids(1) == ["due"]
+    wait_until(lambda: numbers_left(each_database) == [])
+
+
 @pytest.fixture
 def of_windows(postgres_url: str) -> Iterator[str]:
     """A database in which a text may have a byte that is no character: it can't be sent in UTF-8."""

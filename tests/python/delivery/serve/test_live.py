@@ -3,6 +3,7 @@
 import asyncio
 import http.client
 import json
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -39,14 +40,17 @@ def event(page: http.client.HTTPResponse) -> tuple[str, Any]:
 
 
 def test_a_page_is_greeted_and_gets_the_wheel_and_the_figures__D14(served: Served) -> None:
+    before_ms = time.time_ns() // 1_000_000
     served.ask("POST", "/messages", {"id": "a", "delay_ms": 5_000})
     with ExitStack() as stack:
         page = opened_page(served, stack)
+        assert page.headers["x-accel-buffering"] == "no"
         told = {"version": live.__version__, "store": "store.db", "rights": ["produce", "control", "read", "hand-off"]}
         assert event(page) == ("hello", told)
         (first, wheel), (second, figures) = event(page), event(page)
     assert (first, second) == ("wheel", "figures")
     assert sum(sum(level["tasks"]) for level in wheel["wheel"]["levels"]) >= 1
+    assert 0 < figures["since_ms"] <= before_ms
     assert (figures["due"]["now"], figures["due"]["1m"], figures["states"]["near"]) == (0, 1, 1)
 
 

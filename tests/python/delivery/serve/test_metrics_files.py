@@ -19,11 +19,11 @@ pytestmark = pytest.mark.timeout(60)
 ROOT = Path(__file__).parents[4]
 ALERTS = ROOT / "ops/prometheus/alerts.yaml"
 DASHBOARD = ROOT / "ops/grafana/tickwheel.json"
-OF_PROMETHEUS = {"job", "instance"}
+OF_PROMETHEUS = {"job", "instance", "service"}
 # Of PromQL, what looks like a metric and is none.
 WORDS = {
     *("and", "on", "by", "sum", "rate", "increase", "changes", "absent", "time", "histogram_quantile"),
-    *("predict_linear", "label_values"),
+    *("predict_linear", "label_values", "or", "unless"),
 }
 SELECTOR = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)\s*(?:\{([^}]*)\})?")
 needs_promtool = pytest.mark.skipif(

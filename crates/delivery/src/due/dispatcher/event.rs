@@ -60,4 +60,9 @@ pub enum Event {
         /// Why.
         reason: String,
     },
+    /// The system gives no thread for a further sender. It is asked again and again.
+    NoThread {
+        /// Why.
+        reason: String,
+    },
 }

@@ -141,7 +141,7 @@ fn a_delay_counts_from_acceptance_and_is_rounded_up__d1() {
     let schema = Schema::new(Columns::default(), MAX_PAYLOAD);
     let line = with(&[("due", ""), ("delay_ms", "5")]);
     let bad = schema.check(&fields_of(&line, &schema).unwrap(), None).unwrap_err();
-    assert_eq!(bad.allowed, "with --speed: due");
+    assert_eq!(bad.allowed, "with --speed: due; in an outbox: a written_ms of this century");
 }
 
 #[test]

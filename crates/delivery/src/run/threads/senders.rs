@@ -321,11 +321,18 @@ impl Shared {
             let thread = spawn("sender-deliver", self, Self::open_and_send);
             let mut senders = self.lock_senders();
             senders.threads.retain(|it| !it.is_finished());
-            let Ok(thread) = thread else {
-                senders.opening -= 1;
-                return;
-            };
-            senders.threads.push(thread);
+            let was_lacking = std::mem::replace(&mut senders.lacks_threads, thread.is_err());
+            match thread {
+                Ok(thread) => senders.threads.push(thread),
+                Err(error) => {
+                    senders.opening -= 1;
+                    drop(senders);
+                    if !was_lacking {
+                        self.tell(vec![Event::NoThread { reason: error.to_string() }]);
+                    }
+                    return;
+                }
+            }
         }
     }
 

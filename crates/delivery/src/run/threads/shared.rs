@@ -74,6 +74,8 @@ pub(super) struct Senders {
     pub(super) hanging: usize,
     /// How many are being opened.
     pub(super) opening: usize,
+    /// The system has given no thread for the last one.
+    pub(super) lacks_threads: bool,
     /// The destination is a `ReplySink`, and one sender is enough.
     pub(super) answers_later: bool,
     /// This sender has not ended. It ends soon after the engine is halted.
@@ -207,5 +209,5 @@ pub(super) fn spawn(
     thread::Builder::new()
         .name(name.to_owned())
         .spawn(move || run(&shared))
-        .map_err(|error| DeliveryError::Failed(format!("the system gives no thread: {error}")))
+        .map_err(|error| DeliveryError::no_thread(&error))
 }

@@ -472,7 +472,7 @@ fn open_all(
     // Done here and not in `Running::open`, because it may take long, and a Ctrl-C ends it.
     let backup = step_up(&mut ownership, SystemWallTime.now_us() / 1000, &mut |_| go_on())?;
     let epoch = fork_epoch();
-    let answers = Answers::start(callees.engine()).map_err(|error| no_thread(&error))?;
+    let answers = Answers::start(callees.engine()).map_err(|error| DeliveryError::no_thread(&error))?;
     match Running::open(ownership, settings, open, 1, Box::new(observer)) {
         Ok(running) => {
             if let Some(backup) = backup {
@@ -510,8 +510,4 @@ fn may_wait(py: Python<'_>, path: &Path, passing: &mut Option<Instant>, check: O
         UseHere::Passing => "wait until it is closed",
     };
     Err(failures::wrong_usage(py, &format!("{} is open in this process already: {advice}", path.display())))
-}
-
-fn no_thread(error: &std::io::Error) -> DeliveryError {
-    DeliveryError::Failed(format!("the system gives no thread: {error}"))
 }

@@ -49,7 +49,7 @@ fn put_letters(py: Python<'_>, function: &Bound<'_, PyAny>, letters: &[Letter]) 
 
 /// Events as tuples: `("down", reason)`, `("up", after_ms)`, `("failed", key, id, reason)`, `("cut off", key, id, messages)`,
 /// `("paused",)`, `("resumed",)`, `("keys paused", count)`, `("clock stepped",)`, `("left out", count)`, `("slow sync", seconds)`,
-/// `("checkpoint failed", reason)`.
+/// `("checkpoint failed", reason)`, `("no thread", reason)`.
 fn events_to_python<'py>(py: Python<'py>, events: &[Event]) -> PyResult<Bound<'py, PyList>> {
     let made = events.iter().map(|event| -> PyResult<Bound<'py, PyTuple>> {
         match event {
@@ -64,6 +64,7 @@ fn events_to_python<'py>(py: Python<'py>, events: &[Event]) -> PyResult<Bound<'p
             Event::ClockStepped => ("clock stepped",).into_pyobject(py),
             Event::SlowSync { after_s } => ("slow sync", *after_s).into_pyobject(py),
             Event::CheckpointFailed { reason } => ("checkpoint failed", reason).into_pyobject(py),
+            Event::NoThread { reason } => ("no thread", reason).into_pyobject(py),
             _ => unreachable!("{event:?} has no tuple"),
         }
     });

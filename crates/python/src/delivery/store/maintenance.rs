@@ -77,7 +77,7 @@ fn run<T: Send>(py: Python<'_>, work: impl FnOnce(&Stop) -> Result<T, DeliveryEr
     let mut raised = None;
     let done = thread::scope(|scope| {
         let begun = thread::Builder::new().name("store-maintenance".to_owned()).spawn_scoped(scope, || work(&stop));
-        let worker = begun.map_err(|error| DeliveryError::Failed(format!("the system gives no thread: {error}")))?;
+        let worker = begun.map_err(|error| DeliveryError::no_thread(&error))?;
         while !py.detach(|| {
             thread::park_timeout(LOOK_EVERY);
             worker.is_finished()

@@ -65,7 +65,7 @@ impl NdjsonLines {
     }
 
     /// Reads values that hold one record each, with the source and the line of each, and the time from which its delay counts, in
-    /// milliseconds since 1970.
+    /// milliseconds since 1970. Without one that nanoseconds can hold, a delay is refused.
     #[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it")]
     fn read_values(&self, py: Python<'_>, values: Vec<PlacedValue>) -> Records {
         let items = py.detach(|| {
