@@ -88,6 +88,12 @@ def _time(_ctx: click.Context, _param: click.Parameter, value: str | None) -> in
     help="Keep messages in FILE, made if needed; a further run goes on with it. By default a temporary file.",
 )
 @dead_letters_option
+@click.option(
+    "--format",
+    "stdin_format",
+    type=click.Choice(["ndjson", "csv"]),
+    help="Format of standard input (-); by default NDJSON.",
+)
 @column_options
 @webhook_options
 @delivery_options
@@ -152,6 +158,7 @@ def deliver(
     due: str | None,
     payload: str | None,
     zone: str | None,
+    stdin_format: str | None,
     speed: float | None,
     from_ms: int | None,
     summary: Path | None,
@@ -172,10 +179,10 @@ def deliver(
 ) -> None:
     """Deliver each message of INPUT at its due time.
 
-    INPUT is a file (.ndjson, .jsonl, .csv or .parquet), a folder of them, or - for NDJSON on standard input. CSV has a
-    header, and commas, semicolons or tabs between the cells. A message has an id, a due time (RFC 3339 with an offset,
-    or epoch milliseconds) or delay_ms, and perhaps a key, a payload, and the time when it expires. One with every
-    (milliseconds) or cron comes again and again, until Ctrl-C.
+    INPUT is a file (.ndjson, .jsonl, .csv or .parquet), a folder of them, or - for standard input, which is NDJSON
+    unless --format says otherwise. CSV has a header, and commas, semicolons or tabs between the cells. A message has an
+    id, a due time (RFC 3339 with an offset, or epoch milliseconds) or delay_ms, and perhaps a key, a payload, and the
+    time when it expires. One with every (milliseconds) or cron comes again and again, until Ctrl-C.
     """
     from tickwheel.delivery.base.errors import WrongUsage
     from tickwheel.delivery.base.standard_error import StandardError
@@ -194,7 +201,7 @@ def deliver(
     lead_ms = round(lead * 1000)
     made = NewOutputs(path_of(to))
     try:
-        sources = find_sources(inputs, report.say)
+        sources = find_sources(inputs, report.say, stdin_format)
         outputs = {"--to": path_of(to), "--store": store, "--dead-letters": dead_letters, "--summary": summary}
         check_outputs(outputs | {"--report": page, "--record": record}, sources)
         columns = Columns(id_, key, due, payload, zone)

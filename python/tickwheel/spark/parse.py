@@ -22,8 +22,9 @@ from tickwheel._native import ArrowRows, NdjsonLines, Records
 from tickwheel.delivery.base.errors import BadRecord, DeliveryFailed, WrongUsage
 from tickwheel.delivery.model.message import MAX_PAYLOAD, Columns
 from tickwheel.delivery.read.arrow import read_batch
+from tickwheel.delivery.read.folders import path_as_text
 from tickwheel.delivery.read.hand_off_rows import batch_of
-from tickwheel.delivery.read.sources import OpenSource, Source, path_as_text
+from tickwheel.delivery.read.sources import OpenSource, Source
 from tickwheel.spark.schemas import MESSAGES
 
 _Batches: TypeAlias = Iterator[Any]  # of pyarrow.RecordBatch, which has no types

@@ -153,3 +153,10 @@ def test_a_comma_in_the_header_counts_more_than_other_separators__D2() -> None:
     [(_, message)] = parse('id,due,"a;b;c",d\te\nm,1700000000005,1;2,3\n')
     assert isinstance(message, Message)
     assert msgspec.json.decode(message.payload) == {"a;b;c": "1;2", "d\te": "3"}
+
+
+@pytest.mark.parametrize("header", ["id;due;price, net", 'id;due;"price, net"', '"id";due;price, net'])
+def test_the_separator_is_the_one_that_makes_a_column_of_the_id__D2(header: str) -> None:
+    [(_, message)] = parse(f"{header}\na;1700000000005;1,5\n")
+    assert isinstance(message, Message)
+    assert (message.id, msgspec.json.decode(message.payload)) == ("a", {"price, net": "1,5"})

@@ -5,7 +5,8 @@
 //! - Dates, times of day and timestamps become ISO 8601 text. Timestamps with a zone become RFC 3339 in UTC (`...Z`).
 //! - Structs, and maps with text keys, become objects. Lists become arrays. A null inside them is `null`.
 //! - A value without such a form is [`Unfit`]: NaN, infinity, times outside the years 0 to 9999, a name that occurs
-//!   twice, and all other types (durations, intervals, unions).
+//!   twice, and all other types (durations, intervals, unions). A `VARIANT` of Parquet is one: a struct of two binary
+//!   values, in an encoding of its own.
 //! - A value that is too large is [`Unfit`] too. In Arrow, a thousand million nulls or copies of a text take no
 //!   memory.
 
@@ -16,14 +17,14 @@ use arrow_array::types::{
     Date32Type, Date64Type, Time32MillisecondType, Time32SecondType, Time64MicrosecondType, Time64NanosecondType,
 };
 use arrow_array::{Array, ArrayRef};
-use arrow_schema::{DataType, TimeUnit};
+use arrow_schema::{DataType, Fields, TimeUnit};
 
 use crate::base::display::{cut, with_commas};
 use crate::base::error::BadRecord;
 use crate::base::json::write_base64;
 use crate::base::json::write_text;
 use crate::base::times::date_of_day;
-use crate::formats::arrow_values::{binary, decimal, float, inner, integer, is_null, text, timestamp};
+use crate::formats::arrow_values::{binary, decimal, float, inner, integer, is_null, span, text, timestamp};
 
 const ALLOWED: &str =
     "text, finite numbers, booleans, binary, times from year 0 to 9999, and structs, lists and maps of these";
@@ -94,6 +95,9 @@ fn write_other(out: &mut Vec<u8>, array: &dyn Array, at: usize, max: usize) -> R
             write_time(out, array.as_primitive::<Time64MicrosecondType>().value(at), 1_000_000)?;
         }
         DataType::Time64(_) => write_time(out, array.as_primitive::<Time64NanosecondType>().value(at), 1_000_000_000)?,
+        DataType::Struct(fields) if is_variant(fields, array, at) => {
+            return Err(Unfit::new("it is a VARIANT, so write it to the file as JSON in text", "a VARIANT"));
+        }
         DataType::Struct(_) => {
             let row = array.as_struct();
             let names = row.column_names().into_iter().map(|name| Ok(name.to_owned()));
@@ -114,9 +118,22 @@ fn write_other(out: &mut Vec<u8>, array: &dyn Array, at: usize, max: usize) -> R
         DataType::FixedSizeList(..) => write_list(out, &array.as_fixed_size_list().value(at), max)?,
         DataType::ListView(_) => write_list(out, &array.as_list_view::<i32>().value(at), max)?,
         DataType::LargeListView(_) => write_list(out, &array.as_list_view::<i64>().value(at), max)?,
-        other => return Err(Unfit::new(format!("a {} has no form in it", shown(other)), shown(other))),
+        other => {
+            let kind = shown(other);
+            return Err(Unfit::new(format!("a {kind} has no form in it"), span(array, at).unwrap_or(kind)));
+        }
     }
     Ok(())
+}
+
+/// Whether the struct holds a `VARIANT`: binary `metadata`, which begins with version 1, beside a binary `value`.
+fn is_variant(fields: &Fields, array: &dyn Array, at: usize) -> bool {
+    let names: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
+    let is_known = names.iter().all(|name| ["metadata", "value", "typed_value"].contains(name));
+    let member = |name| array.as_struct().column_by_name(name);
+    let is_binary = member("value").is_some_and(|value| binary(value, at).is_some());
+    let version = member("metadata").and_then(|metadata| binary(metadata, at)?.first().map(|byte| byte & 0x0f));
+    is_known && is_binary && version == Some(1)
 }
 
 /// The name of a refused type, as Arrow's own documents write it.

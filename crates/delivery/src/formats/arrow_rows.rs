@@ -8,6 +8,7 @@
 //!   stay bytes.
 //! - `arrow_json` turns payloads of other types into JSON. If there is no payload, it does the same with the columns
 //!   that make up the payload.
+//! - A column of UUIDs is a column of their text. Inside lists and structs a UUID is its bytes.
 //! - An error in the schema makes every row a bad record. The record of a bad row is the row as a line of NDJSON.
 //!
 //! The arrays must be valid. The reader of Arrow IPC streams checks them; for all other sources the caller must do
@@ -18,7 +19,8 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, RecordBatch, StringArray};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, FixedSizeBinaryArray, RecordBatch, StringArray};
 use arrow_schema::DataType;
 
 use crate::base::due_times::integer_of;
@@ -33,6 +35,10 @@ use crate::message::columns::VALUES;
 use crate::message::fields::{Fields, Payload, Request, Schema, Value};
 use crate::message::origin::{Origin, Record};
 use crate::message::parsed::Parsed;
+
+/// The extension type of a column, in its metadata.
+const EXTENSION: &str = "ARROW:extension:name";
+const UUID: &str = "arrow.uuid";
 
 /// A reader of batches with one schema.
 #[derive(Clone, Debug)]
@@ -183,6 +189,13 @@ impl<'a> Columns<'a> {
         let known = columns.known();
         let mut arrays = batch.columns().to_vec();
         let mut not_text = Vec::new();
+        for (field, array) in batch.schema_ref().fields().iter().zip(&mut arrays) {
+            if field.metadata().get(EXTENSION).is_some_and(|name| name == UUID)
+                && let Some(uuids) = array.as_fixed_size_binary_opt().filter(|uuids| uuids.value_length() == 16)
+            {
+                *array = Arc::new(text_of_uuids(uuids));
+            }
+        }
         for (name, array) in names.iter().zip(&mut arrays) {
             if *name != columns.payload() && reader.as_bytes.iter().any(|other| other == name) {
                 let rows;
@@ -200,6 +213,15 @@ impl<'a> Columns<'a> {
             fault: reader.fault.cloned().or_else(|| columns.fault("schema", &names)),
         }
     }
+}
+
+/// UUIDs in their usual form.
+fn text_of_uuids(uuids: &FixedSizeBinaryArray) -> StringArray {
+    let text = |bytes: &[u8]| {
+        let hex = format!("{:032x}", u128::from_be_bytes(bytes.try_into().ok()?));
+        Some([&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-"))
+    };
+    uuids.iter().map(|bytes| bytes.and_then(text)).collect()
 }
 
 /// Turns bytes into text. Values that are not UTF-8 become null; the set holds their rows.

@@ -2,12 +2,14 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, Float16Type, Float32Type, Float64Type, Int8Type,
-    Int16Type, Int32Type, Int64Type, RunEndIndexType, TimestampMicrosecondType, TimestampMillisecondType,
-    TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+    Decimal32Type, Decimal64Type, Decimal128Type, Decimal256Type, DurationMicrosecondType, DurationMillisecondType,
+    DurationNanosecondType, DurationSecondType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
+    Int64Type, IntervalDayTimeType, IntervalMonthDayNanoType, IntervalYearMonthType, RunEndIndexType,
+    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type,
+    UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow_array::{Array, ArrayRef};
-use arrow_schema::{DataType, TimeUnit};
+use arrow_schema::{DataType, IntervalUnit, TimeUnit};
 
 /// Whether the value is null. A dictionary may also have a null among its own values.
 pub(crate) fn is_null(array: &dyn Array, at: usize) -> bool {
@@ -120,5 +122,33 @@ pub(crate) fn timestamp(array: &dyn Array, at: usize) -> Option<(i64, i64)> {
         TimeUnit::Millisecond => (array.as_primitive::<TimestampMillisecondType>().value(at), 1_000),
         TimeUnit::Microsecond => (array.as_primitive::<TimestampMicrosecondType>().value(at), 1_000_000),
         TimeUnit::Nanosecond => (array.as_primitive::<TimestampNanosecondType>().value(at), 1_000_000_000),
+    })
+}
+
+/// The value of a duration or an interval with its units, for people.
+pub(crate) fn span(array: &dyn Array, at: usize) -> Option<String> {
+    Some(match array.data_type() {
+        DataType::Duration(TimeUnit::Second) => format!("{} s", array.as_primitive::<DurationSecondType>().value(at)),
+        DataType::Duration(TimeUnit::Millisecond) => {
+            format!("{} ms", array.as_primitive::<DurationMillisecondType>().value(at))
+        }
+        DataType::Duration(TimeUnit::Microsecond) => {
+            format!("{} us", array.as_primitive::<DurationMicrosecondType>().value(at))
+        }
+        DataType::Duration(TimeUnit::Nanosecond) => {
+            format!("{} ns", array.as_primitive::<DurationNanosecondType>().value(at))
+        }
+        DataType::Interval(IntervalUnit::YearMonth) => {
+            format!("{} months", array.as_primitive::<IntervalYearMonthType>().value(at))
+        }
+        DataType::Interval(IntervalUnit::DayTime) => {
+            let value = array.as_primitive::<IntervalDayTimeType>().value(at);
+            format!("{} days {} ms", value.days, value.milliseconds)
+        }
+        DataType::Interval(IntervalUnit::MonthDayNano) => {
+            let value = array.as_primitive::<IntervalMonthDayNanoType>().value(at);
+            format!("{} months {} days {} ns", value.months, value.days, value.nanoseconds)
+        }
+        _ => return None,
     })
 }

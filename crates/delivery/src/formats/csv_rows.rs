@@ -119,7 +119,7 @@ impl Csv {
     /// skipped, because an earlier run has accepted them.
     #[must_use]
     pub fn new(source: &str, schema: Schema, after: u64) -> Self {
-        let split = CsvSplit::new(schema.max_record());
+        let split = CsvSplit::new(schema.max_record(), schema.columns.id());
         Self { source: source.into(), schema, after, split, header: None, is_refused: false }
     }
 

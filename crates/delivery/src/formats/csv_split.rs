@@ -34,6 +34,8 @@ pub(crate) struct Row<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct CsvSplit {
     max_row: usize,
+    /// A name in the header, by which the separator is found.
+    needed_name: String,
     /// How many bytes may be read again. The last line of a row can make it negative.
     patience: isize,
     /// Known once there is a header.
@@ -60,8 +62,10 @@ pub(crate) struct CsvSplit {
 }
 
 impl CsvSplit {
-    pub(crate) fn new(max_row: usize) -> Self {
-        Self { max_row, patience: max_row.saturating_mul(2) as isize, line: 1, ..Self::default() }
+    /// `needed_name`: a name that the header must have.
+    pub(crate) fn new(max_row: usize, needed_name: &str) -> Self {
+        let patience = max_row.saturating_mul(2) as isize;
+        Self { max_row, needed_name: needed_name.to_owned(), patience, line: 1, ..Self::default() }
     }
 
     /// Adds a block of whole lines. `next_row` must have returned all rows of earlier blocks. An empty block is the end
@@ -130,7 +134,7 @@ impl CsvSplit {
             (self.line, self.taken) = (self.line + 1, 0);
             return Ok(Some(false));
         }
-        let separator = *self.separator.get_or_insert_with(|| separator_of(text));
+        let separator = *self.separator.get_or_insert_with(|| separator_of(text, &self.needed_name));
         add_line(&mut self.cells, text, separator, !is_first).map(Some).map_err(|what| not_csv(&what))
     }
 }
@@ -179,13 +183,18 @@ fn is_line_end(text: &str) -> bool {
     text.bytes().all(|byte| matches!(byte, b'\r' | b'\n'))
 }
 
-/// The first separator that separates cells in the header.
-fn separator_of(header: &str) -> u8 {
-    let separates = |separator: &u8| {
+/// The first separator that makes a cell with the needed name, as a name may contain another separator. If there is
+/// none, the first that separates cells.
+fn separator_of(header: &str, needed_name: &str) -> u8 {
+    let cells_of = |separator| {
         let mut cells = Vec::new();
-        add_line(&mut cells, header, *separator, false) == Ok(true) && cells.len() > 1
+        let is_row = add_line(&mut cells, header, separator, false) == Ok(true) && cells.len() > 1;
+        if is_row { cells } else { Vec::new() }
     };
-    [b',', b';', b'\t'].into_iter().find(separates).unwrap_or(b',')
+    let headers = [b',', b';', b'\t'].map(|separator| (separator, cells_of(separator)));
+    let has_name = |(_, cells): &&(u8, Vec<String>)| cells.iter().any(|cell| cell == needed_name);
+    let found = headers.iter().find(has_name).or_else(|| headers.iter().find(|(_, cells)| !cells.is_empty()));
+    found.map_or(b',', |(separator, _)| *separator)
 }
 
 fn not_csv(what: &str) -> BadRecord {

@@ -1,6 +1,6 @@
 """Reads CSV with a header row: commas, double quotes, rows that may span lines (RFC 4180), in UTF-8.
 
-A header with no comma, but with semicolons or tabs, says that these separate the cells: a message has two at least.
+The separator is the one that makes a column of the id: a name may have commas in it.
 
 The reader is native: `crates/delivery/src/formats/csv_rows.rs`.
 """

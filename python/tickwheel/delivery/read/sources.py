@@ -1,10 +1,10 @@
 """The sources to read: files, folders and standard input, in a fixed order. The suffix of a file is its format.
 
 A folder stands for all files in it and below with such a suffix, by name, except names that begin with a dot or an
-underscore, as in Spark; other files are left out and reported. Standard input (`-`) is NDJSON and may never end.
+underscore, as in Spark; `folders` says which files are left out. Standard input (`-`) is NDJSON or CSV, and may never
+end.
 """
 
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,31 +17,34 @@ from tickwheel.delivery.model.entries import Progress
 from tickwheel.delivery.model.message import MAX_PAYLOAD, MAX_RECORD, Columns
 from tickwheel.delivery.read.blocks import LineBlocks
 from tickwheel.delivery.read.csv_rows import read_csv
+from tickwheel.delivery.read.folders import SUFFIXES, files_of, path_as_text, way_to_read
 from tickwheel.delivery.read.parquet import need_pyarrow, read_parquet
 from tickwheel.delivery.read.resume import WatchedWhole, lines_taken
 
-_LINES = (".ndjson", ".jsonl")
-_SUFFIXES = (*_LINES, ".csv", ".parquet")
 _STDIN = 0
-_NAMED = 5
 
 
 class Source(NamedTuple):
-    """One stream of records; `path` is `None` for standard input."""
+    """One stream of records; `path` is `None` for standard input, whose format is `stdin_format`."""
 
     name: str
     path: Path | None
+    stdin_format: str = "ndjson"
 
 
-def find_sources(inputs: Sequence[str], say: Callable[[str], object] = lambda _: None) -> list[Source]:
+def find_sources(
+    inputs: Sequence[str], say: Callable[[str], object] = lambda _: None, stdin_format: str | None = None
+) -> list[Source]:
     """Every file that the inputs stand for, in their order; `say` tells which files of a folder are left out. Errors:
     `WrongUsage`, before anything is read.
     """
+    if stdin_format is not None and "-" not in inputs:
+        raise WrongUsage("--format is for standard input (-) only: the format of a file is its suffix")
     if inputs.count("-") > 1:
         raise WrongUsage("standard input (-) is given twice, but it can be read only once: give it once")
     if "-" in inputs and sys.__stdin__ is None:
         raise WrongUsage("standard input is closed: open it, or name files")
-    return [source for given in inputs for source in _expand(given, say)]
+    return [source for given in inputs for source in _expand(given, say, stdin_format or "ndjson")]
 
 
 class Part(NamedTuple):
@@ -75,7 +78,7 @@ class OpenSource:
     def __iter__(self) -> Iterator[Part]:
         """The records; can be used once. Errors: `DeliveryFailed` if the source can't be read."""
         path = self.source.path
-        suffix = ".ndjson" if path is None else path.suffix.lower()
+        suffix = f".{self.source.stdin_format}" if path is None else path.suffix.lower()
         is_parquet = suffix == ".parquet"
         try:
             # Not sys.stdin: a thread waiting in its lock would abort the interpreter at exit.
@@ -100,7 +103,8 @@ class OpenSource:
     def _csv(self, stream: Any, after: int) -> Iterator[Part]:
         blocks = LineBlocks(stream.read, MAX_RECORD)
         for records, line in read_csv(self.source.name, blocks, self._columns, self._now_ns, after):
-            yield Part(records, line, blocks.progress(self._name)._replace(line=line))
+            progress = blocks.progress(self._name)._replace(line=line) if self.source.path is not None else None
+            yield Part(records, line, progress)
 
     def _parquet(self, stream: BinaryIO, after: int) -> Iterator[Part]:
         watched = WatchedWhole(stream)
@@ -108,40 +112,20 @@ class OpenSource:
             yield Part(records, line, watched.progress(self._name, line))
 
 
-def _expand(given: str, say: Callable[[str], object]) -> list[Source]:
+def _expand(given: str, say: Callable[[str], object], stdin_format: str) -> list[Source]:
     if given == "-":
-        return [Source("-", None)]
+        return [Source("-", None, stdin_format)]
     path = Path(given)
-    if not path.is_dir():
-        return [_source(path)]
-    files = [file for file in sorted(path.rglob("*")) if file.is_file() and not _is_hidden(file, path)]
-    found = [_source(file) for file in files if file.suffix.lower() in _SUFFIXES]
-    formats = ", ".join(_SUFFIXES)
-    if not found:
-        raise WrongUsage(f"{given} holds no files that can be read: give a folder with {formats} files")
-    others = [path_as_text(file.relative_to(path)) for file in files if file.suffix.lower() not in _SUFFIXES]
-    if others:
-        more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
-        say(f"Not read in {given}, as the suffix is none of {formats}: {', '.join(others[:_NAMED])}{more}")
-    return found
+    return [_source(file) for file in (files_of(path, say) if path.is_dir() else [path])]
 
 
 def _source(path: Path) -> Source:
-    if path.suffix.lower() not in _SUFFIXES:
+    if path.suffix.lower() not in SUFFIXES:
         raise WrongUsage(
-            f"{path}: the suffix says the format, and may be {', '.join(_SUFFIXES)}: rename it, or pipe it to -"
+            f"{path}: the suffix says the format, and may be {', '.join(SUFFIXES)}: {way_to_read(path) or 'rename it'}"
         )
     if not path.exists():
         raise WrongUsage(f"{path} does not exist: give files, folders, or - for standard input")
     if path.suffix.lower() == ".parquet":
         need_pyarrow()
     return Source(path_as_text(path), path)
-
-
-def path_as_text(path: Path) -> str:
-    """A path as text that can be written, whatever bytes it holds."""
-    return os.fsencode(path).decode(errors="backslashreplace")
-
-
-def _is_hidden(file: Path, folder: Path) -> bool:
-    return any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)

@@ -17,7 +17,7 @@ fn rows(split: &mut CsvSplit, block: &[u8], left_out: usize) -> Vec<Found> {
 
 /// All rows of an input that comes in one block.
 fn all_rows(input: &[u8]) -> Vec<Found> {
-    let mut split = CsvSplit::new(MAX);
+    let mut split = CsvSplit::new(MAX, "id");
     let mut found = rows(&mut split, input, 0);
     found.extend(rows(&mut split, b"", 0));
     found
@@ -80,7 +80,7 @@ fn the_header_says_what_separates_cells__d2() {
 
 #[test]
 fn a_line_that_is_too_long_ends_the_row_before_it__d12() {
-    let mut split = CsvSplit::new(2000);
+    let mut split = CsvSplit::new(2000, "id");
     let cut = [b'x'; KEPT];
     assert_eq!(rows(&mut split, b"\"a\n", 0), []);
     let long = "the record has 3,000 bytes, only the first 1,024 are kept here";
@@ -201,7 +201,7 @@ fn random_input_in_random_blocks_has_the_rows_of_the_model__d2() {
             let at = random.usize(..=input.len());
             input.splice(at..at, vec![b'x'; MAX]);
         }
-        let mut split = CsvSplit::new(MAX);
+        let mut split = CsvSplit::new(MAX, "id");
         split.patience = isize::MAX / 2;
         let mut found = Vec::new();
         let mut block = Vec::new();
@@ -228,7 +228,7 @@ fn random_input_in_random_blocks_has_the_rows_of_the_model__d2() {
 fn rows_that_do_not_end_are_not_read_again_and_again__d12() {
     for row in ["x\",5,\"\n", "a,5,\"open\n", "a,5,\"open\nb,5,\"\"\"\n", "a,5,\"\nb,5,\"\"\n"] {
         let again = [1000, 4000].map(|times| {
-            let mut split = CsvSplit::new(1 << 20);
+            let mut split = CsvSplit::new(1 << 20, "id");
             split.patience = 10_000;
             let input = row.repeat(times);
             rows(&mut split, input.as_bytes(), 0);

@@ -1,0 +1,67 @@
+"""The files of a folder that are read, and what is said about the others.
+
+Files are left out if their name, or the name of a folder above them, begins with a dot or an underscore, and if their
+suffix is no format. A compressed file is left out too: another program unpacks it into standard input. The name of a
+folder such as `country=de`, as Spark and Hive write it, is no column: the files are read, and this is said.
+"""
+
+import os
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from tickwheel.delivery.base.errors import WrongUsage
+
+SUFFIXES: Final = (".ndjson", ".jsonl", ".csv", ".parquet")
+_UNPACK: Final = {".gz": "zcat", ".zst": "zstdcat", ".bz2": "bzcat", ".xz": "xzcat"}
+_NAMED = 5
+
+
+def files_of(folder: Path, say: Callable[[str], object]) -> list[Path]:
+    """The files to read, by name. Errors: `WrongUsage` if there are none."""
+    below = {file: file.relative_to(folder) for file in sorted(folder.rglob("*")) if file.is_file()}
+    found, hidden, others = list[Path](), list[Path](), list[Path]()
+    for file, name in below.items():
+        is_format = file.suffix.lower() in SUFFIXES
+        if any(part.startswith((".", "_")) for part in name.parts):
+            if is_format or way_to_read(file):
+                hidden.append(name)
+        elif is_format:
+            found.append(file)
+        else:
+            others.append(name)
+    formats = ", ".join(SUFFIXES)
+    if hidden:
+        say(f"Not read in {folder}, as the name begins with . or _: {_some(hidden)}")
+    if others:
+        hints = [hint for hint in (way_to_read(folder / name) for name in others) if hint]
+        more = f". Compressed: {hints[0]}" if hints else ""
+        say(f"Not read in {folder}, as the suffix is none of {formats}: {_some(others)}{more}")
+    if not found:
+        raise WrongUsage(f"{folder} holds no files that can be read: give a folder with {formats} files")
+    columns = sorted({part for file in found for part in below[file].parts[:-1] if "=" in part})
+    if columns:
+        say(f"Folders in {folder} are no columns, and no message has their values: {_some(columns)}")
+    return found
+
+
+def way_to_read(path: Path) -> str | None:
+    """How a compressed file can be read; `None` if it is not compressed."""
+    unpack, inner = _UNPACK.get(path.suffix.lower()), Path(path.stem).suffix.lower()
+    if unpack is None or inner not in ("", *SUFFIXES):
+        return None
+    name = shlex.quote(path_as_text(path))
+    if inner == ".parquet":
+        return f"unpack it: {unpack} {name} >{shlex.quote(path.stem)}"
+    return f"run {unpack} {name} | tickwheel deliver - --format {'csv' if inner == '.csv' else 'ndjson'}"
+
+
+def path_as_text(path: Path) -> str:
+    """A path as text that can be written, whatever bytes it holds."""
+    return os.fsencode(path).decode(errors="backslashreplace")
+
+
+def _some(names: Sequence[Path | str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(path_as_text(Path(name)) for name in names[:_NAMED]) + more
