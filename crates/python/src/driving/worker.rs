@@ -2,12 +2,12 @@
 //!
 //! It holds the GIL while callbacks run and releases it while it waits. By default it runs the callbacks itself;
 //! otherwise it passes them to the executor of the user. Python starts it as a daemon thread. So it has a name and is
-//! visible in debuggers and profilers, and the exit hook ends it, not `threading`.
+//! visible in debuggers and profilers, and the exit hook ends it, not `threading`. In a program that gevent or eventlet
+//! has patched it is a thread of the system all the same (T12).
 
 use std::sync::Arc;
 
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 
 use crate::core::inside_callback::InsideCallback;
 use crate::core::timer_core::{Driver, TimerCore};
@@ -62,11 +62,8 @@ pub(crate) fn start(py: Python<'_>, core: &Arc<TimerCore>, queue: Receiver<Relea
     let id = at_exit::new_timer_id();
     let body = WorkerParts { id, core: ProcessOwned::new(Arc::clone(core)), queue };
     let worker = Bound::new(py, Worker(GilCell::new(Some(body))))?;
-    let options = PyDict::new(py);
-    options.set_item("target", &worker)?;
-    options.set_item("name", format!("executor-{}", core.name))?;
-    options.set_item("daemon", true)?;
-    let thread = py.import("threading")?.getattr("Thread")?.call((), Some(&options))?;
+    let make_thread = py.import("tickwheel._system_threads")?.getattr("make_thread")?;
+    let thread = make_thread.call1((&worker, format!("executor-{}", core.name)))?;
     at_exit::register(py, id, core, &thread)?;
     thread.call_method0("start").inspect_err(|_| {
         // The thread was refused, or the start was interrupted. Without its body it ends at once if it starts later. If

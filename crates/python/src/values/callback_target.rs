@@ -49,6 +49,12 @@ impl CallbackTarget {
                 return Err(refuse(why));
             }
         }
+        // Such a pool runs greenlets, and only in the thread that made it.
+        let are_replaced =
+            || executor.py().import("tickwheel._system_threads")?.call_method0("are_replaced")?.extract();
+        if is_instance_of(executor, "concurrent.futures.thread", "ThreadPoolExecutor")? && are_replaced()? {
+            return Err(refuse(" in a program whose threads gevent or eventlet has replaced"));
+        }
         Ok(Self::Pool(executor.clone().unbind()))
     }
 
