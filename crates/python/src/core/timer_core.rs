@@ -43,8 +43,15 @@ pub(crate) struct TimerCore {
     pub(crate) callees: Callees,
     epoch: u32,
     pub(crate) threads: Threads,
-    /// If the executor is an asyncio loop: what one turn of the loop left for the next, in order.
-    pub(crate) backlog: GilCell<VecDeque<DueLine>>,
+    pub(crate) backlog: GilCell<Backlog>,
+}
+
+/// If the executor is an asyncio loop: the released tasks that the loop has taken over and not yet called, in order.
+#[derive(Default)]
+pub(crate) struct Backlog {
+    pub(crate) lines: VecDeque<DueLine>,
+    /// The loop will make a call that goes on with these.
+    pub(crate) is_continued: bool,
 }
 
 /// What advances a timer.

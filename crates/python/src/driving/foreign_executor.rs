@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use crate::core::inside_callback::InsideCallback;
 use crate::core::timer_core::TimerCore;
 use crate::driving::budget::ClockBudget;
-use crate::engine::dispatch;
+use crate::engine::dispatch::{self, ClaimedCall};
 use crate::engine::leaving;
 use crate::tools::finalizing::ForeignCall;
 use crate::tools::fork::ProcessOwned;
@@ -86,7 +86,7 @@ fn submit(
         core: ProcessOwned::new(Arc::clone(core)),
         line: GilCell::new(DueLine::of(handles.iter().copied())),
         event_loop: event_loop.map(|event_loop| event_loop.clone_ref(py)),
-        has_backlog: GilCell::new(false),
+        continues: GilCell::new(false),
     };
     let result = Bound::new(py, submitted).and_then(|submitted| {
         let result = executor.bind(py).call_method1(method, (&submitted,));
@@ -106,10 +106,10 @@ fn submit(
 pub(crate) struct SubmittedTasks {
     core: ProcessOwned<TimerCore>,
     line: GilCell<DueLine>,
-    /// The loop that calls it again when a turn of the loop was long enough.
+    /// The loop that calls it again while there is a backlog.
     event_loop: Option<Py<PyAny>>,
-    /// The loop will call it once more, for the tasks that its last turn left.
-    has_backlog: GilCell<bool>,
+    /// The loop will call it once more, for the backlog.
+    continues: GilCell<bool>,
 }
 
 impl SubmittedTasks {
@@ -125,38 +125,40 @@ impl SubmittedTasks {
         let Some(_call) = ForeignCall::try_enter(py) else { return Ok(()) };
         let core = this.core.clone_arc();
         core.check_process(py)?;
-        let line = this.take(py);
-        let Some(event_loop) = &this.event_loop else { return run_line(py, &core, line, None).0 };
-        // Tasks that an earlier turn left are due before these, but the loop calls them later. These tasks follow the
-        // earlier ones there (T6).
-        let may_continue = this.has_backlog.with(py, std::mem::take);
-        let mut lines = core.backlog.with(py, |backlog| {
-            backlog.extend((!line.handles.is_empty()).then_some(line));
-            if may_continue || backlog.len() == 1 { std::mem::take(backlog) } else { VecDeque::new() }
+        let mut line = this.take(py);
+        let Some(event_loop) = &this.event_loop else { return run_line(py, &core, &mut line) };
+        // Tasks that an earlier call left are due before these, but the loop goes on with them later. These tasks follow
+        // the earlier ones there (T6).
+        let continues = this.continues.with(py, std::mem::take);
+        let may_run = core.backlog.with(py, |backlog| {
+            backlog.lines.extend((!line.handles.is_empty()).then_some(line));
+            backlog.is_continued &= !continues;
+            !backlog.is_continued
         });
+        let _inside = InsideCallback::enter(&core);
         let mut budget = ClockBudget::new();
-        let mut result = Ok(());
-        while let Some(line) = lines.pop_front() {
-            let rest;
-            (result, rest) = run_line(py, &core, line, Some(&mut budget));
-            let is_over = result.is_err() || !rest.handles.is_empty();
-            if !rest.handles.is_empty() {
-                lines.push_front(rest);
-            }
-            if is_over {
+        while may_run
+            && !core.is_forked()
+            && let Some(call) = claim_in_backlog(py, &core)
+        {
+            // Before the callback: it may turn the loop again, and the other tasks are due in that turn.
+            let must_continue = core
+                .backlog
+                .with(py, |backlog| !backlog.lines.is_empty() && !std::mem::replace(&mut backlog.is_continued, true));
+            let continued = if must_continue {
+                this.continues.with(py, |continues| *continues = true);
+                event_loop.bind(py).call_method1("call_soon", (slf,)).map(drop)
+            } else {
+                Ok(())
+            };
+            let result = dispatch::call(py, &core, &call, true);
+            dispatch::finish_claims(py, &core, call.len());
+            result.and(continued)?;
+            if !budget.count_callback() {
                 break;
             }
         }
-        if !lines.is_empty() && !core.is_forked() {
-            core.backlog.with(py, |backlog| {
-                lines.append(backlog);
-                *backlog = lines;
-            });
-            this.has_backlog.with(py, |has_backlog| *has_backlog = true);
-            let may_continue = event_loop.bind(py).call_method1("call_soon", (slf,));
-            result = result.and(may_continue.map(drop));
-        }
-        result
+        Ok(())
     }
 
     /// A loop refers to this object, and this object to the loop.
@@ -165,27 +167,31 @@ impl SubmittedTasks {
     }
 }
 
-/// Runs a line until it is empty, a callback raises an exception that ends the program, or the budget is used up.
-/// Returns the rest.
-fn run_line(
-    py: Python<'_>,
-    core: &Arc<TimerCore>,
-    mut line: DueLine,
-    mut budget: Option<&mut ClockBudget>,
-) -> (PyResult<()>, DueLine) {
-    let in_loop = budget.is_some();
-    let _inside = InsideCallback::enter(core);
-    let mut result = Ok(());
-    while !core.is_forked()
-        && let Some(call) = dispatch::claim_next(py, core, &mut line, None, 0)
-    {
-        result = dispatch::call(py, core, &call, in_loop);
-        dispatch::finish_claims(py, core, call.len());
-        if result.is_err() || !budget.as_mut().is_none_or(|budget| budget.count_callback()) {
-            break;
+/// Claims the next call of the tasks that the loop has taken over.
+fn claim_in_backlog(py: Python<'_>, core: &TimerCore) -> Option<ClaimedCall> {
+    loop {
+        let mut line = core.backlog.with(py, |backlog| backlog.lines.pop_front())?;
+        let call = dispatch::claim_next(py, core, &mut line, None, 0);
+        if !line.handles.is_empty() {
+            core.backlog.with(py, |backlog| backlog.lines.push_front(line));
+        }
+        if call.is_some() {
+            return call;
         }
     }
-    (result, line)
+}
+
+/// Runs a line in a pool.
+fn run_line(py: Python<'_>, core: &Arc<TimerCore>, line: &mut DueLine) -> PyResult<()> {
+    let _inside = InsideCallback::enter(core);
+    while !core.is_forked()
+        && let Some(call) = dispatch::claim_next(py, core, line, None, 0)
+    {
+        let result = dispatch::call(py, core, &call, false);
+        dispatch::finish_claims(py, core, call.len());
+        result?;
+    }
+    Ok(())
 }
 
 impl Drop for SubmittedTasks {
@@ -196,8 +202,8 @@ impl Drop for SubmittedTasks {
         attach(|py| {
             let Some(_call) = ForeignCall::try_enter(py) else { return };
             let mut lines = VecDeque::from([self.take(py)]);
-            if self.has_backlog.with(py, |has_backlog| *has_backlog) {
-                lines.extend(self.core.backlog.with(py, std::mem::take));
+            if self.continues.with(py, |continues| *continues) {
+                lines.extend(self.core.backlog.with(py, std::mem::take).lines);
             }
             let handles: Vec<_> = lines.into_iter().flat_map(|line| line.handles).collect();
             if !handles.is_empty() {
