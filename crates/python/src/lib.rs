@@ -37,6 +37,7 @@ use pyo3::types::{PyDict, PyList};
 #[pymodule(gil_used = true)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
+    tools::interpreters::check_main(py)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     tools::errors::add_to(module)?;
     module.add_class::<scheduled::task_object::TimerTask>()?;
@@ -53,13 +54,16 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     scheduled::task::set_sync_deadline(operations::operation::sync_deadline);
     make_other_classes(py);
     module.add_function(wrap_pyfunction!(tools::native_lock::_attached_by_reaper, module)?)?;
+    module.add_function(wrap_pyfunction!(tools::times::_delay_s, module)?)?;
+    module.add_function(wrap_pyfunction!(tools::times::_time_s, module)?)?;
+    module.add_function(wrap_pyfunction!(tools::python_clock::is_replaced, module)?)?;
     module.add("_running_timers", PyDict::new(py))?;
     module.add("_ending_threads", PyList::empty(py))?;
     let at_exit = wrap_pyfunction!(engine::at_exit::_shutdown_at_exit, module)?;
     py.import("atexit")?.call_method1("register", (at_exit,))?;
     add_delivery(module)?; // its hook comes after this one, so it is called before: sinks are still called then
     module.delattr("__all__")?; // pyo3 lists the private names in it as well; the public ones are in `tickwheel`
-    tools::fork::register_hook(in_child)?;
+    tools::fork::register_hook(in_child).map_err(|error| tools::errors::os_error(py, &error))?;
     Ok(())
 }
 

@@ -3,7 +3,6 @@
 import asyncio
 import enum
 import os
-import time
 from collections.abc import Callable
 from contextvars import Context
 from datetime import timedelta
@@ -11,8 +10,9 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar, TypeVarTuple, overload
 from weakref import ref
 
-from tickwheel._native import LoopTimers
+from tickwheel._native import LoopTimers, _delay_s, _time_s
 from tickwheel.aio.clocks import can_serve
+from tickwheel.aio.watching import watch
 
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
@@ -26,13 +26,19 @@ class OwnTimers:
     slack_us = 0
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.call_at, self.time, self._loop = loop.call_at, loop.time, loop
+        self.time, self._loop = loop.time, loop
 
     def call_later(
         self, delay: float | timedelta, callback: Callable[[*_Ts], object], *args: *_Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """As that of the loop, also for a `timedelta`."""
-        return self._loop.call_later(seconds_of(delay), callback, *args, context=context)
+        return self._loop.call_later(_delay_s(delay), callback, *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Callable[[*_Ts], object], *args: *_Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """As that of the loop."""
+        return self._loop.call_at(_time_s(when), callback, *args, context=context)
 
 
 def timers(*, slack_us: int | None = None) -> LoopTimers | OwnTimers:
@@ -48,13 +54,12 @@ def timers(*, slack_us: int | None = None) -> LoopTimers | OwnTimers:
         if not can_serve(loop):
             return OwnTimers(loop)
         found = LoopTimers(loop, is_beside=True, slack_us=slack_us or 0)
-        # In an empty context: the loop keeps it, and its exception handler runs in it.
-        Context().run(loop.add_reader, found.fileno(), found._run_due)
+        watch(loop, found)
         setattr(loop, _ATTRIBUTE, found)
         found._prepare_collections()
         loop.close = _Close(loop, found)  # type: ignore[method-assign]
-    elif vars(loop).get("time", time.monotonic) is not time.monotonic:  # put there since, as tests do
-        return OwnTimers(loop)
+    elif vars(loop).get("time") not in (None, getattr(loop, "_tickwheel_shortcuts", {}).get("time")):
+        return OwnTimers(loop)  # a test has given it another clock
     elif slack_us is not None and slack_us != found.slack_us:
         raise RuntimeError(
             f"the timers of this loop have slack_us={found.slack_us}, got {slack_us}: give it at the first call"
@@ -93,7 +98,7 @@ async def sleep(delay: float | timedelta) -> None: ...
 async def sleep(delay: float | timedelta, result: _T) -> _T: ...
 async def sleep(delay: float | timedelta, result: object = None) -> object:
     """Wait for `delay` seconds, never less, and return `result`. As `asyncio.sleep`."""
-    delay_s = seconds_of(delay)
+    delay_s = _delay_s(delay)
     if delay_s <= 0:
         await _sleep_0(0)  # asyncio.sleep, also where a program puts this one in its place
         return result
@@ -121,7 +126,7 @@ def timeout(delay: float | timedelta | None) -> "Timeout":
 
     `None`: no deadline, which `reschedule` can set.
     """
-    return Timeout(None if delay is None else timers().time() + seconds_of(delay))
+    return Timeout(None if delay is None else timers().time() + _delay_s(delay))
 
 
 def timeout_at(when: float | None) -> "Timeout":
@@ -166,7 +171,7 @@ class Timeout:
         if when is None:
             return
         found = timers()
-        if when <= found.time():
+        if _time_s(when) <= found.time():
             self._handle = asyncio.get_running_loop().call_soon(self._on_timeout)
         else:
             self._handle = found.call_at(when, self._on_timeout)
@@ -226,17 +231,6 @@ def _name_the_deadline(error: BaseException) -> None:
             error.__context__ = passed
             return
         error = context
-
-
-def seconds_of(delay: float | timedelta) -> float:
-    """A time in seconds. Errors: `TypeError`, `ValueError`."""
-    if isinstance(delay, timedelta):
-        return delay.total_seconds()
-    if not isinstance(delay, (int, float)) and not hasattr(delay, "__float__"):
-        raise TypeError(f"a delay is a number of seconds or a timedelta, got {delay!r}: pass 0.5 for half a second")
-    if delay != delay:
-        raise ValueError("a delay is a number of seconds, got nan: check how it was computed")
-    return delay if isinstance(delay, (int, float)) else float(delay)
 
 
 def _set_result(future: "asyncio.Future[object]", result: object) -> None:

@@ -8,7 +8,8 @@ from contextvars import Context
 from datetime import timedelta
 from typing import Any, ParamSpec, TypeVar
 
-from tickwheel.aio.beside import seconds_of, sleep, timers
+from tickwheel._native import _delay_s
+from tickwheel.aio.beside import sleep, timers
 from tickwheel.aio.deadlines import context_without_deadline
 
 _P = ParamSpec("_P")
@@ -28,7 +29,7 @@ def debounce(delay: float | timedelta) -> Callable[[Callable[_P, object]], Calla
     >>> asyncio.run(main())
     saved hello
     """
-    delay_s = seconds_of(delay)
+    delay_s = _delay_s(delay)
 
     def decorate(function: Callable[_P, object]) -> Callable[_P, None]:
         @functools.wraps(function)
@@ -63,7 +64,7 @@ def throttle(period: float | timedelta) -> Callable[[Callable[_P, object]], Call
     0 %
     99 %
     """
-    period_s = seconds_of(period)
+    period_s = _delay_s(period, "period")
 
     def decorate(function: Callable[_P, object]) -> Callable[_P, None]:
         @functools.wraps(function)
@@ -119,7 +120,7 @@ async def retry(
         raise ValueError(f"attempts must be 1 or more, got {attempts}")
     if not callable(call):
         raise TypeError(f"retry calls a coroutine function again and again, got {call!r}: pass the function itself")
-    wait_s, most_s = seconds_of(first), seconds_of(most)
+    wait_s, most_s = _delay_s(first, "first"), _delay_s(most, "most")
     if not (wait_s >= 0 and most_s >= 0 and factor > 0):
         raise ValueError(
             f"first and most must be 0 or more and the factor more than 0, got {first}, {most} and {factor}: "

@@ -6,7 +6,8 @@ from contextvars import Context, ContextVar, copy_context
 from datetime import timedelta
 from typing import Final
 
-from tickwheel.aio.beside import clock_of_loop, seconds_of, timeout_at, timers
+from tickwheel._native import _delay_s
+from tickwheel.aio.beside import clock_of_loop, timeout_at, timers
 
 _deadline: Final[ContextVar[tuple[float, object] | None]] = ContextVar("deadline", default=None)
 
@@ -26,7 +27,7 @@ async def deadline(delay: float | timedelta) -> AsyncIterator[None]:
     less than a minute
     """
     clock, own = timers().time(), clock_of_loop()
-    when = clock + seconds_of(delay)
+    when = clock + _delay_s(delay)
     outer = _left(own)
     token = _deadline.set((when if outer is None else min(when, outer), own))
     try:

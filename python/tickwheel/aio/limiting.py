@@ -3,6 +3,7 @@
 import asyncio
 import math
 from collections import deque
+from contextvars import Context
 from types import TracebackType
 from weakref import ref
 
@@ -83,7 +84,8 @@ class RateLimiter:
         if self._wake is not None:
             self._wake.cancel()
         when = max(now, self._next_at())
-        self._wake = timers().call_at(when, self._serve, when)
+        # In no context: it wakes one waiter after the other, and keeps no context of one that is gone.
+        self._wake = timers().call_at(when, self._serve, when, context=Context())
 
     def _serve(self, when: float) -> None:
         now = max(when, timers().time())  # where a clock's floats are coarse, it may read a little less

@@ -3,15 +3,15 @@
 import asyncio
 import os
 import sys
-import time
 from asyncio import format_helpers
 from collections.abc import Callable
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, TypeVarTuple
 from weakref import WeakValueDictionary
 
-from tickwheel._native import LoopTimers
+from tickwheel._native import LoopTimers, _delay_s, _is_clock_replaced
 from tickwheel.aio.clocks import can_serve, has_own_timers
+from tickwheel.aio.watching import watch
 
 _Ts = TypeVarTuple("_Ts")
 
@@ -51,7 +51,7 @@ class WheelTimers(_Base):
     """
 
     _tickwheel_timers: LoopTimers | None = None
-    _tickwheel_shortcuts: dict[str, Any]
+    _tickwheel_shortcuts: dict[str, Any] = {}  # noqa: RUF012, replaced as a whole
 
     def __init__(self, *args: Any, slack_us: int = 0, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -65,15 +65,15 @@ class WheelTimers(_Base):
             super().close()
             raise
         self._tickwheel_timers, self._tickwheel_process = timers, os.getpid()
-        # In an empty context: the loop keeps it, and its exception handler runs in it.
-        Context().run(self.add_reader, timers.fileno(), timers._run_due)
+        watch(self, timers)
         timers._prepare_collections()
         self._tickwheel_shortcuts = self._own_shortcuts(timers)
         self._take_shortcuts()
 
     def time(self) -> float:
         """The time in seconds; on uvloop too to the nanosecond, where its own is a millisecond's."""
-        return super().time() if self._tickwheel_timers is None else time.monotonic()
+        timers = self._wheel()
+        return super().time() if timers is None else timers.time()
 
     def call_later(
         self, delay: float, callback: Callable[[*_Ts], object], *args: *_Ts, context: Context | None = None
@@ -83,7 +83,7 @@ class WheelTimers(_Base):
             return super().call_later(delay, callback, *args, context=context)
         if delay is None:
             raise TypeError("delay must not be None")
-        handle: Any = self.call_at(self.time() + delay, callback, *args, context=context)
+        handle: Any = self.call_at(self.time() + _delay_s(delay), callback, *args, context=context)
         if handle._source_traceback:
             del handle._source_traceback[-1]
         return handle  # type: ignore[no-any-return]  # its traceback is private
@@ -135,13 +135,13 @@ class WheelTimers(_Base):
         self._take_shortcuts()
 
     def _wheel(self) -> LoopTimers | None:
-        """The wheel, unless the loop has a clock of its own, if only since a test put one there."""
-        is_moved = vars(self).get("time", time.monotonic) is not time.monotonic
-        return None if is_moved else self._tickwheel_timers
+        """The wheel, unless the loop or the process has another clock, if only since a test put one there."""
+        is_moved = "time" in vars(self) and vars(self)["time"] is not self._tickwheel_shortcuts.get("time")
+        return None if is_moved or _is_clock_replaced() else self._tickwheel_timers
 
     def _own_shortcuts(self, timers: LoopTimers) -> dict[str, Any]:
         """Ways to the wheel without a frame of Python in between, but for the methods that a subclass has."""
-        found: dict[str, Any] = {"time": time.monotonic}
+        found: dict[str, Any] = {"time": timers.time}
         if type(self).call_at is WheelTimers.call_at:
             found["call_at"] = timers.call_at
             if type(self).call_later is WheelTimers.call_later:  # it goes through call_at

@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Final, Literal, Self
 
-from tickwheel.aio.beside import seconds_of, sleep_until, timers
+from tickwheel._native import _delay_s, _time_s
+from tickwheel.aio.beside import sleep_until, timers
 
 _FARTHEST_S: Final = 2**52 / 1000  # as the timers' own limit
 
@@ -25,12 +26,12 @@ def every(
     period. `missed` decides about instants that pass while the body runs. They are left out (`"skip"`), made up for one
     by one (`"all"`), or one stands for all (`"last"`). Errors: `ValueError`.
     """
-    period_s, jitter_s = seconds_of(period), seconds_of(jitter)
+    period_s, jitter_s = _delay_s(period, "period"), _delay_s(jitter, "jitter")
     if not (1e-6 <= period_s < math.inf):
         raise ValueError(f"the period must be a microsecond or more, got {period_s} s: give seconds, as 0.25")
     if not 0 <= jitter_s < period_s:
         raise ValueError(f"the jitter must be shorter than the period of {period_s} s, got {jitter_s} s: take less")
-    if start is not None and not abs(start) < _FARTHEST_S:
+    if start is not None and not abs(_time_s(start, "start")) < _FARTHEST_S:
         raise ValueError(f"start is a time of the loop's clock, got {start}: leave it out to begin in one period")
     if missed not in ("skip", "all", "last"):
         raise ValueError(f'missed must be "skip", "all" or "last", got {missed!r}')

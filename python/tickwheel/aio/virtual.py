@@ -13,7 +13,7 @@ from contextvars import Context
 from typing import Any, Final, TypeVar, TypeVarTuple
 from weakref import WeakSet, ref
 
-from tickwheel._native import ManualTimer, TimerTask
+from tickwheel._native import ManualTimer, TimerTask, _delay_s, _time_s
 
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
@@ -60,12 +60,24 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """The timer's time, in seconds."""
         return self.timer.now_us() / 1e6
 
+    def call_later(
+        self, delay: float, callback: Callable[[*_Ts], object], *args: *_Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """As asyncio's."""
+        if delay is None:
+            raise TypeError("delay must not be None")
+        handle: Any = self.call_at(self.time() + _delay_s(delay), callback, *args, context=context)
+        if handle._source_traceback:
+            del handle._source_traceback[-1]
+        return handle  # type: ignore[no-any-return]  # of asyncio's private attributes
+
     def call_at(
         self, when: float, callback: Callable[[*_Ts], object], *args: *_Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """As asyncio's."""
         if when is None:
             raise TypeError("when cannot be None")
+        when_s = _time_s(when)
         if self.is_closed():
             raise RuntimeError("Event loop is closed")
         if self.get_debug():
@@ -76,8 +88,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         if handle._source_traceback:
             del handle._source_traceback[-1]
         handle._scheduled = True
-        if when < _NEVER_S:
-            self._pending[id(handle)] = self.timer.at(when * 1000, self._is_due, handle)
+        if when_s < _NEVER_S:
+            self._pending[id(handle)] = self.timer.at(max(when_s, 0.0) * 1000, self._is_due, handle)
         return handle  # type: ignore[no-any-return]  # of asyncio's private attributes
 
     def run_in_executor(self, executor: Any, func: Callable[[*_Ts], Any], *args: *_Ts) -> "asyncio.Future[Any]":

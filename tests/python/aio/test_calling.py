@@ -104,9 +104,9 @@ async def fail() -> None:
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        pytest.param(lambda: aio.debounce(print), "got <built-in function print>: pass 0.5", id="without parentheses"),  # type: ignore[arg-type]
-        pytest.param(lambda: aio.throttle(print), "got <built-in function print>: pass 0.5", id="throttle without"),  # type: ignore[arg-type]
-        pytest.param(lambda: aio.debounce("5"), "got '5'", id="text"),  # type: ignore[arg-type]
+        pytest.param(lambda: aio.debounce(print), "<built-in function print>: pass a number", id="without parentheses"),  # type: ignore[arg-type]
+        pytest.param(lambda: aio.throttle(print), "<built-in function print>: pass a number", id="throttle without"),  # type: ignore[arg-type]
+        pytest.param(lambda: aio.debounce("5"), "got str '5'", id="text"),  # type: ignore[arg-type]
         pytest.param(lambda: aio.throttle(None), "got None", id="None"),  # type: ignore[arg-type]
         pytest.param(lambda: aio.throttle(math.nan), "got nan", id="nan"),
         pytest.param(lambda: run(aio.retry(fail, first=-1)), "first and most must be 0 or more", id="first"),

@@ -3,6 +3,8 @@
 import asyncio
 import gc
 import sys
+import weakref
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -86,3 +88,31 @@ def test_a_wait_that_is_garbage_after_it_was_served_is_no_error__T21(monkeypatch
     del waits
     gc.collect()
     assert not seen
+
+
+def test_a_limiter_keeps_no_context_of_a_waiter_that_was_served__T21() -> None:
+    class Request:
+        pass
+
+    request: ContextVar[Request] = ContextVar("request")
+    limiter = aio.RateLimiter(100)
+
+    async def serve(served: "asyncio.Queue[Any]") -> None:
+        mine = Request()
+        request.set(mine)
+        await limiter.acquire()
+        await served.put(weakref.ref(mine))
+
+    async def main() -> None:
+        served: asyncio.Queue[Any] = asyncio.Queue()
+        waiting = {asyncio.ensure_future(serve(served)) for _ in range(4)}
+        gone = [await served.get() for _ in range(3)]  # the last one still waits, so the limiter has armed itself again
+        await asyncio.sleep(0)
+        gc.collect()
+        assert len([it for it in waiting if not it.done()]) == 1
+        waiting -= {it for it in waiting if it.done()}
+        gc.collect()
+        assert [it() for it in gone] == [None] * 3
+        await asyncio.gather(*waiting)
+
+    asyncio.run(main())

@@ -9,7 +9,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable
-from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 from unittest import mock
 
@@ -181,7 +181,7 @@ def test_a_base_with_a_call_at_of_its_own_keeps_its_timers__T21() -> None:
 
 def test_timers_of_a_clock_of_its_own_take_the_same_delays__T13_T21() -> None:
     async def main() -> float:
-        await aio.sleep(Decimal("1.5"))  # type: ignore[arg-type]  # a number all the same
+        await aio.sleep(Fraction(3, 2))  # type: ignore[arg-type]  # a number all the same
         return asyncio.get_running_loop().time()
 
     assert run(main(), VirtualLoop) == 1.5

@@ -189,6 +189,25 @@ def test_a_context_is_let_go_when_its_callback_can_run_no_more__T8_T9(end: str) 
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("end", ["cancel", "cancel many"])
+def test_a_series_that_has_ended_keeps_no_context__T8_T20(end: str) -> None:
+    async def main() -> None:
+        context, value, seen = Context(), Value(), list[object]()
+        context.run(request.set, value)
+        gone = weakref.ref(value)
+        with SystemTimer("x", executor=asyncio.get_running_loop()) as timer:
+            series = timer.every(1, seen.append, 1, context=context)
+            del context, value
+            await count(seen, 2)
+            assert series.cancel() if end == "cancel" else timer.cancel_many([series]) == 1
+            await asyncio.sleep(0)
+            gc.collect()
+            assert gone() is None
+            assert series.run() is None
+
+    asyncio.run(main())
+
+
 def test_no_context_is_kept_where_the_executor_is_no_loop__T8() -> None:
     def check(timer: Timer) -> None:
         value = Value()

@@ -11,8 +11,11 @@ use crate::tools::finalizing::ForeignCall;
 use crate::tools::gil_cell::{self, GilCell};
 use crate::tools::made_once::{MadeOnce, intern};
 
-/// The oldest generation. Since Python 3.14 a collection that begins by itself takes the old objects in parts.
-const FULL: u64 = if cfg!(Py_3_14) { 1 } else { 2 };
+/// The oldest generation. Since Python 3.14 a collection that begins by itself takes the old objects in parts. One build
+/// may serve several versions, so the running one decides.
+fn full_generation(py: Python<'_>) -> u64 {
+    if py.version_info() >= (3, 14) { 1 } else { 2 }
+}
 
 static KNOWN: GilCell<Vec<Py<PyWeakrefReference>>> = GilCell::new(Vec::new());
 static CALLBACK: MadeOnce<Py<PyCFunction>> = MadeOnce::new();
@@ -46,7 +49,7 @@ fn _before_collection(phase: &Bound<'_, PyAny>, info: &Bound<'_, PyAny>) -> PyRe
     let py = phase.py();
     let Some(_call) = ForeignCall::try_enter(py) else { return Ok(()) };
     let generation: u64 = info.get_item(intern!(py, "generation"))?.extract()?;
-    if generation < FULL || !phase.eq(intern!(py, "start"))? {
+    if generation < full_generation(py) || !phase.eq(intern!(py, "start"))? {
         return Ok(());
     }
     let known: Vec<_> = KNOWN.with(py, |known| known.iter().map(|it| it.clone_ref(py)).collect());

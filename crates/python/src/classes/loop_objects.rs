@@ -103,8 +103,8 @@ const TICK_MS: u64 = 1;
 const WHEEL_SIZE: u32 = 20;
 
 impl LoopTimers {
-    pub(super) fn make(event_loop: Py<PyAny>, is_beside: bool, slack_us: u64) -> PyResult<Self> {
-        let timer_fd = TimerFd::new()?;
+    pub(super) fn make(py: Python<'_>, event_loop: Py<PyAny>, is_beside: bool, slack_us: u64) -> PyResult<Self> {
+        let timer_fd = TimerFd::new().map_err(|error| errors::os_error(py, &error))?;
         let fd = timer_fd.fd();
         let inner = Inner {
             schedule: Schedule::new(TICK_MS, &[WHEEL_SIZE], monotonic_ns() / 1_000_000, Precision::Exact),

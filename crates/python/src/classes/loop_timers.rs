@@ -5,20 +5,20 @@
 //! somebody else holds too has to be on the lists for a full collection, or a loop that was left unclosed would never be
 //! freed: `loop_collecting.rs` puts those there before one begins.
 
-use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyDelta, PyInt, PyTuple};
+use pyo3::types::{PyDict, PyInt, PyTuple};
 
 use crate::classes::loop_collecting;
 use crate::classes::loop_objects::{self as object, Inner, LoopHandle, LoopTime, LoopTimers, NextDue};
 use crate::tools::args;
-use crate::tools::describe;
 use crate::tools::errors;
 use crate::tools::finalizing::{self, ForeignCall};
 use crate::tools::gil_cell;
 use crate::tools::made_once::{MadeOnce, intern};
+use crate::tools::python_clock;
 use crate::tools::timerfd::monotonic_ns;
+use crate::tools::times::{self, LoopUse};
 
 /// How long due callbacks run before the loop has its turn.
 const TURN_NS: u64 = 1_000_000;
@@ -41,7 +41,7 @@ impl LoopTimers {
         let _call = ForeignCall::enter(py)?;
         let hint = "leave it out to wake for each timer";
         let slack_us = slack_us.map_or(Ok(0), |it| args::int_in(it, "slack_us", 0, 1 << 40, hint))?;
-        Self::make(event_loop, is_beside, slack_us)
+        Self::make(py, event_loop, is_beside, slack_us)
     }
 
     /// Call `callback(*args)` on the loop in `delay` seconds, a number or a `timedelta`. Returns its handle.
@@ -55,11 +55,14 @@ impl LoopTimers {
         callback: &Bound<'py, PyAny>,
         args: &Bound<'py, PyTuple>,
         context: Option<Py<PyAny>>,
-    ) -> PyResult<Bound<'py, LoopHandle>> {
-        let delay = seconds(delay, "delay")?;
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let delay = times::loop_seconds(delay, "delay", LoopUse::Delay)?;
+        if python_clock::is_replaced(slf.py())? {
+            return slf.get().add_to_loop("call_later", delay, callback, args, context);
+        }
         let now_ns = monotonic_ns();
-        let when = LoopTime { seconds: now_ns as f64 * 1e-9 + delay, is_int: false };
-        Self::add(slf, when, now_ns, callback, args, context)
+        let when = LoopTime { seconds: now_ns as f64 / 1e9 + delay, is_int: false };
+        Ok(Self::add(slf, when, now_ns, callback, args, context)?.into_any())
     }
 
     /// As `call_later`, at a time of the loop's clock.
@@ -70,14 +73,24 @@ impl LoopTimers {
         callback: &Bound<'py, PyAny>,
         args: &Bound<'py, PyTuple>,
         context: Option<Py<PyAny>>,
-    ) -> PyResult<Bound<'py, LoopHandle>> {
-        let when = LoopTime { seconds: seconds(when, "when")?, is_int: when.is_instance_of::<PyInt>() };
-        Self::add(slf, when, monotonic_ns(), callback, args, context)
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let seconds = times::loop_seconds(when, "when", LoopUse::Time)?;
+        if python_clock::is_replaced(slf.py())? {
+            return slf.get().add_to_loop("call_at", when, callback, args, context);
+        }
+        // A large negative int is read as minus infinity.
+        let when = LoopTime { seconds, is_int: when.is_instance_of::<PyInt>() && seconds.is_finite() };
+        Ok(Self::add(slf, when, monotonic_ns(), callback, args, context)?.into_any())
     }
 
     /// The time in seconds: that of `time.monotonic`.
-    fn time(&self) -> f64 {
-        monotonic_ns() as f64 * 1e-9
+    fn time(&self, py: Python<'_>) -> PyResult<f64> {
+        if python_clock::is_replaced(py)?
+            && let Some(event_loop) = self.event_loop(py)
+        {
+            return event_loop.bind(py).get_type().call_method1(intern!(py, "time"), (event_loop,))?.extract();
+        }
+        Ok(monotonic_ns() as f64 / 1e9)
     }
 
     /// How many callbacks are pending.
@@ -201,6 +214,28 @@ impl LoopTimers {
 }
 
 impl LoopTimers {
+    /// Makes the loop itself call it. The wheel reads the clock of the system, and a test has put another one in its place.
+    #[cold]
+    fn add_to_loop<'py>(
+        &self,
+        method: &str,
+        time: impl IntoPyObject<'py>,
+        callback: &Bound<'py, PyAny>,
+        args: &Bound<'py, PyTuple>,
+        context: Option<Py<PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = callback.py();
+        args::callable(callback, "callback")?;
+        self.check_process(py)?;
+        let event_loop = self.event_loop(py).ok_or_else(object::loop_is_closed)?.into_bound(py);
+        let options = PyDict::new(py);
+        options.set_item("context", context)?;
+        let given = (&event_loop, time, callback).into_pyobject(py)?;
+        let all = given.as_sequence().concat(args.as_sequence())?.to_tuple()?;
+        // The method of the class: that of the object may be the shortcut to this one.
+        event_loop.get_type().getattr(method)?.call(all, Some(&options))
+    }
+
     #[inline]
     fn add<'py>(
         slf: &Bound<'py, Self>,
@@ -240,28 +275,6 @@ impl LoopTimers {
                 Ok(handle)
             }
             Err(_reference) => Err(object::loop_is_closed()),
-        }
-    }
-}
-
-/// A time in seconds: a number, or a `timedelta`.
-#[inline]
-fn seconds(value: &Bound<'_, PyAny>, what: &str) -> PyResult<f64> {
-    let seconds: PyResult<f64> = value.extract();
-    match seconds {
-        Ok(seconds) if !seconds.is_nan() => Ok(seconds),
-        Ok(_) => Err(PyValueError::new_err(format!(
-            "{what} must be a number of seconds, got nan: check how it was computed"
-        ))),
-        Err(error) if error.is_instance_of::<PyOverflowError>(value.py()) => Err(PyOverflowError::new_err(format!(
-            "{what} must be seconds that a float can hold, got a larger int: pass math.inf to wait for ever"
-        ))),
-        Err(_) if value.is_instance_of::<PyDelta>() => {
-            value.call_method0(intern!(value.py(), "total_seconds"))?.extract()
-        }
-        Err(_) => {
-            let given = describe::type_and_value(value)?;
-            Err(PyTypeError::new_err(format!("{what} must be seconds, got {given}: pass a number, or a timedelta")))
         }
     }
 }

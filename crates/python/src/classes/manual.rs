@@ -15,11 +15,12 @@ use crate::core::timer_core::{Driver, TimerCore};
 use crate::core::timer_ref::TimerRef;
 use crate::driving::timer_object::{EnteredTimer, Timer};
 use crate::engine::dispatch;
-use crate::tools::args::{self, Omittable};
+use crate::tools::args::Omittable;
 use crate::tools::errors;
 use crate::tools::finalizing::ForeignCall;
 use crate::tools::fork::ProcessOwned;
 use crate::tools::gil_cell::GilCell;
+use crate::tools::times;
 use crate::values::callback_scope;
 use crate::values::callback_target::CallbackTarget;
 use crate::values::due_line::DueLine;
@@ -108,7 +109,7 @@ impl ManualTimer {
     #[pyo3(signature = (ms))]
     fn advance(slf: &Bound<'_, Self>, ms: &Bound<'_, PyAny>) -> PyResult<usize> {
         let Some(driver) = ManualDriver::of(slf)? else { return Ok(0) };
-        let by = args::ms(ms, "ms")?;
+        let by = times::ms(ms, "ms")?;
         if by.0 < 0.0 {
             return Err(PyValueError::new_err(format!("a clock never goes back, got {} ms: pass 0 or more", by.0)));
         }
@@ -120,7 +121,7 @@ impl ManualTimer {
     #[pyo3(signature = (now_ms))]
     fn advance_to(slf: &Bound<'_, Self>, now_ms: &Bound<'_, PyAny>) -> PyResult<usize> {
         let Some(driver) = ManualDriver::of(slf)? else { return Ok(0) };
-        let to = args::ms(now_ms, "now_ms")?;
+        let to = times::ms(now_ms, "now_ms")?;
         let now_us = driver.core.timer.clock().now_us();
         if to.to_us() < now_us || to.0 < 0.0 {
             return Err(PyValueError::new_err(format!(
@@ -163,7 +164,7 @@ impl ManualTimer {
     ) -> PyResult<Bound<'py, PyList>> {
         let (py, base) = (slf.py(), slf.as_super().get());
         let Some(driver) = ManualDriver::of(slf)? else { return base.unfinished(py) };
-        let timeout = timeout_ms.map(|timeout_ms| args::ms(timeout_ms, "timeout_ms")).transpose()?;
+        let timeout = timeout_ms.map(|timeout_ms| times::ms(timeout_ms, "timeout_ms")).transpose()?;
         let waits = wait_pending.flag("wait_pending", false, "with True what is pending runs first")?;
         let core = driver.core;
         core.check_process(py)?;

@@ -19,6 +19,7 @@ use crate::tools::errors;
 use crate::tools::finalizing::ForeignCall;
 use crate::tools::fork::ProcessOwned;
 use crate::tools::gil_cell::GilCell;
+use crate::tools::times;
 use crate::values::coroutine_functions;
 use crate::values::keys::KeyTable;
 use crate::values::on_error::OnError;
@@ -239,7 +240,7 @@ impl DelayedOperationPurgatory {
     fn shutdown<'py>(&self, py: Python<'py>, timeout_ms: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyList>> {
         let (native, parts) = (self.checked_native(py)?, self.parts()?);
         let Some(_call) = ForeignCall::try_enter(py) else { return self.unfinished(py) };
-        timeout_ms.map(|timeout_ms| args::ms(timeout_ms, "timeout_ms")).transpose()?;
+        timeout_ms.map(|timeout_ms| times::ms(timeout_ms, "timeout_ms")).transpose()?;
         if parts.owns_timer {
             parts.timer.bind(py).call_method1("shutdown", (timeout_ms,))?;
         }

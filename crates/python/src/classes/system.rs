@@ -13,11 +13,12 @@ use crate::core::timer_core::{Driver, TimerCore};
 use crate::core::timer_ref::TimerRef;
 use crate::driving::timer_object::Timer;
 use crate::driving::worker;
-use crate::tools::args::{self, Omittable};
+use crate::tools::args::Omittable;
 use crate::tools::errors;
 use crate::tools::finalizing::ForeignCall;
 use crate::tools::fork::ProcessOwned;
 use crate::tools::native_lock::{self, SIGNAL_CHECK_US};
+use crate::tools::times;
 use crate::values::callback_target::CallbackTarget;
 use crate::values::turnstile::{Entry, Turnstile};
 use tickwheel::internal::sync::{self, unbounded};
@@ -108,7 +109,7 @@ impl SystemTimer {
         let py = slf.py();
         let entered = slf.as_super().get().enter(py)?;
         let core = entered.core();
-        let timeout = args::ms(timeout_ms, "timeout_ms")?;
+        let timeout = times::ms(timeout_ms, "timeout_ms")?;
         core.check_process(py)?;
         if core.driver == Driver::Reaper {
             return Err(PyRuntimeError::new_err(format!(
@@ -159,7 +160,7 @@ impl SystemTimer {
     ) -> PyResult<Bound<'py, PyList>> {
         let (py, this, base) = (slf.py(), slf.get(), slf.as_super().get());
         let Some(entered) = base.try_enter(py)? else { return base.unfinished(py) };
-        let timeout = timeout_ms.map(|timeout_ms| args::ms(timeout_ms, "timeout_ms")).transpose()?;
+        let timeout = timeout_ms.map(|timeout_ms| times::ms(timeout_ms, "timeout_ms")).transpose()?;
         let waits = wait_pending.flag("wait_pending", false, "with True it waits for what is pending")?;
         let core = entered.core();
         core.check_process(py)?;

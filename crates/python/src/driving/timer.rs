@@ -23,6 +23,7 @@ use crate::tools::describe;
 use crate::tools::errors;
 use crate::tools::finalizing::ForeignCall;
 use crate::tools::int64s;
+use crate::tools::times;
 use tickwheel::internal::{Room, STEP};
 use tickwheel::{Timer as Native, When};
 
@@ -114,7 +115,7 @@ impl Timer {
     ) -> PyResult<Bound<'py, TimerTask>> {
         let entered = self.enter(delay_ms.py())?;
         let timer_ref = entered.timer_ref();
-        let delay = args::ms(delay_ms, "delay_ms")?;
+        let delay = times::ms(delay_ms, "delay_ms")?;
         let when = When::AfterUs(delay.to_us());
         task_adding::add_one_shot(delay_ms.py(), timer_ref, (Some(delay), when), callback, args, (context, name))
     }
@@ -130,7 +131,7 @@ impl Timer {
         name: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, TimerTask>> {
         let entered = self.enter(delay.py())?;
-        let delay = args::seconds(delay, "delay")?;
+        let delay = times::seconds(delay, "delay")?;
         let when = When::AfterUs(delay.to_us());
         let timer_ref = entered.timer_ref();
         task_adding::add_one_shot(callback.py(), timer_ref, (Some(delay), when), callback, args, (context, name))
@@ -149,7 +150,7 @@ impl Timer {
         let py = due_ms.py();
         let entered = self.enter(py)?;
         let timer_ref = entered.timer_ref();
-        let due = args::ms(due_ms, "due_ms")?;
+        let due = times::ms(due_ms, "due_ms")?;
         task_adding::add_one_shot(py, timer_ref, (None, When::AtUs(due.to_us())), callback, args, (context, name))
     }
 
@@ -254,7 +255,7 @@ impl Timer {
         limit: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Vec<(f64, Bound<'py, PyAny>)>> {
         let Some(entered) = self.try_enter(py)? else { return Ok(Vec::new()) };
-        let before_us = before_ms.map_or(Ok(u64::MAX), |ms| Ok::<_, PyErr>(args::ms(ms, "before_ms")?.to_us()))?;
+        let before_us = before_ms.map_or(Ok(u64::MAX), |ms| Ok::<_, PyErr>(times::ms(ms, "before_ms")?.to_us()))?;
         let hint = "leave it out for all";
         let limit = limit.map_or(Ok(u64::MAX), |limit| args::int_in(limit, "limit", 0, u64::MAX, hint))?;
         inspect::pending(py, entered.core(), before_us, usize::try_from(limit).unwrap_or(usize::MAX))

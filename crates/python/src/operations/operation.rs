@@ -11,12 +11,12 @@ use crate::core::timer_core::TimerCore;
 use crate::operations::operation_host::PythonHost;
 use crate::operations::operation_object::DelayedOperation;
 use crate::scheduled::task_object::TimerTask;
-use crate::tools::args;
 use crate::tools::errors;
 use crate::tools::finalizing::ForeignCall;
 use crate::tools::fork::fork_epoch;
 use crate::tools::gil_cell::GilCell;
 use crate::tools::made_once::intern;
+use crate::tools::times;
 use crate::values::coroutine_functions;
 use tickwheel::internal::purgatory::{self, Completer, OperationState};
 
@@ -39,7 +39,7 @@ impl DelayedOperation {
     ) -> PyResult<()> {
         let py = slf.py();
         let _call = ForeignCall::enter(py)?;
-        let delay = args::ms(delay_ms, "delay_ms")?;
+        let delay = times::ms(delay_ms, "delay_ms")?;
         let (class, base) = (slf.get_type(), py.get_type::<Self>());
         let overrides = |name: &Bound<'_, pyo3::types::PyString>| -> PyResult<bool> {
             Ok(!class.is(&base) && !class.getattr(name)?.is(&base.getattr(name)?))

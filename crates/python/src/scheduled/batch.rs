@@ -17,6 +17,7 @@ use crate::tools::finalizing::{self, ForeignCall};
 use crate::tools::fork::ProcessOwned;
 use crate::tools::gil_cell::GilCell;
 use crate::tools::int64s;
+use crate::tools::times;
 use tickwheel::internal::{Due, STEP};
 use tickwheel::{Error, Handle, When};
 
@@ -125,7 +126,7 @@ impl TaskBatch {
         let delays_us: Vec<u64> = delays_ms
             .iter()
             .enumerate()
-            .map(|(index, delay_ms)| args::delay_us(*delay_ms, index))
+            .map(|(index, delay_ms)| times::delay_us(*delay_ms, index))
             .collect::<PyResult<_>>()?;
         let fields = BatchFields {
             callback: Some(callback.clone().unbind()),

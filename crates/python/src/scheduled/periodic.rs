@@ -16,11 +16,12 @@ use crate::scheduled::task_adding;
 use crate::scheduled::task_fields::{TaskFields, TaskKind};
 use crate::scheduled::task_leaving;
 use crate::scheduled::task_object::TimerTask;
-use crate::tools::args::{self, Ms};
+use crate::tools::args;
 use crate::tools::describe;
 use crate::tools::finalizing::ForeignCall;
 use crate::tools::gil_cell::GilCell;
 use crate::tools::made_once::intern;
+use crate::tools::times::{self, Ms};
 use crate::values::callback_scope;
 use crate::values::coroutine_functions;
 use crate::values::coroutines;
@@ -83,12 +84,19 @@ impl PeriodicTask {
     /// Ends the series, if it goes on: no call begins after this. Whether it did. It may stay on its timer until then.
     pub(crate) fn end(slf: &Bound<'_, Self>) -> bool {
         let (py, task) = (slf.py(), slf.as_super().get());
-        let was_over = slf.get().series.with(py, |series| std::mem::replace(&mut series.is_over, true));
-        let has_ended = !was_over && task.is_open(py);
+        let has_ended = slf.get().end_series(py) && task.is_open(py);
         if has_ended {
             task.note_cancelled(py);
         }
         has_ended
+    }
+
+    /// As [`Self::end`]; the task itself stays as it is. The context goes with the calls for which it was kept.
+    fn end_series(&self, py: Python<'_>) -> bool {
+        let (was_over, context) =
+            self.series.with(py, |series| (std::mem::replace(&mut series.is_over, true), series.context.take()));
+        drop(context); // it may run Python
+        !was_over
     }
 
     /// Errors: `ValueError` if the series has ended, so that nothing would be called.
@@ -143,12 +151,10 @@ impl PeriodicTask {
         let is_over = is_over
             || core.lock(py).map_or(true, |state| state.closes_when_empty)
             || slf.as_super().get().callback(py).is_some_and(|it| coroutine_functions::is_of_gone_object(it.bind(py)));
-        if is_over {
-            return this.series.with(py, |series| series.is_over = true);
-        }
-        let next = this.occurrences.after(number, core.timer.clock().now_us());
-        if Self::schedule(slf, next, Room::Always).is_err() {
-            this.series.with(py, |series| series.is_over = true); // the timer takes no more tasks
+        let next = || this.occurrences.after(number, core.timer.clock().now_us());
+        // A timer that is closed takes no more tasks.
+        if is_over || Self::schedule(slf, next(), Room::Always).is_err() {
+            this.end_series(py);
         }
     }
 }
@@ -187,7 +193,7 @@ impl Periods<'_, '_> {
         let period = positive(self.period_ms, "period_ms")?;
         let mut every = Every::new(Duration::from_micros(period.to_us()));
         if let Some(start_ms) = self.start_ms {
-            let start = args::ms(start_ms, "start_ms")?;
+            let start = times::ms(start_ms, "start_ms")?;
             if start.0 < 0.0 {
                 return Err(PyValueError::new_err(format!(
                     "start_ms is an instant of the timer's clock, 0 or later, got {}: leave it out to begin in one period",
@@ -197,7 +203,7 @@ impl Periods<'_, '_> {
             every = every.with_start(When::AtUs(start.to_us()));
         }
         if let Some(jitter_ms) = self.jitter_ms {
-            let jitter = args::ms(jitter_ms, "jitter_ms")?;
+            let jitter = times::ms(jitter_ms, "jitter_ms")?;
             if jitter.0 < 0.0 {
                 return Err(PyValueError::new_err(format!(
                     "jitter_ms must be 0 or more, got {}: leave it out",
@@ -232,7 +238,7 @@ fn refused(callback: &Bound<'_, PyAny>) -> PyResult<PyErr> {
 }
 
 fn positive(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Ms> {
-    let ms = args::ms(value, what)?;
+    let ms = times::ms(value, what)?;
     if ms.0 > 0.0 {
         return Ok(ms);
     }

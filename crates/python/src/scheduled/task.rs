@@ -12,9 +12,10 @@ use crate::scheduled::task_adding;
 use crate::scheduled::task_fields::{TaskFields, TaskKind};
 use crate::scheduled::task_leaving;
 use crate::scheduled::task_object::TimerTask;
-use crate::tools::args::{self, Ms};
+use crate::tools::args;
 use crate::tools::errors;
 use crate::tools::finalizing::ForeignCall;
+use crate::tools::times::{self, Ms};
 use crate::values::callback_scope;
 use crate::values::coroutine_functions;
 use tickwheel::When;
@@ -48,7 +49,7 @@ impl TimerTask {
     ) -> PyResult<()> {
         let py = slf.py();
         let _call = ForeignCall::enter(py)?;
-        let delay = args::ms(delay_ms, "delay_ms")?;
+        let delay = times::ms(delay_ms, "delay_ms")?;
         let base = py.get_type::<Self>();
         let overrides_run = !slf.get_type().is(&base) && !slf.get_type().getattr("run")?.is(&base.getattr("run")?);
         match callback {
@@ -126,7 +127,7 @@ impl TimerTask {
     #[pyo3(signature = (delay_ms))]
     fn reschedule(slf: &Bound<'_, Self>, delay_ms: &Bound<'_, PyAny>) -> PyResult<bool> {
         let _call = ForeignCall::enter(slf.py())?;
-        let delay = args::ms(delay_ms, "delay_ms")?;
+        let delay = times::ms(delay_ms, "delay_ms")?;
         task_adding::reschedule(slf, When::AfterUs(delay.to_us()))
     }
 

@@ -8,7 +8,7 @@ use pyo3::types::{PyString, PyTuple};
 
 use crate::core::timer_core::TimerCore;
 use crate::core::timer_ref::TimerRef;
-use crate::tools::args::Ms;
+use crate::tools::times::Ms;
 use tickwheel::Handle;
 
 #[derive(Default)]

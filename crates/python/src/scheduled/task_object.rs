@@ -11,9 +11,10 @@ use pyo3::types::{PyString, PyTuple};
 
 use crate::core::timer_core::TimerCore;
 use crate::scheduled::task_fields::{CallbackAndArgs, TaskFields, TaskKind};
-use crate::tools::args::{self, Ms};
+use crate::tools::args;
 use crate::tools::finalizing;
 use crate::tools::gil_cell::{self, GilCell};
+use crate::tools::times::Ms;
 use tickwheel::Handle;
 
 /// Something to run after a delay: a callable with arguments, or a subclass with `run()`.

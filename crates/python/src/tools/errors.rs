@@ -1,6 +1,6 @@
 //! The exceptions, and the one place that converts a Rust error into an exception.
 
-use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
@@ -126,6 +126,13 @@ pub(crate) fn not_picklable(what: &str) -> PyErr {
     PyTypeError::new_err(format!(
         "cannot pickle a {what}: its threads and what is pending belong to this process; make one where it is used"
     ))
+}
+
+/// An `OSError` with its `errno`, which Python also turns into the subclass for that number.
+pub(crate) fn os_error(py: Python<'_>, error: &std::io::Error) -> PyErr {
+    let Some(errno) = error.raw_os_error() else { return PyOSError::new_err(error.to_string()) };
+    let text = py.import("os").and_then(|os| os.getattr("strerror")?.call1((errno,))?.extract::<String>());
+    PyOSError::new_err((errno, text.unwrap_or_else(|_| error.to_string())))
 }
 
 /// Converts an error of the core.

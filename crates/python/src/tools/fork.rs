@@ -27,7 +27,7 @@ pub(crate) fn count_fork() {
 /// `in_child` must use atomics only.
 #[cfg(unix)]
 #[expect(unsafe_code, reason = "a C function registers the hook")]
-pub(crate) fn register_hook(in_child: extern "C" fn()) -> pyo3::PyResult<()> {
+pub(crate) fn register_hook(in_child: extern "C" fn()) -> std::io::Result<()> {
     static ERROR: std::sync::OnceLock<i32> = std::sync::OnceLock::new();
     // A module may be made twice in one process; its forks must be counted once.
     let error = ERROR.get_or_init(|| {
@@ -38,13 +38,13 @@ pub(crate) fn register_hook(in_child: extern "C" fn()) -> pyo3::PyResult<()> {
     });
     match *error {
         0 => Ok(()),
-        error => Err(std::io::Error::from_raw_os_error(error).into()),
+        error => Err(std::io::Error::from_raw_os_error(error)),
     }
 }
 
 /// This system has no forks.
 #[cfg(not(unix))]
-pub(crate) fn register_hook(_in_child: extern "C" fn()) -> pyo3::PyResult<()> {
+pub(crate) fn register_hook(_in_child: extern "C" fn()) -> std::io::Result<()> {
     Ok(())
 }
 
