@@ -6,8 +6,8 @@
 //!   followed, because the destination is a setting of the operator (D12). Proxies in the environment are ignored.
 //! - One thread has all connections. They stay open between messages. At most one connection is opened for each message
 //!   in flight.
-//! - If a request takes too long, the engine cuts it off, and its connection is closed. At most [`LOOKUPS`] threads
-//!   look up names.
+//! - If a request takes too long, the engine cuts it off, and its connection is closed. [`lookups`] has the threads for
+//!   names.
 //! - Certificates are checked with the certificates of the system, or of `SSL_CERT_FILE`.
 //! - The text of an error has no secrets of the operator and the receiver, even if the receiver echoes them:
 //!   [`masking`].
@@ -17,6 +17,7 @@ mod address;
 mod answers;
 mod certificates;
 mod connect;
+mod lookups;
 mod masking;
 mod shared_webhook;
 mod signature;
@@ -54,8 +55,6 @@ use crate::base::json::write_text;
 pub(crate) const IN_FLIGHT: usize = 1_024;
 /// How many more requests are in flight at most, if they take long.
 const SPARE: usize = 1_024;
-/// How many threads wait for the system to look up a name.
-pub(crate) const LOOKUPS: usize = 8;
 
 /// How many files the rest of the process may have open.
 const OTHER_FILES: u64 = 256;
@@ -98,14 +97,12 @@ impl HttpSink {
         let runtime = Builder::new_current_thread()
             .enable_io()
             .enable_time()
-            .max_blocking_threads(LOOKUPS)
-            .thread_name("lookup-deliver")
             .build()
             .map_err(|error| DeliveryError::no_thread(&error))?;
         let (to_thread, commands) = unbounded_channel(); // bounded by the messages in flight
         let thread = thread::Builder::new()
             .name("http-deliver".to_owned())
-            .spawn(move || run(runtime, connect, max_in_flight.saturating_add(SPARE), commands))
+            .spawn(move || run(&runtime, connect, max_in_flight.saturating_add(SPARE), commands))
             .map_err(|error| DeliveryError::no_thread(&error))?;
         Ok(Self {
             webhook,
@@ -227,11 +224,10 @@ fn most_in_flight() -> usize {
 }
 
 /// Runs the thread of the connections, until the sink is closed.
-fn run(runtime: Runtime, connect: Connect, most: usize, commands: UnboundedReceiver<Command>) {
+fn run(runtime: &Runtime, connect: Connect, most: usize, commands: UnboundedReceiver<Command>) {
     let posts = LocalSet::new();
-    posts.block_on(&runtime, receive(connect, most, commands));
+    posts.block_on(runtime, receive(connect, most, commands));
     drop(posts); // requests in flight end here
-    runtime.shutdown_background(); // a name lookup may still run
 }
 
 async fn receive(connect: Connect, most: usize, mut commands: UnboundedReceiver<Command>) {

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from delivery.webhook_receiver import Receiver
+
 from .conftest import COMMAND, ask
 
 pytestmark = [
@@ -34,9 +36,9 @@ LINES = {"content-type": "application/x-ndjson"}
 
 
 @contextmanager
-def started(folder: Path, limit: str, most: int) -> Iterator["subprocess.Popen[str]"]:
+def started(folder: Path, limit: str, most: int, to: str | None = None) -> Iterator["subprocess.Popen[str]"]:
     folder.mkdir()
-    given = [limit, str(most), *COMMAND, "--store", str(folder / "s.db"), "--to", f"file:{folder / 'out'}"]
+    given = [limit, str(most), *COMMAND, "--store", str(folder / "s.db"), "--to", to or f"file:{folder / 'out'}"]
     command = [sys.executable, "-c", WITH_A_LIMIT, *given, "--listen", "127.0.0.1:0"]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -55,6 +57,9 @@ def requests() -> Iterator[tuple[str, str, Any, dict[str, str], int]]:
 
 
 def is_served(port: int) -> None:
+    assert ask(port, "POST", "/messages", {"id": "now", "delay_ms": 0}).status == 201
+    while (now := ask(port, "GET", "/messages/now").body)["state"] != "delivered":
+        assert now.get("last_error") is None, now
     for method, path, body, headers, status in requests():
         assert ask(port, method, path, body, headers=headers)[:1] == (status,), (method, path)
     with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20)) as stream:
@@ -64,9 +69,9 @@ def is_served(port: int) -> None:
                 pass
 
 
-def starts(folder: Path, limit: str, most: int) -> bool:
+def starts(folder: Path, limit: str, most: int, to: str | None) -> bool:
     """Whether it is ready, and serves everything. If it does not listen, it ends with one line and leaves nothing."""
-    with started(folder, limit, most) as process:
+    with started(folder, limit, most, to) as process:
         assert process.stderr is not None
         said = ""
         for line in process.stderr:
@@ -89,12 +94,12 @@ def starts(folder: Path, limit: str, most: int) -> bool:
     return False
 
 
-def least(tmp_path: Path, limit: str, too_few: int, enough: int) -> int:
-    assert not starts(tmp_path / str(too_few), limit, too_few)
-    assert starts(tmp_path / str(enough), limit, enough)
+def least(tmp_path: Path, limit: str, too_few: int, enough: int, to: str | None = None) -> int:
+    assert not starts(tmp_path / str(too_few), limit, too_few, to)
+    assert starts(tmp_path / str(enough), limit, enough, to)
     while too_few + 1 < enough:
         middle = (too_few + enough) // 2
-        if starts(tmp_path / str(middle), limit, middle):
+        if starts(tmp_path / str(middle), limit, middle, to):
             enough = middle
         else:
             too_few = middle
@@ -104,6 +109,12 @@ def least(tmp_path: Path, limit: str, too_few: int, enough: int) -> int:
 @ROOT_ALONE
 def test_a_server_that_listens_has_the_threads_for_each_request__D12(tmp_path: Path) -> None:
     assert least(tmp_path, "RLIMIT_NPROC", 2, 60) < 60
+
+
+@ROOT_ALONE
+def test_a_server_that_listens_has_the_threads_for_a_receiver_by_name__D12(tmp_path: Path, receiver: Receiver) -> None:
+    url = receiver.url.replace("127.0.0.1", "localhost")
+    assert least(tmp_path, "RLIMIT_NPROC", 2, 60, url) < 60
 
 
 def test_a_server_that_is_ready_has_the_descriptors_for_each_request__D12(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ use tokio::sync::Semaphore;
 use tower_service::Service;
 
 use super::certificates::Trusted;
+use super::lookups::Lookups;
 use crate::base::error::DeliveryError;
 
 /// How many connections may be in the process of opening at a time.
@@ -29,7 +30,7 @@ type Error = Box<dyn std::error::Error + Send + Sync>;
 /// Connects, with TLS for `https`.
 #[derive(Clone, Debug)]
 pub(super) struct Connect {
-    inner: HttpsConnector<HttpConnector>,
+    inner: HttpsConnector<HttpConnector<Lookups>>,
     opening: Arc<Semaphore>,
 }
 
@@ -44,7 +45,8 @@ impl Connect {
         } else {
             tls.with_root_certificates(RootCertStore::empty()).with_no_client_auth()
         };
-        let mut tcp = HttpConnector::new();
+        let lookups = Lookups::start().map_err(|error| DeliveryError::no_thread(&error))?;
+        let mut tcp = HttpConnector::new_with_resolver(lookups);
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
         Ok(Self { inner: HttpsConnector::from((tcp, tls)), opening: Arc::new(Semaphore::new(OPENING)) })
