@@ -116,6 +116,29 @@ def test_a_handle_is_as_asyncios__T21(run: Any) -> None:
     run(main())
 
 
+def test_a_loop_that_raises_when_it_is_asked_for_its_mode_calls_back_all_the_same__T10_T21() -> None:
+    class Loop(asyncio.SelectorEventLoop):
+        def get_debug(self) -> bool:
+            if sys._getframe(1).f_code.co_name in ("_run", "run"):  # the loop calls its reader
+                raise ArithmeticError
+            return super().get_debug()
+
+    async def main() -> None:
+        reports: list[Any] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, report: reports.append(report["exception"]))
+        called = asyncio.Event()
+        aio.timers().call_later(0.001, called.set)
+        while not called.is_set() and len(reports) < 10:
+            await asyncio.sleep(0.0001)
+        await asyncio.sleep(0.001)
+        assert called.is_set()
+        assert 1 <= len(reports) < 10, "one in each turn, and a timer takes few"
+        assert all(isinstance(it, ArithmeticError) for it in reports)
+
+    with asyncio.Runner(loop_factory=Loop) as runner:
+        runner.run(main())
+
+
 def test_callbacks_run_in_their_context__T21(run: Any) -> None:
     name: contextvars.ContextVar[str] = contextvars.ContextVar("name")
     seen: list[str] = []

@@ -126,7 +126,8 @@ impl LoopTimers {
         let event_loop = event_loop.into_bound(py);
         let began_ns = monotonic_ns();
         let now_us = began_ns / 1000;
-        let slow_s = slow_s(&event_loop)?;
+        // A `get_debug` that raises is reported after the callbacks. The turn ends all the same, or the loop would spin.
+        let (slow_s, asked) = slow_s(&event_loop).map_or_else(|error| (None, Err(error)), |slow_s| (slow_s, Ok(())));
         self.with(py, |inner| inner.begin_turn(now_us));
         let until_ns = began_ns + TURN_NS;
         let (mut last_us, mut together) = (None, 0);
@@ -155,7 +156,7 @@ impl LoopTimers {
             }
         };
         self.with(py, Inner::end_turn);
-        result
+        result.and(asked)
     }
 
     /// Lets go of all that is pending; nothing is accepted any more.
