@@ -56,7 +56,7 @@ def test_every_path_that_a_contributor_is_told_leads_somewhere(document):
 
 
 @pytest.mark.parametrize(
-    ("document", "heading", "least"), [("internals/rules", "Delivery", 15), ("spark", "What is tested", 5)]
+    ("document", "heading", "least"), [("internals/rules", "Delivery", 15), ("internals/spark", "What is tested", 5)]
 )
 def test_the_tests_that_show_what_delivery_promises_are_there(document, heading, least):
     table = (ROOT / f"docs/{document}.md").read_text().split(f"## {heading}")[1].split("##")[0]
