@@ -89,7 +89,7 @@ pub struct Timer<T> {
     waker: PlainMutex<Option<Waker>>,
     /// Whether there ever was one. It is written before `state` is locked to note the sleep, and read by a thread that saw
     /// the sleep in `state`: that lock orders the two.
-    has_waker: AtomicBool,
+    has_waker: sync::AtomicBool,
     /// The token of the advancer. It guards what the executor was given.
     advancing: PlainMutex<Given>,
     /// The thread that has the token, by the address of its mark; 0 while none has it. A thread finds its own address here
@@ -127,7 +127,7 @@ impl<T> Timer<T> {
             worker_sleeps: sync::AtomicBool::new(false),
             idle: Condvar::default(),
             waker: PlainMutex::new(None),
-            has_waker: AtomicBool::new(false),
+            has_waker: sync::AtomicBool::new(false),
             advancing: PlainMutex::new(Given::default()),
             advancer: AtomicUsize::new(0),
             must_advance_again: AtomicBool::new(false),

@@ -1,7 +1,6 @@
 //! How a thread waits for what is due, and how a timer ends.
 
 use std::ops::ControlFlow;
-use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -9,7 +8,7 @@ use super::{STEP, Timer};
 use crate::error::Error;
 use crate::lead::Wait;
 use crate::state::State;
-use crate::sync::{MinimalTimerSlack, MutexGuard};
+use crate::sync::{MinimalTimerSlack, MutexGuard, Ordering};
 use crate::when::rounded_up_us;
 
 impl<T> Timer<T> {
