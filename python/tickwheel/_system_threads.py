@@ -1,6 +1,7 @@
 """Threads of the system in a program whose threads gevent or eventlet has replaced (T12)."""
 
 import importlib.util
+import os
 import threading
 from collections.abc import Callable
 from importlib.machinery import BuiltinImporter
@@ -29,6 +30,7 @@ class _SystemThread:
 
     def start(self) -> None:
         self._runs.acquire()
+        self._process = os.getpid()
         try:
             self._module.start_new_thread(self._run, ())
         except BaseException:
@@ -42,11 +44,13 @@ class _SystemThread:
             self._runs.release()
 
     def is_alive(self) -> bool:
-        return bool(self._runs.locked())
+        """Whether it runs. In a forked child it has ended."""
+        return bool(self._runs.locked()) and self._process == os.getpid()
 
     def join(self) -> None:
-        with self._runs:
-            pass
+        if self.is_alive():
+            with self._runs:
+                pass
 
 
 def _unchanged_thread_module() -> Any:

@@ -73,3 +73,24 @@ with ThreadPoolExecutor(2) as pool:
 """,
         first=patch,
     )
+
+
+def test_in_a_forked_child_the_thread_has_ended__T12() -> None:
+    run_script(
+        """
+from tickwheel._system_threads import _SystemThread
+
+may_end = threading.Event()
+thread = _SystemThread(may_end.wait)
+assert not thread.is_alive()
+thread.start()
+assert thread.is_alive()
+if not (child := os.fork()):
+    thread.join()
+    os._exit(thread.is_alive())
+assert reap(child) == 0
+may_end.set()
+thread.join()
+assert not thread.is_alive()
+"""
+    )
