@@ -74,7 +74,7 @@ def test_a_message_that_is_put_off_is_due_at_the_latest_so_long_after_the_first_
         with pytest.raises(WrongUsage, match="leave out due and delay_ms"):
             queue.put("a", debounce_ms=5, delay_ms=5)
         for wrong in 5.0, -1, True:
-            with pytest.raises(WrongUsage, match="whole number with debounce_ms or replace"):
+            with pytest.raises(WrongUsage, match="whole number, or a timedelta, with debounce_ms or replace"):
                 queue.put("a", debounce_ms=5, at_latest_ms=wrong)  # type: ignore[arg-type]
         with pytest.raises(WrongUsage, match="debounce_ms or replace"):
             queue.put("a", delay_ms=5, at_latest_ms=5)
@@ -113,7 +113,7 @@ def test_what_can_not_take_the_place_of_another_is_told_and_none_is_accepted__D1
     with DeliveryQueue(tmp_path / "s.db", to=lambda _: None) as queue:
         for wrong, told in (
             ({"delay_ms": 5, "debounce_ms": 5}, "leave out due and delay_ms"),
-            ({"due": FAR_MS, "at_latest_ms": 5}, "whole number with debounce_ms or replace"),
+            ({"due": FAR_MS, "at_latest_ms": 5}, "whole number, or a timedelta, with debounce_ms or replace"),
             ({"due": FAR_MS, "replace": "yes"}, "replace is 'yes': give True or False"),
             ({"due": 5, "replace": True}, "due is 5, which looks like seconds"),
             (
