@@ -235,11 +235,13 @@ def test_after_a_cancel_by_keyboard_the_focus_is_in_the_dialog(served: Served, o
     assert page.evaluate("document.activeElement.id") == "close"
 
 
-def test_a_message_that_no_browser_can_ask_for_is_said(served: Served, open_page: Open) -> None:
-    put(served, "..")
+@pytest.mark.parametrize("id_", ["..", ".", "a//b"])
+def test_a_message_whose_id_a_browser_would_take_for_a_path_is_shown(id_: str, served: Served, open_page: Open) -> None:
+    put(served, id_)
     page = open_page(url(served))
-    page.locator("#rows").get_by_role("button", name="..", exact=True).click()
-    expect(page.locator("#answer")).to_contain_text("use tickwheel show STORE ..")
+    page.locator("#rows").get_by_role("button", name=id_, exact=True).click()
+    expect(page.locator("#message-title")).to_have_text(id_)
+    expect(page.locator("#details")).to_contain_text("waiting")
 
 
 def test_what_is_tried_again_is_what_the_list_shows(tmp_path: Path, open_page: Open) -> None:
