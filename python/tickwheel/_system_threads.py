@@ -32,7 +32,7 @@ class _SystemThread:
         self._runs.acquire()
         self._process = os.getpid()
         try:
-            self._module.start_new_thread(self._run, ())
+            self.ident = self._module.start_new_thread(self._run, ())
         except BaseException:
             self._runs.release()
             raise

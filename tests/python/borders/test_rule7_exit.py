@@ -378,3 +378,29 @@ sys.unraisablehook = tell
 """,
     )
     assert out == "its last line\nKeyboardInterrupt 0 ['executor-hangs']\n", out
+
+
+def test_a_log_line_names_the_callback_that_the_exit_waits_for__rule7_T11():
+    out = run_script(
+        """
+import logging
+
+began, told = threading.Event(), threading.Event()
+
+class Handler(logging.Handler):
+    def emit(self, record):
+        print(record.getMessage())
+        told.set()
+
+logging.getLogger("tickwheel").addHandler(Handler())
+
+def save_all():
+    began.set()
+    assert told.wait(20)
+
+timer = SystemTimer("x")
+timer.after(0, save_all)
+assert began.wait(15)
+"""
+    )
+    assert out == "the exit of the program waits for timer 'x': save_all has run for more than 5 s\n"

@@ -26,6 +26,9 @@ pub(crate) struct RunningTimer {
     thread: Py<PyAny>,
 }
 
+/// How long the exit waits for a callback before it names that.
+const NAMED_AFTER_US: u64 = 5_000_000;
+
 static EXITED: AtomicBool = AtomicBool::new(false);
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
@@ -118,11 +121,21 @@ fn stop(py: Python<'_>, concerns: impl Fn(&TimerCore) -> bool) -> PyResult<()> {
     for entry in &close(py, concerns)? {
         let RunningTimer { core, thread } = entry.get();
         // A thread that did not become idle would not end either.
-        keep(core.wait_idle(py, u64::MAX).and_then(|_| join(thread.bind(py))));
+        keep(wait_for_callback(py, core, thread.bind(py)).and_then(|()| join(thread.bind(py))));
     }
     let ending = ending_threads(py)?;
     ending.get_slice(0, ending.len()).iter().for_each(|thread| keep(join(&thread)));
     result
+}
+
+/// Waits until no callback runs. A log line names one that takes more than 5 s.
+fn wait_for_callback(py: Python<'_>, core: &TimerCore, thread: &Bound<'_, PyAny>) -> PyResult<()> {
+    let limit_us = core.timer.clock().now_us().saturating_add(NAMED_AFTER_US);
+    if !core.wait_idle(py, limit_us)? {
+        py.import("tickwheel._waiting_exit")?.call_method1("tell", (&core.name, thread))?;
+        core.wait_idle(py, u64::MAX)?;
+    }
+    Ok(())
 }
 
 /// Closes and drains the timers for which `concerns` is true, and returns them.
