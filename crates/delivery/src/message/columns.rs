@@ -117,26 +117,28 @@ impl Columns {
     /// record has.
     ///
     /// Capitals, hyphens and underscores do not count. The rest of the name may differ in one letter, or in two
-    /// letters if the known name has seven or more. `expires` allows one, and `cron` none. Names of two or three
-    /// letters are too short for this rule. A known name that the record already has was not meant, and neither was
-    /// `delay_ms` if the record has a due time.
+    /// letters if the known name has seven or more. `expires` allows one, and `cron` and names of two or three letters
+    /// none. `ms` after a known name does not count. A known name that the record already has was not meant, and neither
+    /// was `delay_ms` if the record has a due time.
     pub(crate) fn meant_by(&self, unknown: &str, is_given: impl Fn(&str) -> bool) -> Option<&str> {
         if unknown.len() > 64 {
             return None;
         }
         let given = plain(unknown);
+        let in_ms = given.strip_suffix(&['m', 's']);
         let usual = [self.payload(), DELAY_MS, PAYLOAD_BASE64, self.key(), self.due(), self.id(), EXPIRES, TRACEPARENT];
         let names = usual.into_iter().chain([EVERY, CRON]);
         names.into_iter().find(|name| {
             let is_out = is_given(name) || *name == DELAY_MS && is_given(self.due());
             let edits = match name.chars().count() {
-                ..4 => return false,
+                ..4 => 0,
                 _ if *name == EXPIRES => 1, // two letters away is `express`
                 _ if *name == CRON => 0,    // one letter away is `corn`
                 4..7 => 1,
                 _ => 2,
             };
-            !is_out && differ_at_most(&plain(name), &given, edits)
+            let known = plain(name);
+            !is_out && *name != unknown && (in_ms == Some(&known) || differ_at_most(&known, &given, edits))
         })
     }
 }
@@ -197,6 +199,9 @@ mod tests {
         assert_eq!(meant("delayMs", &[]), Some("delay_ms".into()));
         assert_eq!(meant("delay", &["id"]), Some("delay_ms".into()));
         assert_eq!(meant("delay", &["due"]), None, "beside a due time");
+        assert_eq!(meant("Key", &["id", "due"]), Some("key".into()));
+        assert_eq!(meant("due_ms", &["delay_ms"]), Some("due".into()));
+        assert_eq!(meant("expires_ms", &["due"]), Some("expires".into()));
         for other in ["x", "ids", "due_at", "keys", "colour", "display", &"p".repeat(100)] {
             assert_eq!(meant(other, &["id"]), None, "{other}");
         }

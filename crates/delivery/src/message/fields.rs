@@ -35,6 +35,9 @@ use crate::message::{Body, Cancel, Extras, MAX_NAME, Message, Reschedule, check_
 
 const BASE64: GeneralPurpose =
     GeneralPurpose::new(&STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
+/// Arguments of `put` and of a request, which are not in a record.
+const NOT_FIELDS: [&str; 2] = ["debounce_ms", "at_latest_ms"];
+const REPLACE: &str = "replace";
 const IN_BASE64: &str = "payload_base64: text in base64, padded";
 
 /// The value of a field. It tells only the kinds that the schema needs.
@@ -232,7 +235,11 @@ impl Schema {
                 || (name == TRACEPARENT && !is_absent(&fields.traceparent))
                 || ([EVERY, CRON].contains(&name) && fields.recurs())
         };
-        for (name, _) in &fields.others {
+        for (name, json) in &fields.others {
+            if NOT_FIELDS.contains(&&**name) || (name == REPLACE && **json == *b"true") {
+                let allowed = "put(..., replace=True), POST /messages?replace=true, or another name in the payload";
+                return Err(BadRecord::new(format!("{name} is not a field of a record"), allowed));
+            }
             if let Some(meant) = columns.meant_by(name, is_given) {
                 let name = quoted(name, 60);
                 let allowed = format!("{meant}; a field with another meaning needs a name less like it");

@@ -436,7 +436,7 @@ class DeliveryQueue:
 
     def close(self) -> None:
         """Send the messages due by now, commit, and stop. The rest stays in the store, also what a pause or the `rate`
-        holds back. Errors: `DeliveryFailed`.
+        holds back. Sends on their way have until `sink_timeout_s`, at most 30 s. Errors: `DeliveryFailed`.
         """
         self._running.close(_CLOSE_WITHIN_S)
 

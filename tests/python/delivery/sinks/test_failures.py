@@ -99,7 +99,11 @@ def untrusted() -> ssl.SSLError:
         (OSError("something"), UNANSWERED),
         (OSError(errno.EMFILE, "too many open files"), UNANSWERED),
         (PermissionError(errno.EACCES, "a firewall says no to connect()"), UNANSWERED),
-        (URLError(ConnectionRefusedError(111, "refused")), UNANSWERED),
+        (URLError(ConnectionRefusedError(111, "refused")), UNREACHABLE),
+        (URLError(socket.gaierror(-2, "unknown")), UNREACHABLE),
+        (URLError(TimeoutError()), UNANSWERED),
+        (URLError(untrusted()), UNANSWERED),
+        (URLError("no host given"), UNANSWERED),
         (http.client.RemoteDisconnected("without a response"), UNANSWERED),
         (http.client.IncompleteRead(b"half"), UNANSWERED),
         (SMTPServerDisconnected("it is gone"), UNANSWERED),
@@ -139,6 +143,46 @@ def test_a_failure_of_tls_is_no_answer_though_its_number_is_that_of_a_file__D6()
 )
 def test_an_error_about_a_file_or_of_the_program_is_a_refusal__D6(error: BaseException) -> None:
     assert judged(error) == REFUSED
+
+
+@pytest.mark.parametrize(("code", "meaning"), [(421, UNANSWERED), (450, UNANSWERED), (550, REFUSED), (554, REFUSED)])
+def test_an_answer_of_a_mail_server_is_no_status_of_http__D6(code: int, meaning: Any) -> None:
+    alone = of("aiosmtplib.errors.SMTPResponseException", code=code, message="no")
+    assert judged(alone) == meaning
+    several = [of("aiosmtplib.errors.SMTPRecipientRefused", code=each, recipient="a") for each in (420, code)]
+    assert judged(of("aiosmtplib.errors.SMTPRecipientsRefused", recipients=several)) == meaning
+    assert judged(SMTPDataError(code, "no")) == meaning
+
+
+@pytest.mark.parametrize("error", [SystemExit(503), of("shop.Wrong", code=503), of("shop.Wrong", code=429)])
+def test_a_code_that_is_of_no_answer_is_no_status__D6(error: BaseException) -> None:
+    assert judged(error) == REFUSED
+
+
+def test_a_code_beside_headers_or_a_response_is_a_status__D6() -> None:
+    assert judged(of("tornado.httpclient.HTTPClientError", code=599, response=None)) == UNANSWERED
+    assert judged(of("shop.Answer", code=503, headers={"Retry-After": "7"})) == ("unanswered", 7)
+
+
+@pytest.mark.parametrize(("sqlstate", "meaning"), [("25006", UNANSWERED), ("25P03", UNANSWERED), ("25P02", REFUSED)])
+def test_a_database_that_is_read_only_is_away__D6(sqlstate: str, meaning: Any) -> None:
+    """A demoted primary, or a standby. It writes nothing until it is promoted."""
+    psycopg = of("psycopg.errors.ReadOnlySqlTransaction", class_of("psycopg.InternalError"), sqlstate=sqlstate)
+    of_django = of("django.db.utils.InternalError")
+    of_django.__cause__ = psycopg
+    for error in (
+        psycopg,
+        of("psycopg2.errors.ReadOnlySqlTransaction", pgcode=sqlstate),
+        of("asyncpg.exceptions.ReadOnlySQLTransactionError", sqlstate=sqlstate),
+        of("sqlalchemy.exc.InternalError", orig=psycopg),
+        of_django,
+    ):
+        assert judged(error) == meaning
+
+
+@pytest.mark.parametrize("name", ["ReadOnlyError", "ClusterDownError"])
+def test_a_redis_that_takes_no_writes_is_away__D6(name: str) -> None:
+    assert judged(of(f"redis.exceptions.{name}", class_of("redis.exceptions.ResponseError"))) == UNANSWERED
 
 
 def test_the_cause_of_an_error_says_nothing__D6() -> None:

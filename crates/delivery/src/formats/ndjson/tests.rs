@@ -199,11 +199,16 @@ fn a_near_miss_of_a_name_says_which_was_meant__d1() {
         (with(&[("paylod", "1")]), "'paylod' is not a field: payload is probably meant"),
         (with(&[("Payload_Base64", "\"AA==\"")]), "'Payload_Base64' is not a field: payload_base64 is probably meant"),
         (with(&[("due", ""), ("delay", "5")]), "'delay' is not a field: delay_ms is probably meant"),
+        (with(&[("Key", "1")]), "'Key' is not a field: key is probably meant"),
+        (with(&[("expires_ms", "5")]), "'expires_ms' is not a field: expires is probably meant"),
+        (with(&[("replace", "true")]), "replace is not a field of a record"),
+        (with(&[("at_latest_ms", "5")]), "at_latest_ms is not a field of a record"),
         (with(&[("payload", "1"), ("paylod", "2")]), "fields beside the payload: paylod"),
     ] {
         assert_eq!(bad(line.as_bytes()).reason, reason);
     }
     assert_eq!(payload(&with(&[("delay", "5"), ("due_at", "6")])), r#"{"delay":5,"due_at":6}"#);
+    assert_eq!(payload(&with(&[("replace", "\"a\"")])), r#"{"replace":"a"}"#);
 }
 
 /// Each record becomes a dead letter whose reason is this text or begins with it.
