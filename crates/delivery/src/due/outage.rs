@@ -34,6 +34,8 @@ const FIRST_ROUND_US: u64 = 250_000;
 const LONGEST_ROUND_US: u64 = 10_000_000;
 /// Tries of keys that have not failed, and of a likely one, in one round. There is one more, of another key in doubt.
 const TRIES: u32 = 3;
+/// All tries of one round.
+pub(crate) const TRIES_OF_A_ROUND: usize = TRIES as usize + 1;
 /// The most tries of new keys that are kept, beside the rounds. A new try comes each second.
 const MOST_NEW_TRIES: u32 = 4;
 /// How many keys that were accepted last are known, at least. Twice as many are known at most.
@@ -222,6 +224,13 @@ impl Outage {
         if !self.newly.is_empty() {
             self.newly.remove(&key);
             self.likely.remove(&key);
+        }
+    }
+
+    /// The same for a key that may have further messages. While the destination is down, it stays one that may be tried.
+    pub(crate) fn forget_unless_down(&mut self, key: Key) {
+        if !self.is_down() {
+            self.forget(key);
         }
     }
 

@@ -14,6 +14,7 @@ mod long_outage;
 mod marking;
 mod measuring;
 mod neighbours;
+mod outages_end;
 mod pacing;
 mod parking;
 mod pausing;

@@ -216,6 +216,7 @@ impl Dispatcher {
                         self.window.set_waiting(number, false);
                     }
                     self.doubts.calms_down(key);
+                    self.outage.forget_unless_down(key);
                 }
             }
         }
@@ -336,8 +337,9 @@ impl Dispatcher {
         if self.likely.is_empty() {
             likely = self.outage.any_likely(&mut self.random, waits);
         }
+        // A key in doubt that is ready may be dead: others are woken all the same.
         let mut other = None;
-        if self.fresh.is_empty() && self.in_doubt.is_empty() {
+        if self.fresh.is_empty() {
             other = self.outage.any_new(&mut self.random, |key| Some(key) != likely && waits(key));
         }
         for key in likely.into_iter().chain(other) {

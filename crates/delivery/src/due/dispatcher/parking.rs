@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 use super::{Alarm, Dispatcher, Offer};
 use crate::due::doubt::Key;
 use crate::due::lanes::Slot;
+use crate::due::outage::TRIES_OF_A_ROUND;
 use crate::due::window::Parked;
 use crate::store::WaitingRow;
 use tickwheel::When;
@@ -129,12 +130,19 @@ impl Dispatcher {
             }
             self.has_waited(key);
             self.doubts.calms_down(key);
+            self.outage.forget_unless_down(key);
         }
     }
 
-    /// How many parked messages may come into memory: if very many keys are in doubt, they must not fill it, because they
-    /// only have the spare places.
+    /// How many parked messages may come into memory. While the destination is down, there is room for those of a round:
+    /// the others may be of dead keys, and none of them leaves memory.
     pub(crate) fn room_for_tried(&self) -> usize {
+        let least = if self.outage.is_down() { TRIES_OF_A_ROUND } else { 0 };
+        self.room_beside_ready().max(least)
+    }
+
+    /// If very many keys are in doubt, they must not fill the memory, because they only have the spare places.
+    fn room_beside_ready(&self) -> usize {
         let ready = self.in_doubt.iter().chain(&self.likely).map(|offer| match offer {
             Offer::Message(slot, seq) => self.window.get(*slot, *seq),
             Offer::Lane(lane) => self.window.lane(*lane).first().map(|(_, slot)| self.window.entry(slot)),

@@ -22,6 +22,7 @@ impl Dispatcher {
         let (before, mut gone) = (self.window.paused_lanes(), Vec::new());
         for number in numbers {
             self.window.pause(*number, &mut gone);
+            self.outage.forget_unless_down(Key::Lane(*number));
             // A message that waits for its next attempt in the store loses its place, and comes in the order of its lane.
             if let Some(seq) = self.doubts.get(Key::Lane(*number)).and_then(|doubt| doubt.parked) {
                 self.forget_parked(seq);
