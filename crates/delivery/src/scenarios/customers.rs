@@ -44,6 +44,8 @@ enum Kind {
     /// No answer in time, and the call returns only long after its cut-off.
     Stays,
     Answers(u16),
+    /// It asks for a wait of a minute.
+    Busy,
     /// Each send takes this time.
     Slow(u64),
     /// Healthy and gone in turn, each for this time.
@@ -65,6 +67,7 @@ impl Kind {
             Self::Gone | Self::Flaps(_) => (1_000, Verdict::Unreachable { reason, retry_after_ms }),
             Self::Silent => (TIME_OUT_US, Verdict::Unanswered { reason, retry_after_ms }),
             Self::Stays => (5 * TIME_OUT_US / 2, Verdict::Unanswered { reason, retry_after_ms }),
+            Self::Busy => (USUAL_US, Verdict::Unanswered { reason, retry_after_ms: Some(60_000) }),
             Self::Answers(500) => (USUAL_US, Verdict::Failed { reason, retry_after_ms }),
             Self::Answers(_) => (USUAL_US, Verdict::Unanswered { reason, retry_after_ms }),
         }
