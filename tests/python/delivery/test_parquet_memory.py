@@ -14,6 +14,7 @@ import pytest
 
 from delivery.records import DUE_MS, read_parquet
 from tickwheel.delivery.model.message import Message
+from tickwheel.delivery.read.parquet_pages import longest_of
 
 MIB = 1 << 20
 _TABLE = tuple[dict[str, Any], dict[str, Any]]
@@ -46,7 +47,18 @@ def one_page() -> _TABLE:
     return {"payload": ["x" * (300 * MIB)]}, {"use_dictionary": False}
 
 
-_READ = """
+def many_columns_of_large_pages() -> _TABLE:
+    texts = pa.array(["x" * (64 << 10)] * 192)
+    how = {"use_dictionary": False, "data_page_size": 1 << 30, "write_batch_size": 192}
+    return {"payload": texts, **{f"c{at}": texts for at in range(39)}}, how
+
+
+def columns_that_just_fit() -> _TABLE:
+    columns, how = many_columns_of_large_pages()
+    return dict(list(columns.items())[:20]), how
+
+
+_SCRIPT = """
 import json, sys
 from tickwheel.delivery.model.message import Columns
 from tickwheel.delivery.read.parquet import need_pyarrow, read_parquet
@@ -63,6 +75,20 @@ with open(sys.argv[1], "rb") as file:
     faults = [fault and fault[1] for records, _ in parts for fault in records.faults()]
 print(json.dumps([peak() - before, faults]))
 """
+
+
+def _read(made: Callable[[], _TABLE], tmp_path: Path) -> tuple[int, int, list[Any]]:
+    """How many rows the file has, by how many MiB reading it raised the peak of memory, and the faults."""
+    columns, how = made()
+    rows = len(columns["payload"])
+    table = pa.table({"id": [f"m{at}" for at in range(rows)], "due": [DUE_MS] * rows, **columns})
+    path = tmp_path / "some.parquet"
+    pq.write_table(table, path, compression="zstd", **how)
+    assert path.stat().st_size < MIB
+    read = subprocess.run([sys.executable, "-c", _SCRIPT, path], capture_output=True, check=True, timeout=100)
+    mib, faults = json.loads(read.stdout)
+    return rows, mib, faults
+
 
 _PAGE = "rows 1 to 1 can't be read: a page of it has 314,572,"
 
@@ -81,17 +107,20 @@ _PAGE = "rows 1 to 1 can't be read: a page of it has 314,572,"
 def test_a_short_file_takes_no_more_than_256_mib_whatever_it_is_decoded_to__D12(
     made: Callable[[], _TABLE], reason: str, tmp_path: Path
 ) -> None:
-    columns, how = made()
-    rows = len(columns["payload"])
-    table = pa.table({"id": [f"m{at}" for at in range(rows)], "due": [DUE_MS] * rows, **columns})
-    path = tmp_path / "some.parquet"
-    pq.write_table(table, path, compression="zstd", **how)
-    assert path.stat().st_size < MIB
-    read = subprocess.run([sys.executable, "-c", _READ, path], capture_output=True, check=True, timeout=100)
-    mib, faults = json.loads(read.stdout)
+    rows, mib, faults = _read(made, tmp_path)
     assert mib < 256
     assert len(faults) == rows
     assert (faults[-1] or "").startswith(reason)
+
+
+def test_the_largest_pages_of_many_columns_are_bounded_together__D12(tmp_path: Path) -> None:
+    _, mib, faults = _read(many_columns_of_large_pages, tmp_path)
+    assert mib < 64
+    (fault,) = faults
+    assert fault.startswith("rows 1 to 192 can't be read: the largest pages of its columns have 2")
+    rows, mib, faults = _read(columns_that_just_fit, tmp_path)
+    assert mib < 550  # such a page is in memory, and as much for its values
+    assert len(faults) == rows
 
 
 def lists_of_few_tags() -> dict[str, Any]:
@@ -126,3 +155,30 @@ def test_an_ordinary_file_is_read_whatever_its_columns__D12(
     pq.write_table(pa.table({"id": ["m"] * rows, "due": [DUE_MS] * rows, **columns}), out, **how)
     found = read_parquet(out.getvalue())
     assert sum(isinstance(record.item, Message) for record in found) == rows
+
+
+class _Counted(bytes):
+    """Counts the values that are looked at."""
+
+    looked_at = 0
+
+    def __getitem__(self, at: Any) -> Any:
+        self.looked_at += 1
+        return super().__getitem__(at)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "longest", "steps"),
+    [
+        ([0] * 1_000_000, 0, 0),
+        ([3, 40, 7, *[1] * 10], 40, 2),
+        ([0] * 1_100_000 + [9], 9, 1 << 20),
+        ([0] * 1_100_000 + [70, 0, 50], 120, 1 << 20),
+    ],
+)
+def test_the_longest_value_of_a_dictionary_is_found_or_bounded_in_few_steps__D12(
+    lengths: list[int], longest: int, steps: int
+) -> None:
+    data = _Counted(b"".join(it.to_bytes(4, "little") + bytes(it) for it in lengths))
+    assert longest_of(data, len(lengths)) == longest
+    assert data.looked_at <= steps

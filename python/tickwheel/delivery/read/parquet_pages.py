@@ -18,6 +18,7 @@ _HEADERS = {_DATA_V1: 5, _DICTIONARY: 7, _DATA_V2: 8}  # the field with the head
 _PLAIN_DICTIONARY, _DELTA_BYTE_ARRAY, _RLE_DICTIONARY = 2, 7, 8  # encodings
 _CODECS = {0: "", 1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}
 _HEADER_BYTES, _MOST_HEADER_BYTES = 1 << 10, 16 << 20
+_MOST_LOOKED_AT = 1 << 20  # values of a dictionary; writers make fewer
 
 
 class Chunk(NamedTuple):
@@ -64,20 +65,21 @@ def _chunk(of: Struct | None) -> Chunk:
 
 
 def pages_of(stream: BinaryIO, chunk: Chunk, most: int) -> Iterator[Page]:
-    """The pages of a column in a row group, until one can't be read: there pyarrow stops too. `most`: a larger page is
-    not decoded.
+    """The pages of a column in a row group, until one can't be read or is a second dictionary: there pyarrow stops
+    too. `most`: a larger dictionary is not decoded.
     """
-    at, left = chunk.start, chunk.values
+    at, left, has_dictionary = chunk.start, chunk.values, False
     while left > 0 and (found := _header(stream, at)):
         header, at = found
         kind, size, compressed = header.number(1, otherwise=-1), header.number(2), header.number(3)
         of = header.struct(_HEADERS.get(kind, 0))
-        if size < 0 or compressed < 0:
+        if size < 0 or compressed < 0 or (has_dictionary and kind == _DICTIONARY):
             return
+        has_dictionary |= kind == _DICTIONARY
         values = of.number(1) if of else 0
         longest = size
         if kind == _DICTIONARY and size <= most:
-            longest = _longest(_decoded(stream, at, compressed, size, chunk.codec), size)
+            longest = longest_of(_decoded(stream, at, compressed, size, chunk.codec), values, size)
         encoding = of.number(4 if kind == _DATA_V2 else 2) if of else 0
         yield Page(kind == _DICTIONARY, values, size, encoding, longest)
         left -= 0 if kind == _DICTIONARY else values
@@ -120,10 +122,16 @@ def _decoded(stream: BinaryIO, at: int, compressed: int, size: int, codec: int) 
     return data
 
 
-def _longest(data: bytes, otherwise: int) -> int:
-    """The longest value of a dictionary. Each one follows its length."""
+def longest_of(data: bytes, values: int, otherwise: int = 0) -> int:
+    """No value of the dictionary has more bytes. Each one follows its length. Of many values, only the first ones are
+    looked at, and none once the rest has no room for a longer one.
+    """
     at = longest = 0
-    while at < len(data):
+    for left in range(values, 0, -1):
+        room = len(data) - at - 4 * left
+        if room <= longest or values - left == _MOST_LOOKED_AT:
+            longest = max(longest, room)
+            break
         length = int.from_bytes(data[at : at + 4], "little")
         longest = max(longest, length)
         at += 4 + length

@@ -16,22 +16,30 @@ from tickwheel.delivery.read.parquet_pages import Chunk, pages_of
 _MOST = 128 << 20
 _MOST_AT_ONCE = 16 << 20
 _FIXED = 16  # bytes of a number, or of a text's place
-_FIX = f"at most {_MOST:,} bytes: write the file with smaller pages"
+_MOST_OF_ALL = 256 << 20  # the largest pages of all columns, as one page of each is in memory
+_FIX = "at most {:,} bytes: write the file with smaller pages"
 
 
 def rows_at_once(stream: BinaryIO, schema: Any, chunks: list[Chunk], most: int) -> int:
-    """From 1 to `most`. Errors: `BadRecord` if a page or a single row could take too much memory."""
-    of = [schema.column(at) for at in range(len(chunks))]
-    columns = [
-        _Column(stream, column, chunk)
-        for column, chunk in zip(of, chunks, strict=True)
-        if column.max_repetition_level == 0
-    ]
-    if (size := max((column.largest for column in columns), default=0)) > _MOST:
-        raise BadRecord(f"a page of it has {size:,} bytes", _FIX)
+    """From 1 to `most`. Errors: `BadRecord` if a page, one of each column, or a single row could take too much
+    memory.
+    """
+    columns: list[_Column] = []
+    size = 0
+    for at, chunk in enumerate(chunks):
+        if (of := schema.column(at)).max_repetition_level > 0:
+            continue
+        column = _Column(stream, of, chunk)
+        if column.largest > _MOST:
+            raise BadRecord(f"a page of it has {column.largest:,} bytes", _FIX.format(_MOST))
+        size += column.kept
+        if size > _MOST_OF_ALL:  # the other columns are not read for nothing
+            text = f"the largest pages of its columns have {size:,} bytes or more together"
+            raise BadRecord(text, _FIX.format(_MOST_OF_ALL) + " or fewer columns")
+        columns.append(column)
     width = sum(column.width for column in columns)
     if width > _MOST:
-        raise BadRecord(f"a row may have {width:,} bytes", _FIX)
+        raise BadRecord(f"a row may have {width:,} bytes", _FIX.format(_MOST))
 
     def begun(rows: int) -> int:
         return sum(column.begun(rows) for column in columns)
@@ -43,24 +51,25 @@ def rows_at_once(stream: BinaryIO, schema: Any, chunks: list[Chunk], most: int) 
 
 
 class _Column:
-    """What a column of a row group takes. `largest`: its largest page. `width`: what each row may take of the
-    dictionary, or by itself.
+    """What a column of a row group takes. `largest`: its largest page. `kept`: its dictionary and its largest other
+    page. `width`: what each row may take of the dictionary, or by itself.
     """
 
     def __init__(self, stream: BinaryIO, of: Any, chunk: Chunk) -> None:
         is_text = of.physical_type == "BYTE_ARRAY"
-        longest = prefixed = row = self.largest = 0
+        longest = prefixed = row = dictionary = largest = 0
         self._begun: Counter[int] = Counter()  # the bytes of the pages that begin in a row
-        for page in pages_of(stream, chunk, _MOST):
-            self.largest = max(self.largest, page.size)
+        for page in pages_of(stream, chunk, _MOST if is_text else 0):
             if page.is_dictionary:
-                longest = max(longest, page.longest)
+                dictionary, longest = page.size, page.longest
                 continue
+            largest = max(largest, page.size)
             if page.uses_prefixes:
                 prefixed = max(prefixed, page.size)
             elif not page.uses_dictionary:
                 self._begun[row] += page.size
             row += page.values
+        self.largest, self.kept = max(dictionary, largest), dictionary + largest
         self.width = max(_FIXED, of.length or 0) + (max(longest, prefixed) if is_text else 0)
 
     def begun(self, rows: int) -> int:
