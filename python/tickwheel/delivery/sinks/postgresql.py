@@ -6,8 +6,9 @@ r"""The sink `postgresql://...?table=T` (rule D10): a row of `T` for each messag
 - `T` may already exist, with more columns, constraints and triggers. If a statement fails and the connection still
   answers `SELECT 1`, the batch is halved until the rows are found that fail alone, each half in a savepoint. A row is
   refused by a constraint, its data or a trigger. A row that another session has locked, or that takes too long, has no
-  answer; the other rows of the batch do not wait for it. If no row can be written, as the table is locked or missing,
-  there is no answer about all of them. If no connection can be made, the database is down (D6).
+  answer; the other rows of the batch do not wait for it. A batch that takes much longer than usual is halved too, and a
+  row that takes long has all the time when it is sent alone. If no row can be written, as the table is locked or
+  missing, there is no answer about all of them. If no connection can be made, the database is down (D6).
 - There is a sink for most messages and one for keys in doubt, each with a connection of its own. So a locked row holds
   up no batch.
 - All connections share an advisory lock of their store and table. Before a new connection writes, it ends all
@@ -71,8 +72,12 @@ _REFUSALS = (psycopg.DataError, psycopg.IntegrityError, psycopg.ProgrammingError
 _LOCK_WAIT_MS = 100  # for a row that another session has locked
 _LOOK_WAIT_MS = 5  # for rows of which one may be locked
 _LOCK_WAITS_S = 1.0  # of one send
-_TOGETHER_SHARE = 0.75  # of the sink's own time-out: the rest is for the search
-_SHORTEST_MS = 50  # of a statement in the search
+_TOGETHER_S = 0.25  # for several rows, or more if they usually take long
+_TIMES_USUAL = 16
+_TOGETHER_SHARE = 0.75  # of the sink's own time-out, at most: the rest is for the search
+_SMALLEST_PART = 0.1  # of the time for the batch: each statement of a few rows may take so long
+_SLOW_ROWS = 4  # so many rows that each take too long, before any is written: the database is slow, and not the rows
+_SHORTEST_MS = 25  # of a statement in the search, besides its wait for a lock
 _LOOK_WITHIN = 0.2  # of the time-out: a send that lost its connection by then looks whether the server is there
 _SIZE_AT_ONCE = 16 << 20  # bytes of payload in one statement
 
@@ -152,6 +157,7 @@ class PostgresqlSink(Sink):
         self._lock = _lock_of(settings.store_id, names)
         self._connection: psycopg.Connection | None = None
         self._limits = (0, 0)  # as `_limit` set them for the connection
+        self._patience = _Patience(self._own_s)
         try:
             connection = self._open()
             with connection.transaction():  # so a start that fails makes no table
@@ -180,16 +186,19 @@ class PostgresqlSink(Sink):
 
     def _send(self, deliveries: Sequence[Delivery]) -> Refusals:
         rows = [_row(delivery) for delivery in deliveries]
-        search = _Search(self._own_s)
+        search = _Search(self._own_s, self._patience, len(rows))
         with self._connected() as connection:
-            self._limit(connection, len(rows))
             self._drop_names(connection, deliveries)
+            self._limit(connection, len(rows))
             old = self._writer.free() if self._writer.may_delete() else ()
             verdicts = None
             if _size(rows) <= _SIZE_AT_ONCE:
+                began_s = time.monotonic()
                 try:
                     self._write(connection, rows, old)
                     verdicts = NONE_REFUSED
+                    if len(rows) > 1:
+                        self._patience.note(time.monotonic() - began_s)
                     self._writer.forget()
                 except psycopg.Error as error:
                     _probe(connection, error)
@@ -207,6 +216,7 @@ class PostgresqlSink(Sink):
     def arrived(self, suspects: Sequence[Delivery], position: str | None) -> Collection[int]:  # noqa: ARG002
         """Looks up the suspects by their digests, and where an earlier version wrote, by their seqs."""
         with self._connected() as connection:
+            self._limit(connection, 1)
             select = sql.SQL("SELECT digest FROM {} WHERE digest = ANY(%b::bytea[])").format(self._ids)
             there = {digest for (digest,) in connection.execute(select, ([it.digest for it in suspects],), binary=True)}
             found = {it.seq for it in suspects if it.digest in there}
@@ -226,6 +236,7 @@ class PostgresqlSink(Sink):
             return
         if not self._writer.may_delete(self._own_s / 2):
             raise psycopg.OperationalError("another sink of this run deletes digests, and takes too long")
+        self._limit(connection, 1)
         own = {"store": self._settings.store_id, "run": self._settings.run}
         earlier = [it.digest for it in deliveries] if has_earlier else []
         drop = sql.SQL(_DROP_USED_AGAIN).format(ids=self._ids)
@@ -280,6 +291,7 @@ class PostgresqlSink(Sink):
                 self._connection.execute(_SETTINGS, {"timeout_ms": str(math.ceil(self._own_s * 1000))})
                 self._take_lock(self._connection)
             elif self._writer.lost_backends():
+                self._limit(self._connection, 1)
                 self._end_others(self._connection)
         except psycopg.Error as error:
             raise _NotThereError(_error_text(error)) from None
@@ -329,9 +341,8 @@ class PostgresqlSink(Sink):
         )
 
     def _limit(self, connection: psycopg.Connection, rows: int) -> None:
-        """Set how long a statement with so many rows may take: several leave time to look for a row that takes long."""
-        share = 1.0 if rows == 1 else _TOGETHER_SHARE
-        limits = (_LOCK_WAIT_MS, math.ceil(share * self._own_s * 1000))
+        """Set how long a statement with so many rows may take: several shall not wait for one that takes long."""
+        limits = (_LOCK_WAIT_MS, math.ceil((self._own_s if rows == 1 else self._patience.together_s) * 1000))
         if limits != self._limits:
             connection.execute(_LIMITS.format("false"), limits)
             self._limits = limits
@@ -344,11 +355,17 @@ class PostgresqlSink(Sink):
         Errors: `psycopg.Error` if no row can be written, whatever is in it.
         """
         verdicts: _Verdicts = {}
+        self._limit(connection, 1)
         with connection.transaction():
             connection.execute("SET CONSTRAINTS ALL IMMEDIATE")  # a deferred constraint would refuse the whole batch
             self._write(connection, (), ())
             not_dropped = self._try(connection, (), old, search)
             self._part(connection, rows, 0, search, verdicts)
+            if search.finds_all_slow:
+                verdicts.clear()
+                search.wait_longer()
+                self._part(connection, rows, 0, search, verdicts)
+            connection.execute(_LIMITS.format("true"), self._limits)  # for the commit
         if not_dropped is None:
             self._writer.forget()
         return verdicts
@@ -361,7 +378,7 @@ class PostgresqlSink(Sink):
         search: "_Search",
         verdicts: _Verdicts,
     ) -> None:
-        if search.is_over:
+        if search.is_over or search.finds_all_slow:
             verdicts.update(dict.fromkeys(range(start, start + len(rows))))
             return
         if len(rows) == 1 or _size(rows) <= _SIZE_AT_ONCE:
@@ -386,33 +403,87 @@ class PostgresqlSink(Sink):
                 self._write(connection, rows, old)
         except psycopg.Error as error:
             _probe(connection, error)
-            search.note(error, time.monotonic() - began_s)
+            search.note(error, time.monotonic() - began_s, len(rows))
             return error
+        search.note(None, time.monotonic() - began_s, len(rows))
         return None
+
+
+class _Patience:
+    """How long several rows may take together: some times as long as they usually do, so no slow row holds them up."""
+
+    def __init__(self, own_s: float) -> None:
+        self._longest_s = _TOGETHER_SHARE * own_s
+        self._usual_s = 0.0
+
+    @property
+    def together_s(self) -> float:
+        """In steps, because another time costs a round trip."""
+        doubled = math.ceil(math.log2(max(1.0, _TIMES_USUAL * self._usual_s / _TOGETHER_S)))
+        return min(_TOGETHER_S * (1 << doubled), self._longest_s)
+
+    def note(self, took_s: float) -> None:
+        """Several rows were written in this time."""
+        self._usual_s = max(took_s, 0.9 * self._usual_s)
+
+    def wait_longer(self) -> None:
+        """The whole database is slow."""
+        self.note(self._longest_s / _TIMES_USUAL)
 
 
 class _Search:
     """The search for the rows that fail: how long each of its statements may take. It begins with the send.
 
     A row that another session has locked is waited for `_LOCK_WAIT_MS`, and several rows, of which one may be locked,
-    much shorter. All waits for locks take `_LOCK_WAITS_S` at most, besides 1 ms for each statement. Each statement may
-    take a sixth of the time that is left. So the slowest of 1,024 rows is found, in 11 steps, before the time is over.
+    much shorter. All waits for locks take `_LOCK_WAITS_S` at most, besides 1 ms for each statement. A part of the batch
+    has its part of the batch's time, and at most a sixth of the time that is left. So the slowest of 1,024 rows is
+    found, in 11 steps, before the time is over. If each row takes too long, the database is slow, and all rows are
+    tried again together, with nearly all the time. The next batches have more time as well.
     """
 
-    def __init__(self, own_s: float) -> None:
+    def __init__(self, own_s: float, patience: _Patience, rows: int) -> None:
         self._until_s = time.monotonic() + own_s
         self._lock_waits_s = min(_LOCK_WAITS_S, own_s / 4)
+        self._patience = patience
+        self._rows = rows
+        self._slow_rows = 0
+        self._has_written = False
+        self._waits_longer = False
 
     def limits(self, rows: int) -> tuple[int, int]:
         """The longest wait for a lock, and the longest time of the statement, in milliseconds."""
         lock_ms = min(_LOCK_WAIT_MS if rows == 1 else _LOOK_WAIT_MS, int(self._lock_waits_s * 1000))
-        statement_ms = int((self._until_s - time.monotonic()) * 1000 / 6)
-        return max(lock_ms, 1), max(statement_ms, _SHORTEST_MS)
+        left_s = self._until_s - time.monotonic()
+        if self._waits_longer and rows == self._rows:
+            statement_s = _TOGETHER_SHARE * left_s
+        elif rows == 0 or self._rows == 1:
+            statement_s = left_s / 6
+        else:
+            part_s = self._patience.together_s * max(rows / self._rows, _SMALLEST_PART)
+            statement_s = min(part_s, left_s / 6)
+        return max(lock_ms, 1), max(int(statement_s * 1000), lock_ms + _SHORTEST_MS)
 
-    def note(self, error: psycopg.Error, took_s: float) -> None:
-        """A statement failed after so long."""
-        if isinstance(error, psycopg.errors.LockNotAvailable):
+    def note(self, error: psycopg.Error | None, took_s: float, rows: int) -> None:
+        """A statement with so many rows has ended after so long."""
+        if error is None:
+            self._has_written = self._has_written or rows > 0
+            if rows > 1:
+                self._patience.note(took_s)
+        elif isinstance(error, psycopg.errors.LockNotAvailable):
             self._lock_waits_s -= took_s
+        elif isinstance(error, psycopg.errors.QueryCanceled) and rows == 1:
+            self._slow_rows += 1
+
+    def wait_longer(self) -> None:
+        """The rows are tried again: `finds_all_slow` is not true any more."""
+        self._waits_longer = True
+        self._patience.wait_longer()
+
+    @property
+    def finds_all_slow(self) -> bool:
+        """Whether each row takes too long, so far."""
+        several = self._slow_rows >= min(_SLOW_ROWS, self._rows)
+        return several and not self._has_written and not self._waits_longer
 
     @property
     def is_over(self) -> bool:

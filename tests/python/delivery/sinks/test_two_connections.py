@@ -114,6 +114,39 @@ def test_while_a_row_takes_long_the_others_go_by_the_other_connection__D6(
     assert len(ids(postgres)) == 2_001
 
 
+def test_a_row_that_takes_long_does_not_hold_up_its_batch__D6(
+    tmp_path: Path, postgres: PostgresTable, open_sinks: Open
+) -> None:
+    """The rest is there while the row still has hours."""
+    open_sinks(postgres).close()
+    middle = Middle(postgres, 902)
+    with DeliveryQueue(tmp_path / "store.db", to=postgres.spec, sink_timeout_s=6_000) as queue:
+        due_ms = time.time_ns() // 1_000_000
+        queue.put_many([Message(f"id{n}", f"k{n}", due_ms, b"") for n in range(300)])
+        wait_until(lambda: queue.summary.delivered == 299)
+        assert "id5" not in ids(postgres)
+        middle.end()
+        assert queue.wait_until_empty(60)
+    assert len(ids(postgres)) == 300
+
+
+def test_a_database_that_is_slow_is_sent_whole_batches__D6(postgres: PostgresTable, open_sinks: Open) -> None:
+    """The trigger waits once for each statement that has rows."""
+    sink = open_sinks(postgres)
+    postgres.ask(
+        f"CREATE FUNCTION {postgres.name}_slow() RETURNS trigger LANGUAGE plpgsql AS"
+        f" $$ BEGIN IF EXISTS (SELECT FROM new_rows) THEN PERFORM pg_sleep(0.6); END IF; RETURN NULL; END $$"
+    )
+    postgres.ask(
+        f"CREATE TRIGGER slow AFTER INSERT ON {postgres.name} REFERENCING NEW TABLE AS new_rows"
+        f" FOR EACH STATEMENT EXECUTE FUNCTION {postgres.name}_slow()"
+    )
+    for start in (0, 100):
+        assert sink.send(batch(range(start, start + 100))) == {}
+    assert len(ids(postgres)) == 200
+    assert len({row for (row,) in postgres.ask(f"SELECT xmin::text FROM {postgres.name}")}) == 2
+
+
 def test_a_run_may_have_several_sinks_of_a_table__D6(table: Table, open_sinks: Open) -> None:
     one, other = open_sinks(table), open_sinks(table)
     for seq in range(1, 9):
