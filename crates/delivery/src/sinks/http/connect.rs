@@ -7,6 +7,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use hyper::Uri;
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
@@ -15,6 +16,7 @@ use hyper_util::rt::TokioIo;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 use tower_service::Service;
 
 use super::certificates::Trusted;
@@ -23,6 +25,9 @@ use crate::base::error::DeliveryError;
 
 /// How many connections may be in the process of opening at a time.
 const OPENING: usize = 64;
+/// How long a connection may take to open, with the look-up of its name and TLS. The end of a request does not end the
+/// opening: the client goes on with it for later requests.
+const OPENS_WITHIN: Duration = Duration::from_secs(10);
 
 type Stream = MaybeHttpsStream<TokioIo<TcpStream>>;
 type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -32,6 +37,7 @@ type Error = Box<dyn std::error::Error + Send + Sync>;
 pub(super) struct Connect {
     inner: HttpsConnector<HttpConnector<Lookups>>,
     opening: Arc<Semaphore>,
+    within: Duration,
 }
 
 impl Connect {
@@ -49,7 +55,8 @@ impl Connect {
         let mut tcp = HttpConnector::new_with_resolver(lookups);
         tcp.enforce_http(false);
         tcp.set_nodelay(true);
-        Ok(Self { inner: HttpsConnector::from((tcp, tls)), opening: Arc::new(Semaphore::new(OPENING)) })
+        let opening = Arc::new(Semaphore::new(OPENING));
+        Ok(Self { inner: HttpsConnector::from((tcp, tls)), opening, within: OPENS_WITHIN })
     }
 }
 
@@ -63,10 +70,37 @@ impl Service<Uri> for Connect {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        let (mut inner, opening) = (self.inner.clone(), self.opening.clone());
+        let (mut inner, opening, within) = (self.inner.clone(), self.opening.clone(), self.within);
         Box::pin(async move {
             let _permit = opening.acquire().await?;
-            inner.call(uri).await
+            match timeout(within, inner.call(uri)).await {
+                Ok(opened) => opened,
+                Err(_) => Err(format!("no connection within {} s", within.as_secs()).into()),
+            }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// The listener accepts connections, and never answers a handshake.
+    #[test]
+    fn a_connection_that_does_not_open_gives_its_place_back__d6() {
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let uri: Uri = format!("https://{}/", silent.local_addr().unwrap()).parse().unwrap();
+        let mut connect = Connect { within: Duration::from_millis(20), ..Connect::new(false).unwrap() };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let several: Vec<_> = (0..2 * OPENING).map(|_| tokio::spawn(connect.call(uri.clone()))).collect();
+            for opened in several {
+                let error = timeout(Duration::from_secs(60), opened).await.expect("it ends").unwrap().unwrap_err();
+                assert_eq!(error.to_string(), "no connection within 0 s");
+            }
+        });
+        assert_eq!(connect.opening.available_permits(), OPENING);
     }
 }
