@@ -76,7 +76,7 @@ _TOGETHER_S = 0.25  # for several rows, or more if they usually take long
 _TIMES_USUAL = 16
 _TOGETHER_SHARE = 0.75  # of the sink's own time-out, at most: the rest is for the search
 _SMALLEST_PART = 0.1  # of the time for the batch: each statement of a few rows may take so long
-_SLOW_ROWS = 4  # so many rows that each take too long, before any is written: the database is slow, and not the rows
+_SAMPLES = 4  # rows of a batch that takes too long: if each takes too long too, the database is slow
 _SHORTEST_MS = 25  # of a statement in the search, besides its wait for a lock
 _LOOK_WITHIN = 0.2  # of the time-out: a send that lost its connection by then looks whether the server is there
 _SIZE_AT_ONCE = 16 << 20  # bytes of payload in one statement
@@ -202,6 +202,7 @@ class PostgresqlSink(Sink):
                     self._writer.forget()
                 except psycopg.Error as error:
                     _probe(connection, error)
+                    search.note(error, time.monotonic() - began_s, len(rows))
                     if search.is_over:  # a row that is sent alone has had all the time
                         raise
             if verdicts is None:
@@ -360,11 +361,10 @@ class PostgresqlSink(Sink):
             connection.execute("SET CONSTRAINTS ALL IMMEDIATE")  # a deferred constraint would refuse the whole batch
             self._write(connection, (), ())
             not_dropped = self._try(connection, (), old, search)
+            if search.is_slow:
+                samples = rows[:: math.ceil(len(rows) / _SAMPLES)]
+                search.waits_long = all(self._try(connection, [row], (), search) is not None for row in samples)
             self._part(connection, rows, 0, search, verdicts)
-            if search.finds_all_slow:
-                verdicts.clear()
-                search.wait_longer()
-                self._part(connection, rows, 0, search, verdicts)
             connection.execute(_LIMITS.format("true"), self._limits)  # for the commit
         if not_dropped is None:
             self._writer.forget()
@@ -378,10 +378,10 @@ class PostgresqlSink(Sink):
         search: "_Search",
         verdicts: _Verdicts,
     ) -> None:
-        if search.is_over or search.finds_all_slow:
+        if search.is_over:
             verdicts.update(dict.fromkeys(range(start, start + len(rows))))
             return
-        if len(rows) == 1 or _size(rows) <= _SIZE_AT_ONCE:
+        if len(rows) == 1 or (_size(rows) <= _SIZE_AT_ONCE and not search.has_failed(len(rows))):
             error = self._try(connection, rows, (), search)
             if error is None:
                 return
@@ -426,10 +426,6 @@ class _Patience:
         """Several rows were written in this time."""
         self._usual_s = max(took_s, 0.9 * self._usual_s)
 
-    def wait_longer(self) -> None:
-        """The whole database is slow."""
-        self.note(self._longest_s / _TIMES_USUAL)
-
 
 class _Search:
     """The search for the rows that fail: how long each of its statements may take. It begins with the send.
@@ -437,8 +433,8 @@ class _Search:
     A row that another session has locked is waited for `_LOCK_WAIT_MS`, and several rows, of which one may be locked,
     much shorter. All waits for locks take `_LOCK_WAITS_S` at most, besides 1 ms for each statement. A part of the batch
     has its part of the batch's time, and at most a sixth of the time that is left. So the slowest of 1,024 rows is
-    found, in 11 steps, before the time is over. If each row takes too long, the database is slow, and all rows are
-    tried again together, with nearly all the time. The next batches have more time as well.
+    found, in 11 steps, before the time is over. After a batch took too long, some of its rows are tried alone first. If
+    each of them takes too long, the database is slow. Then the batch is tried again, with most of the time left.
     """
 
     def __init__(self, own_s: float, patience: _Patience, rows: int) -> None:
@@ -446,15 +442,14 @@ class _Search:
         self._lock_waits_s = min(_LOCK_WAITS_S, own_s / 4)
         self._patience = patience
         self._rows = rows
-        self._slow_rows = 0
-        self._has_written = False
-        self._waits_longer = False
+        self.is_slow = False
+        self.waits_long = False
 
     def limits(self, rows: int) -> tuple[int, int]:
         """The longest wait for a lock, and the longest time of the statement, in milliseconds."""
         lock_ms = min(_LOCK_WAIT_MS if rows == 1 else _LOOK_WAIT_MS, int(self._lock_waits_s * 1000))
         left_s = self._until_s - time.monotonic()
-        if self._waits_longer and rows == self._rows:
+        if self.waits_long and rows == self._rows:
             statement_s = _TOGETHER_SHARE * left_s
         elif rows == 0 or self._rows == 1:
             statement_s = left_s / 6
@@ -465,25 +460,16 @@ class _Search:
 
     def note(self, error: psycopg.Error | None, took_s: float, rows: int) -> None:
         """A statement with so many rows has ended after so long."""
-        if error is None:
-            self._has_written = self._has_written or rows > 0
-            if rows > 1:
-                self._patience.note(took_s)
+        if error is None and rows > 1:
+            self._patience.note(took_s)
         elif isinstance(error, psycopg.errors.LockNotAvailable):
             self._lock_waits_s -= took_s
-        elif isinstance(error, psycopg.errors.QueryCanceled) and rows == 1:
-            self._slow_rows += 1
+        elif isinstance(error, psycopg.errors.QueryCanceled) and rows > 1:
+            self.is_slow = True
 
-    def wait_longer(self) -> None:
-        """The rows are tried again: `finds_all_slow` is not true any more."""
-        self._waits_longer = True
-        self._patience.wait_longer()
-
-    @property
-    def finds_all_slow(self) -> bool:
-        """Whether each row takes too long, so far."""
-        several = self._slow_rows >= min(_SLOW_ROWS, self._rows)
-        return several and not self._has_written and not self._waits_longer
+    def has_failed(self, rows: int) -> bool:
+        """Whether this is the batch, which took too long, and is not tried again."""
+        return self.is_slow and rows == self._rows and not self.waits_long
 
     @property
     def is_over(self) -> bool:

@@ -130,6 +130,23 @@ def test_a_row_that_takes_long_does_not_hold_up_its_batch__D6(
     assert len(ids(postgres)) == 300
 
 
+def test_rows_that_take_long_are_found_also_if_they_come_first__D6(postgres: PostgresTable) -> None:
+    """They are no sign that the whole database is slow. The time-out is hours."""
+    opener = open_sink(postgres.spec)
+    assert callable(opener)
+    with closing(opener(SinkSettings("store", 9_000))) as sink:
+        postgres.ask(
+            f"CREATE FUNCTION {postgres.name}_slow() RETURNS trigger LANGUAGE plpgsql AS"
+            f" $$ BEGIN PERFORM pg_sleep(9000); RETURN new; END $$"
+        )
+        postgres.ask(
+            f"CREATE TRIGGER slow BEFORE INSERT ON {postgres.name} FOR EACH ROW"
+            f" WHEN (new.id IN ('id0', 'id1', 'id2', 'id3', 'id4')) EXECUTE FUNCTION {postgres.name}_slow()"
+        )
+        assert list(sink.send(batch(range(20)))) == [0, 1, 2, 3, 4]
+    assert sorted(ids(postgres)) == sorted(f"id{seq}" for seq in range(5, 20))
+
+
 def test_a_database_that_is_slow_is_sent_whole_batches__D6(postgres: PostgresTable, open_sinks: Open) -> None:
     """The trigger waits once for each statement that has rows."""
     sink = open_sinks(postgres)
