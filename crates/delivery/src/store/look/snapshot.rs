@@ -86,8 +86,8 @@ impl Snapshot {
         }
         let file = path.canonicalize().map_err(|error| StoreError::new(path, error.to_string(), "make it readable"))?;
         network::refuse_network(file.parent().unwrap_or(&file))?;
-        let is_open_here = FileId::at(&file).is_some_and(open_stores::has) && beside(&file, "-wal").exists();
-        let names = if is_open_here { Ok(()) } else { one_name::refuse_second_name(&file) }; // the name with the log
+        let names = one_name::refuse_second_name(&file);
+        let names = if names.is_err() && has_its_log_here(&file) { Ok(()) } else { names };
         let Err(refused) = names else {
             let (flags, alone) = how(&file);
             return Self::open_as(path, file, flags, alone);
@@ -152,6 +152,13 @@ impl Snapshot {
             _ => closed,
         }
     }
+}
+
+/// Whether this process has the store open, and the log beside this name too. A copy of a log is not open.
+fn has_its_log_here(file: &Path) -> bool {
+    let Some(log) = FileId::at(&beside(file, "-wal")) else { return false };
+    let descriptors = || fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    FileId::at(file).is_some_and(open_stores::has) && descriptors().any(|it| FileId::at(&it.path()) == Some(log))
 }
 
 fn how(file: &Path) -> (OpenFlags, Option<Stamp>) {

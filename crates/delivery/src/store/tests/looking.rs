@@ -1,6 +1,10 @@
 //! A store as its snapshots show it.
 
+use std::fs;
+
 use super::making::{Shelf, commit, done, held, incoming, incoming_with};
+use crate::base::open_stores::{FileId, Opened, alone};
+use crate::store::file::new_file::beside;
 use crate::store::look::lateness::Late;
 use crate::store::look::messages::PageOf;
 use crate::store::look::snapshot::Snapshot;
@@ -63,6 +67,22 @@ fn a_page_ends_early_where_its_names_take_much_memory__d8() {
     assert_eq!((seen.len(), next.is_some()), (4, true));
     let (seen, _) = look(&shelf).ended(Outcome::Delivered, ALL, next).unwrap();
     assert_eq!(seen.iter().map(|it| it.seq).collect::<Vec<_>>(), [6, 5, 4, 3]);
+}
+
+#[test]
+fn a_second_name_of_an_open_store_is_refused_also_beside_a_copy_of_its_log__d9() {
+    let shelf = Shelf::new(Limits::default());
+    drop(store_with(&shelf, 1, 0)); // the file alone is a store
+    let mut store = shelf.open();
+    let path = shelf.path();
+    let _open = alone(|| Opened::note(FileId::at(&path).unwrap())).unwrap(); // as its owner does
+    let other = path.with_file_name("other.db");
+    fs::hard_link(&path, &other).unwrap();
+    fs::copy(beside(&path, "-wal"), beside(&other, "-wal")).unwrap();
+    commit(&mut store, |store| drop(store.accept(&[incoming("2", 2)], 0).unwrap()));
+    let refused = Snapshot::open(&other).err().expect("the copy has one message").to_string();
+    assert!(refused.contains(" has 2 names (hard links), and its log "), "{refused}");
+    assert_eq!(look(&shelf).status(&[]).unwrap().waiting, 2, "under the name of the open store");
 }
 
 #[test]
