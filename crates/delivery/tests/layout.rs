@@ -29,7 +29,7 @@ fn the_bindings_use_these_names_of_the_inside_alone() {
                  store_is_open with_commas write_stream write_text";
     assert_eq!(names("internal.rs").join(" "), known);
     let methods = hidden(&files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"))).join(" ");
-    let known = "around body body delay_ms due_ms from_parts from_parts internal into_opener noted_in";
+    let known = "around body body delay_ms due_ms from_parts from_parts internal into_opener no_thread noted_in";
     assert_eq!(methods, known, "hidden methods and fields of public types");
 }
 

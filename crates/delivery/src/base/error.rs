@@ -103,6 +103,7 @@ pub enum DeliveryError {
 
 impl DeliveryError {
     /// The system does not give a thread.
+    #[doc(hidden)]
     #[must_use]
     pub fn no_thread(error: &std::io::Error) -> Self {
         Self::Failed(format!("the system gives no thread: {error}: raise the limit (ulimit -u, TasksMax, pids.max)"))
