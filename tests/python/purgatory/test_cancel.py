@@ -172,7 +172,7 @@ def test_cancels_checks_and_deadlines_at_once_give_each_operation_one_end__P1_P4
 
         def add() -> None:
             rng = random.Random(1)
-            for _ in range(1500):
+            while len(everything) < 3000 or len(taken) <= 50:  # on a busy machine the others come late
                 operation = Counting(rng.random() * 3)
                 everything.append(operation)
                 purgatory.try_complete_else_watch(operation, {rng.randrange(10) for _ in range(3)})
