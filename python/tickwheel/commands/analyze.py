@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from tickwheel._printable import printable
+from tickwheel._stopping import stopped_by
 from tickwheel.commands.spark_job import run_on_spark
 
 
@@ -71,8 +72,8 @@ def _analyze_here(ledgers: Sequence[Path], out: Path) -> None:
         page = analyze(ledgers, out, say=say)
     except WrongUsage as error:
         raise click.UsageError(str(error)) from error
-    except KeyboardInterrupt:
-        say(f"Stopped by Ctrl-C: {out} has not changed. Run the same command again.")
+    except KeyboardInterrupt as stop:
+        say(f"Stopped by {stopped_by(stop)}: {out} has not changed. Run the same command again.")
         sys.exit(130)
     except DeliveryFailed as error:
         say(f"Failed: {error}.")

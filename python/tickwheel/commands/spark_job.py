@@ -1,6 +1,5 @@
 """The common parts of commands that run one batch job on Spark: the session, Ctrl-C, errors and exit codes."""
 
-import signal
 import sys
 import threading
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from typing import Any
 import click
 
 from tickwheel._printable import printable
+from tickwheel._stopping import stopped_by
 
 Say = Callable[[str], None]
 
@@ -48,8 +48,8 @@ def run_on_spark(
             raise DeliveryFailed(reason(error)) from error
     except WrongUsage as error:
         raise click.UsageError(str(error)) from error
-    except KeyboardInterrupt:
-        say(f"Stopped by Ctrl-C: {out} has not changed. Run the same command again.")
+    except KeyboardInterrupt as stop:
+        say(f"Stopped by {stopped_by(stop)}: {out} has not changed. Run the same command again.")
         sys.exit(130)
     except DeliveryFailed as error:
         say(f"Failed: {error}.")
@@ -89,7 +89,6 @@ def _interruptible(name: str, module: ModuleType, work: Callable[[ModuleType, An
         finally:
             sessions[0].stop()
 
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     with ThreadPoolExecutor(1) as thread:
         future: Future[Path] = thread.submit(job)
         try:

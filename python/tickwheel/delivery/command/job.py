@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import mkdtemp
 
+from tickwheel._stopping import signals_ignored, stopped_by, stopped_by_signals
 from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.command.reading import ITS_START, Reader
 from tickwheel.delivery.engine.running import Running
@@ -22,7 +23,6 @@ from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.model.summary import Summary
 from tickwheel.delivery.observe.dead_letters import PutLetters
 from tickwheel.delivery.observe.progress import Reporter
-from tickwheel.delivery.observe.stopping import signals_ignored, stopped_by, stopped_by_signals
 from tickwheel.delivery.sinks import Opener
 
 _LOOK_EVERY_S = 0.1

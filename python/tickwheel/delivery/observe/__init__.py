@@ -1,1 +1,1 @@
-"""Shows a run to people and to other programs: log, traces, dead letters, progress, signals."""
+"""Shows a run to people and to other programs: log, traces, dead letters, progress."""

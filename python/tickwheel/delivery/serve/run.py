@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tickwheel._stopping import Stopped, stopped_by_signals
 from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.command.job import Result
 from tickwheel.delivery.engine.running import Running
@@ -69,14 +70,6 @@ class Ended:
     code: int
 
 
-class _Stopped(BaseException):
-    """Raised by a signal, anywhere in the main thread."""
-
-    def __init__(self, code: int) -> None:
-        super().__init__()
-        self.code = code
-
-
 def noted_hangups() -> threading.Event:
     """An event that SIGHUP sets from now on. Call it in the main thread, before the files are read."""
     hung_up = threading.Event()
@@ -90,9 +83,11 @@ def serve(
     """Serve until a signal comes, or delivery fails. If `read_again` is set, the files are read again. Call it in the
     main thread. Errors: `WrongUsage`.
     """
-    notifier = notifier or Notifier()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _stop)
+    with stopped_by_signals(numbers=(signal.SIGINT, signal.SIGTERM)):
+        return _serve(service, say, read_again, notifier or Notifier())
+
+
+def _serve(service: Service, say: Callable[[str], object], read_again: threading.Event, notifier: Notifier) -> Ended:
     running, ports, code, failure = None, None, 0, None
     was_there = service.output is None or service.output.exists()
     try:
@@ -118,8 +113,8 @@ def serve(
                 with notifier.reloading():
                     service.credentials.read_again(access, say)
         failure = "the HTTP server ended by itself"
-    except _Stopped as stopped:
-        code = stopped.code
+    except Stopped as stopped:
+        code = 130 if stopped.number == signal.SIGINT else 0
         say(_STOPPING)
     except WrongUsage:
         _close(running, ports)
@@ -131,7 +126,7 @@ def serve(
     try:
         notifier.stopping(f"stopping; {service.store} keeps what is not delivered")
         failed = _close(running, ports)
-    except _Stopped:  # after a failure the first signal may still come
+    except Stopped:  # after a failure the first signal may still come
         say(_STOPPING)
         failed = _close(running, ports)
     if running is not None and running.engine.has_open_sinks:
@@ -178,12 +173,6 @@ def need_libraries() -> None:
             importlib.import_module(name)
         except ImportError as error:
             raise WrongUsage(f"{name} can't be imported ({error}): run pip install 'tickwheel[serve]'") from error
-
-
-def _stop(number: int, _frame: object) -> None:
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, signal.SIG_DFL)
-    raise _Stopped(130 if number == signal.SIGINT else 0)
 
 
 def _remove_if_empty(output: Path | None) -> None:

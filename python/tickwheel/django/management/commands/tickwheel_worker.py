@@ -1,15 +1,15 @@
 """`manage.py tickwheel_worker`: runs tasks at their times, until a signal comes."""
 
-import signal
-import threading
+import time
 from argparse import ArgumentParser
 from collections.abc import Mapping
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connections
 
+from tickwheel._stopping import Stopped, stopped_by_signals
 from tickwheel.delivery import DeliveryFailed, DeliveryQueue, WrongUsage
 from tickwheel.django.database import outbox_of, pool_size_of
 from tickwheel.django.running import PROBE, Runner
@@ -18,7 +18,6 @@ _LOOK_EVERY_S: Final = 1.0
 _LEAST_TIMEOUT_S: Final = 0.001
 _MOST_TIMEOUT_S: Final = 86_400
 _DELIVERIES: Final = 1_000_000  # the most there may be: the runner decides when a task has failed
-_STOPPING: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Command(BaseCommand):
@@ -51,24 +50,26 @@ class Command(BaseCommand):
         try:
             if most is not None:
                 _ = connections[options["database"]].pool  # made, and not opened: the database may be down
-            with _Signals() as signals:
-                self._work(signals, options)
+            with stopped_by_signals():
+                self._work(options)
         except (WrongUsage, ImproperlyConfigured, DeliveryFailed) as error:
             raise CommandError(str(error)) from error
-        except KeyboardInterrupt:
+        except Stopped:
             self.stderr.write("stopped before it ran any task")
 
-    def _work(self, signals: "_Signals", options: Mapping[str, Any]) -> None:
+    def _work(self, options: Mapping[str, Any]) -> None:
         self.stderr.write(f"opening {options['store']}, and waiting if another worker has it")
         runner = Runner(options["database"], options["max_attempts"])
         with self._open(options, runner) as queue:
-            signals.only_note()
-            self.stderr.write(f"running tasks; {options['store']} keeps what waits")
-            while not signals.came.wait(_LOOK_EVERY_S):
-                queue.wait_until_empty(0)  # raises if delivery has failed
-                if runner.finds_database_back():
-                    queue.put(PROBE, None, delay_ms=0, replace=True)
-            self.stderr.write("stopping: tasks that run may end within 30 s (a second signal ends it immediately)")
+            try:
+                self.stderr.write(f"running tasks; {options['store']} keeps what waits")
+                while True:
+                    time.sleep(_LOOK_EVERY_S)
+                    queue.wait_until_empty(0)  # raises if delivery has failed
+                    if runner.finds_database_back():
+                        queue.put(PROBE, None, delay_ms=0, replace=True)
+            except Stopped:
+                self.stderr.write("stopping: tasks that run may end within 30 s (a second signal ends it immediately)")
 
     def _open(self, options: Mapping[str, Any], runner: Runner) -> DeliveryQueue:
         """Waits while another worker has the store."""
@@ -80,29 +81,3 @@ class Command(BaseCommand):
             max_attempts=_DELIVERIES,
             sink_timeout_s=options["task_timeout"],
         )
-
-
-class _Signals:
-    """SIGTERM and Ctrl-C: first they interrupt what runs, and after `only_note` they set `came`."""
-
-    def __init__(self) -> None:
-        self.came = threading.Event()
-        self._interrupts = True
-
-    def only_note(self) -> None:
-        self._interrupts = False
-
-    def _note(self, *_: object) -> None:
-        for number in _STOPPING:
-            signal.signal(number, signal.SIG_DFL)
-        self.came.set()
-        if self._interrupts:
-            raise KeyboardInterrupt
-
-    def __enter__(self) -> Self:
-        self._before = [signal.signal(number, self._note) for number in _STOPPING]
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, before in zip(_STOPPING, self._before, strict=True):
-            signal.signal(number, before)

@@ -1,0 +1,91 @@
+"""Ctrl-C, SIGTERM and a closed terminal (rule D13): the first signal stops a run, the second ends the process.
+
+The first signal raises `Stopped` in the main thread, once. While the run ends cleanly after it, no other exception
+interrupts it. If the process was started with a signal ignored, as a shell does with `&` in a script, this signal stays
+ignored.
+
+Python drops an exception in a destructor or in the callback of a weak reference, and an import calls such callbacks. A
+signal that comes at that moment is given again.
+"""
+
+import _thread
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+_ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_NAMES = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
+_GIVEN_AGAIN_AFTER_S = 0.01
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal stops the run. Its text is the signal's name."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(_NAMES[signal.Signals(number)])
+        self.number = number
+
+
+def stopped_by(stop: KeyboardInterrupt) -> str:
+    """The name of the signal that stopped the run, for people: Python's own exception at a Ctrl-C has no text."""
+    return str(stop) or "Ctrl-C"
+
+
+@contextmanager
+def stopped_by_signals(
+    at_second: Callable[[], object] = lambda: None, numbers: tuple[signal.Signals, ...] = _ALL
+) -> Iterator[None]:
+    """For the main thread. `at_second` is called right before the second signal ends the process."""
+
+    def stop(number: int, _frame: object) -> None:
+        _handle(dict.fromkeys(before, end))
+        raise Stopped(number)
+
+    def end(number: int, _frame: object) -> None:
+        at_second()
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+
+    def note(dropped: "sys.UnraisableHookArgs") -> None:
+        if not isinstance(dropped.exc_value, Stopped):
+            hook(dropped)
+            return
+        _handle(dict.fromkeys(before, stop))
+        # Later and elsewhere, as this call is still inside of what drops exceptions. A `Thread` would take locks that
+        # the interrupted code may hold.
+        _thread.start_new_thread(_give_again, (dropped.exc_value.number,))
+
+    found = {number: signal.getsignal(number) for number in numbers}
+    before = {number: handler for number, handler in found.items() if handler is not signal.SIG_IGN}
+    hook, sys.unraisablehook = sys.unraisablehook, note
+    _handle(dict.fromkeys(before, stop))
+    try:
+        yield
+    finally:
+        _handle(before)
+        sys.unraisablehook = hook
+
+
+@contextmanager
+def signals_ignored() -> Iterator[None]:
+    """For a moment in which a signal would leave something behind."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in _ALL}
+    try:
+        yield
+    finally:
+        _handle(before)
+
+
+def _handle(handlers: dict[signal.Signals, "signal._HANDLER"]) -> None:
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+def _give_again(number: int) -> None:
+    time.sleep(_GIVEN_AGAIN_AFTER_S)
+    main = threading.main_thread().ident
+    assert main is not None
+    signal.pthread_kill(main, number)
