@@ -96,8 +96,9 @@ class Broker:
         os.waitpid(self._process.pid, os.WUNTRACED)  # until each of its threads stands still
 
     def go_on(self) -> None:
-        """Resume it if it is paused, start it if it is not running."""
-        if self._process is None:
+        """Resume it if it is paused, start it if it is not running, also after a test was over its time limit."""
+        if self._process is None or self._process.poll() is not None:
+            self._process = None
             self.start()
         else:
             self._process.send_signal(signal.SIGCONT)

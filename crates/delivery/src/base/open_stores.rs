@@ -97,7 +97,8 @@ pub(crate) fn has(file: FileId) -> bool {
     SLOTS.iter().any(|slot| slot.has(file))
 }
 
-/// An entry in the list, removed when the value is dropped. Close the file's descriptors before.
+/// An entry in the list, removed when the value is dropped. Close the file's descriptors before, inside the same
+/// [`alone`]: otherwise a new file with the same inode counts as open.
 #[derive(Debug)]
 pub(crate) struct Opened {
     index: usize,

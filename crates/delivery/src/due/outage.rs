@@ -2,8 +2,9 @@
 //!
 //! - The destination is down when two things are true. No send was accepted for one second, or for eight times the mean
 //!   time between accepted sends, up to 10 s. And the last sends of at least five keys ended without an answer about the
-//!   message. A key counts only if it began to fail after the last accepted send. A customer that has been dead for a day
-//!   says nothing about the destination, nor does one that failed in an earlier process.
+//!   message. A key counts only if no accepted send began after its first failed send. A customer that has been dead for a
+//!   day says nothing about the destination, nor does one that failed in an earlier process. The others of a send of which
+//!   a part was accepted do count: the destination may have gone in the middle of it.
 //! - While it is down, rounds of tries find out whether it is back. The first round comes at once, the next after 0.25
 //!   s, and each wait is twice as long, up to 10 s. A round does not wait for the answers of the previous round.
 //! - A round has four tries: three of keys that have not failed, and one of a key in doubt. Beside the rounds, one key
@@ -47,7 +48,7 @@ const MOST_PAST: usize = 256;
 #[derive(Debug, Default)]
 pub(crate) struct Outage {
     down: Option<Down>,
-    /// Keys that began to fail after the last accepted send.
+    /// Keys whose first failed send did not begin before an accepted one. An accepted send empties it.
     newly: FxHashSet<Key>,
     /// The keys in `newly` that were accepted lately.
     likely: FxHashSet<Key>,
@@ -56,6 +57,8 @@ pub(crate) struct Outage {
     /// Why the last send of the keys in `newly` was not accepted.
     reason: String,
     accepted_us: Option<u64>,
+    /// When the newest accepted send began.
+    accepted_began_us: u64,
     accepted: u64,
     /// The mean time between two accepted sends, without outages.
     gap_us: u64,
@@ -140,6 +143,7 @@ impl Outage {
             None => None,
         };
         self.accepted += 1;
+        self.accepted_began_us = self.accepted_began_us.max(began_us);
         if let Some(before_us) = self.accepted_us.replace(now_us)
             && since_us.is_none()
         {
@@ -178,7 +182,7 @@ impl Outage {
     /// A send of this key ended without an answer about the message. It began at `began_us`. The key has had no success
     /// since `since_us`, when the first send in the series began. Call [`Outage::goes_down`] after it.
     pub(crate) fn failed(&mut self, key: Key, since_us: u64, began_us: u64, reason: &str) {
-        if self.accepted_us.is_some_and(|accepted_us| since_us < accepted_us) {
+        if since_us < self.accepted_began_us {
             return; // the key failed while others were accepted
         }
         if self.newly.is_empty() {
@@ -363,7 +367,7 @@ mod tests {
     fn an_accepted_send_begins_the_count_anew_and_keys_that_failed_before_are_no_sign__d6() {
         let mut outage = Outage::default();
         fail(&mut outage, 0..4, 0);
-        outage.accepted(0, S);
+        outage.accepted(1, S);
         assert_eq!(outage.take_failed_together(false), None, "four are no sign");
         for key in 0..50 {
             outage.failed(Key::Message(key), 0, 5 * S, "gone");

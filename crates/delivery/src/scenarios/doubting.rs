@@ -201,3 +201,20 @@ fn keys_in_doubt_do_not_starve_behind_a_call_that_never_returns__d6() {
     }
     assert_eq!(tried_ms, Some(1_000), "after its wait, in another place");
 }
+
+/// A broker stops after the answer of one partition. Of the keys, one alone can fail for the first time after it.
+#[test]
+fn an_outage_that_begins_in_the_middle_of_a_send_is_found__d6() {
+    let world = ByHand::start(Settings::default());
+    let unanswered = || Verdict::Unanswered { reason: "no answer".to_owned(), retry_after_ms: None };
+    let of_key = |key: usize| [0, 1].map(|n| put(Some(&format!("k{key}")), &n.to_string(), START_MS + n));
+    world.give((0..20).flat_map(of_key).collect());
+    world.advance_ms(1);
+    let (number, deliveries) = world.next_send().unwrap();
+    assert_eq!(deliveries.len(), 20);
+    world.advance_ms(10);
+    let verdicts = (0..20).map(|key| if key == 0 { Verdict::Delivered } else { unanswered() });
+    world.engine.settle(number, Verdicts::Each(verdicts.collect()), None);
+    world.pass_ms(2_000, |_| unanswered());
+    assert!(world.engine.down().is_some());
+}

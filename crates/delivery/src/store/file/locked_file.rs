@@ -11,16 +11,17 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 
 use crate::base::error::{DeliveryError, StoreError};
-use crate::base::open_stores::{self, FileId, Opened};
+use crate::base::open_stores::{self, FileId, Opened, alone};
 use crate::base::sync::Mutex;
 
-/// A locked file. SQLite must close the file before this is dropped.
+/// A locked file. SQLite must close the file before this is dropped. Drop it outside of [`alone`].
 #[derive(Debug)]
 pub(in crate::store) struct Locked {
     /// `None` in a forked child that forgot the file. The child never finds the mutex locked: the parent locks it
     /// only while no other thread has this value.
     file: Mutex<Option<File>>,
-    opened: Opened,
+    /// `None` while this is dropped.
+    opened: Option<Opened>,
     /// The path, if this process made the file. The file is removed again if it is empty or unused.
     made: Option<PathBuf>,
     is_used: Option<Arc<AtomicBool>>,
@@ -36,7 +37,7 @@ impl Locked {
             ))
         })?;
         let made = is_made.then(|| path.to_owned());
-        Ok(Self { file: Mutex::new(Some(file)), opened, made, is_used: None })
+        Ok(Self { file: Mutex::new(Some(file)), opened: Some(opened), made, is_used: None })
     }
 
     /// Sets the condition for a file that this process made: it is removed again unless `is_used` becomes true.
@@ -49,35 +50,50 @@ impl Locked {
         self.file.lock().as_ref().map_or_else(|| Err(io::ErrorKind::NotFound.into()), File::try_clone)
     }
 
+    /// Whether this process has the lock, and not the parent from which it was forked.
+    fn is_ours(&self) -> bool {
+        self.opened.as_ref().is_some_and(Opened::is_ours)
+    }
+
+    fn remove_if_unused(&self, file: &File) {
+        let is_unused = self.is_used.as_ref().is_some_and(|is_used| !is_used.load(Ordering::SeqCst));
+        if let Some(path) = &self.made
+            && let Ok(metadata) = file.metadata()
+            && (metadata.len() == 0 || is_unused)
+            && FileId::at(path) == Some(FileId::of(&metadata))
+        {
+            // The file is still locked, so nothing else uses it. If SQLite could not write any more, its log may
+            // be left.
+            for suffix in ["", "-wal", "-shm", "-journal"] {
+                let mut name = path.as_os_str().to_owned();
+                name.push(suffix);
+                let _ = fs::remove_file(name);
+            }
+        }
+    }
+
     pub(in crate::store) fn forget_in_child(&self) {
-        if !self.opened.is_ours() {
+        if !self.is_ours() {
             *self.file.lock() = None;
         }
     }
 }
 
 impl Drop for Locked {
-    /// Closes the descriptor first. The file leaves the list afterwards, when the field `opened` is dropped.
+    /// Closes the descriptor first. The file leaves the list afterwards. Between the two, a file that another thread makes
+    /// could have the number of this one, if this one was removed, and would count as open.
     fn drop(&mut self) {
         let Some(file) = self.file.lock().take() else { return };
-        if self.opened.is_ours() {
-            let is_unused = self.is_used.as_ref().is_some_and(|is_used| !is_used.load(Ordering::SeqCst));
-            if let Some(path) = &self.made
-                && let Ok(metadata) = file.metadata()
-                && (metadata.len() == 0 || is_unused)
-                && FileId::at(path) == Some(FileId::of(&metadata))
-            {
-                // The file is still locked, so nothing else uses it. If SQLite could not write any more, its log may
-                // be left.
-                for suffix in ["", "-wal", "-shm", "-journal"] {
-                    let mut name = path.as_os_str().to_owned();
-                    name.push(suffix);
-                    let _ = fs::remove_file(name);
-                }
-            }
+        if !self.is_ours() {
+            return;
+        }
+        alone(|| {
+            self.remove_if_unused(&file);
             // Unlocks the copies of forked children too. A child must not do this, because it is not the owner.
             let _ = flock(&file, FlockOperation::Unlock);
-        }
+            drop(file);
+            self.opened = None;
+        });
     }
 }
 

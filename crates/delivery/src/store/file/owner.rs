@@ -173,6 +173,7 @@ impl Ownership {
 
 /// One attempt. `when_open` runs between opening and locking; a test replaces the file at this point.
 fn attempt(path: &Path, when_open: impl FnOnce()) -> Result<Attempt, DeliveryError> {
+    let mut locked = None; // is dropped outside of `alone`
     alone(|| {
         if FileId::at(path).is_some_and(open_stores::has) {
             return Ok(Attempt::InUse(format!("this process works with {} already", path.display())));
@@ -193,7 +194,7 @@ fn attempt(path: &Path, when_open: impl FnOnce()) -> Result<Attempt, DeliveryErr
         if FileId::at(path) != Some(id) {
             return Ok(Attempt::Moved);
         }
-        let store = Locked::new(path, file, is_made)?;
+        locked = Some(Locked::new(path, file, is_made)?);
         remove_unfinished(path);
         refuse_second_name(path)?;
         let side = match lock_side(path, !LOCKS_ITSELF)? {
@@ -201,6 +202,7 @@ fn attempt(path: &Path, when_open: impl FnOnce()) -> Result<Attempt, DeliveryErr
             Side::Absent => None,
             Side::InUse(pid) => return Ok(Attempt::InUse(held_by(path, pid))),
         };
+        let store = locked.take().expect("it was locked above");
         Ok(Attempt::Taken(Ownership { path: path.to_owned(), store, side }))
     })
 }

@@ -314,3 +314,19 @@ fn a_store_with_two_names_is_refused_and_a_new_one_is_for_its_owner_alone__d9_d1
     fs::remove_file(&other).unwrap();
     drop(take(&path));
 }
+
+/// The system gives the inode of a removed file to the next file. An empty store is removed when it is given up.
+#[test]
+fn a_new_store_is_never_taken_for_one_that_was_just_removed__d9() {
+    let folder = tempdir().unwrap();
+    thread::scope(|scope| {
+        for number in 0..16 {
+            let path = folder.path().join(format!("{number}.db"));
+            scope.spawn(move || {
+                for _ in 0..1_000 {
+                    drop(Ownership::try_take(&path).unwrap());
+                }
+            });
+        }
+    });
+}
