@@ -40,6 +40,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from tickwheel.delivery.base.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
 from tickwheel.delivery.sinks.addresses import secrets_in, secrets_of, without, without_secrets
+from tickwheel.delivery.sinks.patience import Patience, samples
 from tickwheel.delivery.sinks.poolers import backend_of
 from tickwheel.delivery.sinks.sink import NONE_REFUSED, Delivery, Refusals, Sink, SinkOpener, SinkSettings
 from tickwheel.delivery.sinks.tables import EARLIER_AT_ONCE, MAX_BATCH, OWN_SHARE, payload_of, table_of
@@ -72,11 +73,7 @@ _REFUSALS = (psycopg.DataError, psycopg.IntegrityError, psycopg.ProgrammingError
 _LOCK_WAIT_MS = 100  # for a row that another session has locked
 _LOOK_WAIT_MS = 5  # for rows of which one may be locked
 _LOCK_WAITS_S = 1.0  # of one send
-_TOGETHER_S = 0.25  # for several rows, or more if they usually take long
-_TIMES_USUAL = 16
 _TOGETHER_SHARE = 0.75  # of the sink's own time-out, at most: the rest is for the search
-_SMALLEST_PART = 0.1  # of the time for the batch: each statement of a few rows may take so long
-_SAMPLES = 4  # rows of a batch that takes too long: if each takes too long too, the database is slow
 _SHORTEST_MS = 25  # of a statement in the search, besides its wait for a lock
 _LOOK_WITHIN = 0.2  # of the time-out: a send that lost its connection by then looks whether the server is there
 _SIZE_AT_ONCE = 16 << 20  # bytes of payload in one statement
@@ -157,7 +154,7 @@ class PostgresqlSink(Sink):
         self._lock = _lock_of(settings.store_id, names)
         self._connection: psycopg.Connection | None = None
         self._limits = (0, 0)  # as `_limit` set them for the connection
-        self._patience = _Patience(self._own_s)
+        self._patience = Patience(_TOGETHER_SHARE * self._own_s)
         try:
             connection = self._open()
             with connection.transaction():  # so a start that fails makes no table
@@ -362,8 +359,8 @@ class PostgresqlSink(Sink):
             self._write(connection, (), ())
             not_dropped = self._try(connection, (), old, search)
             if search.is_slow:
-                samples = rows[:: math.ceil(len(rows) / _SAMPLES)]
-                search.waits_long = all(self._try(connection, [row], (), search) is not None for row in samples)
+                failures = (self._try(connection, [row], (), search) for row in samples(rows))
+                search.waits_long = all(error is not None for error in failures)
             self._part(connection, rows, 0, search, verdicts)
             connection.execute(_LIMITS.format("true"), self._limits)  # for the commit
         if not_dropped is None:
@@ -409,24 +406,6 @@ class PostgresqlSink(Sink):
         return None
 
 
-class _Patience:
-    """How long several rows may take together: some times as long as they usually do, so no slow row holds them up."""
-
-    def __init__(self, own_s: float) -> None:
-        self._longest_s = _TOGETHER_SHARE * own_s
-        self._usual_s = 0.0
-
-    @property
-    def together_s(self) -> float:
-        """In steps, because another time costs a round trip."""
-        doubled = math.ceil(math.log2(max(1.0, _TIMES_USUAL * self._usual_s / _TOGETHER_S)))
-        return min(_TOGETHER_S * (1 << doubled), self._longest_s)
-
-    def note(self, took_s: float) -> None:
-        """Several rows were written in this time."""
-        self._usual_s = max(took_s, 0.9 * self._usual_s)
-
-
 class _Search:
     """The search for the rows that fail: how long each of its statements may take. It begins with the send.
 
@@ -437,7 +416,7 @@ class _Search:
     each of them takes too long, the database is slow. Then the batch is tried again, with most of the time left.
     """
 
-    def __init__(self, own_s: float, patience: _Patience, rows: int) -> None:
+    def __init__(self, own_s: float, patience: Patience, rows: int) -> None:
         self._until_s = time.monotonic() + own_s
         self._lock_waits_s = min(_LOCK_WAITS_S, own_s / 4)
         self._patience = patience
@@ -454,8 +433,7 @@ class _Search:
         elif rows == 0 or self._rows == 1:
             statement_s = left_s / 6
         else:
-            part_s = self._patience.together_s * max(rows / self._rows, _SMALLEST_PART)
-            statement_s = min(part_s, left_s / 6)
+            statement_s = min(self._patience.part_s(rows / self._rows), left_s / 6)
         return max(lock_ms, 1), max(int(statement_s * 1000), lock_ms + _SHORTEST_MS)
 
     def note(self, error: psycopg.Error | None, took_s: float, rows: int) -> None:

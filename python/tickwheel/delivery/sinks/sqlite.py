@@ -8,6 +8,9 @@
 - `T` may already exist, with more columns, constraints and triggers. A row for which they fail is refused alone, and a
   full disk is no answer about the row that does not fit (D6). If no row can be written, because the file is locked or
   `T` is missing, that is no answer about all of them. After such an error the next `send` opens the file again.
+- A row that computes for long, as in a trigger, is interrupted. The others of its batch are written without it, and it
+  gets no answer. SQLite has one writer, so all others wait while it is tried again. Therefore each attempt has twice
+  the time of the one before, as its wait is twice as long. A lock is always of the whole file, and is waited for.
 - If a sink hangs and is replaced, the old sink writes nothing any more (`writers.py`).
 - A file that was moved, removed or replaced is noticed before the next `send` (D10). Its log is written into it
   first. Then the file at the path is opened, or made anew. If that fails, or if another connection reads the old file
@@ -16,15 +19,18 @@
 """
 
 import itertools
+import math
 import sqlite3
-from collections.abc import Collection, Sequence
-from contextlib import closing, suppress
+import time
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import ClassVar, Final, TypeAlias
 
 from tickwheel._native import refuse_open_store, rfc_3339
 from tickwheel.delivery.base.appending import file_at, make
 from tickwheel.delivery.base.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
+from tickwheel.delivery.sinks.patience import Patience, samples
 from tickwheel.delivery.sinks.sink import Delivery, Refusals, Sink, SinkOpener, SinkSettings
 from tickwheel.delivery.sinks.tables import COLUMNS, EARLIER_AT_ONCE, MAX_BATCH, OWN_SHARE, payload_of, table_of
 from tickwheel.delivery.sinks.writers import Runs, Writer
@@ -42,6 +48,11 @@ _REFUSALS: Final = {
     sqlite3.SQLITE_RANGE,
     sqlite3.SQLITE_ERROR,  # of a trigger, as the statement itself has no error
 }
+_TOO_LONG: Final = (
+    "the row takes too long, and was interrupted: mend its trigger, or give it more time by --sink-timeout"
+)
+_MOST_DOUBLED: Final = 20
+_LOOK_EVERY: Final = 1_000_000  # instructions of SQLite, some milliseconds: each look takes the GIL
 
 
 class SqliteSink(Sink):
@@ -55,6 +66,9 @@ class SqliteSink(Sink):
         self._table = table
         self._settings = settings
         self._writer = writer
+        self._own_s = OWN_SHARE * settings.timeout_s
+        self._patience = Patience(self._own_s / 6)
+        self._interrupt_s = math.inf  # when the running statements are interrupted
         self._insert = f'INSERT INTO "{table}" ({", ".join(COLUMNS)}) VALUES ({", ".join("?" * len(COLUMNS))})'  # noqa: S608
         # A cached EXPLAIN would not notice that the table is gone.
         self._insert_none = (
@@ -92,6 +106,8 @@ class SqliteSink(Sink):
     def _send(self, deliveries: Sequence[Delivery]) -> Refusals:
         verdicts: _Verdicts = {}
         parts = [range(len(deliveries))]  # the next one last
+        part = range(0)
+        search = _Search(self._own_s, self._patience, len(deliveries))
         has_committed = False
         if self._database is not None and file_at(self._path) != self._file:
             self._leave(self._database)
@@ -100,11 +116,21 @@ class SqliteSink(Sink):
         except (sqlite3.Error, DeliveryFailed, WrongUsage) as error:
             raise Unavailable(_text(error)) from error
         try:
-            if self._write_together(database, deliveries):
+            if self._write_together(database, deliveries, search):
                 parts.clear()
+            elif search.is_slow and len(deliveries) == 1:
+                parts.clear()
+                verdicts[0] = Unanswered(_TOO_LONG)
+            elif search.is_slow:
+                tried = samples(parts[0])
+                for place in tried:
+                    self._write_part(database, deliveries, range(place, place + 1), search, verdicts)
+                search.waits_long = len(verdicts) == len(tried)
+                if search.waits_long:
+                    verdicts.clear()
             while parts:
                 part = parts.pop()
-                rest = self._write_part(database, deliveries, part, verdicts)
+                rest = self._write_part(database, deliveries, part, search, verdicts)
                 has_committed = has_committed or not rest
                 parts += reversed(rest)
         except sqlite3.Error as error:
@@ -164,9 +190,15 @@ class SqliteSink(Sink):
             with suppress(OSError):  # then it is there, or can't be opened
                 make(self._path)
                 self._file = None  # the new file may have the number of a removed one
-            address, wait_s = f"{self._path.as_uri()}?mode=rw", OWN_SHARE * self._settings.timeout_s
-            database = sqlite3.connect(address, timeout=wait_s, isolation_level=None, check_same_thread=False, uri=True)
+            database = sqlite3.connect(
+                f"{self._path.as_uri()}?mode=rw",
+                timeout=self._own_s,
+                isolation_level=None,
+                check_same_thread=False,
+                uri=True,
+            )
             try:
+                database.set_progress_handler(lambda: time.monotonic() > self._interrupt_s, _LOOK_EVERY)
                 file = file_at(self._path)
                 mode = database.execute("PRAGMA journal_mode=WAL").fetchone()[0]
                 if mode != "wal":
@@ -193,37 +225,65 @@ class SqliteSink(Sink):
             earlier = (self._settings.store_id, self._settings.run)
             self._will_have_earlier = database.execute(self._drop_earlier, earlier).rowcount == EARLIER_AT_ONCE
 
-    def _write_together(self, database: sqlite3.Connection, deliveries: Sequence[Delivery]) -> bool:
+    @contextmanager
+    def _within(self, limit_s: float) -> Iterator[None]:
+        """Statements that take longer are interrupted, and the transaction is rolled back."""
+        self._interrupt_s = time.monotonic() + limit_s
+        try:
+            yield
+        finally:
+            self._interrupt_s = math.inf
+
+    def _write_together(self, database: sqlite3.Connection, deliveries: Sequence[Delivery], search: "_Search") -> bool:
         """Whether all are written, because none was there and none is refused. Otherwise none is written.
 
         Errors: `sqlite3.Error` if no row can be written, whatever is in it.
         """
         store, run = self._settings.store_id, self._settings.run
         self._begin(database, deliveries)
+        began_s = time.monotonic()
         try:
-            noted = database.executemany(self._note, ((it.digest, store, run) for it in deliveries))
-            if noted.rowcount == len(deliveries):
-                database.executemany(self._insert, map(_row, deliveries))
+            with self._within(search.together_s(deliveries[0].attempt)):
+                noted = database.executemany(self._note, ((it.digest, store, run) for it in deliveries))
+                are_new = noted.rowcount == len(deliveries)
+                if are_new:
+                    database.executemany(self._insert, map(_row, deliveries))
+            if are_new:
+                self._patience.note(time.monotonic() - began_s)
                 self._commit(database)
                 return True
-        except _OF_A_ROW:
+        except _OF_A_ROW as error:
             database.execute(_PROBE)
             database.execute(self._insert_none, (None,) * len(COLUMNS))
+            search.is_slow = _was_interrupted(error)
         self._roll_back(database)
         return False
 
     def _write_part(
-        self, database: sqlite3.Connection, deliveries: Sequence[Delivery], part: range, verdicts: _Verdicts
+        self,
+        database: sqlite3.Connection,
+        deliveries: Sequence[Delivery],
+        part: range,
+        search: "_Search",
+        verdicts: _Verdicts,
     ) -> list[range]:
-        """Write the rows in one transaction, each alone. `verdicts` gets the error of each row that fails.
+        """Write the rows in one transaction, each alone. `verdicts` gets the error of each row that fails, and `None`
+        for each row that no time was left for.
 
         If a row ends the transaction, or the commit fails, nothing is written. Then the result is the parts to write
         next; the row that failed is in none of them.
         """
         self._begin(database, [deliveries[place] for place in part])
+        began_s = time.monotonic()
         for place in part:
+            if place in verdicts:
+                continue
+            if search.is_over:
+                verdicts[place] = None
+                continue
             try:
-                self._write_row(database, deliveries[place])
+                with self._within(search.row_s(deliveries[place].attempt)):
+                    self._write_row(database, deliveries[place])
             except _OF_A_ROW as error:
                 database.execute(_PROBE)
                 verdicts[place] = _verdict(error)
@@ -231,6 +291,8 @@ class SqliteSink(Sink):
                     return [rest for rest in (range(part.start, place), range(place + 1, part.stop)) if rest]
                 database.execute("ROLLBACK TO of_a_row")
                 database.execute("RELEASE of_a_row")
+        if verdicts.keys().isdisjoint(part):
+            self._patience.note(time.monotonic() - began_s)
         try:
             self._commit(database)
         except sqlite3.Error as error:
@@ -270,6 +332,38 @@ class SqliteSink(Sink):
         return Unanswered(_text(error))
 
 
+class _Search:
+    """How long the statements of one send may take."""
+
+    def __init__(self, own_s: float, patience: Patience, rows: int) -> None:
+        self._until_s = time.monotonic() + own_s
+        self._patience = patience
+        self._rows = rows
+        self.is_slow = False
+        """Whether the batch took too long."""
+        self.waits_long = False
+        """Whether the database is slow, as each of some rows took too long too."""
+
+    def together_s(self, attempt: int) -> float:
+        """For all rows together. `attempt`: of the only row."""
+        return self.row_s(attempt) if self._rows == 1 else self._patience.together_s
+
+    def row_s(self, attempt: int) -> float:
+        """For a row that is written by a statement of its own."""
+        is_alone = self._rows == 1
+        usual_s = self._patience.part_s(1.0 if is_alone or self.waits_long else 0.0)
+        return min(usual_s * (1 << min(attempt - 1, _MOST_DOUBLED)), self._left_s / (1 if is_alone else 6))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no time is left for another row."""
+        return self._left_s < 0
+
+    @property
+    def _left_s(self) -> float:
+        return self._until_s - time.monotonic()
+
+
 def opener_of(spec: str) -> SinkOpener:
     """Reads the address; the file is opened later. Errors: `WrongUsage`."""
     path, mark, query = spec.partition(":")[2].rpartition("?")
@@ -307,8 +401,14 @@ def _row(delivery: Delivery) -> tuple[object, ...]:
 
 def _verdict(error: Exception) -> str | Unanswered:
     """Of a row that failed alone."""
+    if _was_interrupted(error):
+        return Unanswered(_TOO_LONG)
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF  # the rest says more exactly which
     return _text(error) if code in _REFUSALS else Unanswered(_text(error))
+
+
+def _was_interrupted(error: Exception) -> bool:
+    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT
 
 
 def _text(error: Exception) -> str:

@@ -1,0 +1,46 @@
+"""How long the rows of a batch may take in a database, so that a slow one does not hold up the others (rule D6).
+
+- A batch may take some times as long as batches usually do. After that it is split, and its parts may take as long as
+  their share of it.
+- A row that takes too long in a part has no answer. It is sent again, with more time.
+- If a batch takes too long, the database may be slow. So some of its rows are tried alone first. If each of them takes
+  too long as well, the rows have more time.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Final, TypeVar
+
+_T = TypeVar("_T")
+
+_TOGETHER_S: Final = 0.25  # for several rows, or more if they usually take long
+_TIMES_USUAL: Final = 16
+_SMALLEST_PART: Final = 0.1  # of the time for the batch: each statement of a few rows may take so long
+_SAMPLES: Final = 4
+
+
+class Patience:
+    """How long several rows may take together: some times as long as they usually do, and `longest_s` at most."""
+
+    def __init__(self, longest_s: float) -> None:
+        self._longest_s = longest_s
+        self._usual_s = 0.0
+
+    @property
+    def together_s(self) -> float:
+        """In steps, because another time costs a round trip."""
+        doubled = math.ceil(math.log2(max(1.0, _TIMES_USUAL * self._usual_s / _TOGETHER_S)))
+        return min(_TOGETHER_S * (1 << doubled), self._longest_s)
+
+    def part_s(self, share: float) -> float:
+        """For this part of a batch."""
+        return self.together_s * max(share, _SMALLEST_PART)
+
+    def note(self, took_s: float) -> None:
+        """Several rows were written in this time."""
+        self._usual_s = max(took_s, 0.9 * self._usual_s)
+
+
+def samples(rows: Sequence[_T]) -> Sequence[_T]:
+    """Some rows of a batch that took too long. Slow ones that come together are not all of them."""
+    return rows[:: math.ceil(len(rows) / _SAMPLES)]
