@@ -46,7 +46,7 @@ def test_it_fits_a_narrow_screen(served: Served, open_page: Open, count):
     expect(page.locator("#answer")).to_contain_text("10 messages." if count else "There are no such messages.")
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     if count:
-        page.locator("#rows button").first.click()
+        page.locator("#rows a").first.click()
         expect(page.locator("#message")).to_be_visible()
         assert page.evaluate("document.querySelector('#message').getBoundingClientRect().right") <= 390
 
@@ -121,11 +121,10 @@ def test_what_was_given_up_is_shown_and_tried_again(tmp_path: Path, open_page: O
         put(served, "refused", 0)
         page = open_page(url(served))
         expect(page.locator("#flow")).to_contain_text("dead letters\n1", use_inner_text=True)
-        listed(page, "letters")
-        expect(page.locator("#rows tbody tr")).to_contain_text(f"not today {MARKUP}")
         listed(page, "dead")
+        expect(page.locator("#rows tbody tr")).to_contain_text(f"not today {MARKUP}")
         works.append(True)
-        page.get_by_role("button", name="refused").click()
+        page.get_by_role("link", name="refused").click()
         page.get_by_role("button", name="Try it again").click()
         expect(page.locator("#message-answer")).to_contain_text("requeued")
         expect(page.locator("#flow")).to_contain_text("delivered\n1", use_inner_text=True)
@@ -168,7 +167,7 @@ def test_a_token_is_asked_for_and_only_its_rights_are_offered(tmp_path: Path, op
         dialog.get_by_role("button", name="Use it").click()
         expect(page.locator("#rows tbody tr")).to_have_count(1)
         assert page.get_by_role("button", name="Pause sending").is_hidden()
-        page.get_by_role("button", name="a", exact=True).click()
+        page.get_by_role("link", name="a", exact=True).click()
         expect(page.locator("#details")).to_contain_text("waiting")
         assert page.get_by_role("button", name="Cancel this message").is_hidden()
         assert TOKEN.decode() not in page.content()

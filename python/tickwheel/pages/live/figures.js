@@ -1,4 +1,4 @@
-// The cards: what is due, what happens now, and the line of the status.
+// The tiles, the figures, the keys in doubt, and the line of the status.
 "use strict";
 
 /* How much a count grows in a second, from the frame before. */
@@ -12,12 +12,36 @@ class Rates {
   }
 }
 
+const LONG_OVERDUE_MS = 10_000;
+const LONGEST_NAME = 200; // a longer one comes cut off
+
 const rate = (per_s) => (per_s === undefined ? "–" : per_s > 0 && per_s < 10 ? per_s.toFixed(1) : count(per_s));
 
 function status(text, state) {
   const line = find("status");
   if (line.textContent !== text) line.textContent = text;
   line.dataset.state = state;
+}
+
+/* One of the tiles. `state`: "ill" if it needs the reader, "well", or none. */
+function tile(name, value, words, state = "") {
+  const [, shown_value, shown_words] = find(`tile-${name}`).children;
+  if (shown_value.textContent !== value) shown_value.textContent = value;
+  if (shown_words.textContent !== words) shown_words.textContent = words;
+  find(`tile-${name}`).dataset.state = state;
+}
+
+/* First of all: what an operator comes for. */
+function show_tiles({ destination, paused, due, oldest_overdue_ms, counts, since_ms, at_ms }, upTo) {
+  const lasts = (epoch_ms) => `for ${duration(Math.max(0, at_ms - epoch_ms))}`;
+  if (paused) tile("destination", "Paused", "nothing is sent", "ill");
+  else if (destination.up) tile("destination", "Up", destination.changed_ms ? lasts(destination.changed_ms) : "", "well");
+  else tile("destination", "Down", `${lasts(destination.changed_ms)}: ${short(destination.reason, 80)}`, "ill");
+  const oldest = oldest_overdue_ms ? `the oldest for ${duration(oldest_overdue_ms)}` : "nothing is late";
+  tile("overdue", upTo(due.now), oldest, oldest_overdue_ms >= LONG_OVERDUE_MS ? "ill" : "");
+  tile("dead", count(counts.dead_letters), `since ${utc(since_ms).slice(0, 16).replace("T", " ")} UTC`, counts.dead_letters ? "ill" : "");
+  tile("hour", upTo(due["1h"]), `${upTo(due["1m"])} in the next minute`);
+  tile("late", lateness.usual, lateness.total ? `of ${count(lateness.total)} in the last minute` : "nothing was sent in the last minute");
 }
 
 /* A timer's figures. */
@@ -40,24 +64,52 @@ function show_due_of_wheel(wheel) {
 }
 
 /* The keys that fail for longest; nothing, if none fails. */
-function show_doubt(found) {
-  find("doubt").hidden = !found?.longest.length;
-  if (find("doubt").hidden) return;
-  find("doubt-words").textContent =
-    `${count(found.keys)} in doubt. ` +
-    `${count(found.spare_places_taken)} of ${count(found.spare_places)} spare places are taken. These have failed for longest` +
-    (found.is_complete ? "." : ", among the 50,000 messages that were accepted first.");
-  find("doubt-rows").replaceChildren(...found.longest.map((it) => {
-    const cells = [["since", it.since], ["failed sends", count(it.fails)], ["next try", it.is_paused ? "paused" : it.next_try], ["error", short(it.last_error ?? "", 300)]];
-    const name = it.key === null ? `message ${short(it.id)}` : short(it.key);
+class Doubt {
+  constructor() {
+    this.told = "";
+    this.may_control = false;
+  }
+
+  show(found) {
+    find("doubt").hidden = !found?.longest.length;
+    if (find("doubt").hidden) return;
+    const words =
+      `${count(found.keys)} in doubt. ` +
+      `${count(found.spare_places_taken)} of ${count(found.spare_places)} spare places are taken. These have failed for longest` +
+      (found.is_complete ? "." : ", among the 50,000 messages that were accepted first.");
+    if (find("doubt-words").textContent !== words) find("doubt-words").textContent = words;
+    const told = JSON.stringify([this.may_control, found.longest]);
+    if (told === this.told) return; // a button in it may have the focus
+    this.told = told;
+    find("doubt-rows").replaceChildren(...found.longest.map((it) => this.row(it)));
+  }
+
+  row({ key, id, since, fails, next_try, is_paused, last_error }) {
+    const next = make("span", {}, is_paused ? "paused" : when(next_try));
+    const isWhole = (key ?? id).length < LONGEST_NAME;
+    if (this.may_control && isWhole && !is_paused) next.append(" ", this.again(key === null ? { id } : { key }));
+    const cells = [["since", when(since)], ["failed sends", count(fails)], ["next try", next], ["error", short(last_error ?? "", 300)]];
+    const name = key === null ? `message ${short(id)}` : short(key);
     return make("tr", {}, make("th", { scope: "row" }, name), ...cells.map(([title, text]) => make("td", { "data-name": title }, text)));
-  }));
+  }
+
+  again(which) {
+    const button = make("button", { type: "button", class: "small" }, "Try now");
+    button.addEventListener("click", async () => {
+      button.disabled = true;
+      const answer = await ask("POST", `/again?${new URLSearchParams(which)}`).catch((error) => ({ state: error.message }));
+      button.textContent = answer.state;
+    });
+    return button;
+  }
 }
 
 /* The figures of `tickwheel serve`. */
 function show_service(figures, rates) {
   const { due, due_most, states, counts } = figures;
+  server.ahead_ms = figures.at_ms - Date.now();
   const upTo = (number) => (number >= due_most ? `${count(due_most)} and more` : count(number));
+  show_tiles(figures, upTo);
   cards(find("due"), [
     ["due by now", upTo(due.now)],
     ["in the next minute", upTo(due["1m"])],
@@ -87,7 +139,7 @@ function show_service(figures, rates) {
   ]);
   const since = (epoch_ms) => `since ${utc(epoch_ms).slice(0, 19)} UTC`;
   find("flow-words").textContent = `Accepted to dead letters are counted ${since(figures.since_ms)}, when this process began. The lists have what was before.`;
-  show_doubt(figures.in_doubt);
+  doubt.show(figures.in_doubt);
   const { destination, paused, paused_keys } = figures;
   const keys = paused_keys ? ` ${count(paused_keys)} ${paused_keys === 1 ? "key is" : "keys are"} paused.` : "";
   if (paused) status(`Paused: messages are accepted, and nothing is sent.${keys}`, "ill");

@@ -7,7 +7,7 @@ const COLUMNS = 120;
 class Lateness {
   constructor(canvas, words) {
     Object.assign(this, { canvas, words, columns: [], before: null, at_ms: 0, of: "calls" });
-    Object.assign(this, { from: "2 min ago", to: "now", when: "in the last minute", recent: 60 });
+    Object.assign(this, { from: "2 min ago", to: "now", when: "in the last minute", recent: 60, usual: "–", total: 0 });
     new ResizeObserver(() => this.draw()).observe(canvas);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
   }
@@ -84,9 +84,12 @@ class Lateness {
       let left = Math.max(1, Math.ceil(total * part));
       return sorted.find(([, number]) => (left -= number) <= 0)[0];
     };
-    const upTo = (bound_us) => (bound_us === Infinity ? "more than 1 min" : `at most ${duration(bound_us / 1000)}`);
+    const bound = (bound_us) => (bound_us === Infinity ? "more than 1 min" : duration(bound_us / 1000));
+    const upTo = (bound_us) => (bound_us === Infinity ? bound(bound_us) : `at most ${bound(bound_us)}`);
     this.words.textContent = total
       ? `${count(total)} ${this.of} ${this.when}. Half were late by ${upTo(at(0.5))}, 99 % by ${upTo(at(0.99))}, all by ${upTo(at(1))}.`
       : `No ${this.of} ${this.when}.`;
+    this.usual = total ? bound(at(0.99)) : "–";
+    this.total = total;
   }
 }

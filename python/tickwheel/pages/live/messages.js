@@ -12,10 +12,16 @@ const due_text = (local) => `${local.length === "2026-01-01T00:00".length ? `${l
 /* A payload over several lines: each as it can be told from others. */
 const lines = (text) => text.slice(0, 20_000).split("\n").map(shown).join("\n") + (text.length > 20_000 ? "…" : "");
 
+const REFRESH_MS = 5000;
+const AT_ONCE = 20;
+
 class Messages {
   constructor() {
     this.rows = find("rows");
-    this.query = null; // the list that is shown
+    this.query = null; // of the list that is shown, without a cursor
+    this.cursor = null; // of the next page
+    this.pages = 0; // that are shown
+    this.found = ""; // the first page, as text
     this.page_number = 0; // of the last list that was asked for: the answer of an earlier one is not shown
     this.shown = null; // the name of the message that is shown
     this.cell = null; // its state in the list
@@ -29,6 +35,10 @@ class Messages {
     this.on("requeue-all", "click", () => this.try_all_again());
     this.on("pause", "click", () => this.pause());
     find("close").addEventListener("click", () => find("message").close());
+    find("message").addEventListener("close", () => history.replaceState(null, "", location.pathname + location.search));
+    addEventListener("hashchange", () => this.open_linked());
+    setInterval(() => this.refresh(), REFRESH_MS);
+    for (const link of document.querySelectorAll("[data-list]")) link.addEventListener("click", () => this.show_all(link.dataset.list));
     find("list").elements.state.addEventListener("change", ({ target }) => {
       for (const filter of document.querySelectorAll("#list .filter")) filter.hidden = target.value === "letters";
     });
@@ -56,15 +66,25 @@ class Messages {
 
   async list(form) {
     const state = form.get("state");
-    this.query = new URLSearchParams(state === "letters" ? { limit: 50 } : { state, limit: 50 });
+    this.query = new URLSearchParams(state === "letters" ? { limit: AT_ONCE } : { state, limit: AT_ONCE });
     if (state !== "letters") {
       if (form.get("key")) this.query.set("key", form.get("key"));
       for (const name of ["due_from", "due_before"]) if (form.get(name)) this.query.set(name, due_text(form.get(name)));
     }
     this.state = state;
+    this.cursor = null;
+    this.pages = 0;
     this.rows.tBodies[0].replaceChildren();
     this.head();
     await this.page();
+  }
+
+  /* The list of this state, without filters. */
+  show_all(state) {
+    const form = find("list");
+    form.reset();
+    form.elements.state.value = state;
+    form.requestSubmit();
   }
 
   head() {
@@ -76,15 +96,39 @@ class Messages {
   async page() {
     const number = ++this.page_number;
     find("more").disabled = true;
-    const found = await ask("GET", `${this.state === "letters" ? "/dead" : "/messages"}?${this.query}`).finally(() => (find("more").disabled = false));
+    const found = await this.asked(this.cursor).finally(() => (find("more").disabled = false));
     if (number !== this.page_number) return;
-    const rows = this.state === "letters" ? found.letters.map((it) => this.letter(it)) : found.messages.map((it) => this.message(it));
+    this.pages += 1;
+    if (this.pages === 1) this.found = JSON.stringify(found);
+    this.put(found);
+  }
+
+  asked(cursor) {
+    const query = cursor === null ? this.query : `${this.query}&cursor=${encodeURIComponent(cursor)}`;
+    return ask("GET", `${this.state === "letters" ? "/dead" : "/messages"}?${query}`);
+  }
+
+  /* Shows the first page as it is now, unless the reader is at work in it. */
+  async refresh() {
+    const isAtWork = this.pages !== 1 || find("message").open || find("sure").open || this.rows.contains(document.activeElement);
+    if (isAtWork || !find("list").elements.follow.checked || document.hidden || document.body.classList.contains("stale")) return;
+    const number = this.page_number;
+    const found = await this.asked(null).catch(() => null); // the line of the status says why there is no answer
+    const text = JSON.stringify(found);
+    if (found === null || number !== this.page_number || this.pages !== 1 || text === this.found) return;
+    this.found = text;
+    this.rows.tBodies[0].replaceChildren();
+    this.put(found);
+  }
+
+  put(found) {
+    const rows = this.state === "letters" ? found.letters.filter((it) => it.source !== "delivery").map((it) => this.letter(it)) : found.messages.map((it) => this.message(it));
     this.rows.tBodies[0].append(...rows);
     const all = this.rows.tBodies[0].rows.length;
     this.rows.hidden = !all;
+    this.cursor = found.next;
     find("more").hidden = found.next === null;
-    if (found.next !== null) this.query.set("cursor", found.next);
-    const what = this.state === "letters" ? "dead letters" : "messages";
+    const what = { letters: "refused records", dead: "dead letters" }[this.state] ?? "messages";
     const none = found.next === null ? `There are no such ${what}.` : `None of the ${what} that were looked at so far. Show more looks at more.`;
     this.say(find("answer"), all ? `${count(all)} ${what}${found.next === null ? "." : ", and there may be more."}` : none);
     find("requeue-all").hidden = !(this.may_control && this.state === "dead" && all);
@@ -96,20 +140,47 @@ class Messages {
   }
 
   message(seen) {
-    const open = make("button", { type: "button" }, short(seen.id));
-    open.addEventListener("click", () => this.open(seen.id, seen.key, row.lastChild).catch((error) => this.say(find("answer"), error.message, true)));
+    const link = make("a", { href: `#${new URLSearchParams(seen.key === null ? { id: seen.id } : { id: seen.id, key: seen.key })}` }, short(seen.id));
+    link.addEventListener("click", () => (this.clicked = row.lastChild));
     const more = [
       seen.rule && (seen.rule.cron ? `${seen.rule.cron} in ${seen.rule.tz}` : `every ${duration(seen.rule.every)}`),
       seen.attempts && `${count(seen.attempts)} ${seen.attempts === 1 ? "attempt" : "attempts"}`,
       seen.lateness_ms !== null && `${seen.lateness_ms} ms late`,
       seen.last_error,
     ].filter(Boolean);
-    const row = this.row(open, seen.key === null ? "none" : short(seen.key), seen.due ?? "no more", short([seen.state, ...more].join("; "), 300));
+    const state = make("span", {}, short([seen.state, ...more].join("; "), 300));
+    const row = this.row(link, seen.key === null ? "none" : short(seen.key), seen.due ? when(seen.due) : "no more", state);
+    if (this.may_control && ["dead", "expired"].includes(seen.state)) row.lastChild.append(" ", this.again(seen, row.lastChild));
     return row;
   }
 
+  /* The button that tries this dead letter again. */
+  again({ id, key }, cell) {
+    const button = make("button", { type: "button", class: "small" }, "Try again");
+    button.addEventListener("click", async () => {
+      button.disabled = true;
+      try {
+        cell.textContent = (await ask("POST", "/requeue", { id, key })).state;
+      } catch (error) {
+        button.disabled = false;
+        this.say(find("answer"), error.message, true);
+      }
+    });
+    return button;
+  }
+
   letter(seen) {
-    return this.row(seen.at, `${seen.source}, ${count(seen.line)}`, short(`${seen.reason} (allowed: ${seen.allowed})`, 400), short(seen.record, 300));
+    return this.row(when(seen.at), `${seen.source}, ${count(seen.line)}`, short(`${seen.reason} (allowed: ${seen.allowed})`, 400), short(seen.record, 300));
+  }
+
+  /* The message that the address names. */
+  async open_linked() {
+    const named = new URLSearchParams(location.hash.slice(1));
+    const [cell, id] = [this.clicked ?? null, named.get("id")];
+    this.clicked = null;
+    if (id === null) return;
+    this.say(find("answer"), "");
+    await this.open(id, named.get("key"), cell).catch((error) => this.say(find("answer"), error.message, true));
   }
 
   async open(id, key, cell = null) {
@@ -155,7 +226,7 @@ class Messages {
     const words = Object.entries(which).map(([name, value]) => `${name.replace("_", " ")} ${short(value)}`);
     if (!(await this.is_sure(`Try all messages again that were given up${words.length ? `: ${words.join(", ")}` : ""}?`))) return;
     const { id } = await ask("POST", "/actions", { kind: "requeue", ...(words.length ? which : { all: true }) });
-    this.say(find("answer"), `The action ${id} has begun. It goes on beside delivery: show the list again to see what is left.`);
+    this.say(find("answer"), `The action ${id} has begun. It goes on beside delivery.`);
   }
 
   async pause() {

@@ -3,10 +3,14 @@
 
 const about = JSON.parse(find("page").textContent);
 for (const part of document.querySelectorAll("[data-kind]")) part.hidden = part.dataset.kind !== about.kind;
+// Of a timer the wheel comes first; of a service what an operator looks for.
+if (about.kind !== "service") find("main").prepend(find("playback"), find("wheel-part"));
+document.body.classList.add(about.kind);
 
 const wheel = new Wheel(find("wheel"), find("levels"), find("front"));
 const lateness = new Lateness(find("lateness"), find("late-words"));
 const rates = new Rates();
+const doubt = new Doubt();
 
 function show_frame(frame) {
   if (frame.wheel) {
@@ -50,8 +54,11 @@ function follow() {
       rates.before = undefined;
       lateness.before = null;
       if (messages) {
-        messages.may_control = data.rights.includes("control");
-        if (!messages.query) find("list").requestSubmit();
+        messages.may_control = doubt.may_control = data.rights.includes("control");
+        if (!messages.query) {
+          find("list").requestSubmit();
+          messages.open_linked();
+        }
       }
       for (const part of document.querySelectorAll("[data-right]:not(#message *, #requeue-all)"))
         part.hidden = !data.rights.includes(part.dataset.right);
@@ -63,6 +70,7 @@ function follow() {
     } else {
       if (data.lateness_us) lateness.add(data.at_ms, data.lateness_us);
       show_frame(data);
+      if (!messages || (data.counts && messages.pages)) document.body.classList.add("loaded");
     }
   };
   const lost = async (error, again_s) => {

@@ -24,6 +24,31 @@ const size = (bytes) => {
   return `${(bytes / 1024 ** power).toFixed(power ? 1 : 0)} ${["B", "KiB", "MiB", "GiB"][power]}`;
 };
 
+/* By the clock of the server, which may differ from that of the browser. */
+const server = { ahead_ms: 0 };
+
+/* "in 3 min", "2 h ago". */
+function from_now(instant) {
+  const ms = Date.parse(instant) - Date.now() - server.ahead_ms;
+  const away = Math.abs(ms);
+  const [size, name] = [[31_557_600_000, "years"], [86_400_000, "days"], [3_600_000, "h"], [60_000, "min"], [1000, "s"]].find(([size]) => away >= 2 * size) ?? [1000, "s"];
+  const whole = `${count(Math.floor(away / size))} ${name}`;
+  return away < 1000 ? "now" : ms > 0 ? `in ${whole}` : `${whole} ago`;
+}
+
+/* An instant as people say it; the exact one is shown to a pointer. */
+function when(instant) {
+  const told = Number.isNaN(Date.parse(instant)) ? instant : from_now(instant);
+  return make("time", { datetime: instant, title: instant }, told);
+}
+
+setInterval(() => {
+  for (const time of document.querySelectorAll("main time[datetime]")) {
+    const told = from_now(time.dateTime);
+    if (told !== time.textContent) time.textContent = told;
+  }
+}, 1000);
+
 const utc = (epoch_ms) => new Date(epoch_ms).toISOString();
 
 /* A text as it can be told from others: control characters are pictures (␀), and those for writing from right to left escapes, as

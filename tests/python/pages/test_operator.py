@@ -1,0 +1,145 @@
+"""The page of `tickwheel serve` for an operator (D14): first what is wrong, then the messages, then the wheel."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from delivery.serve.conftest import Served
+from tickwheel.delivery import Unavailable
+
+from .conftest import Open, url
+
+pytestmark = pytest.mark.timeout(120)
+SHIFTS = """
+window.shifts = 0;
+new PerformanceObserver((list) => {
+  for (const entry of list.getEntries()) if (!entry.hadRecentInput) window.shifts += entry.value;
+}).observe({ type: "layout-shift", buffered: true });
+"""
+
+
+def put(served: Served, id_: str, delay_ms: float = 3_600_000, **more: object) -> None:
+    assert served.ask("POST", "/messages", {"id": id_, "delay_ms": delay_ms, **more}).status == 201
+
+
+@pytest.fixture
+def failing(tmp_path: Path) -> Iterator[tuple[Served, list[bool]]]:
+    """A service whose destination takes nothing until the list has an entry."""
+    works: list[bool] = []
+
+    def send(delivery) -> None:
+        if works:
+            return
+        if delivery.message.key == "bad":
+            raise Unavailable("the cable is out", retry_after_s=3_600)
+        raise ValueError("no address")
+
+    served = Served(tmp_path, to=send, max_attempts=1)
+    yield served, works
+    served.close()
+
+
+def test_the_tiles_say_what_needs_the_operator(failing: tuple[Served, list[bool]], open_page: Open) -> None:
+    served, _ = failing
+    put(served, "refused", 0)
+    put(served, "soon", 30_000)
+    page = open_page(url(served))
+    expect(page.locator("#tile-destination")).to_contain_text("Up")
+    expect(page.locator("#tile-destination")).to_have_attribute("data-state", "well")
+    expect(page.locator("#tile-dead dd").first).to_have_text("1")
+    expect(page.locator("#tile-dead")).to_have_attribute("data-state", "ill")
+    expect(page.locator("#tile-overdue dd").first).to_have_text("0")
+    expect(page.locator("#tile-overdue")).to_have_attribute("data-state", "")
+    expect(page.locator("#tile-hour")).to_contain_text("1 in the next minute")
+    page.get_by_role("link", name="Dead letters").click()
+    expect(page.locator("#answer")).to_have_text("1 dead letters.")
+
+
+def test_a_dead_letter_is_tried_again_in_its_row(failing: tuple[Served, list[bool]], open_page: Open) -> None:
+    served, works = failing
+    put(served, "refused", 0)
+    page = open_page(url(served))
+    page.get_by_role("link", name="Dead letters").click()
+    works.append(True)
+    page.get_by_role("button", name="Try again", exact=True).click()
+    expect(page.locator("#flow")).to_contain_text("delivered\n1", use_inner_text=True)
+
+
+def test_a_key_that_waits_is_tried_now(failing: tuple[Served, list[bool]], open_page: Open) -> None:
+    served, works = failing
+    put(served, "waits", 0, key="bad")
+    page = open_page(url(served))
+    expect(page.locator("#doubt-rows tr")).to_contain_text("the cable is out")
+    works.append(True)
+    page.get_by_role("button", name="Try now").click()
+    expect(page.locator("#flow")).to_contain_text("delivered\n1", use_inner_text=True)
+    expect(page.locator("#doubt")).to_be_hidden()
+
+
+def test_the_list_keeps_up_with_what_comes(served: Served, open_page: Open) -> None:
+    put(served, "first")
+    page = open_page(url(served))
+    expect(page.locator("#rows tbody tr")).to_have_count(1)
+    put(served, "second")
+    expect(page.locator("#rows tbody tr")).to_have_count(2)
+
+
+def test_an_address_names_a_message_and_times_are_from_now(served: Served, open_page: Open) -> None:
+    put(served, "a", 7_500_000, key="k 1")
+    due = served.ask("GET", "/messages/a?key=k%201").body["due"]
+    page = open_page(f"{url(served)}#id=a&key=k+1")
+    expect(page.locator("#message")).to_be_visible()
+    expect(page.locator("#details")).to_contain_text(due)
+    page.get_by_role("button", name="Close").click()
+    assert "#" not in page.evaluate("location.href")
+    time = page.locator("#rows time")
+    expect(time).to_have_text("in 2 h")
+    expect(time).to_have_attribute("title", due)
+    page.get_by_role("link", name="a", exact=True).click()
+    expect(page.locator("#message-title")).to_have_text("a")
+
+
+@pytest.mark.parametrize("width", [1200, 390])
+def test_nothing_moves_once_it_is_seen(served: Served, open_page: Open, width: int) -> None:
+    for number in range(30):
+        put(served, str(number))
+    page = open_page("about:blank", width=width)
+    page.add_init_script(SHIFTS)
+    page.goto(url(served))
+    expect(page.locator("#rows tbody tr")).to_have_count(20)
+    expect(page.locator("#flow")).to_contain_text("accepted\n30", use_inner_text=True)
+    assert page.evaluate("window.shifts") < 0.1
+
+
+def check(page: Page) -> None:
+    found = Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [1200, 390])
+def test_axe_finds_no_fault_in_any_state(
+    failing: tuple[Served, list[bool]], open_page: Open, width: int, dark: bool
+) -> None:
+    served, _ = failing
+    put(served, "refused", 0)
+    put(served, "waits", 0, key="bad")
+    put(served, "later")
+    page = open_page(url(served), width=width, dark=dark)
+    expect(page.locator("#doubt-rows tr")).to_have_count(1)
+    expect(page.locator("#rows tbody tr")).to_have_count(2)
+    check(page)
+    page.get_by_role("link", name="later").click()
+    expect(page.locator("#message")).to_be_visible()
+    check(page)
+    page.get_by_role("button", name="Cancel this message").click()
+    expect(page.locator("#sure")).to_be_visible()
+    check(page)
+    page.get_by_role("button", name="No", exact=True).click()
+    page.get_by_role("button", name="Close").click()
+    served.close()
+    expect(page.locator("#status")).to_contain_text("No connection")
+    check(page)
