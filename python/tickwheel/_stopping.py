@@ -16,7 +16,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-_ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+REQUESTS = (signal.SIGINT, signal.SIGTERM)
+_ALL = (*REQUESTS, signal.SIGHUP)
 _NAMES = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
 _GIVEN_AGAIN_AFTER_S = 0.01
 

@@ -3,7 +3,7 @@
 import signal
 import sys
 
-from tickwheel._stopping import stopped_by_signals
+from tickwheel._stopping import REQUESTS, stopped_by_signals
 
 _LIBRARIES = {"click", "rich", "msgspec"}
 
@@ -11,9 +11,9 @@ _LIBRARIES = {"click", "rich", "msgspec"}
 def main() -> None:
     """Run the command line. Ends the process."""
     try:
-        with stopped_by_signals():
-            if sys.argv[1:2] == ["serve"]:
-                signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it reads the files that this would read again
+        if sys.argv[1:2] == ["serve"]:
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it reads the files that this would read again
+        with stopped_by_signals(numbers=REQUESTS):
             from tickwheel.commands import tickwheel
 
             tickwheel(prog_name="tickwheel")

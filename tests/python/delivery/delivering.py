@@ -55,7 +55,7 @@ class Run:
     @property
     def reasons(self) -> dict[str, str]:
         """The reasons of the dead letters, by id."""
-        return {msgspec.json.decode(it.record)["id"]: it.reason.partition("attempts: ")[2] for it in self.letters}
+        return {msgspec.json.decode(it.record)["id"]: it.reason.partition(": ")[2] for it in self.letters}
 
 
 def to_function(function: Callable[[Delivery], object]) -> Opener:
@@ -73,7 +73,7 @@ def given_up(folder: Path, to: Opener, *messages: Message) -> dict[str, str]:
         run.give(*messages)
         run.running.start()
         assert run.running.wait(LONG_S)
-    assert all(it.reason.startswith("gave up after 1 attempts: ") for it in run.letters)
+    assert all(it.reason.startswith("gave up after 1 attempt: ") for it in run.letters)
     return run.reasons
 
 

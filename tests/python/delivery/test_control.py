@@ -151,7 +151,7 @@ def test_a_message_past_its_time_is_not_delivered_and_is_a_dead_letter__D17(tmp_
     with DeliveryQueue(tmp_path / "s.db", to=destination, backoff_s=backoff_s, on_dead_letter=letters.put) as queue:
         queue.put("a", "x", due=datetime.now(UTC), expires=soon, traceparent=PARENT)
         letter = letters.get(timeout=10)
-        assert re.fullmatch(r"expired at \S+Z after [01] attempts", letter.reason), letter.reason
+        assert re.fullmatch(r"expired at \S+Z after (0 attempts|1 attempt)", letter.reason), letter.reason
         assert queue.state("a") is Answer.EXPIRED
         record = json.loads(letter.record)
         assert record["traceparent"] == PARENT

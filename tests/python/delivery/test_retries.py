@@ -130,7 +130,7 @@ def test_a_reason_is_neither_empty_nor_long__D6_D8(
     with Run(tmp_path, opener_of(Answers(lambda it: kind(given))), settings) as run:
         run.deliver(message("a"))
     [letter] = run.letters
-    assert letter.reason.rpartition("attempts: " if kind is str else "at last: ")[2] == told
+    assert letter.reason.rpartition("after 1 attempt: " if kind is str else "at last: ")[2] == told
 
 
 @pytest.mark.parametrize("kind", [Unanswered, Unavailable])

@@ -165,7 +165,7 @@ def test_an_error_whose_text_fails_is_the_reason_all_the_same__D15(tmp_path: Pat
     with DeliveryQueue(tmp_path / "s.db", to=send, max_attempts=1, on_dead_letter=letters.append) as queue:
         queue.put("a", "x", delay_ms=0)
         assert queue.wait_until_empty(10)
-    assert [letter.reason for letter in letters] == ["gave up after 1 attempts: Unspeakable: its text can't be read"]
+    assert [letter.reason for letter in letters] == ["gave up after 1 attempt: Unspeakable: its text can't be read"]
     [span] = delivered(spans, 1)
     assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "Unspeakable")
 

@@ -170,7 +170,7 @@ def test_of_a_mapping_without_an_end_no_more_is_read_than_there_are_deliveries__
         def send(self, deliveries: Sequence[Delivery]) -> Refusals:
             return Endless()
 
-    assert reason_of(tmp_path, Odd) == "gave up after 1 attempts: no"
+    assert reason_of(tmp_path, Odd) == "gave up after 1 attempt: no"
 
 
 class Long(list[Any]):

@@ -1,5 +1,6 @@
 """The worker while the database of tasks is down, and when it is back."""
 
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,9 +18,10 @@ set_up()
 from django.db import connection, connections  # noqa: E402, Django must be set up
 
 from django_site import tasks  # noqa: E402
+from tickwheel._stopping import Stopped  # noqa: E402
 from tickwheel.django import running  # noqa: E402
 from tickwheel.django.database import TABLE  # noqa: E402
-from tickwheel.django.management.commands.tickwheel_worker import Command  # noqa: E402
+from tickwheel.django.management.commands import tickwheel_worker  # noqa: E402
 from tickwheel.django.models import TaskRecord  # noqa: E402
 from tickwheel.django.running import Runner  # noqa: E402
 
@@ -45,14 +47,21 @@ def wait_until(holds: Callable[[], object]) -> None:
 def worker(folder: Path, **options: Any) -> Iterator[None]:
     """It works in a thread of this process."""
     given = {"store": folder / "tasks.db", "database": "default", "max_attempts": 1, "task_timeout": 60.0, **options}
-    signals = SimpleNamespace(came=threading.Event(), only_note=lambda: None)
-    thread = threading.Thread(target=Command()._work, args=[signals, given])
-    thread.start()
-    try:
-        yield
-    finally:
-        signals.came.set()
-        thread.join(60)
+    ending = threading.Event()
+
+    def sleep(seconds: float) -> None:
+        if ending.wait(seconds):
+            raise Stopped(signal.SIGTERM)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tickwheel_worker, "time", SimpleNamespace(sleep=sleep))
+        thread = threading.Thread(target=tickwheel_worker.Command()._work, args=[given])
+        thread.start()
+        try:
+            yield
+        finally:
+            ending.set()
+            thread.join(60)
 
 
 def test_what_probes_a_database_that_was_down_is_no_long_task__D6(

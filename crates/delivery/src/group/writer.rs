@@ -495,12 +495,13 @@ impl Writer {
 /// Makes the dead letter of a message that was given up or has expired.
 fn letter_of(dead: &Dead) -> Letter {
     let message = Message { body: dead.body.clone(), due_ms: dead.due_ms, delay_ms: None };
+    let attempts = format!("{} {}", dead.attempts, if dead.attempts == 1 { "attempt" } else { "attempts" });
     let (reason, allowed) = if dead.outcome == Outcome::Expired {
         let expired_at = rfc_3339(message.expires_ms().unwrap_or(dead.due_ms));
-        let reason = format!("expired at {} after {} attempts", String::from_utf8_lossy(&expired_at), dead.attempts);
+        let reason = format!("expired at {} after {attempts}", String::from_utf8_lossy(&expired_at));
         (reason, "give the record again, with a later expires or without one")
     } else {
-        let reason = format!("gave up after {} attempts: {}", dead.attempts, dead.reason);
+        let reason = format!("gave up after {attempts}: {}", dead.reason);
         (reason, "correct what the reason says, and give the record again")
     };
     let (source, allowed) = ("delivery".to_owned(), allowed.to_owned());

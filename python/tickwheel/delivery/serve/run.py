@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tickwheel._stopping import Stopped, stopped_by_signals
+from tickwheel._stopping import REQUESTS, Stopped, stopped_by_signals
 from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.command.job import Result
 from tickwheel.delivery.engine.running import Running
@@ -83,7 +83,7 @@ def serve(
     """Serve until a signal comes, or delivery fails. If `read_again` is set, the files are read again. Call it in the
     main thread. Errors: `WrongUsage`.
     """
-    with stopped_by_signals(numbers=(signal.SIGINT, signal.SIGTERM)):
+    with stopped_by_signals(numbers=REQUESTS):
         return _serve(service, say, read_again, notifier or Notifier())
 
 

@@ -125,7 +125,7 @@ def test_the_dead_letters_are_shown_in_pages__D14(tmp_path: Path) -> None:
         assert (first.status, rest.status, rest.body["next"]) == (200, 200, None)
         letters = first.body["letters"] + rest.body["letters"]
         assert sorted(json.loads(it["record"])["id"] for it in letters) == ["bad 0", "bad 1", "bad 2"]
-        assert {it["reason"] for it in letters} == {"gave up after 1 attempts: ValueError: no such customer"}
+        assert {it["reason"] for it in letters} == {"gave up after 1 attempt: ValueError: no such customer"}
         shown = msgspec.to_builtins(served.running.view.dead())
         assert served.ask("GET", "/dead").body == shown
     finally:

@@ -49,7 +49,7 @@ def reasons(folder: Path, function: Callable[[Delivery], Awaitable[object]], *id
     with queue:
         queue.put_many([Message(id_, None, OVERDUE_MS, b"1") for id_ in ids])
         assert queue.wait_until_empty(LONG_S)
-    gave_up = "gave up after 1 attempts: "
+    gave_up = "gave up after 1 attempt: "
     return {msgspec.json.decode(it.record)["id"]: it.reason.removeprefix(gave_up) for it in letters}
 
 
@@ -270,7 +270,7 @@ def test_a_system_exit_on_the_loop_of_a_program_is_the_programs_and_a_failed_att
     assert done.returncode == 7, done.stderr
     assert "Traceback" not in done.stderr
     [letter] = StoreView(tmp_path / "store.db").dead().letters
-    assert letter.reason == "gave up after 1 attempts: SystemExit: 7"
+    assert letter.reason == "gave up after 1 attempt: SystemExit: 7"
 
 
 async def coroutine(_: Delivery) -> None: ...

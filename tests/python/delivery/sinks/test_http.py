@@ -253,7 +253,7 @@ def test_another_status_is_a_failed_attempt_with_what_was_said__D6(
     said = "schön\n\x1b[31m".encode() + b"\xff" + b"x" * 500
     receiver.answer = lambda server, hook: hook.reply(status, said)
     [reason] = outcome(receiver.url)
-    answer = reason.removeprefix(f"gave up after 1 attempts: status {status}: ")
+    answer = reason.removeprefix(f"gave up after 1 attempt: status {status}: ")
     assert answer.startswith("schön  [31m\ufffd")
     assert len(answer) == 200
     assert len(receiver.requests) == 1

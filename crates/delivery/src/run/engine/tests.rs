@@ -245,7 +245,7 @@ fn what_a_sink_gives_as_a_reason_is_kept_neither_empty_nor_long__d6_d8() {
         world.engine.settle(flight, Verdicts::Each(vec![Verdict::Refused(reason.clone())]), None);
         world.write();
         let (letters, _) = world.engine.take_letters().unwrap();
-        assert_eq!(letters[0].reason, format!("gave up after 1 attempts: {kept}"));
+        assert_eq!(letters[0].reason, format!("gave up after 1 attempt: {kept}"));
         world.advance_ms(1);
         let (flight, _) = world.take().unwrap();
         let gone = Verdict::Unreachable { reason, retry_after_ms: None };
