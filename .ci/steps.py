@@ -59,7 +59,7 @@ TEST = (
     ),
     Step(
         "lints",
-        "formats, lints, types",
+        "formats, lints, types, the notices of crates",
         60,
         (
             "cargo fmt --all --check",
@@ -67,6 +67,7 @@ TEST = (
             f"{BIN}/ruff format --check",
             f"{BIN}/ruff check",
             f"{BIN}/mypy",
+            ".ci/notices --check",
         ),
     ),
     Step("rust", "the tests of the crates, and the examples in their docs", 100, ("cargo test --locked --workspace",)),

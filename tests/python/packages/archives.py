@@ -8,6 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 BIN = Path(sys.executable).parent
+CARGO = Path(os.environ.get("CARGO_HOME", Path.home() / ".cargo"))
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
 
 
@@ -41,9 +42,16 @@ def unpack(source: Path, folder: Path) -> Path:
     return unpacked
 
 
+def without_folders() -> str:
+    """Flags by which the library does not name the folders of this machine: panics name the files of crates."""
+    run("cargo", "fetch", "--locked")
+    return " ".join(f"--remap-path-prefix={it}=crates" for it in (CARGO / "registry/src").iterdir())
+
+
 def wheel(source: Path, folder: Path, interpreter: object, *more: object, **variables: str) -> Path:
     """The wheel of an interpreter, built from the sources in this folder."""
     before = {*folder.glob("*.whl")}
+    variables["RUSTFLAGS"] = without_folders()
     run(
         BIN / "maturin",
         "build",
