@@ -7,6 +7,7 @@
 - Reading and deleting are transactions of their own. No transaction is open while the engine commits.
 """
 
+import math
 import os
 import threading
 import time
@@ -45,7 +46,11 @@ _SETTINGS: Final = """
     set_config('synchronous_commit', CASE s WHEN 'off' THEN 'on' ELSE s END, false)
     FROM current_setting('synchronous_commit') AS s
 """  # the server notices a reader that vanished, and gives its lock to the next
-_SHORT_WAIT: Final = "SET LOCAL lock_timeout = 100"  # ms
+_LIMITS: Final = """
+    SELECT set_config('lock_timeout', %s::text, true), set_config('statement_timeout', %s::text, true)
+"""
+_ROW_LOCK_WAIT_MS: Final = 1  # a locked row is tried again later
+_TABLE_LOCK_WAIT_MS: Final = 100
 _LOCK: Final = """
     SELECT pg_try_advisory_lock(
         hashtextextended('tickwheel outbox ' || quote_ident(nspname) || '.' || quote_ident(relname), 0)
@@ -153,10 +158,11 @@ class PostgresqlSource(Source):
         state = getattr(error, "sqlstate", None) or ""
         return next((blame for start, blame in _BLAMES.items() if state.startswith(start)), Blame.ALL)
 
-    def delete(self, numbers: Sequence[int]) -> Sequence[int]:
+    def delete(self, numbers: Sequence[int], within_s: float) -> Sequence[int]:
         """One statement. A locked row is left out, if the user has the right to lock rows, which is that to update."""
         with self._opened.transaction():
-            self._opened.execute(_SHORT_WAIT)
+            lock_wait_ms = _ROW_LOCK_WAIT_MS if numbers else _TABLE_LOCK_WAIT_MS
+            self._opened.execute(_LIMITS, (lock_wait_ms, lock_wait_ms + math.ceil(within_s * 1_000)))
             return [n for (n,) in self._opened.execute(self._delete, ([*numbers],))]
 
     def wait(self, stopping: threading.Event, at_most_s: float) -> None:

@@ -7,12 +7,16 @@ key and id (D5). If a database is down, only its outbox waits. The reader tries 
 that the database is down, and once that it is up again (as D6).
 
 A row is the trouble of that row alone. If a delete fails and the database answers, it is halved until the rows are
-found that can't be deleted: a foreign key or a trigger keeps them, or another session has locked them. The reader
-remembers these rows, passes over them, and tries them again, some each second. If a row can't be fetched, it becomes a
-dead letter. It is deleted if its data is lost. It stays if a view or a policy fails for it, and is read as a new row
-once it can be fetched. Memory: one batch, after a failed delete another one, and `_MOST_KEPT` numbers.
+found that can't be deleted: a foreign key or a trigger keeps them, another session has locked them, or it takes too
+long. The reader remembers these rows, passes over them, and tries them again, some each second. The search takes about
+a second. The rows that it has not come to are read again, together with new ones, and the search goes on.
+
+If a row can't be fetched, it becomes a dead letter. It is deleted if its data is lost. It stays if a view or a policy
+fails for it, and is read as a new row once it can be fetched. Memory: one batch, after a failed delete another one, and
+`_MOST_KEPT` numbers.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -27,6 +31,7 @@ from tickwheel.delivery.model.message import Columns
 from tickwheel.delivery.observe.log import logger
 from tickwheel.delivery.outbox.fetching import fetch_row, read_batch, text_of
 from tickwheel.delivery.outbox.source import Row, Source
+from tickwheel.delivery.sinks.patience import Patience
 
 Submit: TypeAlias = Callable[[Sequence[Item], int], "Future[list[Answer]]"]
 """Submits items with payloads of at most that many bytes; the future gets the answers once they are on disk."""
@@ -37,10 +42,14 @@ _STOP_WITHIN_S: Final = 5.0
 _LOOK_FOR_LOCK_EVERY_S: Final = 1.0
 _TRY_KEPT_EVERY_S: Final = 1.0
 _TRY_KEPT_WITHIN_S: Final = 0.25
+_TRY_KEPT_SHARE: Final = 0.1  # of the time, at most
+_LONGEST_DELETE_S: Final = 1.0
+_SEARCH_TIMES: Final = 4  # the time that the delete of a batch may take
 _KEPT_TRIED: Final = 64
 _MOST_KEPT: Final = 10_000
 _TELL_KEPT_EVERY_S: Final = 60.0
 _LONG_S: Final = 3_600.0
+_LOCKED: Final = "another session has locked it, or a trigger keeps it"
 
 
 class OutboxReader(threading.Thread):
@@ -53,6 +62,7 @@ class OutboxReader(threading.Thread):
         self._lines = NdjsonLines("", Columns().names, source.max_payload)
         self._accepted: Sequence[Row] = ()  # on disk in the store, and not deleted yet
         self._kept: dict[int, int] = {}  # by number: the mark of a row that is accepted and can't be deleted
+        self._patience = Patience(_LONGEST_DELETE_S)
         self._try_kept_s = 0.0
         self._tell_kept_s = 0.0
         self._stopping = threading.Event()
@@ -144,44 +154,64 @@ class OutboxReader(threading.Thread):
         self._accepted = rows
 
     def _delete_accepted(self, rows: Sequence[Row]) -> None:
-        stay = self._delete_rows(rows)
         room = _MOST_KEPT - len(self._kept)
-        self._kept.update((row.n, _mark(row)) for row, _ in stay[:room])
-        self._accepted = [row for row, _ in stay[room:]]
-        if stay:
-            self._tell_kept(*stay[0])
-        if len(self._accepted) == len(rows):
+        limit_s = self._patience.together_s
+        # Without room, the next search would find the same rows.
+        stay = self._delete_rows(rows, limit_s, time.monotonic() + (_SEARCH_TIMES * limit_s if room else math.inf))
+        kept = [(row, reason) for row, reason in stay if reason]
+        self._kept.update((row.n, _mark(row)) for row, _ in kept[:room])
+        self._accepted = [row for row, _ in stay if row.n not in self._kept]
+        if kept:
+            self._tell_kept(*kept[0])
+        if not room and len(stay) == len(rows):
             raise OSError(f"the database deletes none of the rows that were read, after {_MOST_KEPT:,} others")
 
-    def _delete_rows(self, rows: Sequence[Row]) -> list[tuple[Row, str]]:
-        """Delete rows. Returns those that stay, and why. Errors: of the source, if no row can be deleted."""
-        if rows and rows[-1].stays:
-            return [*self._delete_rows(rows[:-1]), (rows[-1], rows[-1].fault)]
-        try:
-            deleted = frozenset(self._source.delete([row.n for row in rows]))
-        except Exception as error:
-            self._source.delete([])
-            if len(rows) == 1:
-                return [(rows[0], text_of(error))]
-            half = len(rows) // 2
-            return [*self._delete_rows(rows[:half]), *self._delete_rows(rows[half:])]
-        self.rows += len(deleted)
-        return [(row, "another session has locked it, or a trigger keeps it") for row in rows if row.n not in deleted]
+    def _delete_rows(self, rows: Sequence[Row], limit_s: float, until_s: float = math.inf) -> list[tuple[Row, str]]:
+        """Delete rows, all of them within `limit_s`. Returns those that stay, and why; without a reason if no time was
+        left to find it. Errors: of the source, if no row can be deleted.
+        """
+        parts = [([row for row in rows if not row.stays], limit_s)]  # the next one last
+        stay: list[tuple[Row, str]] = []
+        has_found_any = False
+        while parts:
+            part, limit_s = parts.pop()
+            began_s = time.monotonic()
+            if has_found_any and began_s > until_s:
+                stay += [(row, "") for row in part]
+                continue
+            try:
+                deleted = frozenset(self._source.delete([row.n for row in part], limit_s))
+            except Exception as error:
+                self._source.delete([], _LONGEST_DELETE_S)
+                if len(part) == 1:
+                    stay.append((part[0], text_of(error)))
+                    has_found_any = True
+                    continue
+                half, limit_s = len(part) // 2, max(limit_s / 2, self._patience.part_s(0.0))
+                parts += [(part[half:], limit_s), (part[:half], limit_s)]
+                continue
+            has_found_any = True
+            self._patience.note(time.monotonic() - began_s)
+            self.rows += len(deleted)
+            stay += [(row, _LOCKED) for row in part if row.n not in deleted]
+        return [*stay, *((row, row.fault) for row in rows if row.stays)]
 
     def _try_kept(self) -> None:
         """Try to delete some of the rows that could not be deleted, those first that were tried longest ago."""
-        now_s = time.monotonic()
-        self._try_kept_s = now_s + _TRY_KEPT_EVERY_S
+        began_s = time.monotonic()
         for n in [*islice(self._kept, _KEPT_TRIED)]:
-            if time.monotonic() > now_s + _TRY_KEPT_WITHIN_S:
+            if time.monotonic() > began_s + _TRY_KEPT_WITHIN_S:
                 break
             rows = fetch_row(self._source, n)
             # In a restored database it may be another row: then it is read as a new one.
-            stay = self._delete_rows(rows) if [_mark(row) for row in rows] == [self._kept[n]] else []
+            is_same = [_mark(row) for row in rows] == [self._kept[n]]
+            stay = self._delete_rows(rows, _LONGEST_DELETE_S) if is_same else []
             mark = self._kept.pop(n)
             if stay:
                 self._kept[n] = mark
                 self._tell_kept(*stay[0])
+        now_s = time.monotonic()
+        self._try_kept_s = max(began_s + _TRY_KEPT_EVERY_S, now_s + (now_s - began_s) / _TRY_KEPT_SHARE)
 
     def _tell_kept(self, row: Row, reason: str) -> None:
         now_s = time.monotonic()
@@ -189,7 +219,7 @@ class OutboxReader(threading.Thread):
             self._tell_kept_s = now_s + _TELL_KEPT_EVERY_S
             logger.error(
                 "the outbox %s has rows that can't be deleted or read, %d so far, and tries them again; row %d: %s",
-                *(self.outbox, len(self._kept) + len(self._accepted), row.n, reason),
+                *(self.outbox, len(self._kept), row.n, reason),
             )
 
     def _records_of(self, rows: Sequence[Row]) -> list[Records]:

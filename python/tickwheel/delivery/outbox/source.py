@@ -92,8 +92,9 @@ class Source(ABC):
         """Why rows could not be read. The connection may be broken all the same."""
 
     @abstractmethod
-    def delete(self, numbers: Sequence[int]) -> Sequence[int]:
-        """Delete rows and commit. Returns the numbers of the rows that are gone. A locked row is not waited for long.
+    def delete(self, numbers: Sequence[int], within_s: float) -> Sequence[int]:
+        """Delete rows and commit. Returns the numbers of the rows that are gone. A locked row is not waited for long. A
+        delete that takes longer than `within_s` is an error.
 
         After an error some may be gone. A call without numbers is a probe: it fails if no row can be deleted.
         """

@@ -26,6 +26,7 @@ from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.observe.log import logger
 from tickwheel.delivery.outbox.source import LEAST, MOST, NO_RECORD, Blame, Row, Source, SourceOpener
 from tickwheel.delivery.outbox.tables import BATCH_BYTES, BATCH_ROWS
+from tickwheel.delivery.sinks.interrupting import TimeLimit
 from tickwheel.delivery.sinks.tables import table_of
 
 FORM: Final = "sqlite:PATH?table=T"
@@ -66,6 +67,7 @@ class SqliteSource(Source):
         self._delete = f'DELETE FROM "{table}" WHERE n IN (SELECT value FROM json_each(?))'  # noqa: S608
         self._still_there = f'SELECT n FROM "{table}" WHERE n IN (SELECT value FROM json_each(?))'  # noqa: S608
         self._database: sqlite3.Connection | None = None
+        self._limit: TimeLimit
         self._file: os.stat_result | None = None
         self._version = -1
 
@@ -78,6 +80,7 @@ class SqliteSource(Source):
         self._database = sqlite3.connect(
             f"{self._path.as_uri()}?mode=rw", uri=True, timeout=_LOCKED_WITHIN_S, isolation_level=None
         )
+        self._limit = TimeLimit(self._database)
         self._database.execute("PRAGMA schema_version").fetchone()  # fails now if it is no database
         self._lock = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -114,11 +117,13 @@ class SqliteSource(Source):
         """An error of data is about a row."""
         return Blame.DATA if isinstance(error, sqlite3.DataError | UnicodeError) else Blame.ALL
 
-    def delete(self, numbers: Sequence[int]) -> Sequence[int]:
+    def delete(self, numbers: Sequence[int], within_s: float) -> Sequence[int]:
         """One statement, which is a transaction."""
         self._check_files()
         given = json.dumps(numbers)
-        if self._opened.execute(self._delete, (given,)).rowcount == len(numbers):
+        with self._limit.within(within_s):
+            count = self._opened.execute(self._delete, (given,)).rowcount
+        if count == len(numbers):
             return numbers
         there = {n for (n,) in self._opened.execute(self._still_there, (given,))}
         return [n for n in numbers if n not in there]

@@ -19,17 +19,17 @@
 """
 
 import itertools
-import math
 import sqlite3
 import time
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Collection, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import ClassVar, Final, TypeAlias
 
 from tickwheel._native import refuse_open_store, rfc_3339
 from tickwheel.delivery.base.appending import file_at, make
 from tickwheel.delivery.base.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
+from tickwheel.delivery.sinks.interrupting import TimeLimit, was_interrupted
 from tickwheel.delivery.sinks.patience import Patience, samples
 from tickwheel.delivery.sinks.sink import Delivery, Refusals, Sink, SinkOpener, SinkSettings
 from tickwheel.delivery.sinks.tables import COLUMNS, EARLIER_AT_ONCE, MAX_BATCH, OWN_SHARE, payload_of, table_of
@@ -52,7 +52,6 @@ _TOO_LONG: Final = (
     "the row takes too long, and was interrupted: mend its trigger, or give it more time by --sink-timeout"
 )
 _MOST_DOUBLED: Final = 20
-_LOOK_EVERY: Final = 1_000_000  # instructions of SQLite, some milliseconds: each look takes the GIL
 
 
 class SqliteSink(Sink):
@@ -68,7 +67,6 @@ class SqliteSink(Sink):
         self._writer = writer
         self._own_s = OWN_SHARE * settings.timeout_s
         self._patience = Patience(self._own_s / 6)
-        self._interrupt_s = math.inf  # when the running statements are interrupted
         self._insert = f'INSERT INTO "{table}" ({", ".join(COLUMNS)}) VALUES ({", ".join("?" * len(COLUMNS))})'  # noqa: S608
         # A cached EXPLAIN would not notice that the table is gone.
         self._insert_none = (
@@ -83,6 +81,7 @@ class SqliteSink(Sink):
         self._drop_one_earlier = f'DELETE FROM "{table}_ids" WHERE digest = ? AND store = ? AND run <> ?'  # noqa: S608
         self._will_have_earlier = True  # once the open transaction is committed
         self._database: sqlite3.Connection | None = None
+        self._limit: TimeLimit
         self._file: tuple[int, int] | None = None  # that has the tables
         try:
             for statement in (self._insert, self._note, self._drop):  # fails now if they can't work, as on a view
@@ -198,7 +197,6 @@ class SqliteSink(Sink):
                 uri=True,
             )
             try:
-                database.set_progress_handler(lambda: time.monotonic() > self._interrupt_s, _LOOK_EVERY)
                 file = file_at(self._path)
                 mode = database.execute("PRAGMA journal_mode=WAL").fetchone()[0]
                 if mode != "wal":
@@ -210,6 +208,7 @@ class SqliteSink(Sink):
                 database.close()
                 raise
             self._database, self._file = database, file
+            self._limit = TimeLimit(database)
         return self._database
 
     def _begin(self, database: sqlite3.Connection, deliveries: Sequence[Delivery]) -> None:
@@ -225,15 +224,6 @@ class SqliteSink(Sink):
             earlier = (self._settings.store_id, self._settings.run)
             self._will_have_earlier = database.execute(self._drop_earlier, earlier).rowcount == EARLIER_AT_ONCE
 
-    @contextmanager
-    def _within(self, limit_s: float) -> Iterator[None]:
-        """Statements that take longer are interrupted, and the transaction is rolled back."""
-        self._interrupt_s = time.monotonic() + limit_s
-        try:
-            yield
-        finally:
-            self._interrupt_s = math.inf
-
     def _write_together(self, database: sqlite3.Connection, deliveries: Sequence[Delivery], search: "_Search") -> bool:
         """Whether all are written, because none was there and none is refused. Otherwise none is written.
 
@@ -243,7 +233,7 @@ class SqliteSink(Sink):
         self._begin(database, deliveries)
         began_s = time.monotonic()
         try:
-            with self._within(search.together_s(deliveries[0].attempt)):
+            with self._limit.within(search.together_s(deliveries[0].attempt)):
                 noted = database.executemany(self._note, ((it.digest, store, run) for it in deliveries))
                 are_new = noted.rowcount == len(deliveries)
                 if are_new:
@@ -255,7 +245,7 @@ class SqliteSink(Sink):
         except _OF_A_ROW as error:
             database.execute(_PROBE)
             database.execute(self._insert_none, (None,) * len(COLUMNS))
-            search.is_slow = _was_interrupted(error)
+            search.is_slow = was_interrupted(error)
         self._roll_back(database)
         return False
 
@@ -282,7 +272,7 @@ class SqliteSink(Sink):
                 verdicts[place] = None
                 continue
             try:
-                with self._within(search.row_s(deliveries[place].attempt)):
+                with self._limit.within(search.row_s(deliveries[place].attempt)):
                     self._write_row(database, deliveries[place])
             except _OF_A_ROW as error:
                 database.execute(_PROBE)
@@ -401,14 +391,10 @@ def _row(delivery: Delivery) -> tuple[object, ...]:
 
 def _verdict(error: Exception) -> str | Unanswered:
     """Of a row that failed alone."""
-    if _was_interrupted(error):
+    if was_interrupted(error):
         return Unanswered(_TOO_LONG)
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF  # the rest says more exactly which
     return _text(error) if code in _REFUSALS else Unanswered(_text(error))
-
-
-def _was_interrupted(error: Exception) -> bool:
-    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT
 
 
 def _text(error: Exception) -> str:

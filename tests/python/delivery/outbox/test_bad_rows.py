@@ -144,6 +144,79 @@ def test_rows_that_another_session_has_locked_stop_no_others__D6(
     assert read.queue.summary.duplicates == 0
 
 
+def test_many_rows_that_another_session_has_locked_stop_no_others__D6(
+    of_postgresql: Program, reading: Read, postgres_url: str
+) -> None:
+    """The user has no right to lock rows, so each locked row is searched for."""
+    user = f"reader_{of_postgresql.table}"
+    ask(of_postgresql, f"CREATE ROLE {user} LOGIN PASSWORD 'not-for-eyes'")
+    ask(of_postgresql, f"GRANT SELECT, DELETE ON {of_postgresql.table} TO {user}")
+    ids = write(of_postgresql, 10_001)
+    with psycopg.connect(postgres_url) as other:
+        other.execute(f"SELECT FROM {of_postgresql.table} WHERE n % 64 = 5 AND n < 4000 FOR UPDATE".encode())
+        read = reading(of_postgresql.address.replace("tick:", f"{user}:"))
+        assert sorted(read.ids(10_001)) == sorted(ids)
+        wait_until(lambda: numbers_left(of_postgresql) == [*range(5, 4_000, 64)])
+        other.rollback()
+        wait_until(lambda: numbers_left(of_postgresql) == [])
+    assert read.queue.summary.duplicates == 0
+
+
+def take_for_ever_to_delete(program: Program, condition: str) -> None:
+    """A trigger, for the delete of these rows."""
+    if program.address.startswith("sqlite"):
+        counts = (
+            "SELECT count(*) FROM (WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x FROM n)"
+        )
+        ask(program, f"CREATE TRIGGER keeps BEFORE DELETE ON {program.table} WHEN {condition} BEGIN {counts}; END")
+        return
+    ask(
+        program,
+        f"CREATE FUNCTION sleeps_{program.table}() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN PERFORM pg_sleep(9000); RETURN old; END $$",
+    )
+    ask(
+        program,
+        f"CREATE TRIGGER keeps BEFORE DELETE ON {program.table} FOR EACH ROW WHEN ({condition})"
+        f" EXECUTE FUNCTION sleeps_{program.table}()",
+    )
+
+
+def test_rows_that_take_for_ever_to_delete_stop_no_others__D6(
+    each_database: Program, reading: Read, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(reader_module, "_LONGEST_DELETE_S", 0.25)
+    take_for_ever_to_delete(each_database, "old.n IN (1, 700, 5000)")
+    ids = write(each_database, 10_001)
+    with caplog.at_level(logging.WARNING, "tickwheel.delivery"):
+        read = reading(each_database.address)
+        assert sorted(read.ids(10_001)) == sorted(ids)
+        wait_until(lambda: numbers_left(each_database) == [1, 700, 5000])
+    [text] = told(caplog, "outbox")
+    assert "has rows that can't be deleted or read" in text
+    more = write(each_database, 5, 20_000)
+    assert sorted(read.ids(5)) == more
+    wait_until(lambda: numbers_left(each_database) == [1, 700, 5000])
+    drop_trigger(each_database)
+    wait_until(lambda: numbers_left(each_database) == [])
+    assert read.queue.summary.duplicates == 0
+
+
+def test_a_search_that_takes_too_long_goes_on_with_new_rows__D6(
+    each_database: Program, reading: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As far away as the database may be, each search decides about a row at least."""
+    monkeypatch.setattr(reader_module, "_SEARCH_TIMES", 0)
+    keep(each_database, "old.n IN (1, 700)")
+    ids = write(each_database, 5_000)
+    read = reading(each_database.address)
+    assert sorted(read.ids(5_000)) == sorted(ids)
+    wait_until(lambda: numbers_left(each_database) == [1, 700])
+    drop_trigger(each_database)
+    wait_until(lambda: numbers_left(each_database) == [])
+    assert read.queue.summary.duplicates == 0
+
+
 def test_a_table_that_is_locked_is_no_trouble_of_its_rows__D6(
     of_postgresql: Program, reading: Read, postgres_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -190,10 +263,11 @@ def test_a_row_that_is_gone_is_kept_no_more__D8(
     drop_trigger(each_database)
     ask(each_database, f"DELETE FROM {each_database.table}")
     outbox._try_kept_s = 0.0
-    write(each_database, 1, 1)
-    assert read.ids(1) == ["m1"]
+    for n in (1, 2):  # the reader may have looked at the time before the first one came
+        write(each_database, 1, n)
+        assert read.ids(1) == [f"m{n}"]
     assert not outbox._kept
-    wait_until(lambda: outbox.rows == 1)
+    wait_until(lambda: outbox.rows == 2)
 
 
 def test_more_rows_than_can_be_remembered_stop_no_others_while_a_batch_has_room__D8(
@@ -224,7 +298,7 @@ def test_rows_that_can_not_be_deleted_are_told_again_after_a_minute__D15(
         [outbox] = read.queue._running.outboxes
         tries: list[object] = []
         delete = outbox._source.delete
-        monkeypatch.setattr(outbox._source, "delete", lambda numbers: tries.append(numbers) or delete(numbers))
+        monkeypatch.setattr(outbox._source, "delete", lambda *given: tries.append(given) or delete(*given))
         wait_until(lambda: len(tries) > 10)
         assert len(told(caplog, "can't be deleted or read")) == 1
         outbox._tell_kept_s = 0.0
@@ -424,7 +498,7 @@ def test_rows_are_passed_over_and_fetched_by_their_numbers__D6(each_database: Pr
     assert [row.n for row in source.read([1, 2, 7])] == [3, 4, 5, 6, 8, 9, 10]
     assert [*source.first_numbers([1, 2, 7])] == [3, 4, 5, 6, 8, 9, 10]
     assert [row.n for row in source.fetch([9, 2, 70])] == [2, 9]
-    assert 2 in source.delete([2, 70])
-    assert [*source.delete([])] == []
+    assert 2 in source.delete([2, 70], 5)
+    assert [*source.delete([], 5)] == []
     assert [row.n for row in source.read()] == [1, *range(3, 11)]
     source.close()

@@ -10,7 +10,7 @@ import pytest
 
 from delivery.sinks.making import batch, delivery, opened
 from tickwheel.delivery.base.errors import Unanswered
-from tickwheel.delivery.sinks import Sink, sqlite
+from tickwheel.delivery.sinks import Sink, interrupting, sqlite
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -60,7 +60,8 @@ def takes(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], str]
         now_s += seconds
         return 1
 
-    monkeypatch.setattr(sqlite, "time", SimpleNamespace(monotonic=lambda: now_s))
+    for module in (interrupting, sqlite):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now_s))
     assert isinstance(sink, sqlite.SqliteSink)
     sink._open().create_function("pass_time", 1, pass_time)
     return lambda seconds: f"pass_time({seconds})"
