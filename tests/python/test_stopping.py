@@ -55,8 +55,12 @@ def test_a_signal_that_python_drops_comes_again__D13(drop: Callable[[int], None]
             drop(number)
             threading.Event().wait(30)
 
-    with pytest.raises(Stopped) as stop:
-        run()
+    before = signal.signal(number, signal.SIG_DFL)  # a process under nohup ignores SIGHUP
+    try:
+        with pytest.raises(Stopped) as stop:
+            run()
+    finally:
+        signal.signal(number, before)
     assert stop.value.number == number
 
 

@@ -15,7 +15,7 @@ from tickwheel.testing import ManualTimer
 
 def run(main: Callable[[], Coroutine[object, object, None]]) -> None:
     async def limited() -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(50):
             await main()
 
     asyncio.run(limited())

@@ -91,6 +91,11 @@ impl Doubts {
         self.by_key.get_mut(&key)
     }
 
+    /// Whether this holds for any of them.
+    pub(crate) fn any(&self, mut holds: impl FnMut(Key, &Doubt) -> bool) -> bool {
+        self.by_key.iter().any(|(key, doubt)| holds(*key, doubt))
+    }
+
     pub(crate) fn get_or_add(&mut self, key: Key) -> &mut Doubt {
         self.by_key.entry(key).or_default()
     }

@@ -14,7 +14,9 @@
 //!   New keys that were accepted lately come before other new keys.
 //! - The other key in doubt is one that failed only in this outage, if one is ready. In each fourth round it is any key in
 //!   doubt: those that failed before may be the ones that are back.
-//! - The outage ends with an accepted send that began while the destination was down. A refusal does not end it.
+//! - The outage ends with an accepted send that began while the destination was down. A refusal does not end it. If two
+//!   rounds in a row find nothing to try, it ends too: otherwise a service whose messages were cancelled or have expired
+//!   would count as down until the next message, and a balancer sends none to it.
 
 use std::collections::VecDeque;
 
@@ -80,6 +82,8 @@ struct Down {
     may_try_failed: bool,
     new_tries: u32,
     last: Option<Try>,
+    /// The last round had nothing to try.
+    was_idle: bool,
 }
 
 /// The key that may be tried while the destination is down.
@@ -219,6 +223,7 @@ impl Outage {
             may_try_failed: true,
             new_tries: 0,
             last: None,
+            was_idle: false,
         });
         true
     }
@@ -248,6 +253,11 @@ impl Outage {
         self.likely.contains(&key)
     }
 
+    /// Whether a message without a key began to fail after the last accepted send.
+    pub(crate) fn has_new_message(&self) -> bool {
+        self.newly.iter().any(|key| matches!(key, Key::Message(_)))
+    }
+
     /// A likely key for which `may` holds, at random.
     pub(crate) fn any_likely(&self, random: &mut Rng, may: impl Fn(Key) -> bool) -> Option<Key> {
         any_of(&self.likely, random, may)
@@ -265,6 +275,20 @@ impl Outage {
         let after_us = FIRST_ROUND_US.saturating_mul(1 << down.rounds.min(20)).min(LONGEST_ROUND_US);
         down.rounds += 1;
         Some(after_us)
+    }
+
+    /// A round begins, and there is nothing to try if `is_idle`. If that ends the outage, returns when it began.
+    pub(crate) fn ends_idle(&mut self, is_idle: bool, now_us: u64) -> Option<u64> {
+        let down = self.down.as_mut()?;
+        if !(std::mem::replace(&mut down.was_idle, is_idle) && is_idle) {
+            return None;
+        }
+        let since_us = down.since_us;
+        self.down = None;
+        self.remember(since_us, now_us);
+        self.newly.clear();
+        self.likely.clear();
+        Some(since_us)
     }
 
     /// A second of the outage has passed, and one more new key may be tried. Returns whether the outage goes on.

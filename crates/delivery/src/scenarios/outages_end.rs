@@ -5,9 +5,9 @@ use super::testing::{ByHand, START_MS, cancel, put};
 use crate::due::retry::Retry;
 use crate::group::items::Item;
 use crate::message::incoming::Incoming;
-use crate::message::{Body, Message};
+use crate::message::{Body, Extras, Message};
 use crate::run::settings::Settings;
-use crate::sinks::{Delivery, Verdict};
+use crate::sinks::{Delivery, Verdict, Verdicts};
 
 fn unreachable() -> Verdict {
     Verdict::Unreachable { reason: "gone".to_owned(), retry_after_ms: None }
@@ -80,6 +80,60 @@ fn keys_without_a_message_to_send_are_no_sign_of_an_outage__d6() {
             world.give((0..6).map(end).collect());
             world.pass_ms(3_600_000, |_| unanswered(None));
             assert_eq!(world.engine.down(), None, "waits of {wait_ms} ms");
+        }
+    }
+}
+
+fn expiring(key: Option<&str>, id: &str) -> Item {
+    let extras = Extras { expires_ms: Some(START_MS + 500), ..Extras::default() };
+    let body = Body::new(key, id, b"1", true).with_extras(extras);
+    Item::Put(Incoming::of(Message { body, due_ms: START_MS, delay_ms: None }))
+}
+
+/// Six keys, or messages without keys, fail, and then nothing is left to send. A balancer that reads the state would send
+/// no message that shows that the destination is back.
+#[test]
+fn an_outage_ends_when_nothing_is_left_to_try__d6() {
+    for (has_key, wait_ms) in [(true, 1_000), (true, 60_000), (true, 3_600_000), (false, 1_000), (false, 3_600_000)] {
+        let six = |of: &dyn Fn(Option<&str>, &str) -> Item| -> Vec<Item> {
+            (0..6).map(|id| of(has_key.then(|| format!("k{id}")).as_deref(), &id.to_string())).collect()
+        };
+        let down = || unanswered(Some(wait_ms));
+        let begun = |messages: Vec<Item>| {
+            let world = ByHand::start(Settings::default());
+            world.give(messages);
+            world
+        };
+        let is_over = |world: &ByHand, how: &str| {
+            world.pass_ms(120_000, |_| down());
+            assert_eq!(world.engine.down(), None, "{how}, waits of {wait_ms} ms");
+            assert_eq!(world.pass_ms(10_000, |_| Verdict::Delivered).len(), 0);
+        };
+        let world = begun(six(&expiring));
+        world.deliver(|_| down());
+        is_over(&world, "expired");
+        let waiting = || six(&|key, id| put(key, id, START_MS));
+        let mut ends = vec![six(&|key, id| cancel(key, id))];
+        if has_key {
+            ends.push(six(&|key, _| Item::Pause { key: key.map(str::to_owned), is_paused: true }));
+        }
+        for end in ends {
+            let world = begun(waiting());
+            let (number, flight) = world.next_send().unwrap();
+            let receipt = world.submit(end.clone());
+            world.write();
+            world.advance_ms(10);
+            world.engine.settle(number, Verdicts::Each(vec![down(); flight.len()]), None);
+            world.write();
+            drop(receipt);
+            if matches!(end[0], Item::Pause { .. }) {
+                is_over(&world, "paused in flight");
+            }
+            let world = begun(waiting());
+            world.pass_ms(5_000, |_| down());
+            assert!(world.engine.down().is_some());
+            world.give(end);
+            is_over(&world, "taken back while it is down");
         }
     }
 }

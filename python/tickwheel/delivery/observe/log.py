@@ -15,6 +15,7 @@ logger: Final = logger_of("tickwheel.delivery")
 _EVENTS: Final = {
     "down": (logging.ERROR, "the destination is down: %s"),
     "up": (logging.WARNING, "the destination is up again, after %d ms"),
+    "up untried": (logging.WARNING, "the destination counts as up after %d ms: no message waits for it any more"),
     "failed": (logging.WARNING, "message %s failed for the first time: %s"),
     "cut off": (logging.WARNING, "message %s cut off: no answer in time"),
     "paused": (logging.WARNING, "sending is paused: what is due waits until it is resumed"),

@@ -13,6 +13,8 @@ pub enum Event {
     Up {
         /// How long it was down, in milliseconds.
         after_ms: u64,
+        /// No send has shown it: there was nothing to try any more.
+        is_untried: bool,
     },
     /// The first attempt of a message failed.
     Failed {

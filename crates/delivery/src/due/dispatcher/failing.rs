@@ -260,8 +260,7 @@ impl Dispatcher {
         self.outage.knows(key);
         let was_down = self.outage.is_down();
         if let Some(since_us) = self.outage.accepted(began_us, now_us) {
-            self.measures.changed_us = now_us;
-            self.events.push(Event::Up { after_ms: now_us.saturating_sub(since_us) / 1000 });
+            self.is_up(since_us, now_us, false);
             self.sort_keys_in_doubt();
         } else if was_down {
             return; // the send began before the outage
@@ -269,6 +268,11 @@ impl Dispatcher {
         if let Some(keys) = self.outage.take_failed_together(was_down) {
             self.to_wake.extend(keys);
         }
+    }
+
+    fn is_up(&mut self, since_us: u64, now_us: u64, is_untried: bool) {
+        self.measures.changed_us = now_us;
+        self.events.push(Event::Up { after_ms: now_us.saturating_sub(since_us) / 1000, is_untried });
     }
 
     /// Tries keys that failed together at once, one time.
@@ -326,6 +330,11 @@ impl Dispatcher {
 
     /// `since_us`: the start of the outage for which the alarm was set.
     pub(super) fn begin_round(&mut self, since_us: u64) {
+        let (is_idle, now_us) = (!self.has_any_to_try(), self.timer.clock().now_us());
+        if let Some(since_us) = self.outage.ends_idle(is_idle, now_us) {
+            self.is_up(since_us, now_us, true);
+            return;
+        }
         let Some(after_us) = self.outage.begin_round(since_us) else { return };
         self.arm(Duration::from_micros(after_us), Alarm::Round(since_us));
         let (doubts, window) = (&self.doubts, &self.window);
@@ -345,6 +354,21 @@ impl Dispatcher {
         for key in likely.into_iter().chain(other) {
             self.wake(key);
         }
+    }
+
+    /// Whether a message is due, or is being sent, or will be tried again. Paused keys do not count.
+    fn has_any_to_try(&self) -> bool {
+        let queues = [&self.fresh, &self.in_doubt, &self.likely];
+        let will_be_tried = |key, doubt: &Doubt| match key {
+            Key::Message(_) => true,
+            Key::Lane(number) => (doubt.waits() || doubt.parked.is_some()) && !self.window.is_lane_paused(number),
+        };
+        self.is_paused
+            || queues.iter().any(|queue| !queue.is_empty())
+            || self.suspects.iter().any(|suspects| !suspects.is_empty())
+            || !(self.flights.is_empty() && self.to_wake.is_empty() && self.reading.wanted.is_empty())
+            || self.doubts.any(will_be_tried)
+            || self.outage.has_new_message() // it may have left memory, and then it has no doubt
     }
 
     pub(super) fn add_new_try(&mut self, since_us: u64) {

@@ -47,14 +47,15 @@ fn put_letters(py: Python<'_>, function: &Bound<'_, PyAny>, letters: &[Letter]) 
     function.call1((PyList::new(py, letters)?,)).map(drop)
 }
 
-/// Events as tuples: `("down", reason)`, `("up", after_ms)`, `("failed", key, id, reason)`, `("cut off", key, id, messages)`,
+/// Events as tuples: `("down", reason)`, `("up", after_ms)`, `("up untried", after_ms)`, `("failed", key, id, reason)`, `("cut off", key, id, messages)`,
 /// `("paused",)`, `("resumed",)`, `("keys paused", count)`, `("clock stepped",)`, `("left out", count)`, `("slow sync", seconds)`,
 /// `("checkpoint failed", reason)`, `("no thread", reason)`.
 fn events_to_python<'py>(py: Python<'py>, events: &[Event]) -> PyResult<Bound<'py, PyList>> {
     let made = events.iter().map(|event| -> PyResult<Bound<'py, PyTuple>> {
         match event {
             Event::Down { reason } => ("down", reason).into_pyobject(py),
-            Event::Up { after_ms } => ("up", *after_ms).into_pyobject(py),
+            Event::Up { after_ms, is_untried: false } => ("up", *after_ms).into_pyobject(py),
+            Event::Up { after_ms, .. } => ("up untried", *after_ms).into_pyobject(py),
             Event::Failed { key, id, reason } => ("failed", key, id, reason).into_pyobject(py),
             Event::CutOff { key, id, messages, .. } => ("cut off", key, id, *messages).into_pyobject(py),
             Event::Paused => ("paused",).into_pyobject(py),
