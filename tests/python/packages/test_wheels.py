@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from packages.archives import BIN, ROOT, run
-from packages.contents import check_contents
+from packages.contents import check_contents, check_names_no_folder
 from packages.installed import check_alone, check_delivering, environment
 from packages.interpreters import Interpreter, announced, find, folders
 
@@ -36,6 +36,7 @@ def test_there_is_a_wheel_for_each_announced_cpython_of_this_machine_and_one_for
 @pytest.mark.parametrize("wheel", WHEELS, ids=lambda wheel: "-".join(tags(wheel)[:2]))
 def test_a_wheel_runs_on_any_linux_since_glibc_2_28_and_has_only_what_runs(wheel: Path) -> None:
     check_contents(wheel)
+    check_names_no_folder(wheel)
     if sys.platform == "linux":
         assert re.fullmatch(r"manylinux_2_28_\w+", tags(wheel)[2])
         told = " ".join(run(BIN / "auditwheel", "show", wheel).split())
