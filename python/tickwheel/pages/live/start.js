@@ -67,6 +67,7 @@ function follow() {
       status("The timer is shut down.", "ill");
     } else if (event === "failed") {
       status(`The store can't be read: ${data.reason}.`, "ill");
+      document.body.classList.add("loaded");
     } else {
       if (data.lateness_us) lateness.add(data.at_ms, data.lateness_us);
       show_frame(data);
