@@ -2,17 +2,18 @@
 
 import importlib.util
 import os
+import sys
 import threading
 from collections.abc import Callable
 from importlib.machinery import BuiltinImporter
-from types import BuiltinFunctionType
 from typing import Any
 
 
 def are_replaced() -> bool:
-    """Whether the threads of `threading` are greenlets."""
-    start: Any = getattr(threading, "_start_joinable_thread", None) or getattr(threading, "_start_new_thread", None)
-    return start is not None and not isinstance(start, BuiltinFunctionType)
+    """Whether the threads of `threading` are greenlets. A debugger replaces their start too, and they stay threads."""
+    gevent, eventlet = sys.modules.get("gevent.monkey"), sys.modules.get("eventlet.patcher")
+    by_gevent = gevent is not None and gevent.is_module_patched("threading")
+    return bool(by_gevent or (eventlet is not None and eventlet.is_monkey_patched("thread")))
 
 
 def make_thread(target: Callable[[], None], name: str) -> Any:

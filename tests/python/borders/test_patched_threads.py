@@ -94,3 +94,23 @@ thread.join()
 assert not thread.is_alive()
 """
     )
+
+
+def test_a_debugger_that_hooks_the_start_of_threads_changes_nothing__T12() -> None:
+    run_script(
+        """
+from concurrent.futures import ThreadPoolExecutor
+name = "_start_joinable_thread" if hasattr(threading, "_start_joinable_thread") else "_start_new_thread"
+start, came = getattr(threading, name), threading.Event()
+
+class Debugger:
+    def hook(self, *args, **options):
+        return start(*args, **options)
+
+setattr(threading, name, Debugger().hook)
+with ThreadPoolExecutor(1) as pool, SystemTimer("x", executor=pool) as timer:
+    timer.after(0, came.set)
+    assert came.wait(15)
+print("ended")
+"""
+    )
