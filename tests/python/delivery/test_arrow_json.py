@@ -107,6 +107,10 @@ def test_a_variant_is_refused_and_its_remedy_named__D2() -> None:
     variants = pa.array([{"metadata": b"\x01\x00\x00", "value": b"\x0c\x05"}], kind)
     assert reason(x=variants) == "x can't be JSON: it is a VARIANT, so write it to the file as JSON in text"
     assert "it is a VARIANT" in reason(x=pa.array([[variants[0].as_py()]], pa.list_(kind)))
+    for metadata in (b"\x01\x01\x00\x01a", b"\x41\x01\x00\x00\x00\x01\x00a"):
+        assert "it is a VARIANT" in reason(x=pa.array([{"metadata": metadata, "value": b"\x0c\x05"}], kind))
+    for metadata in (b"application/json", b"a", b"\x01", b"\x01\xff\xff", b"1.0", b""):
+        message(x=pa.array([{"metadata": metadata, "value": b"\x0c\x05"}], kind))
     others = pa.array([{"metadata": b"of mine", "value": b"\x0c\x05"}], kind)
     assert bytes(message(x=others).payload) == b'{"x":{"metadata":"b2YgbWluZQ==","value":"DAU="}}'
 

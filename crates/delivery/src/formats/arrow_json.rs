@@ -126,14 +126,28 @@ fn write_other(out: &mut Vec<u8>, array: &dyn Array, at: usize, max: usize) -> R
     Ok(())
 }
 
-/// Whether the struct holds a `VARIANT`: binary `metadata`, which begins with version 1, beside a binary `value`.
+/// Whether the struct holds a `VARIANT`: the binary `metadata` of one, beside a binary `value`.
 fn is_variant(fields: &Fields, array: &dyn Array, at: usize) -> bool {
     let names: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
     let is_known = names.iter().all(|name| ["metadata", "value", "typed_value"].contains(name));
     let member = |name| array.as_struct().column_by_name(name);
     let is_binary = member("value").is_some_and(|value| binary(value, at).is_some());
-    let version = member("metadata").and_then(|metadata| binary(metadata, at)?.first().map(|byte| byte & 0x0f));
-    is_known && is_binary && version == Some(1)
+    is_known && is_binary && member("metadata").and_then(|it| binary(it, at)).is_some_and(is_metadata)
+}
+
+/// Whether the bytes are a header of version 1, the number of names, where each begins and the last ends, and the names.
+/// A text can begin with the same header.
+fn is_metadata(bytes: &[u8]) -> bool {
+    let [header, rest @ ..] = bytes else { return false };
+    let width = usize::from(header >> 6) + 1;
+    let number = |place: usize| {
+        let from = place.checked_mul(width)?;
+        let bytes = rest.get(from..from.checked_add(width)?)?;
+        Some(bytes.iter().rev().fold(0, |sum, byte| sum << 8 | usize::from(*byte)))
+    };
+    let names = number(0).unwrap_or(usize::MAX);
+    let end = names.checked_add(1).and_then(number);
+    header & 0x0f == 1 && end.is_some_and(|end| end == rest.len() - (names + 2) * width)
 }
 
 /// The name of a refused type, as Arrow's own documents write it.
