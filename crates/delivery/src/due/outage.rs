@@ -277,18 +277,18 @@ impl Outage {
         Some(after_us)
     }
 
-    /// A round begins, and there is nothing to try if `is_idle`. If that ends the outage, returns when it began.
-    pub(crate) fn ends_idle(&mut self, is_idle: bool, now_us: u64) -> Option<u64> {
-        let down = self.down.as_mut()?;
+    /// A round of the outage that began at `since_us` begins, and there is nothing to try if `is_idle`. Returns whether
+    /// that ends the outage.
+    pub(crate) fn ends_idle(&mut self, since_us: u64, is_idle: bool, now_us: u64) -> bool {
+        let Some(down) = self.down.as_mut().filter(|down| down.since_us == since_us) else { return false };
         if !(std::mem::replace(&mut down.was_idle, is_idle) && is_idle) {
-            return None;
+            return false;
         }
-        let since_us = down.since_us;
         self.down = None;
         self.remember(since_us, now_us);
         self.newly.clear();
         self.likely.clear();
-        Some(since_us)
+        true
     }
 
     /// A second of the outage has passed, and one more new key may be tried. Returns whether the outage goes on.
@@ -412,6 +412,18 @@ mod tests {
         assert!(!outage.is_down());
         assert_eq!(outage.take_failed_together(true).map(|keys| keys.len()), Some(6));
         assert_eq!(outage.take_failed_together(true), None);
+    }
+
+    #[test]
+    fn two_rounds_in_a_row_with_nothing_to_try_end_it__d6() {
+        let mut outage = down();
+        assert!(!outage.ends_idle(S, true, 2 * S) && !outage.ends_idle(S, false, 3 * S));
+        assert!(!outage.ends_idle(S, true, 4 * S));
+        assert!(!outage.ends_idle(7, true, 4 * S), "the alarm of an outage that is over");
+        assert!(outage.ends_idle(S, true, 5 * S) && !outage.is_down());
+        assert_eq!(outage.up_us(0, 6 * S), 2 * S);
+        assert_eq!(outage.take_failed_together(true), None);
+        assert!(!outage.ends_idle(S, true, 6 * S));
     }
 
     #[test]

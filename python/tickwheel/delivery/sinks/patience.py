@@ -1,7 +1,7 @@
 """How long the rows of a batch may take in a database, so that a slow one does not hold up the others (rule D6).
 
-- A batch may take some times as long as batches usually do. After that it is split, and its parts may take as long as
-  their share of it.
+- A batch may take some times as long as batches usually do. If it takes longer, it is split. Half of its rows may take
+  half of its time, and so on.
 - A row that takes too long in a part has no answer. It is sent again, with more time.
 - If a batch takes too long, the database may be slow. So some of its rows are tried alone first. If each of them takes
   too long as well, the rows have more time.
@@ -42,5 +42,5 @@ class Patience:
 
 
 def samples(rows: Sequence[_T]) -> Sequence[_T]:
-    """Some rows of a batch that took too long. Slow ones that come together are not all of them."""
+    """Some rows of a batch that took too long, far from each other: slow rows may stand together."""
     return rows[:: math.ceil(len(rows) / _SAMPLES)]

@@ -360,7 +360,7 @@ class PostgresqlSink(Sink):
             not_dropped = self._try(connection, (), old, search)
             if search.is_slow:
                 failures = (self._try(connection, [row], (), search) for row in samples(rows))
-                search.waits_long = all(error is not None for error in failures)
+                search.waits_long = all(isinstance(error, psycopg.errors.QueryCanceled) for error in failures)
             self._part(connection, rows, 0, search, verdicts)
             connection.execute(_LIMITS.format("true"), self._limits)  # for the commit
         if not_dropped is None:

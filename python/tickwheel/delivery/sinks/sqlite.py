@@ -124,7 +124,7 @@ class SqliteSink(Sink):
                 tried = samples(parts[0])
                 for place in tried:
                     self._write_part(database, deliveries, range(place, place + 1), search, verdicts)
-                search.waits_long = len(verdicts) == len(tried)
+                search.waits_long = all(str(verdicts.get(place)) == _TOO_LONG for place in tried)
                 if search.waits_long:
                     verdicts.clear()
             while parts:

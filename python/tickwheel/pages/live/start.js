@@ -71,7 +71,7 @@ function follow() {
     } else {
       if (data.lateness_us) lateness.add(data.at_ms, data.lateness_us);
       show_frame(data);
-      if (!messages || (data.counts && messages.pages)) document.body.classList.add("loaded");
+      if (data.counts && messages?.pages) document.body.classList.add("loaded");
     }
   };
   const lost = async (error, again_s) => {

@@ -4,7 +4,7 @@ import itertools
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -370,6 +370,33 @@ def test_a_row_that_takes_too_long_has_no_answer_and_the_others_arrive__D6(
     assert ids(beside, name) == [f"id{seq}" for seq in range(64) if seq != 5]
     run(beside, "SELECT pg_advisory_unlock(82)")
     assert sink.send(batch([5])) == {}
+    sink.close()
+
+
+def test_rows_that_are_refused_do_not_say_that_the_database_is_slow__D6(
+    postgres_url: str, name: str, beside: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are tried alone first, and are refused at the end of the statement, behind the row that takes too long."""
+    sink = opened(f"{postgres_url}&table={name}", timeout_s=20)
+    run(
+        beside,
+        f"CREATE TABLE {name}_ids_of_others (id text PRIMARY KEY)",
+        f"INSERT INTO {name}_ids_of_others SELECT 'id' || n FROM generate_series(0, 63) n WHERE n % 16 <> 0",
+        f"ALTER TABLE {name} ADD FOREIGN KEY (id) REFERENCES {name}_ids_of_others",
+    )
+    wait_in_the_middle(beside, name, 84)
+    sizes: list[int] = []
+    write = sink._write  # type: ignore[attr-defined]
+
+    def noted_write(connection: object, rows: Sequence[object], old: Sequence[bytes]) -> None:
+        sizes.append(len(rows))
+        write(connection, rows, old)
+
+    monkeypatch.setattr(sink, "_write", noted_write)
+    told = sink.send(batch(range(64)))
+    assert sorted(told) == [0, 5, 16, 32, 48]
+    assert sizes.count(64) == 1, "the whole batch is not tried again"
+    run(beside, "SELECT pg_advisory_unlock(84)")
     sink.close()
 
 

@@ -114,6 +114,21 @@ def test_rows_of_a_table_that_is_slow_have_more_time__D6(
     assert there(path) == names_of(range(10))
 
 
+def test_rows_that_are_refused_do_not_say_that_the_table_is_slow__D6(
+    path: Path, sink: Sink, slow: Slow, takes: Callable[[float], str]
+) -> None:
+    """They are tried alone first, beside one that is slow."""
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(
+            "CREATE TRIGGER refuses BEFORE INSERT ON t WHEN new.id IN ('id75', 'id150', 'id225')"
+            " BEGIN SELECT RAISE(ABORT, 'no'); END"
+        )
+    slow([0, 1], LOOKED_AT, takes(0.2))
+    told = sink.send(batch(range(300)))
+    assert sorted(told) == [0, 1, 75, 150, 225]
+    assert [seq for seq, reason in told.items() if isinstance(reason, Unanswered)] == [0, 1]
+
+
 def test_rows_that_no_time_is_left_for_were_not_tried__D6(path: Path, slow: Slow) -> None:
     slow(range(1, 1_000))
     with closing(opened(f"sqlite:{path}?table=t", timeout_s=2)) as sink:

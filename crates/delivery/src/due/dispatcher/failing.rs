@@ -331,9 +331,8 @@ impl Dispatcher {
     /// `since_us`: the start of the outage for which the alarm was set.
     pub(super) fn begin_round(&mut self, since_us: u64) {
         let (is_idle, now_us) = (!self.has_any_to_try(), self.timer.clock().now_us());
-        if let Some(since_us) = self.outage.ends_idle(is_idle, now_us) {
-            self.is_up(since_us, now_us, true);
-            return;
+        if self.outage.ends_idle(since_us, is_idle, now_us) {
+            return self.is_up(since_us, now_us, true);
         }
         let Some(after_us) = self.outage.begin_round(since_us) else { return };
         self.arm(Duration::from_micros(after_us), Alarm::Round(since_us));

@@ -47,9 +47,9 @@ fn put_letters(py: Python<'_>, function: &Bound<'_, PyAny>, letters: &[Letter]) 
     function.call1((PyList::new(py, letters)?,)).map(drop)
 }
 
-/// Events as tuples: `("down", reason)`, `("up", after_ms)`, `("up untried", after_ms)`, `("failed", key, id, reason)`, `("cut off", key, id, messages)`,
-/// `("paused",)`, `("resumed",)`, `("keys paused", count)`, `("clock stepped",)`, `("left out", count)`, `("slow sync", seconds)`,
-/// `("checkpoint failed", reason)`, `("no thread", reason)`.
+/// Events as tuples: `("down", reason)`, `("up", after_ms)`, `("up untried", after_ms)`, `("failed", key, id, reason)`,
+/// `("cut off", key, id, messages)`, `("paused",)`, `("resumed",)`, `("keys paused", count)`, `("clock stepped",)`,
+/// `("left out", count)`, `("slow sync", seconds)`, `("checkpoint failed", reason)`, `("no thread", reason)`.
 fn events_to_python<'py>(py: Python<'py>, events: &[Event]) -> PyResult<Bound<'py, PyList>> {
     let made = events.iter().map(|event| -> PyResult<Bound<'py, PyTuple>> {
         match event {
