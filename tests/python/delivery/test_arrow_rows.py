@@ -136,7 +136,7 @@ def test_a_timestamp_is_an_instant_rounded_up_to_the_millisecond__D3(
         (pa.array([5.0]), "due is 5, which looks like seconds"),
         (pa.array([True]), "due is neither"),
         (pa.array([b"5"]), "due is neither"),
-        (pa.array([dt.date(2026, 1, 1)]), "due is neither"),
+        (pa.array([dt.date(2026, 1, 1)]), "due is a date without a time of day: '2026-01-01'"),
         (pa.array([decimal.Decimal(5)]), "due is 5, which looks like seconds"),
         (pa.array([1_790_000_000]), "due is 1790000000, which looks like seconds"),
         (pa.array([5], pa.int8()), "due is 5, which looks like seconds"),

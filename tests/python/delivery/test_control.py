@@ -134,7 +134,7 @@ def test_a_wrong_time_is_told_by_its_name__D14_D16(name: str, call: str, tmp_pat
         for wrong, why in (
             (5, "is 5, which looks like seconds"),
             ("soon", "is not a time: 'soon'"),
-            ("2100-01-01", "is not a time"),
+            ("2100-01-01", "is a date without a time of day: '2100-01-01'"),
             (datetime(2100, 1, 1), "has no zone"),  # noqa: DTZ001
             (1.5, "is 1.5, which looks like seconds; in milliseconds it is 1500"),
             (10**30, "is out of range"),

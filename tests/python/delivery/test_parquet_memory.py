@@ -58,6 +58,15 @@ def columns_that_just_fit() -> _TABLE:
     return dict(list(columns.items())[:20]), how
 
 
+def one_long_list() -> _TABLE:
+    return {"payload": pa.array([pa.nulls(30_000_000, pa.int32())], pa.list_(pa.int32()))}, {}
+
+
+def many_lists_of_a_dictionary() -> _TABLE:
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 100_000), pa.array(["x" * (1 << 14)]))
+    return {"payload": pa.ListArray.from_arrays(pa.array(range(0, 100_001, 1_000)), texts)}, {"store_schema": False}
+
+
 _SCRIPT = """
 import json, sys
 from tickwheel.delivery.model.message import Columns
@@ -111,6 +120,13 @@ def test_a_short_file_takes_no_more_than_256_mib_whatever_it_is_decoded_to__D12(
     assert mib < 256
     assert len(faults) == rows
     assert (faults[-1] or "").startswith(reason)
+
+
+@pytest.mark.parametrize(("made", "values"), [(one_long_list, 30_000_000), (many_lists_of_a_dictionary, 100_000)])
+def test_a_short_file_of_long_lists_is_not_read__D12(made: Callable[[], _TABLE], values: int, tmp_path: Path) -> None:
+    rows, mib, faults = _read(made, tmp_path)
+    assert mib < 64
+    assert faults == [f"rows 1 to {rows} can't be read: a list in it may have {values:,} values"]
 
 
 def test_the_largest_pages_of_many_columns_are_bounded_together__D12(tmp_path: Path) -> None:

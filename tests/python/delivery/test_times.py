@@ -29,7 +29,7 @@ def test_what_is_finer_than_a_millisecond_is_rounded_up__D3(fraction: str, ms: i
     [
         ("2026-01-31T08:00:00", "no zone"),
         ("2026-01-31T08:00:00 Z", "not a time"),
-        ("2026-01-31", "not a time"),
+        ("2026-01-31", "is a date without a time of day"),
         ("2026-W05-6T08:00:00Z", "not a time"),
         ("٢٠٢٦-01-31T08:00:00Z", "not a time"),
         ("2026-02-30T08:00:00Z", "not on the calendar"),

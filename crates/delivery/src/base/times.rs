@@ -92,19 +92,18 @@ struct Shown {
 /// Reads `YYYY-MM-DDThh:mm[:ss[.fraction]][Z|+hh:mm|+hhmm|+hh]`, or returns an error text.
 fn epoch_ms(text: &[u8]) -> Result<Shown, &'static str> {
     const SHAPE: &[u8; 19] = b"dddd-dd-ddTdd:dd:dd";
+    const DATE: usize = 10;
     const MINUTE: usize = 16;
     let has_seconds = text.get(MINUTE) == Some(&b':');
     let end = if has_seconds { SHAPE.len() } else { MINUTE };
-    if text.len() < end {
-        return Err(NO_TIME);
-    }
     let fits = |(byte, shape): (&u8, &u8)| match shape {
         b'd' => byte.is_ascii_digit(),
         b'T' => matches!(byte, b'T' | b't' | b' '),
         _ => byte == shape,
     };
-    if !text.iter().zip(&SHAPE[..end]).all(fits) {
-        return Err(NO_TIME);
+    if !text.iter().zip(&SHAPE[..end]).all(fits) || text.len() < end {
+        let is_date = text.len() == DATE && text.iter().zip(SHAPE).all(fits);
+        return Err(if is_date { "is a date without a time of day" } else { NO_TIME });
     }
     let (fraction_ms, zone) = match text[end..].split_first() {
         Some((b'.', rest)) if has_seconds => {

@@ -29,6 +29,9 @@ use crate::formats::arrow_values::{binary, decimal, float, inner, integer, is_nu
 const ALLOWED: &str =
     "text, finite numbers, booleans, binary, times from year 0 to 9999, and structs, lists and maps of these";
 
+/// A value that is too large is shown so, with all that it is a part of.
+const LARGE: &str = "a large value";
+
 /// Why a value has no form in JSON, and a short text that shows the value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unfit {
@@ -49,9 +52,41 @@ impl Unfit {
 
 /// Appends a value. `max` bounds the length of `out`. After an error, `out` may hold a part of the value.
 pub(crate) fn write_json(out: &mut Vec<u8>, array: &dyn Array, at: usize, max: usize) -> Result<(), Unfit> {
-    if out.len() > max {
-        return Err(Unfit::new(format!("it has more than {} bytes", with_commas(max)), "a large value"));
+    write(out, array, at, How { max, shows_unfit: false })
+}
+
+/// Appends a value for people. Each part of it without a form in JSON becomes a text that shows it.
+pub(crate) fn show_json(out: &mut Vec<u8>, array: &dyn Array, at: usize, max: usize) {
+    let start = out.len();
+    if let Err(Unfit { shown, .. }) = write(out, array, at, How { max, shows_unfit: true }) {
+        out.truncate(start);
+        write_text(out, &shown);
     }
+}
+
+/// How values are written. `max` bounds the length of what is written.
+#[derive(Clone, Copy)]
+struct How {
+    max: usize,
+    shows_unfit: bool,
+}
+
+fn write(out: &mut Vec<u8>, array: &dyn Array, at: usize, how: How) -> Result<(), Unfit> {
+    if out.len() > how.max {
+        return Err(Unfit::new(format!("it has more than {} bytes", with_commas(how.max)), LARGE));
+    }
+    let start = out.len();
+    match write_value(out, array, at, how) {
+        Err(Unfit { shown, .. }) if how.shows_unfit && shown != LARGE => {
+            out.truncate(start);
+            write_text(out, &shown);
+            Ok(())
+        }
+        written => written,
+    }
+}
+
+fn write_value(out: &mut Vec<u8>, array: &dyn Array, at: usize, how: How) -> Result<(), Unfit> {
     if is_null(array, at) {
         out.extend_from_slice(b"null");
         return Ok(());
@@ -69,14 +104,14 @@ pub(crate) fn write_json(out: &mut Vec<u8>, array: &dyn Array, at: usize, max: u
     } else if let Some(digits) = decimal(array, at) {
         out.extend_from_slice(digits.as_bytes());
     } else if let Some((values, at)) = inner(array, at) {
-        write_json(out, values, at, max)?;
+        write(out, values, at, how)?;
     } else {
-        write_other(out, array, at, max)?;
+        write_other(out, array, at, how)?;
     }
     Ok(())
 }
 
-fn write_other(out: &mut Vec<u8>, array: &dyn Array, at: usize, max: usize) -> Result<(), Unfit> {
+fn write_other(out: &mut Vec<u8>, array: &dyn Array, at: usize, how: How) -> Result<(), Unfit> {
     match array.data_type() {
         DataType::Boolean => out.extend_from_slice(if array.as_boolean().value(at) { b"true" } else { b"false" }),
         DataType::Timestamp(_, zone) => {
@@ -85,8 +120,10 @@ fn write_other(out: &mut Vec<u8>, array: &dyn Array, at: usize, max: usize) -> R
             let text = iso_8601(value, per_second).ok_or_else(|| out_of_range(value))?;
             let _ = write!(out, "\"{text}{zone}\"");
         }
-        DataType::Date32 => write_date(out, array.as_primitive::<Date32Type>().value(at).into())?,
-        DataType::Date64 => write_date(out, array.as_primitive::<Date64Type>().value(at).div_euclid(86_400_000))?,
+        DataType::Date32 | DataType::Date64 => {
+            let text = date(array, at).ok_or_else(|| out_of_range(days_of(array, at)))?;
+            let _ = write!(out, "\"{text}\"");
+        }
         DataType::Time32(TimeUnit::Second) => {
             write_time(out, array.as_primitive::<Time32SecondType>().value(at).into(), 1)?;
         }
@@ -101,23 +138,23 @@ fn write_other(out: &mut Vec<u8>, array: &dyn Array, at: usize, max: usize) -> R
         DataType::Struct(_) => {
             let row = array.as_struct();
             let names = row.column_names().into_iter().map(|name| Ok(name.to_owned()));
-            write_object(out, names, |out, member| write_json(out, row.column(member), at, max))?;
+            write_object(out, names, |out, member| write(out, row.column(member), at, how))?;
         }
         DataType::Map(..) => {
             let entries = array.as_map().value(at);
-            check_count(entries.len(), max)?;
+            check_count(entries.len(), how)?;
             let (keys, values) = (entries.column(0), entries.column(1));
             let names = (0..entries.len()).map(|key| {
                 let name = text(keys, key).filter(|_| keys.is_valid(key));
                 name.map(str::to_owned).ok_or_else(|| Unfit::new("a map has a key that is not text", "a map"))
             });
-            write_object(out, names, |out, member| write_json(out, values, member, max))?;
+            write_object(out, names, |out, member| write(out, values, member, how))?;
         }
-        DataType::List(_) => write_list(out, &array.as_list::<i32>().value(at), max)?,
-        DataType::LargeList(_) => write_list(out, &array.as_list::<i64>().value(at), max)?,
-        DataType::FixedSizeList(..) => write_list(out, &array.as_fixed_size_list().value(at), max)?,
-        DataType::ListView(_) => write_list(out, &array.as_list_view::<i32>().value(at), max)?,
-        DataType::LargeListView(_) => write_list(out, &array.as_list_view::<i64>().value(at), max)?,
+        DataType::List(_) => write_list(out, &array.as_list::<i32>().value(at), how)?,
+        DataType::LargeList(_) => write_list(out, &array.as_list::<i64>().value(at), how)?,
+        DataType::FixedSizeList(..) => write_list(out, &array.as_fixed_size_list().value(at), how)?,
+        DataType::ListView(_) => write_list(out, &array.as_list_view::<i32>().value(at), how)?,
+        DataType::LargeListView(_) => write_list(out, &array.as_list_view::<i64>().value(at), how)?,
         other => {
             let kind = shown(other);
             return Err(Unfit::new(format!("a {kind} has no form in it"), span(array, at).unwrap_or(kind)));
@@ -162,22 +199,22 @@ fn shown(kind: &DataType) -> String {
     }
 }
 
-fn write_list(out: &mut Vec<u8>, items: &ArrayRef, max: usize) -> Result<(), Unfit> {
-    check_count(items.len(), max)?;
+fn write_list(out: &mut Vec<u8>, items: &ArrayRef, how: How) -> Result<(), Unfit> {
+    check_count(items.len(), how)?;
     out.push(b'[');
     for at in 0..items.len() {
         if at > 0 {
             out.push(b',');
         }
-        write_json(out, items, at, max)?;
+        write(out, items, at, how)?;
     }
     out.push(b']');
     Ok(())
 }
 
 /// An item takes at least two bytes, with its comma.
-fn check_count(count: usize, max: usize) -> Result<(), Unfit> {
-    let most = max / 2;
+fn check_count(count: usize, how: How) -> Result<(), Unfit> {
+    let most = how.max / 2;
     if count > most {
         Err(Unfit::new(format!("it has more than {} items", with_commas(most)), "a long list"))
     } else {
@@ -221,10 +258,18 @@ fn out_of_range(value: i64) -> Unfit {
     Unfit::new("a time out of range", value.to_string())
 }
 
-fn write_date(out: &mut Vec<u8>, days: i64) -> Result<(), Unfit> {
-    let (year, month, day) = date_of_day(days).ok_or_else(|| out_of_range(days))?;
-    let _ = write!(out, "\"{year:04}-{month:02}-{day:02}\"");
-    Ok(())
+/// The text of a date, in the years 0 to 9999.
+pub(crate) fn date(array: &dyn Array, at: usize) -> Option<String> {
+    let (year, month, day) = date_of_day(days_of(array, at))?;
+    Some(format!("{year:04}-{month:02}-{day:02}"))
+}
+
+/// The days since 1970 of a date.
+fn days_of(array: &dyn Array, at: usize) -> i64 {
+    match array.data_type() {
+        DataType::Date32 => array.as_primitive::<Date32Type>().value(at).into(),
+        _ => array.as_primitive::<Date64Type>().value(at).div_euclid(86_400_000),
+    }
 }
 
 fn write_time(out: &mut Vec<u8>, value: i64, per_second: i64) -> Result<(), Unfit> {

@@ -27,7 +27,7 @@ use crate::base::due_times::integer_of;
 use crate::base::error::BadRecord;
 use crate::base::json::write_base64;
 use crate::base::json::{json_or_text, write_text};
-use crate::formats::arrow_json::{Unfit, iso_8601, write_json};
+use crate::formats::arrow_json::{Unfit, date, iso_8601, show_json, write_json};
 use crate::formats::arrow_values::{binary, decimal, float, inner, integer, is_null, text, timestamp};
 use crate::formats::lines::KEPT;
 use crate::formats::ndjson::number_of;
@@ -152,12 +152,9 @@ impl ArrowRows<'_> {
                 payload => {
                     write_text(&mut out, &name);
                     out.push(b':');
-                    let start = out.len();
-                    if let Some(payload) = payload {
-                        out.extend_from_slice(&payload.bytes);
-                    } else if let Err(Unfit { shown, .. }) = write_json(&mut out, array, at, max) {
-                        out.truncate(start);
-                        write_text(&mut out, &shown);
+                    match payload {
+                        Some(payload) => out.extend_from_slice(&payload.bytes),
+                        None => show_json(&mut out, array, at, max),
                     }
                 }
             }
@@ -272,6 +269,7 @@ fn due_of(array: &dyn Array, at: usize) -> Value<'_> {
             let text = iso_8601(value, per_second);
             Value::Text(text.unwrap_or_else(|| format!("<value out of range: {value}>")).into())
         }
+        DataType::Date32 | DataType::Date64 => date(array, at).map_or(Value::Other, |date| Value::Text(date.into())),
         _ => match plain(array, at) {
             Value::Text(text) => integer_of(&text).map_or(Value::Text(text), Value::Integer),
             other => other,

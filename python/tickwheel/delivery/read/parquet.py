@@ -111,7 +111,7 @@ def _batches(
         if len(chunks) != len(file.schema):
             raise BadRecord("its columns are not in the footer", _WHOLE)
         usual = max(1, min(_STEP, _BYTES * group.num_rows // max(1, group.total_byte_size)))
-        step = rows_at_once(stream, file.schema, chunks, usual)
+        step = rows_at_once(stream, file.schema, chunks, group.num_rows, usual)
         steps = file.iter_batches(batch_size=step, row_groups=[number], use_threads=False)
     except Exception as error:
         yield error if isinstance(error, BadRecord) else BadRecord(_reason(error), _WHOLE)

@@ -30,10 +30,13 @@ class Chunk(NamedTuple):
 
 
 class Page(NamedTuple):
-    """A page. `size`: of its decoded bytes. `longest`: no value of a dictionary has more bytes."""
+    """A page. `compressed`: its bytes in the file. `size`: its decoded bytes. `longest`: no value of a dictionary
+    has more bytes.
+    """
 
     is_dictionary: bool
     values: int
+    compressed: int
     size: int
     encoding: int
     longest: int
@@ -81,7 +84,7 @@ def pages_of(stream: BinaryIO, chunk: Chunk, most: int) -> Iterator[Page]:
         if kind == _DICTIONARY and size <= most:
             longest = longest_of(_decoded(stream, at, compressed, size, chunk.codec), values, size)
         encoding = of.number(4 if kind == _DATA_V2 else 2) if of else 0
-        yield Page(kind == _DICTIONARY, values, size, encoding, longest)
+        yield Page(kind == _DICTIONARY, values, compressed, size, encoding, longest)
         left -= 0 if kind == _DICTIONARY else values
         at += compressed
 

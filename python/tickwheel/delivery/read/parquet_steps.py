@@ -4,7 +4,9 @@ Of each column, memory has a page and the dictionary, decoded, and the values of
 10 MB with three rows, that is 10 MB and 10 MB. If the rows' values are places in a dictionary whose longest value has
 1 MB, 16 rows may take 16 MB, whatever the size of the page.
 
-Columns in lists and maps are not looked at: how many of their values a row has is in the data alone.
+How many values a row of lists or maps has is in the data alone: a list of 100 million nulls takes a page of 20 bytes.
+So all values of such a column in the row group may be in one row. They may take 128 MiB, or as many times their bytes
+in the file as those of ordinary files, which are compressed.
 """
 
 from collections import Counter
@@ -16,20 +18,25 @@ from tickwheel.delivery.read.parquet_pages import Chunk, pages_of
 _MOST = 128 << 20
 _MOST_AT_ONCE = 16 << 20
 _FIXED = 16  # bytes of a number, or of a text's place
+_TIMES_COMPRESSED = 64
 _MOST_OF_ALL = 256 << 20  # the largest pages of all columns, as one page of each is in memory
+_SMALLER_GROUPS = "fewer values in a row group: write the file with smaller row groups, or each list as JSON in text"
 _FIX = "at most {:,} bytes: write the file with smaller pages"
 
 
-def rows_at_once(stream: BinaryIO, schema: Any, chunks: list[Chunk], most: int) -> int:
-    """From 1 to `most`. Errors: `BadRecord` if a page, one of each column, or a single row could take too much
-    memory.
+def rows_at_once(stream: BinaryIO, schema: Any, chunks: list[Chunk], rows: int, most: int) -> int:
+    """From 1 to `most`, of so many rows. Errors: `BadRecord` if a page, one of each column, or a single row could take
+    too much memory.
     """
     columns: list[_Column] = []
-    size = 0
+    size = in_lists = 0
     for at, chunk in enumerate(chunks):
-        if (of := schema.column(at)).max_repetition_level > 0:
+        column = _Column(stream, of := schema.column(at), chunk)
+        if of.max_repetition_level > 0:
+            if column.values * column.width > max(_MOST, _TIMES_COMPRESSED * column.compressed):
+                raise BadRecord(f"a list in it may have {column.values:,} values", _SMALLER_GROUPS)
+            in_lists += column.values * column.width
             continue
-        column = _Column(stream, of, chunk)
         if column.largest > _MOST:
             raise BadRecord(f"a page of it has {column.largest:,} bytes", _FIX.format(_MOST))
         size += column.kept
@@ -37,29 +44,32 @@ def rows_at_once(stream: BinaryIO, schema: Any, chunks: list[Chunk], most: int) 
             text = f"the largest pages of its columns have {size:,} bytes or more together"
             raise BadRecord(text, _FIX.format(_MOST_OF_ALL) + " or fewer columns")
         columns.append(column)
-    width = sum(column.width for column in columns)
+    width = sum(column.width for column in columns) + in_lists // max(1, rows)
     if width > _MOST:
         raise BadRecord(f"a row may have {width:,} bytes", _FIX.format(_MOST))
 
     def begun(rows: int) -> int:
         return sum(column.begun(rows) for column in columns)
 
-    rows = max(1, min(most, _MOST_AT_ONCE // max(1, width)))
-    while rows > 1 and begun(rows) > max(_MOST_AT_ONCE, begun(1)):
-        rows //= 2
-    return rows
+    step = max(1, min(most, _MOST_AT_ONCE // max(1, width)))
+    while step > 1 and begun(step) > max(_MOST_AT_ONCE, begun(1)):
+        step //= 2
+    return step
 
 
 class _Column:
-    """What a column of a row group takes. `largest`: its largest page. `kept`: its dictionary and its largest other
-    page. `width`: what each row may take of the dictionary, or by itself.
+    """What a column of a row group takes. `values`, and `compressed`, their bytes in the file. `largest`: its largest
+    page. `kept`: its dictionary and its largest other page. `width`: what each value may take of the dictionary, or by
+    itself.
     """
 
     def __init__(self, stream: BinaryIO, of: Any, chunk: Chunk) -> None:
         is_text = of.physical_type == "BYTE_ARRAY"
         longest = prefixed = row = dictionary = largest = 0
+        self.compressed = 0
         self._begun: Counter[int] = Counter()  # the bytes of the pages that begin in a row
         for page in pages_of(stream, chunk, _MOST if is_text else 0):
+            self.compressed += page.compressed
             if page.is_dictionary:
                 dictionary, longest = page.size, page.longest
                 continue
@@ -69,6 +79,7 @@ class _Column:
             elif not page.uses_dictionary:
                 self._begun[row] += page.size
             row += page.values
+        self.values = row
         self.largest, self.kept = max(dictionary, largest), dictionary + largest
         self.width = max(_FIXED, of.length or 0) + (max(longest, prefixed) if is_text else 0)
 

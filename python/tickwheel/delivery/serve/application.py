@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tickwheel.delivery.serve.access import Access
 from tickwheel.delivery.serve.guard import HEALTH, Guard
+from tickwheel.delivery.serve.http_connection import ALLOWED_HEAD, MAX_HEAD_BYTES, TOO_LARGE_HEAD
 from tickwheel.delivery.serve.problems import AGAIN, CLOSE, fault, json_response
 
 REQUESTS: Final = 512
@@ -28,6 +29,7 @@ _ALLOW: Final = {"allow": "GET, HEAD, OPTIONS"}
 _REFUSED: Final = json_response(
     400, fault("the request has content-length and transfer-encoding", "one of them (RFC 9112, 6.1)"), CLOSE
 )
+_TOO_LARGE: Final = json_response(431, fault(TOO_LARGE_HEAD, ALLOWED_HEAD), CLOSE)
 _STOPPED: Final = json_response(
     503, fault("the server is stopping, and this request was not done; it may be done in part", AGAIN), CLOSE
 )
@@ -63,6 +65,8 @@ class Application:
         if scope["http_version"] not in ("1.0", "1.1"):
             reason = f"the request has HTTP/{scope['http_version']}"
             await json_response(505, fault(reason, "HTTP/1.1 and HTTP/1.0"), CLOSE)(scope, receive, send)
+        elif _head_bytes(scope) > MAX_HEAD_BYTES:  # it came in one piece
+            await _TOO_LARGE(scope, receive, send)
         elif _has_two_lengths(scope):
             await _REFUSED(scope, receive, send)
         elif not scope["state"].get(HEALTH_ONLY):
@@ -88,6 +92,12 @@ def _origin_form(scope: Scope) -> Scope:
     path = found["path"] or b"/"
     headers = [(b"host", found["host"]), *((name, value) for name, value in scope["headers"] if name != b"host")]
     return {**scope, "path": unquote(path.decode("ascii")), "raw_path": path, "headers": headers}
+
+
+def _head_bytes(scope: Scope) -> int:
+    """Of the request line and the headers, with one space between them."""
+    line = len(f"{scope['method']} ? HTTP/1.1\r\n\r\n") + len(scope["raw_path"]) + len(scope["query_string"])
+    return line + sum(len(name) + len(value) + 4 for name, value in scope["headers"])
 
 
 def _has_two_lengths(scope: Scope) -> bool:

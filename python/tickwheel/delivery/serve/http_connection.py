@@ -17,6 +17,7 @@ import re
 import select
 import socket
 import sys
+from http import HTTPStatus
 from typing import Any, Final
 
 import h11
@@ -29,10 +30,13 @@ HELD_UP: Final = "held_up"
 """In the state of a connection: a function to call when the server, not the client, holds a body up."""
 IS_KNOWN: Final = "is_known"
 """In the state of a connection: a function to call when its client has shown a valid token."""
+MAX_HEAD_BYTES: Final = 16 << 10
+"""Of a request line with its headers. h11 refuses more only if it comes in several pieces."""
+ALLOWED_HEAD: Final = "HTTP/1.1, with a head of at most 16 KiB"
+TOO_LARGE_HEAD: Final = "the request line and the headers are too large"
 _READ_WITHIN_S: Final = 30
 _LOOK_EVERY_S: Final = 1
 _END_WITHIN_S: Final = 1
-_ALLOWED: Final = "HTTP/1.1, with a head of at most 16 KiB"
 _SHOWN_BYTES: Final = re.compile(r":? (?:bytearray\(|b['\"]).*", re.DOTALL)  # of a header: it may be a token
 _PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _USE_HTTP_1_1: Final = (  # frames of HTTP/2: settings without any, and the end, with the error HTTP_1_1_REQUIRED
@@ -120,10 +124,12 @@ class HttpConnection(H11Protocol):
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         found = sys.exception()  # uvicorn calls this where it handles what h11 has found
-        reason = _SHOWN_BYTES.sub("", str(found or msg))
-        answer = json_response(400, fault(f"this is no request of HTTP: {reason}", _ALLOWED), CLOSE)
+        status, reason = 400, f"this is no request of HTTP: {_SHOWN_BYTES.sub('', str(found or msg))}"
+        if getattr(found, "error_status_hint", None) == 431:
+            status, reason = 431, TOO_LARGE_HEAD
+        answer = json_response(status, fault(reason, ALLOWED_HEAD), CLOSE)
         events = (
-            h11.Response(status_code=400, headers=answer.raw_headers, reason=b"Bad Request"),
+            h11.Response(status_code=status, headers=answer.raw_headers, reason=HTTPStatus(status).phrase.encode()),
             h11.Data(bytes(answer.body)),
             h11.EndOfMessage(),
         )

@@ -40,7 +40,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from tickwheel.delivery.base.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
 from tickwheel.delivery.sinks.addresses import secrets_in, secrets_of, without, without_secrets
-from tickwheel.delivery.sinks.patience import Patience, samples
+from tickwheel.delivery.sinks.patience import ALONE_S, Patience, samples
 from tickwheel.delivery.sinks.poolers import backend_of
 from tickwheel.delivery.sinks.sink import NONE_REFUSED, Delivery, Refusals, Sink, SinkOpener, SinkSettings
 from tickwheel.delivery.sinks.tables import EARLIER_AT_ONCE, MAX_BATCH, OWN_SHARE, payload_of, table_of
@@ -74,6 +74,7 @@ _LOCK_WAIT_MS = 100  # for a row that another session has locked
 _LOOK_WAIT_MS = 5  # for rows of which one may be locked
 _LOCK_WAITS_S = 1.0  # of one send
 _TOGETHER_SHARE = 0.75  # of the sink's own time-out, at most: the rest is for the search
+_ROUND_TRIPS_S = 0.005  # of a row that is tried alone, about: its part of a batch takes none
 _SHORTEST_MS = 25  # of a statement in the search, besides its wait for a lock
 _LOOK_WITHIN = 0.2  # of the time-out: a send that lost its connection by then looks whether the server is there
 _SIZE_AT_ONCE = 16 << 20  # bytes of payload in one statement
@@ -359,13 +360,25 @@ class PostgresqlSink(Sink):
             self._write(connection, (), ())
             not_dropped = self._try(connection, (), old, search)
             if search.is_slow:
-                failures = (self._try(connection, [row], (), search) for row in samples(rows))
-                search.waits_long = all(isinstance(error, psycopg.errors.QueryCanceled) for error in failures)
+                self._try_samples(connection, rows, search)
             self._part(connection, rows, 0, search, verdicts)
             connection.execute(_LIMITS.format("true"), self._limits)  # for the commit
         if not_dropped is None:
             self._writer.forget()
         return verdicts
+
+    def _try_samples(self, connection: psycopg.Connection, rows: Sequence[_Row], search: "_Search") -> None:
+        """Find out whether the database is slow, or some rows are. Nothing stays, so the rows keep their order."""
+        took_s = []
+        failures = []
+        for row in samples(rows):
+            began_s = time.monotonic()
+            failures.append(self._try(connection, [row], (), search, is_kept=False))
+            if failures[-1] is None:
+                took_s.append(time.monotonic() - began_s)
+        search.waits_long = all(isinstance(error, psycopg.errors.QueryCanceled) for error in failures)
+        if took_s:
+            self._patience.note_pace(max(0.0, min(took_s) - _ROUND_TRIPS_S), len(rows))
 
     def _part(
         self,
@@ -390,7 +403,13 @@ class PostgresqlSink(Sink):
         self._part(connection, rows[half:], start + half, search, verdicts)
 
     def _try(
-        self, connection: psycopg.Connection, rows: Sequence[_Row], old: Sequence[bytes], search: "_Search"
+        self,
+        connection: psycopg.Connection,
+        rows: Sequence[_Row],
+        old: Sequence[bytes],
+        search: "_Search",
+        *,
+        is_kept: bool = True,
     ) -> psycopg.Error | None:
         """Write the rows in a savepoint. Returns the error if it leaves the connection usable; then none is written."""
         began_s = time.monotonic()
@@ -398,6 +417,8 @@ class PostgresqlSink(Sink):
             with connection.transaction():
                 connection.execute(_LIMITS.format("true"), search.limits(len(rows)))
                 self._write(connection, rows, old)
+                if not is_kept:
+                    raise psycopg.Rollback
         except psycopg.Error as error:
             _probe(connection, error)
             search.note(error, time.monotonic() - began_s, len(rows))
@@ -411,14 +432,16 @@ class _Search:
 
     A row that another session has locked is waited for `_LOCK_WAIT_MS`, and several rows, of which one may be locked,
     much shorter. All waits for locks take `_LOCK_WAITS_S` at most, besides 1 ms for each statement. A part of the batch
-    has its part of the batch's time, and at most a sixth of the time that is left. So the slowest of 1,024 rows is
-    found, in 11 steps, before the time is over. After a batch took too long, some of its rows are tried alone first. If
-    each of them takes too long, the database is slow. Then the batch is tried again, with most of the time left.
+    has its part of the batch's time, and at most a sixth of the time that is left. Single rows share `ALONE_S` besides.
+    So the slowest of 1,024 rows is found, in 11 steps, before the time is over. After a batch took too long, some of
+    its rows are tried alone first. If each of them takes too long, the database is slow. Then the batch is tried again,
+    with most of the time left. If the quickest of them shows that all are slow, the parts have more time.
     """
 
     def __init__(self, own_s: float, patience: Patience, rows: int) -> None:
         self._until_s = time.monotonic() + own_s
         self._lock_waits_s = min(_LOCK_WAITS_S, own_s / 4)
+        self._alone_s = min(ALONE_S, own_s / 4)
         self._patience = patience
         self._rows = rows
         self.is_slow = False
@@ -433,7 +456,8 @@ class _Search:
         elif rows == 0 or self._rows == 1:
             statement_s = left_s / 6
         else:
-            statement_s = min(self._patience.part_s(rows / self._rows), left_s / 6)
+            alone_s = self._alone_s if rows == 1 else 0.0
+            statement_s = min(max(self._patience.part_s(rows / self._rows), alone_s), left_s / 6)
         return max(lock_ms, 1), max(int(statement_s * 1000), lock_ms + _SHORTEST_MS)
 
     def note(self, error: psycopg.Error | None, took_s: float, rows: int) -> None:
@@ -442,6 +466,8 @@ class _Search:
             self._patience.note(took_s)
         elif isinstance(error, psycopg.errors.LockNotAvailable):
             self._lock_waits_s -= took_s
+        elif rows == 1:
+            self._alone_s -= took_s
         elif isinstance(error, psycopg.errors.QueryCanceled) and rows > 1:
             self.is_slow = True
 

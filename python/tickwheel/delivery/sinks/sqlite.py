@@ -19,6 +19,7 @@
 """
 
 import itertools
+import math
 import sqlite3
 import time
 from collections.abc import Collection, Sequence
@@ -30,7 +31,7 @@ from tickwheel._native import refuse_open_store, rfc_3339
 from tickwheel.delivery.base.appending import file_at, make
 from tickwheel.delivery.base.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
 from tickwheel.delivery.sinks.interrupting import TimeLimit, was_interrupted
-from tickwheel.delivery.sinks.patience import Patience, samples
+from tickwheel.delivery.sinks.patience import ALONE_S, Patience, samples
 from tickwheel.delivery.sinks.sink import Delivery, Refusals, Sink, SinkOpener, SinkSettings
 from tickwheel.delivery.sinks.tables import COLUMNS, EARLIER_AT_ONCE, MAX_BATCH, OWN_SHARE, payload_of, table_of
 from tickwheel.delivery.sinks.writers import Runs, Writer
@@ -125,6 +126,7 @@ class SqliteSink(Sink):
                 for place in tried:
                     self._write_part(database, deliveries, range(place, place + 1), search, verdicts)
                 search.waits_long = all(str(verdicts.get(place)) == _TOO_LONG for place in tried)
+                self._patience.note_pace(search.quickest_s, len(deliveries))
                 if search.waits_long:
                     verdicts.clear()
             while parts:
@@ -271,11 +273,14 @@ class SqliteSink(Sink):
             if search.is_over:
                 verdicts[place] = None
                 continue
+            row_began_s = time.monotonic()
             try:
                 with self._limit.within(search.row_s(deliveries[place].attempt)):
                     self._write_row(database, deliveries[place])
+                search.note_row(time.monotonic() - row_began_s, is_written=True)
             except _OF_A_ROW as error:
                 database.execute(_PROBE)
+                search.note_row(time.monotonic() - row_began_s, is_written=False)
                 verdicts[place] = _verdict(error)
                 if not database.in_transaction:  # a trigger with RAISE(ROLLBACK), or a full disk
                     return [rest for rest in (range(part.start, place), range(place + 1, part.stop)) if rest]
@@ -329,6 +334,8 @@ class _Search:
         self._until_s = time.monotonic() + own_s
         self._patience = patience
         self._rows = rows
+        self._alone_s = ALONE_S if rows > 1 else 0.0
+        self._quickest_s = math.inf
         self.is_slow = False
         """Whether the batch took too long."""
         self.waits_long = False
@@ -341,8 +348,20 @@ class _Search:
     def row_s(self, attempt: int) -> float:
         """For a row that is written by a statement of its own."""
         is_alone = self._rows == 1
-        usual_s = self._patience.part_s(1.0 if is_alone or self.waits_long else 0.0)
-        return min(usual_s * (1 << min(attempt - 1, _MOST_DOUBLED)), self._left_s / (1 if is_alone else 6))
+        usual_s = self._patience.part_s(1.0 if is_alone or self.waits_long else 1 / self._rows)
+        limit_s = max(usual_s * (1 << min(attempt - 1, _MOST_DOUBLED)), self._alone_s)
+        return min(limit_s, self._left_s / (1 if is_alone else 6))
+
+    def note_row(self, took_s: float, *, is_written: bool) -> None:
+        """A row alone took so long."""
+        self._alone_s -= took_s
+        if is_written:
+            self._quickest_s = min(self._quickest_s, took_s)
+
+    @property
+    def quickest_s(self) -> float:
+        """The time of the quickest row that was written alone, or 0."""
+        return self._quickest_s if self._quickest_s < math.inf else 0.0
 
     @property
     def is_over(self) -> bool:

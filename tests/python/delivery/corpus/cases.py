@@ -85,7 +85,7 @@ RANGE = "due is out of range"
 TIMES = [
     ndjson("no due time", message(due=""), "due is missing"),
     ndjson("no zone", message(due='"2026-01-31T08:00:00"'), "due has no zone"),
-    ndjson("a date only", message(due='"2026-01-31"'), NO_TIME),
+    ndjson("a date only", message(due='"2026-01-31"'), "due is a date without a time of day"),
     ndjson("a time with a space before its zone", message(due='"2026-01-31T08:00:00 +01:00"'), NO_TIME),
     ndjson("a zone by name", message(due='"2026-01-31T08:00:00 Europe/Berlin"'), NO_TIME),
     ndjson("an offset of one digit", message(due='"2026-01-31T08:00:00+1"'), NO_TIME),
@@ -129,7 +129,7 @@ TIMES = [
     csv("an empty cell as time", "a,,x", "due is missing"),
     parquet("a timestamp without a zone", "due has no zone", due=pa.array([5], pa.timestamp("us"))),
     parquet("a timestamp in 292277", RANGE, due=pa.array([2**63 - 1], pa.timestamp("ms", "UTC"))),
-    parquet("a date in Parquet", "due is neither", due=pa.array([5], pa.int32()).cast(pa.date32())),
+    parquet("a date in Parquet", "due is a date without a time of day", due=pa.array([5], pa.int32()).cast(pa.date32())),
     parquet("a float in Parquet", "due is 5, which looks like seconds", due=[5.0]),
     parquet("no due time in Parquet", "due is missing", due=pa.array([None], pa.int64())),
 ]

@@ -543,8 +543,8 @@ def test_of_all_streams_a_single_piece_waits_for_room_in_memory__D8(
     monkeypatch.setattr(Threads, "call", counted)
     with ThreadPoolExecutor(3) as pool:
         asked = [pool.submit(post, fresh, stream(far(name))) for name in "abc"]
-        while bodies_of(fresh)._on_their_way or fresh.ports._application._guarded._left > REQUESTS - 3:
-            pass  # until all have come
+        while bodies_of(fresh)._on_their_way or fresh.ports._application._guarded._left > REQUESTS - 3 or not pieces:
+            pass  # until all have come, and a piece of one is decoded
         assert fresh.ask("GET", "/livez").status == 200
         assert len(pieces) == 1
         has_room.set()

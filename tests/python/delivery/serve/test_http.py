@@ -351,7 +351,6 @@ def test_what_is_not_http_ends_its_connection_and_is_no_error_of_the_server__D11
         (b"GET /livez HTTP/1.1\r\nhost: a\r\nauthorization Bearer s3cret\r\n\r\n", "illegal header line"),
         (b"GET /livez HTTP/1.1\r\nhost: a\r\nauthorization: s3\x00cret\r\n\r\n", "illegal header line"),
         (b"GET /livez HTTP/1.1\r\nhost: a\r\ncontent-length: many\r\n\r\n", "bad Content-Length"),
-        (b"GET /livez HTTP/1.1\r\nhost: a\r\nx: " + b"y" * 17_000, "Receive buffer too long"),
     ],
 )
 def test_what_is_not_http_gets_an_answer_as_other_errors_do__D11(text: bytes, reason: str, served: Served) -> None:
@@ -363,5 +362,28 @@ def test_what_is_not_http_gets_an_answer_as_other_errors_do__D11(text: bytes, re
         assert response.headers["connection"] == "close"
         assert json.loads(response.read()) == {
             "reason": f"this is no request of HTTP: {reason}",
+            "allowed": "HTTP/1.1, with a head of at most 16 KiB",
+        }
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /livez HTTP/1.1\r\nhost: a\r\nx: " + b"y" * 17_000,
+        b"GET /livez HTTP/1.1\r\nhost: a\r\nx: " + b"y" * 17_000 + b"\r\n\r\n",
+        b"GET /messages/" + b"y" * 17_000 + b" HTTP/1.1\r\nhost: a\r\n\r\n",
+        b"GET /messages?id=" + b"y" * 17_000 + b" HTTP/1.1\r\nhost: a\r\n\r\n",
+    ],
+)
+def test_a_head_that_is_too_large_is_refused_whether_or_not_it_came_in_one_piece__D12(
+    head: bytes, served: Served
+) -> None:
+    with socket.create_connection(("127.0.0.1", served.port), timeout=10) as connection:
+        connection.sendall(head)
+        response = http.client.HTTPResponse(connection)
+        response.begin()
+        assert (response.status, response.headers["connection"]) == (431, "close")
+        assert json.loads(response.read()) == {
+            "reason": "the request line and the headers are too large",
             "allowed": "HTTP/1.1, with a head of at most 16 KiB",
         }

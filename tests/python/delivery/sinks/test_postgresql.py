@@ -17,11 +17,12 @@ from delivery.sinks.making import DUE_MS, batch, child_sending, delivery, opened
 from tickwheel._native import Destination
 from tickwheel.delivery import DeliveryQueue, Message
 from tickwheel.delivery.base.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
-from tickwheel.delivery.sinks import Sink, SinkSettings, open_sink
+from tickwheel.delivery.sinks import Sink, SinkSettings, open_sink, postgresql
 from tickwheel.delivery.sinks.sink import Refusals
 
 pytestmark = pytest.mark.timeout(120)
 
+HOURS = 9_000.0
 SECRET = "not-for-eyes"
 WRONG = "wr%20ng"
 
@@ -170,14 +171,14 @@ def test_a_connection_lost_between_sends_is_opened_again__D6(name: str, sink: Si
     assert ids(beside, name) == ["id0", "id1"]
 
 
-def connections_of_sinks(beside: psycopg.Connection) -> list[int]:
-    asked = beside.execute("SELECT pid FROM pg_stat_activity WHERE application_name = 'tickwheel'")
+def connections_of_sinks(beside: psycopg.Connection, application: str = "tickwheel") -> list[int]:
+    asked = beside.execute("SELECT pid FROM pg_stat_activity WHERE application_name = %s", (application,))
     return [pid for (pid,) in asked]
 
 
-def end_all(beside: psycopg.Connection) -> None:
+def end_all(beside: psycopg.Connection, application: str = "tickwheel") -> None:
     """End the connections of all sinks, and wait until they have ended."""
-    while pids := connections_of_sinks(beside):
+    while pids := connections_of_sinks(beside, application):
         beside.execute("SELECT pg_terminate_backend(pid) FROM unnest(%s::int[]) AS pid", (pids,))
 
 
@@ -200,7 +201,7 @@ def ended_when_idle(beside: psycopg.Connection) -> Iterator[Callable[[], None]]:
 def test_a_connection_that_died_while_idle_costs_no_attempt_and_no_mark__D6(
     restarted: PostgresServer, name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, how: str
 ) -> None:
-    spec = f"{restarted.url}&table={name}"
+    spec = f"{restarted.url}&application_name={name}&table={name}"
     with (
         psycopg.connect(restarted.url, autocommit=True) as beside,
         ended_when_idle(beside) if how == "idle for too long" else nullcontext() as may_stay,
@@ -211,12 +212,12 @@ def test_a_connection_that_died_while_idle_costs_no_attempt_and_no_mark__D6(
         if may_stay:
             may_stay()
         if how == "ended":
-            end_all(beside)
+            end_all(beside, name)
         elif how == "restarted":
             restarted.stop("fast")
             restarted.start()
         else:
-            while connections_of_sinks(beside):
+            while connections_of_sinks(beside, name):  # another test may have left one behind
                 time.sleep(0.01)
         due_ms = time.time_ns() // 1_000_000
         queue.put_many([Message(f"id{n}", f"k{n}", due_ms, b"") for n in range(100)])
@@ -385,6 +386,39 @@ def test_rows_that_are_refused_do_not_say_that_the_database_is_slow__D6(
         f"ALTER TABLE {name} ADD FOREIGN KEY (id) REFERENCES {name}_ids_of_others",
     )
     wait_in_the_middle(beside, name, 84)
+    sizes = sizes_written(sink, monkeypatch)
+    told = sink.send(batch(range(64)))
+    assert sorted(told) == [0, 5, 16, 32, 48]
+    assert sizes.count(64) == 1, "the whole batch is not tried again"
+    run(beside, "SELECT pg_advisory_unlock(84)")
+    sink.close()
+
+
+def test_a_row_that_takes_longer_than_its_part_is_written_at_once__D6(
+    postgres_url: str, name: str, beside: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit of the batch is a quarter of a second, and of a row in it the half of that."""
+    monkeypatch.setattr(postgresql, "ALONE_S", HOURS)  # for a busy machine
+    sink = opened(f"{postgres_url}&table={name}", timeout_s=60)
+    slow(beside, name, 0.3, "new.id = 'id5'")
+    assert sink.send(batch(range(64))) == {}
+    sink.close()
+
+
+def test_rows_that_all_take_longer_than_their_part_are_written_at_once__D6(
+    postgres_url: str, name: str, beside: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = opened(f"{postgres_url}&table={name}", timeout_s=60)
+    slow(beside, name, 0.03, "true")
+    sizes = sizes_written(sink, monkeypatch)
+    assert sink.send(batch(range(64))) == {}
+    assert sizes[:1] == [64]
+    assert sorted(sizes)[-3:] == [32, 32, 64], "it is halved once, as the pace is known"
+    sink.close()
+
+
+def sizes_written(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Of all statements that the sink tries from now on."""
     sizes: list[int] = []
     write = sink._write  # type: ignore[attr-defined]
 
@@ -393,11 +427,17 @@ def test_rows_that_are_refused_do_not_say_that_the_database_is_slow__D6(
         write(connection, rows, old)
 
     monkeypatch.setattr(sink, "_write", noted_write)
-    told = sink.send(batch(range(64)))
-    assert sorted(told) == [0, 5, 16, 32, 48]
-    assert sizes.count(64) == 1, "the whole batch is not tried again"
-    run(beside, "SELECT pg_advisory_unlock(84)")
-    sink.close()
+    return sizes
+
+
+def slow(beside: psycopg.Connection, name: str, seconds: float, when: str) -> None:
+    """Each such row takes so long."""
+    run(
+        beside,
+        f"CREATE FUNCTION {name}_slow() RETURNS trigger LANGUAGE plpgsql AS"
+        f" $$ BEGIN PERFORM pg_sleep({seconds}); RETURN new; END $$",
+        f"CREATE TRIGGER slow BEFORE INSERT ON {name} FOR EACH ROW WHEN ({when}) EXECUTE FUNCTION {name}_slow()",
+    )
 
 
 def test_a_row_that_is_sent_alone_has_the_whole_time_and_then_no_answer__D6(

@@ -114,6 +114,25 @@ def test_rows_of_a_table_that_is_slow_have_more_time__D6(
     assert there(path) == names_of(range(10))
 
 
+@pytest.mark.parametrize("slow_ones", [[5], [0, 299], range(0, 300, 150)])
+def test_a_few_rows_that_take_longer_than_their_part_are_written_at_once__D6(
+    path: Path, sink: Sink, slow: Slow, takes: Callable[[float], str], slow_ones: Iterable[int]
+) -> None:
+    """They share half a second. A quarter of a second is the limit of the batch, and 25 ms of a row in it."""
+    slow(slow_ones, LOOKED_AT, takes(0.2))
+    assert sink.send(batch(range(300))) == {}
+    assert there(path) == names_of(range(300))
+
+
+@pytest.mark.parametrize("rows", [3, 10])
+def test_rows_that_all_take_longer_than_their_part_are_written_at_once__D6(
+    path: Path, sink: Sink, slow: Slow, takes: Callable[[float], str], rows: int
+) -> None:
+    slow(range(rows), LOOKED_AT, takes(0.12))
+    assert sink.send(batch(range(rows))) == {}
+    assert there(path) == names_of(range(rows))
+
+
 def test_rows_that_are_refused_do_not_say_that_the_table_is_slow__D6(
     path: Path, sink: Sink, slow: Slow, takes: Callable[[float], str]
 ) -> None:
@@ -123,7 +142,7 @@ def test_rows_that_are_refused_do_not_say_that_the_table_is_slow__D6(
             "CREATE TRIGGER refuses BEFORE INSERT ON t WHEN new.id IN ('id75', 'id150', 'id225')"
             " BEGIN SELECT RAISE(ABORT, 'no'); END"
         )
-    slow([0, 1], LOOKED_AT, takes(0.2))
+    slow([0, 1], LOOKED_AT, takes(3))
     told = sink.send(batch(range(300)))
     assert sorted(told) == [0, 1, 75, 150, 225]
     assert [seq for seq, reason in told.items() if isinstance(reason, Unanswered)] == [0, 1]

@@ -42,7 +42,7 @@ fn any_other_text_says_what_is_wrong__d1() {
         ("2026-01-31T08:00:", "sched is not a time: '2026-01-31T08:00:'"),
         ("2026-01-31T08:00.5Z", "sched is not a time: '2026-01-31T08:00.5Z'"),
         ("2026-01-31T08Z", "sched is not a time: '2026-01-31T08Z'"),
-        ("2026-01-31", "sched is not a time: '2026-01-31'"),
+        ("2026-01-31", "sched is a date without a time of day: '2026-01-31'"),
         ("٢٠٢٦-01-31T08:00:00Z", "sched is not a time: '٢٠٢٦-01-31T08:00:00Z'"),
         ("2026-01-31T08:00:00Z\n", "sched is not a time: '2026-01-31T08:00:00Z\\n'"),
         ("2026-02-30T08:00:00Z", "sched is not on the calendar: '2026-02-30T08:00:00Z'"),

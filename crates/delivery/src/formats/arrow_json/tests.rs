@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use arrow_array::builder::{Int32Builder, ListBuilder, MapBuilder, StringBuilder};
+use arrow_array::builder::{Float64Builder, Int32Builder, ListBuilder, MapBuilder, StringBuilder};
 use arrow_array::types::{Int8Type, Int32Type};
 use arrow_array::{
     BinaryArray, BooleanArray, Date32Array, Date64Array, Decimal128Array, DictionaryArray, DurationMillisecondArray,
@@ -125,6 +125,25 @@ fn a_value_without_a_form_says_why__d2() {
     }
     let bad = Unfit::new("nan is not finite", "nan").bad("x");
     assert_eq!(bad.reason, "x can't be JSON: nan is not finite");
+}
+
+#[test]
+fn a_value_is_shown_with_a_text_in_place_of_each_unfit_part__d2() {
+    let mut heights = ListBuilder::new(Float64Builder::new());
+    heights.append_value([Some(1.5), Some(f64::NAN)]);
+    let columns: [(&str, ArrayRef); 3] = [
+        ("city", Arc::new(StringArray::from(vec!["Ulm"]))),
+        ("heights", Arc::new(heights.finish())),
+        ("took", Arc::new(DurationMillisecondArray::from(vec![5]))),
+    ];
+    let field = |(name, array): (&str, ArrayRef)| (Arc::new(Field::new(name, array.data_type().clone(), true)), array);
+    let row = StructArray::from(columns.map(field).to_vec());
+    let mut out = b"row: ".to_vec();
+    show_json(&mut out, &row, 0, MAX);
+    assert_eq!(String::from_utf8(out).unwrap(), r#"row: {"city":"Ulm","heights":[1.5,"nan"],"took":"5 ms"}"#);
+    let mut cut = Vec::new();
+    show_json(&mut cut, &row, 0, 8);
+    assert_eq!(cut, b"\"a large value\"");
 }
 
 #[test]

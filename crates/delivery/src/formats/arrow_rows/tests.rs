@@ -1,8 +1,8 @@
 use arrow_array::types::Int8Type;
 use arrow_array::{
-    BinaryArray, BooleanArray, Date32Array, DictionaryArray, DurationMillisecondArray, Float32Array, Float64Array,
-    Int32Array, Int64Array, LargeStringArray, NullArray, StringArray, StringViewArray, TimestampMicrosecondArray,
-    TimestampMillisecondArray, TimestampNanosecondArray, TimestampSecondArray, UInt64Array,
+    BinaryArray, BooleanArray, Date32Array, Date64Array, DictionaryArray, DurationMillisecondArray, Float32Array,
+    Float64Array, Int32Array, Int64Array, LargeStringArray, NullArray, StringArray, StringViewArray,
+    TimestampMicrosecondArray, TimestampMillisecondArray, TimestampNanosecondArray, TimestampSecondArray, UInt64Array,
 };
 use arrow_ipc::writer::StreamWriter;
 
@@ -154,7 +154,10 @@ fn integers_and_digits_are_epoch_milliseconds_and_other_values_say_why__d1() {
         (Arc::new(UInt64Array::from(vec![u64::MAX])), "due is 18446744073709551615, which looks like nanoseconds"),
         (Arc::new(Float64Array::from(vec![5.0])), "due is 5, which looks like seconds"),
         (Arc::new(BinaryArray::from(vec![&b"5"[..]])), "due is neither"),
-        (Arc::new(Date32Array::from(vec![5])), "due is neither"),
+        (Arc::new(Date32Array::from(vec![20_484])), "due is a date without a time of day: '2026-01-31'"),
+        (Arc::new(Date64Array::from(vec![20_484 * 86_400_000])), "due is a date without a time of day: '2026-01-31'"),
+        (Arc::new(Date32Array::from(vec![i32::MAX])), "due is neither"),
+        (texts(&[Some("2026-01-31")]), "due is a date without a time of day: '2026-01-31'"),
         (texts(&[Some("soon")]), "due is not a time"),
         (Arc::new(NullArray::new(1)), "due is missing"),
     ];
