@@ -129,7 +129,9 @@ TIMES = [
     csv("an empty cell as time", "a,,x", "due is missing"),
     parquet("a timestamp without a zone", "due has no zone", due=pa.array([5], pa.timestamp("us"))),
     parquet("a timestamp in 292277", RANGE, due=pa.array([2**63 - 1], pa.timestamp("ms", "UTC"))),
-    parquet("a date in Parquet", "due is a date without a time of day", due=pa.array([5], pa.int32()).cast(pa.date32())),
+    parquet(
+        "a date in Parquet", "due is a date without a time of day", due=pa.array([5], pa.int32()).cast(pa.date32())
+    ),
     parquet("a float in Parquet", "due is 5, which looks like seconds", due=[5.0]),
     parquet("no due time in Parquet", "due is missing", due=pa.array([None], pa.int64())),
 ]
