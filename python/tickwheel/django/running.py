@@ -90,6 +90,11 @@ class Runner:
         self._cut_off: set[str] = set()  # of those in progress
         self._was_down = False
 
+    @property
+    def is_running(self) -> bool:
+        """Whether a task runs, also one that was cut off."""
+        return bool(self._in_progress)
+
     def run(self, delivery: Delivery) -> None:
         """Run the task of a delivery. Errors: those of `run_task`."""
         if delivery.message.id == PROBE:

@@ -19,7 +19,7 @@ from django_site import tasks  # noqa: E402
 
 def main(what: str, path: str) -> None:
     call_command("migrate", verbosity=0)
-    results = {"each": each, "many": many, "failing": failing}[what](path)
+    results = {"each": each, "many": many, "failing": failing, "hanging": hanging}[what](path)
     print("enqueued", flush=True)
     until_s = time.monotonic() + 150
     while not all(result.is_finished for result in results):
@@ -48,6 +48,10 @@ def many(path: str) -> list[Any]:
 
 def failing(path: str) -> list[Any]:
     return [tasks.attempt.enqueue(until=2), tasks.attempt.enqueue(until=9)]
+
+
+def hanging(_path: str) -> list[Any]:
+    return [tasks.never_end.enqueue()]
 
 
 main(*sys.argv[1:])

@@ -1,5 +1,7 @@
 """Tasks of the site."""
 
+import asyncio
+import contextlib
 import os
 import threading
 import time
@@ -61,6 +63,13 @@ def hang() -> str:
     begun.set()
     assert may_end.wait(30)
     return "after all"
+
+
+@task
+async def never_end() -> None:
+    while True:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
 
 
 @task

@@ -104,6 +104,13 @@ def test_a_task_that_fails_is_tried_again_as_often_as_is_said(start: Start, tmp_
     end(worker)
 
 
+def test_a_coroutine_that_never_ends_does_not_keep_the_worker__D6(start: Start, tmp_path: Path) -> None:
+    """Python itself would wait for its thread."""
+    worker = work(start, tmp_path, "--task-timeout", "0.5")
+    assert results(produce(start, "hanging", tmp_path)) == [["FAILED", 1]]
+    end(worker)
+
+
 def test_no_task_is_lost_when_the_worker_is_killed__D5(start: Start, tmp_path: Path) -> None:
     noted = tmp_path / "noted"
     producer = produce(start, "many", noted)

@@ -1,5 +1,8 @@
 """`manage.py tickwheel_worker`: runs tasks at their times, until a signal comes."""
 
+import logging
+import os
+import sys
 import time
 from argparse import ArgumentParser
 from collections.abc import Mapping
@@ -24,6 +27,18 @@ class Command(BaseCommand):
     """Waits for the tasks of one database. A second worker with the same store waits for the end of the first."""
 
     help = "Run the tasks that were enqueued with tickwheel, each at its time, until SIGTERM or Ctrl-C."
+
+    _runner: Runner | None = None
+
+    def run_from_argv(self, argv: list[str]) -> None:
+        """The command as a process. It also ends if a task hangs: Python would wait for the thread of a coroutine."""
+        try:
+            super().run_from_argv(argv)
+        finally:
+            if self._runner is not None and self._runner.is_running:
+                code = 1 if sys.exception() else 0
+                logging.shutdown()
+                os._exit(code)
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """The options."""
@@ -59,7 +74,7 @@ class Command(BaseCommand):
 
     def _work(self, options: Mapping[str, Any]) -> None:
         self.stderr.write(f"opening {options['store']}, and waiting if another worker has it")
-        runner = Runner(options["database"], options["max_attempts"])
+        runner = self._runner = Runner(options["database"], options["max_attempts"])
         with self._open(options, runner) as queue:
             try:
                 self.stderr.write(f"running tasks; {options['store']} keeps what waits")
