@@ -415,7 +415,7 @@ def ask_one_that_has_failed(folder: Path, seeing: Seeing) -> None:
     [
         ("PUT", "/messages", {}, 405),
         ("GET", "/none", {}, 404),
-        ("GET", "/livez", {"x": "x" * 200_000}, 400),
+        ("GET", "/livez", {"x": "x" * 200_000}, 431),
         ("POST", "/messages", {"content-length": "1", "transfer-encoding": "chunked"}, 400),
     ],
 )
