@@ -15,6 +15,7 @@ use crate::base::error::BadRecord;
 pub(crate) const KEPT: usize = 1024;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+const UTF_16_MARKS: [&[u8]; 2] = [b"\xff\xfe", b"\xfe\xff"];
 
 /// A line of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +42,9 @@ impl<'a> Line<'a> {
             return Err(BadRecord::new(reason, format!("at most {} bytes", with_commas(max_line))));
         }
         std::str::from_utf8(self.data).map_err(|error| {
+            if self.number == 1 && UTF_16_MARKS.iter().any(|mark| self.data.starts_with(mark)) {
+                return BadRecord::new("the file is UTF-16", "UTF-8, as `iconv -f UTF-16 -t UTF-8` makes it");
+            }
             let reason = format!("byte {} of the line is not UTF-8", error.valid_up_to() + 1);
             BadRecord::new(reason, "UTF-8 text; other bytes as payload_base64")
         })

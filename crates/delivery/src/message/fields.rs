@@ -352,6 +352,10 @@ fn text<'a>(value: &'a Value<'_>, name: &str) -> Result<&'a str, BadRecord> {
         Value::Text(text) if !text.is_empty() => return Ok(text),
         Value::Text(_) => "empty",
         Value::Absent => "missing",
+        Value::Integer(number) => {
+            let allowed = format!("{name}: text, as \"{number}\"; of a table, convert the column to text");
+            return Err(BadRecord::new(format!("{name} is not text"), allowed));
+        }
         _ => "not text",
     };
     Err(BadRecord::new(format!("{name} is {state}"), format!("{name}: text, not empty")))

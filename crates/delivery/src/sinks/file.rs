@@ -3,19 +3,22 @@
 //! - Lines of earlier runs are never lost. If a crash cut the last line off, a newline is written first, so that it
 //!   can't join a new line.
 //! - Once `write` has returned, other processes see the lines. They are on the disk after `sync`.
+//! - A terminal gets escapes in place of characters that it would obey. A file and a pipe get the payload as it came.
 //! - If the reader of a pipe is slow, a write waits: that is back-pressure, and a time-out would leave half a line.
 //! - A write that fails ends the run, because the next one would probably fail for every message.
 //! - A file that was moved, removed or replaced is noticed before the next write (D10), and made anew. If that fails, the
 //!   destination is away until it works.
 
+use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
-use std::io::{Error, ErrorKind, Write as _};
+use std::io::{Error, ErrorKind, IsTerminal as _, Write as _};
 use std::os::fd::AsFd as _;
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{FileExt as _, FileTypeExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use memchr::memchr_iter;
+use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
 
 use crate::base::error::DeliveryError;
@@ -42,6 +45,7 @@ pub(crate) struct LineSink {
     syncer: Arc<Mutex<FileSink>>,
     writer: LineWriter,
     lines: Vec<u8>,
+    is_terminal: bool,
 }
 
 impl LineSink {
@@ -52,7 +56,8 @@ impl LineSink {
     pub(crate) fn open(target: &Target) -> Result<Self, DeliveryError> {
         let file = FileSink::open(target)?;
         let syncer = Arc::new(Mutex::new(file.try_clone()?));
-        Ok(Self { target: target.clone(), file, syncer, writer: LineWriter::default(), lines: Vec::new() })
+        let is_terminal = file.file.is_terminal();
+        Ok(Self { target: target.clone(), file, syncer, writer: LineWriter::default(), lines: Vec::new(), is_terminal })
     }
 
     /// Opens the file that is at the path now, or makes it anew. The lines in the file before are on the disk then.
@@ -87,6 +92,9 @@ impl Sink for LineSink {
         self.lines.clear();
         for delivery in deliveries {
             self.writer.write(&mut self.lines, delivery);
+        }
+        if self.is_terminal {
+            self.lines = with_escapes(&self.lines).into_bytes();
         }
         self.file.write(&self.lines)?;
         Ok(Verdicts::Delivered)
@@ -172,6 +180,25 @@ impl FileSink {
     }
 }
 
+/// The same lines of JSON, without characters that a terminal obeys, or that make one text look like another.
+fn with_escapes(lines: &[u8]) -> String {
+    let mut escaped = String::with_capacity(lines.len());
+    for char in String::from_utf8_lossy(lines).chars() {
+        match char {
+            '\u{7f}'..='\u{9f}'
+            | '\u{61c}'
+            | '\u{200e}'
+            | '\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}' => {
+                let _ = write!(escaped, "\\u{:04x}", u32::from(char));
+            }
+            char => escaped.push(char),
+        }
+    }
+    escaped
+}
+
 fn open_to_append(path: &Path) -> Result<(File, FileId), Error> {
     let mut file = open_or_make(path)?;
     let metadata = file.metadata()?;
@@ -188,6 +215,9 @@ fn open_to_append(path: &Path) -> Result<(File, FileId), Error> {
 
 /// A new file is for its owner alone, and is not made behind a link (D12).
 fn open_or_make(path: &Path) -> Result<File, Error> {
+    if path.metadata().is_ok_and(|it| it.file_type().is_fifo()) {
+        return open_pipe(path);
+    }
     let mut options = OpenOptions::new();
     options.read(true).append(true);
     match options.open(path) {
@@ -198,6 +228,15 @@ fn open_or_make(path: &Path) -> Result<File, Error> {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => options.open(path), // another process made it
         made => made,
     }
+}
+
+/// Opens a pipe that has a reader. If this process could read it too, a pipe without a reader would take lines, which
+/// would be lost at its close.
+fn open_pipe(path: &Path) -> Result<File, Error> {
+    let at_once = OFlags::NONBLOCK.bits() as i32; // else this waits for a reader, and no signal ends that
+    let pipe = OpenOptions::new().write(true).custom_flags(at_once).open(path)?;
+    fcntl_setfl(&pipe, OFlags::empty())?;
+    Ok(pipe)
 }
 
 /// Syncs the folder: a new file may lose its name when the power fails, even if its content was synced.
@@ -220,6 +259,9 @@ fn has_no_disk(error: &Error) -> bool {
 fn reason(error: &Error) -> String {
     if Errno::from_io_error(error) == Some(Errno::FBIG) {
         return "File too large for the file system, or for the limit that ulimit -f shows".to_owned();
+    }
+    if Errno::from_io_error(error) == Some(Errno::NXIO) {
+        return "it is a pipe without a reader".to_owned();
     }
     let text = error.to_string();
     text.split_once(" (os error").map_or(&*text, |(words, _)| words).to_owned()
@@ -248,6 +290,15 @@ mod tests {
         first.sync().unwrap();
         sink(&path).write(b"three\n").unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"one\ntwo\nthree\n");
+    }
+
+    #[test]
+    fn a_terminal_gets_the_same_json_with_escapes__d12() {
+        let lines = "{\"id\":\"a\u{9b}2J\u{7f}\u{202e}é\u{2069}\"}\n";
+        let escaped = with_escapes(lines.as_bytes());
+        assert_eq!(escaped, "{\"id\":\"a\\u009b2J\\u007f\\u202eé\\u2069\"}\n");
+        let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+        assert_eq!(read(&escaped), read(lines));
     }
 
     #[test]

@@ -19,12 +19,28 @@ def open_to_append(path: Path) -> int:
     """
     with suppress(FileExistsError):
         make(path)
+    if stat.S_ISFIFO(path.stat().st_mode):
+        return _open_pipe(path)
     fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
     status = os.fstat(fd)
     if status.st_size and os.pread(fd, 1, status.st_size - 1) != b"\n":
         write_lines(fd, b"\n")
     if not status.st_size and stat.S_ISREG(status.st_mode):
         _sync_folder(path)
+    return fd
+
+
+def _open_pipe(path: Path) -> int:
+    """Opens a pipe that has a reader. If this process could read it too, a pipe without a reader would take lines,
+    which would be lost at its close.
+    """
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # it does not wait for a reader
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise OSError(errno.ENXIO, "it is a pipe without a reader") from None
+        raise
+    os.set_blocking(fd, True)
     return fd
 
 

@@ -2,9 +2,9 @@
 
 import json
 import os
+import pty
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import pytest
 
 from tickwheel.delivery import Delivery, DeliveryFailed, DeliveryQueue, Message, WrongUsage
 from tickwheel.delivery.base.appending import write_lines
+from tickwheel.delivery.observe.dead_letters import to_file
 from tickwheel.delivery.sinks import Destination, open_sink
 
 pytestmark = pytest.mark.timeout(60)
@@ -127,12 +128,52 @@ def test_what_has_no_disk_needs_no_sync__D5(tmp_path: Path) -> None:
     deliver(tmp_path, "file:/dev/null", message("a"))
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    reader = threading.Thread(target=lambda: lines.append(pipe.read_bytes()))
-    lines: list[bytes] = []
-    reader.start()
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
     deliver(tmp_path, f"file:{pipe}", message("b"))
-    reader.join()
-    assert b'"id":"b"' in lines[0]
+    assert b'"id":"b"' in os.read(reader, 1 << 16)
+    os.close(reader)
+
+
+def test_a_terminal_gets_no_characters_that_it_obeys__D12(tmp_path: Path) -> None:
+    """A pipe and a file get the payload as it came."""
+    given = tmp_path / "in.ndjson"
+    given.write_text('{"id": "a\u009b2J", "due": 100000000000, "payload": "\u009b2J\u202e"}\n')
+    terminal, end = pty.openpty()
+    command = [sys.executable, "-m", "tickwheel", "deliver", str(given)]
+    piped = subprocess.run(command, capture_output=True, check=True, timeout=LONG_S).stdout.decode()
+    subprocess.run(command, stdout=end, stderr=subprocess.PIPE, check=True, timeout=LONG_S)
+    shown = os.read(terminal, 1 << 16).decode()
+    os.close(terminal)
+    os.close(end)
+    assert '"payload":"\u009b2J\u202e"' in piped
+    assert '{"id":"a\\u009b2J"' in shown
+    assert '"payload":"\\u009b2J\\u202e"' in shown
+
+
+def test_a_pipe_without_a_reader_takes_nothing__D2(tmp_path: Path) -> None:
+    """It would keep what was written until its close, and lose it then."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(WrongUsage, match="it is a pipe without a reader"):
+        deliver(tmp_path, f"file:{pipe}", message("a"))
+    with pytest.raises(WrongUsage, match="it is a pipe without a reader"):
+        to_file(pipe)
+
+
+def test_a_pipe_whose_reader_has_gone_ends_the_run__D2(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    queue = DeliveryQueue(tmp_path / "store.db", to=f"file:{pipe}")
+    os.close(reader)
+    queue.put("a", 1, delay_ms=0)
+    with pytest.raises(DeliveryFailed, match="Broken pipe"):
+        queue.wait_until_empty(LONG_S)
+    with pytest.raises(DeliveryFailed, match="Broken pipe"):
+        queue.close()
+    with DeliveryQueue(tmp_path / "store.db", to=f"file:{tmp_path / 'out'}") as queue:
+        assert queue.wait_until_empty(LONG_S)
+    assert b'"id":"a"' in (tmp_path / "out").read_bytes()
 
 
 def test_a_write_that_is_cut_short_goes_on__D2(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -396,3 +396,9 @@ fn an_object_may_stand_on_several_lines__d11() {
     assert!(matches!(read(&format!("{text}{text}")), Parsed::Bad(..)), "two of them");
     assert!(matches!(read("{\"id\": \"a\", \"op\": \"cancel\"}"), Parsed::Cancel(..)));
 }
+
+#[test]
+fn the_number_of_a_table_says_how_it_becomes_an_id__d1() {
+    let bad = bad(with(&[("id", "7")]).as_bytes());
+    assert_eq!(bad.allowed, "id: text, as \"7\"; of a table, convert the column to text");
+}
