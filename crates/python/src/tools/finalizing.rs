@@ -83,6 +83,23 @@ impl Drop for ForeignCall {
     }
 }
 
+/// Calls foreign code that may hang at the end of the interpreter, as the exit hook does not wait for it for ever. If
+/// Python then ends this thread by unwinding its stack, the thread is stopped here, before a native frame is left.
+pub(crate) fn not_unwound<T>(call: impl FnOnce() -> T) -> T {
+    struct Stops;
+    impl Drop for Stops {
+        fn drop(&mut self) {
+            while !std::thread::panicking() {
+                std::thread::park();
+            }
+        }
+    }
+    let stops = Stops;
+    let result = call();
+    std::mem::forget(stops);
+    result
+}
+
 /// Drops a value whose destructor may run foreign code. At the end of the interpreter it leaks the value.
 pub(crate) fn drop_or_leak<T>(value: T) {
     match ForeignCall::enter_from_destructor() {

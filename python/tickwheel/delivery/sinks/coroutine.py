@@ -134,12 +134,12 @@ class _Tasks:
             made = _call(self._function, call, has_own_thread=self._has_own_thread)
             try:
                 task = loop.create_task(made)
+                task.add_done_callback(partial(_forget, self._running, call.number))
             except Exception as error:  # of the loop's task factory; the other calls of this loop are made
                 made.close()
                 call.failed(Unanswered(f"no task can be made: {type(error).__name__}: {error}"))
                 continue
             self._running[call.number] = task, call
-            task.add_done_callback(partial(_forget, self._running, call.number))
         for number in aborted:
             if number in self._running:
                 self._running[number][0].cancel()

@@ -104,6 +104,10 @@ _COLUMNS_THERE = """
     SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute
     WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped
 """
+_DEFERS = """
+    SELECT EXISTS (SELECT FROM pg_trigger WHERE tgdeferrable AND tgrelid IN (
+        SELECT relid FROM pg_partition_tree(to_regclass(%(table)s)) UNION ALL SELECT to_regclass(%(table)s)))
+"""
 _A_MOMENT = "'2000-01-01T12:34:56.789Z'::timestamptz"
 
 _OTHERS_END = """
@@ -155,6 +159,10 @@ class PostgresqlSink(Sink):
         self._lock = _lock_of(settings.store_id, names)
         self._connection: psycopg.Connection | None = None
         self._limits = (0, 0)  # as `_limit` set them for the connection
+        self._defers: bool | None = None
+        """Whether the table has a constraint that may be checked at the commit, which no `statement_timeout` ends. Each
+        connection looks it up, once the table is made.
+        """
         self._patience = Patience(_TOGETHER_SHARE * self._own_s)
         try:
             connection = self._open()
@@ -193,7 +201,7 @@ class PostgresqlSink(Sink):
             if _size(rows) <= _SIZE_AT_ONCE:
                 began_s = time.monotonic()
                 try:
-                    self._write(connection, rows, old)
+                    self._write_together(connection, rows, old)
                     verdicts = NONE_REFUSED
                     if len(rows) > 1:
                         self._patience.note(time.monotonic() - began_s)
@@ -289,6 +297,7 @@ class PostgresqlSink(Sink):
                 self._limits = (0, 0)
                 self._connection.execute(_SETTINGS, {"timeout_ms": str(math.ceil(self._own_s * 1000))})
                 self._take_lock(self._connection)
+                self._defers = None
             elif self._writer.lost_backends():
                 self._limit(self._connection, 1)
                 self._end_others(self._connection)
@@ -331,6 +340,17 @@ class PostgresqlSink(Sink):
                 raise psycopg.OperationalError("a connection that was lost, or of another run, does not end")
             time.sleep(_LOOK_FOR_OTHERS_S)
         self._writer.are_over(lost)
+
+    def _write_together(self, connection: psycopg.Connection, rows: Sequence[_Row], old: Sequence[bytes]) -> None:
+        if self._defers is None:
+            table = {"table": self._table.as_string(connection)}
+            self._defers = connection.execute(_DEFERS, table).fetchone() == (True,)
+        if not self._defers:
+            self._write(connection, rows, old)
+            return
+        with connection.transaction():
+            connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
+            self._write(connection, rows, old)
 
     def _write(self, connection: psycopg.Connection, rows: Sequence[_Row], old: Sequence[bytes]) -> None:
         columns = zip(*rows, strict=True) if rows else [()] * (1 + len(_TYPES))

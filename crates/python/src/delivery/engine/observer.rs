@@ -7,7 +7,7 @@ use crate::delivery::calls::callees::Callee;
 use crate::delivery::calls::failures;
 use crate::delivery::values::futures::this_thread_is_of;
 use crate::delivery::values::items;
-use crate::tools::finalizing::ForeignCall;
+use crate::tools::finalizing::{ForeignCall, not_unwound};
 use crate::tools::native_lock::attach;
 use tickwheel_delivery::{DeliveryError, Event, Letter, Observer};
 
@@ -24,7 +24,7 @@ impl Observer for PythonObserver {
         attach(|py| {
             let Some(_call) = ForeignCall::try_enter_sink(py) else { return Err(DeliveryError::Closed) };
             let Some(function) = self.put_letters.get(py) else { return Err(DeliveryError::Closed) };
-            put_letters(py, &function, letters).map_err(|error| failures::from_python(py, &error))
+            not_unwound(|| put_letters(py, &function, letters)).map_err(|error| failures::from_python(py, &error))
         })
     }
 
@@ -33,7 +33,7 @@ impl Observer for PythonObserver {
         attach(|py| {
             let Some(_call) = ForeignCall::try_enter_sink(py) else { return };
             let Some(function) = self.put_events.get(py) else { return };
-            let put = events_to_python(py, &events).and_then(|events| function.call1((events,)));
+            let put = not_unwound(|| events_to_python(py, &events).and_then(|events| function.call1((events,))));
             if let Err(error) = put {
                 error.write_unraisable(py, None);
             }

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use crate::delivery::calls::failures;
 use crate::delivery::sinks::sink::kept_attached;
 use crate::delivery::values::attempt;
-use crate::tools::finalizing::ForeignCall;
+use crate::tools::finalizing::{ForeignCall, not_unwound};
 use crate::tools::made_once::MadeOnce;
 use crate::tools::native_lock::attach;
 use tickwheel_delivery::internal::{AroundFn, FUNCTION_THREADS, MOST_FUNCTION_THREADS, SPARE_FUNCTION_THREADS};
@@ -52,7 +52,7 @@ impl Sink for FunctionSink {
         attach(|py| {
             let Some(_call) = ForeignCall::try_enter_sink(py) else { return Err(DeliveryError::Closed) };
             let function = function.bind(py);
-            Ok(Verdicts::Each(deliveries.iter().map(|it| call(function, it)).collect()))
+            Ok(not_unwound(|| Verdicts::Each(deliveries.iter().map(|it| call(function, it)).collect())))
         })
     }
 
