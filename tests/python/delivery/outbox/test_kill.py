@@ -12,6 +12,8 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
+from operator import itemgetter
 from pathlib import Path
 
 import msgspec
@@ -129,6 +131,8 @@ def outcome(out: Path, to: str) -> tuple[Counter[str], set[str]]:
         rows = database.execute("SELECT id, redelivered FROM arrived").fetchall()
         database.close()
     else:
-        lines = [msgspec.json.decode(line) for line in out.read_bytes().splitlines()]
-        rows = [(line["id"], line["redelivered"]) for line in lines]
+        rows = []
+        for line in out.read_bytes().splitlines():
+            with suppress(msgspec.DecodeError):  # a kill cut it off; its message came again
+                rows.append(itemgetter("id", "redelivered")(msgspec.json.decode(line)))
     return Counter(name for name, _ in rows), {name for name, is_marked in rows if is_marked}
