@@ -59,7 +59,13 @@ def columns_that_just_fit() -> _TABLE:
 
 
 def one_long_list() -> _TABLE:
-    return {"payload": pa.array([pa.nulls(30_000_000, pa.int32())], pa.list_(pa.int32()))}, {}
+    return {"payload": pa.array([pa.nulls(40_000_000, pa.int32())], pa.list_(pa.int32()))}, {}
+
+
+def many_long_lists() -> _TABLE:
+    """Each of them alone would do."""
+    of = {f"c{at}": pa.array([pa.nulls(9_000_000, pa.int32())], pa.list_(pa.int32())) for at in range(4)}
+    return {"payload": [1], **of}, {}
 
 
 def many_lists_of_a_dictionary() -> _TABLE:
@@ -122,7 +128,10 @@ def test_a_short_file_takes_no_more_than_256_mib_whatever_it_is_decoded_to__D12(
     assert (faults[-1] or "").startswith(reason)
 
 
-@pytest.mark.parametrize(("made", "values"), [(one_long_list, 30_000_000), (many_lists_of_a_dictionary, 100_000)])
+@pytest.mark.parametrize(
+    ("made", "values"),
+    [(one_long_list, 40_000_000), (many_long_lists, 9_000_000), (many_lists_of_a_dictionary, 100_000)],
+)
 def test_a_short_file_of_long_lists_is_not_read__D12(made: Callable[[], _TABLE], values: int, tmp_path: Path) -> None:
     rows, mib, faults = _read(made, tmp_path)
     assert mib < 64

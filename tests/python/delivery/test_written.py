@@ -65,7 +65,7 @@ REFUSED = {
     "pandas-array.ndjson": ("", 1, NO_LINES),
     "pandas-epoch-us.jsonl": ("", 5, "due is 1769846400000000, which looks like microseconds"),
     "pandas-latin-1.csv": ("abcd", 1, "byte 30 of the line is not UTF-8"),
-    "pandas-utf-16.csv": ("", 1, "the header can't be read: the file is UTF-16"),
+    "pandas-utf-16.csv": ("", 1, "the header can't be read: the text is UTF-16"),
     "polars-duration.parquet": ("", 5, "d can't be JSON: a duration[us] has no form in it"),
     "polars-iso.csv": ("", 5, "due is not a time: 'iso:strict'"),  # this version writes it so
     "polars-never-quoted.csv": ("acde", 2, "the row has 5 cells"),

@@ -43,7 +43,7 @@ impl<'a> Line<'a> {
         }
         std::str::from_utf8(self.data).map_err(|error| {
             if self.number == 1 && UTF_16_MARKS.iter().any(|mark| self.data.starts_with(mark)) {
-                return BadRecord::new("the file is UTF-16", "UTF-8, as `iconv -f UTF-16 -t UTF-8` makes it");
+                return BadRecord::new("the text is UTF-16", "UTF-8, as `iconv -f UTF-16 -t UTF-8` makes it");
             }
             let reason = format!("byte {} of the line is not UTF-8", error.valid_up_to() + 1);
             BadRecord::new(reason, "UTF-8 text; other bytes as payload_base64")

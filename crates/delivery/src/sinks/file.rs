@@ -234,7 +234,11 @@ fn open_or_make(path: &Path) -> Result<File, Error> {
 /// would be lost at its close.
 fn open_pipe(path: &Path) -> Result<File, Error> {
     let at_once = OFlags::NONBLOCK.bits() as i32; // else this waits for a reader, and no signal ends that
-    let pipe = OpenOptions::new().write(true).custom_flags(at_once).open(path)?;
+    let opened = OpenOptions::new().write(true).custom_flags(at_once).open(path);
+    let pipe = opened.map_err(|error| match Errno::from_io_error(&error) {
+        Some(Errno::NXIO) => Error::other("it is a pipe without a reader"),
+        _ => error,
+    })?;
     fcntl_setfl(&pipe, OFlags::empty())?;
     Ok(pipe)
 }
@@ -259,9 +263,6 @@ fn has_no_disk(error: &Error) -> bool {
 fn reason(error: &Error) -> String {
     if Errno::from_io_error(error) == Some(Errno::FBIG) {
         return "File too large for the file system, or for the limit that ulimit -f shows".to_owned();
-    }
-    if Errno::from_io_error(error) == Some(Errno::NXIO) {
-        return "it is a pipe without a reader".to_owned();
     }
     let text = error.to_string();
     text.split_once(" (os error").map_or(&*text, |(words, _)| words).to_owned()

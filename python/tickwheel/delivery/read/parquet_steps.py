@@ -5,8 +5,8 @@ Of each column, memory has a page and the dictionary, decoded, and the values of
 1 MB, 16 rows may take 16 MB, whatever the size of the page.
 
 How many values a row of lists or maps has is in the data alone: a list of 100 million nulls takes a page of 20 bytes.
-So all values of such a column in the row group may be in one row. They may take 128 MiB, or as many times their bytes
-in the file as those of ordinary files, which are compressed.
+So all values of such columns in the row group may be in one row. Together they may take 256 MiB, or as many times
+their bytes in the file as those of ordinary files, which are compressed.
 """
 
 from collections import Counter
@@ -18,6 +18,7 @@ from tickwheel.delivery.read.parquet_pages import Chunk, pages_of
 _MOST = 128 << 20
 _MOST_AT_ONCE = 16 << 20
 _FIXED = 16  # bytes of a number, or of a text's place
+_IN_LISTS = {"BOOLEAN": 5, "INT32": 8, "FLOAT": 8, "INT64": 12, "DOUBLE": 12}  # with the levels of its nesting
 _TIMES_COMPRESSED = 64
 _MOST_OF_ALL = 256 << 20  # the largest pages of all columns, as one page of each is in memory
 _SMALLER_GROUPS = "fewer values in a row group: write the file with smaller row groups, or each list as JSON in text"
@@ -29,13 +30,14 @@ def rows_at_once(stream: BinaryIO, schema: Any, chunks: list[Chunk], rows: int, 
     too much memory.
     """
     columns: list[_Column] = []
-    size = in_lists = 0
+    size = in_lists = compressed = 0
     for at, chunk in enumerate(chunks):
         column = _Column(stream, of := schema.column(at), chunk)
         if of.max_repetition_level > 0:
-            if column.values * column.width > max(_MOST, _TIMES_COMPRESSED * column.compressed):
-                raise BadRecord(f"a list in it may have {column.values:,} values", _SMALLER_GROUPS)
             in_lists += column.values * column.width
+            compressed += column.compressed
+            if in_lists > max(_MOST_OF_ALL, _TIMES_COMPRESSED * compressed):
+                raise BadRecord(f"a list in it may have {column.values:,} values", _SMALLER_GROUPS)
             continue
         if column.largest > _MOST:
             raise BadRecord(f"a page of it has {column.largest:,} bytes", _FIX.format(_MOST))
@@ -81,7 +83,8 @@ class _Column:
             row += page.values
         self.values = row
         self.largest, self.kept = max(dictionary, largest), dictionary + largest
-        self.width = max(_FIXED, of.length or 0) + (max(longest, prefixed) if is_text else 0)
+        fixed = _IN_LISTS.get(of.physical_type, _FIXED) if of.max_repetition_level > 0 else _FIXED
+        self.width = max(fixed, of.length or 0) + (max(longest, prefixed) if is_text else 0)
 
     def begun(self, rows: int) -> int:
         """The most bytes of pages that begin in so many rows."""

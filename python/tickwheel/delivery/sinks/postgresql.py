@@ -74,7 +74,6 @@ _LOCK_WAIT_MS = 100  # for a row that another session has locked
 _LOOK_WAIT_MS = 5  # for rows of which one may be locked
 _LOCK_WAITS_S = 1.0  # of one send
 _TOGETHER_SHARE = 0.75  # of the sink's own time-out, at most: the rest is for the search
-_ROUND_TRIPS_S = 0.005  # of a row that is tried alone, about: its part of a batch takes none
 _SHORTEST_MS = 25  # of a statement in the search, besides its wait for a lock
 _LOOK_WITHIN = 0.2  # of the time-out: a send that lost its connection by then looks whether the server is there
 _SIZE_AT_ONCE = 16 << 20  # bytes of payload in one statement
@@ -342,15 +341,18 @@ class PostgresqlSink(Sink):
         self._writer.are_over(lost)
 
     def _write_together(self, connection: psycopg.Connection, rows: Sequence[_Row], old: Sequence[bytes]) -> None:
-        if self._defers is None:
-            table = {"table": self._table.as_string(connection)}
-            self._defers = connection.execute(_DEFERS, table).fetchone() == (True,)
-        if not self._defers:
+        if not self._has_deferrable(connection):
             self._write(connection, rows, old)
             return
         with connection.transaction():
-            connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
             self._write(connection, rows, old)
+            connection.execute("SET CONSTRAINTS ALL IMMEDIATE")  # checks them now, within `statement_timeout`
+
+    def _has_deferrable(self, connection: psycopg.Connection) -> bool:
+        if self._defers is None:
+            table = {"table": self._table.as_string(connection)}
+            self._defers = connection.execute(_DEFERS, table).fetchone() == (True,)
+        return self._defers
 
     def _write(self, connection: psycopg.Connection, rows: Sequence[_Row], old: Sequence[bytes]) -> None:
         columns = zip(*rows, strict=True) if rows else [()] * (1 + len(_TYPES))
@@ -378,17 +380,22 @@ class PostgresqlSink(Sink):
         with connection.transaction():
             connection.execute("SET CONSTRAINTS ALL IMMEDIATE")  # a deferred constraint would refuse the whole batch
             self._write(connection, (), ())
+            began_s = time.monotonic()
             not_dropped = self._try(connection, (), old, search)
             if search.is_slow:
-                self._try_samples(connection, rows, search)
+                self._try_samples(connection, rows, search, time.monotonic() - began_s)
             self._part(connection, rows, 0, search, verdicts)
             connection.execute(_LIMITS.format("true"), self._limits)  # for the commit
         if not_dropped is None:
             self._writer.forget()
         return verdicts
 
-    def _try_samples(self, connection: psycopg.Connection, rows: Sequence[_Row], search: "_Search") -> None:
-        """Find out whether the database is slow, or some rows are. Nothing stays, so the rows keep their order."""
+    def _try_samples(
+        self, connection: psycopg.Connection, rows: Sequence[_Row], search: "_Search", none_s: float
+    ) -> None:
+        """Find out whether the database is slow, or some rows are. Nothing stays, so the rows keep their order.
+        `none_s`: the time of a try without rows, as for the round trips.
+        """
         took_s = []
         failures = []
         for row in samples(rows):
@@ -398,7 +405,7 @@ class PostgresqlSink(Sink):
                 took_s.append(time.monotonic() - began_s)
         search.waits_long = all(isinstance(error, psycopg.errors.QueryCanceled) for error in failures)
         if took_s:
-            self._patience.note_pace(max(0.0, min(took_s) - _ROUND_TRIPS_S), len(rows))
+            self._patience.note_pace(max(0.0, min(took_s) - none_s), len(rows))
 
     def _part(
         self,
@@ -436,7 +443,11 @@ class PostgresqlSink(Sink):
         try:
             with connection.transaction():
                 connection.execute(_LIMITS.format("true"), search.limits(len(rows)))
+                if self._has_deferrable(connection):  # as a row may need what a trigger does after it
+                    connection.execute("SET CONSTRAINTS ALL DEFERRED")
                 self._write(connection, rows, old)
+                if self._has_deferrable(connection):
+                    connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
                 if not is_kept:
                     raise psycopg.Rollback
         except psycopg.Error as error:

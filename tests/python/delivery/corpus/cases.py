@@ -54,7 +54,7 @@ ENCODING = [
         b'{"id":"a","due":1700000000005,"payload":"\xc3',
         "byte 42 of the line is not UTF-8",
     ),
-    Case("UTF-16", "ndjson", message().encode("utf-16"), ["the file is UTF-16"]),
+    Case("UTF-16", "ndjson", message().encode("utf-16"), ["the text is UTF-16"]),
     Case("gzip", "ndjson", bytes.fromhex("1f8b0800") + b"\x00\xff" * 20, ["byte 2 of the line is not UTF-8"]),
     csv("Latin-1 in a cell", b"a,1700000000005,\xe9", "byte 17 of the line is not UTF-8"),
     csv("Latin-1 in a quoted cell", b'a,1700000000005,"\xe9"', "byte 18 of the line is not UTF-8"),

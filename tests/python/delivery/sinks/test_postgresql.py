@@ -423,6 +423,26 @@ def test_a_row_that_takes_too_long_at_the_commit_has_no_answer_and_the_others_ar
     sink.close()
 
 
+@pytest.mark.parametrize("refused", [[], [5]])
+def test_a_constraint_is_deferred_as_it_says__D10(
+    postgres_url: str, name: str, beside: psycopg.Connection, refused: list[int]
+) -> None:
+    """A trigger, which is called after the constraint's own, makes what each row needs."""
+    opened(f"{postgres_url}&table={name}").close()
+    run(
+        beside,
+        f"CREATE TABLE {name}_named (id text PRIMARY KEY CHECK (id <> 'id5' OR {'true' if not refused else 'false'}))",
+        f"ALTER TABLE {name} ADD FOREIGN KEY (id) REFERENCES {name}_named DEFERRABLE INITIALLY DEFERRED",
+        f"CREATE FUNCTION {name}_make() RETURNS trigger LANGUAGE plpgsql AS"
+        f" $$ BEGIN INSERT INTO {name}_named VALUES (new.id); RETURN NULL; END $$",
+        f"CREATE TRIGGER zz AFTER INSERT ON {name} FOR EACH ROW EXECUTE FUNCTION {name}_make()",
+    )
+    sink = opened(f"{postgres_url}&table={name}")
+    assert sorted(sink.send(batch(range(64)))) == refused
+    assert len(ids(beside, name)) == 64 - len(refused)
+    sink.close()
+
+
 def test_a_row_that_takes_longer_than_its_part_is_written_at_once__D6(
     postgres_url: str, name: str, beside: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

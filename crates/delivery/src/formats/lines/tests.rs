@@ -34,10 +34,10 @@ fn a_line_that_is_too_long_is_cut_and_the_next_is_read__d12() {
 }
 
 #[test]
-fn a_file_in_utf_16_is_named__d2() {
+fn text_in_utf_16_is_named__d2() {
     for bytes in [&b"\xff\xfei\0d\0\n\0"[..], b"\xfe\xff\0i\0d\0\n"] {
         let error = Block::whole(bytes).lines(99).next().unwrap().text(99).unwrap_err();
-        assert_eq!(error.reason, "the file is UTF-16");
+        assert_eq!(error.reason, "the text is UTF-16");
     }
     let block = Block::whole(b"a\n\xff\xfe");
     assert_eq!(block.lines(9).nth(1).unwrap().text(9).unwrap_err().reason, "byte 1 of the line is not UTF-8");
