@@ -3,7 +3,6 @@
 import logging
 import os
 import sys
-import threading
 import time
 from argparse import ArgumentParser
 from collections.abc import Mapping
@@ -36,8 +35,7 @@ class Command(BaseCommand):
         try:
             super().run_from_argv(argv)
         finally:
-            waited_for = [it for it in threading.enumerate() if it is not threading.main_thread() and not it.daemon]
-            if waited_for and self._runner is not None and self._runner.is_running:
+            if self._runner is not None and self._runner.is_running:
                 code = 1 if sys.exception() else 0
                 logging.shutdown()
                 sys.stdout.flush()
