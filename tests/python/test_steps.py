@@ -57,6 +57,18 @@ def test_each_python_test_is_in_one_of_the_two_tiers_or_has_a_command_of_its_own
     assert {word for which in (STEPS.SHORT, STEPS.LONG) for word in re.findall(r"not (\w+)", which)} == own | {"long"}
 
 
+def test_ci_installs_each_program_that_a_test_looks_for() -> None:
+    run = (ROOT / ".ci/run").read_text()
+    lines = [line for file in (ROOT / "tests").rglob("*.py") for line in file.read_text("utf-8").splitlines()]
+    looked_for = {found[1] for line in lines if (found := re.search(r"shutil\.which\(\"([\w-]+)\"", line))}
+    assert {"chromium", "curl", "nginx"} <= looked_for
+    of_the_prerequisites = {"cargo", "rustc"}
+    assert {name for name in looked_for - of_the_prerequisites if f"command -v {name} " not in run} == set()
+    assert {
+        name for line in lines for name in re.findall(r"apt-get install ([\w-]+)", line) if f"({name})" not in run
+    } == set()
+
+
 def test_for_the_long_tests_no_file_is_read_that_has_none() -> None:
     config = SimpleNamespace(getoption=lambda name: name == "--long")
 
