@@ -3,7 +3,6 @@
 
 pub use crate::every::Occurrences;
 pub use crate::schedule::{STEP, Schedule};
-pub use crate::snapshot::take as take_snapshot;
 pub use crate::state::{Due, Room, State};
 pub use crate::worker::Waiting;
 

@@ -37,13 +37,6 @@ impl BucketQueue {
     pub(crate) fn bytes(&self) -> usize {
         self.heap.capacity() * size_of::<HeapItem>()
     }
-
-    /// All armed buckets by expiration, then level, then bucket.
-    pub(crate) fn sorted(&self) -> Vec<BucketRef> {
-        let mut all: Vec<_> = self.heap.iter().map(bucket_ref).collect();
-        all.sort_by_key(|armed| (armed.expiration_ms, armed.level, armed.bucket));
-        all
-    }
 }
 
 fn bucket_ref(item: &HeapItem) -> BucketRef {

@@ -216,6 +216,12 @@ impl<T> Schedule<T> {
         self.slab.get(handle).and_then(|entry| Some((entry.task.as_ref()?, self.slab.tag(handle.slot()))))
     }
 
+    /// As [`Schedule::peek`], for the task that is in the slot of the handle now: after a move it is the same one.
+    #[must_use]
+    pub fn peek_slot(&self, handle: Handle) -> Option<(&T, u32)> {
+        self.slab.in_slot(handle.slot()).and_then(|entry| Some((entry.task.as_ref()?, self.slab.tag(handle.slot()))))
+    }
+
     /// When it is due, in microseconds.
     #[must_use]
     pub fn due_us(&self, handle: Handle) -> Option<u64> {

@@ -358,12 +358,16 @@ class Timer:
     def pending(self, *, before_ms: float | None = None, limit: int | None = None) -> list[tuple[float, _Listed]]:
         """List the pending tasks in order, as `(due_ms, task)`, or `(due_ms, (batch, index))` for a timer of a batch.
 
-        `due_ms` is an instant of the timer's clock. Each task was pending at some moment of the call. Internal tasks of
-        the library are not listed, but `len` counts them. O(pending), in short steps.
+        `due_ms` is an instant of the timer's clock. Each task was pending at some moment of the call. A task that was
+        pending all the while is listed, moved or not. Internal tasks of the library are not listed, but `len` counts
+        them. O(pending), in short steps.
         """
 
     def snapshot(self) -> Snapshot:
-        """Levels, buckets, queue, size and front at one moment, for debugging. Holds the timer's lock; O(pending)."""
+        """Levels, buckets, queue, size and front, for debugging. O(pending log pending), in short steps.
+
+        A task that comes, leaves or moves meanwhile is shown as before or as after, or is missing.
+        """
 
     def occupancy(self) -> Occupancy:
         """How many tasks each bucket has. O(pending), in steps, without the GIL.

@@ -130,6 +130,7 @@ impl Front {
     }
 
     /// All keys in order, cancelled ones among them. O(n log n).
+    #[cfg(test)]
     pub(crate) fn sorted(&self) -> Vec<ReleaseKey> {
         let unsorted = self.partitions.iter().flat_map(|partitions| partitions.unsorted()).copied();
         let lists = self.overlapping.iter().map(|Reverse(run)| run.list).chain([self.run]).chain(unsorted);

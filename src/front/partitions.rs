@@ -66,6 +66,7 @@ impl Partitions {
     }
 
     /// The partitions that are not yet sorted.
+    #[cfg(test)]
     pub(super) fn unsorted(&self) -> &[List] {
         &self.lists[self.next..]
     }

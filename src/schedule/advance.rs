@@ -58,12 +58,6 @@ impl<T> Schedule<T> {
         true
     }
 
-    /// See [`crate::wheel::Wheel::settle`].
-    pub(crate) fn settle(&mut self) {
-        self.wheel.settle(&mut self.slab, &mut self.newly_armed);
-        self.arm_new();
-    }
-
     fn arm_new(&mut self) {
         for armed in self.newly_armed.drain(..) {
             self.queue.push(armed);

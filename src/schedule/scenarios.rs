@@ -203,7 +203,7 @@ impl Scenario {
             assert!(self.schedule.next_wake_us().unwrap() <= (*due_us).max(self.now_us));
         }
         if self.random.is_one_in(10) {
-            let shown = crate::snapshot::take(&mut self.schedule, |handle, _, task| (handle, *task));
+            let shown = crate::snapshot::of(&self.schedule, |handle, task| (handle, *task));
             let in_buckets = shown.levels.iter().flat_map(|level| &level.buckets).map(|bucket| bucket.tasks.len());
             assert_eq!(shown.front.len() + in_buckets.sum::<usize>(), self.pending.len());
         }

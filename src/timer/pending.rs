@@ -60,17 +60,18 @@ impl<T> Timer<T> {
             let Some(entries) = state.schedule.page(page) else { break };
             let found: Vec<_> =
                 entries.filter(|(_, entry, _)| goes(entry.place())).map(|(handle, ..)| handle).collect();
-            drained.extend(found.into_iter().filter_map(|handle| state.take(handle)));
+            let taken: Vec<_> = found.into_iter().filter_map(|handle| state.take(handle)).collect();
             let must_wake = self.notify_after_removal(&state);
             self.unlock_fair(state);
             self.wake_driver_if(must_wake);
+            drained.extend(taken); // without the lock: it may copy millions
         }
         drained.append(&mut self.take_rejected());
         in_order(drained)
     }
 
-    /// The tasks that are due before `before_us` and not yet released, in order, at most `limit`. O(pending), in steps:
-    /// each task was pending at some moment of the call.
+    /// The tasks that are due before `before_us` and not yet released, in order, at most `limit`. O(pending), in steps. Each task
+    /// was pending at some moment of the call, and what was pending all the while is listed, moved or not.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -84,23 +85,32 @@ impl<T> Timer<T> {
     /// ```
     #[must_use]
     pub fn pending(&self, before_us: u64, limit: usize) -> Vec<Pending<()>> {
-        let mut found = Vec::new();
+        let mut pending = self.pending_with(before_us, |_| ());
+        pending.truncate(limit);
+        pending
+    }
+
+    /// As [`Timer::pending`], with what `see` says of each task. The lock is held, so `see` may run no foreign code.
+    #[doc(hidden)]
+    pub fn pending_with<X>(&self, before_us: u64, mut see: impl FnMut(&T) -> X) -> Vec<Pending<X>> {
+        let mut pending = Vec::new();
         for page in 0.. {
             let state = self.lock_state();
             let Some(entries) = state.schedule.page(page) else { break };
+            // A move leaves a task in its slot.
             let waiting = entries.filter(|(_, entry, _)| entry.place() != Place::Released && entry.due_us < before_us);
-            found.extend(waiting.map(|(handle, entry, _)| Pending {
+            let found = waiting.map(|(handle, entry, task)| Pending {
                 due_us: entry.due_us,
                 number: entry.number(),
                 tag: state.schedule.slab.tag(handle.slot()),
                 handle,
-                task: (),
-            }));
+                task: see(task),
+            });
+            let found: Vec<_> = found.collect();
             self.unlock_fair(state);
+            pending.extend(found);
         }
-        let mut found = in_order(found);
-        found.truncate(limit);
-        found
+        in_order(pending)
     }
 }
 

@@ -59,33 +59,4 @@ impl Wheel {
         }
         true
     }
-
-    /// Makes the buckets what they would be if every cancel and every move had changed them at once: only then does a picture
-    /// of them tell the truth. Appends the buckets that must be armed. O(entries).
-    pub(crate) fn settle<T>(&mut self, slab: &mut Slab<T>, newly_armed: &mut Vec<BucketRef>) {
-        let armed = self.levels.iter().flat_map(|level| {
-            let of_bucket = move |bucket| Some((bucket::list(bucket), bucket::expiration_ms(bucket)?, level.tick_ms));
-            level.buckets.iter().filter_map(of_bucket)
-        });
-        let flushing = self.flushing.iter();
-        let flushing = flushing.map(|it| (it.list, it.expiration_ms, self.levels[it.level_index].tick_ms));
-        let mut moved = Vec::new();
-        for (list, begin_ms, tick_ms) in armed.chain(flushing) {
-            let end_us = begin_ms.saturating_add(tick_ms).saturating_mul(1000);
-            self.reminders.retain(list, |reminder| match slab.reminded(reminder).map(|entry| entry.due_us) {
-                Some(due_us) if due_us >= end_us => {
-                    moved.extend(slab.take_reminded(reminder));
-                    false
-                }
-                // This reminder only looks like the entry's own reminder, which comes earlier.
-                Some(due_us) if due_us < begin_ms * 1000 => false,
-                _ => slab.keep_reminder(reminder),
-            });
-        }
-        for key in moved {
-            if let Some(Placed::NewlyArmed(armed)) = self.place(slab, &key) {
-                newly_armed.push(armed);
-            }
-        }
-    }
 }

@@ -1,7 +1,6 @@
 //! Looking at the buckets: what they have, and when the first of it is due.
 
 use super::level::Level;
-use super::reminder::Reminder;
 use super::{BucketRef, Entry, Place, Slab, Wheel, bucket};
 
 /// How many entries of a bucket are looked at for the earliest of them.
@@ -54,20 +53,6 @@ impl Wheel {
     /// How many buckets a level has, counted from 1, whether it is there or not.
     pub(crate) fn size_of_level(&self, number: usize) -> u64 {
         self.sizes[(number - 1).min(self.sizes.len() - 1)].into()
-    }
-
-    /// The slots of the entries in a bucket.
-    pub(crate) fn bucket_slots<T>(&self, slab: &Slab<T>, bucket: &bucket::Bucket) -> impl Iterator<Item = u32> {
-        Self::slots(slab, self.reminders.iter(bucket::list(bucket)))
-    }
-
-    /// The slots of the bucket that is being flushed, as far as they were not read.
-    pub(crate) fn unread_slots<T>(&self, slab: &Slab<T>) -> impl Iterator<Item = u32> {
-        self.flushing.iter().flat_map(|flushing| Self::slots(slab, self.reminders.iter(flushing.list)))
-    }
-
-    fn slots<T>(slab: &Slab<T>, reminders: impl Iterator<Item = Reminder>) -> impl Iterator<Item = u32> {
-        reminders.filter(|reminder| slab.reminded(*reminder).is_some()).map(Reminder::slot)
     }
 
     /// The pages of all buckets, for [`Wheel::entries_on`], also after other calls. O(buckets and pages).

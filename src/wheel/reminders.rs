@@ -203,25 +203,6 @@ impl Reminders {
         }
     }
 
-    /// As [`Reminders::sweep`] for the pages of one list.
-    pub(super) fn retain(&mut self, list: List, mut keep: impl FnMut(Reminder) -> bool) {
-        let mut previous = list.0;
-        loop {
-            let number = self.pages[previous as usize].next;
-            self.retain_on_page(number, &mut keep);
-            if number != list.0 && self.pages[number as usize].items.is_empty() {
-                self.pages[previous as usize].next = self.pages[number as usize].next;
-                self.free_page(number);
-                continue;
-            }
-            self.shrink(number);
-            if number == list.0 {
-                return;
-            }
-            previous = number;
-        }
-    }
-
     fn retain_on_page(&mut self, number: u32, keep: &mut impl FnMut(Reminder) -> bool) {
         let page = &mut self.pages[number as usize];
         page.items.drain(..page.read_count as usize);

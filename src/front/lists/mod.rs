@@ -137,6 +137,7 @@ impl<I: Copy> ListPool<I> {
     }
 
     /// The items that were not read, removed ones among them, with their positions.
+    #[cfg(test)]
     pub(super) fn iter_unread(&self, list: List) -> impl Iterator<Item = (u32, &I)> {
         self.page_numbers(list).flat_map(|number| {
             let page = &self.pages[number as usize];
@@ -146,6 +147,7 @@ impl<I: Copy> ListPool<I> {
     }
 
     /// The pages of a list, from the first to the last.
+    #[cfg(test)]
     fn page_numbers(&self, list: List) -> impl Iterator<Item = u32> {
         let first = Some(self.pages[list.0 as usize].next);
         std::iter::successors(first, move |number| (*number != list.0).then(|| self.pages[*number as usize].next))

@@ -59,6 +59,11 @@ impl<T> Slab<T> {
         self.pages_with_memory * PAGE_SIZE
     }
 
+    /// How many slots there are, with or without memory.
+    pub(crate) fn slots(&self) -> usize {
+        self.pages.len() * PAGE_SIZE
+    }
+
     /// Puts a task into a free slot. Returns also what it needs in order to wait; before `tick_end_us` it is for the front.
     #[expect(clippy::inline_always, reason = "a call that answers through memory is a tenth of an add")]
     #[inline(always)]
@@ -233,6 +238,11 @@ impl<T> Slab<T> {
         (entry.generation == handle.generation() && entry.task.is_some()).then_some(entry)
     }
 
+    /// The entry of a slot, whatever its generation.
+    pub(crate) fn in_slot(&self, slot: u32) -> Option<&Entry<T>> {
+        self.pages.get(Numbering::page(slot) as usize)?.entries.get(Numbering::offset(slot))
+    }
+
     /// As [`Slab::get`], to write.
     #[inline]
     pub(crate) fn get_mut(&mut self, handle: Handle) -> Option<&mut Entry<T>> {
@@ -242,11 +252,6 @@ impl<T> Slab<T> {
     }
 
     /// The entry in a slot that is in use, because a bucket or the front names it.
-    pub(crate) fn entry_in(&self, slot: u32) -> &Entry<T> {
-        &self.pages[Numbering::page(slot) as usize].entries[Numbering::offset(slot)]
-    }
-
-    /// As [`Slab::entry_in`], to write.
     #[inline]
     pub(crate) fn entry_in_mut(&mut self, slot: u32) -> &mut Entry<T> {
         &mut self.pages[Numbering::page(slot) as usize].entries[Numbering::offset(slot)]

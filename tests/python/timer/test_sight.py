@@ -230,7 +230,7 @@ def test_the_occupancy_counts_what_the_snapshot_lists__T14(wheel_size: int | lis
         assert timer.cancel_many(tasks[number::11]) > 0
         for moved in tasks[number + 5 :: 13]:
             moved.reschedule(1 + moved.delay_ms * 7 % 400_009)
-        counted, seen = timer.occupancy(), timer.snapshot()  # the snapshot puts what was moved in its place
+        counted, seen = timer.occupancy(), timer.snapshot()
         shown, levels = counted["levels"], timer.occupancy()["levels"]
         assert shown == levels[: len(shown)]
         assert not any(any(level["tasks"]) for level in levels[len(shown) :])
@@ -240,6 +240,42 @@ def test_the_occupancy_counts_what_the_snapshot_lists__T14(wheel_size: int | lis
                 **{name: listed[name] for name in ("level", "tick_ms", "interval_ms", "current_time_ms")},
                 "tasks": [len(bucket["tasks"]) for bucket in listed["buckets"]],
             }
+
+
+def test_what_is_pending_all_the_while_is_listed_and_shown_moved_or_not__T14() -> None:
+    timer = ManualTimer()
+    tasks = [timer.after(1_000 + number, int) for number in range(60_000)]
+    turns = 0
+    is_over = threading.Event()
+
+    def moves() -> None:
+        nonlocal turns
+        while not is_over.is_set():
+            for task in tasks[turns % 7 :: 7]:
+                task.reschedule(1_000 + turns * 7_919 % 1_000_000)
+            turns += 1
+
+    mover = threading.Thread(target=moves)
+    mover.start()
+    try:
+        for _ in range(5):
+            until(lambda before=turns: turns > before)
+            assert {task for _, task in timer.pending()} == set(tasks)
+            assert len(timer.pending(limit=100)) == 100
+            snapshot = timer.snapshot()
+            buckets = [bucket for level in snapshot["levels"] for bucket in level["buckets"]]
+            assert sum(len(bucket["tasks"]) for bucket in buckets) + len(snapshot["front"]) == len(tasks)
+    finally:
+        is_over.set()
+        mover.join()
+
+
+def test_the_first_of_many_are_listed_in_order__T14() -> None:
+    timer = ManualTimer()
+    tasks = [timer.after(number * 7_919 % 10_007, int) for number in range(5_000)]
+    expected = sorted((float(task.delay_ms), number, task) for number, task in enumerate(tasks))
+    for limit in (0, 1, 600, 4_999, 5_000, 9_999):
+        assert timer.pending(limit=limit) == [(due_ms, task) for due_ms, _, task in expected[:limit]]
 
 
 def test_a_timer_says_whether_it_was_shut_down__T11() -> None:

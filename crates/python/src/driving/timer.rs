@@ -245,23 +245,26 @@ impl Timer {
 
     /// List the pending tasks in order, as `(due_ms, task)`, or `(due_ms, (batch, index))` for a timer of a batch.
     ///
-    /// `due_ms` is an instant of the timer's clock. Each task was pending at some moment of the call. Internal tasks of
-    /// the library are not listed, but `len` counts them. O(pending), in short steps.
+    /// `due_ms` is an instant of the timer's clock. Each task was pending at some moment of the call. A task that was
+    /// pending all the while is listed, moved or not. Internal tasks of the library are not listed, but `len` counts
+    /// them. O(pending), in short steps.
     #[pyo3(signature = (*, before_ms=None, limit=None))]
     fn pending<'py>(
         &self,
         py: Python<'py>,
         before_ms: Option<&Bound<'py, PyAny>>,
         limit: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Vec<(f64, Bound<'py, PyAny>)>> {
-        let Some(entered) = self.try_enter(py)? else { return Ok(Vec::new()) };
+    ) -> PyResult<Bound<'py, PyList>> {
+        let Some(entered) = self.try_enter(py)? else { return Ok(PyList::empty(py)) };
         let before_us = before_ms.map_or(Ok(u64::MAX), |ms| Ok::<_, PyErr>(times::ms(ms, "before_ms")?.to_us()))?;
         let hint = "leave it out for all";
         let limit = limit.map_or(Ok(u64::MAX), |limit| args::int_in(limit, "limit", 0, u64::MAX, hint))?;
         inspect::pending(py, entered.core(), before_us, usize::try_from(limit).unwrap_or(usize::MAX))
     }
 
-    /// Levels, buckets, queue, size and front at one moment, for debugging. Holds the timer's lock; O(pending).
+    /// Levels, buckets, queue, size and front, for debugging. O(pending log pending), in short steps.
+    ///
+    /// A task that comes, leaves or moves meanwhile is shown as before or as after, or is missing.
     fn snapshot<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         inspect::snapshot(py, self.enter(py)?.core())
     }

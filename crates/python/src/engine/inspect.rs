@@ -9,35 +9,47 @@ use pyo3::types::{PyDict, PyList};
 use crate::core::timer_core::{NO_INDEX, TaskRef, TimerCore, index_of};
 use crate::scheduled::task_object::TimerTask;
 use crate::tools::made_once::MadeOnce;
-use tickwheel::Occupancy;
-use tickwheel::internal::{STEP, take_snapshot};
+use tickwheel::internal::STEP;
+use tickwheel::{Handle, Occupancy, Pending, Snapshot};
 
 /// Answers percentiles.
 static HISTOGRAM: MadeOnce<Py<PyAny>> = MadeOnce::new();
 
 pub(crate) fn snapshot<'py>(py: Python<'py>, core: &TimerCore) -> PyResult<Bound<'py, PyAny>> {
-    let snapshot = {
-        let mut state = core.lock(py)?;
-        take_snapshot(&mut state.schedule, |_, tag, task| (task.clone_ref(py), tag))
-    };
-    let shown_name = |(task, tag): &(TaskRef, u32)| -> PyResult<Bound<'py, PyAny>> {
-        match task.bind(py).cast::<TimerTask>() {
-            Ok(task) if *tag == NO_INDEX => Ok(TimerTask::shown_name(task)?.into_bound(py)),
-            _ => as_listed(py, task, *tag),
+    core.check_process(py)?;
+    let Snapshot { levels, queue, front, .. } =
+        core.detach(py, |timer| timer.snapshot_with(|handle, _, task| (handle, address(task))));
+    let mut size = 0;
+    let mut pace = Pace::default();
+    let mut shown_names = |tasks: &[(Handle, usize)]| -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let mut names = Vec::new();
+        for (task, tag) in found(py, core, tasks.iter().copied()).into_iter().flatten() {
+            size += 1;
+            pace.count(py);
+            names.push(match task.bind(py).cast::<TimerTask>() {
+                Ok(task) if tag == NO_INDEX => TimerTask::shown_name(task)?.into_bound(py),
+                _ => as_listed(py, &task, tag)?,
+            });
         }
+        Ok(names)
     };
-    let levels = PyList::empty(py);
-    for level in &snapshot.levels {
+    let shown_levels = PyList::empty(py);
+    for level in levels {
         let buckets = PyList::empty(py);
-        for bucket in &level.buckets {
-            let tasks = bucket.tasks.iter().map(shown_name).collect::<PyResult<Vec<_>>>()?;
+        for bucket in level.buckets {
+            let tasks = PyList::empty(py);
+            for step in bucket.tasks.chunks(STEP) {
+                for name in shown_names(step)? {
+                    tasks.append(name)?;
+                }
+            }
             let expiration_ms = bucket.expiration_ms.map_or(-1, u64::cast_signed);
             buckets.append(dict(
                 py,
-                [("expiration_ms", expiration_ms.into_bound_py_any(py)?), ("tasks", tasks.into_bound_py_any(py)?)],
+                [("expiration_ms", expiration_ms.into_bound_py_any(py)?), ("tasks", tasks.into_any())],
             )?)?;
         }
-        levels.append(dict(
+        shown_levels.append(dict(
             py,
             [
                 ("level", level.level.into_bound_py_any(py)?),
@@ -50,9 +62,9 @@ pub(crate) fn snapshot<'py>(py: Python<'py>, core: &TimerCore) -> PyResult<Bound
             ],
         )?)?;
     }
-    let queue = PyList::empty(py);
-    for armed in &snapshot.queue {
-        queue.append(dict(
+    let shown_queue = PyList::empty(py);
+    for armed in queue {
+        shown_queue.append(dict(
             py,
             [
                 ("expiration_ms", armed.expiration_ms.into_bound_py_any(py)?),
@@ -61,15 +73,17 @@ pub(crate) fn snapshot<'py>(py: Python<'py>, core: &TimerCore) -> PyResult<Bound
             ],
         )?)?;
     }
-    let front = PyList::empty(py);
-    for (due_us, task) in &snapshot.front {
-        front.append(dict(py, [("due_ms", to_ms(*due_us).into_bound_py_any(py)?), ("task", shown_name(task)?)])?)?;
+    let shown_front = PyList::empty(py);
+    for (due_us, task) in front {
+        for name in shown_names(&[task])? {
+            shown_front.append(dict(py, [("due_ms", to_ms(due_us).into_bound_py_any(py)?), ("task", name)])?)?;
+        }
     }
     let all = [
-        ("levels", levels.into_any()),
-        ("queue", queue.into_any()),
-        ("size", snapshot.size.into_bound_py_any(py)?),
-        ("front", front.into_any()),
+        ("levels", shown_levels.into_any()),
+        ("queue", shown_queue.into_any()),
+        ("size", size.into_bound_py_any(py)?),
+        ("front", shown_front.into_any()),
     ];
     Ok(dict(py, all)?.into_any())
 }
@@ -101,31 +115,60 @@ pub(crate) fn pending<'py>(
     core: &TimerCore,
     before_us: u64,
     limit: usize,
-) -> PyResult<Vec<(f64, Bound<'py, PyAny>)>> {
+) -> PyResult<Bound<'py, PyList>> {
     core.check_process(py)?;
-    // The limit counts the listed tasks. The native timer does not know which tasks are internal.
-    let found = core.detach(py, |timer| timer.pending(before_us, usize::MAX));
-    let mut listed = Vec::new();
-    for step in found.chunks(STEP) {
-        let state = core.lock_unchecked(py);
-        let tasks: Vec<_> = step
-            .iter()
-            .filter_map(|pending| {
-                let (task, tag) = state.schedule.peek(pending.handle)?;
-                Some((pending.due_us, task.clone_ref(py), tag))
-            })
-            .collect();
-        drop(state);
-        for (due_us, task, tag) in tasks {
+    let pending = core.detach(py, |timer| timer.pending_with(before_us, address));
+    let listed = PyList::empty(py);
+    let mut pace = Pace::default();
+    for step in pending.chunks(STEP) {
+        let tasks = found(py, core, step.iter().map(|pending| (pending.handle, pending.task)));
+        for (Pending { due_us, .. }, task) in step.iter().zip(tasks) {
+            // The native timer does not know which tasks are internal, so the limit is kept here.
             if listed.len() == limit {
                 return Ok(listed);
             }
-            if !TimerTask::is_internal(task.bind(py)) {
-                listed.push((to_ms(due_us), as_listed(py, &task, tag)?));
-            }
+            let Some((task, tag)) = task.filter(|(task, _)| !TimerTask::is_internal(task.bind(py))) else { continue };
+            listed.append((to_ms(*due_us), as_listed(py, &task, tag)?))?;
+            pace.count(py);
         }
     }
     Ok(listed)
+}
+
+/// Which task it is, for a look without the GIL.
+fn address(task: &TaskRef) -> usize {
+    task.as_ptr().addr()
+}
+
+/// References to tasks that were seen at these addresses, and their tags; `None` for one that has left meanwhile. A task that was
+/// moved has another handle, and is in the same slot. At most a step of them.
+fn found(py: Python<'_>, core: &TimerCore, seen: impl Iterator<Item = (Handle, usize)>) -> Vec<Option<(TaskRef, u32)>> {
+    let state = core.lock_unchecked(py);
+    let find = |(handle, seen_at)| {
+        let (task, tag) = state.schedule.peek_slot(handle)?;
+        (address(task) == seen_at).then(|| (task.clone_ref(py), tag))
+    };
+    seen.map(find).collect()
+}
+
+/// Lets other threads have the GIL in a long loop: no view keeps it for longer than a step (T14).
+#[derive(Default)]
+pub(crate) struct Pace {
+    done: usize,
+}
+
+impl Pace {
+    /// Something was done.
+    pub(crate) fn count(&mut self, py: Python<'_>) {
+        self.done += 1;
+        if self.done.is_multiple_of(STEP) {
+            let_others_run(py);
+        }
+    }
+}
+
+fn let_others_run(py: Python<'_>) {
+    py.detach(|| {});
 }
 
 /// How a task appears in a list: as itself, or as `(batch, index)` (T18).

@@ -4,6 +4,7 @@ use pyo3::prelude::*;
 
 use crate::core::timer_core::{Driver, NO_INDEX, TaskRef, TimerCore, index_of};
 use crate::engine::failure_details;
+use crate::engine::inspect::Pace;
 use crate::operations::later_check;
 use crate::operations::operation;
 use crate::scheduled::batch::TaskBatch;
@@ -74,9 +75,11 @@ fn drain_unreleased(py: Python<'_>, core: &TimerCore) -> Vec<Pending<TaskRef>> {
 }
 
 fn forget_all(py: Python<'_>, core: &TimerCore, drained: Vec<Pending<TaskRef>>) -> Vec<Pending<TaskRef>> {
+    let mut pace = Pace::default();
     for pending in &drained {
         forget(py, core, &pending.task, pending.handle);
         operation::sync_deadline(py, pending.task.bind(py));
+        pace.count(py);
     }
     core.callees.entries_ended(py, drained.len());
     drained
