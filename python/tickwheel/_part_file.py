@@ -20,16 +20,18 @@ _open: "weakref.WeakSet[PartFile]" = weakref.WeakSet()
 class PartFile:
     """The file `path` with `.part` appended, empty and locked, until `place` or `release`.
 
-    Errors: `ValueError` if another writer has it, `OSError` if it can't be made.
+    Errors: `ValueError` if another writer has it, `OSError` if it can't be made, or would replace a device or a pipe.
     """
 
     def __init__(self, target: Path) -> None:
         if target.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
+        if target.exists() and not target.is_file():
+            raise FileExistsError(errno.EEXIST, "it is a device or a pipe, not a file: name a file", str(target))
         self._target, self._fd = target, _CLOSED
         self.path = target.with_name(f"{target.name}.part")
         while True:
-            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
             try:
                 fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if self._is_current():

@@ -1,10 +1,11 @@
 """Text from outside as it is printed and logged: on its line, and without characters that a terminal obeys.
 
 An id, a key, an answer or the text of an exception may hold any character. A newline would begin a line that looks like
-another message, and ESC or U+009B a command to the terminal. Each such character is written as an escape of JSON, so a
-line of JSON stays the same JSON.
+another message, and ESC or U+009B a command to the terminal. With a character that can't be seen one name looks like
+another. Each such character is written as an escape of JSON, so a line of JSON stays the same JSON.
 """
 
+import json
 import logging
 import traceback
 from collections.abc import Mapping
@@ -14,8 +15,13 @@ from typing import Any
 _CONTROLS = (*range(32), *range(127, 160))
 _OF_LINES = (0x2028, 0x2029)
 _OF_DIRECTION = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))  # one name looks like another
-ESCAPES = {code: f"\\u{code:04x}" for code in (*_CONTROLS, *_OF_LINES, *_OF_DIRECTION)}
-"""The escape of each character that is not printed."""
+_NOT_SEEN = (0xAD, 0x180E, *range(0x200B, 0x200E), *range(0x2060, 0x2066), *range(0x206A, 0x2070), 0xFEFF)
+_NOT_SEEN_EITHER = (*range(0xFFF9, 0xFFFC), *range(0xE0000, 0xE0080))
+ESCAPES = {
+    code: json.dumps(chr(code))[1:-1] if code > 0xFFFF else f"\\u{code:04x}"
+    for code in (*_CONTROLS, *_OF_LINES, *_OF_DIRECTION, *_NOT_SEEN, *_NOT_SEEN_EITHER)
+}
+"""The escape of each character that is not printed. `pages/live/words.js` has the same ones."""
 
 
 def printable(text: str) -> str:

@@ -1,5 +1,6 @@
 """`tickwheel deliver` in this process: its input, output, messages and exit codes."""
 
+import errno
 import json
 import os
 import subprocess
@@ -177,6 +178,38 @@ def test_other_files_of_a_folder_are_left_out_and_told__D11(deliver: Deliver) ->
         "Not read in in, as the suffix is none of .ndjson, .jsonl, .csv, .parquet: README.md, b.json, notes.txt\n"
         in (result.stderr)
     )
+
+
+def test_what_is_no_file_of_a_folder_is_told__D11(deliver: Deliver) -> None:
+    Path("in").mkdir()
+    Path("other").mkdir()
+    for file in ("in/a.ndjson", "other/b.ndjson"):
+        Path(file).write_text(json.dumps({"id": Path(file).stem, "delay_ms": 0}))
+    Path("in/linked.ndjson").symlink_to(Path("in/a.ndjson").resolve())
+    Path("in/nothing.ndjson").symlink_to("gone")
+    Path("in/day=2").symlink_to(Path("other").resolve())
+    Path("in/round").symlink_to(Path("in").resolve())
+    os.mkfifo("in/pipe.csv")
+    result = deliver("in")
+    assert (result.exit_code, [line["id"] for line in out()]) == (0, ["a"])
+    why = "Not read in in, as they are links to folders, links to nothing, or no files"
+    assert f"{why}: day=2, nothing.ndjson, pipe.csv, round" in one_line(result)
+
+
+def test_a_folder_that_can_not_be_read_is_refused__D11(deliver: Deliver, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("in/private").mkdir(parents=True)
+    Path("in/a.ndjson").write_text('{"id": "a", "delay_ms": 0}\n')
+    scandir = os.scandir
+
+    def refuse(path: str) -> object:  # for root every folder can be read
+        if Path(path).name == "private":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    result = deliver("in")
+    assert (result.exit_code, Path("out.ndjson").exists()) == (2, False)
+    assert "the folder in/private can't be read: Permission denied: permit it, or move it away" in one_line(result)
 
 
 def test_nothing_to_deliver_is_fine__D11(deliver: Deliver) -> None:

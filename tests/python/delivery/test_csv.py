@@ -113,7 +113,13 @@ def test_the_error_of_a_header_names_the_option_that_would_help__D2() -> None:
     [(_, bad)] = parse("\nflight,tail,at\na,b,c\n", Columns(key="tail"))
     assert isinstance(bad, BadRecord)
     assert bad.reason == "the header has no column id, due"
-    assert bad.allowed == "--id NAME and --due NAME, with a name of this file: flight, tail, at"
+    assert (
+        bad.allowed
+        == "--id NAME and --due NAME, with a name of this file: flight, tail, at; no row of the file is read"
+    )
+    [(_, bad)] = parse("id,due,text,text\n")
+    assert isinstance(bad, BadRecord)
+    assert bad.allowed == "each name once, and not 'text' again; no row of the file is read"
     assert reasons("id,op\na,cancel\n") == reasons("id,delay_ms\na,5\n") == {}
 
 

@@ -57,3 +57,11 @@ def test_files_that_differ_are_outputs__D2(store: Path, tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).touch()
     check_outputs({"--store": store, "--to": tmp_path / "a", "--summary": tmp_path / "b", "--report": None}, ())
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal", ".lock"])
+def test_a_name_that_sqlite_uses_beside_a_file_is_no_output__D2(store: Path, suffix: str) -> None:
+    for option in ("--to", "--store", "--record"):
+        with pytest.raises(WrongUsage, match=rf"{option}: .* is the name of a file that SQLite keeps for .*store\.db"):
+            check_outputs({option: store.with_name(f"store.db{suffix}")}, ())
+    check_outputs({"--to": store.with_name(f"another{suffix}")}, ())

@@ -18,6 +18,7 @@ from tickwheel.delivery import Unavailable
 from tickwheel.delivery.serve.tokens import ALL, Tokens
 from tickwheel.pages import playback, watch
 from tickwheel.pages.live import watching
+from tickwheel.pages.text import shown_text
 from tickwheel.recording import Recording
 from tickwheel.testing import ManualTimer
 
@@ -132,6 +133,13 @@ def test_a_list_says_that_there_may_be_more_where_it_has_not_looked_at_all(serve
     expect(page.locator("#answer")).to_contain_text("None of the messages that were looked at so far")
     page.get_by_role("button", name="Show more").click()
     expect(page.locator("#answer")).to_have_text("1 messages.")
+
+
+def test_the_page_escapes_what_the_commands_escape(served: Served, open_page: Open) -> None:
+    codes = [*range(0xD800), *range(0xE000, 0x10800), *range(0xE0000, 0xE0200)]
+    page = open_page(url(served))
+    told = page.evaluate("codes => codes.map(code => shown(String.fromCodePoint(code)))", codes)
+    assert told == [shown_text(chr(code)) for code in codes]
 
 
 def test_names_that_differ_look_different(served: Served, open_page: Open) -> None:

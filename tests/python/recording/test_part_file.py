@@ -28,6 +28,20 @@ def run(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=30)
 
 
+def test_a_recording_replaces_no_device_and_no_pipe_and_follows_no_link__S6(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="a device or a pipe, not a file: name a file"):
+        Recording(ManualTimer(), tmp_path / "pipe")
+    with pytest.raises(OSError, match="a device or a pipe, not a file: name a file"):
+        Recording(ManualTimer(), "/dev/null")
+    (tmp_path / "other").write_text("kept")
+    (tmp_path / "events.part").symlink_to(tmp_path / "other")
+    with pytest.raises(OSError, match="symbolic links"):
+        Recording(ManualTimer(), tmp_path / "events")
+    assert (tmp_path / "pipe").is_fifo()
+    assert (tmp_path / "other").read_text() == "kept"
+
+
 def test_a_close_that_is_interrupted_may_be_called_again__S6(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     is_ending, may_end = threading.Event(), threading.Event()
     add = pq.ParquetWriter.add_key_value_metadata

@@ -34,6 +34,24 @@ fn push_escape(out: &mut String, c: char) {
     };
 }
 
+/// Whether a terminal obeys this character, or one text looks like another with it: it can't be seen, or changes the direction of
+/// writing. `python/tickwheel/_printable.py` has the same ones.
+pub(crate) fn is_escaped(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{ad}'
+                | '\u{61c}'
+                | '\u{180e}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{e007f}'
+        )
+}
+
 /// A number with a comma between each three digits.
 #[must_use]
 pub fn with_commas(number: usize) -> String {

@@ -20,6 +20,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crossbeam_utils::Backoff;
 
+use crate::base::error::DeliveryError;
+
 /// The most store files that one process can have open at a time.
 pub(crate) const MOST_OPEN: usize = 256;
 
@@ -80,11 +82,26 @@ pub fn is_open_here(path: &Path) -> bool {
     FileId::at(path).is_some_and(has) || main_file(path).and_then(|path| FileId::at(&path)).is_some_and(has)
 }
 
-/// The database of a file that SQLite keeps beside it, such as `NAME-wal`.
+/// The database of a file that SQLite keeps beside it, such as `NAME-wal`, or of its lock.
 fn main_file(path: &Path) -> Option<PathBuf> {
     let name = path.file_name()?.to_str()?;
-    let base = ["-wal", "-shm", "-journal"].iter().find_map(|suffix| name.strip_suffix(suffix))?;
-    Some(path.with_file_name(base))
+    let base = ["-wal", "-shm", "-journal", ".lock"].iter().find_map(|suffix| name.strip_suffix(suffix))?;
+    (!base.is_empty()).then(|| path.with_file_name(base))
+}
+
+/// Refuses a name such as `NAME-wal` beside a file `NAME`: SQLite takes that for its own, and removes it.
+///
+/// # Errors
+/// There is such a file.
+pub(crate) fn refuse_name_beside(path: &Path) -> Result<(), DeliveryError> {
+    match main_file(path).filter(|main| main.is_file()) {
+        Some(main) => Err(DeliveryError::Usage(format!(
+            "{} is the name of a file that SQLite keeps for {}, and removes: take another name",
+            path.display(),
+            main.display()
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// The error text if a caller wants to write to such a file.

@@ -142,9 +142,10 @@ impl Csv {
             }
             match CsvHeader::new(row.cells, &self.schema) {
                 Ok(header) => self.header = Some(header),
-                Err(bad) => {
+                Err(BadRecord { reason, allowed }) => {
                     self.is_refused = true;
-                    found.push(Parsed::Bad(bad, origin()));
+                    let allowed = format!("{allowed}; no row of the file is read");
+                    found.push(Parsed::Bad(BadRecord::new(reason, allowed), origin()));
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! The names of the fields of a record (rules D1, D11): the usual names, or names given by the caller.
 
-use crate::base::display::cut;
+use crate::base::display::{cut, quoted};
 use crate::base::error::BadRecord;
 
 pub(crate) const CRON: &str = "cron";
@@ -89,8 +89,9 @@ impl Columns {
     pub fn fault(&self, what: &str, names: &[&str]) -> Option<BadRecord> {
         let mut sorted = names.to_vec();
         sorted.sort_unstable();
-        if sorted.windows(2).any(|pair| pair[0] == pair[1]) {
-            return Some(BadRecord::new(format!("the {what} names a column twice"), "each name once"));
+        if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+            let reason = format!("the {what} names a column twice");
+            return Some(BadRecord::new(reason, format!("each name once, and not {} again", quoted(twice[0], 100))));
         }
         let is_there = |name: &str| names.contains(&name);
         let needs_due = self.due.is_some() || ![DELAY_MS, OP, EVERY, CRON].into_iter().any(is_there);

@@ -21,6 +21,7 @@ use memchr::memchr_iter;
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::Errno;
 
+use crate::base::display::is_escaped;
 use crate::base::error::DeliveryError;
 use crate::base::open_stores::{FileId, is_open_here, store_is_open};
 use crate::base::sync::Mutex;
@@ -184,16 +185,12 @@ impl FileSink {
 fn with_escapes(lines: &[u8]) -> String {
     let mut escaped = String::with_capacity(lines.len());
     for char in String::from_utf8_lossy(lines).chars() {
-        match char {
-            '\u{7f}'..='\u{9f}'
-            | '\u{61c}'
-            | '\u{200e}'
-            | '\u{200f}'
-            | '\u{2028}'..='\u{202e}'
-            | '\u{2066}'..='\u{2069}' => {
-                let _ = write!(escaped, "\\u{:04x}", u32::from(char));
-            }
-            char => escaped.push(char),
+        if char == '\n' || !is_escaped(char) {
+            escaped.push(char);
+            continue;
+        }
+        for unit in char.encode_utf16(&mut [0; 2]) {
+            let _ = write!(escaped, "\\u{unit:04x}");
         }
     }
     escaped

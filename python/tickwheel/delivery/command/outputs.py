@@ -62,11 +62,22 @@ def check_outputs(outputs: Mapping[str, Path | None], sources: Sequence[Source])
             if name in taken:
                 raise WrongUsage(f"{option}: {path} is already {taken[name]}: name another file")
         taken |= dict.fromkeys(names, f"the file of {option}")
+    for option, path in outputs.items():
+        if path is not None and (main := _main_file(path)) is not None:
+            raise WrongUsage(f"{option}: {path} is the name of a file that SQLite keeps for {main}: name another file")
 
 
 def _beside_store(path: Path) -> list[Path]:
     store = path.resolve()
     return [store.with_name(f"{store.name}{suffix}") for suffix in _BESIDE_A_STORE]
+
+
+def _main_file(path: Path) -> Path | None:
+    for suffix in _BESIDE_A_STORE:
+        main = path.with_name(path.name.removesuffix(suffix) or path.name)
+        if main != path and main.is_file():
+            return main
+    return None
 
 
 def _names_of(path: Path) -> list[object]:

@@ -1,15 +1,16 @@
 """The files of a folder that are read, and what is said about the others.
 
 Files are left out if their name, or the name of a folder above them, begins with a dot or an underscore, and if their
-suffix is no format. A compressed file is left out too: another program unpacks it into standard input. The name of a
-folder such as `country=de`, as Spark and Hive write it, is no column: the files are read, and this is said.
+suffix is no format. A compressed file is left out too: another program unpacks it into standard input. So is what is
+no file, and a link to a folder, which could lead round in a circle. The name of a folder such as `country=de`, as Spark
+and Hive write it, is no column: the files are read, and this is said.
 """
 
 import os
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from tickwheel.delivery.base.errors import WrongUsage
 
@@ -19,14 +20,16 @@ _NAMED = 5
 
 
 def files_of(folder: Path, say: Callable[[str], object]) -> list[Path]:
-    """The files to read, by name. Errors: `WrongUsage` if there are none."""
-    below = {file: file.relative_to(folder) for file in sorted(folder.rglob("*")) if file.is_file()}
-    found, hidden, others = list[Path](), list[Path](), list[Path]()
-    for file, name in below.items():
+    """The files to read, by name. Errors: `WrongUsage` if there are none, or if a folder can't be read."""
+    found, hidden, others, no_files = list[Path](), list[Path](), list[Path](), list[Path]()
+    for file in _below(folder):
+        name = file.relative_to(folder)
         is_format = file.suffix.lower() in SUFFIXES
         if any(part.startswith((".", "_")) for part in name.parts):
             if is_format or way_to_read(file):
                 hidden.append(name)
+        elif not file.is_file():
+            no_files.append(name)
         elif is_format:
             found.append(file)
         else:
@@ -38,12 +41,28 @@ def files_of(folder: Path, say: Callable[[str], object]) -> list[Path]:
         hints = [hint for hint in (way_to_read(folder / name) for name in others) if hint]
         more = f". Compressed: {hints[0]}" if hints else ""
         say(f"Not read in {folder}, as the suffix is none of {formats}: {_some(others)}{more}")
+    if no_files:
+        say(f"Not read in {folder}, as they are links to folders, links to nothing, or no files: {_some(no_files)}")
     if not found:
         raise WrongUsage(f"{folder} holds no files that can be read: give a folder with {formats} files")
-    columns = sorted({part for file in found for part in below[file].parts[:-1] if "=" in part})
+    columns = sorted({part for file in found for part in file.relative_to(folder).parts[:-1] if "=" in part})
     if columns:
         say(f"Folders in {folder} are no columns, and no message has their values: {_some(columns)}")
     return found
+
+
+def _below(folder: Path) -> list[Path]:
+    """All that is below a folder but folders, by name. Errors: `WrongUsage` if one can't be read."""
+
+    def refuse(error: OSError) -> NoReturn:
+        where = path_as_text(Path(error.filename))
+        raise WrongUsage(f"the folder {where} can't be read: {error.strerror}: permit it, or move it away") from error
+
+    found = list[Path]()
+    for above, folders, files in os.walk(folder, onerror=refuse):
+        found += [Path(above, name) for name in files]
+        found += [path for name in folders if (path := Path(above, name)).is_symlink()]
+    return sorted(found)
 
 
 def way_to_read(path: Path) -> str | None:

@@ -51,11 +51,13 @@ setInterval(() => {
 
 const utc = (epoch_ms) => new Date(epoch_ms).toISOString();
 
-/* A text as it can be told from others: control characters are pictures (␀), and those for writing from right to left escapes, as
-   `pages/text.py` has it. */
-const shown = (text) => text.replace(/[\u0000-\u001f\u007f\u202a-\u202e\u2066-\u2069]/gu, (sign) => {
+/* A text as it can be told from others, as `pages/text.py` has it: control characters are pictures (␀); what can't be seen, or changes
+   the direction of writing, is an escape. */
+const NOT_SEEN = /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu;
+const shown = (text) => text.replace(NOT_SEEN, (sign) => {
   const code = sign.charCodeAt(0);
-  return code < 32 ? String.fromCharCode(0x2400 + code) : code === 127 ? "\u2421" : `\\u${code.toString(16)}`;
+  if (code < 32) return String.fromCharCode(0x2400 + code);
+  return code === 127 ? "\u2421" : sign.split("").map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, "0")}`).join("");
 });
 
 /* At most so many characters of it, for a table. */

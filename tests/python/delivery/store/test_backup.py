@@ -358,13 +358,24 @@ def test_a_signal_ends_a_check_and_a_backup_and_nothing_is_left__D13(tmp_path: P
     assert check_store(store).problems == ()
 
 
-@pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal"])
-def test_a_backup_is_no_file_of_the_store__D20(tmp_path: Path, suffix: str) -> None:
-    store = tmp_path / "s.db"
+@pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal", ".lock"])
+def test_a_name_that_sqlite_uses_beside_a_store_is_no_backup_and_no_store__D20(tmp_path: Path, suffix: str) -> None:
+    store, backup, link = tmp_path / "s.db", tmp_path / "b.db", tmp_path / "link.db"
     DeliveryQueue(store, to=lambda _: None).close()
-    with pytest.raises(WrongUsage, match="is a file of the store itself"):
-        backup_store(store, f"{store}{suffix}")
-    assert [it.name for it in tmp_path.iterdir()] == ["s.db"]
+    backup_store(store, backup)
+    link.symlink_to(store)
+    refused = pytest.raises(WrongUsage, match="the name of a file that SQLite keeps for")
+    for source in (store, link, backup):
+        with refused:
+            backup_store(source, f"{store}{suffix}")
+    with DeliveryQueue(store, to=lambda _: None), refused:
+        restore_store(backup, f"{store}{suffix}", force=True)
+    for force in (False, True):
+        with refused:
+            restore_store(backup, f"{store}{suffix}", force=force)
+    with refused:
+        DeliveryQueue(f"{store}{suffix}", to=lambda _: None)
+    assert files(tmp_path) == ["b.db", "link.db", "s.db"]
 
 
 def test_the_log_of_a_store_that_was_moved_away_is_left_alone__D5_D20(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ use hyper_util::client::legacy::Error;
 
 use super::masking::Sent;
 use crate::base::clock::{SystemWallTime, WallTime as _};
+use crate::base::display::is_escaped;
 use crate::sinks::Verdict;
 
 /// How many characters of an answer are shown.
@@ -110,12 +111,8 @@ fn reason_of(error: &Error) -> String {
 
 /// The first characters on one line, without characters that control a terminal.
 fn on_one_line(text: &[u8]) -> String {
-    let steers = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
-    };
     let text = String::from_utf8_lossy(text);
-    text.chars().take(SHOWN).map(|c| if steers(c) { ' ' } else { c }).collect()
+    text.chars().take(SHOWN).map(|c| if is_escaped(c) { ' ' } else { c }).collect()
 }
 
 #[cfg(test)]

@@ -178,6 +178,7 @@ fn attempt(path: &Path, when_open: impl FnOnce()) -> Result<Attempt, DeliveryErr
         if FileId::at(path).is_some_and(open_stores::has) {
             return Ok(Attempt::InUse(format!("this process works with {} already", path.display())));
         }
+        open_stores::refuse_name_beside(path)?;
         refuse_log_alone(path)?;
         let (file, is_made) = open_or_make(path).map_err(|error| unusable(path, &error))?;
         let id = FileId::of(&file.metadata().map_err(|error| unusable(path, &error))?);

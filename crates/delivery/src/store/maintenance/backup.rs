@@ -8,6 +8,7 @@ use super::Stop;
 use super::check::Checked;
 use super::copying::copy_into;
 use crate::base::error::DeliveryError;
+use crate::base::open_stores::refuse_name_beside;
 use crate::store::file::is_backup;
 use crate::store::file::new_file::{NewFile, sync_folder};
 use crate::store::look::snapshot::Snapshot;
@@ -20,7 +21,7 @@ use crate::store::look::snapshot::Snapshot;
 /// [`DeliveryError::Closed`] after a stop. In each case, this leaves no copy at `to`.
 pub fn backup(path: &Path, to: &Path, now_ms: i64, stop: &Stop) -> Result<Checked, DeliveryError> {
     refuse_existing(to)?;
-    refuse_files_of(path, to)?;
+    refuse_name_beside(to)?;
     let source = Snapshot::open(path)?;
     let new = NewFile::begin(to, ".part")?;
     new.permit_as(path)?;
@@ -30,20 +31,6 @@ pub fn backup(path: &Path, to: &Path, now_ms: i64, stop: &Stop) -> Result<Checke
     let absolute = std::path::absolute(to).unwrap_or_else(|_| to.to_owned());
     sync_folder(&absolute)?;
     Ok(checked)
-}
-
-/// Refuses names such as `STORE-wal`, because SQLite would take the copy for its own file.
-fn refuse_files_of(path: &Path, to: &Path) -> Result<(), DeliveryError> {
-    let place = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    for suffix in ["-wal", "-shm", "-journal"] {
-        let mut name = place(path).into_os_string();
-        name.push(suffix);
-        if place(to).as_os_str() == name {
-            let text = format!("{} is a file of the store itself: name another one for the backup", to.display());
-            return Err(DeliveryError::Usage(text));
-        }
-    }
-    Ok(())
 }
 
 fn refuse_existing(to: &Path) -> Result<(), DeliveryError> {
