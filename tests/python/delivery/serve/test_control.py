@@ -180,6 +180,15 @@ def test_an_action_that_does_not_say_which_messages_is_refused__D16(served: Serv
     assert reply.body["allowed"]
 
 
+def test_a_list_of_actions_with_long_names_is_bounded__D12(served: Served) -> None:
+    for number in range(10):
+        asked = {"id": f"long {number}", "kind": "cancel", "key": "\u0001" * 650_000}
+        assert served.ask("POST", "/actions", asked).status in {200, 202}
+    listed = served.ask("GET", "/actions").body["actions"]
+    assert [it["id"] for it in listed] == [f"long {number}" for number in range(9, 2, -1)], "7 have 4 MiB"
+    assert served.ask("GET", "/actions/long%200").body["key"] == "\u0001" * 650_000
+
+
 def test_actions_need_the_right_to_control__D12(tmp_path: Path) -> None:
     tokens = Tokens({b"producer-of-messages": Right.PRODUCE, b"one-who-steers-it-all": Right.CONTROL})
     served = Served(tmp_path, tokens=tokens)

@@ -2,7 +2,8 @@
 
 use rusqlite::params;
 
-use super::snapshot::{Snapshot, optional_text, rows, text};
+use super::messages::PAGE_BYTES;
+use super::snapshot::{Snapshot, optional_text, text};
 use crate::base::error::DeliveryError;
 use crate::store::tables::bulk_actions::{Filter, Kind};
 
@@ -26,7 +27,8 @@ pub struct ActionSeen {
 }
 
 impl Snapshot {
-    /// The last thousand actions, the newest first; or the action with this id, if it is kept.
+    /// The last thousand actions, the newest first, or fewer if their names have [`PAGE_BYTES`]; or the action with this id, if it
+    /// is kept.
     ///
     /// # Errors
     /// The store can't be read.
@@ -49,6 +51,24 @@ impl Snapshot {
                 too_late: row.get(9)?,
             })
         };
-        self.ask(|db| rows(db, query, params![id], action))
+        self.ask(|db| {
+            let (mut found, mut bytes) = (Vec::new(), 0);
+            for seen in db.prepare_cached(query)?.query_map(params![id], action)? {
+                if bytes >= PAGE_BYTES {
+                    break;
+                }
+                let seen = seen?;
+                bytes += seen.name_bytes();
+                found.push(seen);
+            }
+            Ok::<_, rusqlite::Error>(found)
+        })
+    }
+}
+
+impl ActionSeen {
+    fn name_bytes(&self) -> usize {
+        let Filter { key, key_prefix, .. } = &self.filter;
+        self.id.len() + [key, key_prefix].into_iter().flatten().map(String::len).sum::<usize>()
     }
 }

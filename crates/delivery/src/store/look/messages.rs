@@ -188,7 +188,7 @@ fn all_ended(db: &Connection, outcome: Outcome, of: PageOf<'_>, before_n: i64) -
 }
 
 /// The most bytes of names in a page, but for its last message (D8): a name may have 1 MiB.
-const PAGE_BYTES: usize = 4 << 20;
+pub(super) const PAGE_BYTES: usize = 4 << 20;
 
 /// The rows of a page, until there are `limit` of them or their messages have [`PAGE_BYTES`] of names. `true`: there are
 /// more.
