@@ -67,3 +67,11 @@ def test_rows_are_the_same_wherever_a_read_ends__D2(parts: list[bytes], random: 
     pipe = Pipe([data[start:end] for start, end in pairwise([0, *ends, len(data)]) if start < end])
     in_parts, at_once = ([(*found[:3], found.id, str(found.bad)) for found in read_csv(it)] for it in (pipe, data))
     assert in_parts == at_once
+
+
+def test_a_block_has_few_short_lines_and_many_bytes_of_long_ones__D8() -> None:
+    short = [block.line - block.first_line for block in LineBlocks(io.BytesIO(b"x\n" * 1_000_000).read, 1 << 20)]
+    assert max(short) < 1 << 13
+    long = [len(block.data) for block in LineBlocks(io.BytesIO((b"x" * 999 + b"\n") * 5_000).read, 1 << 20)]
+    assert max(long) > 250_000
+    assert len(long) < 40

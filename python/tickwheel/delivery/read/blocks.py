@@ -11,6 +11,7 @@ from typing import NamedTuple
 from tickwheel.delivery.model.entries import Progress
 
 _SIZE = 1 << 18
+_MANY_LINES = 1 << 12  # a record takes some 500 bytes, however short its line is
 _KEPT = 1024  # bytes of a line that is too long
 
 
@@ -34,11 +35,13 @@ class LineBlocks:
         self._line = 0
 
     def __iter__(self) -> Iterator[Block]:
-        rest = b""
-        while data := self._read(_SIZE):
+        rest, size = b"", _SIZE >> 5
+        while data := self._read(size):
             end = data.rfind(b"\n") + 1
             if end:
-                yield self._block(rest + data[:end] if rest else data[:end])
+                block = self._block(rest + data[:end] if rest else data[:end])
+                size = size >> 1 if block.line - block.first_line >= _MANY_LINES else min(size << 1, _SIZE)
+                yield block
                 rest = data[end:]
             else:
                 rest += data
