@@ -1001,6 +1001,9 @@ class CoroutineCalls:
     """The calls that a loop has to make. While there is something to take, its descriptor is readable."""
 
     def fileno(self) -> int: ...
+    def have_this_thread(self) -> None:
+        """This thread does nothing but make these calls: the end of the engine waits for it."""
+
     def take(self, most: int) -> tuple[list[CoroutineCall], list[int], bool]:
         """At most so many calls, the numbers of those to be cancelled, and whether the sink is closed."""
 

@@ -108,7 +108,8 @@ def test_a_letter_function_that_hangs_does_not_keep_a_queue_open_and_is_told_aga
     held.set()
 
 
-def test_a_queue_can_not_be_closed_by_its_own_thread__D13(tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["function", "coroutine function"])
+def test_a_queue_can_not_be_closed_by_its_own_thread__D13(tmp_path: Path, how: str) -> None:
     said: list[str] = []
     done = threading.Event()
 
@@ -119,7 +120,10 @@ def test_a_queue_can_not_be_closed_by_its_own_thread__D13(tmp_path: Path) -> Non
             said.append(str(error))
         done.set()
 
-    with DeliveryQueue(tmp_path / "store.db", to=send) as queue:
+    async def send_on_its_loop(delivery: Delivery) -> None:
+        send(delivery)
+
+    with DeliveryQueue(tmp_path / "store.db", to=send if how == "function" else send_on_its_loop) as queue:
         queue.put("a", delay_ms=0)
         assert done.wait(10)
     assert "can't be closed in one of its own threads" in said[0]

@@ -70,6 +70,7 @@ def _runner() -> asyncio.Runner:
 
 
 def _run(tasks: "_Tasks", runner: asyncio.Runner) -> None:
+    tasks.have_this_thread()
     try:
         while True:
             _run_loop(tasks, runner.get_loop())
@@ -122,6 +123,11 @@ class _Tasks:
     def is_over(self) -> bool:
         """Whether the sink is closed."""
         return self._calls is None
+
+    def have_this_thread(self) -> None:
+        """The queue can't be closed in this thread, as the close would wait for it."""
+        if self._calls is not None:
+            self._calls.have_this_thread()
 
     def watch(self, loop: asyncio.AbstractEventLoop) -> None:
         """Take calls on this loop."""

@@ -22,6 +22,7 @@ use pyo3::prelude::*;
 use crate::delivery::calls::failures;
 use crate::delivery::calls::loop_signal::LoopSignal;
 use crate::delivery::values::attempt;
+use crate::delivery::values::futures::this_thread_is_of;
 use crate::tools::finalizing::ForeignCall;
 use crate::tools::fork::fork_epoch;
 use crate::tools::gil_cell::GilCell;
@@ -66,10 +67,10 @@ impl CoroutineSink {
     /// `concurrency` comes from the settings. `start` gets the [`CoroutineCalls`] for its loop.
     ///
     /// Errors: an exception of `start`; `DeliveryFailed` if the system gives no descriptor.
-    pub(crate) fn open(start: &Bound<'_, PyAny>, concurrency: usize) -> PyResult<Self> {
+    pub(crate) fn open(start: &Bound<'_, PyAny>, engine: u64, concurrency: usize) -> PyResult<Self> {
         let signal = LoopSignal::new().map_err(|error| failures::no_descriptor(start.py(), &error))?;
         let inbox = Arc::new(Inbox { waiting: PlainMutex::default(), changed: PlainCondvar::default(), signal });
-        start.call1((CoroutineCalls { epoch: fork_epoch(), inbox: inbox.clone() },))?;
+        start.call1((CoroutineCalls { epoch: fork_epoch(), engine, inbox: inbox.clone() },))?;
         Ok(Self { inbox, max_in_flight: if concurrency == usize::MAX { TASKS } else { concurrency } })
     }
 }
@@ -146,6 +147,7 @@ impl Drop for CoroutineSink {
 #[pyclass(frozen, module = "tickwheel._native")]
 pub(crate) struct CoroutineCalls {
     epoch: u32,
+    engine: u64,
     inbox: Arc<Inbox>,
 }
 
@@ -154,6 +156,11 @@ impl CoroutineCalls {
     /// The descriptor that the loop watches for reading.
     fn fileno(&self) -> i32 {
         self.inbox.signal.fd()
+    }
+
+    /// This thread does nothing but make these calls: the end of the engine waits for it.
+    fn have_this_thread(&self) {
+        this_thread_is_of(self.engine);
     }
 
     /// Takes the new calls, at most `most`, the numbers of calls to cancel, and whether the sink is closed. Takes

@@ -130,11 +130,12 @@ impl Destination {
                 })
             }
             Kind::Coroutines(start) => {
+                let engine = callees.engine();
                 let (start, raised) = (callees.add(py, start.clone_ref(py)), raised.clone());
                 Arc::new(move |_| {
                     attach(|py| {
                         let start = start.get(py).ok_or(DeliveryError::Closed)?;
-                        let opened = CoroutineSink::open(&start, concurrency);
+                        let opened = CoroutineSink::open(&start, engine, concurrency);
                         opened.map(|sink| Opened::ReplySink(Box::new(sink))).map_err(|error| raised.kept(py, error))
                     })
                 })
