@@ -17,7 +17,7 @@ pub struct Released {
 
 /// What an executor was given last.
 #[derive(Debug, Default)]
-pub(crate) struct Given {
+pub(crate) struct LastBatch {
     /// It has not answered for these.
     pub(crate) handles: Vec<Handle>,
     /// It was told that the same advance gives more.

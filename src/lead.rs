@@ -25,6 +25,17 @@ pub enum Wait {
     Closed,
 }
 
+/// What the worker does now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WorkerDoes {
+    /// It sleeps until this instant.
+    Sleep { until_us: u64 },
+    /// Something is due: it advances the timer.
+    Advance,
+    /// It waits at its queue: the reaper drives the timer, or no thread does any more.
+    WaitAtQueue,
+}
+
 /// How long what is due may stay in the wheel while the worker runs callbacks. Then the reaper takes over (T8).
 pub(crate) const TAKE_OVER_US: u64 = 10_000;
 
@@ -103,32 +114,27 @@ impl Lead {
         flow
     }
 
-    /// The worker wants to sleep until something is due. `Break(Closed)` sends it to its queue: the reaper leads.
-    pub(crate) fn start_worker_sleep(
-        &mut self,
-        next_us: Option<u64>,
-        now_us: u64,
-        slack_us: u64,
-    ) -> ControlFlow<Wait, u64> {
+    /// The worker wants to sleep until something is due.
+    pub(crate) fn start_worker_sleep(&mut self, next_us: Option<u64>, now_us: u64, slack_us: u64) -> WorkerDoes {
         if matches!(self.leader, Leader::ReaperAdvances | Leader::ReaperMustAdvance) {
-            return ControlFlow::Break(Wait::Closed);
+            return WorkerDoes::WaitAtQueue;
         }
         let flow = self.sleep_until(next_us, now_us, self.floor_us, u64::MAX);
         self.note_due(flow, now_us, slack_us);
-        if flow.is_continue() {
+        if let ControlFlow::Continue(until_us) = flow {
             self.leader = Leader::WorkerSleeps;
-        } else {
-            self.leader = Leader::WorkerRuns { since_us: now_us };
-            // From here on it is the reaper that an add wakes, if it must.
-            let floor_us = now_us.saturating_add(TAKE_OVER_US).max(self.floor_us);
-            self.sleep = self.reaper_until_us.map(|until_us| Sleep { until_us, floor_us });
+            return WorkerDoes::Sleep { until_us };
         }
-        flow
+        self.leader = Leader::WorkerRuns { since_us: now_us };
+        // From here on it is the reaper that an add wakes, if it must.
+        let floor_us = now_us.saturating_add(TAKE_OVER_US).max(self.floor_us);
+        self.sleep = self.reaper_until_us.map(|until_us| Sleep { until_us, floor_us });
+        WorkerDoes::Advance
     }
 
     /// The worker's step is over, and it runs what was released. Returns whether the reaper must be woken: to do the rest,
     /// if there is `more`, or because it sleeps for longer than the wheel may stand still.
-    pub(crate) fn worker_runs(&mut self, more: bool, next_us: Option<u64>) -> bool {
+    pub(crate) fn end_worker_step(&mut self, more: bool, next_us: Option<u64>) -> bool {
         if more {
             // Also of a worker that stood still for so long that the reaper took over, found nothing, and sleeps.
             self.leader = Leader::ReaperMustAdvance;
@@ -231,39 +237,39 @@ mod tests {
     /// The worker has found something due at 5, and the reaper sleeps behind it; `then_us` was the next instant before.
     fn worker_runs_since_5(then_us: Option<u64>) -> Lead {
         let mut lead = Lead::default();
-        assert_eq!(lead.start_worker_sleep(then_us, 0, 0).continue_value(), Some(then_us.unwrap_or(u64::MAX)));
+        assert_eq!(lead.start_worker_sleep(then_us, 0, 0), WorkerDoes::Sleep { until_us: then_us.unwrap_or(u64::MAX) });
         let reaper_until_us = then_us.map_or(u64::MAX, |then_us| then_us + TAKE_OVER_US);
         assert_eq!(lead.start_sleep(then_us, 0, 0, u64::MAX), ControlFlow::Continue(reaper_until_us));
         lead.end_worker_sleep();
-        assert_eq!(lead.start_worker_sleep(Some(5), 5, 0), DUE);
+        assert_eq!(lead.start_worker_sleep(Some(5), 5, 0), WorkerDoes::Advance);
         lead
     }
 
     #[test]
     fn while_timers_fire_one_after_the_other_no_thread_wakes_the_reaper_and_it_looks_by_itself__t8() {
         let mut lead = worker_runs_since_5(Some(5));
-        assert!(!lead.worker_runs(false, Some(6)));
+        assert!(!lead.end_worker_step(false, Some(6)));
         assert!(!lead.end_sleep(), "it does not drive");
         assert_eq!(lead.start_sleep(Some(6), TAKE_OVER_US, 0, u64::MAX), ControlFlow::Continue(5 + TAKE_OVER_US));
         assert_eq!(lead.start_sleep(Some(6), 5 + TAKE_OVER_US, 0, u64::MAX), DUE);
-        assert_eq!(lead.start_worker_sleep(Some(6), 5 + TAKE_OVER_US, 0), ControlFlow::Break(Wait::Closed));
+        assert_eq!(lead.start_worker_sleep(Some(6), 5 + TAKE_OVER_US, 0), WorkerDoes::WaitAtQueue);
     }
 
     #[test]
     fn a_reaper_that_sleeps_behind_a_far_task_is_not_woken_for_each_fire() {
         let far_us = 1_000_000;
         let mut lead = worker_runs_since_5(Some(far_us));
-        assert!(!lead.worker_runs(false, Some(far_us)));
+        assert!(!lead.end_worker_step(false, Some(far_us)));
     }
 
     #[test]
     fn a_reaper_that_sleeps_for_too_long_is_woken_once__t8() {
         let mut lead = worker_runs_since_5(None);
-        assert!(!lead.worker_runs(false, None), "nothing is pending");
+        assert!(!lead.end_worker_step(false, None), "nothing is pending");
         assert!(lead.must_wake(7), "an add while the worker runs");
         assert!(!lead.must_wake(6), "the reaper is about to look");
         let mut lead = worker_runs_since_5(None);
-        assert!(lead.worker_runs(false, Some(7)));
+        assert!(lead.end_worker_step(false, Some(7)));
         assert!(!lead.must_wake(6));
     }
 
@@ -271,9 +277,9 @@ mod tests {
     fn with_a_long_slack_the_reaper_sleeps_as_long_as_the_worker__t5() {
         let slack_us = 3 * TAKE_OVER_US;
         let mut lead = Lead::default();
-        assert_eq!(lead.start_worker_sleep(Some(5), 5, slack_us), DUE);
+        assert_eq!(lead.start_worker_sleep(Some(5), 5, slack_us), WorkerDoes::Advance);
         let floor_us = 5 + slack_us;
-        assert_eq!(lead.start_worker_sleep(Some(7), 6, slack_us), ControlFlow::Continue(floor_us));
+        assert_eq!(lead.start_worker_sleep(Some(7), 6, slack_us), WorkerDoes::Sleep { until_us: floor_us });
         assert_eq!(lead.start_sleep(Some(7), 6, slack_us, u64::MAX), ControlFlow::Continue(floor_us + TAKE_OVER_US));
     }
 
@@ -281,14 +287,14 @@ mod tests {
     fn a_thread_that_takes_over_keeps_the_distance_of_the_other__t5() {
         let slack_us = 3 * TAKE_OVER_US;
         let mut lead = Lead::default();
-        assert_eq!(lead.start_worker_sleep(Some(5), 5, slack_us), DUE);
+        assert_eq!(lead.start_worker_sleep(Some(5), 5, slack_us), WorkerDoes::Advance);
         let floor_us = 5 + slack_us;
         assert_eq!(lead.start_sleep(Some(7), 6, slack_us, u64::MAX), ControlFlow::Continue(floor_us));
         assert!(!lead.must_wake(7), "the reaper does not wake before");
         assert_eq!(lead.start_sleep(Some(7), floor_us, slack_us, u64::MAX), DUE);
         lead.leader = Leader::Reaper; // its advance is over
         let next_us = floor_us + slack_us;
-        assert_eq!(lead.start_worker_sleep(Some(8), floor_us, slack_us), ControlFlow::Continue(next_us));
+        assert_eq!(lead.start_worker_sleep(Some(8), floor_us, slack_us), WorkerDoes::Sleep { until_us: next_us });
     }
 
     #[test]
@@ -297,14 +303,14 @@ mod tests {
         let late_us = 5 + TAKE_OVER_US;
         assert_eq!(lead.start_sleep(Some(6), late_us, 1_000_000, u64::MAX), DUE);
         assert!(lead.start_sleep(Some(7), late_us, 1_000_000, u64::MAX).is_continue());
-        assert!(lead.worker_runs(true, Some(6)));
+        assert!(lead.end_worker_step(true, Some(6)));
         assert!(lead.take_rest());
     }
 
     #[test]
     fn a_reaper_that_looks_while_the_worker_sleeps_changes_no_sleep_of_the_worker() {
         let mut lead = Lead::default();
-        assert_eq!(lead.start_worker_sleep(Some(9), 0, 0), ControlFlow::Continue(9));
+        assert_eq!(lead.start_worker_sleep(Some(9), 0, 0), WorkerDoes::Sleep { until_us: 9 });
         assert_eq!(lead.start_sleep(Some(9), 0, 0, u64::MAX), ControlFlow::Continue(9 + TAKE_OVER_US));
         assert!(!lead.end_sleep());
         assert!(lead.must_wake(8));

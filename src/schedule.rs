@@ -11,7 +11,7 @@ mod advance;
 
 use crate::front::Front;
 use crate::queue::BucketQueue;
-use crate::wheel::{BucketRef, Entry, Handle, Place, Placed, ReleaseKey, Removed, Slab, Waits, Wheel};
+use crate::wheel::{BucketRef, Entry, Handle, Place, Placed, ReleaseKey, Removed, Slab, WaitBy, Wheel};
 
 /// How many entries a long operation moves before it releases the lock for a moment.
 pub const STEP: usize = 1000;
@@ -121,8 +121,8 @@ impl<T> Schedule<T> {
         self.catch_up(now_us);
         self.next_number += 1;
         let number = self.next_number;
-        let (handle, waits) = self.slab.insert((due_us, number), self.wheel.tick_end_us(), task, tag);
-        (handle, self.place(ReleaseKey { due_us, number, handle }, waits))
+        let (handle, wait_by) = self.slab.insert((due_us, number), self.wheel.tick_end_us(), task, tag);
+        (handle, self.place(ReleaseKey { due_us, number, handle }, wait_by))
     }
 
     /// Moves a task that was not claimed to another instant, with a new number (T6). Returns its new handle, and the instant
@@ -132,7 +132,7 @@ impl<T> Schedule<T> {
         let number = self.next_number + 1;
         self.catch_up(now_us);
         let moved = self.slab.reschedule(handle, (due_us, number), self.wheel.tick_end_us());
-        let Some((handle, place, waits)) = moved else {
+        let Some((handle, place, wait_by)) = moved else {
             // Stale, or its slot has no generation left: then the task is removed and added again, which is rare.
             self.slab.get(handle)?;
             let tag = self.slab.tag(handle.slot());
@@ -141,22 +141,22 @@ impl<T> Schedule<T> {
         };
         self.next_number = number;
         self.remove_from_place(place);
-        Some((handle, self.place(ReleaseKey { due_us, number, handle }, waits)))
+        Some((handle, self.place(ReleaseKey { due_us, number, handle }, wait_by)))
     }
 
     /// Gives an entry what it needs in order to wait. Returns the instant at which the reaper must be awake for it.
     #[expect(clippy::inline_always, reason = "a call that takes its arguments through memory is a tenth of an add")]
     #[inline(always)]
-    fn place(&mut self, key: ReleaseKey, waits: Waits) -> u64 {
-        match waits {
+    fn place(&mut self, key: ReleaseKey, wait_by: WaitBy) -> u64 {
+        match wait_by {
             // Its bucket wakes the reaper before. A wait to the microsecond is the exception: it may have to end
             // earlier.
-            Waits::HasReminder => key.due_us,
-            Waits::ForFront => {
+            WaitBy::OldReminder => key.due_us,
+            WaitBy::Front => {
                 self.front.push(key, &mut self.slab);
                 ready_us(self.precision, key.due_us)
             }
-            Waits::NeedsReminder(mark) => {
+            WaitBy::NewReminder(mark) => {
                 let placed = self.wheel.remind(key.handle.slot(), mark, key.due_us);
                 self.wheel.sweep_if_needed(&mut self.slab);
                 match placed {

@@ -6,7 +6,7 @@ use crate::clock::{Clock, LIMIT_MS, LIMIT_US};
 use crate::config::Config;
 use crate::error::Error;
 use crate::events::{Event, EventKind, Recorded, Recorder};
-use crate::lead::{Lead, Wait};
+use crate::lead::{Lead, Wait, WorkerDoes};
 use crate::schedule::{Claimed, Progress, Schedule};
 use crate::stats::{Histogram, Stats};
 use crate::wheel::{Entry, Handle};
@@ -308,24 +308,24 @@ impl<T> State<T> {
         self.lead.start_sleep(next_us, now_us, slack_us, limit_us)
     }
 
-    /// As [`State::start_sleep`], for the worker. `Break(Closed)` if it must wait at its queue: then the reaper drives, the
-    /// timer is closed, or something was released elsewhere and is or will be on the queue.
-    pub(crate) fn start_worker_sleep(&mut self, now_us: u64, slack_us: u64) -> ControlFlow<Wait, u64> {
+    /// As [`State::start_sleep`], for the worker. It waits at its queue also where something was released elsewhere, and is or
+    /// will be on the queue.
+    pub(crate) fn start_worker_sleep(&mut self, now_us: u64, slack_us: u64) -> WorkerDoes {
         if self.has_ended() {
             self.is_closed = true;
-            return ControlFlow::Break(Wait::Closed);
+            return WorkerDoes::WaitAtQueue;
         }
         if self.schedule.released() > 0 {
-            return ControlFlow::Break(Wait::Closed);
+            return WorkerDoes::WaitAtQueue;
         }
         let next_us = self.schedule.next_wake_us();
         self.lead.start_worker_sleep(next_us, now_us, slack_us)
     }
 
     /// A step of the worker is over. Returns whether the reaper must be woken.
-    pub(crate) fn worker_runs(&mut self, more: bool) -> bool {
+    pub(crate) fn end_worker_step(&mut self, more: bool) -> bool {
         let next_us = self.schedule.next_wake_us();
-        self.lead.worker_runs(more, next_us)
+        self.lead.end_worker_step(more, next_us)
     }
 
     /// Counts and records that the thread woke up, if it drives the timer.

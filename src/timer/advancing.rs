@@ -4,7 +4,7 @@ use std::ptr;
 use std::sync::atomic::Ordering;
 
 use super::{SCATTERED_STEP, STEP, Timer};
-use crate::executor::{Executor, Given, Released};
+use crate::executor::{Executor, LastBatch, Released};
 use crate::schedule::Progress;
 use crate::sync::{PlainGuard, thread_local};
 use crate::wheel::Handle;
@@ -14,34 +14,34 @@ thread_local! {
     static MARK: u8 = const { 0 };
 }
 
-/// The advancer's turn, until it is dropped.
-struct Turn<'a, T> {
+/// An advance of one thread, until it is dropped.
+struct Advance<'a, T> {
     timer: &'a Timer<T>,
-    given: PlainGuard<'a, Given>,
+    last_batch: PlainGuard<'a, LastBatch>,
 }
 
-impl<T> Drop for Turn<'_, T> {
+impl<T> Drop for Advance<'_, T> {
     fn drop(&mut self) {
         // Not empty where the executor panicked.
-        if !self.given.handles.is_empty() {
-            self.timer.reject(&self.given.handles);
-            *self.given = Given::default();
+        if !self.last_batch.handles.is_empty() {
+            self.timer.reject(&self.last_batch.handles);
+            *self.last_batch = LastBatch::default();
         }
         self.timer.advancer.store(0, Ordering::Relaxed);
     }
 }
 
-impl<T> Turn<'_, T> {
+impl<T> Advance<'_, T> {
     /// Gives the executor what a step released. Returns whether there was anything to give, and how many were refused.
     fn give(&mut self, handles: Vec<Handle>, more: bool, executor: &mut (impl Executor + ?Sized)) -> (bool, u64) {
         // If the last batch announced more and none came, an empty batch with `more: false` ends it.
-        if handles.is_empty() && (more || !self.given.is_announced) {
+        if handles.is_empty() && (more || !self.last_batch.is_announced) {
             return (false, 0);
         }
-        self.given.is_announced = more;
-        self.given.handles.extend_from_slice(&handles);
+        self.last_batch.is_announced = more;
+        self.last_batch.handles.extend_from_slice(&handles);
         let answer = executor.execute(Released { handles, more });
-        self.given.handles.clear();
+        self.last_batch.handles.clear();
         (true, answer.map_or_else(|refused| self.timer.reject(&refused.handles), |()| 0))
     }
 }
@@ -65,9 +65,9 @@ impl<T> Timer<T> {
     /// ```
     pub fn advance(&self, executor: &mut (impl Executor + ?Sized)) -> Progress {
         let mut progress = Progress::default();
-        if let Some(mut turn) = self.take_turn() {
+        if let Some(mut advance) = self.begin_advance() {
             loop {
-                self.advance_to(self.clock.now_us(), &mut turn, executor, &mut progress);
+                self.advance_to(self.clock.now_us(), &mut advance, executor, &mut progress);
                 if !self.must_advance_again.swap(false, Ordering::Relaxed) {
                     break;
                 }
@@ -77,22 +77,22 @@ impl<T> Timer<T> {
     }
 
     /// Waits for the token; `None` if this thread has it.
-    fn take_turn(&self) -> Option<Turn<'_, T>> {
+    fn begin_advance(&self) -> Option<Advance<'_, T>> {
         let thread = MARK.with(|mark| ptr::from_ref(mark) as usize);
         if self.advancer.load(Ordering::Relaxed) == thread {
             self.must_advance_again.store(true, Ordering::Relaxed);
             return None;
         }
-        let given = self.advancing.lock();
+        let last_batch = self.advancing.lock();
         self.advancer.store(thread, Ordering::Relaxed);
         self.must_advance_again.store(false, Ordering::Relaxed);
-        Some(Turn { timer: self, given })
+        Some(Advance { timer: self, last_batch })
     }
 
     fn advance_to(
         &self,
         now_us: u64,
-        turn: &mut Turn<'_, T>,
+        advance: &mut Advance<'_, T>,
         executor: &mut (impl Executor + ?Sized),
         progress: &mut Progress,
     ) {
@@ -101,7 +101,7 @@ impl<T> Timer<T> {
             let mut state = self.lock_state();
             let more = state.step(now_us, STEP, &mut handles, progress);
             self.unlock_fair(state);
-            progress.rejected += turn.give(handles, more, executor).1;
+            progress.rejected += advance.give(handles, more, executor).1;
             if !more {
                 return;
             }
@@ -111,15 +111,15 @@ impl<T> Timer<T> {
     /// The first step of an advance, for the worker that [leads](Timer::lead); the reaper does the rest. Returns whether
     /// the executor was given anything.
     pub(crate) fn advance_one_step(&self, executor: &mut (impl Executor + ?Sized)) -> bool {
-        let Some(mut turn) = self.take_turn() else { return false };
+        let Some(mut advance) = self.begin_advance() else { return false };
         let mut handles = Vec::new();
         let mut state = self.lock_state();
         // The thread that closed the timer advances it once more.
         let more = !state.is_closed && state.step(self.clock.now_us(), STEP, &mut handles, &mut Progress::default());
-        let must_wake = state.worker_runs(more);
+        let must_wake = state.end_worker_step(more);
         self.state.unlock_fair(state);
-        let (has_given, _) = turn.give(handles, more, executor);
-        drop(turn); // before the reaper wants it
+        let (has_given, _) = advance.give(handles, more, executor);
+        drop(advance); // before the reaper wants it
         if must_wake {
             self.wake.notify_all();
         }

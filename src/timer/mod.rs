@@ -27,7 +27,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::error::{AddError, Error};
 use crate::events::Recorded;
-use crate::executor::Given;
+use crate::executor::LastBatch;
 use crate::schedule::Claimed;
 pub(crate) use crate::schedule::STEP;
 use crate::state::{Room, State};
@@ -91,7 +91,7 @@ pub struct Timer<T> {
     /// the sleep in `state`: that lock orders the two.
     has_waker: sync::AtomicBool,
     /// The token of the advancer. It guards what the executor was given.
-    advancing: PlainMutex<Given>,
+    advancing: PlainMutex<LastBatch>,
     /// The thread that has the token, by the address of its mark; 0 while none has it. A thread finds its own address here
     /// only if it stored it, so no order with other memory is needed.
     advancer: AtomicUsize,
@@ -128,7 +128,7 @@ impl<T> Timer<T> {
             idle: Condvar::default(),
             waker: PlainMutex::new(None),
             has_waker: sync::AtomicBool::new(false),
-            advancing: PlainMutex::new(Given::default()),
+            advancing: PlainMutex::new(LastBatch::default()),
             advancer: AtomicUsize::new(0),
             must_advance_again: AtomicBool::new(false),
             bulk: PlainMutex::new(()),

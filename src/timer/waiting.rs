@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::{STEP, Timer};
 use crate::error::Error;
-use crate::lead::Wait;
+use crate::lead::{Wait, WorkerDoes};
 use crate::state::State;
 use crate::sync::{MinimalTimerSlack, MutexGuard, Ordering};
 use crate::when::rounded_up_us;
@@ -62,18 +62,15 @@ impl<T> Timer<T> {
         let mut state = self.lock_state();
         loop {
             state = self.drop_empty_buckets(state);
-            let flow = state.start_worker_sleep(self.clock.now_us(), slack_us);
-            self.worker_sleeps.store(flow.is_continue(), Ordering::Relaxed);
-            let until_us = match flow {
-                ControlFlow::Continue(until_us) => until_us,
-                ControlFlow::Break(wait) => {
-                    let is_closed = state.is_closed;
-                    drop(state);
-                    if is_closed {
-                        self.wake.notify_all(); // the reaper sleeps behind this thread, and no other thread wakes it
-                    }
-                    return wait == Wait::Due;
+            let does = state.start_worker_sleep(self.clock.now_us(), slack_us);
+            self.worker_sleeps.store(matches!(does, WorkerDoes::Sleep { .. }), Ordering::Relaxed);
+            let WorkerDoes::Sleep { until_us } = does else {
+                let is_closed = state.is_closed;
+                drop(state);
+                if is_closed {
+                    self.wake.notify_all(); // the reaper sleeps behind this thread, and no other thread wakes it
                 }
+                return does == WorkerDoes::Advance;
             };
             let deadline = (until_us < u64::MAX).then(|| self.clock.instant_of(until_us)).flatten();
             timer_slack.get_or_insert_with(MinimalTimerSlack::set);

@@ -24,7 +24,7 @@ impl Wheel {
             || self.reminders.is_at_most(list, BATCH);
         let expiration_ms = due.expiration_ms;
         self.flushing = Some(Flushing { list, level_index, expiration_ms, looks_at_entries, entries: 0 });
-        self.reminders.len_if_long(list)
+        self.reminders.len_of_long(list)
     }
 
     pub(crate) fn is_flushing(&self) -> bool {

@@ -28,7 +28,7 @@ impl Wheel {
         self.sweep_credit += if is_far_above { 3 * PAGE_SIZE } else { SWEPT_PER_CALL };
         while self.sweep_credit >= PAGE_SIZE {
             self.sweep_credit -= PAGE_SIZE;
-            self.reminders.sweep(|reminder| slab.keep_reminder(reminder));
+            self.reminders.sweep(|reminder| slab.is_awaited(reminder));
         }
     }
 

@@ -32,7 +32,7 @@ use reminders::Reminders;
 pub use slab::Handle;
 #[cfg(test)]
 pub(crate) use slab::MAX_NUMBER;
-pub(crate) use slab::{Entry, Place, ReleaseKey, Removed, Slab, Waits};
+pub(crate) use slab::{Entry, Place, ReleaseKey, Removed, Slab, WaitBy};
 
 #[derive(Debug)]
 pub(crate) struct Wheel {
@@ -72,8 +72,8 @@ impl Wheel {
     /// Gives an entry a reminder that was taken out of the wheel, unless it is for the front: `None`.
     fn place<T>(&mut self, slab: &mut Slab<T>, key: &ReleaseKey) -> Option<Placed> {
         match slab.wait_again(key, self.tick_end_us) {
-            Waits::NeedsReminder(mark) => Some(self.remind(key.handle.slot(), mark, key.due_us)),
-            Waits::ForFront | Waits::HasReminder => None,
+            WaitBy::NewReminder(mark) => Some(self.remind(key.handle.slot(), mark, key.due_us)),
+            WaitBy::Front | WaitBy::OldReminder => None,
         }
     }
 

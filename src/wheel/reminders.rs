@@ -15,7 +15,7 @@ pub(super) const PAGE_SIZE: usize = 512;
 const SMALL_PAGE: usize = 64;
 /// How many free pages keep their memory, whatever they have: as many as the buckets of a few levels need.
 const MAX_FREE_PAGES_WITH_MEMORY: usize = 64;
-/// How many pages of a list [`Reminders::len_if_long`] counts at most.
+/// How many pages of a list [`Reminders::len_of_long`] counts at most.
 const MAX_COUNTED_PAGES: usize = 1024;
 /// How many pages a sweep passes over in search of one that has reminders.
 const MAX_SEARCHED_PAGES: usize = 64;
@@ -149,7 +149,7 @@ impl Reminders {
 
     /// How many a list of more than two pages has; for a very long one, how many all lists have. O(pages).
     #[inline]
-    pub(super) fn len_if_long(&self, list: List) -> Option<usize> {
+    pub(super) fn len_of_long(&self, list: List) -> Option<usize> {
         let first = self.pages[list.0 as usize].next;
         (self.pages[first as usize].next != list.0 && first != list.0).then(|| self.long_len(list))
     }

@@ -3,8 +3,8 @@ use super::*;
 const DUE_US: u64 = 390_000; // the last bucket of level 2
 
 fn add(wheel: &mut Wheel, slab: &mut Slab<u64>, due_us: u64, number: u64) -> Handle {
-    let (handle, waits) = slab.insert((due_us, number), wheel.tick_end_us(), number, 0);
-    if let Waits::NeedsReminder(mark) = waits {
+    let (handle, wait_by) = slab.insert((due_us, number), wheel.tick_end_us(), number, 0);
+    if let WaitBy::NewReminder(mark) = wait_by {
         wheel.remind(handle.slot(), mark, due_us);
     }
     handle

@@ -33,7 +33,7 @@ fn what_was_pushed_is_read_once_and_the_memory_goes() {
         let (mut reminders, list) = filled(MANY);
         let mut other = List::default();
         other = reminders.push(other, reminder(MANY));
-        assert_eq!((reminders.len(), reminders.len_if_long(list)), (MANY as usize + 1, Some(MANY as usize)));
+        assert_eq!((reminders.len(), reminders.len_of_long(list)), (MANY as usize + 1, Some(MANY as usize)));
         assert_eq!(read_all(&mut reminders, list, at_a_time), (0..MANY).collect::<Vec<_>>());
         assert_eq!((reminders.len(), reminders.peek(other)), (1, Some(reminder(MANY))));
         assert!(reminders.bytes() < 45_000, "{} bytes", reminders.bytes()); // the free pages keep theirs
@@ -46,7 +46,7 @@ fn a_list_is_counted_from_its_third_page_on() {
         [(0, None), (1, None), (PAGE_SIZE, None), (2 * PAGE_SIZE, None), (2 * PAGE_SIZE + 1, Some(1025))]
     {
         let (reminders, list) = filled(count as u32);
-        assert_eq!(reminders.len_if_long(list), expected);
+        assert_eq!(reminders.len_of_long(list), expected);
         assert_eq!(
             (reminders.is_at_most(list, 64), reminders.is_at_most(list, PAGE_SIZE)),
             (count <= 64, count <= PAGE_SIZE)

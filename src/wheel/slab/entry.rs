@@ -56,15 +56,15 @@ pub(crate) enum Place {
     Nowhere,
 }
 
-/// The data that an entry needs to wait for its instant.
+/// By what an entry waits for its instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Waits {
-    /// It is due in the current tick.
-    ForFront,
-    /// Its slot has a reminder that comes in time.
-    HasReminder,
-    /// A reminder with this mark.
-    NeedsReminder(Mark),
+pub(crate) enum WaitBy {
+    /// The front: it is due in the current tick.
+    Front,
+    /// A reminder of its slot, which comes in time.
+    OldReminder,
+    /// A reminder with this mark, which it needs.
+    NewReminder(Mark),
 }
 
 /// What orders an entry among all others (T6): the due instant, then the add number, which is unique.
@@ -110,20 +110,20 @@ impl<T> Entry<T> {
 
     /// The entry waits for this instant; of a free slot, it is in use from now on. `tick_end_us`: before this it is for the front.
     #[inline]
-    pub(super) fn wait(&mut self, due_us: u64, number: u64, tick_end_us: u64) -> Waits {
+    pub(super) fn wait(&mut self, due_us: u64, number: u64, tick_end_us: u64) -> WaitBy {
         let due_ms = due_us / 1000;
-        let (stage, waits) = if due_us < tick_end_us {
-            (Stage::Unplaced, Waits::ForFront)
+        let (stage, wait_by) = if due_us < tick_end_us {
+            (Stage::Unplaced, WaitBy::Front)
         } else if self.has_reminder_by(due_ms) {
-            (Stage::Bucket, Waits::HasReminder)
+            (Stage::Bucket, WaitBy::OldReminder)
         } else {
             let mark = Mark::new(due_ms, self.generation);
             self.link = mark.0;
-            (Stage::Bucket, Waits::NeedsReminder(mark))
+            (Stage::Bucket, WaitBy::NewReminder(mark))
         };
         self.due_us = due_us;
         self.set_number_and_stage(number, stage);
-        waits
+        wait_by
     }
 
     /// Whether its reminder, if it has one, comes by this time for certain.

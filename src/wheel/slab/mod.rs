@@ -16,7 +16,7 @@ use std::hint::black_box;
 
 #[cfg(test)]
 pub(crate) use entry::MAX_NUMBER;
-pub(crate) use entry::{Entry, Place, ReleaseKey, Waits};
+pub(crate) use entry::{Entry, Place, ReleaseKey, WaitBy};
 use entry::{NO_SLOT, Stage};
 pub use handle::Handle;
 use page::{Numbering, PAGE_SIZE, Page};
@@ -73,7 +73,7 @@ impl<T> Slab<T> {
         tick_end_us: u64,
         task: T,
         tag: u32,
-    ) -> (Handle, Waits) {
+    ) -> (Handle, WaitBy) {
         let page_number = self.pages_with_room.last().copied().unwrap_or_else(|| self.add_page());
         let mut page = &mut self.pages[page_number as usize];
         let (offset, entry) = if page.first_free == NO_SLOT {
@@ -90,7 +90,7 @@ impl<T> Slab<T> {
             page.first_free = entry.number() as u32;
             (offset, entry)
         };
-        let waits = entry.wait(due_us, number, tick_end_us);
+        let wait_by = entry.wait(due_us, number, tick_end_us);
         entry.task = Some(task);
         let generation = entry.generation;
         if tag > 0 || page.tags.is_some() {
@@ -102,7 +102,7 @@ impl<T> Slab<T> {
             self.pages_with_room.pop();
         }
         self.len += 1;
-        (Handle::new(Numbering::number(page_number, offset), generation), waits)
+        (Handle::new(Numbering::number(page_number, offset), generation), wait_by)
     }
 
     /// Frees the slot and moves its task out; `None` for a stale handle. The place says where the caller must remove it too.
@@ -156,20 +156,20 @@ impl<T> Slab<T> {
         handle: Handle,
         (due_us, number): (u64, u64),
         tick_end_us: u64,
-    ) -> Option<(Handle, Place, Waits)> {
+    ) -> Option<(Handle, Place, WaitBy)> {
         let entry = self.get_mut(handle)?;
         if entry.generation + 1 == u32::MAX {
             return None;
         }
         let place = entry.place();
         entry.generation += 1;
-        let waits = entry.wait(due_us, number, tick_end_us);
-        Some((Handle::new(handle.slot(), entry.generation), place, waits))
+        let wait_by = entry.wait(due_us, number, tick_end_us);
+        Some((Handle::new(handle.slot(), entry.generation), place, wait_by))
     }
 
     /// An entry that was taken out of the wheel waits for the same instant again.
     #[inline]
-    pub(super) fn wait_again(&mut self, key: &ReleaseKey, tick_end_us: u64) -> Waits {
+    pub(super) fn wait_again(&mut self, key: &ReleaseKey, tick_end_us: u64) -> WaitBy {
         self.entry_in_mut(key.handle.slot()).wait(key.due_us, key.number, tick_end_us)
     }
 
@@ -203,7 +203,7 @@ impl<T> Slab<T> {
 
     /// Whether an entry waits for this reminder. If none does, the caller drops the reminder.
     #[inline]
-    pub(super) fn keep_reminder(&mut self, reminder: Reminder) -> bool {
+    pub(super) fn is_awaited(&mut self, reminder: Reminder) -> bool {
         let Some(entry) = self.with_mark_mut(reminder) else { return false };
         if entry.is_in(Stage::Dormant) {
             entry.set_stage(Stage::Free);
