@@ -20,7 +20,7 @@ from tickwheel.django.api import (
     normalize_json,
     task_enqueued,
 )
-from tickwheel.django.database import TABLE, VENDORS, pool_size_of
+from tickwheel.django.database import TABLE, VENDORS, mark_of, pool_size_of
 
 
 class TickwheelBackend(BaseTaskBackend):
@@ -68,7 +68,7 @@ class TickwheelBackend(BaseTaskBackend):
             record.save(using=self.database, force_insert=True)
             enqueue(
                 connections[self.database],
-                {"id": record.id, "due": due},
+                {"id": record.id, "due": due, "payload": mark_of(self.database)},
                 table=TABLE,
             )
         result = result_of(record)
