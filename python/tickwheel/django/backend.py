@@ -18,6 +18,7 @@ from tickwheel.django.api import (
     TaskResultDoesNotExist,
     TaskResultStatus,
     normalize_json,
+    task_backends,
     task_enqueued,
 )
 from tickwheel.django.database import TABLE, VENDORS, mark_of, pool_size_of
@@ -111,3 +112,8 @@ class TickwheelBackend(BaseTaskBackend):
             hint = "Set CONN_HEALTH_CHECKS to True for this database."
             found.append(checks.Error(text, hint=hint, id="tickwheel.E004"))
         return found
+
+
+def databases_of_tasks() -> set[str]:
+    """The aliases that the backends of `TASKS` name."""
+    return {str(backend.database) for backend in task_backends.all() if isinstance(backend, TickwheelBackend)}

@@ -13,14 +13,17 @@ from django_site.setting_up import set_up
 
 set_up()
 
-from django.core.management import CommandError, call_command  # noqa: E402, Django must be set up
+from django.core import checks  # noqa: E402, Django must be set up
+from django.core.management import CommandError, call_command  # noqa: E402
 from django.db import connection  # noqa: E402
 from django.db.utils import ConnectionHandler  # noqa: E402
 from django.utils import timezone  # noqa: E402
 
 from django_site import tasks  # noqa: E402
 from tickwheel.delivery import WrongUsage  # noqa: E402
+from tickwheel.django import backend as backend_module  # noqa: E402
 from tickwheel.django import database  # noqa: E402
+from tickwheel.django.api import task_backends  # noqa: E402
 from tickwheel.django.database import TABLE  # noqa: E402
 from tickwheel.django.management.commands import tickwheel_worker  # noqa: E402
 from tickwheel.django.models import TaskRecord  # noqa: E402
@@ -115,3 +118,58 @@ def test_a_queue_that_closes_begins_no_task_and_waits_for_the_one_that_runs__D9(
     with queue_of(Runner("default", 1), tmp_path):
         wait_until(lambda: TaskRecord.objects.filter(status="SUCCESSFUL").count() == 4)
     assert {len(record.worker_ids) for record in TaskRecord.objects.all()} == {1}
+
+
+@pytest.fixture
+def backend_of_second() -> Iterator[None]:
+    """The setting `TASKS` names the database "second"."""
+    backend = task_backends["default"]
+    backend.database = "second"
+    yield
+    backend.database = "default"
+
+
+@pytest.mark.usefixtures("backend_of_second")
+def test_without_an_option_the_commands_take_the_database_that_the_settings_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(_: str, runner: Runner, **__: Any) -> None:
+        raise WrongUsage(f"the worker of {runner.database}")
+
+    monkeypatch.setattr(tickwheel_worker, "TaskQueue", refuse)
+    with pytest.raises(CommandError, match="the worker of second"):
+        call_command("tickwheel_worker")
+    call_command("migrate", database="second", verbosity=0)
+    try:
+        call_command("tickwheel_prune")
+        assert capsys.readouterr().out == "results deleted: 0\n"
+    finally:
+        call_command("migrate", "tickwheel", "zero", database="second", verbosity=0)
+
+
+@pytest.mark.usefixtures("backend_of_second")
+def test_the_commands_ask_for_a_database_if_the_settings_name_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = [
+        backend_module.TickwheelBackend("default", {"OPTIONS": {"database": alias}}) for alias in ("second", "default")
+    ]
+    monkeypatch.setattr(backend_module.task_backends, "all", lambda: both)
+    for command in ("tickwheel_worker", "tickwheel_prune"):
+        with pytest.raises(CommandError, match="these databases: default, second: name one by --database"):
+            call_command(command)
+
+
+@pytest.mark.usefixtures("backend_of_second")
+def test_the_check_of_a_database_without_tables_says_how_to_make_them() -> None:
+    def found() -> list[Any]:
+        return [it for it in checks.run_checks(databases=["default", "second"]) if it.id == "tickwheel.W001"]
+
+    (warning,) = found()
+    assert (warning.msg, warning.hint) == (
+        "The database 'second' has no tables for tasks.",
+        "Run manage.py migrate --database second.",
+    )
+    call_command("migrate", database="second", verbosity=0)
+    try:
+        assert not found()
+    finally:
+        call_command("migrate", "tickwheel", "zero", database="second", verbosity=0)

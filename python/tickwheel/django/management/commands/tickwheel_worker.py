@@ -15,6 +15,7 @@ from django.db import DEFAULT_DB_ALIAS, connections
 from tickwheel._stopping import Stopped, stopped_by_signals
 from tickwheel.delivery import DeliveryFailed, WrongUsage
 from tickwheel.django.database import pool_size_of
+from tickwheel.django.management.database_option import add_database, database_from
 from tickwheel.django.queue import TaskQueue
 from tickwheel.django.running import PROBE, Runner
 
@@ -47,8 +48,7 @@ class Command(BaseCommand):
         add = parser.add_argument
         store = f"The file that keeps what waits; default: {_STORE}, and tickwheel-tasks-ALIAS.db for another database."
         add("--store", help=store)
-        database = "The alias of the database with the tasks; default: %(default)s."
-        add("--database", default="default", choices=tuple(connections), help=database)
+        add_database(parser)
         add("--concurrency", type=int, default=8, help="How many tasks run at a time; default: %(default)s.")
         add("--max-attempts", type=int, default=1, help="How often a task that fails is tried; default: %(default)s.")
         late = "A task that takes longer counts as failed, though its thread goes on; default: %(default)s."
@@ -61,13 +61,14 @@ class Command(BaseCommand):
         if not _LEAST_TIMEOUT_S <= options["task_timeout"] <= _MOST_TIMEOUT_S:
             allowed = f"it may be {_LEAST_TIMEOUT_S:g} to {_MOST_TIMEOUT_S:,}"
             raise CommandError(f"--task-timeout is {options['task_timeout']:g}: {allowed}")
-        most, needed = pool_size_of(connections[options["database"]]), options["concurrency"] + 1
+        database = options["database"] = database_from(options)
+        most, needed = pool_size_of(connections[database]), options["concurrency"] + 1
         if most is not None and most < needed:  # one more looks whether a database that was down is back
-            has = f"the pool of the database {options['database']!r} has at most {most} connections"
+            has = f"the pool of the database {database!r} has at most {most} connections"
             raise CommandError(f"{has}: give it a 'max_size' of {needed} or more, or a lower --concurrency")
         try:
             if most is not None:
-                _ = connections[options["database"]].pool  # made, and not opened: the database may be down
+                _ = connections[database].pool  # made, and not opened: the database may be down
             with stopped_by_signals():
                 self._work(options)
         except (WrongUsage, ImproperlyConfigured, DeliveryFailed) as error:
