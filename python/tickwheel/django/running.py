@@ -141,19 +141,13 @@ class Runner:
     def _with_database(self, work: Callable[[], None]) -> None:
         close_old_connections()
         try:
-            self._close_dead_connection()
+            _close_dead_connections()
             work()
         except (OperationalError, InterfaceError) as error:
             self._was_down = True
             raise Unavailable(f"the database of tasks: {error}") from error
         finally:
             close_old_connections()
-
-    def _close_dead_connection(self) -> None:
-        connection = connections[self.database]
-        is_kept = connection.connection is not None and not connection.in_atomic_block  # by `CONN_MAX_AGE`
-        if is_kept and not connection.is_usable():
-            connection.close()
 
     def _probe(self) -> None:
         with connections[self.database].cursor() as cursor:
@@ -277,6 +271,14 @@ class Runner:
     @property
     def _records(self) -> Any:
         return TaskRecord.objects.using(self.database)
+
+
+def _close_dead_connections() -> None:
+    """Of any database: Django itself looks only with `CONN_HEALTH_CHECKS`, or once an error has shown it."""
+    for connection in connections.all(initialized_only=True):
+        is_kept = connection.connection is not None and not connection.in_atomic_block  # by `CONN_MAX_AGE`
+        if is_kept and not connection.is_usable():
+            connection.close()
 
 
 def _can_not_be_held(error: Exception) -> bool:

@@ -101,9 +101,12 @@ def test_what_probes_a_database_that_was_down_is_no_long_task__D6(
         tasks.may_end.set()
 
 
-def test_a_connection_that_died_while_idle_is_made_anew_before_a_task__D6(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = tasks.add.enqueue(1, 2)
-    kept = connections["default"]
+@pytest.mark.parametrize("alias", ["default", "second"])
+def test_a_connection_that_died_while_idle_is_made_anew_before_a_task__D6(
+    monkeypatch: pytest.MonkeyPatch, alias: str
+) -> None:
+    result = tasks.ask.enqueue(alias)
+    kept = connections[alias]
     kept.close()
     monkeypatch.setitem(kept.settings_dict, "CONN_MAX_AGE", None)
     kept.ensure_connection()
