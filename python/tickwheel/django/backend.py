@@ -21,7 +21,7 @@ from tickwheel.django.api import (
     task_backends,
     task_enqueued,
 )
-from tickwheel.django.database import TABLE, VENDORS, mark_of, pool_size_of
+from tickwheel.django.database import INSTALL, TABLE, VENDORS, driver_fault, mark_of, pool_size_of
 
 
 class TickwheelBackend(BaseTaskBackend):
@@ -111,6 +111,9 @@ class TickwheelBackend(BaseTaskBackend):
             text = f"The pool of the database {self.database!r} gives connections to tasks that the server has closed."
             hint = "Set CONN_HEALTH_CHECKS to True for this database."
             found.append(checks.Error(text, hint=hint, id="tickwheel.E004"))
+        elif fault := driver_fault(connections[self.database]):
+            hint = f"For the worker {INSTALL}."
+            found.append(checks.Warning(f"{fault[0].upper()}{fault[1:]}.", hint=hint, id="tickwheel.W002"))
         return found
 
 

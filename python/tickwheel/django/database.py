@@ -13,6 +13,8 @@ TABLE: Final = "tickwheel_task_outbox"
 
 VENDORS: Final = ("postgresql", "sqlite")
 
+INSTALL: Final = "run pip install 'tickwheel[postgresql]'"
+
 _OF_LIBPQ: Final = {"NAME": "dbname", "USER": "user", "PASSWORD": "password", "HOST": "host", "PORT": "port"}
 
 
@@ -26,6 +28,8 @@ def outbox_of(connection: Any) -> str:
         return f"sqlite:{name}?table={TABLE}"
     if connection.vendor != "postgresql":
         raise ImproperlyConfigured(f"the database is {connection.vendor}: tasks may be in {' or '.join(VENDORS)}")
+    if fault := driver_fault(connection):
+        raise ImproperlyConfigured(f"{fault}: {INSTALL}")
     from psycopg.pq import Conninfo
 
     known = {option.keyword.decode() for option in Conninfo.get_defaults()}
@@ -36,6 +40,16 @@ def outbox_of(connection: Any) -> str:
         role = re.sub(r"([\s\\])", r"\\\1", role)  # as libpq separates options at spaces
         options["options"] = f"{given} -c role={role}".lstrip()
     return f"postgresql://?{urlencode({**options, 'table': TABLE}, quote_via=quote, safe='')}"
+
+
+def driver_fault(connection: Any) -> str | None:
+    """Why the worker can't read the database, if psycopg 3 is missing: Django itself also takes psycopg2."""
+    if connection.vendor == "postgresql":
+        try:
+            import psycopg  # noqa: F401, whether it can be imported
+        except ImportError as error:
+            return f"psycopg 3 can't be imported ({error})"
+    return None
 
 
 def pool_size_of(connection: Any) -> int | None:

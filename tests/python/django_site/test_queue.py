@@ -1,5 +1,6 @@
 """The queue of a worker: whose tasks its store has, and what happens when it is closed."""
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ from django_site import tasks  # noqa: E402
 from tickwheel.delivery import WrongUsage  # noqa: E402
 from tickwheel.django import backend as backend_module  # noqa: E402
 from tickwheel.django import database  # noqa: E402
+from tickwheel.django import queue as queue_module  # noqa: E402
 from tickwheel.django.api import task_backends  # noqa: E402
 from tickwheel.django.database import TABLE  # noqa: E402
 from tickwheel.django.management.commands import tickwheel_worker  # noqa: E402
@@ -118,6 +120,24 @@ def test_a_queue_that_closes_begins_no_task_and_waits_for_the_one_that_runs__D9(
     with queue_of(Runner("default", 1), tmp_path):
         wait_until(lambda: TaskRecord.objects.filter(status="SUCCESSFUL").count() == 4)
     assert {len(record.worker_ids) for record in TaskRecord.objects.all()} == {1}
+
+
+def test_psycopg_2_alone_is_told_by_the_check_and_by_the_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Django runs with it, and `enqueue` does; the worker does not."""
+    settings = ConnectionHandler({"default": {"ENGINE": "django.db.backends.postgresql", "NAME": "app"}})
+    for module in (backend_module, queue_module):
+        monkeypatch.setattr(module, "connections", settings)
+    assert task_backends["default"].check() == []
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    (found,) = task_backends["default"].check()
+    assert found.id == "tickwheel.W002"
+    assert "pip install 'tickwheel[postgresql]'" in found.hint
+    with pytest.raises(
+        CommandError, match=r"psycopg 3 can't be imported .*: run pip install 'tickwheel\[postgresql\]'"
+    ):
+        call_command("tickwheel_worker", store=str(tmp_path / "tasks.db"))
 
 
 @pytest.fixture
