@@ -6,8 +6,9 @@
   most, because the task may be the reason. A task that has finished does not run again.
 - A task that takes too long is cut off and has failed. It is not tried again beside its own thread. If the thread ends
   later, its outcome replaces the failure.
-- A database that is down costs no attempt: all tasks wait. A long task does not show that it is back. So when it
-  answers `SELECT 1` again, the worker puts a message without a task into the queue, which is delivered immediately.
+- A database that is down costs no attempt: all tasks wait. A long task does not show that it is back, and a few tasks
+  do not show the queue that it is down. So when it answers `SELECT 1` again, the worker has the tasks tried that found
+  it down, and puts a message without a task into the queue, which is delivered immediately.
 - A worker that stops begins no task. One that would begin is held until the queue is closed, and has no mark: the
   queue delivers it to the next worker.
 - A connection that died while it was idle costs nothing: it is looked at before each task.
@@ -70,6 +71,9 @@ logger: Final = logger_of("tickwheel.django")
 PROBE: Final = "the database answers"
 """The id of a message without a task. The ids of tasks have no spaces."""
 
+MOST_HELD_UP: Final = 100
+"""So many messages are tried at once when the database is back. Of more, the queue itself finds that all are down."""
+
 CRASHES: Final = 4
 """How often a task runs again because the worker ended in the middle."""
 
@@ -95,7 +99,8 @@ class Runner:
         self._is_stopping = False
         self._changed = threading.Condition()  # guards what begins and ends
         self._is_over = threading.Event()
-        self._was_down = False
+        self._held_up: set[str] = set()  # the messages that found the database down
+        self._is_down = False  # as a probe has found since then
 
     @property
     def is_running(self) -> bool:
@@ -118,21 +123,37 @@ class Runner:
 
     def run(self, delivery: Delivery) -> None:
         """Run the task of a delivery. Errors: those of `run_task`."""
-        if delivery.message.id == PROBE:
-            self._with_database(self._probe)
-        else:
-            self.run_task(delivery.message.id)
+        message_id = delivery.message.id
+        try:
+            if message_id == PROBE:
+                self._with_database(self._probe)
+            else:
+                self.run_task(message_id)
+        except Unavailable:
+            with self._changed:
+                if len(self._held_up) < MOST_HELD_UP:
+                    self._held_up.add(message_id)
+            raise
 
     def finds_database_back(self) -> bool:
-        """Whether it was down for a task, and answers now. Returns true once."""
-        if not self._was_down:
+        """Whether it was down for a task, and answers now. Returns true until `take_held_up`."""
+        if not self._held_up:
             return False
         try:
             self._with_database(self._probe)
         except Unavailable:
+            self._is_down = True
             return False
-        self._was_down = False
         return True
+
+    def take_held_up(self) -> list[str]:
+        """The messages that found it down, to be tried now; none if no probe did. Then what failed may be a task that
+        has run, and whose result can't be written. Its waits get longer, so it does not run each second.
+        """
+        with self._changed:
+            held_up, self._held_up = self._held_up, set()
+        is_back, self._is_down = self._is_down, False
+        return [*held_up] if is_back else []
 
     def run_task(self, record_id: str) -> None:
         """Run a task. Errors: `TaskFailed`; `Unavailable` if the database is down."""
@@ -144,7 +165,6 @@ class Runner:
             _close_dead_connections()
             work()
         except (OperationalError, InterfaceError) as error:
-            self._was_down = True
             raise Unavailable(f"the database of tasks: {error}") from error
         finally:
             close_old_connections()

@@ -22,6 +22,7 @@ from django.utils import timezone  # noqa: E402
 
 from django_site import tasks  # noqa: E402
 from tickwheel.delivery import WrongUsage  # noqa: E402
+from tickwheel.delivery.model.settings import Settings  # noqa: E402
 from tickwheel.django import backend as backend_module  # noqa: E402
 from tickwheel.django import database  # noqa: E402
 from tickwheel.django import queue as queue_module  # noqa: E402
@@ -66,6 +67,19 @@ def test_a_store_with_tasks_of_another_database_is_refused_and_they_stay__D5(tmp
         queue_of(Runner("second", 1), tmp_path)
     with queue_of(Runner("default", 1), tmp_path) as queue:
         assert len(queue) == 1
+
+
+def test_a_task_waits_for_its_database_as_long_as_a_queue_may_wait__D6(tmp_path: Path) -> None:
+    """By default a message is given up after a day, and its result would say `READY` for ever."""
+    given: list[Settings] = []
+
+    class Noting(TaskQueue):
+        def _run(self, *how: Any) -> Any:
+            given.extend(it for it in how if isinstance(it, Settings))
+            return super()._run(*how)
+
+    Noting(str(tmp_path / "tasks.db"), Runner("default", 1), concurrency=1, task_timeout_s=60.0).close()
+    assert given[0].unanswered_for_s == 365 * 86_400
 
 
 def test_two_aliases_of_one_database_may_share_a_store(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,6 +90,8 @@ class Command(BaseCommand):
                     queue.wait_until_empty(0)  # raises if delivery has failed
                     if runner.finds_database_back():
                         queue.put(PROBE, None, delay_ms=0, replace=True)
+                        for message_id in runner.take_held_up():
+                            queue.again(message_id)
             except Stopped:
                 runner.stop()
                 self.stderr.write("stopping: tasks that run may end within 30 s (a second signal ends it immediately)")
