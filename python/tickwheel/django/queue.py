@@ -22,9 +22,7 @@ from tickwheel.delivery.sinks import Opener
 from tickwheel.django.database import database_of, is_same, outbox_of
 from tickwheel.django.running import Runner
 
-_DELIVERIES: Final = int(
-    SETTINGS["max-attempts"][3]
-)  # the most there may be: the runner decides when a task has failed
+_DELIVERIES: Final = int(SETTINGS["max-attempts"][3])  # the most: the runner decides when a task has failed
 _WAITS_S: Final = SETTINGS["unanswered-for"][3]  # the longest: a database that is down costs no task
 _TASKS_END_WITHIN_S: Final = 30.0
 _CLOSES_WITHIN_S: Final = 0.5  # the outcomes of calls that have just ended are on their way
