@@ -11,5 +11,5 @@ class TickwheelConfig(AppConfig):
     verbose_name = "tickwheel"
 
     def ready(self) -> None:
-        """Registers the check of `TASKS` for `manage.py check`, which else does not know of it."""
-        from tickwheel.django import api  # noqa: F401, its import registers the check
+        """Registers the checks for `manage.py check`: of `TASKS`, which else is not known, and of the tables."""
+        from tickwheel.django import api, tables_check  # noqa: F401, their import registers the checks

@@ -18,9 +18,10 @@ from tickwheel.django.api import (
     TaskResultDoesNotExist,
     TaskResultStatus,
     normalize_json,
+    task_backends,
     task_enqueued,
 )
-from tickwheel.django.database import TABLE, VENDORS, pool_size_of
+from tickwheel.django.database import INSTALL, TABLE, VENDORS, driver_fault, mark_of, pool_size_of
 
 
 class TickwheelBackend(BaseTaskBackend):
@@ -68,7 +69,7 @@ class TickwheelBackend(BaseTaskBackend):
             record.save(using=self.database, force_insert=True)
             enqueue(
                 connections[self.database],
-                {"id": record.id, "due": due},
+                {"id": record.id, "due": due, "payload": mark_of(self.database)},
                 table=TABLE,
             )
         result = result_of(record)
@@ -110,4 +111,12 @@ class TickwheelBackend(BaseTaskBackend):
             text = f"The pool of the database {self.database!r} gives connections to tasks that the server has closed."
             hint = "Set CONN_HEALTH_CHECKS to True for this database."
             found.append(checks.Error(text, hint=hint, id="tickwheel.E004"))
+        elif fault := driver_fault(connections[self.database]):
+            hint = f"For the worker {INSTALL}."
+            found.append(checks.Warning(f"{fault[0].upper()}{fault[1:]}.", hint=hint, id="tickwheel.W002"))
         return found
+
+
+def databases_of_tasks() -> set[str]:
+    """The aliases that the backends of `TASKS` name."""
+    return {str(backend.database) for backend in task_backends.all() if isinstance(backend, TickwheelBackend)}

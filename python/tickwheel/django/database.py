@@ -1,15 +1,19 @@
-"""The outbox of tasks in the database of a site: its table, and its address for the worker."""
+"""The database of tasks: its outbox, with the address for the worker, and the mark of a task that tells whose it is."""
 
 import os
 import re
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
+import msgspec
 from django.core.exceptions import ImproperlyConfigured
+from django.db import connections
 
 TABLE: Final = "tickwheel_task_outbox"
 
 VENDORS: Final = ("postgresql", "sqlite")
+
+INSTALL: Final = "run pip install 'tickwheel[postgresql]'"
 
 _OF_LIBPQ: Final = {"NAME": "dbname", "USER": "user", "PASSWORD": "password", "HOST": "host", "PORT": "port"}
 
@@ -24,6 +28,8 @@ def outbox_of(connection: Any) -> str:
         return f"sqlite:{name}?table={TABLE}"
     if connection.vendor != "postgresql":
         raise ImproperlyConfigured(f"the database is {connection.vendor}: tasks may be in {' or '.join(VENDORS)}")
+    if fault := driver_fault(connection):
+        raise ImproperlyConfigured(f"{fault}: {INSTALL}")
     from psycopg.pq import Conninfo
 
     known = {option.keyword.decode() for option in Conninfo.get_defaults()}
@@ -36,8 +42,47 @@ def outbox_of(connection: Any) -> str:
     return f"postgresql://?{urlencode({**options, 'table': TABLE}, quote_via=quote, safe='')}"
 
 
+def driver_fault(connection: Any) -> str | None:
+    """Why the worker can't read the database, if psycopg 3 is missing: Django itself also takes psycopg2."""
+    if connection.vendor == "postgresql":
+        try:
+            import psycopg  # noqa: F401, whether it can be imported
+        except ImportError as error:
+            return f"psycopg 3 can't be imported ({error})"
+    return None
+
+
 def pool_size_of(connection: Any) -> int | None:
     """The most connections of the pool of a database; `None` without a pool."""
     pool = connection.settings_dict.get("OPTIONS", {}).get("pool")
     given = pool if isinstance(pool, dict) else {}
     return (given.get("max_size") or given.get("min_size", 4)) if pool else None  # as psycopg_pool does it
+
+
+def mark_of(alias: str) -> dict[str, str]:
+    """The payload of a task's message: a worker's store must not get the tasks of two databases."""
+    return {"database": alias}
+
+
+def database_of(payload: msgspec.Raw) -> str | None:
+    """The alias in the payload of a message; `None` if it is no task, or one without a mark."""
+    try:
+        return msgspec.json.decode(payload, type=_Mark).database
+    except msgspec.DecodeError:
+        return None
+
+
+class _Mark(msgspec.Struct):
+    database: str | None = None
+
+
+def is_same(alias: str, other: str) -> bool:
+    """Whether two aliases are of one database, as if one of them goes through a pooler."""
+    if alias == other:
+        return True
+    return alias in connections and _place_of(alias) == _place_of(other)
+
+
+def _place_of(alias: str) -> tuple[str, str]:
+    connection = connections[alias]
+    return connection.vendor, str(connection.settings_dict["NAME"])

@@ -6,8 +6,11 @@
   most, because the task may be the reason. A task that has finished does not run again.
 - A task that takes too long is cut off and has failed. It is not tried again beside its own thread. If the thread ends
   later, its outcome replaces the failure.
-- A database that is down costs no attempt: all tasks wait. A long task does not show that it is back. So when it
-  answers `SELECT 1` again, the worker puts a message without a task into the queue, which is delivered immediately.
+- A database that is down costs no attempt: all tasks wait. A long task does not show that it is back, and a few tasks
+  do not show the queue that it is down. So when it answers `SELECT 1` again, the worker has the tasks tried that found
+  it down, and puts a message without a task into the queue, which is delivered immediately.
+- A worker that stops begins no task. One that would begin is held until the queue is closed, and has no mark: the
+  queue delivers it to the next worker.
 - A connection that died while it was idle costs nothing: it is looked at before each task.
 - A time zone or a language that a task activates, and a transaction that it leaves open, end with the task. Its thread
   runs others.
@@ -16,6 +19,7 @@
 
 import os
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import copy_context
@@ -67,6 +71,9 @@ logger: Final = logger_of("tickwheel.django")
 PROBE: Final = "the database answers"
 """The id of a message without a task. The ids of tasks have no spaces."""
 
+MOST_HELD_UP: Final = 100
+"""So many messages are tried at once when the database is back. Of more, the queue itself finds that all are down."""
+
 CRASHES: Final = 4
 """How often a task runs again because the worker ended in the middle."""
 
@@ -83,35 +90,70 @@ class Runner:
     """Runs the tasks of a database, each until it has failed `max_attempts` times. To be called from any thread."""
 
     def __init__(self, database: str, max_attempts: int) -> None:
-        self._database = database
+        self.database = database
+        """Its alias."""
         self._max_attempts = max_attempts
         self._worker_id = f"{socket.gethostname()}-{os.getpid()}-{get_random_string(8)}"  # of this process alone
         self._in_progress: set[str] = set()
         self._cut_off: set[str] = set()  # of those in progress
-        self._was_down = False
+        self._is_stopping = False
+        self._changed = threading.Condition()  # guards what begins and ends
+        self._is_over = threading.Event()
+        self._held_up: set[str] = set()  # the messages that found the database down
+        self._is_down = False  # as a probe has found since then
 
     @property
     def is_running(self) -> bool:
         """Whether a task runs, also one that was cut off."""
         return bool(self._in_progress)
 
+    def stop(self) -> None:
+        """Begin no task from now on. What is due meanwhile is held, until `let_go`."""
+        with self._changed:
+            self._is_stopping = True
+
+    def wait_until_idle(self, at_most_s: float) -> None:
+        """Wait for the tasks that run, but not for those that were cut off."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._in_progress <= self._cut_off, at_most_s)
+
+    def let_go(self) -> None:
+        """The queue is closed, and sends nothing more."""
+        self._is_over.set()
+
     def run(self, delivery: Delivery) -> None:
         """Run the task of a delivery. Errors: those of `run_task`."""
-        if delivery.message.id == PROBE:
-            self._with_database(self._probe)
-        else:
-            self.run_task(delivery.message.id)
+        message_id = delivery.message.id
+        try:
+            if message_id == PROBE:
+                self._with_database(self._probe)
+            else:
+                self.run_task(message_id)
+        except Unavailable:
+            with self._changed:
+                if len(self._held_up) < MOST_HELD_UP:
+                    self._held_up.add(message_id)
+            raise
 
     def finds_database_back(self) -> bool:
-        """Whether it was down for a task, and answers now. Returns true once."""
-        if not self._was_down:
+        """Whether it was down for a task, and answers now. Returns true until `take_held_up`."""
+        if not self._held_up:
             return False
         try:
             self._with_database(self._probe)
         except Unavailable:
+            self._is_down = True
             return False
-        self._was_down = False
         return True
+
+    def take_held_up(self) -> list[str]:
+        """The messages that found it down, to be tried now; none if no probe did. Then what failed may be a task that
+        has run, and whose result can't be written. Its waits get longer, so it does not run each second.
+        """
+        with self._changed:
+            held_up, self._held_up = self._held_up, set()
+        is_back, self._is_down = self._is_down, False
+        return [*held_up] if is_back else []
 
     def run_task(self, record_id: str) -> None:
         """Run a task. Errors: `TaskFailed`; `Unavailable` if the database is down."""
@@ -120,22 +162,15 @@ class Runner:
     def _with_database(self, work: Callable[[], None]) -> None:
         close_old_connections()
         try:
-            self._close_dead_connection()
+            _close_dead_connections()
             work()
         except (OperationalError, InterfaceError) as error:
-            self._was_down = True
             raise Unavailable(f"the database of tasks: {error}") from error
         finally:
             close_old_connections()
 
-    def _close_dead_connection(self) -> None:
-        connection = connections[self._database]
-        is_kept = connection.connection is not None and not connection.in_atomic_block  # by `CONN_MAX_AGE`
-        if is_kept and not connection.is_usable():
-            connection.close()
-
     def _probe(self) -> None:
-        with connections[self._database].cursor() as cursor:
+        with connections[self.database].cursor() as cursor:
             cursor.execute("SELECT 1")
 
     def _run(self, record_id: str) -> None:
@@ -147,21 +182,35 @@ class Runner:
             logger.info("the task %s has finished before, and is not run again", record_id)
             return
         if record_id in self._in_progress:
-            self._cut_off.add(record_id)
+            with self._changed:
+                self._cut_off.add(record_id)
+                self._changed.notify_all()
             self._note_end(record, TimeoutError("it took too long, and its thread is left alone"))
             return
         if len({*record.worker_ids} - {self._worker_id}) - len(record.errors) > CRASHES:  # a worker crashes once
             self._note_end(record, WorkerCrashed(f"its worker ended in the middle of it, {CRASHES + 1} times"))
             return
-        self._in_progress.add(record_id)
+        if not self._begins(record_id):
+            raise Unavailable("the worker stops")
         try:
             if self._note_start(record):
                 self._call(record)
             else:
                 logger.warning("the task %s was deleted just before its start, and is not run", record_id)
         finally:
-            self._in_progress.discard(record_id)
-            self._cut_off.discard(record_id)
+            with self._changed:
+                self._in_progress.discard(record_id)
+                self._cut_off.discard(record_id)
+                self._changed.notify_all()
+
+    def _begins(self, record_id: str) -> bool:
+        """Whether the task begins. While the worker stops it does not, and keeps its place: others would follow."""
+        with self._changed:
+            if not self._is_stopping:
+                self._in_progress.add(record_id)
+                return True
+        self._is_over.wait()
+        return False
 
     def _call(self, record: TaskRecord) -> None:
         try:
@@ -183,13 +232,13 @@ class Runner:
         outer = {
             connection.alias for connection in connections.all(initialized_only=True) if connection.in_atomic_block
         }
-        if self._database not in outer:
-            connections[self._database].close()
+        if self.database not in outer:
+            connections[self.database].close()
         try:
             yield
         finally:
             for connection in connections.all(initialized_only=True):
-                is_left = connection.in_atomic_block or connection.alias == self._database
+                is_left = connection.in_atomic_block or connection.alias == self.database
                 if is_left and connection.alias not in outer:
                     connection.close()
                     del connections[connection.alias]  # it may think that it is in a transaction
@@ -241,7 +290,15 @@ class Runner:
 
     @property
     def _records(self) -> Any:
-        return TaskRecord.objects.using(self._database)
+        return TaskRecord.objects.using(self.database)
+
+
+def _close_dead_connections() -> None:
+    """Of any database: Django itself looks only with `CONN_HEALTH_CHECKS`, or once an error has shown it."""
+    for connection in connections.all(initialized_only=True):
+        is_kept = connection.connection is not None and not connection.in_atomic_block  # by `CONN_MAX_AGE`
+        if is_kept and not connection.is_usable():
+            connection.close()
 
 
 def _can_not_be_held(error: Exception) -> bool:

@@ -92,6 +92,12 @@ def look_at_connection() -> bool:
 
 
 @task
+def ask(database: str) -> int:
+    with connections[database].cursor() as cursor:
+        return int(cursor.execute("SELECT 1").fetchone()[0])
+
+
+@task
 def unwritable(what: str) -> Any:
     return {"object": object(), "nul": "\0", "nan": float("nan")}[what]
 

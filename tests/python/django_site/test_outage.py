@@ -19,6 +19,7 @@ from django.db import connection, connections  # noqa: E402, Django must be set 
 
 from django_site import tasks  # noqa: E402
 from tickwheel._stopping import Stopped  # noqa: E402
+from tickwheel.delivery import Unavailable  # noqa: E402
 from tickwheel.django import running  # noqa: E402
 from tickwheel.django.database import TABLE  # noqa: E402
 from tickwheel.django.management.commands import tickwheel_worker  # noqa: E402
@@ -64,27 +65,57 @@ def worker(folder: Path, **options: Any) -> Iterator[None]:
             thread.join(60)
 
 
-def test_what_probes_a_database_that_was_down_is_no_long_task__D6(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.fixture
+def is_down(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """While it is set, the database of tasks does not answer the worker."""
     is_down = threading.Event()
-    real = Runner._records.fget
-    assert real is not None
+    records, probe = Runner._records.fget, Runner._probe
+    assert records is not None
 
-    def records(self: Runner) -> Any:
-        if is_down.is_set():
-            raise running.OperationalError("the server is gone")
-        return real(self)
+    def unless_down(real: Callable[[Runner], Any]) -> Callable[[Runner], Any]:
+        def call(self: Runner) -> Any:
+            if is_down.is_set():
+                raise running.OperationalError("the server is gone")
+            return real(self)
 
-    real_probe = Runner._probe
+        return call
 
-    def probe(self: Runner) -> None:
-        if is_down.is_set():
-            raise running.OperationalError("the server is gone")
-        real_probe(self)
+    monkeypatch.setattr(Runner, "_records", property(unless_down(records)))
+    monkeypatch.setattr(Runner, "_probe", unless_down(probe))
+    return is_down
 
-    monkeypatch.setattr(Runner, "_records", property(records))
-    monkeypatch.setattr(Runner, "_probe", probe)
+
+def test_a_single_task_is_tried_as_soon_as_the_database_is_back__D6(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, is_down: threading.Event
+) -> None:
+    """It is too few to show that the destination is down, and its own wait may be long by now."""
+
+    class LongWait(Unavailable):
+        def __init__(self, reason: str) -> None:
+            super().__init__(reason, retry_after_s=600.0)
+
+    probe, is_probed = Runner._probe, threading.Event()
+
+    def note_probe(self: Runner) -> None:
+        try:
+            probe(self)
+        finally:
+            is_probed.set()
+
+    monkeypatch.setattr(running, "Unavailable", LongWait)
+    monkeypatch.setattr(Runner, "_probe", note_probe)
+    is_down.set()
+    result = tasks.add.enqueue(1, 2)
+    with worker(tmp_path, concurrency=1):
+        wait_until(lambda: "failed for the first time" in caplog.text)
+        assert is_probed.wait(60)
+        is_down.clear()
+        wait_until(lambda: TaskRecord.objects.filter(id=result.id, status="SUCCESSFUL").exists())
+
+
+def test_what_probes_a_database_that_was_down_is_no_long_task__D6(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, is_down: threading.Event
+) -> None:
     tasks.may_end.clear()
     is_down.set()
     for _ in range(6):
@@ -101,9 +132,12 @@ def test_what_probes_a_database_that_was_down_is_no_long_task__D6(
         tasks.may_end.set()
 
 
-def test_a_connection_that_died_while_idle_is_made_anew_before_a_task__D6(monkeypatch: pytest.MonkeyPatch) -> None:
-    result = tasks.add.enqueue(1, 2)
-    kept = connections["default"]
+@pytest.mark.parametrize("alias", ["default", "second"])
+def test_a_connection_that_died_while_idle_is_made_anew_before_a_task__D6(
+    monkeypatch: pytest.MonkeyPatch, alias: str
+) -> None:
+    result = tasks.ask.enqueue(alias)
+    kept = connections[alias]
     kept.close()
     monkeypatch.setitem(kept.settings_dict, "CONN_MAX_AGE", None)
     kept.ensure_connection()

@@ -65,9 +65,7 @@ def commands(group: click.Group = tickwheel, name: str = "tickwheel") -> Iterato
 
 
 COMMANDS = dict(commands())
-OF_DJANGO = {
-    path.stem: path.read_text() for path in (ROOT / "python/tickwheel/django").rglob("commands/tickwheel_*.py")
-}
+OF_DJANGO = {path.stem: path.read_text() for path in (ROOT / "python/tickwheel/django/management").rglob("*.py")}
 
 
 def options_of(command: click.Command) -> set[str]:

@@ -10,17 +10,19 @@ from typing import Any, Final
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError
-from django.db import connections
+from django.db import DEFAULT_DB_ALIAS, connections
 
 from tickwheel._stopping import Stopped, stopped_by_signals
-from tickwheel.delivery import DeliveryFailed, DeliveryQueue, WrongUsage
-from tickwheel.django.database import outbox_of, pool_size_of
+from tickwheel.delivery import DeliveryFailed, WrongUsage
+from tickwheel.django.database import pool_size_of
+from tickwheel.django.management.database_option import add_database, database_from
+from tickwheel.django.queue import TaskQueue
 from tickwheel.django.running import PROBE, Runner
 
 _LOOK_EVERY_S: Final = 1.0
 _LEAST_TIMEOUT_S: Final = 0.001
 _MOST_TIMEOUT_S: Final = 86_400
-_DELIVERIES: Final = 1_000_000  # the most there may be: the runner decides when a task has failed
+_STORE: Final = "tickwheel-tasks.db"
 
 
 class Command(BaseCommand):
@@ -44,9 +46,9 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         """The options."""
         add = parser.add_argument
-        add("--store", default="tickwheel-tasks.db", help="The file that keeps what waits; default: %(default)s.")
-        database = "The alias of the database with the tasks; default: %(default)s."
-        add("--database", default="default", choices=tuple(connections), help=database)
+        store = f"The file that keeps what waits; default: {_STORE}, and tickwheel-tasks-ALIAS.db for another database."
+        add("--store", help=store)
+        add_database(parser)
         add("--concurrency", type=int, default=8, help="How many tasks run at a time; default: %(default)s.")
         add("--max-attempts", type=int, default=1, help="How often a task that fails is tried; default: %(default)s.")
         late = "A task that takes longer counts as failed, though its thread goes on; default: %(default)s."
@@ -59,13 +61,14 @@ class Command(BaseCommand):
         if not _LEAST_TIMEOUT_S <= options["task_timeout"] <= _MOST_TIMEOUT_S:
             allowed = f"it may be {_LEAST_TIMEOUT_S:g} to {_MOST_TIMEOUT_S:,}"
             raise CommandError(f"--task-timeout is {options['task_timeout']:g}: {allowed}")
-        most, needed = pool_size_of(connections[options["database"]]), options["concurrency"] + 1
+        database = options["database"] = database_from(options)
+        most, needed = pool_size_of(connections[database]), options["concurrency"] + 1
         if most is not None and most < needed:  # one more looks whether a database that was down is back
-            has = f"the pool of the database {options['database']!r} has at most {most} connections"
+            has = f"the pool of the database {database!r} has at most {most} connections"
             raise CommandError(f"{has}: give it a 'max_size' of {needed} or more, or a lower --concurrency")
         try:
             if most is not None:
-                _ = connections[options["database"]].pool  # made, and not opened: the database may be down
+                _ = connections[database].pool  # made, and not opened: the database may be down
             with stopped_by_signals():
                 self._work(options)
         except (WrongUsage, ImproperlyConfigured, DeliveryFailed) as error:
@@ -74,26 +77,21 @@ class Command(BaseCommand):
             self.stderr.write("stopped before it ran any task")
 
     def _work(self, options: Mapping[str, Any]) -> None:
-        self.stderr.write(f"opening {options['store']}, and waiting if another worker has it")
-        runner = self._runner = Runner(options["database"], options["max_attempts"])
-        with self._open(options, runner) as queue:
+        database = options["database"]
+        store = options["store"] or (_STORE if database == DEFAULT_DB_ALIAS else f"tickwheel-tasks-{database}.db")
+        self.stderr.write(f"opening {store}, and waiting if another worker has it")
+        runner = self._runner = Runner(database, options["max_attempts"])
+        given = {"concurrency": options["concurrency"], "task_timeout_s": options["task_timeout"]}
+        with TaskQueue(store, runner, **given) as queue:
             try:
-                self.stderr.write(f"running tasks; {options['store']} keeps what waits")
+                self.stderr.write(f"running tasks; {store} keeps what waits")
                 while True:
                     time.sleep(_LOOK_EVERY_S)
                     queue.wait_until_empty(0)  # raises if delivery has failed
                     if runner.finds_database_back():
                         queue.put(PROBE, None, delay_ms=0, replace=True)
+                        for message_id in runner.take_held_up():
+                            queue.again(message_id)
             except Stopped:
+                runner.stop()
                 self.stderr.write("stopping: tasks that run may end within 30 s (a second signal ends it immediately)")
-
-    def _open(self, options: Mapping[str, Any], runner: Runner) -> DeliveryQueue:
-        """Waits while another worker has the store."""
-        return DeliveryQueue(
-            options["store"],
-            to=runner.run,
-            outbox=outbox_of(connections[options["database"]]),
-            concurrency=options["concurrency"],
-            max_attempts=_DELIVERIES,
-            sink_timeout_s=options["task_timeout"],
-        )

@@ -1,0 +1,209 @@
+"""The queue of a worker: whose tasks its store has, and what happens when it is closed."""
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from django_site.setting_up import set_up
+
+set_up()
+
+from django.core import checks  # noqa: E402, Django must be set up
+from django.core.management import CommandError, call_command  # noqa: E402
+from django.db import connection  # noqa: E402
+from django.db.utils import ConnectionHandler  # noqa: E402
+from django.utils import timezone  # noqa: E402
+
+from django_site import tasks  # noqa: E402
+from tickwheel.delivery import WrongUsage  # noqa: E402
+from tickwheel.delivery.model.settings import Settings  # noqa: E402
+from tickwheel.django import backend as backend_module  # noqa: E402
+from tickwheel.django import database  # noqa: E402
+from tickwheel.django import queue as queue_module  # noqa: E402
+from tickwheel.django.api import task_backends  # noqa: E402
+from tickwheel.django.database import TABLE  # noqa: E402
+from tickwheel.django.management.commands import tickwheel_worker  # noqa: E402
+from tickwheel.django.models import TaskRecord  # noqa: E402
+from tickwheel.django.queue import TaskQueue  # noqa: E402
+from tickwheel.django.running import Runner  # noqa: E402
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture(autouse=True)
+def _empty() -> Iterator[None]:
+    tasks.begun.clear()
+    tasks.may_end.clear()
+    yield
+    tasks.may_end.set()
+    TaskRecord.objects.all().delete()
+    with connection.cursor() as cursor:
+        cursor.execute(f"DELETE FROM {TABLE}")
+
+
+def wait_until(holds: Callable[[], object]) -> None:
+    until_s = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < until_s
+        time.sleep(0.01)
+
+
+def queue_of(runner: Runner, folder: Path) -> TaskQueue:
+    return TaskQueue(str(folder / "tasks.db"), runner, concurrency=1, task_timeout_s=60.0)
+
+
+def test_a_store_with_tasks_of_another_database_is_refused_and_they_stay__D5(tmp_path: Path) -> None:
+    """That database does not have them, so they would be dropped."""
+    with queue_of(Runner("default", 1), tmp_path) as queue:
+        tasks.add.using(run_after=timezone.now() + timedelta(days=1)).enqueue(1, 2)
+        wait_until(lambda: len(queue) == 1)
+    with pytest.raises(WrongUsage, match=r"waiting tasks of the database 'default', and this worker is of 'second'"):
+        queue_of(Runner("second", 1), tmp_path)
+    with queue_of(Runner("default", 1), tmp_path) as queue:
+        assert len(queue) == 1
+
+
+def test_a_task_waits_for_its_database_as_long_as_a_queue_may_wait__D6(tmp_path: Path) -> None:
+    """By default a message is given up after a day, and its result would say `READY` for ever."""
+    given: list[Settings] = []
+
+    class Noting(TaskQueue):
+        def _run(self, *how: Any) -> Any:
+            given.extend(it for it in how if isinstance(it, Settings))
+            return super()._run(*how)
+
+    Noting(str(tmp_path / "tasks.db"), Runner("default", 1), concurrency=1, task_timeout_s=60.0).close()
+    assert given[0].unanswered_for_s == 365 * 86_400
+
+
+def test_two_aliases_of_one_database_may_share_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"ENGINE": "django.db.backends.postgresql", "NAME": "app", "HOST": "pooler"}
+    aliases = {"default": settings, "direct": {**settings, "HOST": "server"}, "other": {**settings, "NAME": "other"}}
+    monkeypatch.setattr(database, "connections", ConnectionHandler(aliases))
+    assert database.is_same("default", "direct")
+    assert not database.is_same("default", "other")
+    assert not database.is_same("gone", "default")
+
+
+@pytest.mark.parametrize(
+    ("alias", "store"), [("default", "tickwheel-tasks.db"), ("second", "tickwheel-tasks-second.db")]
+)
+def test_each_database_has_a_store_of_its_own(monkeypatch: pytest.MonkeyPatch, alias: str, store: str) -> None:
+    def refuse(name: str, *_: Any, **__: Any) -> None:
+        raise WrongUsage(f"opened: {name}.")
+
+    monkeypatch.setattr(tickwheel_worker, "TaskQueue", refuse)
+    with pytest.raises(CommandError, match=f"opened: {store}."):
+        call_command("tickwheel_worker", database=alias)
+
+
+def test_a_queue_that_closes_begins_no_task_and_waits_for_the_one_that_runs__D9(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = Runner("default", 1)
+    real, is_closing = runner.wait_until_idle, threading.Event()
+
+    def wait(at_most_s: float) -> None:
+        is_closing.set()
+        real(at_most_s)
+
+    monkeypatch.setattr(runner, "wait_until_idle", wait)
+    queue = queue_of(runner, tmp_path)
+    closing = threading.Thread(target=queue.close)
+    try:
+        running = tasks.hang.enqueue()
+        assert tasks.begun.wait(60)
+        due = [tasks.add.enqueue(1, 2) for _ in range(3)]
+        wait_until(lambda: len(queue) == 4)
+        closing.start()
+        assert is_closing.wait(60)
+    finally:
+        tasks.may_end.set()
+    closing.join(60)
+    running.refresh()
+    assert running.status == "SUCCESSFUL"
+    for result in due:
+        result.refresh()
+        assert (result.status, result.attempts) == ("READY", 0), "it was not begun"
+    with queue_of(Runner("default", 1), tmp_path):
+        wait_until(lambda: TaskRecord.objects.filter(status="SUCCESSFUL").count() == 4)
+    assert {len(record.worker_ids) for record in TaskRecord.objects.all()} == {1}
+
+
+def test_psycopg_2_alone_is_told_by_the_check_and_by_the_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Django runs with it, and `enqueue` does; the worker does not."""
+    settings = ConnectionHandler({"default": {"ENGINE": "django.db.backends.postgresql", "NAME": "app"}})
+    for module in (backend_module, queue_module):
+        monkeypatch.setattr(module, "connections", settings)
+    assert task_backends["default"].check() == []
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    (found,) = task_backends["default"].check()
+    assert found.id == "tickwheel.W002"
+    assert "pip install 'tickwheel[postgresql]'" in found.hint
+    with pytest.raises(
+        CommandError, match=r"psycopg 3 can't be imported .*: run pip install 'tickwheel\[postgresql\]'"
+    ):
+        call_command("tickwheel_worker", store=str(tmp_path / "tasks.db"))
+
+
+@pytest.fixture
+def backend_of_second() -> Iterator[None]:
+    """The setting `TASKS` names the database "second"."""
+    backend = task_backends["default"]
+    backend.database = "second"
+    yield
+    backend.database = "default"
+
+
+@pytest.mark.usefixtures("backend_of_second")
+def test_without_an_option_the_commands_take_the_database_that_the_settings_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(_: str, runner: Runner, **__: Any) -> None:
+        raise WrongUsage(f"the worker of {runner.database}")
+
+    monkeypatch.setattr(tickwheel_worker, "TaskQueue", refuse)
+    with pytest.raises(CommandError, match="the worker of second"):
+        call_command("tickwheel_worker")
+    call_command("migrate", database="second", verbosity=0)
+    try:
+        call_command("tickwheel_prune")
+        assert capsys.readouterr().out == "results deleted: 0\n"
+    finally:
+        call_command("migrate", "tickwheel", "zero", database="second", verbosity=0)
+
+
+@pytest.mark.usefixtures("backend_of_second")
+def test_the_commands_ask_for_a_database_if_the_settings_name_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = [
+        backend_module.TickwheelBackend("default", {"OPTIONS": {"database": alias}}) for alias in ("second", "default")
+    ]
+    monkeypatch.setattr(backend_module.task_backends, "all", lambda: both)
+    for command in ("tickwheel_worker", "tickwheel_prune"):
+        with pytest.raises(CommandError, match="these databases: default, second: name one by --database"):
+            call_command(command)
+
+
+@pytest.mark.usefixtures("backend_of_second")
+def test_the_check_of_a_database_without_tables_says_how_to_make_them() -> None:
+    def found() -> list[Any]:
+        return [it for it in checks.run_checks(databases=["default", "second"]) if it.id == "tickwheel.W001"]
+
+    (warning,) = found()
+    assert (warning.msg, warning.hint) == (
+        "The database 'second' has no tables for tasks.",
+        "Run manage.py migrate --database second.",
+    )
+    call_command("migrate", database="second", verbosity=0)
+    try:
+        assert not found()
+    finally:
+        call_command("migrate", "tickwheel", "zero", database="second", verbosity=0)
