@@ -5,7 +5,7 @@
 | the head of a request | yes | after 10 s, even if bytes trickle in; after 5 s without any byte of a further request |
 | a body | yes | by the answer 408, see `bodies.py` |
 | nothing: the request is being answered, or a part of its body is taken | no | |
-| to read the answer | no | after 30 s in which it took nothing |
+| to read the answer | yes, apart from the others | after 30 s in which it took nothing |
 | the end of TLS, once it has read everything | yes | after 1 s |
 
 The client has taken the bytes that its system has acknowledged. The server looks at this once a second, while a part of
@@ -159,7 +159,7 @@ class HttpConnection(H11Protocol):
         self._stop_looking()
         match owes:
             case "to read":
-                self._place.works()
+                self._place.waits_for_reader()
                 self._taken, self._taken_s = self._taken_bytes(), self.loop.time()
                 self._looking = self.loop.call_later(_LOOK_EVERY_S, self._look_at_reader)
             case "a head":
@@ -187,6 +187,7 @@ class HttpConnection(H11Protocol):
         taken, now_s = self._taken_bytes(), self.loop.time()
         if taken != self._taken:
             self._taken, self._taken_s = taken, now_s
+            self._place.waits_for_reader()
         elif now_s - self._taken_s >= _READ_WITHIN_S:
             self.transport.abort()
             return
