@@ -41,7 +41,7 @@ class Guard:
 
         async def receive_with_token() -> Message:
             message = await receive()
-            is_body = message["type"] == "http.request" and _needs_token(scope)
+            is_body = message["type"] == "http.request" and needs_token(scope)
             if is_body and self._access.tokens is not tokens and (refusal := self._refusal(scope)):
                 raise problem(401, refusal.reason, refusal.allowed, CLOSE)  # it was taken back during the body
             return message
@@ -58,7 +58,7 @@ class Guard:
             await send(message)  # may wait for the reader
 
         app = self._app(scope)
-        if app is self._inner and _needs_token(scope):
+        if app is self._inner and needs_token(scope):
             is_counted = True
             self._left -= 1
         try:
@@ -84,7 +84,7 @@ class Guard:
                 "programs on this machine, with its own name in Host; or serve with tokens, for any Host and any sender"
             )
             return json_response(403, fault(reason, allowed))
-        if _needs_token(scope):
+        if needs_token(scope):
             if refusal := self._refusal(scope):
                 more = {} if refusal.is_known else {"www-authenticate": "Bearer"}
                 return json_response(403 if refusal.is_known else 401, fault(refusal.reason, refusal.allowed), more)
@@ -95,7 +95,8 @@ class Guard:
         return self._inner
 
 
-def _needs_token(scope: Scope) -> bool:
+def needs_token(scope: Scope) -> bool:
+    """Whether a request needs a token, on a server with tokens."""
     if scope["path"] in HEALTH or scope["method"] == "OPTIONS":
         return False
     return scope["path"] != "/" or scope["method"] not in ("GET", "HEAD")

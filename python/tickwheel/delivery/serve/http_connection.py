@@ -30,6 +30,10 @@ HELD_UP: Final = "held_up"
 """In the state of a connection: a function to call when the server, not the client, holds a body up."""
 IS_KNOWN: Final = "is_known"
 """In the state of a connection: a function to call when its client has shown a valid token."""
+IS_TAKEN: Final = "is_taken"
+"""In the state of a connection: a coroutine that ends when its client has taken nearly all that was sent to it."""
+GIVE_UP: Final = "give_up"
+"""In the state of a connection: a function that closes it at once."""
 MAX_HEAD_BYTES: Final = 16 << 10
 """Of a request line with its headers. h11 refuses more only if it comes in several pieces."""
 ALLOWED_HEAD: Final = "HTTP/1.1, with a head of at most 16 KiB"
@@ -57,6 +61,8 @@ class HttpConnection(H11Protocol):
         self._is_held_up = False
         self.app_state[HELD_UP] = self._hold_up
         self.app_state[IS_KNOWN] = place.shows_token
+        self.app_state[IS_TAKEN] = self._is_taken
+        self.app_state[GIVE_UP] = place.close
         self._taken, self._taken_s = 0, 0.0
         self._first: bytes | None = b""  # while it may be the beginning of HTTP/2
 
@@ -67,7 +73,7 @@ class HttpConnection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It has ended, by either side."""
-        for each in (HELD_UP, IS_KNOWN):
+        for each in (HELD_UP, IS_KNOWN, IS_TAKEN, GIVE_UP):
             self.app_state.pop(each, None)  # else a circle, and the collector alone would free it
         self._place.works()
         self._stop_looking()
@@ -145,6 +151,9 @@ class HttpConnection(H11Protocol):
         self._is_held_up = is_held_up
         if not self.transport.is_closing():
             self._look()
+
+    async def _is_taken(self) -> None:
+        await self.flow.drain()
 
     def _is_answering(self) -> bool:
         """Whether a request has come as a whole, and has no whole answer yet."""

@@ -14,7 +14,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from delivery.certificates import Pair, authority, signed
-from tickwheel.delivery.serve import application, connections, http_connection, ports
+from tickwheel.delivery.serve import answers, application, connections, http_connection, ports
 from tickwheel.delivery.serve.http_connection import HttpConnection
 from tickwheel.delivery.serve.tls import Certificates, TlsFiles
 from tickwheel.delivery.serve.tokens import ALL, Tokens
@@ -73,6 +73,9 @@ class Place:
     """A place that does not count."""
 
     abort: Callable[[], object]
+
+    def close(self) -> None:
+        pass
 
     def shows_token(self) -> None:
         pass
@@ -234,6 +237,60 @@ def test_clients_that_do_not_read_have_a_bound_and_the_one_that_waits_longest_ma
             ]
     finally:
         served.close()
+
+
+PAGE_BYTES = 30 * 30_000 * 6
+
+
+@pytest.fixture
+def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    """With a page of `PAGE_BYTES` and more, of which there is room for one."""
+    monkeypatch.setattr(answers, "_MOST", 6_000_000)
+    served = Served(tmp_path)
+    for n in range(30):
+        message = {"id": f"{n}", "key": "\1" * 30_000, "due": 4_000_000_000_000}  # six bytes each in the page
+        assert served.ask("POST", "/messages", message).status == 201
+    yield served
+    served.close()
+
+
+@contextlib.contextmanager
+def unread_page(served: Served) -> Iterator[socket.socket]:
+    """The client that has asked for the page, and reads nothing."""
+    with small(socket.socket(), served.port) as connection:
+        connection.sendall(b"GET /messages HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+        wait_for(lambda: any(each._owes == "to read" for each in connections_of(served)))
+        yield connection
+
+
+def test_answers_that_wait_for_their_readers_have_a_bound_in_all__D12(large: Served) -> None:
+    with unread_page(large) as connection:
+        reply = large.ask("GET", "/messages")
+        assert reply[:2] == (
+            503,
+            {"reason": "too many answers wait to be read", "allowed": "the same request again, later"},
+        )
+        assert reply.headers["retry-after"] == "1"
+        assert large.ask("POST", "/messages", {"id": "small", "due": 4_000_000_000_000}).status == 201
+        assert large.ask("GET", "/status").status == 200
+        while large.ask("GET", "/messages").status != 200:  # until so much is read that there is room again
+            assert rest(connection, 500_000)
+
+
+def test_without_room_the_answer_that_waits_longest_gives_way__D12(
+    large: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers, "_SLOW_S", 0)
+    with unread_page(large) as connection:
+        assert large.ask("GET", "/messages").status == 200
+        assert rest(connection, PAGE_BYTES) < PAGE_BYTES  # it was cut off
+
+
+def test_the_answer_to_a_change_is_given_whatever_waits__D11_D12(large: Served) -> None:
+    with unread_page(large) as connection:
+        kind = {"content-type": "application/x-ndjson"}
+        assert large.ask("POST", "/messages", BODY, headers=kind).status == 200
+        assert rest(connection, PAGE_BYTES) < PAGE_BYTES  # it was cut off
 
 
 def test_the_deadline_of_the_next_head_begins_once_the_answer_is_read__D12(
