@@ -22,7 +22,9 @@ from tickwheel.delivery.serve.tokens import ALL, Tokens
 from .conftest import TOKEN, Served
 
 pytestmark = pytest.mark.timeout(60)
-BODY = b'{"op":"cancel"}\n' * 50_000  # answered with some 4 MB
+BODY = b"".join(
+    b'{"id":"a","due":%d}\n' % due for due in [4_000_000_000_000, *[4_000_000_000_001] * 25_000]
+)  # 4 MB of 409
 HEAD = b"POST /messages HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/x-ndjson\r\ncontent-length: %d\r\n"
 
 
