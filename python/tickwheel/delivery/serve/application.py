@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tickwheel.delivery.serve.access import Access
+from tickwheel.delivery.serve.answers import Answers
 from tickwheel.delivery.serve.guard import HEALTH, Guard
 from tickwheel.delivery.serve.http_connection import ALLOWED_HEAD, MAX_HEAD_BYTES, TOO_LARGE_HEAD
 from tickwheel.delivery.serve.problems import AGAIN, CLOSE, fault, json_response
@@ -39,7 +40,7 @@ class Application:
     """The application of HTTP, for one event loop."""
 
     def __init__(self, access: Access) -> None:
-        self._guarded = Guard(self._answer, access, REQUESTS)
+        self._guarded = Guard(Answers(self._answer), access, REQUESTS)
         self._opened: ASGIApp | None = None
 
     def open(self, opened: ASGIApp) -> None:

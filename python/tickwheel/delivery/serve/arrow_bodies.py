@@ -74,11 +74,12 @@ class ArrowBodies:
         ]
 
     async def messages(
-        self, request: Request, change: Callable[[Records], Records]
+        self, request: Request, change: Callable[[Records], Records], take_room: Callable[[int], None]
     ) -> Sequence[tuple[str, Answer | BadRecord]]:
-        """For each row its operation and its answer. `change` is applied to the records before they are submitted.
-        Errors: 400, 408, 413, 503.
+        """For each row its operation and its answer. `change` is applied to the records before they are submitted, and
+        `take_room` is called with the number of bad ones. Errors: 400, 408, 413, 503.
         """
+        noted = 0
         operations: list[str] = []
         faults: list[Fault | None] = []
 
@@ -88,7 +89,13 @@ class ArrowBodies:
             faults.extend(changed.faults())
             return changed
 
-        answers = await self._take(request, self._messages.body(), prepare)
+        def note() -> None:
+            nonlocal noted
+            new = faults[noted:]
+            noted += len(new)
+            take_room(len(new) - new.count(None))
+
+        answers = await self._take(request, self._messages.body(), prepare, note)
         if not operations:
             raise problem(400, "the stream has no rows", f"1 to {MOST_ROWS:,} rows")
         return [*zip(operations, answered(faults, answers), strict=True)]
@@ -99,7 +106,7 @@ class ArrowBodies:
             raise problem(415, "the body is no Arrow IPC stream", f"content-type: {TYPE}")
         self._check_store(request)
         body = self._hand_off.body()
-        await self._take(request, body, lambda records: records)
+        await self._take(request, body, lambda records: records, lambda: None)
         return json_response(200, {"rows": body.rows})
 
     async def marks(self, request: Request) -> Response:
@@ -129,8 +136,16 @@ class ArrowBodies:
             reason = f"the store here is {self._running.engine.history_id}, not {given[0][1]:.100}"
             raise problem(409, reason, "GET /hand-off/marks, which tells the store's id")
 
-    async def _take(self, request: Request, body: ArrowBody, prepare: Callable[[Records], Records]) -> list[Answer]:
-        """The answers, once the whole body is on disk. `prepare` is called in the thread for each piece."""
+    async def _take(
+        self,
+        request: Request,
+        body: ArrowBody,
+        prepare: Callable[[Records], Records],
+        note: Callable[[], None],
+    ) -> list[Answer]:
+        """The answers, once the whole body is on disk. `prepare` is called in the thread for each piece, and `note`
+        after it in the event loop, before the piece is submitted.
+        """
         submitted: list[asyncio.Future[list[Answer]]] = []
         held_up: Callable[[bool], object] = request.scope["state"][HELD_UP]
 
@@ -139,7 +154,7 @@ class ArrowBodies:
             held_up(True)
             try:
                 with self._thread.place():
-                    while await self._submit_next(pieces, submitted):
+                    while await self._submit_next(pieces, note, submitted):
                         pass  # other requests have their turns
             finally:
                 held_up(False)
@@ -156,13 +171,16 @@ class ArrowBodies:
             reason = f"{fault['reason']}; {SOME}"
             raise problem(refused.status_code, reason, fault["allowed"], refused.headers) from refused
 
-    async def _submit_next(self, pieces: Iterator[Records], submitted: "list[asyncio.Future[list[Answer]]]") -> bool:
+    async def _submit_next(
+        self, pieces: Iterator[Records], note: Callable[[], None], submitted: "list[asyncio.Future[list[Answer]]]"
+    ) -> bool:
         """Whether there was a piece. Waits while the engine has no room. A single piece is in memory at a time, of all
         requests.
         """
         async with self._turn:
             if (records := await self._thread.call(partial(next, pieces, None))) is None:
                 return False
+            note()
             submitted.append(await _result(self._submitter.submit([records])))
             return True
 

@@ -6,13 +6,16 @@ Otherwise the request of the part gets 503. Slow bodies, however many, therefore
 server ends, a body has `_END_WITHIN_S` left, and then gets 503.
 
 A body that is passed on in parts counts by the bytes that are still kept. While a part is taken, its time stands still.
+
+What is wrong with records takes more memory than the records: each bad record of a body of many counts `_OF_A_FAULT`
+bytes more, until the request is answered.
 """
 
 import asyncio
 import codecs
 import contextlib
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 from starlette.requests import ClientDisconnect, Request
@@ -20,6 +23,7 @@ from starlette.requests import ClientDisconnect, Request
 from tickwheel.delivery.serve.problems import AGAIN, CLOSE, problem
 
 _MOST: Final = 64 << 20
+_OF_A_FAULT: Final = 1 << 10
 _WITHIN_S: Final = 30
 _END_WITHIN_S: Final = 3  # less than requests have in all
 _SLOW_S: Final = 1
@@ -86,6 +90,24 @@ class Bodies:
         finally:
             self._left += body.size
 
+    @contextlib.contextmanager
+    def room_for_faults(self, more: str = "") -> Iterator[Callable[[int], None]]:
+        """A function that takes room for so many bad records more, until the end of the block. `more` is added to the
+        reason of its error: 503 without room.
+        """
+        faults = _Body(math.inf)
+
+        def add(count: int) -> None:
+            try:
+                self._keep(faults, faults.size + count * _OF_A_FAULT)
+            except _NotReceived as why:
+                raise problem(why.status, why.reason + more, why.allowed, why.headers) from None
+
+        try:
+            yield add
+        finally:
+            self._left += faults.size
+
     async def _received(self, request: Request, limit: int, body: _Body, more: str = "") -> None:
         try:
             await self._receive(request, limit, body)
@@ -149,7 +171,7 @@ class Bodies:
 
     def _make_room(self, own: _Body) -> None:
         now_s = asyncio.get_running_loop().time()
-        slowest = min(self._on_their_way, key=lambda body: body.since_s)
+        slowest = min(self._on_their_way, key=lambda body: body.since_s, default=own)
         if slowest is own or now_s - slowest.since_s < _SLOW_S:
             raise _NotReceived(503, "too many bodies are being received", AGAIN, {**CLOSE, "retry-after": "1"})
         del self._on_their_way[slowest]

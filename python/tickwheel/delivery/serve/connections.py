@@ -4,7 +4,9 @@
   `most` connections wait. If another connection comes, the connection with the longest wait is closed. Clients that
   connect and say nothing therefore close each other's connections, however many they are. A connection whose request is
   being answered is never closed.
-- Connections that have shown a valid token are counted apart, so others take no place of theirs.
+- Connections whose clients do not read their answers as fast as they come are counted apart, in the same way. The
+  longest wait is that of the client that has taken nothing for longest.
+- Connections that have shown a valid token are counted apart too, so others take no place of theirs.
 - The handshake and the first head must be there within `HEAD_WITHIN_S` of the connection.
 
 With `most` 256: 260 clients connect and say nothing. The first four are closed when the last four come, and the others
@@ -29,39 +31,40 @@ _END_OF_TLS_S = 3600  # never: each protocol has a deadline of its own, which kn
 
 
 class Places:
-    """The waiting connections, at most `most` without a token, and as many with one. The connection with the longest
-    wait is first.
+    """The waiting connections, at most `most` of each kind: with a token or without, to be read or not. The connection
+    with the longest wait is first.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._waiting: dict[Place, None] = {}
-        self._waiting_with_token: dict[Place, None] = {}
+        self._waiting: dict[tuple[bool, bool], dict[Place, None]] = {
+            (has_token, is_read): {} for has_token in (False, True) for is_read in (False, True)
+        }
 
     def __len__(self) -> int:
-        return len(self._waiting) + len(self._waiting_with_token)
+        return sum(map(len, self._waiting.values()))
 
     def add(self, place: "Place") -> None:
         """The connection waits from now on."""
         self.remove(place)
-        waiting = self._waiting_with_token if place.has_token else self._waiting
+        waiting = self._waiting[place.has_token, place.is_read]
         if len(waiting) >= self._most:
             next(iter(waiting)).close()
         waiting[place] = None
 
     def has_token(self, place: "Place") -> None:
         """The connection has shown a token."""
-        if place in self._waiting:
+        if any(place in waiting for waiting in self._waiting.values()):
             self.add(place)
 
     def remove(self, place: "Place") -> None:
         """The connection does not wait any more."""
-        self._waiting.pop(place, None)
-        self._waiting_with_token.pop(place, None)
+        for waiting in self._waiting.values():
+            waiting.pop(place, None)
 
     def close(self) -> None:
         """Close all that wait."""
-        for place in [*self._waiting, *self._waiting_with_token]:
+        for place in [place for waiting in self._waiting.values() for place in waiting]:
             place.close()
 
 
@@ -73,6 +76,8 @@ class Place:
         """Closes the connection at once."""
         self.has_token = False
         """Whether its client has shown a valid token."""
+        self.is_read = False
+        """Whether it waits until its client reads an answer."""
         self._places = places
         self._deadline: asyncio.TimerHandle | None = None
         self.waits(HEAD_WITHIN_S)
@@ -80,9 +85,16 @@ class Place:
     def waits(self, within_s: float | None = None) -> None:
         """The connection waits for its client from now on; if `within_s` is given, at most for this time."""
         self.works()
+        self.is_read = False
         self._places.add(self)
         if within_s is not None:
             self._deadline = asyncio.get_running_loop().call_later(within_s, self.close)
+
+    def waits_for_reader(self) -> None:
+        """The connection waits from now on until its client reads an answer: again, if the client has taken a part."""
+        self.works()
+        self.is_read = True
+        self._places.add(self)
 
     def shows_token(self) -> None:
         """Its client has shown a valid token."""
@@ -105,7 +117,7 @@ class Place:
 class Acceptor:
     """Accepts the connections on a socket. `context` gives the certificates for the next connection. `protocol` makes
     the protocol for a client, and gets its place. From `connection_made` on, the protocol must set `Place.abort`, and
-    call `Place.works` and `Place.waits`.
+    call `Place.works`, `Place.waits` and `Place.waits_for_reader`.
     """
 
     def __init__(

@@ -1,5 +1,8 @@
 """Checks the sender and the right of a request before its body is read, and limits the requests at a time (D12).
 
+A request counts from this check on until its answer begins, so that a client that does not read takes no place of
+others. What needs no token, or has none that is valid, never counts: it waits for nothing but its reader.
+
 | request | right |
 |---|---|
 | `/hand-off`, `/hand-off/marks` | hand-off |
@@ -25,7 +28,7 @@ HEALTH: Final = ("/livez", "/readyz", "/healthz")
 
 
 class Guard:
-    """Around an application. `most`: requests at a time; health is answered beyond this limit too."""
+    """Around an application. `most`: requests at a time; what needs no token is answered beyond this limit too."""
 
     def __init__(self, inner: ASGIApp, access: Access, most: int) -> None:
         self._inner = inner
@@ -38,16 +41,30 @@ class Guard:
 
         async def receive_with_token() -> Message:
             message = await receive()
-            is_body = message["type"] == "http.request" and _needs_token(scope)
+            is_body = message["type"] == "http.request" and needs_token(scope)
             if is_body and self._access.tokens is not tokens and (refusal := self._refusal(scope)):
                 raise problem(401, refusal.reason, refusal.allowed, CLOSE)  # it was taken back during the body
             return message
 
-        self._left -= 1
+        is_counted = False
+
+        def gives_back() -> None:
+            nonlocal is_counted
+            self._left += is_counted
+            is_counted = False
+
+        async def give_back_and_send(message: Message) -> None:
+            gives_back()
+            await send(message)  # may wait for the reader
+
+        app = self._app(scope)
+        if app is self._inner and needs_token(scope):
+            is_counted = True
+            self._left -= 1
         try:
-            await self._app(scope)(scope, receive_with_token, send)
+            await app(scope, receive_with_token, give_back_and_send)
         finally:
-            self._left += 1
+            gives_back()
 
     def _refusal(self, scope: Scope) -> Refusal | None:
         given = [value for name, value in scope["headers"] if name == b"authorization"]
@@ -67,18 +84,19 @@ class Guard:
                 "programs on this machine, with its own name in Host; or serve with tokens, for any Host and any sender"
             )
             return json_response(403, fault(reason, allowed))
-        if _needs_token(scope):
+        if needs_token(scope):
             if refusal := self._refusal(scope):
                 more = {} if refusal.is_known else {"www-authenticate": "Bearer"}
                 return json_response(403 if refusal.is_known else 401, fault(refusal.reason, refusal.allowed), more)
             if self._access.tokens is not None:
                 scope["state"][IS_KNOWN]()
-        if self._left < 0:
-            return json_response(503, fault("too many requests at a time", AGAIN), {"retry-after": "1"})
+            if not self._left:
+                return json_response(503, fault("too many requests at a time", AGAIN), {"retry-after": "1"})
         return self._inner
 
 
-def _needs_token(scope: Scope) -> bool:
+def needs_token(scope: Scope) -> bool:
+    """Whether a request needs a token, on a server with tokens."""
     if scope["path"] in HEALTH or scope["method"] == "OPTIONS":
         return False
     return scope["path"] != "/" or scope["method"] not in ("GET", "HEAD")

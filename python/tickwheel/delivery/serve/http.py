@@ -27,9 +27,11 @@ takes it from the query. In the query a + is a space, as in forms.
 """
 
 import codecs
+import io
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain, islice
 from typing import TypeAlias
 from urllib.parse import parse_qsl, unquote_to_bytes
 
@@ -50,6 +52,7 @@ from tickwheel.delivery.model.entries import (
     OTHER_CONTENT,
     Again,
     Answer,
+    Fault,
     Item,
     Look,
     Pause,
@@ -75,6 +78,9 @@ from tickwheel.delivery.serve.threads import Threads
 _OVERHEAD = 1 << 16  # bytes for the names and the id beside a payload in base64
 _NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl")
 _MANY = 4 << 20  # bytes of many messages
+_MOST_BAD = 10_000  # records of a body
+_LINES_AT_ONCE = 1_000
+_NONE_OF_MANY = "; none of its messages was accepted"
 _ROUTES = (
     "GET or POST /messages, GET, DELETE or PATCH /messages/{id}?key=K or /message?id=I&key=K, GET /dead, GET /status,"
     " POST /requeue, POST /again?key=K or ?id=I, POST /hand-off, GET /hand-off/marks, GET or POST /actions,"
@@ -164,13 +170,14 @@ class _Messages:
             return replacing.place(traced(records))
 
         if is_arrow(request):
-            answers = await self.arrow.messages(request, change)
-            return await self._told((line, *each) for line, each in enumerate(answers, 1))
+            with self._bodies.room_for_faults() as take_room:
+                answers = await self.arrow.messages(request, change, take_room)
+                return await self._told((line, *each) for line, each in enumerate(answers, 1))
         limit = 2 * self._max_payload + _OVERHEAD
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() in _NDJSON:
-            none_of_many = "; none of its messages was accepted"
-            async with self._bodies.receive(request, max(limit, _MANY), none_of_many) as body:
-                return await self._many(body, change)
+            async with self._bodies.receive(request, max(limit, _MANY), _NONE_OF_MANY) as body:
+                with self._bodies.room_for_faults(_NONE_OF_MANY) as take_room:
+                    return await self._many(body, change, take_room)
         async with self._bodies.receive(request, limit) as body:
             return await self._one(body, change, is_put_off=replacing.at_latest_ms is not None)
 
@@ -200,21 +207,44 @@ class _Messages:
             return {}
         return {"due": due} if due else {}
 
-    async def _many(self, body: bytes, change: _Change) -> Response:
-        read = partial(self._lines.read, body, now_ns=time.time_ns())
-        records = change(await self._of_many.call(read))
+    async def _many(self, body: bytes, change: _Change, take_room: Callable[[int], None]) -> Response:
+        records, faults = await self._of_many.call(partial(self._read, body, change))
+        take_room(_bad_in(faults))
         try:
-            answers = await self._submitter.ask([records])
+            answers = await self._submitter.ask(records)
         except Exception as error:
             raise unavailable(error, f"; {SOME}", f"{AGAIN}: what was accepted answers duplicate") from error
-        found = answered(records.faults(), answers)
-        return await self._told(zip(_numbered(body), records.operations(), found, strict=True))
+        operations = chain.from_iterable(part.operations() for part in records)
+        return await self._told(zip(_numbered(body), operations, answered(faults, answers), strict=True))
+
+    def _read(self, body: bytes, change: _Change) -> tuple[list[Records], list[Fault | None]]:
+        """The records, in parts, and their faults. Errors: 400 for too many bad ones, of which no more are read."""
+        records: list[Records] = []
+        faults: list[Fault | None] = []
+        lines, first_line, bad, now_ns = io.BytesIO(body), 1, 0, time.time_ns()
+        while part := [*islice(lines, _LINES_AT_ONCE)]:
+            records.append(change(self._lines.read(b"".join(part), first_line=first_line, now_ns=now_ns)))
+            found = records[-1].faults()
+            faults += found
+            first_line += len(part)
+            bad += _bad_in(found)
+            if bad > _MOST_BAD:
+                line, reason, allowed = next(filter(None, faults))
+                raise problem(
+                    400,
+                    f"more than {_MOST_BAD:,} records are bad, the first in line {line}: {reason}{_NONE_OF_MANY}",
+                    f"at most {_MOST_BAD:,} bad records in a request; {allowed}",
+                )
+        return records, faults
 
     async def _told(self, found: Iterable[tuple[int, str, Answer | BadRecord]]) -> Response:
         """For each record, in order, its line and the status that it would have had alone."""
 
         def text() -> bytes:
-            return b"".join(msgspec.json.encode(_answer(*each)) + b"\n" for each in found)
+            lines = bytearray()  # there may be 200,000
+            for each in found:
+                lines += msgspec.json.encode(_answer(*each)) + b"\n"
+            return bytes(lines)
 
         return Response(await self._of_many.call(text), 200, media_type="application/x-ndjson")
 
@@ -292,10 +322,14 @@ def _status_of(bad: BadRecord) -> int:
     return 413 if bad.is_too_large else 400
 
 
+def _bad_in(faults: Sequence[Fault | None]) -> int:
+    return len(faults) - faults.count(None)
+
+
 def _numbered(body: bytes) -> Iterator[int]:
     """The numbers of the lines that have a record."""
-    lines = body.removeprefix(codecs.BOM_UTF8).split(b"\n")
-    return (number for number, line in enumerate(lines, 1) if line.strip(b" \t\r"))
+    lines = io.BytesIO(body.removeprefix(codecs.BOM_UTF8))
+    return (number for number, line in enumerate(lines, 1) if line.strip(b" \t\r\n"))
 
 
 def _answer(line: int, operation: str, found: Answer | BadRecord) -> dict[str, object]:

@@ -5,7 +5,7 @@
 | the head of a request | yes | after 10 s, even if bytes trickle in; after 5 s without any byte of a further request |
 | a body | yes | by the answer 408, see `bodies.py` |
 | nothing: the request is being answered, or a part of its body is taken | no | |
-| to read the answer | no | after 30 s in which it took nothing |
+| to read the answer | yes, apart from the others | after 30 s in which it took nothing |
 | the end of TLS, once it has read everything | yes | after 1 s |
 
 The client has taken the bytes that its system has acknowledged. The server looks at this once a second, while a part of
@@ -30,6 +30,10 @@ HELD_UP: Final = "held_up"
 """In the state of a connection: a function to call when the server, not the client, holds a body up."""
 IS_KNOWN: Final = "is_known"
 """In the state of a connection: a function to call when its client has shown a valid token."""
+IS_TAKEN: Final = "is_taken"
+"""In the state of a connection: a coroutine that ends when its client has taken nearly all that was sent to it."""
+GIVE_UP: Final = "give_up"
+"""In the state of a connection: a function that closes it at once."""
 MAX_HEAD_BYTES: Final = 16 << 10
 """Of a request line with its headers. h11 refuses more only if it comes in several pieces."""
 ALLOWED_HEAD: Final = "HTTP/1.1, with a head of at most 16 KiB"
@@ -57,6 +61,8 @@ class HttpConnection(H11Protocol):
         self._is_held_up = False
         self.app_state[HELD_UP] = self._hold_up
         self.app_state[IS_KNOWN] = place.shows_token
+        self.app_state[IS_TAKEN] = self._is_taken
+        self.app_state[GIVE_UP] = place.close
         self._taken, self._taken_s = 0, 0.0
         self._first: bytes | None = b""  # while it may be the beginning of HTTP/2
 
@@ -67,7 +73,7 @@ class HttpConnection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It has ended, by either side."""
-        for each in (HELD_UP, IS_KNOWN):
+        for each in (HELD_UP, IS_KNOWN, IS_TAKEN, GIVE_UP):
             self.app_state.pop(each, None)  # else a circle, and the collector alone would free it
         self._place.works()
         self._stop_looking()
@@ -146,6 +152,9 @@ class HttpConnection(H11Protocol):
         if not self.transport.is_closing():
             self._look()
 
+    async def _is_taken(self) -> None:
+        await self.flow.drain()
+
     def _is_answering(self) -> bool:
         """Whether a request has come as a whole, and has no whole answer yet."""
         return self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body
@@ -159,7 +168,7 @@ class HttpConnection(H11Protocol):
         self._stop_looking()
         match owes:
             case "to read":
-                self._place.works()
+                self._place.waits_for_reader()
                 self._taken, self._taken_s = self._taken_bytes(), self.loop.time()
                 self._looking = self.loop.call_later(_LOOK_EVERY_S, self._look_at_reader)
             case "a head":
@@ -187,6 +196,7 @@ class HttpConnection(H11Protocol):
         taken, now_s = self._taken_bytes(), self.loop.time()
         if taken != self._taken:
             self._taken, self._taken_s = taken, now_s
+            self._place.waits_for_reader()
         elif now_s - self._taken_s >= _READ_WITHIN_S:
             self.transport.abort()
             return

@@ -5,7 +5,7 @@ import contextlib
 import resource
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -153,7 +153,7 @@ def test_a_body_that_stalls_is_answered_408__D12(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.usefixtures("long")
 def test_an_answer_that_is_not_read_is_given_up__D12(monkeypatch: pytest.MonkeyPatch, fresh: Served) -> None:
     monkeypatch.setattr(http_connection, "_READ_WITHIN_S", 0.2)
-    body = b'{"op":"cancel"}\n' * 200_000  # answered with some 20 MB
+    body = b'{"id":"a","due":1}\n' + b'{"id":"a","due":2}\n' * 100_000  # answered with some 20 MB of 409
     head = b"POST /messages HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/x-ndjson\r\n"
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -209,6 +209,29 @@ def test_without_room_a_fast_body_is_told_to_come_again__D8_D12(
         )
         assert reply.headers["retry-after"] == "1"
         assert served.ask("POST", "/messages", {"id": "b", "due": FAR_MS}).status == 201
+    finally:
+        served.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "made"),
+    [
+        ("application/x-ndjson", lambda ids: b"".join(b'{"id": "%s", "due": -1}\n' % id_.encode() for id_ in ids)),
+        (ARROW["content-type"], lambda ids: stream(batch(id=ids, due=[-1] * len(ids)))),
+    ],
+)
+def test_bad_records_take_room_beside_the_body__D8_D12(
+    kind: str, made: Callable[[list[str]], bytes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(bodies, "_MOST", 50_000)
+    served = Served(tmp_path)
+    try:
+        for _ in range(3):  # the room is given back
+            reply = served.ask("POST", "/messages", made([f"{n}" for n in range(100)]), headers={"content-type": kind})
+            assert reply.status == 503
+            assert reply.body["reason"].startswith("too many bodies are being received")
+            reply = served.ask("POST", "/messages", made([f"{n}" for n in range(30)]), headers={"content-type": kind})
+            assert (reply.status, reply.body.count('"status":400')) == (200, 30)
     finally:
         served.close()
 

@@ -278,6 +278,20 @@ def test_a_request_of_many_that_is_too_large_says_that_none_was_accepted__D12(gu
     assert guarded.ask("GET", "/messages/first%20of%20many", headers=headers).status == 404
 
 
+def test_a_request_of_many_has_at_most_10_000_bad_records__D12(guarded: Served) -> None:
+    headers = {"authorization": "Bearer " + TOKEN.decode(), "content-type": "application/x-ndjson"}
+    body = b'{"id": "before bad ones", "due": 4000000000000}\n' + b"x\n" * 10_000
+    reply = guarded.ask("POST", "/messages", body.replace(b"before", b"with"), headers=headers)
+    assert (reply.status, len(reply.body.splitlines())) == (200, 10_001)
+    reply = guarded.ask("POST", "/messages", body + b"\n" * 1000 + b"x", headers=headers)
+    assert reply.status == 400
+    assert reply.body["reason"].startswith("more than 10,000 records are bad, the first in line 2: not a JSON object:")
+    assert reply.body["reason"].endswith("; none of its messages was accepted")
+    assert reply.body["allowed"].startswith("at most 10,000 bad records in a request; one JSON object per line")
+    assert guarded.ask("GET", "/messages/with%20bad%20ones", headers=headers).status == 200
+    assert guarded.ask("GET", "/messages/before%20bad%20ones", headers=headers).status == 404
+
+
 def test_a_request_of_many_during_a_failure_says_what_became_of_them__D11(tmp_path: Path) -> None:
     served = Served(tmp_path)
     try:

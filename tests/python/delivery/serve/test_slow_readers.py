@@ -4,6 +4,7 @@ import contextlib
 import re
 import socket
 import ssl
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,17 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from delivery.certificates import Pair, authority, signed
-from tickwheel.delivery.serve import connections, http_connection
+from tickwheel.delivery.serve import answers, application, connections, http_connection, ports
 from tickwheel.delivery.serve.http_connection import HttpConnection
 from tickwheel.delivery.serve.tls import Certificates, TlsFiles
+from tickwheel.delivery.serve.tokens import ALL, Tokens
 
-from .conftest import Served
+from .conftest import TOKEN, Served
 
 pytestmark = pytest.mark.timeout(60)
-BODY = b'{"op":"cancel"}\n' * 50_000  # answered with some 4 MB
+BODY = b"".join(
+    b'{"id":"a","due":%d}\n' % due for due in [4_000_000_000_000, *[4_000_000_000_001] * 25_000]
+)  # 4 MB of 409
 HEAD = b"POST /messages HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/x-ndjson\r\ncontent-length: %d\r\n"
 
 
@@ -72,10 +76,16 @@ class Place:
 
     abort: Callable[[], object]
 
+    def close(self) -> None:
+        pass
+
     def shows_token(self) -> None:
         pass
 
     def works(self) -> None:
+        pass
+
+    def waits_for_reader(self) -> None:
         pass
 
 
@@ -164,6 +174,125 @@ def wait_until_closed(connection: socket.socket) -> None:
     with contextlib.suppress(ConnectionError):
         while connection.recv(1 << 16):
             pass
+
+
+def connections_of(served: Served) -> set[Any]:
+    return {*served.ports._server.server_state.connections.copy()}  # another thread changes it
+
+
+def is_stalled(served: Served) -> bool:
+    """Whether the answer to a further request waits for its reader."""
+    found = connections_of(served)
+    return any(each.flow.write_paused and each.cycle and not each.cycle.response_started for each in found)
+
+
+def wait_for(is_so: Callable[[], bool]) -> None:
+    end_s = time.monotonic() + 20
+    while not is_so():
+        assert time.monotonic() < end_s
+        time.sleep(0.005)
+
+
+BEARER = b"authorization: Bearer " + TOKEN
+
+
+@pytest.mark.parametrize(
+    "first", [b"GET / HTTP/1.1\r\nhost: a\r\n\r\n", b"GET /metrics HTTP/1.1\r\nhost: a\r\n%s\r\n\r\n" % BEARER]
+)
+def test_a_request_takes_no_place_of_others_while_it_waits_for_its_reader__D12(
+    first: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(application, "REQUESTS", 1)
+    monkeypatch.setattr(http_connection, "_READ_WITHIN_S", 600)
+    served = Served(tmp_path, tokens=Tokens({TOKEN: ALL}))
+    name, _, value = BEARER.decode().partition(": ")
+    try:
+        with small(socket.socket(), served.port) as connection:
+            connection.sendall(first * 400)
+            wait_for(lambda: is_stalled(served))
+            message = {"id": "a", "due": 4_000_000_000_000}
+            wait_for(lambda: served.ask("POST", "/messages", message, headers={name: value}).status == 201)
+    finally:
+        served.close()
+
+
+def test_clients_that_do_not_read_have_a_bound_and_the_one_that_waits_longest_makes_room__D12(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ports, "_CONNECTIONS", 2)
+    monkeypatch.setattr(http_connection, "_LOOK_EVERY_S", 600)  # what the system takes at first does not count
+    served = Served(tmp_path)
+    try:
+        with contextlib.ExitStack() as opened:
+            readers, left = [], []
+            for n in range(3):
+                readers.append(opened.enter_context(small(socket.socket(), served.port)))
+                left.append(asked(readers[n]))
+                wait_for(lambda: sum(each._owes == "to read" for each in connections_of(served)) == min(len(left), 2))
+            wait_for(lambda: len(connections_of(served)) == 2)
+            silent = [opened.enter_context(socket.create_connection(("127.0.0.1", served.port), 20)) for _ in range(4)]
+            wait_until_closed(silent[0])  # those that say nothing close only each other
+            assert [rest(reader, size) == size for reader, size in zip(readers, left, strict=True)] == [
+                False,
+                True,
+                True,
+            ]
+    finally:
+        served.close()
+
+
+PAGE_BYTES = 30 * 30_000 * 6
+
+
+@pytest.fixture
+def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    """With a page of `PAGE_BYTES` and more, of which there is room for one."""
+    monkeypatch.setattr(answers, "_MOST", 6_000_000)
+    served = Served(tmp_path)
+    for n in range(30):
+        message = {"id": f"{n}", "key": "\1" * 30_000, "due": 4_000_000_000_000}  # six bytes each in the page
+        assert served.ask("POST", "/messages", message).status == 201
+    yield served
+    served.close()
+
+
+@contextlib.contextmanager
+def unread_page(served: Served) -> Iterator[socket.socket]:
+    """The client that has asked for the page, and reads nothing."""
+    with small(socket.socket(), served.port) as connection:
+        connection.sendall(b"GET /messages HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+        wait_for(lambda: any(each._owes == "to read" for each in connections_of(served)))
+        yield connection
+
+
+def test_answers_that_wait_for_their_readers_have_a_bound_in_all__D12(large: Served) -> None:
+    with unread_page(large) as connection:
+        reply = large.ask("GET", "/messages")
+        assert reply[:2] == (
+            503,
+            {"reason": "too many answers wait to be read", "allowed": "the same request again, later"},
+        )
+        assert reply.headers["retry-after"] == "1"
+        assert large.ask("POST", "/messages", {"id": "small", "due": 4_000_000_000_000}).status == 201
+        assert large.ask("GET", "/status").status == 200
+        while large.ask("GET", "/messages").status != 200:  # until so much is read that there is room again
+            assert rest(connection, 500_000)
+
+
+def test_without_room_the_answer_that_waits_longest_gives_way__D12(
+    large: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers, "_SLOW_S", 0)
+    with unread_page(large) as connection:
+        assert large.ask("GET", "/messages").status == 200
+        assert rest(connection, PAGE_BYTES) < PAGE_BYTES  # it was cut off
+
+
+def test_the_answer_to_a_change_is_given_whatever_waits__D11_D12(large: Served) -> None:
+    with unread_page(large) as connection:
+        kind = {"content-type": "application/x-ndjson"}
+        assert large.ask("POST", "/messages", BODY, headers=kind).status == 200
+        assert rest(connection, PAGE_BYTES) < PAGE_BYTES  # it was cut off
 
 
 def test_the_deadline_of_the_next_head_begins_once_the_answer_is_read__D12(
