@@ -103,6 +103,8 @@ def _serve(service: Service, say: Callable[[str], object], read_again: threading
             service.credentials.read_again(access, say)
         url = ports.open(running, service.max_payload)
         running.start()
+        if why_few := ports.why_few():
+            say(why_few)
         say(f"listening on {url}")
         notifier.ready(f"delivering from {service.store}")
         while ports.are_open(_LOOK_EVERY_S):
