@@ -84,7 +84,6 @@ class Ports:
         self._listening = listening
         self._access = access
         self._certificates = certificates
-        self._most = _most_connections()
         from tickwheel.delivery.serve.application import Application
 
         self._application = Application(access)
@@ -114,16 +113,6 @@ class Ports:
         self._application.open(opened)
         self._call(self._is_opened.set)
         return self._listening.url(is_tls=self._certificates is not None)
-
-    def why_few(self) -> str | None:
-        """Why fewer connections than usual may wait for their clients; `None` if it is not so."""
-        if self._most == _CONNECTIONS:
-            return None
-        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        return (
-            f"this process may open {files:,} files (ulimit -n), so only {self._most} connections may wait for their "
-            f"clients, and not {_CONNECTIONS}"
-        )
 
     def are_open(self, timeout_s: float) -> bool:
         """Whether they are still open after this time. Raises the error that closed them."""
@@ -174,7 +163,7 @@ class Ports:
             port,
             lambda: certificates.context if certificates else None,
             partial(_http_connection, self._server, is_health_only),
-            self._most,
+            _most_connections(),
         )
         self._accepting.append(group.create_task(acceptor.run()))
 
@@ -183,6 +172,17 @@ class Ports:
         await self._is_opened.wait()
         assert self._listening.http is not None
         self._accept_http(group, self._listening.http)
+
+
+def why_few_connections() -> str | None:
+    """Why fewer connections than usual may wait for their clients; `None` if it is not so."""
+    if (most := _most_connections()) == _CONNECTIONS:
+        return None
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return (
+        f"this process may open {files:,} files (ulimit -n), so only {most} connections may wait for their clients, "
+        f"and not {_CONNECTIONS}"
+    )
 
 
 def _most_connections() -> int:
