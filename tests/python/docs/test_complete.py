@@ -18,7 +18,7 @@ from tickwheel.commands.spark_submit import program, spark_submit
 from tickwheel.delivery.model import putting
 from tickwheel.delivery.model.message import MAX_PAYLOAD
 from tickwheel.delivery.outbox.tables import TABLE
-from tickwheel.delivery.serve import actions, arrow_bodies, bodies, http, http_connection, ports, replacing
+from tickwheel.delivery.serve import actions, answers, arrow_bodies, bodies, http, http_connection, ports, replacing
 from tickwheel.delivery.serve.application import REQUESTS
 from tickwheel.delivery.serve.bodies import Bodies
 from tickwheel.delivery.serve.connections import HEAD_WITHIN_S
@@ -193,11 +193,17 @@ def test_every_bound_of_the_server_is_told_as_it_is__D12() -> None:
         "a body": f"{http._OVERHEAD >> 10} KiB, of many messages at least {mib(http._MANY)}",
         "the messages of an Arrow stream": mib(arrow_bodies.MOST_DECODED_BYTES),
         "an Arrow stream": f"{arrow_bodies.MOST_ROWS:,} rows and {mib(arrow_bodies.MOST_BYTES)}",
-        "bodies on their way, in all": mib(bodies._MOST),
+        "bad records in a request with many lines": f"{http._MOST_BAD:,}",
+        "bodies on their way, in all": f"{mib(bodies._MOST)}, a bad record as {bodies._OF_A_FAULT >> 10} KiB more",
         "until the head of a request is there, TLS included": f"{HEAD_WITHIN_S} s",
         "until a body is there": f"{bodies._WITHIN_S} s",
         "until an answer is read": f"{http_connection._READ_WITHIN_S} s",
+        "answers that wait for their readers, in all": (
+            f"{mib(answers._MOST)}, of answers above {answers._SMALL >> 10} KiB: an answer that has waited for more "
+            f"than {answers._SLOW_S} s"
+        ),
         "connections that wait for their clients, of each port": str(ports._CONNECTIONS),
+        "connections whose clients do not read their answers, of each port": "the same",
         "requests at a time": str(REQUESTS),
         "among them those for pages, single messages, metrics and `/status`": (
             "{pages}, {messages}, {metrics} and {status}".format(**threads)

@@ -90,7 +90,7 @@ class Guard:
                 return json_response(403 if refusal.is_known else 401, fault(refusal.reason, refusal.allowed), more)
             if self._access.tokens is not None:
                 scope["state"][IS_KNOWN]()
-            if not self._left:
+            if self._left <= 0:
                 return json_response(503, fault("too many requests at a time", AGAIN), {"retry-after": "1"})
         return self._inner
 

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import errno
 import logging
+import resource
 import socket
 import threading
 import time
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from tickwheel.delivery.serve.live import Live
 
 _REQUESTS_END_WITHIN_S = 5
-_CONNECTIONS = 256  # of a port, that wait for their clients
+_CONNECTIONS = 256  # of a port, that wait for their clients: of each kind
+_SHARE_OF_FILES = 4  # what needs no token, of two kinds, may take half of all open files
 _FREE_WITHIN_S, _FREE_EVERY_S = 1, 0.01
 
 
@@ -161,7 +163,7 @@ class Ports:
             port,
             lambda: certificates.context if certificates else None,
             partial(_http_connection, self._server, is_health_only),
-            _CONNECTIONS,
+            _most_connections(),
         )
         self._accepting.append(group.create_task(acceptor.run()))
 
@@ -170,6 +172,25 @@ class Ports:
         await self._is_opened.wait()
         assert self._listening.http is not None
         self._accept_http(group, self._listening.http)
+
+
+def why_few_connections() -> str | None:
+    """Why fewer connections than usual may wait for their clients; `None` if it is not so."""
+    if (most := _most_connections()) == _CONNECTIONS:
+        return None
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return (
+        f"this process may open {files:,} files (ulimit -n), so only {most} connections may wait for their clients, "
+        f"and not {_CONNECTIONS}"
+    )
+
+
+def _most_connections() -> int:
+    """That may wait for their clients, of each kind. Where few files may be open, connections must leave some over."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        return _CONNECTIONS
+    return min(_CONNECTIONS, max(1, files // _SHARE_OF_FILES))
 
 
 def _http_server(app: "ASGIApp") -> "uvicorn.Server":

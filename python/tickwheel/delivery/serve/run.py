@@ -27,7 +27,7 @@ from tickwheel.delivery.observe.log import logger
 from tickwheel.delivery.outbox.source import SourceOpener
 from tickwheel.delivery.serve.access import Access, Address
 from tickwheel.delivery.serve.credentials import Credentials
-from tickwheel.delivery.serve.ports import Listening, Ports
+from tickwheel.delivery.serve.ports import Listening, Ports, why_few_connections
 from tickwheel.delivery.serve.systemd import Notifier
 from tickwheel.delivery.sinks import Opener
 
@@ -103,6 +103,8 @@ def _serve(service: Service, say: Callable[[str], object], read_again: threading
             service.credentials.read_again(access, say)
         url = ports.open(running, service.max_payload)
         running.start()
+        if why_few := why_few_connections():
+            say(why_few)
         say(f"listening on {url}")
         notifier.ready(f"delivering from {service.store}")
         while ports.are_open(_LOOK_EVERY_S):

@@ -153,7 +153,8 @@ def test_a_body_that_stalls_is_answered_408__D12(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.usefixtures("long")
 def test_an_answer_that_is_not_read_is_given_up__D12(monkeypatch: pytest.MonkeyPatch, fresh: Served) -> None:
     monkeypatch.setattr(http_connection, "_READ_WITHIN_S", 0.2)
-    body = b'{"id":"a","due":1}\n' + b'{"id":"a","due":2}\n' * 100_000  # answered with some 20 MB of 409
+    message = b'{"id":"a","due":%d}\n'
+    body = message % FAR_MS + message % (FAR_MS + 1) * 100_000  # answered with some 14 MB of 409
     head = b"POST /messages HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/x-ndjson\r\n"
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

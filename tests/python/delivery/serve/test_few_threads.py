@@ -3,10 +3,11 @@
 import http.client
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -121,11 +122,32 @@ def test_a_server_that_is_ready_has_the_descriptors_for_each_request__D12(tmp_pa
     assert least(tmp_path, "RLIMIT_NOFILE", 8, 64) < 64
 
 
+def port_of(process: "subprocess.Popen[str]") -> int:
+    """Reads what it says, up to the port. It says first that few connections may wait."""
+    assert process.stderr is not None
+    said = process.stderr.readline()
+    assert "this process may open 64 files (ulimit -n), so only 16 connections may wait" in said
+    return int(process.stderr.readline().rpartition(":")[2])
+
+
+def test_clients_that_say_nothing_leave_descriptors_over__D12(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        process = stack.enter_context(started(tmp_path / "few", "RLIMIT_NOFILE", 64))
+        port = port_of(process)
+        for _ in range(200):
+            silent = stack.enter_context(socket.create_connection(("127.0.0.1", port), 20))
+            with suppress(ConnectionError):
+                silent.sendall(b"GET / HTTP/1.1\r\n")
+        for n in range(20):
+            assert ask(port, "GET", "/readyz").status == 200
+            assert ask(port, "POST", "/messages", {"id": f"{n}", "due": FAR_MS}).status == 201
+        process.terminate()
+
+
 def test_a_server_without_descriptors_is_not_ready__D12(tmp_path: Path) -> None:
     with ExitStack() as stack:
         process = stack.enter_context(started(tmp_path / "few", "RLIMIT_NOFILE", 64))
-        assert process.stderr is not None
-        [port] = [int(line.rpartition(":")[2]) for line in [process.stderr.readline()]]
+        port = port_of(process)
         first = stack.enter_context(closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20)))
 
         def readiness() -> tuple[int, Any]:
@@ -134,14 +156,14 @@ def test_a_server_without_descriptors_is_not_ready__D12(tmp_path: Path) -> None:
             return answer.status, json.loads(answer.read())
 
         assert readiness() == (200, {"status": "ok"})
-        others = [http.client.HTTPConnection("127.0.0.1", port, timeout=20) for _ in range(64)]
-        for each in others:
-            each.connect()
-        while "a connection can't be accepted: Too many open files" not in process.stderr.readline():
-            pass
-        assert readiness() == (503, {"status": "no descriptors"})
-        for each in others:
-            each.close()
+        with ExitStack() as others:
+            for n in range(32 + 14):
+                other = others.enter_context(socket.create_connection(("127.0.0.1", port), 20))
+                if n < 32:  # these do not wait for their clients
+                    other.sendall(b"GET /events HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+                    assert other.recv(100).startswith(b"HTTP/1.1 200 ")
+            while readiness() != (503, {"status": "no descriptors"}):
+                pass
         while readiness() != (200, {"status": "ok"}):
             pass
         process.terminate()

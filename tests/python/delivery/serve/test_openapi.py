@@ -385,7 +385,7 @@ def ask_for_too_much_at_a_time(served: Served, seeing: Seeing) -> None:
     guard = served.ports._application._guarded
     guard._left = -10  # what ends meanwhile gives its place back
     for operation in OPERATIONS:
-        if operation not in HEALTH:
+        if operation not in OPEN:
             reply = served.ask(operation[0], address(operation), text_of(operation), headers=kind_of(operation))
             assert seeing.check(operation, reply).status == 503
             assert reply.headers["retry-after"] == "1"
