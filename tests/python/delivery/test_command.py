@@ -196,18 +196,24 @@ def test_what_is_no_file_of_a_folder_is_told__D11(deliver: Deliver) -> None:
     assert f"{why}: day=2, nothing.ndjson, pipe.csv, round" in one_line(result)
 
 
-def test_a_folder_that_can_not_be_read_is_refused__D11(deliver: Deliver, monkeypatch: pytest.MonkeyPatch) -> None:
-    Path("in/private").mkdir(parents=True)
+@pytest.mark.parametrize("name", ["private", "lost+found", ".Trash-0", "_tmp"])
+def test_a_folder_that_can_not_be_read_is_refused_unless_it_is_left_out__D11(
+    deliver: Deliver, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    Path("in", name).mkdir(parents=True)
     Path("in/a.ndjson").write_text('{"id": "a", "delay_ms": 0}\n')
     scandir = os.scandir
 
     def refuse(path: str) -> object:  # for root every folder can be read
-        if Path(path).name == "private":
+        if Path(path).name == name:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", refuse)
     result = deliver("in")
+    if name != "private":
+        assert (result.exit_code, [line["id"] for line in out()]) == (0, ["a"])
+        return
     assert (result.exit_code, Path("out.ndjson").exists()) == (2, False)
     assert "the folder in/private can't be read: Permission denied: permit it, or move it away" in one_line(result)
 

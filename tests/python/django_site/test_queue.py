@@ -59,14 +59,15 @@ def queue_of(runner: Runner, folder: Path) -> TaskQueue:
 
 
 def test_a_store_with_tasks_of_another_database_is_refused_and_they_stay__D5(tmp_path: Path) -> None:
-    """That database does not have them, so they would be dropped."""
+    """That database does not have them, so they would be dropped. Messages without a mark come before."""
     with queue_of(Runner("default", 1), tmp_path) as queue:
+        queue.put_many([{"id": f"old {n}", "delay_ms": 3_600_000} for n in range(1_100)])
         tasks.add.using(run_after=timezone.now() + timedelta(days=1)).enqueue(1, 2)
-        wait_until(lambda: len(queue) == 1)
+        wait_until(lambda: len(queue) == 1_101)
     with pytest.raises(WrongUsage, match=r"waiting tasks of the database 'default', and this worker is of 'second'"):
         queue_of(Runner("second", 1), tmp_path)
     with queue_of(Runner("default", 1), tmp_path) as queue:
-        assert len(queue) == 1
+        assert len(queue) == 1_101
 
 
 def test_a_task_waits_for_its_database_as_long_as_a_queue_may_wait__D6(tmp_path: Path) -> None:

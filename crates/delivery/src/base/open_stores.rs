@@ -12,7 +12,9 @@
 //! - `alone` runs a function while no other thread of this process is inside `alone`. The function looks, opens,
 //!   locks, and fills a slot.
 
+use std::ffi::OsStr;
 use std::fs::{self, Metadata};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process;
@@ -82,11 +84,14 @@ pub fn is_open_here(path: &Path) -> bool {
     FileId::at(path).is_some_and(has) || main_file(path).and_then(|path| FileId::at(&path)).is_some_and(has)
 }
 
-/// The database of a file that SQLite keeps beside it, such as `NAME-wal`, or of its lock.
+/// What is appended to the name of a store for the files that SQLite keeps beside it, and for its lock.
+pub(crate) const SIDES: [&str; 4] = ["-wal", "-shm", "-journal", ".lock"];
+
+/// The store of such a file.
 fn main_file(path: &Path) -> Option<PathBuf> {
-    let name = path.file_name()?.to_str()?;
-    let base = ["-wal", "-shm", "-journal", ".lock"].iter().find_map(|suffix| name.strip_suffix(suffix))?;
-    (!base.is_empty()).then(|| path.with_file_name(base))
+    let name = path.file_name()?.as_bytes();
+    let base = SIDES.iter().find_map(|suffix| name.strip_suffix(suffix.as_bytes()))?;
+    (!base.is_empty()).then(|| path.with_file_name(OsStr::from_bytes(base)))
 }
 
 /// Refuses a name such as `NAME-wal` beside a file `NAME`: SQLite takes that for its own, and removes it.

@@ -185,12 +185,15 @@ impl FileSink {
 fn with_escapes(lines: &[u8]) -> String {
     let mut escaped = String::with_capacity(lines.len());
     for char in String::from_utf8_lossy(lines).chars() {
-        if char == '\n' || !is_escaped(char) {
-            escaped.push(char);
-            continue;
-        }
-        for unit in char.encode_utf16(&mut [0; 2]) {
-            let _ = write!(escaped, "\\u{unit:04x}");
+        match char {
+            '\t' | '\r' => escaped.push(' '), // between two parts of a payload: inside a text they would be escapes
+            '\n' => escaped.push('\n'),
+            _ if is_escaped(char) => {
+                for unit in char.encode_utf16(&mut [0; 2]) {
+                    let _ = write!(escaped, "\\u{unit:04x}");
+                }
+            }
+            _ => escaped.push(char),
         }
     }
     escaped

@@ -10,7 +10,7 @@ import os
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final
 
 from tickwheel.delivery.base.errors import WrongUsage
 
@@ -25,7 +25,7 @@ def files_of(folder: Path, say: Callable[[str], object]) -> list[Path]:
     for file in _below(folder):
         name = file.relative_to(folder)
         is_format = file.suffix.lower() in SUFFIXES
-        if any(part.startswith((".", "_")) for part in name.parts):
+        if _is_hidden(name):
             if is_format or way_to_read(file):
                 hidden.append(name)
         elif not file.is_file():
@@ -51,10 +51,16 @@ def files_of(folder: Path, say: Callable[[str], object]) -> list[Path]:
     return found
 
 
-def _below(folder: Path) -> list[Path]:
-    """All that is below a folder but folders, by name. Errors: `WrongUsage` if one can't be read."""
+def _is_hidden(name: Path) -> bool:
+    return any(part.startswith((".", "_")) or part == "lost+found" for part in name.parts)
 
-    def refuse(error: OSError) -> NoReturn:
+
+def _below(folder: Path) -> list[Path]:
+    """All that is below a folder but folders, by name. Errors: `WrongUsage` if one can't be read that is not hidden."""
+
+    def refuse(error: OSError) -> None:
+        if _is_hidden(Path(error.filename).relative_to(folder)):
+            return
         where = path_as_text(Path(error.filename))
         raise WrongUsage(f"the folder {where} can't be read: {error.strerror}: permit it, or move it away") from error
 

@@ -43,6 +43,7 @@ _LOOK_EVERY_S: Final = 1
 _END_WITHIN_S: Final = 1
 _SHOWN_BYTES: Final = re.compile(r":? (?:bytearray\(|b['\"]).*", re.DOTALL)  # of a header: it may be a token
 _PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+_UNREAD_BYTES: Final = 1 << 16  # more than these are an answer that waits for its reader
 _USE_HTTP_1_1: Final = (  # frames of HTTP/2: settings without any, and the end, with the error HTTP_1_1_REQUIRED
     b"\0\0\0\4\0\0\0\0\0" + b"\0\0\x08\7\0\0\0\0\0" + b"\0\0\0\0\0\0\0\x0d"
 )
@@ -69,6 +70,7 @@ class HttpConnection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """The handshake is done; the deadline of the head goes on."""
         self._place.abort = transport.abort
+        transport.set_write_buffer_limits(high=_UNREAD_BYTES)  # with TLS, asyncio has eight times as many
         super().connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:

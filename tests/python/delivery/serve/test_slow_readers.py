@@ -67,6 +67,9 @@ class Transport:
     def get_write_buffer_size(self) -> int:
         return self.left
 
+    def set_write_buffer_limits(self, high: int) -> None:
+        pass
+
     def abort(self) -> None:
         self.is_aborted = True
 
@@ -347,3 +350,28 @@ def test_an_answer_over_tls_that_is_not_read_is_given_up__D12(
         asked(connection)
         while encrypted.ports._server.server_state.connections:
             pass
+
+
+def test_a_short_answer_over_tls_that_is_not_read_counts_too__D12(
+    ca: Pair, encrypted: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """asyncio itself lets 512 KiB wait there before a sender waits."""
+    monkeypatch.setattr(answers, "_MOST", 600_000)
+    context = ssl.create_default_context(cafile=ca.cert)
+
+    def client() -> ssl.SSLSocket:
+        return context.wrap_socket(small(socket.socket(), encrypted.port), server_hostname="127.0.0.1")
+
+    asks = b"GET /messages HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
+    with client() as other:
+        for n in range(2):
+            message = b'{"id":"long %d","key":"%s","due":4000000000000}' % (n, b"\\u0001" * 30_000)
+            other.sendall(b"POST /messages HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: %d\r\n\r\n" % len(message))
+            other.sendall(message)
+            assert other.recv(1 << 16).startswith(b"HTTP/1.1 201 ")
+        with client() as reader:  # of some 360 kB
+            reader.sendall(asks)
+            assert reader.recv(12) == b"HTTP/1.1 200"
+            wait_for(lambda: any(each._owes == "to read" for each in connections_of(encrypted)))
+            other.sendall(asks)
+            assert other.recv(1 << 16).startswith(b"HTTP/1.1 503 ")

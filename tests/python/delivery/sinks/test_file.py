@@ -139,8 +139,9 @@ def test_a_terminal_gets_no_characters_that_it_obeys__D12(tmp_path: Path) -> Non
     """A pipe and a file get the payload as it came."""
     obeyed = "".join(chr(code) for code in ESCAPES if 126 < code < 0xE0010)  # JSON itself escapes the others
     given = tmp_path / "in.ndjson"
-    record = {"id": f"a{obeyed}", "due": 100000000000, "payload": f"b{obeyed}"}
-    given.write_text(json.dumps(record, ensure_ascii=False) + "\n")
+    record = {"id": f"a{obeyed}", "due": 100000000000, "payload": {"of": f"b{obeyed}"}}
+    spaced = json.dumps(record, ensure_ascii=False).replace('"of": ', '"of":\t')
+    given.write_text(spaced + "\n")
     terminal, end = pty.openpty()
     command = [sys.executable, "-m", "tickwheel", "deliver", str(given)]
     piped = subprocess.run(command, capture_output=True, check=True, timeout=LONG_S).stdout.decode()
@@ -148,9 +149,10 @@ def test_a_terminal_gets_no_characters_that_it_obeys__D12(tmp_path: Path) -> Non
     shown = os.read(terminal, 1 << 16).decode()
     os.close(terminal)
     os.close(end)
-    assert f'"payload":"b{obeyed}"' in piped
+    assert f'"payload":{{"of":\t"b{obeyed}"}}' in piped
     assert shown.strip().startswith(printable(f'{{"id":"a{obeyed}"'))
-    assert printable(f'"payload":"b{obeyed}"') in shown
+    assert f'"payload":{{"of": "{printable(f"b{obeyed}")}"}}' in shown
+    assert json.loads(shown)["payload"] == record["payload"]
 
 
 def test_a_pipe_without_a_reader_takes_nothing__D2(tmp_path: Path) -> None:

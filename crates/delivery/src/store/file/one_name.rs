@@ -1,16 +1,19 @@
-//! Refuses a store that has a second name: a hard link, or a mount of the file alone (D9).
+//! Refuses a store that has a second name: a hard link, or a mount of the file alone (D9). And one that would take the name of
+//! another database for a file of its own.
 //!
 //! SQLite names the log after the path. Under the second name the file is there and its log is not, so all messages
 //! that are only in the log would be lost, as with `docker run -v ./store.db:/data/store.db`. Two processes would not
 //! see each other's locks either.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read as _;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::network::is_mount_point;
+use super::new_file::beside;
 use crate::base::error::DeliveryError;
-use crate::base::open_stores::FileId;
+use crate::base::open_stores::{self, FileId};
 
 /// The store that a restore replaced has this behind its name.
 pub(in crate::store) const REPLACED: &str = ".replaced";
@@ -56,6 +59,33 @@ fn unfinished(path: &Path) -> Vec<PathBuf> {
     };
     let entries = fs::read_dir(path.parent().unwrap_or(path)).into_iter().flatten().flatten().map(|entry| entry.path());
     entries.filter(|other| is_ours(other) && FileId::at(other) == Some(id)).collect()
+}
+
+/// Refuses a path beside which a database has the name of one of its own files, such as `NAME-shm`: SQLite would remove it.
+///
+/// # Errors
+/// There is such a database.
+pub(in crate::store) fn refuse_database_beside(path: &Path) -> Result<(), DeliveryError> {
+    for suffix in open_stores::SIDES {
+        let side = beside(path, suffix);
+        // Closing a file that is open here would drop SQLite's locks.
+        if FileId::at(&side).is_some_and(open_stores::has) || is_database(&side) {
+            return Err(DeliveryError::Usage(format!(
+                "{} is a database, and has the name of a file that SQLite keeps for {}: take another name for one of them",
+                side.display(),
+                path.display()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the file has the head of a SQLite file. SQLite would remove the log of any other file.
+pub(in crate::store) fn is_database(path: &Path) -> bool {
+    let mut head = [0; 16];
+    path.is_file() // not a pipe, which would wait for a writer
+        && File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok()
+        && head == *b"SQLite format 3\0"
 }
 
 #[cfg(test)]

@@ -11,8 +11,7 @@
 //!   `redelivered`.
 //! - **The replaced store stays**, as `STORE.replaced`.
 
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, ErrorCode};
@@ -24,7 +23,7 @@ use crate::base::open_stores::FileId;
 use crate::store::RESTORED;
 use crate::store::file::is_backup;
 use crate::store::file::new_file::{NewFile, beside, link_beside, sync_folder};
-use crate::store::file::one_name::REPLACED;
+use crate::store::file::one_name::{REPLACED, is_database};
 use crate::store::file::owner::Ownership;
 use crate::store::look::snapshot::Snapshot;
 use crate::store::sql::cached;
@@ -114,12 +113,6 @@ fn set_aside(path: &Path) -> Result<PathBuf, DeliveryError> {
     }
     let _ = fs::remove_file(beside(path, "-shm")); // SQLite makes it anew
     Ok(name)
-}
-
-/// Whether the file has the head of a SQLite file. SQLite would remove the log of any other file.
-fn is_database(path: &Path) -> bool {
-    let mut head = [0; 16];
-    File::open(path).and_then(|mut file| file.read_exact(&mut head)).is_ok() && head == *b"SQLite format 3\0"
 }
 
 /// Moves the log of a readable store into its one file. Otherwise a log beside it would be taken for the log of the
