@@ -216,10 +216,12 @@ impl<T> Schedule<T> {
         self.slab.get(handle).and_then(|entry| Some((entry.task.as_ref()?, self.slab.tag(handle.slot()))))
     }
 
-    /// As [`Schedule::peek`], for the task that is in the slot of the handle now: after a move it is the same one.
+    /// The task that is in the slot of the handle and not yet released, as it is now: the same one, also after a move, or one that
+    /// has come since. With when it is due, its number and its tag.
     #[must_use]
-    pub fn peek_slot(&self, handle: Handle) -> Option<(&T, u32)> {
-        self.slab.in_slot(handle.slot()).and_then(|entry| Some((entry.task.as_ref()?, self.slab.tag(handle.slot()))))
+    pub fn waits_in_slot(&self, handle: Handle) -> Option<(&T, u64, u64, u32)> {
+        let entry = self.slab.in_slot(handle.slot()).filter(|entry| entry.place() != Place::Released)?;
+        Some((entry.task.as_ref()?, entry.due_us, entry.number(), self.slab.tag(handle.slot())))
     }
 
     /// When it is due, in microseconds.

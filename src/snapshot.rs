@@ -91,16 +91,10 @@ impl<T> Timer<T> {
     /// ```
     #[must_use]
     pub fn snapshot(&self) -> Snapshot<Seen> {
-        self.snapshot_with(|handle, tag, _| Seen { handle, tag })
-    }
-
-    /// As [`Timer::snapshot`], with what `see` says of each task. The lock is held, so `see` may run no foreign code.
-    #[doc(hidden)]
-    pub fn snapshot_with<X>(&self, mut see: impl FnMut(Handle, u32, &T) -> X) -> Snapshot<X> {
         let mut walk = SnapshotWalk::new(&self.lock_state().schedule);
         loop {
             let state = self.lock_state();
-            let more = walk.step(&state.schedule, &mut see);
+            let more = walk.step(&state.schedule, |handle, tag, _| Seen { handle, tag });
             self.unlock_fair(state);
             if !more {
                 return walk.finish();

@@ -85,32 +85,26 @@ impl<T> Timer<T> {
     /// ```
     #[must_use]
     pub fn pending(&self, before_us: u64, limit: usize) -> Vec<Pending<()>> {
-        let mut pending = self.pending_with(before_us, |_| ());
-        pending.truncate(limit);
-        pending
-    }
-
-    /// As [`Timer::pending`], with what `see` says of each task. The lock is held, so `see` may run no foreign code.
-    #[doc(hidden)]
-    pub fn pending_with<X>(&self, before_us: u64, mut see: impl FnMut(&T) -> X) -> Vec<Pending<X>> {
         let mut pending = Vec::new();
         for page in 0.. {
             let state = self.lock_state();
             let Some(entries) = state.schedule.page(page) else { break };
             // A move leaves a task in its slot.
             let waiting = entries.filter(|(_, entry, _)| entry.place() != Place::Released && entry.due_us < before_us);
-            let found = waiting.map(|(handle, entry, task)| Pending {
+            let found = waiting.map(|(handle, entry, _)| Pending {
                 due_us: entry.due_us,
                 number: entry.number(),
                 tag: state.schedule.slab.tag(handle.slot()),
                 handle,
-                task: see(task),
+                task: (),
             });
             let found: Vec<_> = found.collect();
             self.unlock_fair(state);
             pending.extend(found);
         }
-        in_order(pending)
+        let mut pending = in_order(pending);
+        pending.truncate(limit);
+        pending
     }
 }
 

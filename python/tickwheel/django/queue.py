@@ -13,6 +13,7 @@ from typing import Final
 from django.db import connections
 
 from tickwheel._native import SETTINGS
+from tickwheel._stopping import Stopped
 from tickwheel.delivery import DeliveryQueue, WrongUsage
 from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.model.settings import Settings
@@ -49,11 +50,16 @@ class TaskQueue(DeliveryQueue):
     def close(self) -> None:
         """Begin no task, wait for those that run, at most 30 s, and stop. Errors: `DeliveryFailed`."""
         self._runner.stop()
-        self._runner.wait_until_idle(_TASKS_END_WITHIN_S)
         try:
-            self._running.close(_CLOSES_WITHIN_S)
+            try:
+                self._runner.wait_until_idle(_TASKS_END_WITHIN_S)
+            except Stopped:  # the first signal, as delivery had ended by itself: a second one ends the process
+                self._runner.wait_until_idle(_TASKS_END_WITHIN_S)
         finally:
-            self._runner.let_go()
+            try:
+                self._running.close(_CLOSES_WITHIN_S)
+            finally:
+                self._runner.let_go()
 
     def _run(
         self,

@@ -196,7 +196,7 @@ class Runner:
             if self._note_start(record):
                 self._call(record)
             else:
-                logger.warning("the task %s was deleted just before its start, and is not run", record_id)
+                logger.warning("the task %s was deleted or has ended just before its start, and is not run", record_id)
         finally:
             with self._changed:
                 self._in_progress.discard(record_id)
@@ -244,14 +244,16 @@ class Runner:
                     del connections[connection.alias]  # it may think that it is in a transaction
 
     def _note_start(self, record: TaskRecord) -> bool:
+        """Whether it may run: a call of it that was cut off may have ended since the record was read."""
         record.status, record.last_attempted_at = TaskResultStatus.RUNNING, timezone.now()
         record.started_at = record.started_at or record.last_attempted_at
         record.worker_ids = [*record.worker_ids, self._worker_id]
-        return self._write(record)
+        return self._write(record, self._records.exclude(status__in=_FINISHED))
 
-    def _write(self, record: TaskRecord) -> bool:
+    def _write(self, record: TaskRecord, among: Any = None) -> bool:
         """Write what has changed. Returns whether the record is there: one that was deleted stays so."""
-        return bool(self._records.filter(id=record.id).update(**{name: getattr(record, name) for name in _WRITTEN}))
+        records = self._records if among is None else among
+        return bool(records.filter(id=record.id).update(**{name: getattr(record, name) for name in _WRITTEN}))
 
     def _succeed(self, record: TaskRecord) -> None:
         record.status, record.finished_at = TaskResultStatus.SUCCESSFUL, timezone.now()

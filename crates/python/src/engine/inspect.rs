@@ -10,20 +10,25 @@ use crate::core::timer_core::{NO_INDEX, TaskRef, TimerCore, index_of};
 use crate::scheduled::task_object::TimerTask;
 use crate::tools::made_once::MadeOnce;
 use tickwheel::internal::STEP;
-use tickwheel::{Handle, Occupancy, Pending, Snapshot};
+use tickwheel::{Occupancy, Pending, Seen, Snapshot, Timer as Native};
 
 /// Answers percentiles.
 static HISTOGRAM: MadeOnce<Py<PyAny>> = MadeOnce::new();
 
 pub(crate) fn snapshot<'py>(py: Python<'py>, core: &TimerCore) -> PyResult<Bound<'py, PyAny>> {
     core.check_process(py)?;
-    let Snapshot { levels, queue, front, .. } =
-        core.detach(py, |timer| timer.snapshot_with(|handle, _, task| (handle, address(task))));
+    let Snapshot { levels, queue, front, .. } = core.detach(py, Native::snapshot);
     let mut size = 0;
     let mut pace = Pace::default();
-    let mut shown_names = |tasks: &[(Handle, usize)]| -> PyResult<Vec<Bound<'py, PyAny>>> {
+    let mut shown_names = |tasks: &[Seen]| -> PyResult<Vec<Bound<'py, PyAny>>> {
+        // One that was moved or taken off meanwhile is missing.
+        let found: Vec<_> = {
+            let state = core.lock_unchecked(py);
+            let find = |seen: &Seen| state.schedule.peek(seen.handle).map(|(task, tag)| (task.clone_ref(py), tag));
+            tasks.iter().filter_map(find).collect()
+        };
         let mut names = Vec::new();
-        for (task, tag) in found(py, core, tasks.iter().copied()).into_iter().flatten() {
+        for (task, tag) in found {
             size += 1;
             pace.count(py);
             names.push(match task.bind(py).cast::<TimerTask>() {
@@ -117,38 +122,33 @@ pub(crate) fn pending<'py>(
     limit: usize,
 ) -> PyResult<Bound<'py, PyList>> {
     core.check_process(py)?;
-    let pending = core.detach(py, |timer| timer.pending_with(before_us, address));
-    let listed = PyList::empty(py);
+    let pending = core.detach(py, |timer| timer.pending(before_us, usize::MAX));
+    let mut found = Vec::new();
     let mut pace = Pace::default();
     for step in pending.chunks(STEP) {
-        let tasks = found(py, core, step.iter().map(|pending| (pending.handle, pending.task)));
-        for (Pending { due_us, .. }, task) in step.iter().zip(tasks) {
-            // The native timer does not know which tasks are internal, so the limit is kept here.
-            if listed.len() == limit {
-                return Ok(listed);
-            }
-            let Some((task, tag)) = task.filter(|(task, _)| !TimerTask::is_internal(task.bind(py))) else { continue };
-            listed.append((to_ms(*due_us), as_listed(py, &task, tag)?))?;
-            pace.count(py);
+        let now: Vec<_> = {
+            let state = core.lock_unchecked(py);
+            let find = |pending: &Pending<()>| {
+                // It may have been moved meanwhile.
+                let (task, due_us, number, tag) = state.schedule.waits_in_slot(pending.handle)?;
+                (due_us < before_us).then(|| (due_us, number, task.clone_ref(py), tag))
+            };
+            step.iter().filter_map(find).collect()
+        };
+        // The native timer does not know which tasks are internal, so the limit is kept here.
+        found.extend(now.into_iter().filter(|(_, _, task, _)| !TimerTask::is_internal(task.bind(py))));
+        if found.len() >= limit {
+            break;
         }
+        let_others_run(py);
+    }
+    py.detach(|| found.sort_unstable_by_key(|(due_us, number, ..)| (*due_us, *number)));
+    let listed = PyList::empty(py);
+    for (due_us, _, task, tag) in found.into_iter().take(limit) {
+        listed.append((to_ms(due_us), as_listed(py, &task, tag)?))?;
+        pace.count(py);
     }
     Ok(listed)
-}
-
-/// Which task it is, for a look without the GIL.
-fn address(task: &TaskRef) -> usize {
-    task.as_ptr().addr()
-}
-
-/// References to tasks that were seen at these addresses, and their tags; `None` for one that has left meanwhile. A task that was
-/// moved has another handle, and is in the same slot. At most a step of them.
-fn found(py: Python<'_>, core: &TimerCore, seen: impl Iterator<Item = (Handle, usize)>) -> Vec<Option<(TaskRef, u32)>> {
-    let state = core.lock_unchecked(py);
-    let find = |(handle, seen_at)| {
-        let (task, tag) = state.schedule.peek_slot(handle)?;
-        (address(task) == seen_at).then(|| (task.clone_ref(py), tag))
-    };
-    seen.map(find).collect()
 }
 
 /// Lets other threads have the GIL in a long loop: no view keeps it for longer than a step (T14).
