@@ -61,7 +61,10 @@ def test_files_that_differ_are_outputs__D2(store: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal", ".lock"])
 def test_a_name_that_sqlite_uses_beside_a_file_is_no_output__D2(store: Path, suffix: str) -> None:
+    other = store.with_name(f"store.db{suffix}")
+    check_outputs({"--to": other}, ())  # the file beside it is no database
+    store.write_bytes(b"SQLite format 3\0 and so on")
     for option in ("--to", "--store", "--record"):
         with pytest.raises(WrongUsage, match=rf"{option}: .* is the name of a file that SQLite keeps for .*store\.db"):
-            check_outputs({option: store.with_name(f"store.db{suffix}")}, ())
+            check_outputs({option: other}, ())
     check_outputs({"--to": store.with_name(f"another{suffix}")}, ())

@@ -22,8 +22,6 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crossbeam_utils::Backoff;
 
-use crate::base::error::DeliveryError;
-
 /// The most store files that one process can have open at a time.
 pub(crate) const MOST_OPEN: usize = 256;
 
@@ -88,25 +86,10 @@ pub fn is_open_here(path: &Path) -> bool {
 pub(crate) const SIDES: [&str; 4] = ["-wal", "-shm", "-journal", ".lock"];
 
 /// The store of such a file.
-fn main_file(path: &Path) -> Option<PathBuf> {
+pub(crate) fn main_file(path: &Path) -> Option<PathBuf> {
     let name = path.file_name()?.as_bytes();
     let base = SIDES.iter().find_map(|suffix| name.strip_suffix(suffix.as_bytes()))?;
     (!base.is_empty()).then(|| path.with_file_name(OsStr::from_bytes(base)))
-}
-
-/// Refuses a name such as `NAME-wal` beside a file `NAME`: SQLite takes that for its own, and removes it.
-///
-/// # Errors
-/// There is such a file.
-pub(crate) fn refuse_name_beside(path: &Path) -> Result<(), DeliveryError> {
-    match main_file(path).filter(|main| main.is_file()) {
-        Some(main) => Err(DeliveryError::Usage(format!(
-            "{} is the name of a file that SQLite keeps for {}, and removes: take another name",
-            path.display(),
-            main.display()
-        ))),
-        None => Ok(()),
-    }
 }
 
 /// The error text if a caller wants to write to such a file.

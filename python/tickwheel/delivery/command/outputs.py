@@ -13,6 +13,7 @@ from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.read.sources import Source
 from tickwheel.delivery.sinks.sqlite import holds_no_row
 
+_OF_SQLITE = b"SQLite format 3\0"  # a database begins so
 _BESIDE_A_STORE = ("-wal", "-shm", "-journal", ".lock")
 
 
@@ -76,7 +77,9 @@ def _main_file(path: Path) -> Path | None:
     for suffix in _BESIDE_A_STORE:
         main = path.with_name(path.name.removesuffix(suffix) or path.name)
         if main != path and main.is_file():
-            return main
+            with suppress(OSError), main.open("rb") as file:
+                if file.read(len(_OF_SQLITE)) == _OF_SQLITE:
+                    return main
     return None
 
 

@@ -385,12 +385,15 @@ def test_a_store_is_not_opened_beside_a_database_that_has_the_name_of_one_of_its
     first = Path(f"{tmp_path}/s.db{suffix}")
     with DeliveryQueue(first, to=lambda _: None) as queue:
         queue.put("a", due="2100-01-01T00:00:00Z")
-        with pytest.raises(WrongUsage, match="is a database, and has the name of a file that SQLite keeps for"):
+        with pytest.raises(WrongUsage, match="the name of a file that SQLite keeps for"):
             DeliveryQueue(tmp_path / "s.db", to=lambda _: None)
-    with pytest.raises(WrongUsage, match="is a database, and has the name of a file that SQLite keeps for"):
+    with pytest.raises(WrongUsage, match="the name of a file that SQLite keeps for"):
         DeliveryQueue(tmp_path / "s.db", to=lambda _: None)
     assert check_store(first).problems == ()
     assert files(tmp_path) == [first.name]
+    DeliveryQueue(tmp_path / f"other{suffix}", to=lambda _: None).close()
+    (tmp_path / "other").write_text("no database")
+    DeliveryQueue(tmp_path / f"other{suffix}", to=lambda _: None).close()
 
 
 def test_a_backup_is_no_file_of_a_store_whose_name_is_not_utf_8__D20(tmp_path: Path) -> None:

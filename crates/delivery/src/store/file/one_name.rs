@@ -61,23 +61,27 @@ fn unfinished(path: &Path) -> Vec<PathBuf> {
     entries.filter(|other| is_ours(other) && FileId::at(other) == Some(id)).collect()
 }
 
-/// Refuses a path beside which a database has the name of one of its own files, such as `NAME-shm`: SQLite would remove it.
+/// Refuses two databases of which one has a name that SQLite uses for a file of the other, such as `NAME` and `NAME-wal`: SQLite
+/// removes such a file.
 ///
 /// # Errors
-/// There is such a database.
-pub(in crate::store) fn refuse_database_beside(path: &Path) -> Result<(), DeliveryError> {
-    for suffix in open_stores::SIDES {
-        let side = beside(path, suffix);
+/// [`DeliveryError::Usage`]: there is such a database beside this path.
+pub(in crate::store) fn refuse_names_of_one_another(path: &Path) -> Result<(), DeliveryError> {
+    let is_one = |other: &Path| {
         // Closing a file that is open here would drop SQLite's locks.
-        if FileId::at(&side).is_some_and(open_stores::has) || is_database(&side) {
-            return Err(DeliveryError::Usage(format!(
-                "{} is a database, and has the name of a file that SQLite keeps for {}: take another name for one of them",
-                side.display(),
-                path.display()
-            )));
-        }
+        FileId::at(other).is_some_and(open_stores::has) || is_database(other)
+    };
+    let refused = |side: &Path, main: &Path| {
+        let text = "is the name of a file that SQLite keeps for";
+        Err(DeliveryError::Usage(format!("{} {text} {}: take another name", side.display(), main.display())))
+    };
+    if let Some(main) = open_stores::main_file(path).filter(|main| is_one(main)) {
+        return refused(path, &main);
     }
-    Ok(())
+    match open_stores::SIDES.iter().map(|suffix| beside(path, suffix)).find(|side| is_one(side)) {
+        Some(side) => refused(&side, path),
+        None => Ok(()),
+    }
 }
 
 /// Whether the file has the head of a SQLite file. SQLite would remove the log of any other file.

@@ -8,9 +8,9 @@ use super::Stop;
 use super::check::Checked;
 use super::copying::copy_into;
 use crate::base::error::DeliveryError;
-use crate::base::open_stores::refuse_name_beside;
 use crate::store::file::is_backup;
 use crate::store::file::new_file::{NewFile, sync_folder};
+use crate::store::file::one_name::refuse_names_of_one_another;
 use crate::store::look::snapshot::Snapshot;
 
 /// Writes the copy to `to`, which must not exist. The copy is checked: a problem in it was in the store already, or
@@ -21,7 +21,7 @@ use crate::store::look::snapshot::Snapshot;
 /// [`DeliveryError::Closed`] after a stop. In each case, this leaves no copy at `to`.
 pub fn backup(path: &Path, to: &Path, now_ms: i64, stop: &Stop) -> Result<Checked, DeliveryError> {
     refuse_existing(to)?;
-    refuse_name_beside(to)?;
+    refuse_names_of_one_another(to)?;
     let source = Snapshot::open(path)?;
     let new = NewFile::begin(to, ".part")?;
     new.permit_as(path)?;
