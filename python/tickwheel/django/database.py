@@ -83,6 +83,7 @@ def is_same(alias: str, other: str) -> bool:
     return alias in connections and _place_of(alias) == _place_of(other)
 
 
-def _place_of(alias: str) -> tuple[str, str]:
+def _place_of(alias: str) -> tuple[str, str, str]:
     connection = connections[alias]
-    return connection.vendor, str(connection.settings_dict["NAME"])
+    settings = connection.settings_dict
+    return connection.vendor, str(settings["NAME"]), str(settings.get("OPTIONS", {}).get("service", ""))

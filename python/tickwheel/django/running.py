@@ -20,8 +20,9 @@
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from traceback import format_exception
 from typing import Any, Final
@@ -94,7 +95,7 @@ class Runner:
         """Its alias."""
         self._max_attempts = max_attempts
         self._worker_id = f"{socket.gethostname()}-{os.getpid()}-{get_random_string(8)}"  # of this process alone
-        self._in_progress: set[str] = set()
+        self._in_progress: dict[str, float] = {}  # and when each began
         self._cut_off: set[str] = set()  # of those in progress
         self._is_stopping = False
         self._changed = threading.Condition()  # guards what begins and ends
@@ -115,7 +116,7 @@ class Runner:
     def wait_until_idle(self, at_most_s: float) -> None:
         """Wait for the tasks that run, but not for those that were cut off."""
         with self._changed:
-            self._changed.wait_for(lambda: self._in_progress <= self._cut_off, at_most_s)
+            self._changed.wait_for(lambda: self._in_progress.keys() <= self._cut_off, at_most_s)
 
     def let_go(self) -> None:
         """The queue is closed, and sends nothing more."""
@@ -134,6 +135,20 @@ class Runner:
                 if len(self._held_up) < MOST_HELD_UP:
                     self._held_up.add(message_id)
             raise
+
+    def cut_off(self, task_timeout_s: float) -> None:
+        """Tasks that run for longer have failed. A further delivery of the task finds that too, but it needs a place."""
+        before_s = time.monotonic() - task_timeout_s
+        with self._changed:
+            late = [record_id for record_id, began_s in self._in_progress.items() if began_s < before_s]
+
+        def note() -> None:
+            for record in self._records.filter(id__in=late).exclude(status__in=_FINISHED):
+                self._cut(record)
+
+        if late:
+            with suppress(Unavailable):  # asked again in a second
+                self._with_database(note)
 
     def finds_database_back(self) -> bool:
         """Whether it was down for a task, and answers now. Returns true until `take_held_up`."""
@@ -182,10 +197,8 @@ class Runner:
             logger.info("the task %s has finished before, and is not run again", record_id)
             return
         if record_id in self._in_progress:
-            with self._changed:
-                self._cut_off.add(record_id)
-                self._changed.notify_all()
-            self._note_end(record, TimeoutError("it took too long, and its thread is left alone"))
+            if not self._cut(record):
+                self._run(record_id)  # it has ended since the record was read
             return
         if len({*record.worker_ids} - {self._worker_id}) - len(record.errors) > CRASHES:  # a worker crashes once
             self._note_end(record, WorkerCrashed(f"its worker ended in the middle of it, {CRASHES + 1} times"))
@@ -199,15 +212,25 @@ class Runner:
                 logger.warning("the task %s was deleted or has ended just before its start, and is not run", record_id)
         finally:
             with self._changed:
-                self._in_progress.discard(record_id)
+                self._in_progress.pop(record_id, None)
                 self._cut_off.discard(record_id)
                 self._changed.notify_all()
+
+    def _cut(self, record: TaskRecord) -> bool:
+        """Whether it still ran, and has failed now."""
+        with self._changed:
+            if record.id not in self._in_progress:
+                return False
+            self._cut_off.add(record.id)
+            self._changed.notify_all()
+        self._note_end(record, TimeoutError("it took too long, and its thread is left alone"))
+        return True
 
     def _begins(self, record_id: str) -> bool:
         """Whether the task begins. While the worker stops it does not, and keeps its place: others would follow."""
         with self._changed:
             if not self._is_stopping:
-                self._in_progress.add(record_id)
+                self._in_progress[record_id] = time.monotonic()
                 return True
         self._is_over.wait()
         return False

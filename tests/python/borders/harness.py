@@ -128,10 +128,10 @@ def freeze_reaper_with_lock(seconds=signal.SIGHUP, prepare=nop):
     libc = ctypes.CDLL(None)
     libc.signal(seconds, libc.sleep)
     missed = []
-    for _ in range(12):  # now and then it is caught between two pieces of work, without the lock
-        timer = SystemTimer("frozen", wheel_size=4, start_ms=0)
+    for turn in range(12):  # now and then it is caught between two pieces of work, without the lock
+        timer = SystemTimer(f"frozen{turn}", wheel_size=4, start_ms=0)  # the reapers of earlier turns are still there
         prepare(timer)
-        alarm = CpuAlarm(libc, tid_of("reaper-frozen"), seconds)
+        alarm = CpuAlarm(libc, tid_of(f"reaper-frozen{turn}"), seconds)
         batch = timer.add_many(ms(600_000, 367), nop)  # base 4: 1 1 2 3 3
         tasks = [timer.after(3_600_000, nop) for _ in range(10)]
         alarm.wait()

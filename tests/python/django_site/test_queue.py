@@ -137,6 +137,23 @@ def test_a_queue_that_closes_begins_no_task_and_waits_for_the_one_that_runs__D9(
     assert {len(record.worker_ids) for record in TaskRecord.objects.all()} == {1}
 
 
+def test_a_task_that_hangs_in_the_only_place_has_failed_until_it_ends__D6(tmp_path: Path) -> None:
+    runner = Runner("default", 1)
+    with queue_of(runner, tmp_path):
+        result = tasks.hang.enqueue()
+        assert tasks.begun.wait(60)
+        runner.cut_off(60.0)
+        result.refresh()
+        assert result.status == "RUNNING"
+        runner.cut_off(0.0)
+        result.refresh()
+        assert (result.status, result.errors[0].exception_class_path) == ("FAILED", "builtins.TimeoutError")
+        runner.wait_until_idle(60.0)
+        assert runner.is_running, "a stop does not wait for it"
+        tasks.may_end.set()
+        wait_until(lambda: TaskRecord.objects.get().status == "SUCCESSFUL")
+
+
 def test_psycopg_2_alone_is_told_by_the_check_and_by_the_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,7 @@
 """A row of an outbox that can't be deleted, or not be fetched, stops no other row (rules D2, D5, D6, D8)."""
 
 import logging
+import re
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -104,7 +105,8 @@ def test_rows_that_can_not_be_deleted_stop_no_others_and_are_deleted_later__D6(
     assert read.queue.summary.duplicates == 0
     assert not read.has_more
     [text] = told(caplog, "outbox")
-    assert "has rows that can't be deleted or read, 4 so far, and tries them again; row 1: " in text
+    # How many it has met by then depends on how many were accepted at a time.
+    assert re.search(r"has rows that can't be deleted or read, [1-5] so far, and tries them again; row 1: ", text)
     assert "it is needed" in text
     [outbox] = read.queue._running.outboxes
     wait_until(lambda: outbox.rows == 10_001)

@@ -1,6 +1,8 @@
 """An answer is given whole to a client that reads slowly, and is given up only if the client takes nothing (D12)."""
 
 import contextlib
+import http.client
+import json
 import re
 import socket
 import ssl
@@ -359,19 +361,19 @@ def test_a_short_answer_over_tls_that_is_not_read_counts_too__D12(
     monkeypatch.setattr(answers, "_MOST", 600_000)
     context = ssl.create_default_context(cafile=ca.cert)
 
-    def client() -> ssl.SSLSocket:
-        return context.wrap_socket(small(socket.socket(), encrypted.port), server_hostname="127.0.0.1")
+    with contextlib.closing(http.client.HTTPSConnection("127.0.0.1", encrypted.port, context=context)) as other:
 
-    asks = b"GET /messages HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n"
-    with client() as other:
+        def ask(method: str, body: str | None = None) -> int:
+            other.request(method, "/messages", body)
+            with other.getresponse() as answer:
+                answer.read()
+                return answer.status
+
         for n in range(2):
-            message = b'{"id":"long %d","key":"%s","due":4000000000000}' % (n, b"\\u0001" * 30_000)
-            other.sendall(b"POST /messages HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: %d\r\n\r\n" % len(message))
-            other.sendall(message)
-            assert other.recv(1 << 16).startswith(b"HTTP/1.1 201 ")
-        with client() as reader:  # of some 360 kB
-            reader.sendall(asks)
+            assert ask("POST", json.dumps({"id": f"{n}", "key": "\1" * 30_000, "due": 4_000_000_000_000})) == 201
+        plain = small(socket.socket(), encrypted.port)
+        with context.wrap_socket(plain, server_hostname="127.0.0.1") as reader:  # of an answer of some 360 kB
+            reader.sendall(b"GET /messages HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
             assert reader.recv(12) == b"HTTP/1.1 200"
             wait_for(lambda: any(each._owes == "to read" for each in connections_of(encrypted)))
-            other.sendall(asks)
-            assert other.recv(1 << 16).startswith(b"HTTP/1.1 503 ")
+            assert ask("GET") == 503

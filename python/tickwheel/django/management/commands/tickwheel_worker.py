@@ -88,6 +88,7 @@ class Command(BaseCommand):
                 while True:
                     time.sleep(_LOOK_EVERY_S)
                     queue.wait_until_empty(0)  # raises if delivery has failed
+                    runner.cut_off(options["task_timeout"])
                     if runner.finds_database_back():
                         queue.put(PROBE, None, delay_ms=0, replace=True)
                         for message_id in runner.take_held_up():
