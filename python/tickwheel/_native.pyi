@@ -1002,7 +1002,7 @@ class CoroutineCalls:
 
     def fileno(self) -> int: ...
     def have_this_thread(self) -> None:
-        """This thread does nothing but make these calls: the end of the engine waits for it."""
+        """Say that this thread does nothing but make these calls: the end of the engine waits for it."""
 
     def take(self, most: int) -> tuple[list[CoroutineCall], list[int], bool]:
         """At most so many calls, the numbers of those to be cancelled, and whether the sink is closed."""

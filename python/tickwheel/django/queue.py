@@ -78,8 +78,8 @@ class TaskQueue(DeliveryQueue):
         return running
 
     def _check_database(self, view: StoreView, store: Path) -> None:
-        """Before the start, when no other process can put tasks into the store. One task tells of all, but a probe names
-        no database, nor does a task of a version before this one.
+        """Before the start, when no other process can put tasks into the store. One task tells of all, but a probe
+        names no database, nor does a task of a version before this one.
         """
         seen = (view.show(message.id, message.key) for message in islice(_waiting(view), _LOOKED_AT))
         aliases = (database_of(message.payload) for message in seen if message and message.payload)

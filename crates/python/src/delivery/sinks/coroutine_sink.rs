@@ -158,7 +158,7 @@ impl CoroutineCalls {
         self.inbox.signal.fd()
     }
 
-    /// This thread does nothing but make these calls: the end of the engine waits for it.
+    /// Says that this thread does nothing but make these calls: the end of the engine waits for it.
     fn have_this_thread(&self) {
         this_thread_is_of(self.engine);
     }
