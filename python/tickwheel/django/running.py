@@ -137,7 +137,7 @@ class Runner:
             raise
 
     def cut_off(self, task_timeout_s: float) -> None:
-        """Tasks that run for longer have failed. A further delivery of the task finds that too, but it needs a place."""
+        """Tasks that run for longer have failed. A further delivery of one finds that too, but it needs a place."""
         before_s = time.monotonic() - task_timeout_s
         with self._changed:
             late = [record_id for record_id, began_s in self._in_progress.items() if began_s < before_s]
