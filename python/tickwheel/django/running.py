@@ -271,12 +271,11 @@ class Runner:
         record.status, record.last_attempted_at = TaskResultStatus.RUNNING, timezone.now()
         record.started_at = record.started_at or record.last_attempted_at
         record.worker_ids = [*record.worker_ids, self._worker_id]
-        return self._write(record, self._records.exclude(status__in=_FINISHED))
+        return bool(self._records.filter(id=record.id).exclude(status__in=_FINISHED).update(**_written(record)))
 
-    def _write(self, record: TaskRecord, among: Any = None) -> bool:
+    def _write(self, record: TaskRecord) -> bool:
         """Write what has changed. Returns whether the record is there: one that was deleted stays so."""
-        records = self._records if among is None else among
-        return bool(records.filter(id=record.id).update(**{name: getattr(record, name) for name in _WRITTEN}))
+        return bool(self._records.filter(id=record.id).update(**_written(record)))
 
     def _succeed(self, record: TaskRecord) -> None:
         record.status, record.finished_at = TaskResultStatus.SUCCESSFUL, timezone.now()
@@ -316,6 +315,10 @@ class Runner:
     @property
     def _records(self) -> Any:
         return TaskRecord.objects.using(self.database)
+
+
+def _written(record: TaskRecord) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in _WRITTEN}
 
 
 def _close_dead_connections() -> None:

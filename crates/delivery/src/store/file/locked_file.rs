@@ -1,5 +1,6 @@
 //! A file that this process has locked and entered in the list of open stores (D9). See `owner.rs` for the rules.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -65,9 +66,7 @@ impl Locked {
             // The file is still locked, so nothing else uses it. If SQLite could not write any more, its log may
             // be left.
             for suffix in ["", "-wal", "-shm", "-journal"] {
-                let mut name = path.as_os_str().to_owned();
-                name.push(suffix);
-                let _ = fs::remove_file(name);
+                let _ = fs::remove_file(beside(path, suffix));
             }
         }
     }
@@ -97,6 +96,13 @@ impl Drop for Locked {
     }
 }
 
+/// The path with this behind its name.
+pub(in crate::store) fn beside(path: &Path, suffix: impl AsRef<OsStr>) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
 /// A new file is for its owner alone, and no link is followed (D12). The caller has resolved the links of the user.
 pub(in crate::store) fn options() -> OpenOptions {
     let mut options = OpenOptions::new();
@@ -114,9 +120,7 @@ pub(in crate::store) fn refuse_log_alone(path: &Path) -> Result<(), DeliveryErro
         return Ok(());
     }
     for suffix in ["-wal", "-journal"] {
-        let mut name = path.as_os_str().to_owned();
-        name.push(suffix);
-        let log = Path::new(&name);
+        let log = beside(path, suffix);
         if log.metadata().is_ok_and(|found| found.len() > 0) {
             return Err(DeliveryError::Usage(format!(
                 "there is no {0}, but there is its log {1}, which may have messages: put {0} back beside it, or move the log to where \

@@ -4,12 +4,11 @@
 //! that a killed process left is removed; a link, which another user may have put there, is refused (D12). The file is
 //! removed if it does not get its path.
 
-use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::locked_file::{Locked, options, try_flock, unusable};
+use super::locked_file::{Locked, beside, options, try_flock, unusable};
 use super::owner::LOCKS_ITSELF;
 use crate::base::error::{DeliveryError, StoreError};
 use crate::base::open_stores::{self, FileId, alone};
@@ -127,12 +126,6 @@ pub(in crate::store) fn sync_folder(file: &Path) -> Result<(), DeliveryError> {
 
 pub(in crate::store) fn folder(file: &Path) -> &Path {
     file.parent().unwrap_or(Path::new("/"))
-}
-
-pub(in crate::store) fn beside(path: &Path, suffix: impl AsRef<OsStr>) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
 }
 
 #[cfg(test)]

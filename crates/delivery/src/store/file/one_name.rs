@@ -10,8 +10,8 @@ use std::io::Read as _;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use super::locked_file::beside;
 use super::network::is_mount_point;
-use super::new_file::beside;
 use crate::base::error::DeliveryError;
 use crate::base::open_stores::{self, FileId};
 

@@ -25,7 +25,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, Params, Row};
 
 use crate::base::error::{DeliveryError, StoreError};
 use crate::base::open_stores::{self, FileId};
-use crate::store::file::new_file::beside;
+use crate::store::file::locked_file::beside;
 use crate::store::file::{is_backup, network, one_name, schema};
 use crate::store::sql::Broken;
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::{Stop, because, close, open};
 use crate::base::error::{DeliveryError, StoreError};
-use crate::store::file::new_file::beside;
+use crate::store::file::locked_file::beside;
 use crate::store::file::owner::Ownership;
 use crate::store::look::snapshot::Snapshot;
 

@@ -4,7 +4,7 @@ use std::fs;
 
 use super::making::{Shelf, commit, done, held, incoming, incoming_with};
 use crate::base::open_stores::{FileId, Opened, alone};
-use crate::store::file::new_file::beside;
+use crate::store::file::locked_file::beside;
 use crate::store::look::lateness::Late;
 use crate::store::look::messages::PageOf;
 use crate::store::look::snapshot::Snapshot;
