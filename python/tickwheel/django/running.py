@@ -7,8 +7,8 @@
 - A task that takes too long is cut off and has failed. It is not tried again beside its own thread. If the thread ends
   later, its outcome replaces the failure.
 - A database that is down costs no attempt: all tasks wait. A long task does not show that it is back, and a few tasks
-  do not show the queue that it is down. So when it answers `SELECT 1` again, the worker has the tasks tried that found
-  it down, and puts a message without a task into the queue, which is delivered immediately.
+  do not show the queue that it is down. The worker asks by `SELECT 1`. After an answer it puts a message without a task
+  into the queue, which is delivered immediately, and tries the tasks again that found the database down.
 - A worker that stops begins no task. One that would begin is held until the queue is closed, and has no mark: the
   queue delivers it to the next worker.
 - A connection that died while it was idle costs nothing: it is looked at before each task.

@@ -13,8 +13,8 @@ _PICTURES: Final = ESCAPES | {code: chr(0x2400 + code) for code in range(32)} | 
 
 
 def shown_text(text: str | bytes, most: int = SHOWN) -> str:
-    """At most `most` characters. Control characters of ASCII become pictures (␀), others escapes. So do those that
-    can't be seen, and those for writing from right to left, because they may make one name look like another.
+    """At most `most` characters. Control characters of ASCII become pictures (␀). Other controls, invisible signs and
+    those for writing from right to left become escapes, because one name may look like another with them.
     """
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")

@@ -82,7 +82,7 @@ pub fn is_open_here(path: &Path) -> bool {
     FileId::at(path).is_some_and(has) || main_file(path).and_then(|path| FileId::at(&path)).is_some_and(has)
 }
 
-/// What is appended to the name of a store for the files that SQLite keeps beside it, and for its lock.
+/// The ends of the names that SQLite gives to the files beside a store, and the end of its lock.
 pub(crate) const SIDES: [&str; 4] = ["-wal", "-shm", "-journal", ".lock"];
 
 /// The store of such a file.

@@ -1,7 +1,7 @@
 """Checks the sender and the right of a request before its body is read, and limits the requests at a time (D12).
 
 A request counts from this check on until its answer begins, so that a client that does not read takes no place of
-others. What needs no token, or has none that is valid, never counts: it waits for nothing but its reader.
+others. A request that needs no token, or has no valid one, never counts. It waits only for its reader.
 
 | request | right |
 |---|---|

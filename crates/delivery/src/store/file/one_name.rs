@@ -1,5 +1,5 @@
-//! Refuses a store that has a second name: a hard link, or a mount of the file alone (D9). And one that would take the name of
-//! another database for a file of its own.
+//! Refuses a store that has a second name: a hard link, or a mount of the file alone (D9). Refuses also a name that SQLite uses
+//! for a file of another database.
 //!
 //! SQLite names the log after the path. Under the second name the file is there and its log is not, so all messages
 //! that are only in the log would be lost, as with `docker run -v ./store.db:/data/store.db`. Two processes would not
@@ -61,7 +61,7 @@ fn unfinished(path: &Path) -> Vec<PathBuf> {
     entries.filter(|other| is_ours(other) && FileId::at(other) == Some(id)).collect()
 }
 
-/// Refuses two databases of which one has a name that SQLite uses for a file of the other, such as `NAME` and `NAME-wal`: SQLite
+/// Refuses a database if the name of another one beside it is that of its log, or the reverse: `NAME` and `NAME-wal`. SQLite
 /// removes such a file.
 ///
 /// # Errors
