@@ -2,7 +2,6 @@
 
 import signal
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from django_site.setting_up import set_up
+from django_site.setting_up import set_up, wait_until
 
 set_up()
 
@@ -35,13 +34,6 @@ def _empty() -> Iterator[None]:
     TaskRecord.objects.all().delete()
     with connection.cursor() as cursor:
         cursor.execute(f"DELETE FROM {TABLE}")
-
-
-def wait_until(holds: Callable[[], object]) -> None:
-    until_s = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < until_s
-        time.sleep(0.01)
 
 
 @contextmanager

@@ -1,16 +1,16 @@
 """The queue of a worker: whose tasks its store has, and what happens when it is closed."""
 
+import signal
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from django_site.setting_up import set_up
+from django_site.setting_up import set_up, wait_until
 
 set_up()
 
@@ -21,6 +21,7 @@ from django.db.utils import ConnectionHandler  # noqa: E402
 from django.utils import timezone  # noqa: E402
 
 from django_site import tasks  # noqa: E402
+from tickwheel._stopping import Stopped  # noqa: E402
 from tickwheel.delivery import WrongUsage  # noqa: E402
 from tickwheel.delivery.model.settings import Settings  # noqa: E402
 from tickwheel.django import backend as backend_module  # noqa: E402
@@ -47,13 +48,6 @@ def _empty() -> Iterator[None]:
         cursor.execute(f"DELETE FROM {TABLE}")
 
 
-def wait_until(holds: Callable[[], object]) -> None:
-    until_s = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < until_s
-        time.sleep(0.01)
-
-
 def queue_of(runner: Runner, folder: Path) -> TaskQueue:
     return TaskQueue(str(folder / "tasks.db"), runner, concurrency=1, task_timeout_s=60.0)
 
@@ -61,13 +55,13 @@ def queue_of(runner: Runner, folder: Path) -> TaskQueue:
 def test_a_store_with_tasks_of_another_database_is_refused_and_they_stay__D5(tmp_path: Path) -> None:
     """That database does not have them, so they would be dropped. Messages without a mark come before."""
     with queue_of(Runner("default", 1), tmp_path) as queue:
-        queue.put_many([{"id": f"old {n}", "delay_ms": 3_600_000} for n in range(1_100)])
+        queue.put_many([{"id": f"old {n}", "delay_ms": 3_600_000} for n in range(900)])
         tasks.add.using(run_after=timezone.now() + timedelta(days=1)).enqueue(1, 2)
-        wait_until(lambda: len(queue) == 1_101)
+        wait_until(lambda: len(queue) == 901)
     with pytest.raises(WrongUsage, match=r"waiting tasks of the database 'default', and this worker is of 'second'"):
         queue_of(Runner("second", 1), tmp_path)
     with queue_of(Runner("default", 1), tmp_path) as queue:
-        assert len(queue) == 1_101
+        assert len(queue) == 901
 
 
 def test_a_task_waits_for_its_database_as_long_as_a_queue_may_wait__D6(tmp_path: Path) -> None:
@@ -90,6 +84,16 @@ def test_two_aliases_of_one_database_may_share_a_store(monkeypatch: pytest.Monke
     assert database.is_same("default", "direct")
     assert not database.is_same("default", "other")
     assert not database.is_same("gone", "default")
+
+
+def test_two_services_of_libpq_are_two_databases(monkeypatch: pytest.MonkeyPatch) -> None:
+    aliases = {
+        alias: {"ENGINE": "django.db.backends.postgresql", "OPTIONS": {"service": service}}
+        for alias, service in {"default": "shop", "direct": "shop", "other": "billing"}.items()
+    }
+    monkeypatch.setattr(database, "connections", ConnectionHandler(aliases))
+    assert database.is_same("default", "direct")
+    assert not database.is_same("default", "other")
 
 
 @pytest.mark.parametrize(
@@ -135,6 +139,38 @@ def test_a_queue_that_closes_begins_no_task_and_waits_for_the_one_that_runs__D9(
     with queue_of(Runner("default", 1), tmp_path):
         wait_until(lambda: TaskRecord.objects.filter(status="SUCCESSFUL").count() == 4)
     assert {len(record.worker_ids) for record in TaskRecord.objects.all()} == {1}
+
+
+def test_the_first_signal_while_a_queue_closes_cuts_no_task_off__D9(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A queue that ends because delivery has failed closes before any signal."""
+    runner = Runner("default", 1)
+    real, calls = runner.wait_until_idle, []
+
+    def wait(at_most_s: float) -> None:
+        calls.append(at_most_s)
+        if len(calls) == 1:
+            raise Stopped(signal.SIGTERM)
+        tasks.may_end.set()
+        real(at_most_s)
+
+    monkeypatch.setattr(runner, "wait_until_idle", wait)
+    queue = queue_of(runner, tmp_path)
+    running = tasks.hang.enqueue()
+    assert tasks.begun.wait(60)
+    queue.close()
+    running.refresh()
+    assert (running.status, calls) == ("SUCCESSFUL", [30.0, 30.0])
+
+
+def test_a_task_that_has_ended_since_its_record_was_read_does_not_begin__D6() -> None:
+    tasks.add.enqueue(1, 2)
+    read = TaskRecord.objects.get()
+    TaskRecord.objects.update(status="SUCCESSFUL")
+    assert not Runner("default", 1)._note_start(read)
+    record = TaskRecord.objects.get()
+    assert (record.status, record.worker_ids) == ("SUCCESSFUL", [])
 
 
 def test_a_task_that_hangs_in_the_only_place_has_failed_until_it_ends__D6(tmp_path: Path) -> None:

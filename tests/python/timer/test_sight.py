@@ -285,7 +285,7 @@ def test_a_task_is_listed_with_its_own_time_where_another_one_was__T14() -> None
                 return
             timer.cancel_many(soon)
             soon[:] = ()
-            soon.extend(timer.after(1_000 if turn % 2 else 900_000, int) for _ in range(500))
+            soon.extend(timer.after(1_000 + turn % 7_919, int) for _ in range(500))  # always the first ones
 
     other = threading.Thread(target=replaces)
     other.start()
