@@ -69,3 +69,18 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 def url(served: Served) -> str:
     return f"http://127.0.0.1:{served.port}/"
+
+
+def note_what_moves(page: Page, slower: int) -> Callable[[], float]:
+    """How far things moved that were seen already: Chromium's layout shift. `slower`: the processor, so many times.
+
+    On a slow one the page is painted before its scripts ran, as on a machine that is busy.
+    """
+    page.context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": slower})
+    page.add_init_script("""
+        window.moved = 0;
+        new PerformanceObserver((list) => {
+            for (const entry of list.getEntries()) if (!entry.hadRecentInput) window.moved += entry.value;
+        }).observe({ type: "layout-shift", buffered: true });
+    """)
+    return lambda: page.evaluate("window.moved")

@@ -10,15 +10,9 @@ from playwright.sync_api import Page, expect
 from delivery.serve.conftest import Served
 from tickwheel.delivery import Unavailable
 
-from .conftest import Open, url
+from .conftest import Open, note_what_moves, url
 
 pytestmark = pytest.mark.timeout(120)
-SHIFTS = """
-window.shifts = 0;
-new PerformanceObserver((list) => {
-  for (const entry of list.getEntries()) if (!entry.hadRecentInput) window.shifts += entry.value;
-}).observe({ type: "layout-shift", buffered: true });
-"""
 
 
 def put(served: Served, id_: str, delay_ms: float = 3_600_000, **more: object) -> None:
@@ -102,16 +96,17 @@ def test_an_address_names_a_message_and_times_are_from_now(served: Served, open_
     expect(page.locator("#message-title")).to_have_text("a")
 
 
+@pytest.mark.parametrize("slower", [1, 16])
 @pytest.mark.parametrize("width", [1200, 390])
-def test_nothing_moves_once_it_is_seen(served: Served, open_page: Open, width: int) -> None:
+def test_nothing_moves_once_it_is_seen(served: Served, open_page: Open, width: int, slower: int) -> None:
     for number in range(30):
         put(served, str(number))
     page = open_page("about:blank", width=width)
-    page.add_init_script(SHIFTS)
+    moved = note_what_moves(page, slower)
     page.goto(url(served))
     expect(page.locator("#rows tbody tr")).to_have_count(20)
     expect(page.locator("#flow")).to_contain_text("accepted\n30", use_inner_text=True)
-    assert page.evaluate("window.shifts") < 0.1
+    assert moved() < 0.1
 
 
 def check(page: Page) -> None:

@@ -14,7 +14,7 @@ from tickwheel.pages import playback, watch
 from tickwheel.recording import Recording
 from tickwheel.testing import ManualTimer
 
-from .conftest import Open
+from .conftest import Open, note_what_moves
 
 pytestmark = pytest.mark.timeout(120)
 DAY_MS = 86_400_000
@@ -38,6 +38,22 @@ def test_a_wheel_is_shown_however_full_it_is_and_however_narrow_the_screen(open_
         assert page.locator("#messages").is_hidden()
         assert page.locator("#playback").is_hidden()
         assert page.locator("#wheel path.full").count() == (1 if pending else 0)
+
+
+@pytest.mark.parametrize("slower", [1, 16])
+@pytest.mark.parametrize("width", [390, 1200])
+def test_nothing_moves_once_it_is_seen(open_page: Open, width, slower):
+    timer = ManualTimer("still", tick_ms=1, wheel_size=20)
+    for delay_ms in (5, 410, DAY_MS):
+        timer.after(delay_ms, int)
+    with watch(timer) as watched:
+        page = open_page("about:blank", width=width)
+        moved = note_what_moves(page, slower)
+        page.goto(watched.url)
+        expect(page.locator("#front")).to_contain_text("3 pending")
+        tops = [page.locator(part).bounding_box()["y"] for part in ("#wheel-part", "#due-part")]
+        assert tops[0] <= tops[1], "of a timer the wheel comes first"
+        assert moved() < 0.1
 
 
 def test_buckets_fill_and_cascade_as_the_time_moves(open_page: Open):
@@ -150,6 +166,19 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
             if moment % 2:
                 task.cancel()
     return path
+
+
+@pytest.mark.parametrize("slower", [1, 16])
+@pytest.mark.parametrize("width", [390, 1200])
+def test_nothing_of_a_recording_moves_once_it_is_seen(open_page: Open, recording: Path, tmp_path: Path, width, slower):
+    playback(recording, tmp_path / "page.html")
+    page = open_page("about:blank", width=width)
+    moved = note_what_moves(page, slower)
+    page.goto((tmp_path / "page.html").as_uri())
+    expect(page.locator("#front")).to_contain_text("pending")
+    tops = [page.locator(part).bounding_box()["y"] for part in ("#playback", "#wheel-part", "#due-part")]
+    assert tops == sorted(tops)
+    assert moved() < 0.1
 
 
 def test_a_recording_is_played_from_any_moment(open_page: Open, recording: Path, tmp_path: Path):

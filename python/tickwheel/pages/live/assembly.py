@@ -43,6 +43,7 @@ def live_page(kind: Literal["service", "timer", "playback"], title: str, data: M
     policy += "; base-uri 'none'; form-action 'none'"
     parts = {
         "policy": policy,
+        "kind": kind,
         "title": html.escape(title),
         "style": "\n".join(path.read_text("utf-8") for path in _STYLES),
         "version": html.escape(__version__),

@@ -53,7 +53,7 @@ class Messages {
       try {
         await handle(event === "submit" ? new FormData(happened.target) : null);
       } catch (error) {
-        if (error.status === 401) find("ask-token").hidden = find("ask-token").parentElement.hidden = false;
+        if (error.status === 401) find("ask-token").hidden = false;
         this.say(answer, error.name === "TimeoutError" ? "There is no answer: close other pages of this service." : error.message, true);
       }
     });

@@ -2,11 +2,6 @@
 "use strict";
 
 const about = JSON.parse(find("page").textContent);
-for (const part of document.querySelectorAll("[data-kind]")) part.hidden = part.dataset.kind !== about.kind;
-// Of a timer the wheel comes first; of a service what an operator looks for.
-if (about.kind !== "service") find("main").prepend(find("playback"), find("wheel-part"));
-document.body.classList.add(about.kind);
-
 const wheel = new Wheel(find("wheel"), find("levels"), find("front"));
 const lateness = new Lateness(find("lateness"), find("late-words"));
 const rates = new Rates();
@@ -20,6 +15,7 @@ function show_frame(frame) {
   if (frame.counts) {
     const show = about.kind === "service" ? show_service : show_timer;
     show(frame, rates.per_s(frame.at_ms, frame.counts));
+    if (about.kind !== "service") document.body.classList.add("loaded"); // the counts come after the wheel
   }
 }
 
@@ -65,6 +61,7 @@ function follow() {
       if (about.kind === "timer") status(`Watching the timer ${data.name}.`, "well");
     } else if (event === "gone") {
       status("The timer is shut down.", "ill");
+      document.body.classList.add("loaded");
     } else if (event === "failed") {
       status(`The store can't be read: ${data.reason}.`, "ill");
       document.body.classList.add("loaded");
