@@ -33,7 +33,7 @@ _CLOSES_WITHIN_S: Final = 0.5  # the outcomes of calls that have just ended are 
 class TaskQueue(DeliveryQueue):
     """Waits while another worker has the store. Errors: also `ImproperlyConfigured`."""
 
-    def __init__(self, store: str, runner: Runner, *, concurrency: int, task_timeout_s: float) -> None:
+    def __init__(self, store: str, runner: Runner, *, concurrency: int) -> None:
         self._runner = runner
         super().__init__(
             store,
@@ -42,7 +42,7 @@ class TaskQueue(DeliveryQueue):
             concurrency=concurrency,
             max_attempts=_DELIVERIES,
             unanswered_for_s=_WAITS_S,
-            sink_timeout_s=task_timeout_s,
+            sink_timeout_s=runner.task_timeout_s,
         )
 
     def close(self) -> None:

@@ -22,7 +22,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import copy_context
 from traceback import format_exception
 from typing import Any, Final
@@ -40,7 +40,7 @@ from django.utils import timezone
 from django.utils.crypto import get_random_string
 
 from tickwheel._printable import logger_of
-from tickwheel.delivery import Delivery, Unavailable
+from tickwheel.delivery import Delivery, Unanswered, Unavailable
 from tickwheel.django.api import (
     TaskContext,
     TaskResult,
@@ -90,12 +90,14 @@ class WorkerCrashed(Exception):
 class Runner:
     """Runs the tasks of a database, each until it has failed `max_attempts` times. To be called from any thread."""
 
-    def __init__(self, database: str, max_attempts: int) -> None:
+    def __init__(self, database: str, max_attempts: int, task_timeout_s: float = 0.0) -> None:
         self.database = database
         """Its alias."""
+        self.task_timeout_s = task_timeout_s
+        """A task that is delivered again while it runs has failed once it has run for as long."""
         self._max_attempts = max_attempts
         self._worker_id = f"{socket.gethostname()}-{os.getpid()}-{get_random_string(8)}"  # of this process alone
-        self._in_progress: dict[str, float] = {}  # and when each began
+        self._in_progress: dict[str, float | None] = {}  # and when each began; `None` until its start is written
         self._cut_off: set[str] = set()  # of those in progress
         self._is_stopping = False
         self._changed = threading.Condition()  # guards what begins and ends
@@ -136,19 +138,22 @@ class Runner:
                     self._held_up.add(message_id)
             raise
 
-    def cut_off(self, task_timeout_s: float) -> None:
-        """Tasks that run for longer have failed. A further delivery of one finds that too, but it needs a place."""
-        before_s = time.monotonic() - task_timeout_s
+    def cut_off(self) -> None:
+        """Tasks that run for too long have failed. A further delivery of one finds that too, but it needs a place."""
         with self._changed:
-            late = [record_id for record_id, began_s in self._in_progress.items() if began_s < before_s]
+            late = [record_id for record_id in self._in_progress if self._is_late(record_id)]
 
         def note() -> None:
             for record in self._records.filter(id__in=late).exclude(status__in=_FINISHED):
                 self._cut(record)
 
-        if late:
-            with suppress(Unavailable):  # asked again in a second
+        try:
+            if late:
                 self._with_database(note)
+        except Unavailable:
+            return  # asked again in a second
+        except Exception:  # in the thread of the command, which an error would end
+            logger.exception("it could not be noted that tasks take too long")
 
     def finds_database_back(self) -> bool:
         """Whether it was down for a task, and answers now. Returns true until `take_held_up`."""
@@ -197,8 +202,11 @@ class Runner:
             logger.info("the task %s has finished before, and is not run again", record_id)
             return
         if record_id in self._in_progress:
-            if not self._cut(record):
-                self._run(record_id)  # it has ended since the record was read
+            if self._cut(record):
+                return
+            if record_id in self._in_progress:  # its start waited for the database, and was cut off
+                raise Unanswered("it has not run for its time yet")
+            self._run(record_id)  # it has ended since the record was read
             return
         if len({*record.worker_ids} - {self._worker_id}) - len(record.errors) > CRASHES:  # a worker crashes once
             self._note_end(record, WorkerCrashed(f"its worker ended in the middle of it, {CRASHES + 1} times"))
@@ -207,6 +215,8 @@ class Runner:
             raise Unavailable("the worker stops")
         try:
             if self._note_start(record):
+                with self._changed:
+                    self._in_progress[record_id] = time.monotonic()
                 self._call(record)
             else:
                 logger.warning("the task %s was deleted or has ended just before its start, and is not run", record_id)
@@ -216,10 +226,14 @@ class Runner:
                 self._cut_off.discard(record_id)
                 self._changed.notify_all()
 
+    def _is_late(self, record_id: str) -> bool:
+        began_s = self._in_progress.get(record_id)
+        return began_s is not None and time.monotonic() - began_s >= self.task_timeout_s
+
     def _cut(self, record: TaskRecord) -> bool:
-        """Whether it still ran, and has failed now."""
+        """Whether it has run for too long, and has failed now."""
         with self._changed:
-            if record.id not in self._in_progress:
+            if not self._is_late(record.id):
                 return False
             self._cut_off.add(record.id)
             self._changed.notify_all()
@@ -230,7 +244,7 @@ class Runner:
         """Whether the task begins. While the worker stops it does not, and keeps its place: others would follow."""
         with self._changed:
             if not self._is_stopping:
-                self._in_progress[record_id] = time.monotonic()
+                self._in_progress[record_id] = None
                 return True
         self._is_over.wait()
         return False
@@ -271,6 +285,10 @@ class Runner:
         record.status, record.last_attempted_at = TaskResultStatus.RUNNING, timezone.now()
         record.started_at = record.started_at or record.last_attempted_at
         record.worker_ids = [*record.worker_ids, self._worker_id]
+        return self._write_unfinished(record)
+
+    def _write_unfinished(self, record: TaskRecord) -> bool:
+        """As `_write`, unless the task has finished."""
         return bool(self._records.filter(id=record.id).exclude(status__in=_FINISHED).update(**_written(record)))
 
     def _write(self, record: TaskRecord) -> bool:
@@ -292,14 +310,14 @@ class Runner:
     def _fail(self, record: TaskRecord, error: BaseException) -> None:
         """In the handler of the error, which Django's log shows."""
         record.errors = [*record.errors, _failure_of(error)]
-        if len(record.errors) >= self._max_attempts or record.id in self._cut_off:
-            record.status, record.finished_at = TaskResultStatus.FAILED, timezone.now()
-            self._write(record)
-            _tell_finished(record)
-        else:
+        if len(record.errors) < self._max_attempts and record.id not in self._cut_off:
             record.status, record.finished_at = TaskResultStatus.READY, None
-            self._write(record)
-            raise TaskFailed(f"{type(error).__name__}: {error}") from error
+            if self._write_unfinished(record):
+                raise TaskFailed(f"{type(error).__name__}: {error}") from error
+            # It was cut off meanwhile: its message may be gone, and nothing would run it again.
+        record.status, record.finished_at = TaskResultStatus.FAILED, timezone.now()
+        self._write(record)
+        _tell_finished(record)
 
     def _note_end(self, record: TaskRecord, error: Exception) -> None:
         """The task has failed for good, unless its own thread has written how it ended."""
@@ -364,4 +382,4 @@ def _tell_finished(record: TaskRecord) -> None:
         what = f"the task {record.id} of {record.path} is {record.status}, and task_finished is not sent"
         logger.warning("%s: %s: %s", what, type(error).__name__, error)
         return
-    task_finished.send(type(result.task.get_backend()), task_result=result)
+    task_finished.send_robust(type(result.task.get_backend()), task_result=result)  # it logs what a receiver raises

@@ -22,12 +22,12 @@ from django.utils import timezone  # noqa: E402
 
 from django_site import tasks  # noqa: E402
 from tickwheel._stopping import Stopped  # noqa: E402
-from tickwheel.delivery import WrongUsage  # noqa: E402
+from tickwheel.delivery import Unanswered, WrongUsage  # noqa: E402
 from tickwheel.delivery.model.settings import Settings  # noqa: E402
 from tickwheel.django import backend as backend_module  # noqa: E402
 from tickwheel.django import database  # noqa: E402
 from tickwheel.django import queue as queue_module  # noqa: E402
-from tickwheel.django.api import task_backends  # noqa: E402
+from tickwheel.django.api import task_backends, task_finished  # noqa: E402
 from tickwheel.django.database import TABLE  # noqa: E402
 from tickwheel.django.management.commands import tickwheel_worker  # noqa: E402
 from tickwheel.django.models import TaskRecord  # noqa: E402
@@ -49,18 +49,18 @@ def _empty() -> Iterator[None]:
 
 
 def queue_of(runner: Runner, folder: Path) -> TaskQueue:
-    return TaskQueue(str(folder / "tasks.db"), runner, concurrency=1, task_timeout_s=60.0)
+    return TaskQueue(str(folder / "tasks.db"), runner, concurrency=1)
 
 
 def test_a_store_with_tasks_of_another_database_is_refused_and_they_stay__D5(tmp_path: Path) -> None:
     """That database does not have them, so they would be dropped. Messages without a mark come before."""
-    with queue_of(Runner("default", 1), tmp_path) as queue:
+    with queue_of(Runner("default", 1, 60.0), tmp_path) as queue:
         queue.put_many([{"id": f"old {n}", "delay_ms": 3_600_000} for n in range(900)])
         tasks.add.using(run_after=timezone.now() + timedelta(days=1)).enqueue(1, 2)
         wait_until(lambda: len(queue) == 901)
     with pytest.raises(WrongUsage, match=r"waiting tasks of the database 'default', and this worker is of 'second'"):
-        queue_of(Runner("second", 1), tmp_path)
-    with queue_of(Runner("default", 1), tmp_path) as queue:
+        queue_of(Runner("second", 1, 60.0), tmp_path)
+    with queue_of(Runner("default", 1, 60.0), tmp_path) as queue:
         assert len(queue) == 901
 
 
@@ -73,7 +73,7 @@ def test_a_task_waits_for_its_database_as_long_as_a_queue_may_wait__D6(tmp_path:
             given.extend(it for it in how if isinstance(it, Settings))
             return super()._run(*how)
 
-    Noting(str(tmp_path / "tasks.db"), Runner("default", 1), concurrency=1, task_timeout_s=60.0).close()
+    Noting(str(tmp_path / "tasks.db"), Runner("default", 1, 60.0), concurrency=1).close()
     assert given[0].unanswered_for_s == 365 * 86_400
 
 
@@ -111,7 +111,7 @@ def test_each_database_has_a_store_of_its_own(monkeypatch: pytest.MonkeyPatch, a
 def test_a_queue_that_closes_begins_no_task_and_waits_for_the_one_that_runs__D9(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runner = Runner("default", 1)
+    runner = Runner("default", 1, 60.0)
     real, is_closing = runner.wait_until_idle, threading.Event()
 
     def wait(at_most_s: float) -> None:
@@ -136,7 +136,7 @@ def test_a_queue_that_closes_begins_no_task_and_waits_for_the_one_that_runs__D9(
     for result in due:
         result.refresh()
         assert (result.status, result.attempts) == ("READY", 0), "it was not begun"
-    with queue_of(Runner("default", 1), tmp_path):
+    with queue_of(Runner("default", 1, 60.0), tmp_path):
         wait_until(lambda: TaskRecord.objects.filter(status="SUCCESSFUL").count() == 4)
     assert {len(record.worker_ids) for record in TaskRecord.objects.all()} == {1}
 
@@ -145,7 +145,7 @@ def test_the_first_signal_while_a_queue_closes_cuts_no_task_off__D9(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A queue that ends because delivery has failed closes before any signal."""
-    runner = Runner("default", 1)
+    runner = Runner("default", 1, 60.0)
     real, calls = runner.wait_until_idle, []
 
     def wait(at_most_s: float) -> None:
@@ -168,26 +168,86 @@ def test_a_task_that_has_ended_since_its_record_was_read_does_not_begin__D6() ->
     tasks.add.enqueue(1, 2)
     read = TaskRecord.objects.get()
     TaskRecord.objects.update(status="SUCCESSFUL")
-    assert not Runner("default", 1)._note_start(read)
+    assert not Runner("default", 1, 60.0)._note_start(read)
     record = TaskRecord.objects.get()
     assert (record.status, record.worker_ids) == ("SUCCESSFUL", [])
 
 
 def test_a_task_that_hangs_in_the_only_place_has_failed_until_it_ends__D6(tmp_path: Path) -> None:
-    runner = Runner("default", 1)
+    runner = Runner("default", 1, 60.0)
     with queue_of(runner, tmp_path):
         result = tasks.hang.enqueue()
         assert tasks.begun.wait(60)
-        runner.cut_off(60.0)
+        runner.cut_off()
         result.refresh()
         assert result.status == "RUNNING"
-        runner.cut_off(0.0)
+        runner.task_timeout_s = 0.0
+        runner.cut_off()
         result.refresh()
         assert (result.status, result.errors[0].exception_class_path) == ("FAILED", "builtins.TimeoutError")
         runner.wait_until_idle(60.0)
         assert runner.is_running, "a stop does not wait for it"
         tasks.may_end.set()
         wait_until(lambda: TaskRecord.objects.get().status == "SUCCESSFUL")
+
+
+def test_a_task_whose_start_waits_for_the_database_is_not_cut_off__D6(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would have failed without having run."""
+    runner = Runner("default", 1)
+    real, waits, may_start = runner._note_start, threading.Event(), threading.Event()
+
+    def start(record: TaskRecord) -> bool:
+        waits.set()
+        assert may_start.wait(30)
+        return real(record)
+
+    monkeypatch.setattr(runner, "_note_start", start)
+    result = tasks.add.enqueue(1, 2)
+    thread = threading.Thread(target=runner.run_task, args=[result.id])
+    thread.start()
+    try:
+        assert waits.wait(30)
+        runner.cut_off()
+        with pytest.raises(Unanswered):
+            runner.run_task(result.id)
+    finally:
+        may_start.set()
+        thread.join(30)
+    result.refresh()
+    assert (result.status, result.attempts, result.errors) == ("SUCCESSFUL", 1, [])
+
+
+def test_a_task_that_fails_as_it_is_cut_off_stays_failed__D6() -> None:
+    """Its message may be gone, so nothing would run a task that is `READY`."""
+    result = tasks.add.enqueue(1, 2)
+    read = TaskRecord.objects.get()
+    TaskRecord.objects.update(status="FAILED")
+    Runner("default", 3)._fail(read, RuntimeError("after all"))
+    result.refresh()
+    assert (result.status, result.errors[0].exception_class) == ("FAILED", RuntimeError)
+
+
+def test_a_receiver_that_raises_ends_no_worker__D6(tmp_path: Path) -> None:
+    def refuse(**_: object) -> None:
+        raise RuntimeError("not mine")
+
+    task_finished.connect(refuse)
+    runner = Runner("default", 1, 60.0)
+    try:
+        with queue_of(runner, tmp_path):
+            result = tasks.hang.enqueue()
+            assert tasks.begun.wait(60)
+            runner.task_timeout_s = 0.0
+            runner.cut_off()
+            result.refresh()
+            assert result.status == "FAILED"
+            tasks.may_end.set()
+        added = tasks.add.enqueue(1, 2)
+        Runner("default", 1).run_task(added.id)  # raises nothing: the task is done
+        added.refresh()
+        assert added.return_value == 3
+    finally:
+        task_finished.disconnect(refuse)
 
 
 def test_psycopg_2_alone_is_told_by_the_check_and_by_the_worker(

@@ -8,6 +8,7 @@ and Hive write it, is no column: the files are read, and this is said.
 
 import os
 import shlex
+import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -28,7 +29,7 @@ def files_of(folder: Path, say: Callable[[str], object]) -> list[Path]:
         if _is_hidden(name):
             if is_format or way_to_read(file):
                 hidden.append(name)
-        elif not file.is_file():
+        elif not _is_file(file):
             no_files.append(name)
         elif is_format:
             found.append(file)
@@ -67,8 +68,20 @@ def _below(folder: Path) -> list[Path]:
     found = list[Path]()
     for above, folders, files in os.walk(folder, onerror=refuse):
         found += [Path(above, name) for name in files]
-        found += [path for name in folders if (path := Path(above, name)).is_symlink()]
+        # A folder that can't be entered says no, where `Path` raises.
+        found += [path for name in folders if os.path.islink(path := Path(above, name))]  # noqa: PTH114
     return sorted(found)
+
+
+def _is_file(path: Path) -> bool:
+    """Whether it is a file, or a link to one. Errors: `WrongUsage` if that can't be seen."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except PermissionError as error:
+        where = path_as_text(path)
+        raise WrongUsage(f"{where} can't be read: {error.strerror}: permit it, or move it away") from error
+    except OSError:  # a link to nothing, or one that leads round in a circle
+        return False
 
 
 def way_to_read(path: Path) -> str | None:

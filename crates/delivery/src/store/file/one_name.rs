@@ -78,6 +78,9 @@ pub(in crate::store) fn refuse_names_of_one_another(path: &Path) -> Result<(), D
     if let Some(main) = open_stores::main_file(path).filter(|main| is_one(main)) {
         return refused(path, &main);
     }
+    if path.symlink_metadata().is_ok() {
+        return Ok(()); // its own files; and a close of its `-shm` would drop the locks of those who read it in this process
+    }
     match open_stores::SIDES.iter().map(|suffix| beside(path, suffix)).find(|side| is_one(side)) {
         Some(side) => refused(&side, path),
         None => Ok(()),
@@ -95,6 +98,19 @@ pub(in crate::store) fn is_database(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A close of a `-shm` drops the locks of those who read the store in this process.
+    #[test]
+    fn the_files_beside_a_store_that_is_there_are_not_looked_into__d9() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::write(at("store.db-shm"), b"SQLite format 3\0").unwrap();
+        let text = refuse_names_of_one_another(&at("store.db")).unwrap_err().to_string();
+        assert!(text.contains("store.db-shm is the name of a file that SQLite keeps for "), "{text}");
+        fs::write(at("store.db"), b"SQLite format 3\0").unwrap();
+        refuse_names_of_one_another(&at("store.db")).unwrap();
+        refuse_names_of_one_another(&at("store.db-wal")).unwrap_err();
+    }
 
     #[test]
     fn a_second_name_is_refused_unless_a_killed_restore_or_step_up_made_it__d9() {

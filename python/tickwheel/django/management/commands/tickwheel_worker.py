@@ -80,15 +80,14 @@ class Command(BaseCommand):
         database = options["database"]
         store = options["store"] or (_STORE if database == DEFAULT_DB_ALIAS else f"tickwheel-tasks-{database}.db")
         self.stderr.write(f"opening {store}, and waiting if another worker has it")
-        runner = self._runner = Runner(database, options["max_attempts"])
-        given = {"concurrency": options["concurrency"], "task_timeout_s": options["task_timeout"]}
-        with TaskQueue(store, runner, **given) as queue:
+        runner = self._runner = Runner(database, options["max_attempts"], options["task_timeout"])
+        with TaskQueue(store, runner, concurrency=options["concurrency"]) as queue:
             try:
                 self.stderr.write(f"running tasks; {store} keeps what waits")
                 while True:
                     time.sleep(_LOOK_EVERY_S)
                     queue.wait_until_empty(0)  # raises if delivery has failed
-                    runner.cut_off(options["task_timeout"])
+                    runner.cut_off()
                     if runner.finds_database_back():
                         queue.put(PROBE, None, delay_ms=0, replace=True)
                         for message_id in runner.take_held_up():
