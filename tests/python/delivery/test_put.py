@@ -84,6 +84,21 @@ def test_submit_takes_what_put_many_takes__D1(queue: DeliveryQueue) -> None:
     assert queue.submit(given).result() == [Answer.ACCEPTED, Answer.ACCEPTED, Answer.CANCELLED]
 
 
+def test_a_message_that_was_cancelled_before_it_came_is_in_the_log__D7(
+    queue: DeliveryQueue, caplog: pytest.LogCaptureFixture
+) -> None:
+    for id_ in "ab":
+        assert queue.cancel(id_, key="k\n1") is Answer.UNKNOWN
+    assert queue.put("a", due=LATER_MS, key="k\n1") is Answer.CANCELLED
+    many = [Message("new", None, LATER_MS, {})] + [Message(id_, "k\n1", LATER_MS, {}) for id_ in "ba"]
+    assert queue.put_many(many) == [Answer.ACCEPTED, Answer.CANCELLED, Answer.CANCELLED]
+    assert queue.put_many(many[:1]) == [Answer.DUPLICATE]
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("WARNING", "message 'a' of key 'k\\n1' not accepted: it was cancelled before"),
+        ("WARNING", "2 of 3 messages not accepted: cancelled before, the first is 'b' of key 'k\\n1'"),
+    ]
+
+
 @pytest.mark.parametrize("call", ["put_many", "submit"])
 def test_an_unknown_field_is_named__D1(queue: DeliveryQueue, call: str) -> None:
     with pytest.raises(WrongUsage, match="it has 'paylod', and may have id, due, delay_ms, payload, key"):

@@ -14,6 +14,7 @@ class Receiver(HTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Hook)
         self.requests: list[tuple[Any, bytes]] = []
+        self.paths: list[str] = []
         self.statuses: list[int] = []
 
     @property
@@ -27,6 +28,7 @@ class Hook(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["content-length"]))
         self.server.requests.append((self.headers, body))
+        self.server.paths.append(self.path)
         self.send_response(self.server.statuses.pop(0) if self.server.statuses else 200)
         self.end_headers()
 

@@ -1,4 +1,4 @@
-//! Webhooks: each message is a POST to one address, many in flight at a time (rules D6, D10).
+//! Webhooks: each message is a POST to one host, many in flight at a time (rules D6, D10).
 //!
 //! - The body is the same line as in the file sink. Each send of a message has the same `Idempotency-Key`, so that the
 //!   receiver can recognize a repeat: 128 bits of `BLAKE2b`, in hex, of the JSON array `[key,id]`.
@@ -69,7 +69,7 @@ const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp
 
 type Requests = Client<Connect, Full<Bytes>>;
 
-/// POSTs to one address.
+/// POSTs to one host.
 #[derive(Debug)]
 pub(crate) struct HttpSink {
     webhook: SharedWebhook,
@@ -113,7 +113,9 @@ impl HttpSink {
         })
     }
 
-    fn request(&mut self, delivery: &Delivery) -> (Request<Full<Bytes>>, Sent) {
+    /// # Errors
+    /// The reason, if no address can be made for this message.
+    fn request(&mut self, delivery: &Delivery) -> Result<(Request<Full<Bytes>>, Sent), String> {
         let mut line = Vec::new();
         self.lines.write(&mut line, delivery);
         let again = delivery.body.extras().and_then(|extras| extras.again);
@@ -121,6 +123,7 @@ impl HttpSink {
         let id_value = HeaderValue::from_str(&id).expect("hex");
         let webhook = self.webhook.current();
         let Webhook { address, headers: own, secrets } = &*webhook;
+        let uri = address.uri_for(delivery.body.key(), delivery.body.id())?;
         let mut headers = HeaderMap::with_capacity(own.len() + 6);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(USER_AGENT, HeaderValue::from_static(concat!("tickwheel/", env!("CARGO_PKG_VERSION"))));
@@ -142,9 +145,9 @@ impl HttpSink {
             headers.insert(WEBHOOK_ID, id_value.clone());
         }
         headers.insert(IDEMPOTENCY_KEY, id_value);
-        let mut request = Request::post(address.uri().clone()).body(Full::from(line)).expect("it has an address");
+        let mut request = Request::post(uri.clone()).body(Full::from(line)).expect("it has an address");
         *request.headers_mut() = headers;
-        (request, Sent { webhook, signature })
+        Ok((request, Sent { webhook, uri, signature }))
     }
 
     fn command(&self, command: Command) -> Result<(), DeliveryError> {
@@ -172,7 +175,13 @@ impl ReplySink for HttpSink {
             Some(log) => log.noting(&delivery, reply),
             None => reply,
         };
-        self.command(Command::Post(Box::new(request), reply))
+        match request {
+            Ok(request) => self.command(Command::Post(Box::new(request), reply)),
+            Err(reason) => {
+                reply.settle(Verdict::Refused(reason));
+                Ok(())
+            }
+        }
     }
 
     fn abort(&mut self, number: u64) {

@@ -68,6 +68,15 @@ def log_no_position(error: BaseException) -> None:
     logger.error("a sink's position() failed, and the last one that it returned holds: %r", error, exc_info=error)
 
 
+def log_cancelled(number: int, of: int, first: tuple[str, str | None, int | None] | None) -> None:
+    """Log that messages of a `put` or `put_many` are not accepted, as their names were cancelled before."""
+    name = "" if first is None else _named(first[1], first[0])
+    if of == 1:
+        logger.warning("message %s not accepted: it was cancelled before", name)
+    else:
+        logger.warning("%d of %d messages not accepted: cancelled before, the first is %s", number, of, name)
+
+
 def log_letters(letters: Sequence[Letter]) -> None:
     """Log dead letters of a program that does not ask for them."""
     for letter in letters:

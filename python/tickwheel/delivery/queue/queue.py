@@ -33,7 +33,7 @@ from tickwheel.delivery.model.retry import Retry
 from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.model.summary import Summary
 from tickwheel.delivery.observe.dead_letters import PutLetters
-from tickwheel.delivery.observe.log import log_letters, logger, subject_of
+from tickwheel.delivery.observe.log import log_cancelled, log_letters, logger, subject_of
 from tickwheel.delivery.observe.tracing import current_traceparent
 from tickwheel.delivery.outbox.source import SourceOpener, sources_of
 from tickwheel.delivery.sight import Action, StoreView
@@ -208,7 +208,7 @@ class DeliveryQueue:
             tz=tz,
             missed=missed,
         )
-        return self._ask([[put]], _accepted)
+        return self._ask([[put]], lambda answers: _accepted(answers, put))
 
     def put_many(self, messages: Iterable[Message | Mapping[str, Any] | Sequence[Any]]) -> list[Answer]:
         """Accept messages in one or a few commits, and return once they are on disk; may answer `CONFLICT`.
@@ -226,7 +226,8 @@ class DeliveryQueue:
         every = [message_of(message) for message in given]
         if (parent := current_traceparent()) is not None:
             every = [message.traced_by(parent) for message in every]
-        return self._ask([every[at : at + 1000] for at in range(0, len(every), 1000)], list)
+        parts = [every[at : at + 1000] for at in range(0, len(every), 1000)]
+        return self._ask(parts, lambda answers: _warned(answers, every))
 
     def cancel(self, id: str, key: str | None = None) -> Answer:  # noqa: A002
         """Cancel a message (D7), and return once the cancel is on disk.
@@ -471,11 +472,20 @@ def _the_one(answers: list[Answer]) -> Answer:
     return answer
 
 
-def _accepted(answers: list[Answer]) -> Answer:
-    answer = _the_one(answers)
+def _accepted(answers: list[Answer], put: Records) -> Answer:
+    [answer] = _warned(answers, [put])
     if answer is Answer.CONFLICT:
         raise OTHER_CONTENT
     return answer
+
+
+def _warned(answers: list[Answer], puts: Sequence[Records]) -> list[Answer]:
+    """The answers. A message that is cancelled is never sent: that must be seen although nobody looks at answers."""
+    number = answers.count(Answer.CANCELLED)
+    if number:
+        [name] = puts[answers.index(Answer.CANCELLED)].names()
+        log_cancelled(number, len(puts), name)
+    return answers
 
 
 def _traced(records: Records) -> Records:

@@ -11,6 +11,7 @@
 
 use std::sync::Arc;
 
+use hyper::Uri;
 use hyper::header::HeaderValue;
 use smallvec::{SmallVec, smallvec};
 
@@ -30,6 +31,7 @@ const NAMED: [(&[u8], u8); 5] =
 #[derive(Debug)]
 pub(super) struct Sent {
     pub(super) webhook: Arc<Webhook>,
+    pub(super) uri: Uri,
     pub(super) signature: Option<HeaderValue>,
 }
 
@@ -58,8 +60,10 @@ impl Sent {
         let mut values: Vec<Vec<u8>> =
             headers.values().chain(&self.signature).map(|it| it.as_bytes().to_vec()).collect();
         values.extend(secrets.iter().map(|secret| secret.text().as_bytes().to_vec()));
-        let path = Some(address.uri().path()).filter(|path| *path != "/");
-        values.extend([path, address.uri().query()].into_iter().flatten().map(|text| text.as_bytes().to_vec()));
+        let path = Some(self.uri.path()).filter(|path| *path != "/");
+        values.extend([path, self.uri.query()].into_iter().flatten().map(|text| text.as_bytes().to_vec()));
+        // A receiver may show the address with another key.
+        values.extend(address.texts().filter(|text| text.len() >= LEAST_PART).map(|text| text.as_bytes().to_vec()));
         let parts = values.iter().flat_map(|value| value.split(|byte| BETWEEN_PARTS.contains(byte)));
         let parts: Vec<Vec<u8>> = parts.filter(|part| part.len() >= LEAST_PART).map(<[u8]>::to_vec).collect();
         values.extend(parts);
@@ -157,7 +161,8 @@ mod tests {
         let with = |webhook: Webhook, (name, value): &(&str, &str)| webhook.with_header(name, value).unwrap();
         let webhook = headers.iter().fold(webhook, with);
         let signature = HeaderValue::from_static("v1,QCc1C0FgUpxfSJy5BvEGVPJ/27RP8AwadWr57Nd93Gc=");
-        Sent { webhook: Arc::new(webhook), signature: Some(signature) }
+        let uri = webhook.address.uri_for(Some("k 1"), "a").unwrap();
+        Sent { webhook: Arc::new(webhook), uri, signature: Some(signature) }
     }
 
     fn masked(sent: &Sent, text: &str) -> String {
@@ -207,6 +212,19 @@ mod tests {
             ("Cannot POST /hooks/T%C3%BC%20r", "Cannot POST ***"),
             ("Cannot POST /hooks/Tü r?token=t0ken%20t0ken", "Cannot POST ***?***"),
             ("no t0ken t0ken, and no t0ken", "no ***, and no t0ken"),
+        ] {
+            assert_eq!(masked(&sent, text), shown);
+        }
+    }
+
+    #[test]
+    fn an_address_that_is_made_from_the_key_is_found_whole_and_in_parts__d12() {
+        let sent = sent("http://host/hooks/t0ken/{key}/in?name={key}&s=s3cret", &[]);
+        for (text, shown) in [
+            ("Cannot POST /hooks/t0ken/k%201/in", "Cannot POST ***"),
+            ("Cannot POST /hooks/t0ken/k 1/in?name=k 1&s=s3cret", "Cannot POST ***?***"),
+            ("/hooks/t0ken/other has no name", "***other has no name"),
+            ("the customer k 1", "the customer k 1"),
         ] {
             assert_eq!(masked(&sent, text), shown);
         }

@@ -41,8 +41,8 @@ impl Destination {
         Self(Kind::Own(To::file(path)))
     }
 
-    /// A POST for each message, with these headers, and signed by these secrets. Raises `WrongUsage` if this is no address, or
-    /// one of them is none.
+    /// A POST for each message, with these headers, and signed by these secrets. `{key}` and `{id}` in path or query of
+    /// the address are those of the message. Raises `WrongUsage` if this is no address, or one of them is none.
     #[staticmethod]
     #[pyo3(signature = (url, *, headers=Vec::new(), secrets=Vec::new(), traced=false))]
     fn http(
