@@ -87,6 +87,7 @@ soak: $(VENV)/release $(SPARK)
 	TICKWHEEL_SOAK=1 $(BIN)/python -m pytest -s tests/python/timer/test_periodic.py
 	TICKWHEEL_SOAK=1 $(BIN)/python -m pytest -s --timeout 3600 tests/python/delivery/soak tests/python/delivery/outbox/test_kill.py \
 		tests/python/django_site/test_restarts.py $(if $(SPARK),tests/spark/soak tests/spark/kafka/test_backlog.py)
+	$(MAKE) --no-print-directory wheels
 
 # The documentation as pages that need neither server nor network. Two are made
 # from the code and from docs/openapi.yaml first. Not --quiet: then --strict finds nothing.

@@ -214,17 +214,20 @@ class Runner:
         if not self._begins(record_id):
             raise Unavailable("the worker stops")
         try:
-            if self._note_start(record):
-                with self._changed:
-                    self._in_progress[record_id] = time.monotonic()
-                self._call(record)
-            else:
+            if not self._note_start(record):
                 logger.warning("the task %s was deleted or has ended just before its start, and is not run", record_id)
+                return
+            if self._calls(record_id):
+                self._call(record)
+                return
+            self._take_back(record)
         finally:
             with self._changed:
                 self._in_progress.pop(record_id, None)
                 self._cut_off.discard(record_id)
                 self._changed.notify_all()
+        self._is_over.wait()
+        raise Unavailable("the worker stops")
 
     def _is_late(self, record_id: str) -> bool:
         began_s = self._in_progress.get(record_id)
@@ -243,11 +246,20 @@ class Runner:
     def _begins(self, record_id: str) -> bool:
         """Whether the task begins. While the worker stops it does not, and keeps its place: others would follow."""
         with self._changed:
+            if record_id in self._in_progress:
+                raise Unanswered("another call of it has just begun")
             if not self._is_stopping:
                 self._in_progress[record_id] = None
                 return True
         self._is_over.wait()
         return False
+
+    def _calls(self, record_id: str) -> bool:
+        """Whether the task is called, now that its start is written. While that waited, the worker may have stopped."""
+        with self._changed:
+            if not self._is_stopping:
+                self._in_progress[record_id] = time.monotonic()
+            return not self._is_stopping
 
     def _call(self, record: TaskRecord) -> None:
         try:
@@ -286,6 +298,11 @@ class Runner:
         record.started_at = record.started_at or record.last_attempted_at
         record.worker_ids = [*record.worker_ids, self._worker_id]
         return self._write_unfinished(record)
+
+    def _take_back(self, record: TaskRecord) -> None:
+        """The start that was written: the task was not called."""
+        record.status, record.worker_ids = TaskResultStatus.READY, record.worker_ids[:-1]
+        self._write_unfinished(record)
 
     def _write_unfinished(self, record: TaskRecord) -> bool:
         """As `_write`, unless the task has finished."""

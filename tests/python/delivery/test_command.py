@@ -219,10 +219,11 @@ def test_a_folder_that_can_not_be_read_is_refused_unless_it_is_left_out__D11(
     assert "the folder in/private can't be read: Permission denied: permit it, or move it away" in one_line(result)
 
 
+@pytest.mark.parametrize("number", [errno.EACCES, errno.ENOTCONN, errno.ESTALE, errno.EIO])
 def test_a_file_that_can_not_be_looked_at_is_refused_unless_it_is_left_out__D11(
-    deliver: Deliver, monkeypatch: pytest.MonkeyPatch
+    deliver: Deliver, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    """As in a folder that may be listed, but not entered."""
+    """As in a folder that may be listed, but not entered, or on a mount that is gone."""
     for name in ("in/a.ndjson", "in/.hidden/b.ndjson", "in/closed/c.ndjson"):
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text('{"id": "a", "delay_ms": 0}\n')
@@ -230,13 +231,13 @@ def test_a_file_that_can_not_be_looked_at_is_refused_unless_it_is_left_out__D11(
 
     def look(path: Path, *, follow_symlinks: bool = True) -> os.stat_result:
         if path.parent.name in {"closed", ".hidden"}:
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+            raise OSError(number, os.strerror(number), str(path))
         return real(path, follow_symlinks=follow_symlinks)
 
     monkeypatch.setattr(Path, "stat", look)
     result = deliver("in")
     assert (result.exit_code, Path("out.ndjson").exists()) == (2, False)
-    assert "in/closed/c.ndjson can't be read: Permission denied: permit it, or move it away" in one_line(result)
+    assert f"in/closed/c.ndjson can't be read: {os.strerror(number)}: mend that, or move it away" in one_line(result)
     shutil.rmtree("in/closed")
     assert deliver("in").exit_code == 0
 

@@ -22,7 +22,7 @@ from django.utils import timezone  # noqa: E402
 
 from django_site import tasks  # noqa: E402
 from tickwheel._stopping import Stopped  # noqa: E402
-from tickwheel.delivery import Unanswered, WrongUsage  # noqa: E402
+from tickwheel.delivery import Unanswered, Unavailable, WrongUsage  # noqa: E402
 from tickwheel.delivery.model.settings import Settings  # noqa: E402
 from tickwheel.django import backend as backend_module  # noqa: E402
 from tickwheel.django import database  # noqa: E402
@@ -215,6 +215,72 @@ def test_a_task_whose_start_waits_for_the_database_is_not_cut_off__D6(monkeypatc
         thread.join(30)
     result.refresh()
     assert (result.status, result.attempts, result.errors) == ("SUCCESSFUL", 1, [])
+
+
+def test_a_task_whose_start_waits_for_the_database_does_not_begin_once_the_worker_stops__D6(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runner = Runner("default", 1)
+    real = runner._note_start
+
+    def start(record: TaskRecord) -> bool:
+        runner.stop()
+        return real(record)
+
+    monkeypatch.setattr(runner, "_note_start", start)
+    result = tasks.add.enqueue(1, 2)
+    refused: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            runner.run_task(result.id)
+        except Unavailable as error:
+            refused.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        wait_until(lambda: TaskRecord.objects.get().started_at is not None)
+        wait_until(lambda: not runner.is_running)
+        record = TaskRecord.objects.get()
+        assert (record.status, record.worker_ids, record.finished_at) == ("READY", [], None)
+        assert refused == [], "it keeps its place until the queue is closed"
+    finally:
+        runner.let_go()
+        thread.join(30)
+    assert len(refused) == 1
+
+
+def test_of_two_calls_of_a_task_that_come_at_once_one_begins__D6(monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = Runner("default", 1, 60.0)
+    real, both = runner._begins, threading.Barrier(2)
+
+    def begins(record_id: str) -> bool:
+        both.wait(30)
+        return real(record_id)
+
+    monkeypatch.setattr(runner, "_begins", begins)
+    result = tasks.hang.enqueue()
+    unanswered: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            runner.run_task(result.id)
+        except Unanswered as error:
+            unanswered.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        assert tasks.begun.wait(60)
+        wait_until(lambda: bool(unanswered))
+    finally:
+        tasks.may_end.set()
+        for thread in threads:
+            thread.join(30)
+    result.refresh()
+    assert (result.status, result.attempts) == ("SUCCESSFUL", 1)
 
 
 def test_a_task_that_fails_as_it_is_cut_off_stays_failed__D6() -> None:

@@ -46,7 +46,7 @@ OF_OTHERS = {
         "--port",
     ),
     *("--port", "--retry", "--retry-connrefused", "--retry-delay", "--seconds", "--silent", "--small", "--span-s"),
-    *("--stop-timeout", "--work-dir"),
+    *("--network", "--stop-timeout", "--work-dir"),
 }
 OF_PYTHON = ("replace", "debounce_ms", "at_latest_ms")
 

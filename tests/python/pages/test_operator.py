@@ -5,14 +5,16 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from delivery.serve.conftest import Served
+from tickwheel import __version__
 from tickwheel.delivery import Unavailable
 
 from .conftest import Open, note_what_moves, url
 
 pytestmark = pytest.mark.timeout(120)
+LONG = "orders-of-the-shop-in-production.db"
 
 
 def put(served: Served, id_: str, delay_ms: float = 3_600_000, **more: object) -> None:
@@ -96,17 +98,81 @@ def test_an_address_names_a_message_and_times_are_from_now(served: Served, open_
     expect(page.locator("#message-title")).to_have_text("a")
 
 
-@pytest.mark.parametrize("slower", [1, 16])
-@pytest.mark.parametrize("width", [1200, 390])
-def test_nothing_moves_once_it_is_seen(served: Served, open_page: Open, width: int, slower: int) -> None:
-    for number in range(30):
-        put(served, str(number))
-    page = open_page("about:blank", width=width)
-    moved = note_what_moves(page, slower)
+@pytest.mark.parametrize(
+    ("width", "name", "slower"),
+    [(1200, "store.db", 1), (390, "store.db", 1), *((width, LONG, 16) for width in (1280, 1024, 800, 768, 767, 390))],
+)
+def test_nothing_moves_once_it_is_seen(tmp_path: Path, open_page: Open, width: int, name: str, slower: int) -> None:
+    served = Served(tmp_path, name=name)
+    try:
+        for number in range(30):
+            put(served, str(number))
+        page = open_page("about:blank", width=width)
+        moved = note_what_moves(page, slower)
+        page.goto(url(served))
+        expect(page.locator("#rows tbody tr")).to_have_count(20)
+        expect(page.locator("#flow")).to_contain_text("accepted\n30", use_inner_text=True)
+        assert moved() < 0.1
+    finally:
+        served.close()
+
+
+def test_without_javascript_the_page_says_so_and_shows_nothing_that_would_need_it(
+    served: Served, browser: Browser
+) -> None:
+    context = browser.new_context(java_script_enabled=False, viewport={"width": 390, "height": 900})
+    page = context.new_page()
     page.goto(url(served))
-    expect(page.locator("#rows tbody tr")).to_have_count(20)
-    expect(page.locator("#flow")).to_contain_text("accepted\n30", use_inner_text=True)
-    assert moved() < 0.1
+    words = page.locator("body > noscript")  # Playwright sees that it is shown, and not its text
+    assert "This page draws with JavaScript, which is switched off." in words.inner_html()
+    assert words.bounding_box()
+    expect(page.locator("footer")).to_be_visible()
+    for part in ("nav", "main", "#pause"):
+        expect(page.locator(part)).to_be_hidden()
+    context.close()
+
+
+def test_a_list_that_fails_at_first_says_so_and_is_asked_for_again(served: Served, open_page: Open) -> None:
+    put(served, "a")
+    page = open_page("about:blank")
+    failures = iter([True])
+
+    def answer(route: Route) -> None:
+        if next(failures, False):
+            route.fulfill(status=503, json={"reason": "too busy", "allowed": "another try"})
+        else:
+            route.continue_()
+
+    page.route("**/messages?*", answer)
+    page.goto(url(served))
+    expect(page.locator("#answer")).to_have_text("too busy (allowed: another try)")
+    expect(page.locator("#answer")).to_be_visible()
+    expect(page.locator("footer")).to_be_visible()
+    expect(page.locator("#rows tbody tr")).to_have_count(1)
+
+
+def test_a_page_of_another_version_says_so_and_shows_no_figures(served: Served, open_page: Open) -> None:
+    page = open_page("about:blank")
+
+    def older(route: Route) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, body=answer.text().replace(f'"version": "{__version__}"', '"version": "0.0.1"'))
+
+    page.route(url(served), older)
+    with page.expect_response("**/events"):
+        page.goto(url(served))
+    expect(page.locator("#status")).to_contain_text("The service has another version now: load the page again.")
+    page.evaluate("""() => {
+        [window.framesRead, window.framesShown] = [0, 0];
+        const [parse, show] = [JSON.parse, show_frame];
+        JSON.parse = (...given) => { framesRead += 1; return parse(...given); };
+        show_frame = (frame) => { framesShown += 1; show(frame); };
+    }""")
+    while page.evaluate("framesRead") < 5:
+        page.wait_for_timeout(100)
+    assert page.evaluate("framesShown") == 0
+    expect(page.locator("#status")).to_contain_text("another version")
+    expect(page.locator("footer")).to_be_visible()
 
 
 def check(page: Page) -> None:

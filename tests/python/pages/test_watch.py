@@ -18,6 +18,7 @@ from .conftest import Open, note_what_moves
 
 pytestmark = pytest.mark.timeout(120)
 DAY_MS = 86_400_000
+LONG = "retries-of-the-mail-gateway"
 
 
 def levels(page):
@@ -40,10 +41,12 @@ def test_a_wheel_is_shown_however_full_it_is_and_however_narrow_the_screen(open_
         assert page.locator("#wheel path.full").count() == (1 if pending else 0)
 
 
-@pytest.mark.parametrize("slower", [1, 16])
-@pytest.mark.parametrize("width", [390, 1200])
-def test_nothing_moves_once_it_is_seen(open_page: Open, width, slower):
-    timer = ManualTimer("still", tick_ms=1, wheel_size=20)
+@pytest.mark.parametrize(
+    ("width", "name", "slower"),
+    [(390, "still", 1), *((width, "retries-of-the-mail-gateway", 16) for width in (390, 800, 1200))],
+)
+def test_nothing_moves_once_it_is_seen(open_page: Open, name, width, slower):
+    timer = ManualTimer(name, tick_ms=1, wheel_size=20)
     for delay_ms in (5, 410, DAY_MS):
         timer.after(delay_ms, int)
     with watch(timer) as watched:

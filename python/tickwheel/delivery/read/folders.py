@@ -6,6 +6,7 @@ no file, and a link to a folder, which could lead round in a circle. The name of
 and Hive write it, is no column: the files are read, and this is said.
 """
 
+import errno
 import os
 import shlex
 import stat
@@ -18,6 +19,9 @@ from tickwheel.delivery.base.errors import WrongUsage
 SUFFIXES: Final = (".ndjson", ".jsonl", ".csv", ".parquet")
 _UNPACK: Final = {".gz": "zcat", ".zst": "zstdcat", ".bz2": "bzcat", ".xz": "xzcat"}
 _NAMED = 5
+
+# What a link to nothing says, and one that leads round in a circle.
+_NOTHING_THERE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 
 
 def files_of(folder: Path, say: Callable[[str], object]) -> list[Path]:
@@ -77,11 +81,11 @@ def _is_file(path: Path) -> bool:
     """Whether it is a file, or a link to one. Errors: `WrongUsage` if that can't be seen."""
     try:
         return stat.S_ISREG(path.stat().st_mode)
-    except PermissionError as error:
+    except OSError as error:
+        if error.errno in _NOTHING_THERE:
+            return False
         where = path_as_text(path)
-        raise WrongUsage(f"{where} can't be read: {error.strerror}: permit it, or move it away") from error
-    except OSError:  # a link to nothing, or one that leads round in a circle
-        return False
+        raise WrongUsage(f"{where} can't be read: {error.strerror}: mend that, or move it away") from error
 
 
 def way_to_read(path: Path) -> str | None:

@@ -21,6 +21,7 @@ class Messages {
     this.query = null; // of the list that is shown, without a cursor
     this.cursor = null; // of the next page
     this.pages = 0; // that are shown
+    this.has_answer = false; // to the first list, be it an error
     this.found = ""; // the first page, as text
     this.page_number = 0; // of the last list that was asked for: the answer of an earlier one is not shown
     this.shown = null; // the name of the message that is shown
@@ -96,7 +97,10 @@ class Messages {
   async page() {
     const number = ++this.page_number;
     find("more").disabled = true;
-    const found = await this.asked(this.cursor).finally(() => (find("more").disabled = false));
+    const found = await this.asked(this.cursor).finally(() => {
+      this.has_answer = true;
+      find("more").disabled = false;
+    });
     if (number !== this.page_number) return;
     this.pages += 1;
     if (this.pages === 1) this.found = JSON.stringify(found);
@@ -110,8 +114,9 @@ class Messages {
 
   /* Shows the first page as it is now, unless the reader is at work in it. */
   async refresh() {
-    const isAtWork = this.pages !== 1 || find("message").open || find("sure").open || this.rows.contains(document.activeElement);
-    if (isAtWork || !find("list").elements.follow.checked || document.hidden || document.body.classList.contains("stale")) return;
+    const isAtWork = this.pages > 1 || find("message").open || find("sure").open || this.rows.contains(document.activeElement);
+    if (!this.has_answer || isAtWork || !find("list").elements.follow.checked || document.hidden || document.body.classList.contains("stale")) return;
+    if (!this.pages) return this.page().catch(() => null); // the first answer was an error, which is still shown
     const number = this.page_number;
     const found = await this.asked(null).catch(() => null); // the line of the status says why there is no answer
     const text = JSON.stringify(found);

@@ -41,9 +41,14 @@ function follow() {
   const ask_token = find("ask-token");
   ask_token.addEventListener("click", () => ask_for_token("Give one that may read."));
 
+  let isOutdated = false;
   const handle = (event, data) => {
     if (event === "hello") {
-      if (data.version && data.version !== about.version) return status("The service has another version now: load the page again.", "ill");
+      isOutdated = Boolean(data.version && data.version !== about.version);
+      if (isOutdated) {
+        document.body.classList.add("stale", "loaded");
+        return status("The service has another version now: load the page again.", "ill");
+      }
       ask_token.hidden = true;
       document.body.classList.remove("stale");
       if (data.store) set_title(`Delivery of ${shown(data.store)}`);
@@ -59,6 +64,8 @@ function follow() {
       for (const part of document.querySelectorAll("[data-right]:not(#message *, #requeue-all)"))
         part.hidden = !data.rights.includes(part.dataset.right);
       if (about.kind === "timer") status(`Watching the timer ${data.name}.`, "well");
+    } else if (isOutdated) {
+      return;
     } else if (event === "gone") {
       status("The timer is shut down.", "ill");
       document.body.classList.add("loaded");
@@ -68,7 +75,7 @@ function follow() {
     } else {
       if (data.lateness_us) lateness.add(data.at_ms, data.lateness_us);
       show_frame(data);
-      if (data.counts && messages?.pages) document.body.classList.add("loaded");
+      if (data.counts && messages?.has_answer) document.body.classList.add("loaded");
     }
   };
   const lost = async (error, again_s) => {

@@ -62,6 +62,7 @@ class Served:
         self,
         folder: Path,
         *,
+        name: str = "store.db",
         tokens: Tokens | None = None,
         certificates: Certificates | None = None,
         max_payload: int = MAX_PAYLOAD,
@@ -73,7 +74,7 @@ class Served:
     ) -> None:
         self.arrived: queue.SimpleQueue[Delivery] = queue.SimpleQueue()
         self.running = Running(
-            folder / "store.db",
+            folder / name,
             sink_of_function(to or self.arrived.put),
             Settings(
                 order=order,

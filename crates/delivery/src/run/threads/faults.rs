@@ -89,6 +89,49 @@ fn a_close_with_a_time_limit_does_not_wait_for_a_checkpoint_that_hangs__d13() {
     assert_eq!(again.running.close(Some(LONG)).unwrap().resumed, 0, "all of it was committed");
 }
 
+/// Its sends wait until the test ends them.
+struct SendsSlowly(Arc<Mutex<Receiver<()>>>, Sender<()>);
+
+impl Sink for SendsSlowly {
+    fn max_messages(&self) -> usize {
+        1
+    }
+
+    fn send(&mut self, _: &[Delivery]) -> Result<Verdicts, DeliveryError> {
+        self.1.send(()).unwrap();
+        let _ = self.0.lock().recv_timeout(LONG);
+        Ok(Verdicts::Delivered)
+    }
+}
+
+/// As with dead letters that can't be written while a machine is busy: the next run repeated what was in flight.
+#[test]
+fn what_is_in_flight_as_the_run_fails_is_committed_when_it_has_arrived__d5() {
+    let ((end, ended), (begins, begun)) = (channel(), channel());
+    let ended = Arc::new(Mutex::new(ended));
+    let open: OpenSink = Arc::new(move |_: &str| {
+        let sink = SendsSlowly(ended.clone(), begins.clone());
+        Ok(Opened::Sink(Box::new(sink)))
+    });
+    let delivering = Delivering::with_threads(1, settings(), open);
+    delivering.submit(many(2));
+    begun.recv_timeout(LONG).unwrap();
+    delivering.running.fail(&DeliveryError::Failed("the letters can't be written".to_owned()));
+    begun
+        .recv_timeout(Duration::from_millis(100))
+        .expect_err("nothing more is sent, and a writer that does not wait has ended");
+    let closing = spawn({
+        let (running, folder) = (Arc::new(delivering.running), delivering.folder.clone());
+        move || (running.close(Some(LONG)).unwrap_err().to_string(), folder)
+    });
+    drop::<Sender<()>>(end);
+    let (failure, folder) = closing.join().unwrap();
+    assert!(failure.contains("the letters can't be written"), "{failure}");
+    let again = Delivering::on(folder, settings(), takes());
+    assert!(again.running.wait_until_empty(LONG).unwrap());
+    assert_eq!(again.running.close(Some(LONG)).unwrap().delivered, 1, "the other one was committed");
+}
+
 /// Its sync waits until the test ends it.
 struct SyncsSlowly(Arc<Mutex<Receiver<()>>>);
 

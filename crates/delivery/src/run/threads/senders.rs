@@ -380,15 +380,10 @@ impl Shared {
             self.leader.notify_all();
             self.followers.notify_all();
         }
-        let mut senders = self.lock_senders(); // an opener holds it from its check until it waits, so it is not missed
+        drop(self.lock_senders()); // an opener holds it from its check until it waits, so it is not missed
         self.sender_ended.notify_all();
-        while !senders.working.is_empty() {
-            senders = match self.left() {
-                None => self.sender_ended.wait(senders),
-                Some(Duration::ZERO) => break,
-                Some(left) => self.sender_ended.wait_timeout(senders, left),
-            };
-        }
+        self.wait_for_senders(Duration::MAX);
+        let senders = self.lock_senders();
         let mut all_ended = senders.working.is_empty() && senders.hanging == 0;
         drop(senders);
         {
@@ -404,6 +399,20 @@ impl Shared {
             senders = self.sender_ended.wait_timeout(senders, end.saturating_duration_since(Instant::now()));
         }
         all_ended
+    }
+
+    /// Waits until no sender works, at most for this time and as long as a close may take.
+    pub(super) fn wait_for_senders(&self, most: Duration) {
+        let end = Instant::now().checked_add(most);
+        let mut senders = self.lock_senders();
+        while !senders.working.is_empty() {
+            let own_left = end.map(|end| end.saturating_duration_since(Instant::now()));
+            senders = match self.left().into_iter().chain(own_left).min() {
+                None => self.sender_ended.wait(senders),
+                Some(Duration::ZERO) => break,
+                Some(left) => self.sender_ended.wait_timeout(senders, left),
+            };
+        }
     }
 
     pub(super) fn lock_senders(&self) -> MutexGuard<'_, Senders> {

@@ -18,6 +18,8 @@ pub(super) const LOOK_AT_CLOCK_US: u64 = 1_000_000;
 pub(super) const LOOK_AT_CLOCK: Duration = Duration::from_micros(LOOK_AT_CLOCK_US);
 /// How long a sink may take to abort its sends.
 pub(super) const ABORT: Duration = Duration::from_secs(1);
+/// How long a run that has failed waits for the sends in flight.
+pub(super) const LAST_SENDS: Duration = Duration::from_secs(10);
 /// The observer is told of a sync that takes longer.
 pub(super) const SLOW_SYNC: Duration = Duration::from_secs(3);
 

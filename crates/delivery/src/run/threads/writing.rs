@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::senders::caught;
-use super::shared::{LOOK_AT_CLOCK_US, Shared};
+use super::shared::{LAST_SENDS, LOOK_AT_CLOCK_US, Shared};
 use crate::base::error::DeliveryError;
 use crate::sinks::SyncFn;
 
@@ -103,9 +103,11 @@ impl Shared {
         self.add_senders();
     }
 
-    /// The run has failed. Earlier deliveries are committed, unless the failure is in the store.
+    /// The run has failed. Earlier deliveries are committed, and those in flight if they end soon, so that the next run
+    /// does not repeat them; unless the failure is in the store.
     pub(super) fn write_the_rest(&self, failure: &DeliveryError) {
         if !matches!(failure, DeliveryError::Store(_)) {
+            self.wait_for_senders(LAST_SENDS);
             let _ = self.engine.write(&|| self.sync()); // the first failure is returned
         }
         self.engine.give_up(failure);

@@ -78,8 +78,10 @@ pub(in crate::store) fn refuse_names_of_one_another(path: &Path) -> Result<(), D
     if let Some(main) = open_stores::main_file(path).filter(|main| is_one(main)) {
         return refused(path, &main);
     }
-    if path.symlink_metadata().is_ok() {
-        return Ok(()); // its own files; and a close of its `-shm` would drop the locks of those who read it in this process
+    // If there is a store, they are its own, and a close of its `-shm` would drop the locks of those who read it in this
+    // process. An empty file is none: SQLite removes what is beside that.
+    if path.metadata().is_ok_and(|found| found.len() > 0) {
+        return Ok(());
     }
     match open_stores::SIDES.iter().map(|suffix| beside(path, suffix)).find(|side| is_one(side)) {
         Some(side) => refused(&side, path),
@@ -107,6 +109,8 @@ mod tests {
         fs::write(at("store.db-shm"), b"SQLite format 3\0").unwrap();
         let text = refuse_names_of_one_another(&at("store.db")).unwrap_err().to_string();
         assert!(text.contains("store.db-shm is the name of a file that SQLite keeps for "), "{text}");
+        fs::write(at("store.db"), b"").unwrap();
+        assert_eq!(refuse_names_of_one_another(&at("store.db")).unwrap_err().to_string(), text);
         fs::write(at("store.db"), b"SQLite format 3\0").unwrap();
         refuse_names_of_one_another(&at("store.db")).unwrap();
         refuse_names_of_one_another(&at("store.db-wal")).unwrap_err();
