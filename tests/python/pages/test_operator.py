@@ -151,6 +151,23 @@ def test_a_list_that_fails_at_first_says_so_and_is_asked_for_again(served: Serve
     expect(page.locator("#rows tbody tr")).to_have_count(1)
 
 
+def test_a_list_that_takes_long_is_asked_for_once_and_shown(served: Served, open_page: Open) -> None:
+    put(served, "a", 0)
+    assert served.arrived.get(timeout=20).message.id == "a"
+    page = open_page("about:blank")
+    page.clock.install()
+    page.goto(url(served))
+    expect(page.locator("#answer")).to_have_text("There are no such messages.")
+    held: list[Route] = []
+    page.route("**/messages?state=delivered*", lambda route: held.append(route))
+    page.locator("#list select").select_option("delivered")
+    page.get_by_role("button", name="Show the list").click()
+    page.clock.run_for(20_000)  # it is refreshed each five seconds
+    assert len(held) == 1
+    held[0].continue_()
+    expect(page.locator("#rows tbody tr")).to_have_count(1)
+
+
 def test_a_page_of_another_version_says_so_and_shows_no_figures(served: Served, open_page: Open) -> None:
     page = open_page("about:blank")
 

@@ -21,7 +21,7 @@ class Messages {
     this.query = null; // of the list that is shown, without a cursor
     this.cursor = null; // of the next page
     this.pages = 0; // that are shown
-    this.has_answer = false; // to the first list, be it an error
+    this.has_answer = false; // to the list that was asked for last, be it an error
     this.found = ""; // the first page, as text
     this.page_number = 0; // of the last list that was asked for: the answer of an earlier one is not shown
     this.shown = null; // the name of the message that is shown
@@ -97,7 +97,9 @@ class Messages {
   async page() {
     const number = ++this.page_number;
     find("more").disabled = true;
+    this.has_answer = false;
     const found = await this.asked(this.cursor).finally(() => {
+      if (number !== this.page_number) return;
       this.has_answer = true;
       find("more").disabled = false;
     });

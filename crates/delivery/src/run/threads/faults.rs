@@ -132,6 +132,24 @@ fn what_is_in_flight_as_the_run_fails_is_committed_when_it_has_arrived__d5() {
     assert_eq!(again.running.close(Some(LONG)).unwrap().delivered, 1, "the other one was committed");
 }
 
+/// Each was opened anew as it ended, a thousand times a second, until a close.
+#[test]
+fn no_sink_is_opened_once_the_run_has_failed__d8() {
+    let (opens, opened) = channel();
+    let open: OpenSink = Arc::new(move |_: &str| {
+        opens.send(()).unwrap();
+        Ok(Opened::Sink(Box::new(Takes)))
+    });
+    let delivering = Delivering::with_threads(8, settings(), open);
+    delivering.running.fail(&DeliveryError::Failed("the disk is full".to_owned()));
+    let shared = &delivering.running.shared;
+    wait_until("the writer ends", || shared.telling.lock().is_over);
+    wait_until("all senders end", || shared.senders.lock().working.is_empty());
+    for _ in opened.try_iter() {}
+    opened.recv_timeout(Duration::from_millis(100)).expect_err("no more is opened");
+    delivering.running.close(Some(LONG)).unwrap_err();
+}
+
 /// Its sync waits until the test ends it.
 struct SyncsSlowly(Arc<Mutex<Receiver<()>>>);
 

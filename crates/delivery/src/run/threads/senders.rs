@@ -45,7 +45,7 @@ impl Shared {
             Opened::ReplySink(_) => (None, true),
         };
         let mut senders = self.lock_senders();
-        if self.is_closing.load(Ordering::SeqCst) {
+        if self.is_ending() {
             return Ok(None);
         }
         let number = senders.next;
@@ -312,8 +312,7 @@ impl Shared {
                 } else {
                     working < limits.young
                 };
-                let is_over = senders.answers_later || self.is_closing.load(Ordering::SeqCst);
-                if is_over || !is_needed || working + senders.hanging >= most {
+                if !is_needed || working + senders.hanging >= most || senders.answers_later || self.is_ending() {
                     return;
                 }
                 senders.opening += 1;
@@ -353,7 +352,7 @@ impl Shared {
     fn open_until_closing(&self) -> Option<Opened> {
         let mut random = Rng::new();
         for attempt in 1.. {
-            if self.is_closing.load(Ordering::SeqCst) {
+            if self.is_ending() {
                 return None;
             }
             if let Ok(sink) = caught(|| (self.open)(self.engine.store_id())) {
@@ -361,7 +360,7 @@ impl Shared {
             }
             let end = Instant::now() + Duration::from_micros(REOPEN.wait_us(attempt, &mut random));
             let mut senders = self.lock_senders();
-            while !self.is_closing.load(Ordering::SeqCst) {
+            while !self.is_ending() {
                 let left = end.saturating_duration_since(Instant::now());
                 if left.is_zero() {
                     break;

@@ -2,7 +2,7 @@
 //! report (rules D5, D6).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -186,6 +186,11 @@ impl Shared {
     /// and the thread may only leave.
     pub(super) fn is_forked(&self) -> bool {
         std::process::id() != self.process
+    }
+
+    /// Whether no further sender may begin: a close has begun, or the run has failed.
+    pub(super) fn is_ending(&self) -> bool {
+        self.is_closing.load(Ordering::SeqCst) || self.failure.lock().is_some()
     }
 
     pub(super) fn fail(&self, error: &DeliveryError) {

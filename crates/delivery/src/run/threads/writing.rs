@@ -103,14 +103,16 @@ impl Shared {
         self.add_senders();
     }
 
-    /// The run has failed. Earlier deliveries are committed, and those in flight if they end soon, so that the next run
-    /// does not repeat them; unless the failure is in the store.
+    /// The run has failed. Earlier deliveries are committed at once, and then those in flight if they end soon, so that
+    /// the next run does not repeat them; unless the failure is in the store.
     pub(super) fn write_the_rest(&self, failure: &DeliveryError) {
-        if !matches!(failure, DeliveryError::Store(_)) {
+        let is_usable = !matches!(failure, DeliveryError::Store(_));
+        let is_usable = is_usable && self.engine.write(&|| self.sync()).is_ok(); // the first failure is returned
+        self.engine.give_up(failure); // first: a send in flight may wait for its own ticket
+        if is_usable {
             self.wait_for_senders(LAST_SENDS);
-            let _ = self.engine.write(&|| self.sync()); // the first failure is returned
+            let _ = self.engine.write(&|| self.sync());
         }
-        self.engine.give_up(failure);
     }
 
     /// After a commit, the timer may have a message that is due before all others, and sending may go on after a pause.

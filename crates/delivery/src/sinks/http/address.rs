@@ -89,7 +89,7 @@ impl HttpAddress {
             }
         }
         if has_dots(text.split('?').next().unwrap_or("")) {
-            return Err("its key or id is . or .. in the path of the address, which names another place".to_owned());
+            return Err("its key or id has . or .. as a part of the path, which names another place".to_owned());
         }
         let mut parts = self.uri.clone().into_parts();
         parts.path_and_query =
@@ -130,9 +130,11 @@ fn parts_of(path: &str) -> Option<Vec<Part>> {
     Some(parts)
 }
 
-/// Whether a part of the path is `.` or `..`: on their way, requests are sent to another place for these.
+/// Whether a part of the path is `.` or `..`: on their way, requests are sent to another place for these. Some servers
+/// take an escaped slash, or a backslash, as a slash, and end a part at a semicolon.
 fn has_dots(path: &str) -> bool {
-    path.split('/').any(|part| matches!(part, "." | ".."))
+    let path = path.to_ascii_uppercase().replace("%2F", "/").replace("%5C", "/").replace("%3B", ";");
+    path.split('/').any(|part| matches!(part.split(';').next(), Some("." | "..")))
 }
 
 fn wanted(what: &str, fault: &str) -> String {
@@ -238,7 +240,7 @@ mod tests {
             assert!(error.contains("names another place"), "{address} {error}");
         }
         for (address, key) in
-            [("{key}", "..."), ("?{key}", ".."), ("?/{key}", ".."), ("a{key}", ".."), ("{key}", "%2e%2e")]
+            [("{key}", "..."), ("?{key}", "../.."), ("a{key}", ".."), ("{key}", "%2e%2e"), ("{key}", "a..b/.c")]
         {
             assert!(made(&format!("http://h/{address}"), Some(key), "a").is_ok(), "{address} {key}");
         }

@@ -53,7 +53,7 @@ pub struct Webhook {
 impl Webhook {
     /// Sends each message as a POST to this `http` or `https` address. `{key}` and `{id}` in its path or query stand
     /// for those of the message, with `%20` and the like where needed. A message without a key is refused if the
-    /// address needs one, and so is one whose key or id would be `.` or `..` in the path.
+    /// address needs one, and so is one whose key or id makes `.` or `..` a part of the path.
     ///
     /// ```
     /// # use tickwheel_delivery::{Destination, Webhook};
