@@ -214,7 +214,7 @@ def deliver(
             beside = store.with_name(f"{store.name}.checkpoint") if store else None
             read = _spark().reader_of(sources, columns, checkpoint or beside, lead_ms)
         else:
-            read = _local_reader(sources, columns, is_replay=speed is not None)
+            read = _local_reader(sources, columns, report.say, is_replay=speed is not None)
         settings = settings_of(**how)
         opener = opener_of(to, webhook_header, webhook_secret_file)
         job = Job(
@@ -271,11 +271,11 @@ def _refuse(context: click.Context, names: Collection[str], why: str) -> None:
 
 
 def _local_reader(
-    sources: "Sequence[Source]", columns: "Columns", *, is_replay: bool
+    sources: "Sequence[Source]", columns: "Columns", say: Callable[[str], object], *, is_replay: bool
 ) -> "Callable[[Running, Path], Reader]":
     from tickwheel.delivery.command.reading import Reading
 
-    return lambda running, _store: Reading(sources, columns, running, is_replay=is_replay)
+    return lambda running, _store: Reading(sources, columns, running, say, is_replay=is_replay)
 
 
 def _page_maker(

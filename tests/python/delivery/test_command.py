@@ -242,6 +242,23 @@ def test_a_file_that_can_not_be_looked_at_is_refused_unless_it_is_left_out__D11(
     assert deliver("in").exit_code == 0
 
 
+def test_files_that_have_nothing_new_are_named__D11(deliver: Deliver) -> None:
+    """As in a run with the option that an error of the run before has asked for."""
+    Path("in").mkdir()
+    Path("in/a.csv").write_text("id,due\na,2020-01-01T10:00:00\n")
+    Path("in/b.ndjson").write_text('{"id": "b", "due": 100000000005}\n')
+    first = deliver("in", "--store", "s.db")
+    assert first.exit_code == 1
+    assert "Nothing new" not in one_line(first)
+    again = deliver("in", "--store", "s.db", "--zone", "Europe/Berlin")
+    assert "Nothing new in files that earlier runs have read to the end: in/a.csv, in/b.ndjson" in one_line(again)
+    with Path("in/b.ndjson").open("a") as file:
+        file.write('{"id": "c", "due": 100000000005}\n')
+    more = deliver("in", "--store", "s.db")
+    assert "Nothing new in files that earlier runs have read to the end: in/a.csv" in one_line(more)
+    assert [line["id"] for line in out()] == ["b", "c"]
+
+
 def test_nothing_to_deliver_is_fine__D11(deliver: Deliver) -> None:
     Path("in.ndjson").write_text("\n\n")
     assert deliver("in.ndjson").exit_code == 0

@@ -148,7 +148,7 @@ def test_a_reader_that_waits_for_room_does_not_hold_up_the_end__D13(tmp_path: Pa
 
     (tmp_path / "in.ndjson").write_text('{"id": "now", "due": 100000000005}\n')
     full: Any = Full()
-    reading = Reading(find_sources([str(tmp_path / "in.ndjson")]), Columns(), full, is_replay=False)
+    reading = Reading(find_sources([str(tmp_path / "in.ndjson")]), Columns(), full, print, is_replay=False)
     reading.start()
     assert waits.wait(20)
     reading.stop()

@@ -5,13 +5,14 @@ Its position in the input is committed with the records. It does not wait for an
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
 from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.model.entries import Answer
 from tickwheel.delivery.model.message import Columns
+from tickwheel.delivery.read.folders import some_of
 from tickwheel.delivery.read.sources import OpenSource, Source
 
 ITS_START = "its start"
@@ -40,11 +41,20 @@ class Reader(Protocol):
 class Reading(threading.Thread):
     """Reads until the inputs end or until `stop`. A daemon thread, because it may wait for standard input for ever."""
 
-    def __init__(self, sources: Sequence[Source], columns: Columns, running: Running, *, is_replay: bool) -> None:
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        columns: Columns,
+        running: Running,
+        say: Callable[[str], object],
+        *,
+        is_replay: bool,
+    ) -> None:
         super().__init__(name="reader-deliver", daemon=True)
         self._sources = sources
         self._columns = columns
         self._running = running
+        self._say = say
         self._is_replay = is_replay
         self._taking = threading.Lock()  # held while records are submitted, not during a wait
         self._stopped = False
@@ -76,13 +86,21 @@ class Reading(threading.Thread):
 
     def _read(self) -> bool:
         """Whether it reached the end."""
+        nothing_new = list[str]()
         for source in self._sources:
-            for part in OpenSource(source, self._columns, self._running.engine.inputs, self._now_ns):
+            opened = OpenSource(source, self._columns, self._running.engine.inputs, self._now_ns)
+            read = 0
+            for part in opened:
+                read += len(part.records)
                 with self._taking:
                     if self._stopped:
                         return False
                     self.stopped_at = f"line {part.line} of {source.name}"
                     self._last = self._running.submit([part.records, *([part.progress] if part.progress else [])])
+            if opened.was_read and not read:
+                nothing_new.append(source.name)
+        if nothing_new:  # who has changed an option expects that they are read again
+            self._say(f"Nothing new in files that earlier runs have read to the end: {some_of(nothing_new)}")
         if self._last is not None:
             self._last.result()  # all is on disk
         return True

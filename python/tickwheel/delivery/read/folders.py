@@ -41,18 +41,18 @@ def files_of(folder: Path, say: Callable[[str], object]) -> list[Path]:
             others.append(name)
     formats = ", ".join(SUFFIXES)
     if hidden:
-        say(f"Not read in {folder}, as the name begins with . or _: {_some(hidden)}")
+        say(f"Not read in {folder}, as the name begins with . or _: {some_of(hidden)}")
     if others:
         hints = [hint for hint in (way_to_read(folder / name) for name in others) if hint]
         more = f". Compressed: {hints[0]}" if hints else ""
-        say(f"Not read in {folder}, as the suffix is none of {formats}: {_some(others)}{more}")
+        say(f"Not read in {folder}, as the suffix is none of {formats}: {some_of(others)}{more}")
     if no_files:
-        say(f"Not read in {folder}, as they are links to folders, links to nothing, or no files: {_some(no_files)}")
+        say(f"Not read in {folder}, as they are links to folders, links to nothing, or no files: {some_of(no_files)}")
     if not found:
         raise WrongUsage(f"{folder} holds no files that can be read: give a folder with {formats} files")
     columns = sorted({part for file in found for part in file.relative_to(folder).parts[:-1] if "=" in part})
     if columns:
-        say(f"Folders in {folder} are no columns, and no message has their values: {_some(columns)}")
+        say(f"Folders in {folder} are no columns, and no message has their values: {some_of(columns)}")
     return found
 
 
@@ -104,6 +104,7 @@ def path_as_text(path: Path) -> str:
     return os.fsencode(path).decode(errors="backslashreplace")
 
 
-def _some(names: Sequence[Path | str]) -> str:
+def some_of(names: Sequence[Path | str]) -> str:
+    """The first names, and how many more there are."""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(path_as_text(Path(name)) for name in names[:_NAMED]) + more

@@ -75,6 +75,11 @@ class OpenSource:
         self._before = before.get(self._name)
         self._now_ns = now_ns
 
+    @property
+    def was_read(self) -> bool:
+        """Whether an earlier run has read some or all of it."""
+        return self._before is not None
+
     def __iter__(self) -> Iterator[Part]:
         """The records; can be used once. Errors: `DeliveryFailed` if the source can't be read."""
         path = self.source.path
