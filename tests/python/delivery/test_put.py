@@ -101,8 +101,9 @@ def test_a_message_that_was_cancelled_before_it_came_is_in_the_log__D7(
 
 @pytest.mark.parametrize("call", ["put_many", "submit"])
 def test_an_unknown_field_is_named__D1(queue: DeliveryQueue, call: str) -> None:
-    with pytest.raises(WrongUsage, match="it has 'paylod', and may have id, due, delay_ms, payload, key"):
+    with pytest.raises(WrongUsage, match="it has 'paylod', and may have id, due, delay_ms, payload, key") as error:
         getattr(queue, call)([{"id": "a", "due": LATER_MS}, {"id": "b", "due": LATER_MS, "paylod": 1}])
+    assert error.value.__notes__ == ["It is number 1 of those that were given, counted from 0."]
     assert len(queue) == 0
 
 

@@ -1,7 +1,7 @@
 """`DeliveryQueue`: durable delayed delivery inside a Python program (rule D11)."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from datetime import datetime, timedelta
 from inspect import iscoroutinefunction
@@ -223,7 +223,7 @@ class DeliveryQueue:
             given = iter(messages)
         except TypeError:
             raise WrongUsage(f"{messages!r:.200} can't be put: give a list of messages, or another iterable") from None
-        every = [message_of(message) for message in given]
+        every = [*_each(given, message_of)]
         if (parent := current_traceparent()) is not None:
             every = [message.traced_by(parent) for message in every]
         parts = [every[at : at + 1000] for at in range(0, len(every), 1000)]
@@ -381,7 +381,7 @@ class DeliveryQueue:
         A message is given as to `put_many`. Blocks while some thousand are queued. Errors: `BadRecord`, and then none
         is accepted; `WrongUsage`; `DeliveryFailed` once delivery has failed, also from the future.
         """
-        given: Any = map(item_of, items) if isinstance(items, Iterable) else items
+        given: Any = _each(items, item_of) if isinstance(items, Iterable) else items
         return self._running.submit(given)
 
     def submit_ndjson(self, data: bytes) -> "Future[list[Answer | BadRecord]]":
@@ -465,6 +465,16 @@ class DeliveryQueue:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _each(given: Iterable[Any], read: Callable[[Any], _T]) -> Iterator[_T]:
+    """Reads each. A note of an error says of which one it is."""
+    for at, one in enumerate(given):
+        try:
+            yield read(one)
+        except (BadRecord, WrongUsage) as error:
+            error.add_note(f"It is number {at} of those that were given, counted from 0.")
+            raise
 
 
 def _the_one(answers: list[Answer]) -> Answer:
