@@ -145,7 +145,7 @@ fn no_sink_is_opened_once_the_run_has_failed__d8() {
     let shared = &delivering.running.shared;
     wait_until("the writer ends", || shared.telling.lock().is_over);
     wait_until("all senders end", || shared.senders.lock().working.is_empty());
-    for _ in opened.try_iter() {}
+    while opened.try_recv().is_ok() {}
     opened.recv_timeout(Duration::from_millis(100)).expect_err("no more is opened");
     delivering.running.close(Some(LONG)).unwrap_err();
 }
