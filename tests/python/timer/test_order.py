@@ -73,9 +73,9 @@ def test_an_add_that_is_already_due_overtakes_nothing_that_waits_to_be_flushed__
     ran: list[str] = []
     done = threading.Event()
     with SystemTimer("late", reaper=False) as timer:
-        began_ms = timer.now_ms()
+        began_ms = timer.now_ms() + 500  # all are added before: a delay would count from each add
         for delay_ms in (30, 1, 2, 25, 1):
-            timer.after(delay_ms, ran.append, str(delay_ms))
+            timer.at(began_ms + delay_ms, ran.append, str(delay_ms))
         until(lambda: timer.now_ms() >= began_ms + 40)
         if late == "at":
             timer.at(began_ms - 5, ran.append, "late")
@@ -109,7 +109,7 @@ def test_the_default_executor_runs_callbacks_in_that_order__T6() -> None:
     ran: list[tuple[float, int]] = []
     done = threading.Event()
     with SystemTimer("in-order", reaper=False) as timer:  # nothing is released before all have been added
-        base_ms = timer.now_ms() + 40
+        base_ms = timer.now_ms() + 1000  # an instant that has passed would count as now
         added = [(base_ms + rng.randrange(100) / 4, number) for number in range(1000)]
         for due_ms, number in added:
             timer.at(due_ms, ran.append, (due_ms, number))
