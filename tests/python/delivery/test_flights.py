@@ -84,6 +84,16 @@ def test_the_checker_finds_nothing_where_all_is_well(flights: ModuleType, prepar
     assert check(flights, prepared, delivered) == []
 
 
+def test_several_of_a_key_may_come_again_in_their_order_if_they_are_marked(
+    flights: ModuleType, delivered: Delivered
+) -> None:
+    """After a `kill -9`."""
+    delivered[7]["key"] = delivered[8]["key"]
+    again = [{**message, "redelivered": True} for message in delivered[7:9]]
+    assert flights.check_order([*delivered[:9], *again, *delivered[9:]]) == []
+    assert flights.check_order([*delivered[:9], *delivered[7:9], *delivered[9:]]) != []
+
+
 def missing(delivered: Delivered) -> None:
     del delivered[7]
 
