@@ -99,7 +99,7 @@ class Reading(threading.Thread):
                     self._last = self._running.submit([part.records, *([part.progress] if part.progress else [])])
             if opened.was_read and not read:
                 nothing_new.append(source.name)
-        if nothing_new:  # who has changed an option expects that they are read again
+        if nothing_new:  # with another option, a user expects that they are read again
             self._say(f"Nothing new in files that earlier runs have read to the end: {some_of(nothing_new)}")
         if self._last is not None:
             self._last.result()  # all is on disk

@@ -468,7 +468,7 @@ class DeliveryQueue:
 
 
 def _each(given: Iterable[Any], read: Callable[[Any], _T]) -> Iterator[_T]:
-    """Reads each. A note of an error says of which one it is."""
+    """Reads each. An error gets a note with the number of its item."""
     for at, one in enumerate(given):
         try:
             yield read(one)
@@ -490,7 +490,7 @@ def _accepted(answers: list[Answer], put: Records) -> Answer:
 
 
 def _warned(answers: list[Answer], puts: Sequence[Records]) -> list[Answer]:
-    """The answers. A message that is cancelled is never sent: that must be seen although nobody looks at answers."""
+    """The answers. A cancelled message is never sent: the log says so, as callers rarely look at an answer."""
     number = answers.count(Answer.CANCELLED)
     if number:
         [name] = puts[answers.index(Answer.CANCELLED)].names()

@@ -20,7 +20,7 @@ SUFFIXES: Final = (".ndjson", ".jsonl", ".csv", ".parquet")
 _UNPACK: Final = {".gz": "zcat", ".zst": "zstdcat", ".bz2": "bzcat", ".xz": "xzcat"}
 _NAMED = 5
 
-# What a link to nothing says, and one that leads round in a circle.
+# The errors of a link to nothing, and of one that leads to itself.
 _NOTHING_THERE: Final = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 
 

@@ -37,8 +37,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Adds a sender with this sink to those that work. A close waits for it. Returns its number. `None`: the engine is
-    /// closing, so no message may be sent with this sink.
+    /// Notes that a sender works with this sink. A close waits for it. Returns its number. `None`: the run ends, so no
+    /// message may be sent with this sink.
     fn register(&self, sink: &Opened) -> Result<Option<u64>, DeliveryError> {
         let (sync, answers_later) = match sink {
             Opened::Sink(sink) => (caught(|| Ok(sink.sync()))?, false),

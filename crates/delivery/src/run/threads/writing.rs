@@ -103,8 +103,8 @@ impl Shared {
         self.add_senders();
     }
 
-    /// The run has failed. Earlier deliveries are committed at once, and then those in flight if they end soon, so that
-    /// the next run does not repeat them; unless the failure is in the store.
+    /// The run has failed. Unless the store failed, the earlier deliveries are committed at once. Sends in flight get
+    /// some time to end, and are committed then. So the next run does not repeat them.
     pub(super) fn write_the_rest(&self, failure: &DeliveryError) {
         let is_usable = !matches!(failure, DeliveryError::Store(_));
         let is_usable = is_usable && self.engine.write(&|| self.sync()).is_ok(); // the first failure is returned

@@ -233,9 +233,18 @@ mod tests {
         assert!(made("http://h/{key}", Some(""), "a").unwrap_err().contains("is empty"));
         let long = "a".repeat(70_000);
         assert!(made("http://h/{id}", None, &long).unwrap_err().contains("too long"));
-        for (address, key, id) in
-            [("{key}", ".", "a"), ("a/{key}/b", "..", "a"), ("{key}{id}", ".", "."), (".{id}", "x", ".")]
-        {
+        for (address, key, id) in [
+            ("{key}", ".", "a"),
+            ("a/{key}/b", "..", "a"),
+            ("{key}{id}", ".", "."),
+            (".{id}", "x", "."),
+            ("a/{key}/b", "../../admin", "a"),
+            ("a/{key}/b", "x/../..", "a"),
+            ("a%2f{key}", "..", "a"),
+            ("a/{key}/b", "..\\admin", "a"),
+            ("a/{key};v=1", "..", "a"),
+            ("a/{key}/b", "..;x", "a"),
+        ] {
             let error = made(&format!("http://h/{address}"), Some(key), id).unwrap_err();
             assert!(error.contains("names another place"), "{address} {error}");
         }

@@ -78,8 +78,8 @@ pub(in crate::store) fn refuse_names_of_one_another(path: &Path) -> Result<(), D
     if let Some(main) = open_stores::main_file(path).filter(|main| is_one(main)) {
         return refused(path, &main);
     }
-    // If there is a store, they are its own, and a close of its `-shm` would drop the locks of those who read it in this
-    // process. An empty file is none: SQLite removes what is beside that.
+    // These files belong to a store that is there. They are not opened: a close of its `-shm` would drop the locks of
+    // this process's readers. An empty file is no store: SQLite removes the files beside it.
     if path.metadata().is_ok_and(|found| found.len() > 0) {
         return Ok(());
     }
@@ -101,7 +101,7 @@ pub(in crate::store) fn is_database(path: &Path) -> bool {
 mod tests {
     use super::*;
 
-    /// A close of a `-shm` drops the locks of those who read the store in this process.
+    /// A close of a `-shm` drops the locks of this process's readers.
     #[test]
     fn the_files_beside_a_store_that_is_there_are_not_looked_into__d9() {
         let folder = tempfile::tempdir().unwrap();
