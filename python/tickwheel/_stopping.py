@@ -4,17 +4,21 @@ The first signal raises `Stopped` in the main thread, once. While the run ends c
 interrupts it. If the process was started with a signal ignored, as a shell does with `&` in a script, this signal stays
 ignored.
 
+An exception in the middle of a call may leave a lock taken, and the next to want it hangs. So the loops of a run look
+for the signal themselves (`stop_noted`). It interrupts only what may wait for long: a start, a database, the end.
+
 Python drops an exception in a destructor or in the callback of a weak reference, and an import calls such callbacks. A
 signal that comes at that moment is given again.
 """
 
 import _thread
+import queue
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 REQUESTS = (signal.SIGINT, signal.SIGTERM)
 _ALL = (*REQUESTS, signal.SIGHUP)
@@ -35,6 +39,59 @@ def stopped_by(stop: KeyboardInterrupt) -> str:
     return str(stop) or "Ctrl-C"
 
 
+class SignalEvent:
+    """An event that signals set. Make it in the main thread, and wait there. `number`: the first signal, or 0.
+
+    A handler runs in the main thread, wherever that is: in the handler itself, or in `wait`. The lock that
+    `threading.Event` takes there may be held by the call that was interrupted, and then the process hangs for ever.
+    """
+
+    def __init__(self, *numbers: signal.Signals) -> None:
+        self.number = 0
+        self._came: queue.SimpleQueue[None] = queue.SimpleQueue()  # `put` may interrupt `put` and `get`
+        _handle(dict.fromkeys(numbers, self._note))
+
+    def is_set(self) -> bool:
+        """Whether a signal came."""
+        return self.number != 0
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until a signal came, at most `timeout_s` seconds. Whether it came."""
+        if not self.number:
+            with suppress(queue.Empty):
+                self._came.get(timeout=timeout_s)
+        return self.is_set()
+
+    def clear(self) -> None:
+        """Forget what came."""
+        with suppress(queue.Empty):
+            self._came.get_nowait()
+        self.number = 0
+
+    def _note(self, number: int, _frame: object = None) -> None:
+        if not self.number:
+            self.number = number
+            self._came.put(None)
+
+
+_noting: SignalEvent | None = None
+
+
+@contextmanager
+def stop_noted() -> Iterator[SignalEvent]:
+    """For the main thread, inside of `stopped_by_signals`: the first signal only sets this event. At the end of the
+    block it raises `Stopped`, unless another exception ends the block.
+    """
+    global _noting
+    _noting = event = SignalEvent()
+    try:
+        yield event
+    finally:
+        _noting = None
+    if event.is_set():
+        raise Stopped(event.number)
+
+
 @contextmanager
 def stopped_by_signals(
     at_second: Callable[[], object] = lambda: None, numbers: tuple[signal.Signals, ...] = _ALL
@@ -43,7 +100,9 @@ def stopped_by_signals(
 
     def stop(number: int, _frame: object) -> None:
         _handle(dict.fromkeys(before, end))
-        raise Stopped(number)
+        if _noting is None:
+            raise Stopped(number)
+        _noting._note(number)
 
     def end(number: int, _frame: object) -> None:
         at_second()

@@ -10,8 +10,9 @@ _LIBRARIES = {"click", "rich", "msgspec"}
 
 def main() -> None:
     """Run the command line. Ends the process."""
+    is_serve = sys.argv[1:2] == ["serve"]
     try:
-        if sys.argv[1:2] == ["serve"]:
+        if is_serve:
             signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it reads the files that this would read again
         with stopped_by_signals(numbers=REQUESTS):
             from tickwheel.commands import tickwheel
@@ -23,6 +24,9 @@ def main() -> None:
         if error.name not in _LIBRARIES:
             raise
         sys.exit(f"tickwheel: {error.name} is not installed: run pip install 'tickwheel[delivery]'")
+    finally:
+        if is_serve:
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)  # Python takes handlers away at its end: it would kill then
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ The checkpoint has what a later run needs to go on: the list of files, the held 
 change meanwhile. So no file is read twice, and held messages stay held.
 """
 
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from tickwheel.spark.hand_off import HandOff
 from tickwheel.spark.hold import hold
 from tickwheel.spark.metrics import QueryMeasures
 from tickwheel.spark.parse import parse_files
-from tickwheel.spark.query import Check, start, watch
+from tickwheel.spark.query import Check, Stop, start, watch
 from tickwheel.spark.same_source import check_logs
 from tickwheel.spark.session import laptop_session, need_java
 from tickwheel.spark.shape import LocalFolder, check_shape, keep_shape
@@ -54,7 +53,7 @@ class Pipeline:
         check_shape(LocalFolder(self.checkpoint))
         check_logs(LocalFolder(self.checkpoint / "query"))
 
-    def feed(self, hand_off: HandOff, stop: threading.Event, check: Check) -> bool:
+    def feed(self, hand_off: HandOff, stop: Stop, check: Check) -> bool:
         """Whether everything was delivered before `stop` was set. `check` is called some times a second, with the
         query's report of its last micro-batch, and may raise. Errors: `DeliveryFailed`, `WrongUsage`.
         """

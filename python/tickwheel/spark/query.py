@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
@@ -24,7 +24,19 @@ _END_WITHIN_S: Final = 20.0
 Check = Callable[[Mapping[str, Any] | None], object]
 
 
-def start(near: DataFrame, hand_off: HandOff, checkpoint: object, stop: threading.Event | None = None) -> Any:
+class Stop(Protocol):
+    """What ends a query: an event of a thread, or of signals."""
+
+    def is_set(self) -> bool:
+        """Whether the query should end."""
+        ...
+
+    def wait(self, timeout_s: float, /) -> bool:
+        """Wait until it should, at most `timeout_s` seconds. Whether it should."""
+        ...
+
+
+def start(near: DataFrame, hand_off: HandOff, checkpoint: object, stop: Stop | None = None) -> Any:
     """Start the query that hands off what the hold releases, once a second, until `stop` is set."""
     return (
         near.writeStream.foreachBatch(_UntilStopped(hand_off, stop or threading.Event()))
@@ -39,7 +51,7 @@ class _UntilStopped:
     """A function for `foreachBatch`."""
 
     hand_off: HandOff
-    stop: threading.Event
+    stop: Stop
 
     def __call__(self, near: DataFrame, batch_id: int) -> None:
         if self.stop.is_set():
@@ -55,7 +67,7 @@ class _UntilStopped:
             raise RuntimeError(str(error)) from None
 
 
-def watch(query: Any, hand_off: HandOff, stop: threading.Event, check: Check, *, until_delivered: bool = True) -> bool:
+def watch(query: Any, hand_off: HandOff, stop: Stop, check: Check, *, until_delivered: bool = True) -> bool:
     """Wait until `stop` is set, or, with `until_delivered`, all that was read is delivered; then end the query. Whether
     all is delivered.
 

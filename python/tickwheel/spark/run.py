@@ -6,12 +6,12 @@ elsewhere (rule S5), and this process only feeds it.
 
 import contextlib
 import secrets
-import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tickwheel._stopping import REQUESTS, SignalEvent
 from tickwheel.delivery.base.errors import DeliveryFailed
 from tickwheel.delivery.command.reading import ITS_START
 from tickwheel.delivery.engine.running import Running
@@ -92,9 +92,7 @@ def feed_others(pipeline: Pipeline, hand_off: HandOff, say: Callable[[str], obje
     """Feed deliverers that run elsewhere until they have delivered everything or a signal comes. Returns the exit code.
     Call it in the main thread. Errors: `WrongUsage`.
     """
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    stop = SignalEvent(*REQUESTS)
     last = -1
 
     def say_progress(progress: Mapping[str, Any] | None) -> None:

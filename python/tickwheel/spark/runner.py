@@ -1,7 +1,6 @@
 """The program for clusters (rules S1, S3): one query from an input to deliverers, which runs until a signal."""
 
 import signal
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tickwheel._printable import logger_of
+from tickwheel._stopping import REQUESTS, SignalEvent
 from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.serve.access import Address
 from tickwheel.delivery.serve.client_tls import ClientTls
@@ -61,7 +61,7 @@ class Program:
         Errors: `WrongUsage`, `DeliveryFailed`.
         """
         began_s = time.monotonic()
-        stop = _Stop()
+        stop = SignalEvent(*REQUESTS)
         take_signals()
         try:
             session = spark_session()
@@ -74,10 +74,11 @@ class Program:
         if is_delivered:
             _log.info("everything was delivered")
             return 0
-        _log.info("stopped by %s; run it again to go on from %s", stop.by, self.checkpoint)
-        return 0 if stop.by == "SIGTERM" and not self.until_delivered else 130
+        by = signal.Signals(stop.number)
+        _log.info("stopped by %s; run it again to go on from %s", by.name, self.checkpoint)
+        return 0 if by == signal.SIGTERM and not self.until_delivered else 130
 
-    def _run(self, session: SparkSession, stop: "_Stop", began_s: float) -> bool:
+    def _run(self, session: SparkSession, stop: SignalEvent, began_s: float) -> bool:
         _hush(session)
         query_folder = f"{self.checkpoint.rstrip('/')}/query"
         commits = HadoopFolder(session, f"{query_folder}/commits")
@@ -152,17 +153,3 @@ def _hush(session: SparkSession) -> None:
 
 def _is_one_host(session: SparkSession) -> bool:
     return str(session.sparkContext.master).startswith("local")
-
-
-class _Stop(threading.Event):
-    """Is set by SIGTERM and SIGINT. `by`: which one was the first."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.by = ""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._note)
-
-    def _note(self, number: int, _frame: object) -> None:
-        self.by = self.by or signal.Signals(number).name
-        self.set()

@@ -5,7 +5,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -42,12 +41,14 @@ def worker(folder: Path, **options: Any) -> Iterator[None]:
     given = {"store": folder / "tasks.db", "database": "default", "max_attempts": 1, "task_timeout": 60.0, **options}
     ending = threading.Event()
 
-    def sleep(seconds: float) -> None:
-        if ending.wait(seconds):
+    @contextmanager
+    def stop_noted() -> Iterator[threading.Event]:
+        yield ending
+        if ending.is_set():
             raise Stopped(signal.SIGTERM)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tickwheel_worker, "time", SimpleNamespace(sleep=sleep))
+        patch.setattr(tickwheel_worker, "stop_noted", stop_noted)
         thread = threading.Thread(target=tickwheel_worker.Command()._work, args=[given])
         thread.start()
         try:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import mkdtemp
 
-from tickwheel._stopping import signals_ignored, stopped_by, stopped_by_signals
+from tickwheel._stopping import signals_ignored, stop_noted, stopped_by, stopped_by_signals
 from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.command.reading import ITS_START, Reader
 from tickwheel.delivery.engine.running import Running
@@ -153,18 +153,21 @@ def _deliver(job: Job, store: Path, running: Running, end: "_End", reporter: Rep
     if job.events is not None:
         end.recording = _record(running, job.events)
     end.reading = reading = job.read(running, store)
-    if job.speed is None:
-        running.start()
-    reading.start()
-    while not reading.has_ended(_LOOK_EVERY_S):
-        reporter.show(running.summary, reading=True)
-        running.check()
-    if job.speed is not None:
-        from_ms = job.from_ms if job.from_ms is not None else running.engine.first_due_ms
-        running.start_replay(job.speed, from_ms or 0, _HEAD_START_MS)
-    while not running.wait(_LOOK_EVERY_S):
+    with stop_noted() as stop:
+        if job.speed is None:
+            running.start()
+        reading.start()
+        while not stop.is_set() and not reading.has_ended(_LOOK_EVERY_S):
+            reporter.show(running.summary, reading=True)
+            running.check()
+        if stop.is_set():
+            return
+        if job.speed is not None:
+            from_ms = job.from_ms if job.from_ms is not None else running.engine.first_due_ms
+            running.start_replay(job.speed, from_ms or 0, _HEAD_START_MS)
+        while not stop.is_set() and not running.wait(_LOOK_EVERY_S):
+            reporter.show(running.summary, reading=False)
         reporter.show(running.summary, reading=False)
-    reporter.show(running.summary, reading=False)
 
 
 class _End:

@@ -114,9 +114,8 @@ class Ports:
         self._call(self._is_opened.set)
         return self._listening.url(is_tls=self._certificates is not None)
 
-    def are_open(self, timeout_s: float) -> bool:
-        """Whether they are still open after this time. Raises the error that closed them."""
-        self._over.wait(timeout_s)
+    def are_open(self) -> bool:
+        """Whether they are open. Raises the error that closed them."""
         if self._failure is not None:
             raise self._failure
         return not self._over.is_set()

@@ -10,13 +10,12 @@ reads the files of tokens, certificates and webhooks again. systemd is told each
 import contextlib
 import importlib
 import signal
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tickwheel._stopping import REQUESTS, Stopped, stopped_by_signals
+from tickwheel._stopping import REQUESTS, SignalEvent, Stopped, stop_noted, stopped_by_signals
 from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.command.job import Result
 from tickwheel.delivery.engine.running import Running
@@ -70,15 +69,13 @@ class Ended:
     code: int
 
 
-def noted_hangups() -> threading.Event:
+def noted_hangups() -> SignalEvent:
     """An event that SIGHUP sets from now on. Call it in the main thread, before the files are read."""
-    hung_up = threading.Event()
-    signal.signal(signal.SIGHUP, lambda *_: hung_up.set())
-    return hung_up
+    return SignalEvent(signal.SIGHUP)
 
 
 def serve(
-    service: Service, say: Callable[[str], object], read_again: threading.Event, notifier: Notifier | None = None
+    service: Service, say: Callable[[str], object], read_again: SignalEvent, notifier: Notifier | None = None
 ) -> Ended:
     """Serve until a signal comes, or delivery fails. If `read_again` is set, the files are read again. Call it in the
     main thread. Errors: `WrongUsage`.
@@ -87,7 +84,7 @@ def serve(
         return _serve(service, say, read_again, notifier or Notifier())
 
 
-def _serve(service: Service, say: Callable[[str], object], read_again: threading.Event, notifier: Notifier) -> Ended:
+def _serve(service: Service, say: Callable[[str], object], read_again: SignalEvent, notifier: Notifier) -> Ended:
     running, ports, code, failure = None, None, 0, None
     was_there = service.output is None or service.output.exists()
     try:
@@ -98,22 +95,23 @@ def _serve(service: Service, say: Callable[[str], object], read_again: threading
         running = Running(
             service.store, service.opener, service.settings, service.put_letters, wait, outboxes=service.outboxes
         )
-        if read_again.is_set():  # while it waited for the store
-            read_again.clear()
-            service.credentials.read_again(access, say)
-        url = ports.open(running, service.max_payload)
-        running.start()
-        if why_few := why_few_connections():
-            say(why_few)
-        say(f"listening on {url}")
-        notifier.ready(f"delivering from {service.store}")
-        while ports.are_open(_LOOK_EVERY_S):
-            running.check()
-            notifier.alive()
-            if read_again.is_set():
+        with stop_noted() as stop:
+            if read_again.is_set():  # while it waited for the store
                 read_again.clear()
-                with notifier.reloading():
-                    service.credentials.read_again(access, say)
+                service.credentials.read_again(access, say)
+            url = ports.open(running, service.max_payload)
+            running.start()
+            if why_few := why_few_connections():
+                say(why_few)
+            say(f"listening on {url}")
+            notifier.ready(f"delivering from {service.store}")
+            while ports.are_open() and not stop.wait(_LOOK_EVERY_S):
+                running.check()
+                notifier.alive()
+                if read_again.is_set():
+                    read_again.clear()
+                    with notifier.reloading():
+                        service.credentials.read_again(access, say)
         failure = "the HTTP server ended by itself"
     except Stopped as stopped:
         code = 130 if stopped.number == signal.SIGINT else 0

@@ -34,7 +34,7 @@ class ClosedPorts:
     def open(self, *_: Any) -> str:
         return "nowhere"
 
-    def are_open(self, _timeout_s: float) -> bool:
+    def are_open(self) -> bool:
         return False
 
     def close(self) -> None:

@@ -3,7 +3,6 @@
 import logging
 import os
 import sys
-import time
 from argparse import ArgumentParser
 from collections.abc import Mapping
 from typing import Any, Final
@@ -12,7 +11,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DEFAULT_DB_ALIAS, connections
 
-from tickwheel._stopping import Stopped, stopped_by_signals
+from tickwheel._stopping import Stopped, stop_noted, stopped_by_signals
 from tickwheel.delivery import DeliveryFailed, WrongUsage
 from tickwheel.django.database import pool_size_of
 from tickwheel.django.management.database_option import add_database, database_from
@@ -85,13 +84,15 @@ class Command(BaseCommand):
             try:
                 self.stderr.write(f"running tasks; {store} keeps what waits")
                 while True:
-                    time.sleep(_LOOK_EVERY_S)
-                    queue.wait_until_empty(0)  # raises if delivery has failed
-                    runner.cut_off()
+                    with stop_noted() as stop:
+                        stop.wait(_LOOK_EVERY_S)
+                        queue.wait_until_empty(0)  # raises if delivery has failed
+                    runner.cut_off()  # this and the next may wait for the database, which may not hold up a stop
                     if runner.finds_database_back():
-                        queue.put(PROBE, None, delay_ms=0, replace=True)
-                        for message_id in runner.take_held_up():
-                            queue.again(message_id)
+                        with stop_noted():
+                            queue.put(PROBE, None, delay_ms=0, replace=True)
+                            for message_id in runner.take_held_up():
+                                queue.again(message_id)
             except Stopped:
                 runner.stop()
                 self.stderr.write("stopping: tasks that run may end within 30 s (a second signal ends it immediately)")
