@@ -137,3 +137,97 @@ fn loom_an_item_is_received_or_returned_to_its_sender() {
         assert_eq!(Arc::strong_count(&item), 1, "what was sent and not received is dropped with the queue");
     });
 }
+
+/// A task of the bindings without a GIL, as the plan in `docs/internals/free-threading.md` has it (its third step): the
+/// entry in the wheel, under the real lock, and the fields of the task, whose lock is the innermost.
+#[derive(Default)]
+struct Task {
+    entry: Mutex<Entry>,
+    fields: loom::sync::Mutex<Fields>,
+    hides_after_unlock: bool,
+}
+
+#[derive(Default)]
+struct Entry {
+    generation: u32,
+    is_live: bool,
+}
+
+#[derive(Default)]
+struct Fields {
+    handle: Option<u32>,
+    is_hidden: bool,
+}
+
+impl Task {
+    fn put_on(&self) {
+        let mut entry = self.entry.lock();
+        if entry.is_live {
+            return;
+        }
+        entry.generation += 1;
+        entry.is_live = true;
+        self.fields.lock().unwrap().handle = Some(entry.generation);
+        if self.hides_after_unlock {
+            drop(entry);
+            self.fields.lock().unwrap().is_hidden = true;
+        } else {
+            self.fields.lock().unwrap().is_hidden = true;
+            drop(entry);
+        }
+    }
+
+    fn take_off(&self) {
+        if self.fields.lock().unwrap().handle.is_none() {
+            return;
+        }
+        let mut entry = self.entry.lock();
+        let mut fields = self.fields.lock().unwrap();
+        if entry.is_live && fields.handle == Some(entry.generation) {
+            entry.is_live = false;
+            *fields = Fields::default();
+        }
+    }
+
+    fn claim(&self) {
+        let mut entry = self.entry.lock();
+        if !entry.is_live {
+            return;
+        }
+        entry.is_live = false;
+        let generation = entry.generation;
+        drop(entry);
+        let mut fields = self.fields.lock().unwrap();
+        if fields.handle == Some(generation) {
+            *fields = Fields::default();
+        }
+    }
+}
+
+/// One thread adds the task twice, one cancels it, one claims it: in the end its fields say what the wheel has.
+fn task_and_entry_agree(hides_after_unlock: bool) {
+    bounded(2, move || {
+        let task = Arc::new(Task { hides_after_unlock, ..Task::default() });
+        let others = [Task::take_off, Task::claim].map(|work| {
+            let task = Arc::clone(&task);
+            spawn(move || work(&task))
+        });
+        task.put_on();
+        task.put_on();
+        others.into_iter().for_each(|other| other.join().unwrap());
+        let (entry, fields) = (task.entry.lock(), task.fields.lock().unwrap());
+        assert_eq!(fields.handle, entry.is_live.then_some(entry.generation));
+        assert_eq!(fields.is_hidden, entry.is_live, "what is hidden is pending");
+    });
+}
+
+#[test]
+fn loom_a_task_and_its_entry_agree_without_a_gil() {
+    task_and_entry_agree(false);
+}
+
+#[test]
+#[should_panic(expected = "what is hidden is pending")]
+fn loom_a_task_that_is_hidden_after_the_unlock_stays_hidden() {
+    task_and_entry_agree(true);
+}

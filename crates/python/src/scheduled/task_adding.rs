@@ -208,11 +208,11 @@ fn put_on(
         *context = context.take().and_then(|context| fields.set_context(context));
         (fields.put_on(timer_ref, handle), fields.is_plain())
     });
-    drop(state);
-    // Before anything that may release the GIL: after that the task may have run already.
+    // Before the unlock: after it the task may have run already, and would stay hidden.
     if is_plain && core.hides_pending() {
         gil_cell::untrack(task);
     }
+    drop(state);
     core.timer.wake_driver_if(must_wake);
     removed.extend(old.map(Py::into_any));
 }

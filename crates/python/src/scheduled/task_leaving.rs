@@ -1,5 +1,7 @@
 //! Takes tasks off their timer, or notes that they left it: cancelled, claimed or drained.
 
+use std::sync::Arc;
+
 use pyo3::prelude::*;
 
 use crate::core::timer_core::TimerCore;
@@ -49,32 +51,32 @@ pub(crate) fn take_off_and_drop(task: &TimerTask, py: Python<'_>) -> PyResult<bo
 #[inline]
 pub(crate) fn take_off(task: &TimerTask, py: Python<'_>) -> PyResult<Option<RemovedTask>> {
     loop {
-        // While the GIL is held the task cannot move. This is the way if the lock is free.
-        let taken = task.fields.with(py, |fields| {
-            let (core, handle) = fields.timer_and_handle().filter(|(core, _)| !core.is_forked())?;
-            let mut state = core.timer.try_lock()?;
-            let task = state.cancel(core.timer.clock(), handle);
-            core.timer.unlock_after_removal(state);
+        let Some(timer_ref) = task.fields.with(py, |fields| fields.timer_ref(py)) else { return Ok(None) };
+        let core = timer_ref.get().core();
+        let mut state = core.lock(py)?;
+        // The order of `put_on`: the lock, in it the fields, and the collector learns of it before the unlock.
+        let (is_here, removed) = task.fields.with(py, |fields| {
+            // During a wait for the lock another thread may have moved it.
+            let Some((_, handle)) = fields.timer_and_handle().filter(|(now, _)| Arc::ptr_eq(now, core)) else {
+                return (false, None);
+            };
+            let Some(task) = state.cancel(core.timer.clock(), handle) else { return (true, None) };
             // It may be added again, so the garbage collector must see it.
-            let is_tracked = task.is_some() && fields.is_plain() && fields.callback.is_some();
-            if task.is_some() && fields.kind != TaskKind::Expiry {
+            let is_tracked = fields.is_plain() && fields.callback.is_some();
+            if fields.kind != TaskKind::Expiry {
                 fields.note_cancelled(); // the deadline of an operation is taken off for other reasons too
             }
-            Some(task.map(|task| {
-                let (timer, call, context) = (fields.take_timer(), fields.take_one_shot_call(), fields.take_context());
-                let waiters = fields.take_waiters_if_off();
-                (RemovedTask { task, timer, _call: call, _context: context, waiters }, is_tracked)
-            }))
+            let (timer, call, context) = (fields.take_timer(), fields.take_one_shot_call(), fields.take_context());
+            let waiters = fields.take_waiters_if_off();
+            (true, Some((RemovedTask { task, timer, _call: call, _context: context, waiters }, is_tracked)))
         });
-        if let Some(taken) = taken {
-            let Some((removed, is_tracked)) = taken else { return Ok(None) };
-            if is_tracked {
-                gil_cell::track(removed.task.bind(py));
-            }
-            return Ok(Some(removed));
+        if let Some((removed, true)) = &removed {
+            gil_cell::track(removed.task.bind(py));
         }
-        let Some((core, _)) = task.timer_and_handle(py) else { return Ok(None) };
-        drop(core.lock(py)?); // waits for the lock, without the GIL
+        core.timer.unlock_after_removal(state);
+        if is_here {
+            return Ok(removed.map(|(removed, _)| removed));
+        }
     }
 }
 
