@@ -12,13 +12,15 @@ signal that comes at that moment is given again.
 """
 
 import _thread
-import queue
+import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+
+from tickwheel._event import Event
 
 REQUESTS = (signal.SIGINT, signal.SIGTERM)
 _ALL = (*REQUESTS, signal.SIGHUP)
@@ -34,44 +36,30 @@ class Stopped(KeyboardInterrupt):
         self.number = number
 
 
+def exit_code(stop: KeyboardInterrupt) -> int:
+    """130; 0 if SIGTERM stops the service, which is how systemd and Kubernetes end it."""
+    is_service = sys.argv[1:2] == ["serve"]
+    return 0 if is_service and isinstance(stop, Stopped) and stop.number == signal.SIGTERM else 130
+
+
 def stopped_by(stop: KeyboardInterrupt) -> str:
     """The name of the signal that stopped the run, for people: Python's own exception at a Ctrl-C has no text."""
     return str(stop) or "Ctrl-C"
 
 
-class SignalEvent:
-    """An event that signals set. Make it in the main thread, and wait there. `number`: the first signal, or 0.
-
-    A handler runs in the main thread, wherever that is: in the handler itself, or in `wait`. The lock that
-    `threading.Event` takes there may be held by the call that was interrupted, and then the process hangs for ever.
-    """
+class SignalEvent(Event):
+    """An event that signals set. Make it in the main thread. `number`: the first signal, or 0."""
 
     def __init__(self, *numbers: signal.Signals) -> None:
+        super().__init__()
         self.number = 0
-        self._came: queue.SimpleQueue[None] = queue.SimpleQueue()  # `put` may interrupt `put` and `get`
-        _handle(dict.fromkeys(numbers, self._note))
+        _handle(dict.fromkeys(numbers, self.note))
 
-    def is_set(self) -> bool:
-        """Whether a signal came."""
-        return self.number != 0
-
-    def wait(self, timeout_s: float) -> bool:
-        """Wait until a signal came, at most `timeout_s` seconds. Whether it came."""
-        if not self.number:
-            with suppress(queue.Empty):
-                self._came.get(timeout=timeout_s)
-        return self.is_set()
-
-    def clear(self) -> None:
-        """Forget what came."""
-        with suppress(queue.Empty):
-            self._came.get_nowait()
-        self.number = 0
-
-    def _note(self, number: int, _frame: object = None) -> None:
-        if not self.number:
+    def note(self, number: int, _frame: object = None) -> None:
+        """The handler."""
+        if not self.is_set():
             self.number = number
-            self._came.put(None)
+            self.set()
 
 
 _noting: SignalEvent | None = None
@@ -99,15 +87,17 @@ def stopped_by_signals(
     """For the main thread. `at_second` is called right before the second signal ends the process."""
 
     def stop(number: int, _frame: object) -> None:
-        _handle(dict.fromkeys(before, end))
+        # A terminal that closes may send SIGHUP twice, which is no wish for a hurry.
+        _handle({each: signal.SIG_IGN if each == signal.SIGHUP else end for each in before})
         if _noting is None:
             raise Stopped(number)
-        _noting._note(number)
+        _noting.note(number)
 
     def end(number: int, _frame: object) -> None:
         at_second()
         signal.signal(number, signal.SIG_DFL)
         signal.raise_signal(number)
+        os._exit(128 + number)  # the system does not end the first process of a container so
 
     def note(dropped: "sys.UnraisableHookArgs") -> None:
         if not isinstance(dropped.exc_value, Stopped):

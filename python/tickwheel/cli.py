@@ -3,7 +3,7 @@
 import signal
 import sys
 
-from tickwheel._stopping import REQUESTS, stopped_by_signals
+from tickwheel._stopping import exit_code, stopped_by_signals
 
 _LIBRARIES = {"click", "rich", "msgspec"}
 
@@ -14,19 +14,21 @@ def main() -> None:
     try:
         if is_serve:
             signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until it reads the files that this would read again
-        with stopped_by_signals(numbers=REQUESTS):
+        with stopped_by_signals():
             from tickwheel.commands import tickwheel
 
             tickwheel(prog_name="tickwheel")
-    except KeyboardInterrupt:  # while it is imported; later ones end in the commands
-        sys.exit(130)
+    except KeyboardInterrupt as stop:  # while it is imported; later ones end in the commands
+        sys.exit(exit_code(stop))
     except ModuleNotFoundError as error:
         if error.name not in _LIBRARIES:
             raise
         sys.exit(f"tickwheel: {error.name} is not installed: run pip install 'tickwheel[delivery]'")
-    finally:
+    finally:  # Python's own end has no place for handlers
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # it would print a traceback
         if is_serve:
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)  # Python takes handlers away at its end: it would kill then
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)  # it would kill, as the handler is taken away
 
 
 if __name__ == "__main__":

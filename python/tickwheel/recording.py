@@ -36,6 +36,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tickwheel import TickwheelError, Timer
+from tickwheel._event import Event
 from tickwheel._native import DeliveryEngine, Replay
 from tickwheel._part_file import PartFile
 
@@ -119,7 +120,7 @@ class Recording:
         self.lost = 0
         self._timer = timer
         self._error: Exception | None = None
-        self._ending, self._ended, self._closing = threading.Event(), threading.Event(), threading.RLock()
+        self._ending, self._ended, self._closing = Event(), Event(), threading.RLock()
         self._process, self._is_closed, self._is_over = os.getpid(), False, False
         if not timer._record(keep):
             raise ValueError(f"timer {timer.name!r} is being recorded already: close that recording first")

@@ -13,6 +13,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from tickwheel.spark.query import end, start
+from tickwheel.spark.run import feed_others
 
 MESSAGES = 400
 
@@ -77,3 +78,23 @@ def test_no_micro_batch_is_handed_off_once_the_run_is_to_stop__D13(session: Any,
     assert begun == [0]
     assert [file.name for file in (tmp_path / "commits").glob("[0-9]*")] == ["0"], "it is done by the next run"
     end(query)
+
+
+def test_a_signal_ends_the_feed_of_others_and_a_late_one_does_not_matter__D13(tmp_path: Path) -> None:
+    class Pipeline:
+        checkpoint = "here"
+
+        def __init__(self, *, is_delivered: bool) -> None:
+            self.is_delivered = is_delivered
+
+        def feed(self, _hand_off: object, stop: Any, _check: object) -> bool:
+            assert not stop.wait(0)
+            signal.raise_signal(signal.SIGTERM)
+            assert stop.wait(0)
+            return self.is_delivered
+
+    before, said = signal.getsignal(signal.SIGTERM), list[str]()
+    given: Any = None
+    codes = [feed_others(Pipeline(is_delivered=each), given, said.append) for each in (False, True)]  # type: ignore[arg-type]
+    assert (codes, said) == ([130, 0], ["Stopped; run it again to go on from here", "everything was delivered"])
+    assert signal.getsignal(signal.SIGTERM) == before

@@ -15,7 +15,7 @@ import click
 
 from tickwheel import __version__
 from tickwheel._printable import logger_of, printable
-from tickwheel._stopping import stopped_by
+from tickwheel._stopping import exit_code, stopped_by
 from tickwheel.commands.analyze import analyze
 from tickwheel.commands.control import again, cancel, pause, requeue, reschedule, resume
 from tickwheel.commands.deliver import deliver
@@ -61,7 +61,7 @@ def _ends_in_one_line() -> Iterator[None]:
         raise
     except KeyboardInterrupt as stop:
         say(f"Stopped by {stopped_by(stop)}.", err=True)
-        sys.exit(130)
+        sys.exit(exit_code(stop))
     except Exception as error:
         if isinstance(error, _PASSED_ON) or (isinstance(error, OSError) and error.errno == errno.EPIPE):
             raise

@@ -4,8 +4,11 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -84,3 +87,35 @@ def test_what_ends_a_program_ends_a_start__D13(call: str, raised: type[BaseExcep
     with DeliveryQueue(store, to=lambda _: None) as queue:
         assert queue.wait_until_empty(20)
         assert queue.summary.delivered == 1
+
+
+def test_an_exception_in_a_put_leaves_no_lock_taken__D13(tmp_path: Path) -> None:
+    """It came where `Future.result` had just taken its lock. Then no answer came any more, to any call."""
+    times = 0
+
+    def trace(frame: FrameType, what: str, _given: Any) -> Any:
+        nonlocal times
+        if frame.f_code is not threading.Condition.__enter__.__code__:
+            return None
+        if what == "return":
+            times += 1
+            raise Alarm
+        return trace
+
+    def interrupted(put: Callable[[], object]) -> None:
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            put()
+        except Alarm:
+            pass
+        finally:
+            sys.settrace(before)
+
+    with DeliveryQueue(tmp_path / "s.db", to=lambda _: None) as queue:
+        far = timedelta(days=1)
+        interrupted(lambda: queue.put("a", delay_ms=far))
+        interrupted(lambda: queue.put_many([{"id": f"{n}", "delay_ms": far} for n in range(3000)]))
+        assert queue.put("a", delay_ms=far) is Answer.DUPLICATE
+        assert queue.cancel("a") is Answer.CANCELLED
+    assert times == 0

@@ -1,6 +1,7 @@
 """Ctrl-C and SIGTERM at every moment of `tickwheel deliver`: 130 and the counts; the second one ends it at once."""
 
 import importlib.abc
+import json
 import os
 import signal
 import subprocess
@@ -201,8 +202,12 @@ def test_ctrl_c_while_the_command_is_imported_is_no_error__D13(monkeypatch: pyte
 
     monkeypatch.setattr(sys, "meta_path", [Stopped(), *sys.meta_path])
     monkeypatch.delitem(sys.modules, "tickwheel.commands")
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert ended.value.code == 130
 
 
@@ -233,3 +238,28 @@ def test_a_destination_that_opens_slowly_is_told__D13(start: Start) -> None:
     assert process.stderr.readline() == "waiting for the destination to open\n"
     process.terminate()
     assert process.wait() == 130
+
+
+AT_THE_END = """if True:
+    import signal, sys, threading
+    import tickwheel.cli
+
+    start = threading.Timer.start
+
+    def starting(self):
+        if sys._getframe(1).f_code.co_name == "_close_after_all":
+            signal.raise_signal(signal.SIGTERM)
+        start(self)
+
+    threading.Timer.start = starting
+    tickwheel.cli.main()
+"""
+
+
+def test_a_signal_when_all_is_delivered_loses_no_count__D13(tmp_path: Path) -> None:
+    (tmp_path / "in.ndjson").write_text('{"id": "now", "due": 100000000005}\n')
+    command = [sys.executable, "-c", AT_THE_END, "deliver", "in.ndjson", "--to", "file:out", "--summary", "all.json"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=50)
+    assert ended.returncode == 130
+    assert "delivered 1" in " ".join(ended.stderr.split())
+    assert json.loads((tmp_path / "all.json").read_text())["delivered"] == 1

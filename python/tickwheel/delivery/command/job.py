@@ -103,7 +103,8 @@ def _temporary_store() -> Iterator[Path]:
 
     with stopped_by_signals(remove):
         try:
-            folders.append(mkdtemp(prefix="tickwheel-"))
+            with stop_noted():
+                folders.append(mkdtemp(prefix="tickwheel-"))
             yield Path(folders[0], "store.db")
         finally:
             remove()
@@ -198,7 +199,7 @@ class _End:
         after `within_s`; after a failure or a signal, it ends after 2 s.
         """
         if self.reading is not None:
-            with self.noted():
+            with self.noted(), stop_noted():
                 self.reading.stop()
         if self.failure or self.interrupted:
             with self.noted():
@@ -209,7 +210,7 @@ class _End:
             with self.noted():
                 self._running.close(_STOP_WITHIN_S)
         if self.recording is not None:
-            with self.noted():
+            with self.noted(), stop_noted():
                 self.recording()
 
     def _close_after_all(self, within_s: float) -> None:
@@ -217,13 +218,14 @@ class _End:
         text = f"waiting for the destination to close, at most {within_s:g} s"
         slow = threading.Timer(_SAY_AFTER_S, self._reporter.say, [text])
         slow.daemon = True
-        with suppress(RuntimeError):  # there is no thread to be had
-            slow.start()
         with self.noted():
+            with stop_noted(), suppress(RuntimeError):  # there is no thread to be had
+                slow.start()
             self._running.close(within_s)
             if self._running.engine.has_open_sinks:
                 raise DeliveryFailed(f"the destination did not close within {within_s:g} s")
-        slow.cancel()
+        with self.noted(), stop_noted():
+            slow.cancel()
 
 
 def _record(running: Running, path: Path) -> Callable[[], None]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Protocol
 
+from tickwheel._event import Event
 from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.model.entries import Answer
 from tickwheel.delivery.model.message import Columns
@@ -58,7 +59,7 @@ class Reading(threading.Thread):
         self._is_replay = is_replay
         self._taking = threading.Lock()  # held while records are submitted, not during a wait
         self._stopped = False
-        self._over = threading.Event()
+        self._over = Event()
         self._last: Future[list[Answer]] | None = None
         self.stopped_at: str | None = ITS_START
 

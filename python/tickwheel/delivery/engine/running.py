@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Protocol
 
 from msgspec import structs
@@ -41,6 +42,30 @@ class Answers(Protocol):
 
     def set_exception(self, error: BaseException, /) -> object:
         """Delivery has failed, or the queue was closed."""
+
+
+class Asked:
+    """Answers to wait for. A signal's handler may raise in the wait. `Future.result` could leave its lock taken then,
+    and the engine's thread for answers would hang.
+    """
+
+    def __init__(self) -> None:
+        self._came: SimpleQueue[list[Answer] | BaseException] = SimpleQueue()
+
+    def set_result(self, answers: list[Answer], /) -> None:
+        """All is on disk."""
+        self._came.put(answers)
+
+    def set_exception(self, error: BaseException, /) -> None:
+        """Delivery has failed, or the queue was closed."""
+        self._came.put(error)
+
+    def result(self) -> list[Answer]:
+        """The answers. Call it once."""
+        came = self._came.get()
+        if isinstance(came, BaseException):
+            raise came
+        return came
 
 
 class Running:
@@ -135,6 +160,12 @@ class Running:
         future = _future()
         self.engine.submit(items, future, max_payload)
         return future
+
+    def ask(self, items: Sequence[Item]) -> "Asked":
+        """As `submit`, for a wait that a signal may end."""
+        asked = Asked()
+        self.engine.submit(items, asked, MAX_PAYLOAD)
+        return asked
 
     def try_submit(self, items: Sequence[Item], answers: Answers) -> bool:
         """As `submit`, but does not wait: `False` while much is queued, and then nothing is submitted."""

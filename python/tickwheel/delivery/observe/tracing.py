@@ -15,6 +15,7 @@ from functools import wraps
 from typing import Any, Final
 
 from tickwheel import __version__
+from tickwheel._event import Event
 from tickwheel._native import Delivery, Destination
 
 _API: Final = "opentelemetry.trace"
@@ -105,7 +106,7 @@ class SendSpans(threading.Thread):
         super().__init__(name="spans-deliver", daemon=True)
         self._destination = destination
         self._owner = weakref.ref(owner)
-        self._over = threading.Event()
+        self._over = Event()
 
     def run(self) -> None:
         """In the thread, until `stop`, or until the owner is gone without it."""

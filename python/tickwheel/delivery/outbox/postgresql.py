@@ -9,7 +9,6 @@
 
 import math
 import os
-import threading
 import time
 from collections.abc import Sequence
 from typing import Any, Final
@@ -17,6 +16,7 @@ from typing import Any, Final
 import psycopg
 from psycopg import sql
 
+from tickwheel._event import Event
 from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.outbox.source import LEAST, MOST, NO_RECORD, Blame, Row, Source, SourceOpener
 from tickwheel.delivery.outbox.tables import BATCH_BYTES, BATCH_ROWS, CHANNEL
@@ -165,7 +165,7 @@ class PostgresqlSource(Source):
             self._opened.execute(_LIMITS, (lock_wait_ms, lock_wait_ms + math.ceil(within_s * 1_000)))
             return [n for (n,) in self._opened.execute(self._delete, ([*numbers],))]
 
-    def wait(self, stopping: threading.Event, at_most_s: float) -> None:
+    def wait(self, stopping: Event, at_most_s: float) -> None:
         """Wait until something was notified."""
         until_s = time.monotonic() + min(_LOOK_EVERY_S, at_most_s)
         while not stopping.is_set() and time.monotonic() < until_s:

@@ -24,6 +24,7 @@ from concurrent.futures import Future
 from itertools import islice
 from typing import Final, TypeAlias
 
+from tickwheel._event import Event
 from tickwheel._native import NdjsonLines, Records
 from tickwheel.delivery.base.errors import DeliveryFailed
 from tickwheel.delivery.model.entries import Answer, Item
@@ -65,7 +66,7 @@ class OutboxReader(threading.Thread):
         self._patience = Patience(_LONGEST_DELETE_S)
         self._try_kept_s = 0.0
         self._tell_kept_s = 0.0
-        self._stopping = threading.Event()
+        self._stopping = Event()
         self._down_since_s: float | None = None
         self._is_waiting = False
         self._is_idle = False  # from a wait for rows to the next read

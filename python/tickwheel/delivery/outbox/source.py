@@ -6,13 +6,13 @@ row with a higher number, it is read later.
 
 import importlib
 import os
-import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
 
+from tickwheel._event import Event
 from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.model.message import MAX_PAYLOAD
 from tickwheel.delivery.outbox.tables import TABLE
@@ -100,7 +100,7 @@ class Source(ABC):
         """
 
     @abstractmethod
-    def wait(self, stopping: threading.Event, at_most_s: float) -> None:
+    def wait(self, stopping: Event, at_most_s: float) -> None:
         """Wait after an empty `read` until rows may have come, or until `stopping`."""
 
     def has_lost_connection(self) -> bool:

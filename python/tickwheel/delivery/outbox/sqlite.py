@@ -14,13 +14,13 @@ import fcntl
 import json
 import os
 import sqlite3
-import threading
 import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Final
 
+from tickwheel._event import Event
 from tickwheel._native import refuse_open_store
 from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.observe.log import logger
@@ -128,7 +128,7 @@ class SqliteSource(Source):
         there = {n for (n,) in self._opened.execute(self._still_there, (given,))}
         return [n for n in numbers if n not in there]
 
-    def wait(self, stopping: threading.Event, at_most_s: float) -> None:
+    def wait(self, stopping: Event, at_most_s: float) -> None:
         """Wait until something was committed."""
         until_s = time.monotonic() + at_most_s
         while not stopping.wait(_LOOK_EVERY_S) and time.monotonic() < until_s:

@@ -97,7 +97,7 @@ class StoreControl(Control):
         self._running.close(_TIMEOUT_S)
 
     def _answer(self, item: Item) -> Answer:
-        [answer] = self._running.submit([item]).result()
+        [answer] = self._running.ask([item]).result()
         if answer is Answer.REFUSED:
             raise WrongUsage(": ".join(self._running.why_not_paused()))
         return answer

@@ -455,7 +455,7 @@ class DeliveryQueue:
     def _ask(self, parts: Sequence[Sequence[Item]], read: Callable[[list[Answer]], _T]) -> _T:
         """Submit all parts, and return what `read` makes of the answers. `AsyncDeliveryQueue` waits in another way."""
         self._running.check_may_wait()
-        tickets = [self._running.submit(part) for part in parts]
+        tickets = [self._running.ask(part) for part in parts]
         return read([answer for ticket in tickets for answer in ticket.result()])
 
     def __enter__(self) -> Self:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tickwheel._event import Event
 from tickwheel._printable import logger_of
 from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.base.threads import start
@@ -90,7 +91,7 @@ class Ports:
         self._server = _http_server(self._application)
         self._bodies: Bodies | None = None
         self._live: Live | None = None
-        self._over = threading.Event()
+        self._over = Event()
         self._failure: BaseException | None = None
         self._loop = asyncio.new_event_loop()
         self._is_opened = asyncio.Event()

@@ -95,23 +95,25 @@ def _serve(service: Service, say: Callable[[str], object], read_again: SignalEve
         running = Running(
             service.store, service.opener, service.settings, service.put_letters, wait, outboxes=service.outboxes
         )
-        with stop_noted() as stop:
-            if read_again.is_set():  # while it waited for the store
-                read_again.clear()
-                service.credentials.read_again(access, say)
-            url = ports.open(running, service.max_payload)
-            running.start()
+        if read_again.is_set():  # while it waited for the store
+            read_again.clear()
+            service.credentials.read_again(access, say)
+        url = ports.open(running, service.max_payload)
+        running.start()
+        with stop_noted():
             if why_few := why_few_connections():
                 say(why_few)
             say(f"listening on {url}")
             notifier.ready(f"delivering from {service.store}")
-            while ports.are_open() and not stop.wait(_LOOK_EVERY_S):
+        while ports.are_open():
+            with stop_noted() as stop:
                 running.check()
                 notifier.alive()
-                if read_again.is_set():
-                    read_again.clear()
-                    with notifier.reloading():
-                        service.credentials.read_again(access, say)
+                stop.wait(_LOOK_EVERY_S)
+            if read_again.is_set():
+                read_again.clear()
+                with notifier.reloading():  # may wait for a file's disk, which may not hold up a stop
+                    service.credentials.read_again(access, say)
         failure = "the HTTP server ended by itself"
     except Stopped as stopped:
         code = 130 if stopped.number == signal.SIGINT else 0

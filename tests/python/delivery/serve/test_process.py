@@ -131,6 +131,19 @@ def test_streams_of_arrow_need_no_pyarrow__D11(tmp_path: Path, start: Start, mon
     assert server.ask("GET", "/hand-off/marks").status == 200
 
 
+def test_a_file_that_is_read_again_and_hangs_does_not_hold_up_a_stop__D13(tmp_path: Path, start: Start) -> None:
+    os.mkfifo(tmp_path / "tokens", 0o600)
+    server = start(tmp_path / "s.db", "--token-file", str(tmp_path / "tokens"))
+    (tmp_path / "tokens").write_text("x" * 32 + "\n")
+    server.listening()
+    server.process.send_signal(signal.SIGHUP)
+    waiting = Path(f"/proc/{server.process.pid}/wchan")
+    while "wait_for_partner" not in waiting.read_text():
+        assert server.process.poll() is None
+    assert server.kill(signal.SIGTERM) == 0
+    assert "Traceback" not in server.rest()[2]
+
+
 def test_the_second_ctrl_c_ends_it_at_once__D13(tmp_path: Path, start: Start) -> None:
     reading, writing = os.pipe()  # without a reader
     server = start(tmp_path / "s.db", stdout=writing)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tickwheel.delivery import Delivery
+from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.model.message import MAX_PAYLOAD
 from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.serve import run
@@ -101,6 +102,18 @@ def test_a_signal_while_ports_close_after_a_failure_does_not_interrupt_that__D13
     ended = served(tmp_path, sink_of_function(print), said)
     assert (ended.code, Signalled.calls) == (3, 2)
     assert said[1:] == ["stopping (a second signal ends it immediately)"]
+
+
+def test_a_signal_while_a_port_is_tried_is_no_failure__D13(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Taken(ClosedPorts):
+        def open(self, *_: Any) -> str:
+            os.kill(os.getpid(), signal.SIGTERM)
+            raise WrongUsage("--listen can't be opened")
+
+    monkeypatch.setattr(run, "Listening", ClosedListening)
+    monkeypatch.setattr(run, "Ports", Taken)
+    ended = served(tmp_path, sink_of_function(print), [])
+    assert (ended.code, ended.result.failure) == (0, None)
 
 
 def test_a_destination_that_does_not_end_is_told__D13(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
