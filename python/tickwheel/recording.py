@@ -162,6 +162,7 @@ class Recording:
     def _wait_at_exit(self) -> None:
         """Does not wait in a forked child: the thread that ends the recording is the parent's."""
         if self._process == os.getpid():
+            self._ending.set()  # an exception may have come before that
             self._ended.wait()
 
     def __enter__(self) -> Self:

@@ -263,3 +263,38 @@ def test_a_signal_when_all_is_delivered_loses_no_count__D13(tmp_path: Path) -> N
     assert ended.returncode == 130
     assert "delivered 1" in " ".join(ended.stderr.split())
     assert json.loads((tmp_path / "all.json").read_text())["delivered"] == 1
+
+
+OF_A_TERMINAL = """if True:
+    import fcntl, os, sys, termios
+
+    fcntl.ioctl(2, termios.TIOCSCTTY, 0)
+    os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def test_a_terminal_that_closes_ends_it_as_a_signal_does__D13(tmp_path: Path) -> None:
+    """Its bar was written past what ignores errors, to a terminal that was gone: exit code 1, and no summary."""
+    ours, theirs = os.openpty()
+    (tmp_path / "in.ndjson").write_text('{"id": "now", "due": 100000000005}\n{"id": "later", "delay_ms": 3600000}\n')
+    command = [sys.executable, "-m", "tickwheel", "deliver", "in.ndjson", "--to", "file:out", "--summary", "all.json"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", OF_A_TERMINAL, *command],
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+        start_new_session=True,
+        env=os.environ | {"TERM": "xterm"},
+    )
+    os.close(theirs)
+    try:
+        told = b""
+        while b"1/2" not in told:  # in the bar
+            told = told[-100:] + os.read(ours, 65536)
+        os.close(ours)
+        assert process.wait(30) == 130
+    finally:
+        process.kill()
+        process.wait()
+    assert json.loads((tmp_path / "all.json").read_text())["delivered"] == 1

@@ -19,9 +19,9 @@ class StandardError:
     def write(self, text: str) -> int:
         """Write the text. An `OSError` is kept in `failure`."""
         try:
-            if sys.stderr is not None:
-                sys.stderr.write(text)
-                sys.stderr.flush()
+            if (file := _real()) is not None:
+                file.write(text)
+                file.flush()
             self.failure = None
         except OSError as error:
             self.failure = error
@@ -31,8 +31,13 @@ class StandardError:
         """Nothing is left to write."""
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(sys.stderr, name)
+        return getattr(_real(), name)
 
     def console(self) -> Console:
         """A console that prints here."""
         return Console(file=self)  # type: ignore[arg-type]  # it has what rich uses
+
+
+def _real() -> Any:
+    """While Rich shows a bar, it puts a file in the place of standard error that prints by a console, as this one."""
+    return getattr(sys.stderr, "rich_proxied_file", sys.stderr)
