@@ -26,7 +26,7 @@ class Event:
         """Wait until it is set, at most `timeout_s` seconds. Whether it is set."""
         if not self._is_set:
             with suppress(queue.Empty):
-                self._came.get(timeout=timeout_s)
+                self._came.get(timeout=timeout_s and max(timeout_s, 0))
             if self._is_set:
                 self._came.put(None)  # for the next that waits
         return self._is_set

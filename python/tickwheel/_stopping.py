@@ -71,13 +71,16 @@ def stop_noted() -> Iterator[SignalEvent]:
     block it raises `Stopped`, unless another exception ends the block.
     """
     global _noting
-    _noting = event = SignalEvent()
+    outer, event = _noting, SignalEvent()
+    _noting = event
     try:
         yield event
     finally:
-        _noting = None
+        _noting = outer
     if event.is_set():
-        raise Stopped(event.number)
+        if outer is None:
+            raise Stopped(event.number)
+        outer.note(event.number)
 
 
 @contextmanager
@@ -85,8 +88,11 @@ def stopped_by_signals(
     at_second: Callable[[], object] = lambda: None, numbers: tuple[signal.Signals, ...] = _ALL
 ) -> Iterator[None]:
     """For the main thread. `at_second` is called right before the second signal ends the process."""
+    has_come = False
 
     def stop(number: int, _frame: object) -> None:
+        nonlocal has_come
+        has_come = True
         # A terminal that closes may send SIGHUP twice, which is no wish for a hurry.
         _handle({each: signal.SIG_IGN if each == signal.SIGHUP else end for each in before})
         if _noting is None:
@@ -115,6 +121,8 @@ def stopped_by_signals(
     try:
         yield
     finally:
+        if has_come and before.get(signal.SIGHUP, signal.SIG_DFL) != signal.SIG_DFL:  # a block around this one
+            before[signal.SIGHUP] = signal.SIG_IGN
         _handle(before)
         sys.unraisablehook = hook
 

@@ -195,6 +195,7 @@ def test_an_event_wakes_all_that_wait() -> None:
 def test_an_event_of_signals_ends_a_wait_and_knows_the_first__D13(number: signal.Signals) -> None:
     event = SignalEvent(number)
     assert not event.wait(0)
+    assert not event.wait(-1)
     main = threading.main_thread().ident
     assert main is not None
     thread = threading.Timer(0.01, signal.pthread_kill, [main, number])
@@ -209,6 +210,7 @@ def test_an_event_of_signals_ends_a_wait_and_knows_the_first__D13(number: signal
 
 
 def test_a_terminal_that_closes_may_say_so_twice__D13() -> None:
+    """Also after the run, while the command prints its counts, inside of `tickwheel.cli`."""
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # a process under nohup ignores it
     told: list[object] = []
 
@@ -220,12 +222,14 @@ def test_a_terminal_that_closes_may_say_so_twice__D13() -> None:
                 told.append(signal.getsignal(signal.SIGHUP))
 
     try:
-        with pytest.raises(Stopped):
-            run()
+        with stopped_by_signals():
+            with pytest.raises(Stopped):
+                run()
+            told.append(signal.getsignal(signal.SIGHUP))
         told.append(signal.getsignal(signal.SIGHUP))
     finally:
         signal.signal(signal.SIGHUP, before)
-    assert told == [signal.SIG_IGN, signal.SIG_DFL]
+    assert told == [signal.SIG_IGN, signal.SIG_IGN, signal.SIG_DFL]
 
 
 def test_the_first_signal_is_noted_and_raised_at_the_end_of_the_block__D13() -> None:
@@ -243,6 +247,11 @@ def test_the_first_signal_is_noted_and_raised_at_the_end_of_the_block__D13() -> 
     def fail() -> None:
         raise ValueError("fails")
 
+    def nested() -> None:
+        with stop_noted():
+            pass
+        noted.append(True)
+
     def run_later() -> None:
         with stopped_by_signals(numbers=(signal.SIGTERM,)):
             with stop_noted() as stop:
@@ -256,7 +265,9 @@ def test_the_first_signal_is_noted_and_raised_at_the_end_of_the_block__D13() -> 
         run(fail)
     with pytest.raises(Stopped):
         run_later()
-    assert noted == [True, True, True]
+    with pytest.raises(Stopped):
+        run(nested)
+    assert noted == [True, True, True, True, True]
 
 
 ENDS = """if True:

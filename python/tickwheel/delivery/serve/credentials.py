@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tickwheel._printable import logger_of
+from tickwheel._stopping import stop_noted
 from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.serve.access import Access
 from tickwheel.delivery.serve.tls import Certificates, TlsFiles
@@ -34,16 +35,20 @@ class Credentials:
         self.certificates = Certificates(tls) if tls else None
 
     def read_again(self, access: Access, say: Callable[[str], object]) -> None:
-        """Read all files again; `access` gets the tokens."""
-        read = []
+        """Read all files again; `access` gets the tokens. A file may hang, so a signal may interrupt the reading."""
+        read: list[str] = []
+        broken: list[tuple[str, str]] = []
         for name, reader in self._readers(access):
             try:
                 reader()
                 read.append(name)
             except WrongUsage as error:
-                _log.error("%s; %s that were read before are still in use", error, name)
-        if read:
-            say(f"{' and '.join(read)} were read again")
+                broken.append((str(error), name))
+        with stop_noted():
+            for why, name in broken:
+                _log.error("%s; %s that were read before are still in use", why, name)
+            if read:
+                say(f"{' and '.join(read)} were read again")
 
     def _readers(self, access: Access) -> Iterator[tuple[str, Callable[[], object]]]:
         if (token_file := self._token_file) is not None:

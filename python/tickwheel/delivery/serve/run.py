@@ -98,9 +98,9 @@ def _serve(service: Service, say: Callable[[str], object], read_again: SignalEve
         if read_again.is_set():  # while it waited for the store
             read_again.clear()
             service.credentials.read_again(access, say)
-        url = ports.open(running, service.max_payload)
-        running.start()
-        with stop_noted():
+        with stop_noted() as stop:
+            url = _opened(ports, running, service.max_payload, stop)
+            running.start()
             if why_few := why_few_connections():
                 say(why_few)
             say(f"listening on {url}")
@@ -139,6 +139,16 @@ def _serve(service: Service, say: Callable[[str], object], read_again: SignalEve
         summary, failure, interrupted=code == 130, stopped_at=None, store=service.store, recurring=recurring
     )
     return Ended(result, 3 if failure else code)
+
+
+def _opened(ports: Ports, running: Running, max_payload: int, stop: SignalEvent) -> str:
+    """The URL. A port that is taken is tried for a while, and that it stays so does not matter after a stop."""
+    try:
+        return ports.open(running, max_payload)
+    except WrongUsage:
+        if stop.is_set():
+            raise Stopped(stop.number) from None
+        raise
 
 
 def _waiter(listening: Listening, say: Callable[[str], object], notifier: Notifier) -> Callable[[str], object]:
