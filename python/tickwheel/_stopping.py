@@ -88,13 +88,14 @@ def stopped_by_signals(
     at_second: Callable[[], object] = lambda: None, numbers: tuple[signal.Signals, ...] = _ALL
 ) -> Iterator[None]:
     """For the main thread. `at_second` is called right before the second signal ends the process."""
-    has_come = False
+    first = 0
 
     def stop(number: int, _frame: object) -> None:
-        nonlocal has_come
-        has_come = True
-        # A terminal that closes may send SIGHUP twice, which is no wish for a hurry.
-        _handle({each: signal.SIG_IGN if each == signal.SIGHUP else end for each in before})
+        nonlocal first
+        first = number
+        _handle(dict.fromkeys(before, end))
+        if number == signal.SIGHUP:  # a terminal that closes may send it twice, which is no wish for a hurry
+            signal.signal(number, signal.SIG_IGN)
         if _noting is None:
             raise Stopped(number)
         _noting.note(number)
@@ -121,7 +122,7 @@ def stopped_by_signals(
     try:
         yield
     finally:
-        if has_come and before.get(signal.SIGHUP, signal.SIG_DFL) != signal.SIG_DFL:  # a block around this one
+        if first == signal.SIGHUP and before[signal.SIGHUP] is not signal.SIG_DFL:  # there is a block around this one
             before[signal.SIGHUP] = signal.SIG_IGN
         _handle(before)
         sys.unraisablehook = hook

@@ -210,7 +210,7 @@ class _End:
             with self.noted():
                 self._running.close(_STOP_WITHIN_S)
         if self.recording is not None:
-            with self.noted(), stop_noted():
+            with self.noted():
                 self.recording()
 
     def _close_after_all(self, within_s: float) -> None:
