@@ -177,22 +177,15 @@ impl Task {
         }
     }
 
-    /// Has the fields before it tries the lock. It waits for the lock without them.
     fn take_off(&self) {
-        loop {
-            let mut fields = self.fields.lock().unwrap();
-            if fields.handle.is_none() {
-                return;
-            }
-            if let Some(mut entry) = self.entry.try_lock() {
-                if entry.is_live && fields.handle == Some(entry.generation) {
-                    entry.is_live = false;
-                    *fields = Fields::default();
-                }
-                return;
-            }
-            drop(fields);
-            drop(self.entry.lock());
+        if self.fields.lock().unwrap().handle.is_none() {
+            return;
+        }
+        let mut entry = self.entry.lock();
+        let mut fields = self.fields.lock().unwrap();
+        if entry.is_live && fields.handle == Some(entry.generation) {
+            entry.is_live = false;
+            *fields = Fields::default();
         }
     }
 
