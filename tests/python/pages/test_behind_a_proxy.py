@@ -1,4 +1,4 @@
-"""Debian's nginx with a prefix in front of `serve`, by the lines of `docs/delivery/behind-a-proxy.md` (D12)."""
+"""Debian's nginx with a prefix in front of `serve`, by the lines of `docs/operations.md` (D12)."""
 
 import http.client
 import os
@@ -21,7 +21,7 @@ from tickwheel.delivery.serve.tokens import ALL, Tokens
 from .conftest import Open
 
 pytestmark = pytest.mark.timeout(120)
-PAGE = Path(__file__).parents[3] / "docs/delivery/behind-a-proxy.md"
+PAGE = Path(__file__).parents[3] / "docs/operations.md"
 FAR_MS = 4_000_000_000_000
 HEADERS = {"authorization": f"Bearer {TOKEN.decode()}"}
 SITE = """
