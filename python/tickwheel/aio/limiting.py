@@ -4,6 +4,7 @@ import asyncio
 import math
 from collections import deque
 from contextvars import Context
+from numbers import Real
 from types import TracebackType
 from weakref import ref
 
@@ -26,6 +27,9 @@ class RateLimiter:
     """
 
     def __init__(self, rate: float, *, burst: int = 1) -> None:
+        for name, given in (("rate", rate), ("burst", burst)):
+            if isinstance(given, bool) or not isinstance(given, Real):
+                raise TypeError(f"{name} must be a number, got {given!r}: RateLimiter(100, burst=10) is 100 a second")
         if not (rate > 0 and burst >= 1):
             raise ValueError(f"the rate must be more than 0 a second and the burst 1 or more, got {rate} and {burst}")
         self._rate, self._burst = rate, burst

@@ -116,3 +116,12 @@ def test_a_limiter_keeps_no_context_of_a_waiter_that_was_served__T21() -> None:
         await asyncio.gather(*waiting)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("name", "given"), [("rate", "x"), ("rate", True), ("rate", None), ("burst", "2"), ("burst", [1])]
+)
+def test_what_is_no_number_is_refused_by_its_name__T13(name: str, given: Any) -> None:
+    how = {"rate": 5, "burst": 1} | {name: given}
+    with pytest.raises(TypeError, match=f"{name} must be a number, got "):
+        aio.RateLimiter(how["rate"], burst=how["burst"])

@@ -80,6 +80,8 @@ _NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl")
 _MANY = 4 << 20  # bytes of many messages
 _MOST_BAD = 10_000  # records of a body
 _LINES_AT_ONCE = 1_000
+_NOT_JSON = "not a JSON object"
+_ONE = "one JSON object, each name once; for many, one on each line, send Content-Type: application/x-ndjson"
 _NONE_OF_MANY = "; none of its messages was accepted"
 _ROUTES = (
     "GET or POST /messages, GET, DELETE or PATCH /messages/{id}?key=K or /message?id=I&key=K, GET /dead, GET /status,"
@@ -187,7 +189,7 @@ class _Messages:
         if name is None:
             assert fault is not None
             bad = BadRecord(*fault[1:])
-            raise problem(_status_of(bad), bad.reason, bad.allowed)
+            raise problem(_status_of(bad), bad.reason, _ONE if bad.reason.startswith(_NOT_JSON) else bad.allowed)
         (id_, key, due_ms), answer = name, await self._ask(records)
         if answer is Answer.CONFLICT:
             raise problem(409, OTHER_CONTENT.reason, OTHER_CONTENT.allowed)

@@ -64,6 +64,15 @@ def test_a_bad_record_is_answered_with_what_is_wrong_and_what_is_allowed__D2(
     assert reason in reply.body["reason"]
 
 
+@pytest.mark.parametrize(
+    "body", [b'{"id": "a", "delay_ms": 1}\n{"id": "b", "delay_ms": 1}', b'[{"id": "a"}]', b"id,due\na,1"]
+)
+def test_many_messages_without_their_type_are_told_it__D11(body: bytes, served: Served) -> None:
+    reply = served.ask("POST", "/messages", body)
+    assert reply.status == 400
+    assert reply.body["allowed"].endswith("for many, one on each line, send Content-Type: application/x-ndjson")
+
+
 def test_a_cancel_is_answered_for_certain__D7(served: Served) -> None:
     served.ask("POST", "/messages", {"id": "c", "key": "k", "due": FAR_MS})
     assert served.ask("GET", "/messages/c?key=k").body["state"] == "waiting"
