@@ -116,6 +116,8 @@ async def retry(
     >>> asyncio.run(retry(ping, first=0.001))
     'pong'
     """
+    if isinstance(attempts, bool) or not isinstance(attempts, int):
+        raise TypeError(f"attempts must be a whole number, got {attempts!r}: 5 is five calls in all")
     if attempts < 1:
         raise ValueError(f"attempts must be 1 or more, got {attempts}")
     if not callable(call):

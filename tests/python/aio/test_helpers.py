@@ -191,3 +191,12 @@ def test_a_deadline_inside_another_is_no_later_than_that__T21(run: Any) -> None:
         return aio.remaining()
 
     run(main())
+
+
+@pytest.mark.parametrize("attempts", ["1", None, True, 1.5])
+def test_attempts_that_are_no_whole_number_are_refused_by_their_name__T13(attempts: Any) -> None:
+    async def call() -> None:
+        pytest.fail("it is called")
+
+    with pytest.raises(TypeError, match="attempts must be a whole number, got "):
+        asyncio.run(aio.retry(call, attempts=attempts))
