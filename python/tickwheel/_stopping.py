@@ -63,6 +63,7 @@ class SignalEvent(Event):
 
 
 _noting: SignalEvent | None = None
+_depth = 0  # blocks of `stopped_by_signals`
 
 
 @contextmanager
@@ -77,10 +78,10 @@ def stop_noted() -> Iterator[SignalEvent]:
         yield event
     finally:
         _noting = outer
-    if event.is_set():
-        if outer is None:
-            raise Stopped(event.number)
-        outer.note(event.number)
+        if outer is not None and event.is_set():
+            outer.note(event.number)
+    if outer is None and event.is_set():
+        raise Stopped(event.number)
 
 
 @contextmanager
@@ -88,14 +89,14 @@ def stopped_by_signals(
     at_second: Callable[[], object] = lambda: None, numbers: tuple[signal.Signals, ...] = _ALL
 ) -> Iterator[None]:
     """For the main thread. `at_second` is called right before the second signal ends the process."""
-    first = 0
+    global _depth
+    has_come = False
 
     def stop(number: int, _frame: object) -> None:
-        nonlocal first
-        first = number
-        _handle(dict.fromkeys(before, end))
-        if number == signal.SIGHUP:  # a terminal that closes may send it twice, which is no wish for a hurry
-            signal.signal(number, signal.SIG_IGN)
+        nonlocal has_come
+        has_come = True
+        # A terminal that closes may send SIGHUP twice, and a session that ends SIGTERM and SIGHUP. That is no hurry.
+        _handle({each: signal.SIG_IGN if each == signal.SIGHUP else end for each in before})
         if _noting is None:
             raise Stopped(number)
         _noting.note(number)
@@ -119,10 +120,12 @@ def stopped_by_signals(
     before = {number: handler for number, handler in found.items() if handler is not signal.SIG_IGN}
     hook, sys.unraisablehook = sys.unraisablehook, note
     _handle(dict.fromkeys(before, stop))
+    _depth += 1
     try:
         yield
     finally:
-        if first == signal.SIGHUP and before[signal.SIGHUP] is not signal.SIG_DFL:  # there is a block around this one
+        _depth -= 1
+        if has_come and _depth and signal.SIGHUP in before:  # for the block around this one it would be a first signal
             before[signal.SIGHUP] = signal.SIG_IGN
         _handle(before)
         sys.unraisablehook = hook

@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -144,6 +145,14 @@ def interrupted(names: set[str], at: int, interrupt: Callable[[], None]) -> Iter
 STEPS = range(1, 60)  # more than any call below has
 
 
+def in_a_thread(work: Callable[[], None]) -> None:
+    """An exception that comes in the middle of handling another one leaves traces in its thread."""
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive()
+
+
 @pytest.mark.parametrize("name", ["set", "wait", "clear"])
 def test_an_event_is_usable_after_an_exception_anywhere__D13(name: str) -> None:
     """`threading.Event` left its lock taken: the next to want it waited for ever."""
@@ -153,27 +162,34 @@ def test_an_event_is_usable_after_an_exception_anywhere__D13(name: str) -> None:
 
     calls = {"set": Event.set, "wait": lambda event: event.wait(0), "clear": Event.clear}
     failed = 0
-    for at in STEPS:
-        event = Event()
+
+    def call(event: Event, at: int) -> None:
+        nonlocal failed
         try:
             with interrupted({name}, at, fail):
                 calls[name](event)
         except OSError:
             failed += 1
-        thread = threading.Thread(target=event.set)
-        thread.start()
+
+    for at in STEPS:
+        event = Event()
+        in_a_thread(partial(call, event, at))
+        in_a_thread(event.set)
         assert event.wait(20)
-        thread.join(20)
     assert failed > 3
 
 
 @pytest.mark.parametrize("name", ["set", "wait"])
 def test_a_handler_may_set_the_event_that_it_interrupts__D9(name: str) -> None:
     """`threading.Event.set` waited for itself: two SIGHUPs at once stopped a service for ever."""
-    for at in STEPS:
-        event = Event()
+
+    def call(event: Event, at: int) -> None:
         with interrupted({name}, at, event.set):
             event.set() if name == "set" else event.wait(0)
+
+    for at in STEPS:
+        event = Event()
+        in_a_thread(partial(call, event, at))
         event.set()
         assert event.wait(0)
         assert event.wait(0)

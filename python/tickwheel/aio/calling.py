@@ -6,6 +6,8 @@ import random
 from collections.abc import Awaitable, Callable
 from contextvars import Context
 from datetime import timedelta
+from numbers import Real
+from operator import index
 from typing import Any, ParamSpec, TypeVar
 
 from tickwheel._native import _delay_s
@@ -116,8 +118,11 @@ async def retry(
     >>> asyncio.run(retry(ping, first=0.001))
     'pong'
     """
-    if isinstance(attempts, bool) or not isinstance(attempts, int):
+    if isinstance(attempts, bool) or not hasattr(attempts, "__index__"):
         raise TypeError(f"attempts must be a whole number, got {attempts!r}: 5 is five calls in all")
+    if isinstance(factor, bool) or not isinstance(factor, Real):
+        raise TypeError(f"factor must be a number, got {factor!r}: with 2 each wait is twice as long")
+    attempts = index(attempts)
     if attempts < 1:
         raise ValueError(f"attempts must be 1 or more, got {attempts}")
     if not callable(call):

@@ -200,3 +200,17 @@ def test_attempts_that_are_no_whole_number_are_refused_by_their_name__T13(attemp
 
     with pytest.raises(TypeError, match="attempts must be a whole number, got "):
         asyncio.run(aio.retry(call, attempts=attempts))
+    with pytest.raises(TypeError, match="factor must be a number, got "):
+        asyncio.run(aio.retry(call, factor="2"))  # type: ignore[arg-type]
+
+
+def test_attempts_may_be_any_whole_number__T13() -> None:
+    class Two:
+        def __index__(self) -> int:
+            return 2
+
+    async def call() -> str:
+        return "done"
+
+    two: Any = Two()
+    assert asyncio.run(aio.retry(call, attempts=two)) == "done"

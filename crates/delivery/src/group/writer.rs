@@ -502,7 +502,7 @@ fn letter_of(dead: &Dead) -> Letter {
         (reason, "give the record again, with a later expires or without one")
     } else {
         let reason = format!("gave up after {attempts}: {}", dead.reason);
-        (reason, "requeue it once the reason is gone; or correct the record, and give it again as a new message")
+        (reason, "requeue it once the reason is gone, if its store is kept; or correct the record, and give it again")
     };
     let (source, allowed) = ("delivery".to_owned(), allowed.to_owned());
     Letter { source, line: dead.seq, reason, allowed, record: record_of(&message) }

@@ -19,9 +19,9 @@ class StandardError:
     def write(self, text: str) -> int:
         """Write the text. An `OSError` is kept in `failure`."""
         try:
-            if (file := _real()) is not None:
-                file.write(text)
-                file.flush()
+            if (stderr := _real()) is not None:
+                stderr.write(text)
+                stderr.flush()
             self.failure = None
         except OSError as error:
             self.failure = error

@@ -36,17 +36,15 @@ class Credentials:
 
     def read_again(self, access: Access, say: Callable[[str], object]) -> None:
         """Read all files again; `access` gets the tokens. A file may hang, so a signal may interrupt the reading."""
-        read: list[str] = []
-        broken: list[tuple[str, str]] = []
+        read = []
         for name, reader in self._readers(access):
             try:
                 reader()
                 read.append(name)
             except WrongUsage as error:
-                broken.append((str(error), name))
+                with stop_noted():
+                    _log.error("%s; %s that were read before are still in use", error, name)
         with stop_noted():
-            for why, name in broken:
-                _log.error("%s; %s that were read before are still in use", why, name)
             if read:
                 say(f"{' and '.join(read)} were read again")
 
