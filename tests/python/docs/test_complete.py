@@ -200,7 +200,7 @@ def test_every_bound_of_the_server_is_told_as_it_is__D12() -> None:
         "until an answer is read": f"{http_connection._READ_WITHIN_S} s",
         "answers that wait for their readers, in all": (
             f"{mib(answers._MOST)} for answers above {answers._SMALL >> 10} KiB. If they are taken, an answer that "
-            f"was not read for {answers._SLOW_S} s"
+            f"has been on its way for {answers._SLOW_S} s"
         ),
         "connections that wait for their clients, of each port": str(ports._CONNECTIONS),
         "connections whose clients do not read their answers, of each port": "the same",
