@@ -93,8 +93,12 @@ def test_a_signal_ends_the_feed_of_others_and_a_late_one_does_not_matter__D13(tm
             assert stop.wait(0)
             return self.is_delivered
 
-    before, said = signal.getsignal(signal.SIGTERM), list[str]()
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    said: list[str] = []
     given: Any = None
-    codes = [feed_others(Pipeline(is_delivered=each), given, said.append) for each in (False, True)]  # type: ignore[arg-type]
+    try:
+        codes = [feed_others(Pipeline(is_delivered=each), given, said.append) for each in (False, True)]  # type: ignore[arg-type]
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
     assert (codes, said) == ([130, 0], ["Stopped; run it again to go on from here", "everything was delivered"])
-    assert signal.getsignal(signal.SIGTERM) == before

@@ -8,17 +8,14 @@ from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import Any
 
 import click
 
 from tickwheel._printable import printable
-from tickwheel._stopping import stop_noted, stopped_by
+from tickwheel._stopping import stopped_by
 
 Say = Callable[[str], None]
-
-
-_LOOK_EVERY_S: Final = 0.2
 
 
 class _Stopped(Exception):
@@ -93,12 +90,13 @@ def _interruptible(name: str, module: ModuleType, work: Callable[[ModuleType, An
             sessions[0].stop()
 
     with ThreadPoolExecutor(1) as thread:
-        with stop_noted() as stop:
-            future: Future[Path] = thread.submit(job)
-            while not wait([future], _LOOK_EVERY_S).done:
-                if stop.is_set():
-                    stopping.set()
-                    for session in sessions:
-                        with suppress(Exception):  # it may be stopping at this moment
-                            session.sparkContext.cancelAllJobs()
-        return future.result()
+        future: Future[Path] = thread.submit(job)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            stopping.set()
+            while not wait([future], 0.2).done:
+                for session in sessions:
+                    with suppress(Exception):  # it may be stopping at this moment
+                        session.sparkContext.cancelAllJobs()
+            raise

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tickwheel._event import Event
-from tickwheel._stopping import REQUESTS, Stopped, stop_noted, stopped_by_signals
+from tickwheel._stopping import REQUESTS, SignalEvent
 from tickwheel.delivery.base.errors import DeliveryFailed
 from tickwheel.delivery.command.reading import ITS_START
 from tickwheel.delivery.engine.running import Running
@@ -93,6 +93,7 @@ def feed_others(pipeline: Pipeline, hand_off: HandOff, say: Callable[[str], obje
     """Feed deliverers that run elsewhere until they have delivered everything or a signal comes. Returns the exit code.
     Call it in the main thread. Errors: `WrongUsage`.
     """
+    stop = SignalEvent(*REQUESTS)
     last = -1
 
     def say_progress(progress: Mapping[str, Any] | None) -> None:
@@ -102,19 +103,15 @@ def feed_others(pipeline: Pipeline, hand_off: HandOff, say: Callable[[str], obje
             report = hand_off.report
             say(f"{report.waiting:,} held, {report.given:,} handed off and not settled; micro-batch {last * 10}")
 
-    is_delivered = False
     try:
-        with stopped_by_signals(numbers=REQUESTS), stop_noted() as stop:
-            is_delivered = pipeline.feed(hand_off, stop, say_progress)
+        if pipeline.feed(hand_off, stop, say_progress):
+            say("everything was delivered")
+            return 0
     except DeliveryFailed as error:
         say(f"Failed: {error}; run it again to go on")
         return 3
-    except Stopped:
-        if not is_delivered:
-            say(f"Stopped; run it again to go on from {pipeline.checkpoint}")
-            return 130
-    say("everything was delivered")
-    return 0
+    say(f"Stopped; run it again to go on from {pipeline.checkpoint}")
+    return 130
 
 
 @contextlib.contextmanager

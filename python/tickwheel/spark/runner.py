@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tickwheel._printable import logger_of
-from tickwheel._stopping import REQUESTS, SignalEvent, Stopped, stop_noted, stopped_by_signals
+from tickwheel._stopping import REQUESTS, SignalEvent
 from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.serve.access import Address
 from tickwheel.delivery.serve.client_tls import ClientTls
@@ -60,29 +60,23 @@ class Program:
 
         Errors: `WrongUsage`, `DeliveryFailed`.
         """
-        is_delivered = False
-        try:
-            with stopped_by_signals(numbers=REQUESTS), stop_noted() as stop:
-                is_delivered = self._run_in_session(stop)
-        except Stopped as stopped:
-            if not is_delivered:
-                by = signal.Signals(stopped.number)
-                _log.info("stopped by %s; run it again to go on from %s", by.name, self.checkpoint)
-                return 0 if by == signal.SIGTERM and not self.until_delivered else 130
-        _log.info("everything was delivered")
-        return 0
-
-    def _run_in_session(self, stop: SignalEvent) -> bool:
         began_s = time.monotonic()
+        stop = SignalEvent(*REQUESTS)
         take_signals()
         try:
             session = spark_session()
         except Py4JError as error:
             raise DeliveryFailed(reason(error)) from error
         try:
-            return not stop.is_set() and self._run(session, stop, began_s)
+            is_delivered = not stop.is_set() and self._run(session, stop, began_s)
         finally:
             session.stop()
+        if is_delivered:
+            _log.info("everything was delivered")
+            return 0
+        by = signal.Signals(stop.number)
+        _log.info("stopped by %s; run it again to go on from %s", by.name, self.checkpoint)
+        return 0 if by == signal.SIGTERM and not self.until_delivered else 130
 
     def _run(self, session: SparkSession, stop: SignalEvent, began_s: float) -> bool:
         _hush(session)
