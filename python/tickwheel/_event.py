@@ -5,8 +5,9 @@ from contextlib import suppress
 
 
 class Event:
-    """As `threading.Event`, whose lock is taken by Python code: a call that an exception interrupts may leave it taken,
-    and a handler that interrupts a call waits for itself. Here one call in C does the waiting, and needs no lock.
+    """As `threading.Event`, but without a lock that is taken by Python code.
+
+    An exception may leave such a lock taken. A handler that interrupts its owner waits for ever.
     """
 
     def __init__(self) -> None:
@@ -32,7 +33,7 @@ class Event:
         return self._is_set
 
     def clear(self) -> None:
-        """As if it had never been set. Nobody may wait."""
+        """As if it had never been set. No thread may wait."""
         with suppress(queue.Empty):
             while True:
                 self._came.get_nowait()

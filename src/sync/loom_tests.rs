@@ -204,7 +204,7 @@ impl Task {
     }
 }
 
-/// One thread adds the task twice, one cancels it, one claims it: in the end its fields say what the wheel has.
+/// One thread adds the task twice, one cancels it, one claims it. At the end its fields and the wheel agree.
 fn task_and_entry_agree(hides_after_unlock: bool) {
     bounded(2, move || {
         let task = Arc::new(Task { hides_after_unlock, ..Task::default() });

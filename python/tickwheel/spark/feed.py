@@ -17,6 +17,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from tickwheel._event import Event
 from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.model.message import Columns
 from tickwheel.delivery.read.sources import Source
@@ -25,7 +26,7 @@ from tickwheel.spark.hand_off import HandOff
 from tickwheel.spark.hold import hold
 from tickwheel.spark.metrics import QueryMeasures
 from tickwheel.spark.parse import parse_files
-from tickwheel.spark.query import Check, Stop, start, watch
+from tickwheel.spark.query import Check, start, watch
 from tickwheel.spark.same_source import check_logs
 from tickwheel.spark.session import laptop_session, need_java
 from tickwheel.spark.shape import LocalFolder, check_shape, keep_shape
@@ -53,7 +54,7 @@ class Pipeline:
         check_shape(LocalFolder(self.checkpoint))
         check_logs(LocalFolder(self.checkpoint / "query"))
 
-    def feed(self, hand_off: HandOff, stop: Stop, check: Check) -> bool:
+    def feed(self, hand_off: HandOff, stop: Event, check: Check) -> bool:
         """Whether everything was delivered before `stop` was set. `check` is called some times a second, with the
         query's report of its last micro-batch, and may raise. Errors: `DeliveryFailed`, `WrongUsage`.
         """

@@ -4,16 +4,16 @@ It ends between two micro-batches, if the current one ends soon. The next run re
 Spark writes pages about it.
 """
 
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
+from tickwheel._event import Event
 from tickwheel.delivery.base.errors import DeliveryFailed
 from tickwheel.spark.hand_off import HandOff
 
@@ -24,22 +24,10 @@ _END_WITHIN_S: Final = 20.0
 Check = Callable[[Mapping[str, Any] | None], object]
 
 
-class Stop(Protocol):
-    """What ends a query: an event of a thread, or of signals."""
-
-    def is_set(self) -> bool:
-        """Whether the query should end."""
-        ...
-
-    def wait(self, timeout_s: float, /) -> bool:
-        """Wait until it should, at most `timeout_s` seconds. Whether it should."""
-        ...
-
-
-def start(near: DataFrame, hand_off: HandOff, checkpoint: object, stop: Stop | None = None) -> Any:
+def start(near: DataFrame, hand_off: HandOff, checkpoint: object, stop: Event | None = None) -> Any:
     """Start the query that hands off what the hold releases, once a second, until `stop` is set."""
     return (
-        near.writeStream.foreachBatch(_UntilStopped(hand_off, stop or threading.Event()))
+        near.writeStream.foreachBatch(_UntilStopped(hand_off, stop or Event()))
         .option("checkpointLocation", str(checkpoint))
         .trigger(processingTime=_TRIGGER)
         .start()
@@ -51,7 +39,7 @@ class _UntilStopped:
     """A function for `foreachBatch`."""
 
     hand_off: HandOff
-    stop: Stop
+    stop: Event
 
     def __call__(self, near: DataFrame, batch_id: int) -> None:
         if self.stop.is_set():
@@ -67,7 +55,7 @@ class _UntilStopped:
             raise RuntimeError(str(error)) from None
 
 
-def watch(query: Any, hand_off: HandOff, stop: Stop, check: Check, *, until_delivered: bool = True) -> bool:
+def watch(query: Any, hand_off: HandOff, stop: Event, check: Check, *, until_delivered: bool = True) -> bool:
     """Wait until `stop` is set, or, with `until_delivered`, all that was read is delivered; then end the query. Whether
     all is delivered.
 

@@ -78,7 +78,7 @@ def hang_up(server: subprocess.Popen[bytes], until: bytes | None) -> bytes:
     assert server.stderr is not None
     while server.poll() is None and (until is None or until not in told) and time.monotonic() < until_s:
         server.send_signal(signal.SIGHUP)
-        if select.select([server.stderr], [], [], 0.001)[0]:  # so short that one interrupts the handler of another
+        if select.select([server.stderr], [], [], 0.001)[0]:  # short: a signal also comes during the handler
             told += os.read(server.stderr.fileno(), 65536)
     return told
 

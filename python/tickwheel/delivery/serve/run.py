@@ -142,7 +142,7 @@ def _serve(service: Service, say: Callable[[str], object], read_again: SignalEve
 
 
 def _opened(ports: Ports, running: Running, max_payload: int, stop: SignalEvent) -> str:
-    """The URL. A port that is taken is tried for a while, and that it stays so does not matter after a stop."""
+    """The URL. A port that is taken is tried for a second. After a stop its error does not matter."""
     try:
         return ports.open(running, max_payload)
     except WrongUsage:
