@@ -100,9 +100,13 @@ def _read(made: Callable[[], _TABLE], tmp_path: Path) -> tuple[int, int, list[An
     path = tmp_path / "some.parquet"
     pq.write_table(table, path, compression="zstd", **how)
     assert path.stat().st_size < MIB
+    return rows, *_read_file(path)
+
+
+def _read_file(path: Path) -> tuple[int, list[Any]]:
     read = subprocess.run([sys.executable, "-c", _SCRIPT, path], capture_output=True, check=True, timeout=100)
     mib, faults = json.loads(read.stdout)
-    return rows, mib, faults
+    return mib, faults
 
 
 _PAGE = "rows 1 to 1 can't be read: a page of it has 314,572,"
@@ -146,6 +150,31 @@ def test_the_largest_pages_of_many_columns_are_bounded_together__D12(tmp_path: P
     rows, mib, faults = _read(columns_that_just_fit, tmp_path)
     assert mib < 550  # such a page is in memory, and as much for its values
     assert len(faults) == rows
+
+
+def _number(value: int) -> bytes:
+    """As Thrift's compact protocol writes it: zigzag, seven bits in a byte."""
+    value, out = value << 1, bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+@pytest.mark.parametrize("kind", [pytest.param(0, id="a page of data"), pytest.param(1, id="a page that is skipped")])
+def test_a_page_that_claims_more_bytes_than_the_file_has_is_not_read__D12(kind: int, tmp_path: Path) -> None:
+    out, path = io.BytesIO(), tmp_path / "some.parquet"
+    table = pa.table({"id": ["m"], "due": [DUE_MS], "payload": ["x" * 99]})
+    pq.write_table(table, out, compression="none", use_dictionary=False)
+    data = out.getvalue()
+    start = pq.read_metadata(out).row_group(0).column(2).data_page_offset
+    size = b"\x15" + _number(6 + 4 + 99)  # in the header of the page: levels, and the text after its length
+    assert data[start:].startswith(b"\x15" + _number(0) + size + size)
+    claim = b"\x15" + _number((1 << 31) - 1)
+    path.write_bytes(data[:start] + b"\x15" + _number(kind) + claim * 2 + data[start + 2 + 2 * len(size) :])
+    mib, (fault,) = _read_file(path)
+    assert mib < 100
+    assert fault == "rows 1 to 1 can't be read: a page of it has 2,147,483,647 bytes, and the file ends before"
 
 
 def lists_of_few_tags() -> dict[str, Any]:

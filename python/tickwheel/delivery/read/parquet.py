@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from tickwheel._native import ArrowRows, Records
 from tickwheel.delivery.base.errors import BadRecord, WrongUsage
 from tickwheel.delivery.model.message import MAX_PAYLOAD, MAX_RECORD, Columns
-from tickwheel.delivery.read.parquet_pages import Chunk, row_groups
+from tickwheel.delivery.read.parquet_pages import WHOLE, Chunk, row_groups
 from tickwheel.delivery.read.parquet_steps import rows_at_once
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ _ROWS = 1024
 _BYTES = 4 << 20
 _BUFFER = 1 << 18  # bytes read ahead per column; without it, the whole column of a row group
 _MOST_ROW = 8 * MAX_RECORD
-_WHOLE = "an undamaged Parquet file"
 
 
 def need_pyarrow() -> None:
@@ -60,7 +59,7 @@ def read_parquet(
         schema = file.schema_arrow
         columns_of_groups = row_groups(stream)
     except Exception as error:
-        yield bad(1, f"the file can't be read: {_reason(error)}", _WHOLE), 0
+        yield bad(1, f"the file can't be read: {_reason(error)}", WHOLE), 0
         return
     rows = ArrowRows(source, columns.names, MAX_PAYLOAD)
     try:
@@ -78,9 +77,9 @@ def read_parquet(
         if group.num_rows < 0:
             line += 1
             if line > after:
-                yield bad(line, f"row group {number + 1} can't be read: it has {group.num_rows} rows", _WHOLE), line
+                yield bad(line, f"row group {number + 1} can't be read: it has {group.num_rows} rows", WHOLE), line
             continue
-        end, reason, allowed = line + group.num_rows, "there are no more", _WHOLE
+        end, reason, allowed = line + group.num_rows, "there are no more", WHOLE
         for batch in _batches(stream, file, number, group, chunks):
             if isinstance(batch, BadRecord):
                 reason, allowed = batch.reason, batch.allowed
@@ -109,12 +108,12 @@ def _batches(
 
     try:
         if len(chunks) != len(file.schema):
-            raise BadRecord("its columns are not in the footer", _WHOLE)
+            raise BadRecord("its columns are not in the footer", WHOLE)
         usual = max(1, min(_STEP, _BYTES * group.num_rows // max(1, group.total_byte_size)))
         step = rows_at_once(stream, file.schema, chunks, group.num_rows, usual)
         steps = file.iter_batches(batch_size=step, row_groups=[number], use_threads=False)
     except Exception as error:
-        yield error if isinstance(error, BadRecord) else BadRecord(_reason(error), _WHOLE)
+        yield error if isinstance(error, BadRecord) else BadRecord(_reason(error), WHOLE)
         return
     taken: list[pa.RecordBatch] = []
     size, broken = 0, None
@@ -122,7 +121,7 @@ def _batches(
         try:
             batch = next(steps, None)
         except Exception as error:
-            batch, broken = None, BadRecord(_reason(error), _WHOLE)
+            batch, broken = None, BadRecord(_reason(error), WHOLE)
         is_large = batch is not None and batch.nbytes > _BYTES
         if batch is not None and not is_large:
             taken.append(batch)

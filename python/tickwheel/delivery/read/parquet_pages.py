@@ -11,7 +11,10 @@ is broken.
 from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
+from tickwheel.delivery.base.errors import BadRecord
 from tickwheel.delivery.read.thrift import I64, Struct
+
+WHOLE = "an undamaged Parquet file"
 
 _DATA_V1, _DICTIONARY, _DATA_V2 = 0, 2, 3  # types of pages
 _HEADERS = {_DATA_V1: 5, _DICTIONARY: 7, _DATA_V2: 8}  # the field with the header of each
@@ -69,8 +72,10 @@ def _chunk(of: Struct | None) -> Chunk:
 
 def pages_of(stream: BinaryIO, chunk: Chunk, most: int) -> Iterator[Page]:
     """The pages of a column in a row group, until one can't be read or is a second dictionary: there pyarrow stops
-    too. `most`: a larger dictionary is not decoded.
+    too. `most`: a larger dictionary is not decoded. A page that ends behind the file is a `BadRecord`, as pyarrow
+    makes room for what a page claims, up to 2 GiB, before it reads it.
     """
+    file_end = stream.seek(0, 2)
     at, left, has_dictionary = chunk.start, chunk.values, False
     while left > 0 and (found := _header(stream, at)):
         header, at = found
@@ -78,6 +83,8 @@ def pages_of(stream: BinaryIO, chunk: Chunk, most: int) -> Iterator[Page]:
         of = header.struct(_HEADERS.get(kind, 0))
         if size < 0 or compressed < 0 or (has_dictionary and kind == _DICTIONARY):
             return
+        if compressed > file_end - at:
+            raise BadRecord(f"a page of it has {compressed:,} bytes, and the file ends before", WHOLE)
         has_dictionary |= kind == _DICTIONARY
         values = of.number(1) if of else 0
         longest = size
