@@ -7,12 +7,19 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from rich.table import Table
 
 Conditions = dict[str, object]
 """What `conditions.Conditions.noted` returns."""
+
+TOO_LATE: Final = 75
+"""The exit code of a process for `TooLateError`: the suite starts it again."""
+
+
+class TooLateError(Exception):
+    """The timers were due before all were added, as on a machine that is busy for a moment: nothing is measured."""
 
 
 @dataclass(frozen=True)

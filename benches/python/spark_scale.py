@@ -26,6 +26,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from rich.console import Console
 from rich.table import Table
 
+from tickwheel._event import Event
 from tickwheel.delivery.read.hand_off_rows import PARTITIONS
 from tickwheel.spark import HandOff, hold, laptop_session, parse_files, parse_rows, read_files
 from tickwheel.spark.query import end, start
@@ -156,7 +157,7 @@ def figures(what: str, began_s: float, folder: Path, size: Size, at: str, delive
     text = F.substring(F.sha2(F.col("value").cast("string"), 512), 1, 100).alias("payload")
     rows = parse_rows(passing.select(name, key, due, text))
     files = parse_files(read_files(session, folder / "in"))
-    hand_off, stop = HandOff([at], lead_ms=LEAD_MS), threading.Event()
+    hand_off, stop = HandOff([at], lead_ms=LEAD_MS), Event()
     query = start(hold(files.unionByName(rows), LEAD_MS), hand_off, folder / "checkpoint", stop)
     seen: dict[int, Any] = {}
 

@@ -142,6 +142,38 @@ def test_a_side_that_fails_is_told_and_the_others_are_kept(tmp_path):
     assert (record["side"], len(record["values"])) == ("asyncio", 2)
 
 
+@pytest.mark.parametrize(
+    ("suite", "work"),
+    [
+        ("timers", "burst fire"),
+        ("timers", "spread fire"),
+        ("timers", "lateness p50"),
+        ("loops", "longest wait while all are due at once, on uvloop"),
+    ],
+)
+def test_a_process_that_was_stopped_while_it_added_timers_is_started_again(suite, work, tmp_path):
+    (tmp_path / "uvloop.py").write_text("""
+import asyncio, pathlib, time
+was_stopped = pathlib.Path(__file__).with_name("was stopped")
+
+class Loop(asyncio.SelectorEventLoop):
+    def call_at(self, when, *arguments, **options):
+        if self.time() < when < self.time() + 60 and not was_stopped.exists():
+            was_stopped.touch()
+            time.sleep(when - self.time())
+        return super().call_at(when, *arguments, **options)
+
+new_event_loop = Loop
+""")
+    output = tmp_path / "python.json"
+    only = ["--only-work", work, "--only-side", "uvloop", "--count", "100", "--repeats", "1"]
+    done = timers(*only, "--output", str(output), suite=suite, PYTHONPATH=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("the timers were due before all were added") == 1
+    assert (tmp_path / "was stopped").exists()
+    assert all(len(record["values"]) == 1 for record in json.loads(output.read_text())["records"])
+
+
 def test_loops_with_a_wheel_are_measured_beside_those_without(tmp_path):
     output = tmp_path / "asyncio.json"
     works = ["call_later, 10,000 pending", "pair, 1M pending", "longest turn while time-outs roll", "lateness p50"]

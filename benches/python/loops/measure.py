@@ -11,6 +11,8 @@ import os
 import sys
 import traceback
 
+from benches.python.records import TOO_LATE, TooLateError
+
 from .sides import make
 from .works import WORKS, Plan
 
@@ -29,6 +31,8 @@ if __name__ == "__main__":
     try:
         work_name, side, count, pace = sys.argv[1:]
         main(work_name, side, int(count), float(pace))
+    except TooLateError:
+        os._exit(TOO_LATE)
     except BaseException:
         traceback.print_exc()
         os._exit(1)

@@ -11,6 +11,8 @@ import sys
 import traceback
 from collections.abc import Iterator
 
+from benches.python.records import TOO_LATE, TooLateError
+
 from .side import Figures, Side, Steps
 from .sides import make
 from .works import WORKS
@@ -41,6 +43,8 @@ if __name__ == "__main__":
     try:
         work_name, side_name, count, pace = sys.argv[1:]
         print(json.dumps(measure(work_name, side_name, int(count), float(pace))), flush=True)
+    except TooLateError:
+        os._exit(TOO_LATE)
     except BaseException:
         traceback.print_exc()
         os._exit(1)
