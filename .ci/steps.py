@@ -82,14 +82,14 @@ ALL = (
     *TEST,
     Step("model-shuttle", "models of the timer and the purgatory", 75, ("cargo test --locked --lib model",), MODEL),
     Step("model-loom", "models of the lock and the queue", 45, ("cargo test --locked --lib loom",), LOOM),
-    Step("parking-lot", "the timer with parking_lot's lock", 90, ("cargo test --locked --features parking_lot",)),
+    Step("parking-lot", "the timer with parking_lot's lock, and with streams", 90, ("cargo test --locked --features parking_lot,stream",)),
     Step(
         "variants",
-        "lints of the other builds: parking_lot, delivery without webhooks, the benchmarks",
+        "lints of the other builds: parking_lot, streams, delivery without webhooks, the benchmarks",
         100,
         (
             "cargo clippy --locked --all-targets -p tickwheel -p tickwheel-delivery --no-default-features "
-            "--features tickwheel/parking_lot -- -D warnings",
+            "--features tickwheel/parking_lot,tickwheel/stream -- -D warnings",
             *(
                 f"cd benches/{crate} && cargo fmt --check && {CLIPPY} --target-dir {ROOT}/target/benches -- -D warnings"
                 for crate in ("peers", "instructions")

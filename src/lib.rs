@@ -20,6 +20,7 @@
 //! | closures that run on a thread of the timer's | [`SystemTimer`]: `after`, `at`, `every`, `add_many` |
 //! | values that come back when they are due, on the program's own threads | [`Timer`]: [`wait`](Timer::wait) or [`drive`](Timer::drive) |
 //! | an event loop that sleeps by itself | [`Timer::arm_waker`] |
+//! | an async runtime | `Timer::stream`, with the feature `stream` |
 //! | one thread, or a lock of the program's own: the fastest | [`Wheel`] |
 //! | many calls at once | [`Timer::add_many`], [`Timer::cancel_many`], [`Timer::lock`] |
 //! | operations that wait for an event or their deadline | [`DelayedOperationPurgatory`] |
@@ -29,7 +30,8 @@
 //! A delay or a time-out is a [`Duration`](std::time::Duration). An instant is a reading of the timer's own [`Clock`], in
 //! microseconds or milliseconds, and its name says so.
 //!
-//! The feature `parking_lot` takes that crate's lock in the place of the timer's own.
+//! The feature `parking_lot` takes that crate's lock in the place of the timer's own. The feature `stream` has what comes
+//! due as a `Stream`.
 
 // The way of a task: `add` → wheel → bucket queue → front → executor → callback, driven by the reaper.
 
@@ -59,6 +61,8 @@ mod single_threaded;
 mod snapshot;
 mod state;
 mod stats;
+#[cfg(feature = "stream")]
+mod stream;
 mod sync;
 mod system;
 mod timer;
@@ -79,13 +83,15 @@ pub use lead::Wait;
 pub use occupancy::{LevelOccupancy, Occupancy};
 pub use purgatory::{DelayedOperation, DelayedOperationPurgatory, Operation, PurgatoryStats};
 pub use replay::{Replay, Replayed};
-pub use schedule::{Claimed, Precision, Progress};
+pub use schedule::{Expired, Precision, Progress};
 pub use single_threaded::Wheel;
 pub use snapshot::{ArmedBucket, BucketSnapshot, LevelSnapshot, Seen, Snapshot};
 pub use state::Pending;
 pub use stats::Stats;
+#[cfg(feature = "stream")]
+pub use stream::{DueExecutor, DueStream};
 pub use system::{Callback, PeriodicCallback, PeriodicTask, SystemTimer, Task};
-pub use timer::{Timer, TimerGuard};
+pub use timer::{Claimed, Timer, TimerGuard};
 pub use wheel::Handle;
 pub use when::When;
 

@@ -30,7 +30,6 @@ impl<T> Timer<T> {
     /// timer.drive(&mut |released: Released| {
     ///     for handle in released.handles {
     ///         ran.extend(timer.claim(handle).map(|claimed| claimed.task));
-    ///         timer.finish(1);
     ///     }
     /// });
     /// assert_eq!(ran, ["one"]);

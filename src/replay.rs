@@ -356,7 +356,6 @@ impl Run {
     fn claim_line(&mut self) {
         for (handle, released_us) in self.line.drain(..) {
             let Some(claimed) = self.timer.claim(handle) else { continue };
-            self.timer.finish(1);
             self.handles.remove(&claimed.task);
             let early_us = claimed.due_us.saturating_sub(released_us);
             self.early_us.record(early_us);

@@ -69,10 +69,10 @@ pub struct Schedule<T> {
     for_front: Vec<ReleaseKey>,
 }
 
-/// A claimed task. The caller runs it: no other claim or cancel returns it.
+/// A task that was due, and is off the timer.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Claimed<T> {
+pub struct Expired<T> {
     /// The task.
     pub task: T,
     /// The number that was added with it.
@@ -128,7 +128,7 @@ impl<T> Schedule<T> {
     /// Moves a task that was not claimed to another instant, with a new number (T6). Returns its new handle, and the instant
     /// at which the reaper must be awake for it. `None` for a stale handle. O(levels), O(1) to a later instant.
     #[inline]
-    pub(crate) fn reschedule(&mut self, now_us: u64, handle: Handle, due_us: u64) -> Option<(Handle, u64)> {
+    pub fn reschedule(&mut self, now_us: u64, handle: Handle, due_us: u64) -> Option<(Handle, u64)> {
         let number = self.next_number + 1;
         self.catch_up(now_us);
         let moved = self.slab.reschedule(handle, (due_us, number), self.wheel.tick_end_us());
@@ -203,11 +203,11 @@ impl<T> Schedule<T> {
     }
 
     /// Takes out a released task, to run it; `None` for one that is not released.
-    pub fn claim(&mut self, handle: Handle) -> Option<Claimed<T>> {
+    pub fn claim(&mut self, handle: Handle) -> Option<Expired<T>> {
         let Removed { task, tag, due_us, number, .. } =
             self.slab.remove_if(handle, |place| place == Place::Released)?;
         self.released -= 1;
-        Some(Claimed { task, tag, due_us, number })
+        Some(Expired { task, tag, due_us, number })
     }
 
     /// The task and the tag of a handle.

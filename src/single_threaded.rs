@@ -9,7 +9,7 @@ use std::fmt;
 
 use crate::config::Config;
 use crate::error::{AddError, Error};
-use crate::schedule::{Claimed, Progress, STEP, Schedule};
+use crate::schedule::{Expired, Progress, STEP, Schedule};
 use crate::state::Due;
 use crate::wheel::Handle;
 use crate::when::When;
@@ -228,13 +228,13 @@ impl<T> Wheel<T> {
     /// # Ok::<(), tickwheel::Error>(())
     /// ```
     #[inline]
-    pub fn pop_due(&mut self, now_us: u64) -> Option<Claimed<T>> {
+    pub fn pop_due(&mut self, now_us: u64) -> Option<Expired<T>> {
         self.set_now_us(now_us);
         loop {
             while let Some(handle) = self.released.get(self.read) {
                 self.read += 1;
-                if let Some(claimed) = self.schedule.claim(*handle) {
-                    return Some(claimed);
+                if let Some(expired) = self.schedule.claim(*handle) {
+                    return Some(expired);
                 }
             }
             if !self.release() {

@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::events::{Event, EventKind, Recorded, Recorder};
 use crate::lead::{Lead, Wait, WorkerDoes};
-use crate::schedule::{Claimed, Progress, Schedule};
+use crate::schedule::{Expired, Progress, Schedule};
 use crate::stats::{Histogram, Stats};
 use crate::wheel::{Entry, Handle};
 use crate::when::When;
@@ -228,16 +228,16 @@ impl<T> State<T> {
     }
 
     /// Takes a released task out, to run it.
-    pub fn claim(&mut self, handle: Handle, now_us: u64) -> Option<Claimed<T>> {
-        let claimed = self.schedule.claim(handle)?;
+    pub fn claim(&mut self, handle: Handle, now_us: u64) -> Option<Expired<T>> {
+        let expired = self.schedule.claim(handle)?;
         self.running += 1;
         self.stats.expired += 1;
-        self.lateness.record(now_us.saturating_sub(claimed.due_us));
+        self.lateness.record(now_us.saturating_sub(expired.due_us));
         if let Some(recorder) = &mut self.recorder {
-            let Claimed { due_us, number, .. } = claimed;
+            let Expired { due_us, number, .. } = expired;
             recorder.push(Event { at_us: now_us, number, due_us, other: 0, kind: EventKind::Expired, level: 0 });
         }
-        Some(claimed)
+        Some(expired)
     }
 
     /// [`Schedule::step`], recorded.

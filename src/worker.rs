@@ -55,7 +55,6 @@ pub(crate) fn run_released<T>(
         for handle in released.handles {
             if let Some(claimed) = timer.claim(handle) {
                 panics::contain(|| run(claimed.task));
-                timer.finish(1);
             }
         }
     }

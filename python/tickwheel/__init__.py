@@ -24,11 +24,15 @@ from tickwheel._native import (
     TimerTask,
     __version__,
 )
+from tickwheel.batches import BatchTimer
 from tickwheel.weak import weak_method
 
-weak_method.__module__ = __name__  # where people find it
+for found_here in (BatchTimer, weak_method):
+    found_here.__module__ = __name__
+del found_here
 
 __all__ = [
+    "BatchTimer",
     "DelayedOperation",
     "DelayedOperationPurgatory",
     "OperationCancelled",

@@ -30,6 +30,7 @@ from typing import (
 
 from typing_extensions import Buffer, disjoint_base
 
+from tickwheel.batches import BatchTimer
 from tickwheel.delivery.base.errors import BadRecord
 from tickwheel.delivery.model.entries import Reschedule
 from tickwheel.delivery.model.message import Cancel, Message
@@ -48,8 +49,7 @@ _Int64s: TypeAlias = Buffer | _ArrowArray | _ArrowStream
 
 _Ts = TypeVarTuple("_Ts")
 
-_Listed: TypeAlias = TimerTask | tuple[TaskBatch, int]
-"""A task, or a timer of a batch with its index."""
+_Listed: TypeAlias = TimerTask | BatchTimer
 
 class _Lock(Protocol):
     def acquire(self, blocking: bool = ..., /) -> bool: ...
@@ -80,7 +80,7 @@ class BucketSnapshot(TypedDict):
     """One bucket: when it expires (-1: not armed) and the names of its tasks, in order of add."""
 
     expiration_ms: int
-    tasks: list[str | tuple[TaskBatch, int]]
+    tasks: list[str | BatchTimer]
 
 @type_check_only
 class LevelSnapshot(TypedDict):
@@ -107,7 +107,7 @@ class FrontEntry(TypedDict):
     """A task that has left the wheel and waits for its exact instant."""
 
     due_ms: float
-    task: str | tuple[TaskBatch, int]
+    task: str | BatchTimer
 
 @type_check_only
 class Snapshot(TypedDict):
@@ -186,8 +186,12 @@ class TimerTask:
     def is_pending(self) -> bool:
         """Whether it is on a timer, and its call has not begun."""
 
-    def cancelled(self) -> bool:
+    @property
+    def is_cancelled(self) -> bool:
         """Whether it was cancelled, and not added since."""
+
+    def cancelled(self) -> bool:
+        """As `is_cancelled`: the name that asyncio has for it."""
 
     @property
     def timer(self) -> Timer | None:
@@ -244,6 +248,9 @@ class TaskBatch:
 
     def __len__(self) -> int:
         """How many timers of the batch are still to run."""
+
+    def due_ms(self, index: int) -> float | None:
+        """When the timer with this index is due, as `TimerTask.due_ms`. Errors: `IndexError` outside the batch."""
 
     def cancel(self, index: int) -> bool:
         """Cancel the timer with this index, as `TimerTask.cancel`. Errors: `IndexError` outside the batch."""
@@ -334,8 +341,9 @@ class Timer:
         `start_ms`: by default one period from now; the instants go on from one that is past. `jitter_ms`: each call is
         later by a random time up to this one, shorter than the period. `missed` decides about instants that pass while
         a call runs or waits. They are left out (`"skip"`), made up for one by one (`"all"`), or one call stands for all
-        (`"last"`). An exception of the callback goes to `on_error`, and the calls go on. Returns the task; `cancel`
-        ends it. Errors: as `after`; `TypeError` for a coroutine function.
+        (`"last"`). A coroutine runs as one of `after` does: until it has ended the call runs, and the task is not
+        pending. An exception goes to `on_error`, and the calls go on. Returns the task; `cancel` ends it, and a call
+        that has begun goes on. Errors: as `after`.
         """
 
     def add_many(
@@ -356,7 +364,7 @@ class Timer:
         """
 
     def pending(self, *, before_ms: float | None = None, limit: int | None = None) -> list[tuple[float, _Listed]]:
-        """List the pending tasks in order, as `(due_ms, task)`, or `(due_ms, (batch, index))` for a timer of a batch.
+        """List the pending tasks in order, as `(due_ms, task)`. A timer of a batch is a `BatchTimer`.
 
         `due_ms` is an instant of the timer's clock. Each task was pending at some moment of the call. A task that was
         pending all the while is listed, moved or not. Internal tasks of the library are not listed, but `len` counts
@@ -487,6 +495,12 @@ class TimerHandle(asyncio.TimerHandle):
     _source_traceback: StackSummary | None
     def cancel(self) -> None:
         """It will not run. Once it has run, this does nothing more than say so. O(1)."""
+
+    def reschedule(self, delay: float | timedelta) -> bool:
+        """Move it to `delay` seconds from now, if it has not run and was not cancelled: `True` exactly then. O(levels).
+
+        `delay`: a number or a `timedelta`. Errors: as `LoopTimers.call_later`.
+        """
 
     def cancelled(self) -> bool:
         """Whether it was cancelled."""

@@ -14,6 +14,7 @@
 //!   slot under the same lock. Exactly one of the two gets the task (T9).
 
 mod advancing;
+mod claimed;
 mod guard;
 mod many;
 mod pending;
@@ -28,7 +29,6 @@ use crate::config::Config;
 use crate::error::{AddError, Error};
 use crate::events::Recorded;
 use crate::executor::LastBatch;
-use crate::schedule::Claimed;
 pub(crate) use crate::schedule::STEP;
 use crate::state::{Room, State};
 use crate::stats::Stats;
@@ -36,6 +36,7 @@ use crate::sync::{self, Condvar, Mutex, MutexGuard, PlainMutex};
 use crate::wheel::Handle;
 use crate::when::When;
 
+pub use claimed::Claimed;
 pub use guard::TimerGuard;
 
 /// As [`STEP`], where the entries lie anywhere in memory.
@@ -65,7 +66,6 @@ const SCATTERED_STEP: usize = 64;
 ///     // A task that was cancelled in between is not claimed.
 ///     if let Some(claimed) = timer.claim(handle) {
 ///         assert_eq!(claimed.task, "nine");
-///         timer.finish(1);
 ///     }
 /// }
 /// # Ok::<(), tickwheel::Error>(())
@@ -311,8 +311,9 @@ impl<T> Timer<T> {
         }
     }
 
-    /// Takes a released task in order to run it; `None` if it was cancelled, or is not released. Call [`Timer::finish`]
-    /// after it ran, or [`Timer::wait_idle`] waits for it. O(1).
+    /// Takes a released task in order to run it; `None` if it was cancelled, or is not released. O(1).
+    ///
+    /// The task counts as running until the [`Claimed`] is dropped.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -321,34 +322,19 @@ impl<T> Timer<T> {
     /// let handle = timer.add(Duration::ZERO, "now")?;
     /// assert!(timer.claim(handle).is_none(), "not released yet");
     /// timer.advance(&mut |_: Released| ());
-    /// assert_eq!(timer.claim(handle).map(|claimed| claimed.task), Some("now"));
-    /// timer.finish(1);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
-    pub fn claim(&self, handle: Handle) -> Option<Claimed<T>> {
-        let mut state = self.lock_state();
-        state.claim(handle, self.clock.now_us())
-    }
-
-    /// Counts this many claimed tasks as run, for [`Timer::wait_idle`] and [`Timer::stats`]; at most those that run.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Clock, Config, Released, Timer};
-    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
-    /// # let handle = timer.add(Duration::ZERO, "now")?;
-    /// # timer.advance(&mut |_: Released| ());
-    /// # timer.claim(handle);
-    /// assert_eq!(timer.stats().running, 1);
-    /// timer.finish(1);
+    /// let claimed = timer.claim(handle).expect("it is released");
+    /// assert_eq!((claimed.task, timer.stats().running), ("now", 1));
+    /// drop(claimed);
     /// assert_eq!(timer.stats().running, 0);
     /// # Ok::<(), tickwheel::Error>(())
     /// ```
-    pub fn finish(&self, count: usize) {
-        self.finish_locked(&mut self.lock_state(), count);
+    #[must_use = "the task is off the timer, and whoever claims it runs it"]
+    pub fn claim(&self, handle: Handle) -> Option<Claimed<'_, T>> {
+        let expired = self.lock_state().claim(handle, self.clock.now_us())?;
+        Some(Claimed::new(self, expired))
     }
 
-    /// As [`Timer::finish`], for a caller that holds the lock.
+    /// Counts this many tasks that [`State::claim`] has taken as run. The caller holds the lock.
     #[doc(hidden)]
     pub fn finish_locked(&self, state: &mut State<T>, count: usize) {
         state.finish(count);

@@ -122,7 +122,6 @@ fn a_thread_of_the_program_drives_a_timer_until_it_closes__t11() {
                 for handle in released.handles {
                     if let Some(claimed) = timer.claim(handle) {
                         send.send(claimed.task).unwrap();
-                        timer.finish(1);
                     }
                 }
             });

@@ -7,20 +7,7 @@ use std::time::Duration;
 
 use tickwheel::{Clock, Config, Executor, Handle, Progress, Released, SystemTimer, Timer, When};
 
-use crate::support::Manual;
-
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Runs `body` on a thread of its own, because it might hang.
-fn in_time(body: impl FnOnce() + Send + 'static) {
-    let (sender, receiver) = mpsc::channel();
-    let run = move || {
-        body();
-        sender.send(()).unwrap();
-    };
-    thread::Builder::new().name("in-time".to_owned()).spawn(run).unwrap();
-    receiver.recv_timeout(PATIENCE).expect("it neither hangs nor panics");
-}
+use crate::support::{Manual, PATIENCE, in_time};
 
 /// A timer of numbers, one due at each of the first milliseconds.
 fn timer(count: u64) -> (Arc<Timer<u64>>, Vec<Handle>) {
@@ -122,7 +109,6 @@ fn an_executor_that_panics_rejects_the_tasks_that_it_did_not_claim__t13() {
         })
     };
     assert!(catch_unwind(AssertUnwindSafe(advance)).is_err(), "the caller of advance hears of it");
-    timer.finish(1);
     assert_eq!(tasks_of(&timer.take_rejected()), [0, 2]);
     timer.clock().set_us(3_000);
     assert_eq!(
@@ -159,18 +145,39 @@ fn a_wait_for_callbacks_ends_in_real_time_also_on_a_manual_clock__t11() {
         timer.advance(&mut Takes(1, Vec::new()));
         timer.close();
         assert!(!timer.wait_idle(Some(Duration::from_millis(1))), "it is released, and did not run");
-        assert!(timer.claim(handles[0]).is_some() && !timer.wait_idle(Some(Duration::ZERO)));
-        timer.finish(1);
+        let claimed = timer.claim(handles[0]).unwrap();
+        assert!(!timer.wait_idle(Some(Duration::ZERO)));
+        drop(claimed);
         assert!(timer.wait_idle(Some(Duration::MAX)));
     });
 }
 
 #[test]
-fn misuse_counts_nothing_twice_and_claims_nothing_that_is_pending__t13() {
+fn a_task_counts_as_running_until_what_is_left_of_its_claim_is_dropped__t11_t13() {
+    let (timer, handles) = timer(3);
+    timer.clock().set_us(2_000);
+    timer.advance(&mut Takes(3, Vec::new()));
+    let running = || timer.stats().running;
+    let whole = timer.claim(handles[0]).unwrap();
+    let moved = timer.claim(handles[1]).unwrap();
+    assert_eq!((moved.task, running()), (1, 2));
+    drop(whole);
+    assert_eq!(running(), 1);
+    let panics = || {
+        let _running = timer.claim(handles[2]).unwrap();
+        resume_unwind(Box::new("broken"));
+    };
+    assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+    assert_eq!(running(), 1);
+    drop(moved);
+    assert!(timer.wait_idle(Some(Duration::ZERO)));
+}
+
+#[test]
+fn misuse_claims_nothing_that_is_pending__t13() {
     let wheel = Manual::standard();
     let pending = wheel.after_ms(5, 0);
     assert!(wheel.timer.claim(pending).is_none(), "it is not released");
-    wheel.timer.finish(usize::MAX);
     assert_eq!((wheel.timer.stats().running, wheel.timer.len()), (0, 1));
     assert_eq!(wheel.wake_at_us(5_000), [0]);
     assert_eq!(wheel.timer.stats().running, 0);
@@ -181,17 +188,15 @@ fn a_wait_for_callbacks_of_an_open_timer_ends_with_the_last_of_them() {
     in_time(|| {
         let (timer, handles) = timer(1);
         timer.advance(&mut Takes(1, Vec::new()));
-        assert!(timer.claim(handles[0]).is_some());
+        let claimed = timer.claim(handles[0]).unwrap();
         let (waiting, waits) = (Arc::clone(&timer), mpsc::channel());
         let waiter = thread::Builder::new().name("waiter".to_owned()).spawn(move || {
             waits.0.send(()).unwrap();
             waiting.wait_idle(None)
         });
         waits.1.recv_timeout(PATIENCE).unwrap();
-        while timer.stats().running > 0 {
-            thread::yield_now(); // the waiting thread most often sleeps by now
-            timer.finish(1);
-        }
+        thread::yield_now(); // the waiting thread most often sleeps by now
+        drop(claimed);
         assert!(waiter.unwrap().join().unwrap());
     });
 }

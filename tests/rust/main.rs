@@ -16,5 +16,7 @@ mod purgatory;
 mod recording;
 mod scenarios;
 mod single_threaded;
+#[cfg(feature = "stream")]
+mod stream;
 mod support;
 mod system;

@@ -1,6 +1,23 @@
 //! Shared by the tests: a timer on a manual clock, and a small random generator.
 
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
 use tickwheel::{Clock, Config, Handle, Precision, Released, Seen, Snapshot, Timer, When};
+
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs `body` on a thread of its own, because it might hang.
+pub(crate) fn in_time(body: impl FnOnce() + Send + 'static) {
+    let (sender, receiver) = mpsc::channel();
+    let run = move || {
+        body();
+        sender.send(()).unwrap();
+    };
+    thread::Builder::new().name("in-time".to_owned()).spawn(run).unwrap();
+    receiver.recv_timeout(PATIENCE).expect("it neither hangs nor panics");
+}
 
 /// A timer of numbered tasks on a manual clock.
 pub(crate) struct Manual {
@@ -31,11 +48,7 @@ impl Manual {
         self.timer.clock().set_us(now_us);
         let mut handles = Vec::new();
         self.timer.advance(&mut |batch: Released| handles.extend(batch.handles));
-        let run = |handle: Handle| {
-            let claimed = self.timer.claim(handle)?;
-            self.timer.finish(1);
-            Some(claimed.task)
-        };
+        let run = |handle: Handle| Some(self.timer.claim(handle)?.task);
         handles.into_iter().filter_map(run).collect()
     }
 

@@ -20,6 +20,48 @@ _sleep_0 = asyncio.sleep
 _ATTRIBUTE: Final = "_tickwheel_timers"
 
 
+class OwnHandle(asyncio.TimerHandle):
+    """A callback on a loop whose clock is its own, as in tests. It can be moved, as one in a wheel."""
+
+    __slots__ = ("_call_at", "_timer")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        call_at: Callable[[float, Callable[[], None]], asyncio.TimerHandle],
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[object, ...],
+        context: Context | None,
+    ) -> None:
+        super().__init__(when, callback, args, loop, context)
+        self._call_at = call_at
+        self._timer: asyncio.TimerHandle | None = call_at(when, self._due)
+
+    def cancel(self) -> None:
+        """As asyncio's."""
+        timer, self._timer = self._timer, None
+        if timer:
+            timer.cancel()
+        asyncio.Handle.cancel(self)  # that of `TimerHandle` tells the loop, which does not know this one
+
+    def reschedule(self, delay: float | timedelta) -> bool:
+        """Move it to `delay` seconds from now, if it has not run and was not cancelled: `True` exactly then."""
+        delay_s = _delay_s(delay)
+        if self._timer is None:
+            return False
+        own: Any = self
+        own._when = own._loop.time() + delay_s
+        self._timer.cancel()
+        self._timer = self._call_at(own._when, self._due)
+        return True
+
+    def _due(self) -> None:
+        self._timer = None
+        own: Any = self
+        own._run()
+
+
 class OwnTimers:
     """The timers of a loop whose clock is its own, as in tests: the loop's, with `call_at`, `call_later` and `time`."""
 
@@ -30,15 +72,15 @@ class OwnTimers:
 
     def call_later(
         self, delay: float | timedelta, callback: Callable[[*_Ts], object], *args: *_Ts, context: Context | None = None
-    ) -> asyncio.TimerHandle:
+    ) -> OwnHandle:
         """As that of the loop, also for a `timedelta`."""
-        return self._loop.call_later(_delay_s(delay), callback, *args, context=context)
+        return self.call_at(self.time() + _delay_s(delay), callback, *args, context=context)
 
     def call_at(
         self, when: float, callback: Callable[[*_Ts], object], *args: *_Ts, context: Context | None = None
-    ) -> asyncio.TimerHandle:
+    ) -> OwnHandle:
         """As that of the loop."""
-        return self._loop.call_at(_time_s(when), callback, *args, context=context)
+        return OwnHandle(self._loop, self._loop.call_at, _time_s(when), callback, args, context)
 
 
 def timers(*, slack_us: int | None = None) -> LoopTimers | OwnTimers:

@@ -606,28 +606,6 @@ def test_a_start_before_the_clocks_zero_keeps_its_instants_or_is_refused__T13_T2
     assert beat.due_ms == 6  # start + n * period
 
 
-def test_calls_that_return_a_coroutine_are_refused_for_they_would_overlap__T20() -> None:
-    async def slow() -> None:
-        pytest.fail("it is not run")
-
-    class Slow:
-        async def __call__(self) -> None:
-            await slow()
-
-    async def main() -> list[BaseException]:
-        came: asyncio.Queue[BaseException] = asyncio.Queue()
-        loop = asyncio.get_running_loop()
-        with SystemTimer("x", executor=loop, on_error=lambda _, error: came.put_nowait(error)) as timer:
-            for callback in (Slow(), lambda: slow()):
-                beat = timer.every(1, callback)
-                yield_to = [await came.get() for _ in range(2)]
-                beat.cancel()
-                assert [type(error) for error in yield_to] == [TypeError] * 2
-        return yield_to
-
-    assert "aio.every" in str(run(main(), asyncio.SelectorEventLoop)[0])
-
-
 # ---- await task -----------------------------------------------------------------------------------------------------
 
 

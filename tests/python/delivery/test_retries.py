@@ -180,7 +180,7 @@ def test_a_sink_that_hangs_is_cut_off_and_a_fresh_one_goes_on__D6(tmp_path: Path
         if delivery.message.id == "after":
             done.set()
 
-    with DeliveryQueue(tmp_path / "store.db", to=send, sink_timeout_s=0.05) as queue:
+    with DeliveryQueue(tmp_path / "store.db", to=send, sink_timeout_s=0.5) as queue:
         queue.put("hangs", key="k", delay_ms=0)
         queue.put("after", key="k", delay_ms=2)
         assert done.wait(20)

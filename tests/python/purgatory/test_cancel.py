@@ -39,6 +39,36 @@ def test_cancel_is_true_once_and_off_everything__P4(timer: ManualTimer, purgator
     assert purgatory.stats()["completed"] == 0, "it was not completed in here"
 
 
+def test_an_operation_says_that_it_was_cancelled_until_it_is_watched_again__P4_T22(
+    timer: ManualTimer, purgatory: DelayedOperationPurgatory
+) -> None:
+    operation, other = Op(10), Op(20)
+    for take_out in (operation.cancel, lambda: purgatory.cancel_for_key("a")):
+        purgatory.try_complete_else_watch(operation, ["a"])
+        purgatory.try_complete_else_watch(other, ["b"])
+        assert (operation.is_cancelled, operation.is_pending) == (False, True)
+        take_out()
+        assert (operation.is_cancelled, operation.cancelled(), operation.is_pending) == (True, True, False)
+        assert (other.is_cancelled, other.cancel()) == (False, True)
+
+
+@pytest.mark.parametrize("end", ["an event", "the deadline", "a shutdown", "its deadline alone is cancelled"])
+def test_an_operation_that_ends_in_another_way_was_not_cancelled__P4_T22(
+    end: str, timer: ManualTimer, purgatory: DelayedOperationPurgatory
+) -> None:
+    operation = Op(10)
+    purgatory.try_complete_else_watch(operation, ["a"])
+    if end == "an event":
+        operation.force_complete()
+    elif end == "the deadline":
+        timer.advance(10)
+    elif end == "a shutdown":
+        assert purgatory.shutdown() == [operation]
+    else:
+        assert timer.cancel_many([operation]) == 1
+    assert (operation.is_cancelled, operation.is_pending) == (False, False)
+
+
 def test_it_may_be_watched_again_with_a_new_deadline_here_and_elsewhere__P4(
     timer: ManualTimer, purgatory: DelayedOperationPurgatory
 ) -> None:

@@ -111,6 +111,7 @@ def test_a_coroutine_function_is_refused_where_no_loop_runs_it__T8_T13(
     calls: list[tuple[str, Callable[[], object]]] = [
         (f"callback {name}", lambda: timer.after(5, function)),
         (f"callback {name}", lambda: timer.at(5, function, 1)),
+        (f"callback {name}", lambda: timer.every(5, function)),
         (f"callback {name}", lambda: timer.add_many(array("q", [5]), function)),
         ("what this task runs", lambda: timer.add(TimerTask(5, function))),
         ("what this task runs", lambda: timer.add(AsyncRun(5))),

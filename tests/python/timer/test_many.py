@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tickwheel import SystemTimer, TaskBatch, TimerTask
+from tickwheel import BatchTimer, SystemTimer, TaskBatch, TimerTask
 from tickwheel.testing import ManualTimer
 from timer.watching import Hold, places, until, wait
 
@@ -169,6 +169,22 @@ def test_a_batch_entry_appears_as_batch_and_index__T18() -> None:
     assert timer.pending() == [(5, (batch, 1)), (30, (batch, 0))]
     assert places(timer) == {(batch, 1): (1, 5), (batch, 0): (2, 1)}
     assert timer.shutdown() == timer.unfinished == [(batch, 1), (batch, 0)]
+
+
+def test_a_timer_of_a_batch_is_listed_as_a_task_is__T18_T22() -> None:
+    timer, came = ManualTimer(), list[int]()
+    timer.add_many(delays(30, 5, 7), lambda indices: came.extend(indices))
+    (five_ms, five), (_, seven), (_, thirty) = timer.pending()
+    assert (five_ms, five.due_ms, five.is_pending, five.cancel(), five.cancel()) == (5, 5, True, True, False)
+    assert (five.due_ms, five.is_pending) == (None, False)
+    assert isinstance(seven, BatchTimer)
+    assert (seven.batch, seven.index) == seven
+    timer.advance(7)
+    assert (came, seven.is_pending, seven.cancel()) == ([2], False, False)
+    assert [left.cancel() for left in timer.shutdown()] == [False], "it is off the timer"
+    assert (thirty.is_pending, timer.unfinished) == (False, [thirty])
+    with pytest.raises(IndexError):
+        seven.batch.due_ms(3)
 
 
 def test_a_batch_lets_go_of_its_callback_when_none_is_left__T18() -> None:

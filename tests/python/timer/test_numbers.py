@@ -115,9 +115,14 @@ def test_a_delay_of_a_loop__T13_T21(loop_factory: Any, value: Any, read: Any) ->
             if isinstance(read, type):
                 with pytest.raises(read, match=r"^delay must "):
                     call_later(value, print)
+                with pytest.raises(read, match=r"^delay must "):
+                    call_later(1, print).reschedule(value)
             else:
                 before = loop.time()
                 handle = call_later(value, print)
+                assert before + read <= handle.when() <= loop.time() + read
+                before = loop.time()
+                assert handle.reschedule(value) is True
                 assert before + read <= handle.when() <= loop.time() + read
                 handle.cancel()
         if isinstance(read, type) and value is not None:  # a time-out of None is none

@@ -138,16 +138,6 @@ def test_bad_input_is_refused__T13_T20(given, error, text):
     assert len(timer) == 0
 
 
-def test_a_coroutine_function_is_refused_and_the_other_way_is_named__T8_T20():
-    async def ring():
-        pass
-
-    with pytest.raises(
-        TypeError, match="coroutine function, which every does not run: on a loop, write async for _ in"
-    ):
-        ManualTimer().every(10, ring)
-
-
 def test_a_full_timer_takes_no_new_one_and_keeps_the_others_going__T17_T20():
     timer, came = ManualTimer(max_pending=1), []
     timer.every(10, came.append, 1)

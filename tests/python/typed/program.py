@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import assert_type
 
 from tickwheel import (
+    BatchTimer,
     DelayedOperation,
     DelayedOperationPurgatory,
     PeriodicTask,
@@ -65,11 +66,10 @@ async def timers() -> None:
         assert_type(task.timer, Timer | None)
         assert_type(task.reschedule(5), bool)
         assert_type(timer.stats()["lateness_us"].percentile(99), int | None)
-        assert_type(timer.shutdown(wait_pending=True), list[TimerTask | tuple[TaskBatch, int]])
+        assert_type(timer.shutdown(wait_pending=True), list[TimerTask | BatchTimer])
         for left in timer.unfinished:
-            left.cancel()  # wrong
-            if isinstance(left, TimerTask):
-                left.cancel()
+            assert_type(left.cancel(), bool)
+            left.reschedule(5)  # wrong
     assert_type(ManualTimer(strict=True).advance(5), int)
     ended = weak_method(Session().end)
     assert_type(ended(5), str | None)

@@ -50,7 +50,6 @@ impl<const CLAIMS: bool> Side for Tickwheel<CLAIMS> {
                 for handle in released.handles {
                     let claimed = self.timer.claim(handle).expect("nothing was cancelled");
                     fired.push(claimed.task.get() - 1);
-                    self.timer.finish(1);
                 }
             } else {
                 fired.extend(released.handles.into_iter().map(Handle::to_bits));
@@ -68,7 +67,6 @@ impl<const CLAIMS: bool> Side for Tickwheel<CLAIMS> {
             let key = (claimed.due_us, claimed.number);
             assert!(last < key, "fired out of order: {last:?}, then {key:?}");
             last = key;
-            self.timer.finish(1);
             claimed.task.get() - 1
         };
         fired.into_iter().map(claim).collect()

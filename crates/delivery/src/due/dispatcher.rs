@@ -414,11 +414,9 @@ impl Dispatcher {
     pub(crate) fn advance(&mut self) {
         let mut released = std::mem::take(&mut self.released);
         self.timer.advance(&mut |batch: Released| released.extend(batch.handles));
-        let mut claimed = 0;
         for handle in released.drain(..) {
-            let Some(alarm) = self.timer.claim(handle) else { continue };
-            claimed += 1;
-            match alarm.task {
+            let Some(alarm) = self.timer.claim(handle).map(|claimed| claimed.task) else { continue };
+            match alarm {
                 Alarm::Due(due_ms) => self.release(due_ms),
                 Alarm::Again(slot, seq) => {
                     self.early.remove(&seq);
@@ -438,7 +436,6 @@ impl Dispatcher {
                 Alarm::CutOff(flight) => self.cut_off(flight),
             }
         }
-        self.timer.finish(claimed);
         self.released = released;
         self.wake_some();
     }

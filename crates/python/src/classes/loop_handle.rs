@@ -8,10 +8,12 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyTuple, PyType};
 
-use crate::classes::loop_objects::{LoopHandle, LoopTime};
+use crate::classes::loop_objects::{self, LoopHandle, LoopTime};
 use crate::scheduled::task_fields::CallbackAndArgs;
 use crate::tools::finalizing;
 use crate::tools::made_once::{MadeOnce, intern};
+use crate::tools::timerfd::monotonic_ns;
+use crate::tools::times::{self, LoopUse};
 use crate::values::callback_scope;
 use tickwheel::Handle;
 
@@ -47,6 +49,10 @@ impl LoopHandle {
             failure.set_item("source_traceback", traceback)?;
         }
         event_loop.call_method1(intern!(py, "call_exception_handler"), (failure,)).map(drop)
+    }
+
+    fn time(&self, py: Python<'_>) -> LoopTime {
+        self.content.with(py, |content| content.when)
     }
 
     /// What it will call.
@@ -96,6 +102,31 @@ impl LoopHandle {
         Ok(())
     }
 
+    /// Move it to `delay` seconds from now, if it has not run and was not cancelled: `True` exactly then. O(levels).
+    ///
+    /// `delay`: a number or a `timedelta`. Errors: as `LoopTimers.call_later`.
+    #[pyo3(signature = (delay))]
+    fn reschedule(&self, delay: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let py = delay.py();
+        let delay = times::loop_seconds(delay, "delay", LoopUse::Delay)?;
+        let timers = self.content.with(py, |content| content.timers.as_ref().map(|timers| timers.clone_ref(py)));
+        let Some(timers) = timers else { return Ok(false) };
+        timers.get().check_process(py)?;
+        let now_ns = monotonic_ns();
+        let when = LoopTime { seconds: now_ns as f64 / 1e9 + delay, is_int: false };
+        let moved = timers.get().with(py, |inner| {
+            self.content.with(py, |content| {
+                let handle = Handle::from_bits(content.handle);
+                let moved = inner.reschedule(now_ns / 1000, loop_objects::due_us(when.seconds), handle);
+                if let Some(handle) = moved {
+                    (content.handle, content.when) = (handle.to_bits(), when);
+                }
+                moved
+            })
+        });
+        Ok(moved.is_some())
+    }
+
     /// Whether it was cancelled.
     fn cancelled(&self, py: Python<'_>) -> bool {
         self.content.with(py, |content| content.is_cancelled)
@@ -103,7 +134,7 @@ impl LoopHandle {
 
     /// When it is due, on the loop's clock, in seconds.
     fn when<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let LoopTime { seconds, is_int } = self.when;
+        let LoopTime { seconds, is_int } = self.time(py);
         if is_int {
             PyFloat::new(py, seconds).call_method0(intern!(py, "__int__"))
         } else {
@@ -180,7 +211,7 @@ impl LoopHandle {
     }
 
     fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {
-        self.when.seconds.into_pyobject(py)?.hash()
+        self.first_when_s.into_pyobject(py)?.hash()
     }
 
     fn __richcmp__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>, op: CompareOp) -> PyResult<Py<PyAny>> {
@@ -188,7 +219,7 @@ impl LoopHandle {
         if !other.is_instance(TIMER_HANDLE.import(py, "asyncio", "TimerHandle")?)? {
             return Ok(py.NotImplemented());
         }
-        let (when, other_when) = (slf.get().when.seconds, other.getattr(intern!(py, "_when"))?.extract::<f64>()?);
+        let (when, other_when) = (slf.get().time(py).seconds, other.getattr(intern!(py, "_when"))?.extract::<f64>()?);
         let is_equal = || -> PyResult<bool> {
             for name in ["_when", "_callback", "_args", "_cancelled"] {
                 if !slf.getattr(name)?.eq(other.getattr(name)?)? {

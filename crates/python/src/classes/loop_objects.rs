@@ -31,11 +31,12 @@ pub(crate) struct LoopTimers {
 #[pyclass(frozen, weakref, name = "TimerHandle", module = "tickwheel.aio")]
 pub(crate) struct LoopHandle {
     pub(super) content: GilCell<Content>,
-    pub(super) when: LoopTime,
+    /// For its hash, which never changes.
+    pub(super) first_when_s: f64,
 }
 
 /// A time of the loop's clock, in seconds. One that was given as an int is an int for its reader, as in asyncio.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct LoopTime {
     pub(super) seconds: f64,
     pub(super) is_int: bool,
@@ -44,6 +45,7 @@ pub(super) struct LoopTime {
 /// What a handle refers to, until it has run or was cancelled.
 #[derive(Default)]
 pub(super) struct Content {
+    pub(super) when: LoopTime,
     pub(super) callback: Option<Py<PyAny>>,
     pub(super) args: Option<Py<PyTuple>>,
     pub(super) context: Option<Py<PyAny>>,
@@ -189,8 +191,8 @@ impl LoopHandle {
         timers: Py<LoopTimers>,
     ) -> Self {
         let (callback, context, timers) = (Some(callback), Some(context), Some(timers));
-        let content = Content { callback, args, context, timers, ..Content::default() };
-        Self { content: GilCell::new(content), when }
+        let content = Content { when, callback, args, context, timers, ..Content::default() };
+        Self { content: GilCell::new(content), first_when_s: when.seconds }
     }
 
     /// It is on the wheel.
@@ -203,7 +205,7 @@ impl LoopHandle {
     pub(super) fn take(&self, py: Python<'_>) -> Content {
         self.content.with(py, |content| {
             let taken = std::mem::take(content);
-            content.is_cancelled = taken.is_cancelled;
+            (content.when, content.is_cancelled) = (taken.when, taken.is_cancelled);
             taken
         })
     }
@@ -233,11 +235,15 @@ impl Inner {
     #[inline]
     pub(super) fn add(&mut self, now_us: u64, due_us: u64, handle: Py<LoopHandle>) -> Handle {
         let (handle, wake_us) = self.schedule.add(now_us, due_us, handle, 0);
-        let wake_us = wake_us.max(self.may_wake_us());
-        if wake_us < self.armed_us {
-            self.arm(wake_us);
-        }
+        self.arm_by(wake_us);
         handle
+    }
+
+    /// Moves a handle that has not begun, and wakes the loop in time. Its new place; `None` if it has begun, or was removed.
+    pub(super) fn reschedule(&mut self, now_us: u64, due_us: u64, handle: Handle) -> Option<Handle> {
+        let (handle, wake_us) = self.schedule.reschedule(now_us, handle, due_us)?;
+        self.arm_by(wake_us);
+        Some(handle)
     }
 
     /// A turn of the loop begins.
@@ -299,6 +305,14 @@ impl Inner {
             schedule: std::mem::replace(&mut self.schedule, empty),
             _event_loop: self.event_loop.take(),
             _timer_fd: self.timer_fd.take(),
+        }
+    }
+
+    #[inline]
+    fn arm_by(&mut self, wake_us: u64) {
+        let wake_us = wake_us.max(self.may_wake_us());
+        if wake_us < self.armed_us {
+            self.arm(wake_us);
         }
     }
 

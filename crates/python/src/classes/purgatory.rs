@@ -165,6 +165,9 @@ impl DelayedOperationPurgatory {
         let native = self.enter(py)?;
         let host = PythonHost::new(py);
         let is_out = native.cancel_arrival(&host, operation.as_unbound(), number);
+        if is_out {
+            operation.as_super().get().note_operation_cancelled(py);
+        }
         host.finish(is_out)
     }
 
@@ -196,6 +199,9 @@ impl DelayedOperationPurgatory {
         let Some(key) = native.environment.keys.find(key)? else { return Ok(PyList::empty(py)) };
         let host = PythonHost::new(py);
         let cancelled = native.cancel_for_key(&host, &key);
+        for operation in &cancelled {
+            operation.bind(py).as_super().get().note_operation_cancelled(py);
+        }
         PyList::new(py, host.finish(cancelled)?)
     }
 

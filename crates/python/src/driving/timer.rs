@@ -159,8 +159,9 @@ impl Timer {
     /// `start_ms`: by default one period from now; the instants go on from one that is past. `jitter_ms`: each call is
     /// later by a random time up to this one, shorter than the period. `missed` decides about instants that pass while
     /// a call runs or waits. They are left out (`"skip"`), made up for one by one (`"all"`), or one call stands for all
-    /// (`"last"`). An exception of the callback goes to `on_error`, and the calls go on. Returns the task; `cancel`
-    /// ends it. Errors: as `after`; `TypeError` for a coroutine function.
+    /// (`"last"`). A coroutine runs as one of `after` does: until it has ended the call runs, and the task is not
+    /// pending. An exception goes to `on_error`, and the calls go on. Returns the task; `cancel` ends it, and a call
+    /// that has begun goes on. Errors: as `after`.
     #[pyo3(signature = (period_ms, callback, *args, start_ms=None, jitter_ms=None, missed=None, context=None))]
     #[expect(clippy::too_many_arguments, reason = "they are the arguments of the Python method")]
     fn every<'py>(
@@ -243,7 +244,7 @@ impl Timer {
         Ok(count)
     }
 
-    /// List the pending tasks in order, as `(due_ms, task)`, or `(due_ms, (batch, index))` for a timer of a batch.
+    /// List the pending tasks in order, as `(due_ms, task)`. A timer of a batch is a `BatchTimer`.
     ///
     /// `due_ms` is an instant of the timer's clock. Each task was pending at some moment of the call. A task that was
     /// pending all the while is listed, moved or not. Internal tasks of the library are not listed, but `len` counts

@@ -1,7 +1,8 @@
 //! Runs the coroutines that callbacks return, as tasks of the loop (T8).
 //!
 //! A loop runs a coroutine as a task of its own, in a copy of the callback's context. Other executors cannot run one:
-//! it is closed and reported as an error. For the timer the callback has ended when it returns.
+//! it is closed and reported as an error. For the timer the callback has ended when it returns. The next call of a series
+//! comes after the coroutine has ended, so calls do not overlap.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -11,6 +12,7 @@ use pyo3::types::{PySet, PyTuple};
 use crate::core::timer_core::TimerCore;
 use crate::engine::failure_details;
 use crate::scheduled::awaiting;
+use crate::scheduled::periodic::PeriodicTask;
 use crate::scheduled::task_object::TimerTask;
 use crate::tools::finalizing::{self, ForeignCall};
 use crate::tools::fork::fork_epoch;
@@ -116,6 +118,9 @@ impl CoroutineEnded {
         let Some(_call) = ForeignCall::try_enter(py) else { return Ok(()) };
         let Some(refers) = &self.refers else { return Ok(()) };
         refers.running.bind(py).discard(asyncio_task)?;
+        if let Ok(task) = refers.task.bind(py).cast::<PeriodicTask>() {
+            PeriodicTask::go_on(task);
+        }
         if let Ok(task) = refers.task.bind(py).cast::<TimerTask>() {
             awaiting::call_ended(task);
         }

@@ -206,6 +206,9 @@ pub(crate) fn call(py: Python<'_>, core: &Arc<TimerCore>, claimed: &ClaimedCall,
     });
     callback_scope::set_propagates(outer);
     let is_started = result.as_ref().is_ok_and(|is_started| *is_started);
+    if called.is_periodic && !is_started {
+        PeriodicTask::go_on(task.cast().expect(IS_PERIODIC));
+    }
     let reported = match result {
         Err(error) if propagate && callback_scope::is_exit(py, &error) => Err(error),
         Err(error) => {
@@ -235,7 +238,10 @@ struct Called {
     callback: Option<Py<PyAny>>,
     args: Option<Py<PyTuple>>,
     context: Option<Py<PyAny>>,
+    is_periodic: bool,
 }
+
+const IS_PERIODIC: &str = "only a periodic task has this kind";
 
 fn call_task<'py>(
     task: &Bound<'py, PyAny>,
@@ -266,7 +272,8 @@ fn call_task<'py>(
             operation::expire(task, origin, propagate, true).map(|()| py.None().into_bound(py))
         }
         DueCall::Periodic => {
-            PeriodicTask::call_due(task.cast().expect("only a periodic task has this kind"), called.context.as_ref())
+            called.is_periodic = true;
+            PeriodicTask::call(task.cast().expect(IS_PERIODIC), called.context.as_ref())
         }
         DueCall::Method if called.context.is_some() => {
             callback_scope::call_in_context(called.context.as_ref(), &task.getattr(intern!(py, "run"))?, None)

@@ -12,6 +12,7 @@ use crate::tools::made_once::MadeOnce;
 use tickwheel::internal::STEP;
 use tickwheel::{Occupancy, Pending, Seen, Snapshot, Timer as Native};
 
+static BATCH_TIMER: MadeOnce<Py<PyAny>> = MadeOnce::new();
 /// Answers percentiles.
 static HISTOGRAM: MadeOnce<Py<PyAny>> = MadeOnce::new();
 
@@ -171,12 +172,12 @@ fn let_others_run(py: Python<'_>) {
     py.detach(|| {});
 }
 
-/// How a task appears in a list: as itself, or as `(batch, index)` (T18).
+/// How a task appears in a list: as itself, or as a `BatchTimer` (T18).
 pub(crate) fn as_listed<'py>(py: Python<'py>, task: &TaskRef, tag: u32) -> PyResult<Bound<'py, PyAny>> {
     if tag == NO_INDEX {
         return Ok(task.bind(py).clone());
     }
-    Ok((task, index_of(tag)).into_pyobject(py)?.into_any())
+    BATCH_TIMER.import(py, "tickwheel.batches", "BatchTimer")?.call1((task, index_of(tag)))
 }
 
 pub(crate) fn stats<'py>(py: Python<'py>, core: &TimerCore) -> PyResult<Bound<'py, PyAny>> {

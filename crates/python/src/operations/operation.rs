@@ -132,6 +132,9 @@ impl DelayedOperation {
         let Some(_call) = ForeignCall::try_enter(py) else { return Ok(false) };
         let host = PythonHost::new(py);
         let is_out = purgatory::cancel(&host, slf.as_unbound());
+        if is_out {
+            slf.as_super().get().note_operation_cancelled(py);
+        }
         host.finish(is_out)
     }
 

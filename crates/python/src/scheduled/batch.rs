@@ -17,7 +17,7 @@ use crate::tools::finalizing::{self, ForeignCall};
 use crate::tools::fork::ProcessOwned;
 use crate::tools::gil_cell::GilCell;
 use crate::tools::int64s;
-use crate::tools::times;
+use crate::tools::times::{self, Ms};
 use tickwheel::internal::{Due, STEP};
 use tickwheel::{Error, Handle, When};
 
@@ -49,6 +49,16 @@ impl TaskBatch {
     /// How many timers of the batch are still to run.
     fn __len__(&self, py: Python<'_>) -> usize {
         self.fields.with(py, |fields| fields.to_run)
+    }
+
+    /// When the timer with this index is due, as `TimerTask.due_ms`. Errors: `IndexError` outside the batch.
+    #[pyo3(signature = (index))]
+    fn due_ms<'py>(&self, py: Python<'py>, index: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Some(_call) = ForeignCall::try_enter(py) else { return Ok(None) };
+        let index = args::index(index, self.count(py))?;
+        let handle = self.fields.with(py, |fields| fields.handles[index]);
+        let due_us = self.core.lock(py)?.schedule.due_us(handle);
+        due_us.map(|due_us| Ms::from_us(due_us).to_python(py)).transpose()
     }
 
     /// Cancel the timer with this index, as `TimerTask.cancel`. Errors: `IndexError` outside the batch.

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -20,11 +20,9 @@ use crate::tools::args;
 use crate::tools::describe;
 use crate::tools::finalizing::ForeignCall;
 use crate::tools::gil_cell::GilCell;
-use crate::tools::made_once::intern;
 use crate::tools::times::{self, Ms};
 use crate::values::callback_scope;
 use crate::values::coroutine_functions;
-use crate::values::coroutines;
 use tickwheel::internal::{Occurrences, Room};
 use tickwheel::{Every, Missed, When};
 
@@ -63,9 +61,7 @@ impl PeriodicTask {
         let (py, core) = (callback.py(), timer_ref.get().core());
         let (period, every) = periods.read()?;
         args::callable(callback, "callback")?;
-        if coroutine_functions::is_coroutine_function(callback)? {
-            return Err(refused(callback)?);
-        }
+        loop_only::check_callback(core, callback)?;
         let context = loop_only::context_of_add(core, context, py)?;
         core.check_process(py)?;
         let now = core.timer.clock().now_down_and_up_us();
@@ -118,15 +114,8 @@ impl PeriodicTask {
         task_adding::schedule(slf.as_super(), &this.timer_ref, when, room, &mut context, &mut Vec::new()).map(drop)
     }
 
-    /// Makes the call that is due, in `context`, and puts the next one on the timer.
-    pub(crate) fn call_due<'py>(slf: &Bound<'py, Self>, context: Option<&Py<PyAny>>) -> PyResult<Bound<'py, PyAny>> {
-        let result = Self::call(slf, context);
-        Self::go_on(slf);
-        result
-    }
-
-    /// Calls the callback, unless the series has ended.
-    fn call<'py>(slf: &Bound<'py, Self>, context: Option<&Py<PyAny>>) -> PyResult<Bound<'py, PyAny>> {
+    /// Calls the callback, unless the series has ended. [`Self::go_on`] comes after it, or once its coroutine has ended.
+    pub(crate) fn call<'py>(slf: &Bound<'py, Self>, context: Option<&Py<PyAny>>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         let is_over = slf.get().series.with(py, |series| series.is_over);
         // The collector may have taken the callback.
@@ -134,17 +123,11 @@ impl PeriodicTask {
         if is_over {
             return Ok(py.None().into_bound(py));
         }
-        let callback = callback.bind(py);
-        let returned = callback_scope::call_in_context(context, callback, args.as_ref().map(|args| args.bind(py)))?;
-        if coroutines::is_coroutine(&returned)? {
-            returned.call_method0(intern!(py, "close"))?;
-            return Err(refused(callback)?);
-        }
-        Ok(returned)
+        callback_scope::call_in_context(context, callback.bind(py), args.as_ref().map(|args| args.bind(py)))
     }
 
     /// Puts the next call on the timer, if the series goes on. One of a `weak_method` ends with its object.
-    fn go_on(slf: &Bound<'_, Self>) {
+    pub(crate) fn go_on(slf: &Bound<'_, Self>) {
         let (py, this) = (slf.py(), slf.get());
         let core = this.timer_ref.get().core();
         let (number, is_over) = this.series.with(py, |series| (series.number, series.is_over));
@@ -226,15 +209,6 @@ impl Periods<'_, '_> {
         }
         Ok((period, every))
     }
-}
-
-/// A period does not wait for coroutines, so they would overlap.
-fn refused(callback: &Bound<'_, PyAny>) -> PyResult<PyErr> {
-    Ok(PyTypeError::new_err(format!(
-        "callback {} is a coroutine function, which every does not run: on a loop, write async for _ in \
-         tickwheel.aio.every(seconds)",
-        coroutine_functions::callback_name(callback)?
-    )))
 }
 
 fn positive(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Ms> {

@@ -98,6 +98,12 @@ impl TimerTask {
     }
 
     /// Whether it was cancelled, and not added since.
+    #[getter]
+    fn is_cancelled(&self, py: Python<'_>) -> bool {
+        self.cancelled(py)
+    }
+
+    /// As `is_cancelled`: the name that asyncio has for it.
     fn cancelled(&self, py: Python<'_>) -> bool {
         self.fields.with(py, |fields| fields.is_cancelled())
     }

@@ -128,8 +128,8 @@ pub(crate) fn note_cancelled(task: &Bound<'_, TimerTask>, core: &TimerCore, hand
     let (removed, waiters, may_be_added) = task.get().fields.with(task.py(), |fields| {
         let (is_this, timer_ref) = fields.take_off(core, handle);
         let taken = is_this.then(|| (fields.take_one_shot_call(), fields.take_context()));
-        if is_this {
-            fields.note_cancelled();
+        if is_this && fields.kind != TaskKind::Expiry {
+            fields.note_cancelled(); // an operation has lost its deadline alone
         }
         ((timer_ref, taken), fields.take_waiters_if_off(), is_this && fields.is_plain() && !fields.is_one_shot())
     });

@@ -84,6 +84,15 @@ impl TimerTask {
         self.fields.with(py, TaskFields::note_cancelled);
     }
 
+    /// As an operation it was cancelled, unless another thread has added it again since.
+    pub(crate) fn note_operation_cancelled(&self, py: Python<'_>) {
+        self.fields.with(py, |fields| {
+            if fields.timer_and_handle().is_none() {
+                fields.note_cancelled();
+            }
+        });
+    }
+
     /// Whether it is the deadline of a `DelayedOperation`.
     pub(super) fn is_deadline(&self, py: Python<'_>) -> bool {
         self.fields.with(py, |fields| fields.kind == TaskKind::Expiry)

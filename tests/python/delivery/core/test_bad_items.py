@@ -90,7 +90,7 @@ class FailsLate(Sink):
 def test_a_sink_that_was_cut_off_is_not_heard_though_it_fails_for_good__D6(tmp_path: Path) -> None:
     sent: list[Delivery] = []
     held, failed = threading.Event(), threading.Event()
-    settings = Settings(sink_timeout_s=0.05)
+    settings = Settings(sink_timeout_s=0.5)
     running = Running(tmp_path / "store.db", lambda _: FailsLate(sent, held, failed), settings, lambda letters: None)
     running.start()
     running.submit([Message("a", None, 5, JSON)]).result(10)

@@ -139,7 +139,7 @@ def test_a_destination_that_is_down_or_hangs_is_seen__D15(tmp_path: Path) -> Non
         elif not is_open.is_set():
             raise Unavailable("closed for lunch", retry_after_s=0.05)
 
-    served = Served(tmp_path, to=send, sink_timeout_s=0.1)
+    served = Served(tmp_path, to=send, sink_timeout_s=0.5)
     try:
         before_s = time.time()
         for id_ in "abcde":

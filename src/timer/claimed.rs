@@ -1,0 +1,64 @@
+//! `Claimed`: a task that runs, and counts as running until it is dropped.
+
+use std::fmt;
+
+use super::Timer;
+use crate::schedule::Expired;
+
+/// A claimed task, to be run: no other claim or cancel returns it.
+///
+/// The task counts as running until this value, or what is left of it, is dropped, also by a panic. [`Timer::wait_idle`]
+/// waits for that. `task` may be moved out and run:
+///
+/// ```
+/// # use std::time::Duration;
+/// # use tickwheel::{Clock, Config, Released, Timer};
+/// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
+/// let handle = timer.add(Duration::ZERO, || println!("it runs"))?;
+/// timer.advance(&mut |_: Released| ());
+/// if let Some(claimed) = timer.claim(handle) {
+///     (claimed.task)();
+/// }
+/// assert!(timer.wait_idle(Some(Duration::ZERO)));
+/// # Ok::<(), tickwheel::Error>(())
+/// ```
+#[must_use = "once it is dropped, the task counts as run"]
+pub struct Claimed<'a, T> {
+    /// The task.
+    pub task: T,
+    /// The number that was added with it.
+    pub tag: u32,
+    /// When it was due.
+    pub due_us: u64,
+    /// Its add number. Tasks that are due together run in the order of these.
+    pub number: u64,
+    /// A field of its own, so that `task` can be moved out.
+    _running: Running<'a, T>,
+}
+
+/// Counts as a running task.
+struct Running<'a, T>(&'a Timer<T>);
+
+impl<'a, T> Claimed<'a, T> {
+    pub(super) fn new(timer: &'a Timer<T>, expired: Expired<T>) -> Self {
+        let Expired { task, tag, due_us, number } = expired;
+        Self { task, tag, due_us, number, _running: Running(timer) }
+    }
+}
+
+impl<T> Drop for Running<'_, T> {
+    fn drop(&mut self) {
+        self.0.finish_locked(&mut self.0.lock_state(), 1);
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Claimed<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Claimed")
+            .field("task", &self.task)
+            .field("tag", &self.tag)
+            .field("due_us", &self.due_us)
+            .field("number", &self.number)
+            .finish_non_exhaustive()
+    }
+}
