@@ -27,9 +27,7 @@ from tickwheel._native import (
 from tickwheel.batches import BatchTimer
 from tickwheel.weak import weak_method
 
-for found_here in (BatchTimer, weak_method):
-    found_here.__module__ = __name__
-del found_here
+weak_method.__module__ = __name__  # where people find it
 
 __all__ = [
     "BatchTimer",

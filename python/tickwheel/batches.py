@@ -20,7 +20,7 @@ class BatchTimer(NamedTuple):
     """
 
     batch: "TaskBatch"
-    index: int
+    index: int  # type: ignore[assignment]  # and no method of a tuple
 
     @property
     def due_ms(self) -> float | None:
@@ -35,3 +35,6 @@ class BatchTimer(NamedTuple):
     def cancel(self) -> bool:
         """Take it off its timer. `True` exactly if it is certain that it will not run. O(1). Errors: `TimerForked`."""
         return self.batch.cancel(self.index)
+
+
+BatchTimer.__module__ = "tickwheel"  # where people find it

@@ -4,6 +4,32 @@ use std::fmt;
 
 use super::Timer;
 use crate::schedule::Expired;
+use crate::wheel::Handle;
+
+impl<T> Timer<T> {
+    /// Takes a released task in order to run it; `None` if it was cancelled, or is not released. O(1).
+    ///
+    /// The task counts as running until the [`Claimed`] is dropped.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::{Clock, Config, Released, Timer};
+    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
+    /// let handle = timer.add(Duration::ZERO, "now")?;
+    /// assert!(timer.claim(handle).is_none(), "not released yet");
+    /// timer.advance(&mut |_: Released| ());
+    /// let claimed = timer.claim(handle).expect("it is released");
+    /// assert_eq!((claimed.task, timer.stats().running), ("now", 1));
+    /// drop(claimed);
+    /// assert_eq!(timer.stats().running, 0);
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
+    #[must_use = "the task is off the timer, and whoever claims it runs it"]
+    pub fn claim(&self, handle: Handle) -> Option<Claimed<'_, T>> {
+        let Expired { task, tag, due_us, number } = self.lock_state().claim(handle, self.clock.now_us())?;
+        Some(Claimed { task, tag, due_us, number, _running: Running(self) })
+    }
+}
 
 /// A claimed task, to be run: no other claim or cancel returns it.
 ///
@@ -38,13 +64,6 @@ pub struct Claimed<'a, T> {
 
 /// Counts as a running task.
 struct Running<'a, T>(&'a Timer<T>);
-
-impl<'a, T> Claimed<'a, T> {
-    pub(super) fn new(timer: &'a Timer<T>, expired: Expired<T>) -> Self {
-        let Expired { task, tag, due_us, number } = expired;
-        Self { task, tag, due_us, number, _running: Running(timer) }
-    }
-}
 
 impl<T> Drop for Running<'_, T> {
     fn drop(&mut self) {

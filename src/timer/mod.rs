@@ -311,29 +311,6 @@ impl<T> Timer<T> {
         }
     }
 
-    /// Takes a released task in order to run it; `None` if it was cancelled, or is not released. O(1).
-    ///
-    /// The task counts as running until the [`Claimed`] is dropped.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use tickwheel::{Clock, Config, Released, Timer};
-    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
-    /// let handle = timer.add(Duration::ZERO, "now")?;
-    /// assert!(timer.claim(handle).is_none(), "not released yet");
-    /// timer.advance(&mut |_: Released| ());
-    /// let claimed = timer.claim(handle).expect("it is released");
-    /// assert_eq!((claimed.task, timer.stats().running), ("now", 1));
-    /// drop(claimed);
-    /// assert_eq!(timer.stats().running, 0);
-    /// # Ok::<(), tickwheel::Error>(())
-    /// ```
-    #[must_use = "the task is off the timer, and whoever claims it runs it"]
-    pub fn claim(&self, handle: Handle) -> Option<Claimed<'_, T>> {
-        let expired = self.lock_state().claim(handle, self.clock.now_us())?;
-        Some(Claimed::new(self, expired))
-    }
-
     /// Counts this many tasks that [`State::claim`] has taken as run. The caller holds the lock.
     #[doc(hidden)]
     pub fn finish_locked(&self, state: &mut State<T>, count: usize) {

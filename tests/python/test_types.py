@@ -55,4 +55,10 @@ def test_no_public_name_has_a_type_any__T22() -> None:
         if isinstance(name, ast.Name) and name.id == "Any"
     }
     assert found == set()
-    assert {node.name for node in classes} >= PUBLIC - {"BatchTimer", "VirtualLoop", "Deadlock", "__version__", "weak_method"}
+    assert {node.name for node in classes} >= PUBLIC - {
+        "BatchTimer",
+        "VirtualLoop",
+        "Deadlock",
+        "__version__",
+        "weak_method",
+    }

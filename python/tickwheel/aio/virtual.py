@@ -10,6 +10,7 @@ import selectors
 from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context
+from datetime import timedelta
 from typing import Any, Final, TypeVar, TypeVarTuple
 from weakref import WeakSet, ref
 
@@ -84,12 +85,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             checks: Any = self
             checks._check_thread()
             checks._check_callback(callback, "call_at")
-        handle: Any = asyncio.TimerHandle(when, callback, args, self, context)
+        handle: Any = _Handle(when, callback, args, self, context)
         if handle._source_traceback:
             del handle._source_traceback[-1]
         handle._scheduled = True
-        if when_s < _NEVER_S:
-            self._pending[id(handle)] = self.timer.at(max(when_s, 0.0) * 1000, self._is_due, handle)
+        self._put(handle, when_s)
         return handle  # type: ignore[no-any-return]  # of asyncio's private attributes
 
     def run_in_executor(self, executor: Any, func: Callable[[*_Ts], Any], *args: *_Ts) -> "asyncio.Future[Any]":
@@ -169,6 +169,18 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         while self._pending:
             self._pending.popitem()[1].cancel()
 
+    def _put(self, handle: asyncio.TimerHandle, when_s: float) -> None:
+        if when_s < _NEVER_S:
+            self._pending[id(handle)] = self.timer.at(max(when_s, 0.0) * 1000, self._is_due, handle)
+
+    def _move(self, handle: Any, delay_s: float) -> bool:
+        if handle._cancelled or not handle._scheduled or self.is_closed():
+            return False
+        handle._when = self.time() + delay_s
+        self._timer_handle_cancelled(handle)
+        self._put(handle, handle._when)
+        return True
+
     def _is_due(self, handle: Any) -> None:
         self._pending.pop(id(handle), None)
         handle._scheduled = False
@@ -192,6 +204,16 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return Deadlock(
             "\n".join([f"nothing can happen any more at {self.time():g} s, and these tasks wait:", *waiting])
         )
+
+
+class _Handle(asyncio.TimerHandle):
+    __slots__ = ()
+
+    def reschedule(self, delay: float | timedelta) -> bool:
+        """As that of a handle in a wheel."""
+        own: Any = self
+        moved: bool = own._loop._move(self, _delay_s(delay))
+        return moved
 
 
 class _Selector(selectors.DefaultSelector):

@@ -112,7 +112,10 @@ def test_a_moved_handle_is_dropped_once_it_was_cancelled_or_its_loop_is_closed__
 
 @pytest.mark.parametrize(
     ("delay", "error", "text"),
-    [(float("nan"), ValueError, "delay must be a number of seconds, got nan"), ("5", TypeError, "delay must be seconds")],
+    [
+        (float("nan"), ValueError, "delay must be a number of seconds, got nan"),
+        ("5", TypeError, "delay must be seconds"),
+    ],
 )
 def test_a_bad_delay_leaves_it_where_it_is__T13_T21(run: Any, delay: Any, error: Any, text: str) -> None:
     async def main() -> None:
