@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use super::{SCATTERED_STEP, STEP, Timer};
 use crate::executor::{Executor, LastBatch, Released};
 use crate::schedule::Progress;
-use crate::sync::{PlainGuard, thread_local};
+use crate::sync::{PlainGuard, PlainMutex, thread_local};
 use crate::wheel::Handle;
 
 thread_local! {
@@ -78,12 +78,20 @@ impl<T> Timer<T> {
 
     /// Waits for the token; `None` if this thread has it.
     fn begin_advance(&self) -> Option<Advance<'_, T>> {
+        self.begin_advance_with(|token| Some(token.lock()))
+    }
+
+    /// `None` if `take` gives no token, or if this thread has it.
+    fn begin_advance_with<'a>(
+        &'a self,
+        take: impl FnOnce(&'a PlainMutex<LastBatch>) -> Option<PlainGuard<'a, LastBatch>>,
+    ) -> Option<Advance<'a, T>> {
         let thread = MARK.with(|mark| ptr::from_ref(mark) as usize);
         if self.advancer.load(Ordering::Relaxed) == thread {
             self.must_advance_again.store(true, Ordering::Relaxed);
             return None;
         }
-        let last_batch = self.advancing.lock();
+        let last_batch = take(&self.advancing)?;
         self.advancer.store(thread, Ordering::Relaxed);
         self.must_advance_again.store(false, Ordering::Relaxed);
         Some(Advance { timer: self, last_batch })
@@ -110,8 +118,10 @@ impl<T> Timer<T> {
 
     /// The first step of an advance, for the worker that [leads](Timer::lead); the reaper does the rest. Returns whether
     /// the executor was given anything.
+    ///
+    /// If the reaper has taken over, it does nothing: the worker waits for what that releases, not for its whole advance.
     pub(crate) fn advance_one_step(&self, executor: &mut (impl Executor + ?Sized)) -> bool {
-        let Some(mut advance) = self.begin_advance() else { return false };
+        let Some(mut advance) = self.begin_advance_with(PlainMutex::try_lock) else { return false };
         let mut handles = Vec::new();
         let mut state = self.lock_state();
         // The thread that closed the timer advances it once more.

@@ -1,5 +1,7 @@
 //! What the worker releases, and what it leaves to the reaper.
 
+use std::time::Duration;
+
 use super::*;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -32,4 +34,25 @@ fn after_a_close_the_worker_releases_nothing__t11() {
     assert!(!timer.advance_one_step(&mut |_: Released| unreachable!()));
     assert!(!timer.lead(0));
     assert_eq!(timer.drain().len(), 1);
+}
+
+#[test]
+fn a_worker_does_not_wait_for_the_advance_of_a_reaper_that_took_over__t8() {
+    let timer = Arc::new(Timer::new(&Config::default(), Clock::manual(0)).expect("the default settings are good"));
+    for task in 0..2 {
+        timer.add(When::AtUs(task * 50_000), task).expect("in range");
+    }
+    assert!(timer.lead(0), "the worker finds the first one due, and stands still");
+    timer.clock().set_us(50_000);
+    assert_eq!(timer.wait_for_work(0, u64::MAX), Wait::Due, "the reaper takes over");
+    let worker = Arc::clone(&timer);
+    let progress = timer.advance(&mut |_: Released| {
+        let worker = Arc::clone(&worker);
+        let (send, receive) = std::sync::mpsc::channel();
+        let step = move || send.send((worker.advance_one_step(&mut |_: Released| unreachable!()), worker.lead(0)));
+        std::thread::Builder::new().spawn(step).expect("a thread");
+        let (has_given, leads) = receive.recv_timeout(Duration::from_secs(20)).expect("it does not wait");
+        assert!(!has_given && !leads, "it waits at its queue for what the reaper releases");
+    });
+    assert_eq!(progress.released, 2);
 }
