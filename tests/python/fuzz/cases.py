@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import gc
+import importlib
 import os
 import random
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,6 +19,8 @@ from fuzz.acting import act, move, shut_timer, took_out
 from fuzz.ledger import Ledger
 from fuzz.objects import Node, note_error
 from tickwheel import SystemTimer, TaskBatch, TickwheelError, Timer
+
+interpreters: Any = importlib.import_module("_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters")
 
 LIMIT_S = 20
 
@@ -45,8 +49,21 @@ def _live(rng: random.Random, ledger: Ledger, loop: asyncio.AbstractEventLoop) -
         holder = rng.choice([root for root in roots if isinstance(root, Node)] or [making.node(ledger, rng)])
         timers = [root for root in roots if isinstance(root, Timer)]
         step = rng.choices(
-            ["timer", "purgatory", "entry", "act", "thread", "node", "drop", "drive", "collect", "sleep", "fork"],
-            [3, 2, 10, 12, 2, 6, 6, 6, 3, 2, 0.3],
+            [
+                "timer",
+                "purgatory",
+                "entry",
+                "act",
+                "thread",
+                "node",
+                "drop",
+                "drive",
+                "collect",
+                "sleep",
+                "fork",
+                "other",
+            ],
+            [3, 2, 10, 12, 2, 6, 6, 6, 3, 2, 0.3, 0.1],
         )[0]
         ledger.trace(f"{step} with node {holder.number}")
         try:
@@ -73,6 +90,8 @@ def _live(rng: random.Random, ledger: Ledger, loop: asyncio.AbstractEventLoop) -
                 time.sleep(rng.choice([0, 0.001, 0.004]))
             elif step == "fork":
                 fork(ledger, rng, roots)
+            elif step == "other":
+                other_interpreter()
         except (TickwheelError, ValueError):
             pass
         except RuntimeError as error:
@@ -85,6 +104,20 @@ def _live(rng: random.Random, ledger: Ledger, loop: asyncio.AbstractEventLoop) -
         for timer in roots:
             if isinstance(timer, Timer):
                 shut_timer(ledger, timer, rng.choice([None, 1]))
+
+
+def other_interpreter() -> None:
+    """One that tries to import the module, and ends, as mod_wsgi makes and ends one."""
+    kind = ("legacy",) if sys.version_info >= (3, 13) else ()
+    other = interpreters.create(*kind) if kind else interpreters.create(isolated=False)
+    try:
+        interpreters.run_string(
+            other,
+            f"import sys\nsys.path[:] = {sys.path!r}\ntry:\n    import tickwheel\nexcept ImportError:\n    pass\n"
+            "else:\n    raise SystemError('it was imported')",
+        )
+    finally:
+        interpreters.destroy(other)
 
 
 @contextlib.contextmanager
