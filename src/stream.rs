@@ -17,7 +17,8 @@ impl<T> Timer<T> {
     /// Two ends: an executor for the thread that drives the timer, and a stream of the tasks that come due, in order.
     ///
     /// The stream belongs to any async runtime. A task can be cancelled until the stream yields it; then it counts as
-    /// run. The stream ends when the executor is dropped, after the tasks that it was given.
+    /// run, so [`Timer::wait_idle`] does not wait for your work. The stream ends when the executor is dropped, after the
+    /// tasks that it was given; [`Timer::close`] ends the drive, and not yet the stream.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -70,8 +71,7 @@ impl Shared {
     }
 }
 
-/// The end of a [stream](Timer::stream) that [`Timer::drive`] or [`Timer::advance`] takes. Once the stream is dropped it
-/// refuses what comes due, and [`Timer::take_rejected`] has it.
+/// The end of a [stream](Timer::stream) that [`Timer::drive`] or [`Timer::advance`] takes.
 pub struct DueExecutor {
     shared: Arc<PlainMutex<Shared>>,
 }
@@ -98,7 +98,8 @@ impl Drop for DueExecutor {
 
 /// The tasks of a timer that come due, in order: see [`Timer::stream`].
 ///
-/// What it was given and has not yielded stays released when it is dropped: [`Timer::drain`] takes it out.
+/// What it was given and has not yielded when it is dropped, and what comes due after that, is in
+/// [`Timer::take_rejected`].
 #[must_use = "a stream does nothing unless it is polled"]
 pub struct DueStream<T> {
     timer: Arc<Timer<T>>,
@@ -132,7 +133,12 @@ impl<T> Stream for DueStream<T> {
 
 impl<T> Drop for DueStream<T> {
     fn drop(&mut self) {
-        Shared::change(&self.shared, |shared| shared.has_ended = true);
+        let mut left = VecDeque::new();
+        Shared::change(&self.shared, |shared| {
+            shared.has_ended = true;
+            left = std::mem::take(&mut shared.released);
+        });
+        self.timer.reject(left.make_contiguous());
     }
 }
 

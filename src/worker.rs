@@ -54,7 +54,7 @@ pub(crate) fn run_released<T>(
     while let Some(released) = waiting.next(queue) {
         for handle in released.handles {
             if let Some(claimed) = timer.claim(handle) {
-                panics::contain(|| run(claimed.task));
+                panics::contain(|| claimed.run(&mut run));
             }
         }
     }

@@ -137,7 +137,7 @@ impl<T> Timer<T> {
     }
 
     /// Keeps these tasks as rejected, those that were neither claimed nor taken out; how many.
-    fn reject(&self, handles: &[Handle]) -> u64 {
+    pub(crate) fn reject(&self, handles: &[Handle]) -> u64 {
         let mut count = 0;
         for handles in handles.chunks(SCATTERED_STEP) {
             let mut state = self.lock_state();

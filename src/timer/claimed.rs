@@ -34,7 +34,9 @@ impl<T> Timer<T> {
 /// A claimed task, to be run: no other claim or cancel returns it.
 ///
 /// The task counts as running until this value, or what is left of it, is dropped, also by a panic. [`Timer::wait_idle`]
-/// waits for that. `task` may be moved out and run:
+/// waits for that. [`Claimed::run`] is the short way. Keep it in a variable otherwise: `timer.claim(handle)?.task` alone
+/// drops the rest at once. Its drop takes the timer's lock, so drop none while you hold a
+/// [`TimerGuard`](crate::TimerGuard).
 ///
 /// ```
 /// # use std::time::Duration;
@@ -43,7 +45,7 @@ impl<T> Timer<T> {
 /// let handle = timer.add(Duration::ZERO, || println!("it runs"))?;
 /// timer.advance(&mut |_: Released| ());
 /// if let Some(claimed) = timer.claim(handle) {
-///     (claimed.task)();
+///     claimed.run(|task| task());
 /// }
 /// assert!(timer.wait_idle(Some(Duration::ZERO)));
 /// # Ok::<(), tickwheel::Error>(())
@@ -64,6 +66,25 @@ pub struct Claimed<'a, T> {
 
 /// Counts as a running task.
 struct Running<'a, T>(&'a Timer<T>);
+
+impl<T> Claimed<'_, T> {
+    /// Gives the task to `run`, which it counts as running in.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel::{Clock, Config, Released, Timer};
+    /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
+    /// # let handle = timer.add(Duration::ZERO, "now")?;
+    /// # timer.advance(&mut |_: Released| ());
+    /// let claimed = timer.claim(handle).expect("it is released");
+    /// assert_eq!(claimed.run(|task| (task, timer.stats().running)), ("now", 1));
+    /// assert_eq!(timer.stats().running, 0);
+    /// # Ok::<(), tickwheel::Error>(())
+    /// ```
+    pub fn run<R>(self, run: impl FnOnce(T) -> R) -> R {
+        run(self.task)
+    }
+}
 
 impl<T> Drop for Running<'_, T> {
     fn drop(&mut self) {

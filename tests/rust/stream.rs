@@ -100,8 +100,9 @@ fn a_stream_that_was_dropped_takes_nothing_and_nothing_is_lost__t10() {
     drop(due);
     timer.clock().set_us(2_000);
     assert_eq!(timer.advance(&mut executor).rejected, 1);
-    let left: Vec<_> = timer.drain().into_iter().map(|pending| pending.task).collect();
+    let left: Vec<_> = timer.take_rejected().into_iter().map(|pending| pending.task).collect();
     assert_eq!(left, [1, 2], "one was given to the stream, one was refused");
+    assert!(timer.wait_idle(Some(Duration::ZERO)));
 }
 
 #[test]

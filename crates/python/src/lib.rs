@@ -51,7 +51,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<classes::loop_objects::LoopTimers>()?;
     module.add_class::<classes::loop_objects::LoopHandle>()?;
     module.add_class::<engine::recording::Replay>()?;
-    scheduled::task::set_sync_deadline(operations::operation::sync_deadline);
+    scheduled::task::set_deadline_cancelled(operations::operation::deadline_cancelled);
     make_other_classes(py);
     module.add_function(wrap_pyfunction!(tools::native_lock::_attached_by_reaper, module)?)?;
     module.add_function(wrap_pyfunction!(tools::times::_delay_s, module)?)?;

@@ -23,7 +23,7 @@ _ATTRIBUTE: Final = "_tickwheel_timers"
 class OwnHandle(asyncio.TimerHandle):
     """A callback on a loop whose clock is its own, as in tests. It can be moved, as one in a wheel."""
 
-    __slots__ = ("_call_at", "_timer")
+    __slots__ = ("_call_at", "_first_when", "_timer")
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class OwnHandle(asyncio.TimerHandle):
         context: Context | None,
     ) -> None:
         super().__init__(when, callback, args, loop, context)
-        self._call_at = call_at
+        self._call_at, self._first_when = call_at, when
         self._timer: asyncio.TimerHandle | None = call_at(when, self._due)
 
     def cancel(self) -> None:
@@ -48,13 +48,17 @@ class OwnHandle(asyncio.TimerHandle):
     def reschedule(self, delay: float | timedelta) -> bool:
         """Move it to `delay` seconds from now, if it has not run and was not cancelled: `True` exactly then."""
         delay_s = _delay_s(delay)
-        if self._timer is None:
-            return False
         own: Any = self
-        own._when = own._loop.time() + delay_s
+        if self._timer is None or own._loop.is_closed():
+            return False
+        when = own._loop.time() + delay_s
+        timer = self._call_at(when, self._due)
         self._timer.cancel()
-        self._timer = self._call_at(own._when, self._due)
+        self._timer, own._when = timer, when
         return True
+
+    def __hash__(self) -> int:
+        return hash(self._first_when)  # so that it stays in a set
 
     def _due(self) -> None:
         self._timer = None

@@ -173,12 +173,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         if when_s < _NEVER_S:
             self._pending[id(handle)] = self.timer.at(max(when_s, 0.0) * 1000, self._is_due, handle)
 
-    def _move(self, handle: Any, delay_s: float) -> bool:
-        if handle._cancelled or not handle._scheduled or self.is_closed():
+    def _move(self, handle: "_Handle", delay_s: float) -> bool:
+        own: Any = handle
+        if handle.has_begun or own._cancelled or self.is_closed():
             return False
-        handle._when = self.time() + delay_s
+        handle.left += not own._scheduled
+        own._scheduled, own._when = True, self.time() + delay_s
         self._timer_handle_cancelled(handle)
-        self._put(handle, handle._when)
+        self._put(handle, own._when)
         return True
 
     def _is_due(self, handle: Any) -> None:
@@ -207,7 +209,23 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class _Handle(asyncio.TimerHandle):
-    __slots__ = ()
+    __slots__ = ("first_when", "has_begun", "left")
+
+    def __init__(self, when: float, *rest: Any) -> None:
+        super().__init__(when, *rest)
+        self.first_when, self.has_begun = when, False
+        self.left = 0  # how many places it has in the line of what is ready that it was moved away from
+
+    def _run(self) -> None:
+        if self.left:
+            self.left -= 1
+            return
+        self.has_begun = True
+        own: Any = super()
+        own._run()
+
+    def __hash__(self) -> int:
+        return hash(self.first_when)  # so that it stays in a set
 
     def reschedule(self, delay: float | timedelta) -> bool:
         """As that of a handle in a wheel."""

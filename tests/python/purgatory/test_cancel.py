@@ -3,12 +3,12 @@
 import random
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from purgatory.operations import EMPTY, HOUR, Op, Stranger, counts, together
-from tickwheel import DelayedOperationPurgatory, SystemTimer
+from tickwheel import DelayedOperationPurgatory, SystemTimer, TimerTask
 from tickwheel.testing import ManualTimer
 from timer.watching import until
 
@@ -67,6 +67,26 @@ def test_an_operation_that_ends_in_another_way_was_not_cancelled__P4_T22(
     else:
         assert timer.cancel_many([operation]) == 1
     assert (operation.is_cancelled, operation.is_pending) == (False, False)
+
+
+@pytest.mark.parametrize(
+    "cancel",
+    [
+        pytest.param(lambda timer, operation: operation.cancel(), id="cancel"),
+        pytest.param(lambda timer, operation: timer.cancel_many([operation]), id="cancel_many"),
+        pytest.param(lambda timer, operation: TimerTask.cancel(operation), id="as a task"),
+    ],
+)
+def test_one_that_is_on_a_timer_alone_is_cancelled_as_a_task_is__P4_T22(
+    cancel: Callable[[ManualTimer, Op], object], timer: ManualTimer, purgatory: DelayedOperationPurgatory
+) -> None:
+    operation = Op(10)
+    timer.add(operation)
+    assert cancel(timer, operation)
+    assert (operation.is_cancelled, operation.is_pending) == (True, False)
+    operation.is_ready = True
+    assert purgatory.try_complete_else_watch(operation, ["a"]) is True
+    assert (operation.is_completed, operation.is_cancelled) == (True, False)
 
 
 def test_it_may_be_watched_again_with_a_new_deadline_here_and_elsewhere__P4(

@@ -1,8 +1,11 @@
 """T18: many deadlines at once, one Python call per group that expires together, and what their handle can do."""
 
+import os
+import sys
 import threading
 import weakref
 from array import array
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -185,6 +188,32 @@ def test_a_timer_of_a_batch_is_listed_as_a_task_is__T18_T22() -> None:
     assert (thirty.is_pending, timer.unfinished) == (False, [thirty])
     with pytest.raises(IndexError):
         seven.batch.due_ms(3)
+
+
+@pytest.mark.parametrize("look", [lambda timer: timer.pending(), lambda timer: timer.shutdown()])
+def test_a_list_of_tasks_is_made_without_running_python_code__T11_T18(look: Callable[[ManualTimer], object]) -> None:
+    """A signal's handler runs where Python code runs. If it raised in a shutdown, the list would be lost."""
+    timer, called = ManualTimer(), list[str]()
+    timer.add_many(delays(*range(1, 100)), print)
+    timer.pending()  # what is imported at the first use
+    sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        look(timer)
+    finally:
+        sys.setprofile(None)
+    assert set(called) <= {"<lambda>"}
+    assert called.count("<lambda>") == 1, "the test's own"
+
+
+def test_a_timer_of_a_batch_says_in_a_child_what_a_task_says__T12_T18() -> None:
+    timer = ManualTimer()
+    task, batch = timer.after(5, print), timer.add_many(delays(5), print)
+    ((_, listed_task), (_, listed)) = timer.pending()
+    if (pid := os.fork()) == 0:
+        answers = [(it.due_ms, it.is_pending) for it in (listed_task, listed)]
+        os._exit(7 if answers == [(None, False)] * 2 else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+    assert (listed_task, listed) == (task, (batch, 0))
 
 
 def test_a_batch_lets_go_of_its_callback_when_none_is_left__T18() -> None:

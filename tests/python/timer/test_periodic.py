@@ -6,7 +6,9 @@ import os
 import queue
 import random
 import threading
+import time
 import weakref
+from array import array
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 
@@ -14,6 +16,7 @@ import pytest
 
 from tickwheel import PeriodicTask, SystemTimer, TimerClosed, TimerForked, TimerFull, TimerTask
 from tickwheel.testing import ManualTimer
+from timer.watching import until
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -256,3 +259,50 @@ def test_many_periods_side_by_side_come_at_every_instant_and_do_not_drift__T20()
     late.sort()
     p50, p99 = late[len(late) // 2], late[-len(late) // 100]
     print(f"{len(late)} calls of {count} periods: late p50 {p50:.3f}, p99 {p99:.3f} ms")
+
+
+def test_a_cancel_that_meets_the_end_of_a_call_takes_the_task_off_and_says_so__T9_T20():
+    """Between a call and the next add there is a wait for the timer's lock, in which a cancel may come."""
+    is_over = threading.Event()
+    with SystemTimer("meets") as timer:
+        timer.add_many(array("q", [3_600_000] * 100_000), print)
+
+        def hold_the_lock_often():
+            while not is_over.is_set():
+                timer.occupancy()
+
+        noise = threading.Thread(target=hold_the_lock_often)
+        noise.start()
+        try:
+            for _ in range(600):
+                begun = threading.Event()
+                task = timer.every(3_600_000, begun.set, start_ms=timer.now_ms() + 2)
+                assert begun.wait(20)
+                assert task.cancel() is True
+                assert task.is_cancelled
+                until(lambda task=task: not task.is_pending)
+                assert task.is_cancelled
+                assert task.cancelled()
+        finally:
+            is_over.set()
+            noise.join()
+
+
+def test_an_add_inside_its_call_makes_no_second_chain_of_calls_in_a_pool__T20():
+    inside, told, calls = [], [], queue.SimpleQueue()
+
+    def beat():
+        inside.append(1)
+        if len(inside) > 1:
+            told.append("two at once")
+        if calls.empty():
+            timer.add(task)
+        calls.put(1)
+        time.sleep(0.012)
+        inside.clear()
+
+    with ThreadPoolExecutor(4) as pool, SystemTimer("pool", executor=pool) as timer:
+        task = timer.every(5, beat)
+        until(lambda: calls.qsize() >= 20)
+        task.cancel()
+    assert told == []

@@ -297,3 +297,26 @@ def test_without_a_loop_a_coroutine_that_comes_back_is_an_error_and_the_calls_go
     assert timer.advance(15) == 3
     assert {str(error).partition(",")[0] for error in told} == {"the callback returned a coroutine"}
     assert (len(told), len(timer)) == (3, 1)
+
+
+def test_an_add_inside_its_call_makes_no_second_chain_of_calls__T20() -> None:
+    async def main() -> None:
+        inside, came = list[int](), Came()
+
+        async def beat() -> None:
+            inside.append(1)
+            assert len(inside) == 1, "two at once"
+            if came.empty():
+                timer.add(task)
+            came.put_nowait(1)
+            await asyncio.sleep(0.012)
+            inside.clear()
+
+        told = list[BaseException]()
+        async with on_loop(on_error=lambda _, error: told.append(error)) as timer:
+            task = timer.every(5, beat)
+            while came.qsize() < 20:
+                await asyncio.sleep(0.001)
+        assert told == []
+
+    asyncio.run(main())

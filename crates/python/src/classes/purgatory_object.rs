@@ -121,6 +121,7 @@ impl DelayedOperationPurgatory {
         if native.environment.timer_enabled {
             host.set_context(loop_only::context_of_add(&native.environment.core, None, py)?);
         }
+        operation.as_super().get().forget_cancel(py);
         let watched = native.try_complete_else_watch(host, operation.as_unbound(), keys);
         if let Ok(WatchResult { number: Some(number), .. }) = watched
             && host.has_exit()

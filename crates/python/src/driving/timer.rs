@@ -237,7 +237,7 @@ impl Timer {
                 count += usize::from(has_ended || cancelled.is_some());
                 if let Some((_, handle)) = cancelled {
                     task_leaving::note_cancelled(task, core, handle);
-                    operation::sync_deadline(py, task.as_any());
+                    operation::deadline_cancelled(py, task.as_any());
                 }
             }
         }

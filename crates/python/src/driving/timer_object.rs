@@ -108,11 +108,14 @@ impl Timer {
     /// list.
     pub(crate) fn keep_unfinished<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let new = PyList::empty(py);
+        let mut all_listed = Ok(());
         for pending in leaving::drain(py, self.core()?) {
             if TimerTask::is_internal(pending.task.bind(py)) {
                 continue;
             }
-            new.append(inspect::as_listed(py, &pending.task, pending.tag)?)?;
+            // A failure, as for want of memory, costs one task of the list and not the others.
+            let listed = inspect::as_listed(py, &pending.task, pending.tag).and_then(|listed| new.append(listed));
+            all_listed = all_listed.and(listed);
         }
         let earlier = self.unfinished.with(py, |unfinished| {
             let earlier = unfinished.as_ref().map(|list| list.clone_ref(py));
@@ -121,10 +124,10 @@ impl Timer {
             }
             earlier
         });
-        let Some(all) = earlier else { return Ok(new.get_slice(0, new.len())) };
+        let Some(all) = earlier else { return all_listed.map(|()| new.get_slice(0, new.len())) };
         let all = all.into_bound(py);
         all.set_slice(all.len(), all.len(), &new)?;
-        Ok(all.get_slice(0, all.len()))
+        all_listed.map(|()| all.get_slice(0, all.len()))
     }
 }
 

@@ -272,8 +272,12 @@ fn call_task<'py>(
             operation::expire(task, origin, propagate, true).map(|()| py.None().into_bound(py))
         }
         DueCall::Periodic => {
-            called.is_periodic = true;
-            PeriodicTask::call(task.cast().expect(IS_PERIODIC), called.context.as_ref())
+            let series = task.cast().expect(IS_PERIODIC);
+            called.is_periodic = PeriodicTask::begin(series.get(), py);
+            if !called.is_periodic {
+                return Ok(py.None().into_bound(py));
+            }
+            PeriodicTask::call(series, called.context.as_ref())
         }
         DueCall::Method if called.context.is_some() => {
             callback_scope::call_in_context(called.context.as_ref(), &task.getattr(intern!(py, "run"))?, None)

@@ -4,7 +4,7 @@
 
 use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::{PyDict, PyList, PyTuple};
 
 use crate::core::timer_core::{NO_INDEX, TaskRef, TimerCore, index_of};
 use crate::scheduled::task_object::TimerTask;
@@ -13,6 +13,7 @@ use tickwheel::internal::STEP;
 use tickwheel::{Occupancy, Pending, Seen, Snapshot, Timer as Native};
 
 static BATCH_TIMER: MadeOnce<Py<PyAny>> = MadeOnce::new();
+static NEW_TUPLE: MadeOnce<Py<PyAny>> = MadeOnce::new();
 /// Answers percentiles.
 static HISTOGRAM: MadeOnce<Py<PyAny>> = MadeOnce::new();
 
@@ -172,12 +173,17 @@ fn let_others_run(py: Python<'_>) {
     py.detach(|| {});
 }
 
-/// How a task appears in a list: as itself, or as a `BatchTimer` (T18).
+/// How a task appears in a list: as itself, or as a `BatchTimer` (T18). It runs no Python code: a signal's handler that raises
+/// would lose the rest of a shutdown's list.
 pub(crate) fn as_listed<'py>(py: Python<'py>, task: &TaskRef, tag: u32) -> PyResult<Bound<'py, PyAny>> {
     if tag == NO_INDEX {
         return Ok(task.bind(py).clone());
     }
-    BATCH_TIMER.import(py, "tickwheel.batches", "BatchTimer")?.call1((task, index_of(tag)))
+    let class = BATCH_TIMER.import(py, "tickwheel.batches", "BatchTimer")?;
+    NEW_TUPLE.get_or_try_init(py, || Ok(py.get_type::<PyTuple>().getattr("__new__")?.unbind()))?.bind(py).call1((
+        class,
+        (task, index_of(tag)),
+    ))
 }
 
 pub(crate) fn stats<'py>(py: Python<'py>, core: &TimerCore) -> PyResult<Bound<'py, PyAny>> {

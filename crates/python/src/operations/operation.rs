@@ -208,3 +208,14 @@ pub(crate) fn sync_deadline(py: Python<'_>, task: &Bound<'_, PyAny>) {
         purgatory::sync_deadline(&PythonHost::new(py), op.as_unbound());
     }
 }
+
+/// As [`sync_deadline`], after a cancel as a task. It cancels an operation that waits in no purgatory; another one has lost
+/// its deadline alone.
+pub(crate) fn deadline_cancelled(py: Python<'_>, task: &Bound<'_, PyAny>) {
+    sync_deadline(py, task);
+    if let Ok(op) = task.cast::<DelayedOperation>()
+        && purgatory::is_idle(&PythonHost::new(py), op.as_unbound())
+    {
+        op.as_super().get().note_operation_cancelled(py);
+    }
+}

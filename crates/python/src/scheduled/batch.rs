@@ -57,7 +57,8 @@ impl TaskBatch {
         let Some(_call) = ForeignCall::try_enter(py) else { return Ok(None) };
         let index = args::index(index, self.count(py))?;
         let handle = self.fields.with(py, |fields| fields.handles[index]);
-        let due_us = self.core.lock(py)?.schedule.due_us(handle);
+        // `None` in a child process, as for a task.
+        let due_us = self.core.lock(py).ok().and_then(|state| state.schedule.due_us(handle));
         due_us.map(|due_us| Ms::from_us(due_us).to_python(py)).transpose()
     }
 

@@ -39,6 +39,9 @@ struct Series {
     /// The call that comes next, or runs.
     number: u64,
     is_over: bool,
+    was_cancelled: bool,
+    /// A call has begun, and its coroutine has not ended.
+    is_running: bool,
     context: Option<Py<PyAny>>,
 }
 
@@ -70,7 +73,7 @@ impl PeriodicTask {
         let args = (!args.is_empty()).then(|| args.clone().unbind());
         let mut fields = TaskFields::new(Some(period), Some(callback.clone().unbind()), args, None);
         fields.kind = TaskKind::Periodic;
-        let series = GilCell::new(Series { number, is_over: false, context });
+        let series = GilCell::new(Series { number, context, ..Series::default() });
         let task = Self { occurrences, timer_ref: timer_ref.clone_ref(py), series };
         let task = Bound::new(py, PyClassInitializer::from(TimerTask::new(fields)).add_subclass(task))?;
         Self::schedule(&task, number, Room::IfAny)?;
@@ -83,6 +86,7 @@ impl PeriodicTask {
         let has_ended = slf.get().end_series(py) && task.is_open(py);
         if has_ended {
             task.note_cancelled(py);
+            slf.get().series.with(py, |series| series.was_cancelled = true);
         }
         has_ended
     }
@@ -114,7 +118,13 @@ impl PeriodicTask {
         task_adding::schedule(slf.as_super(), &this.timer_ref, when, room, &mut context, &mut Vec::new()).map(drop)
     }
 
-    /// Calls the callback, unless the series has ended. [`Self::go_on`] comes after it, or once its coroutine has ended.
+    /// A call that is due begins: the caller makes it, and then calls [`Self::go_on`], or once its coroutine has ended. `false`
+    /// if another call runs, as the task was added once more meanwhile: that one goes on.
+    pub(crate) fn begin(&self, py: Python<'_>) -> bool {
+        !self.series.with(py, |series| std::mem::replace(&mut series.is_running, true))
+    }
+
+    /// Calls the callback, unless the series has ended.
     pub(crate) fn call<'py>(slf: &Bound<'py, Self>, context: Option<&Py<PyAny>>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         let is_over = slf.get().series.with(py, |series| series.is_over);
@@ -130,7 +140,10 @@ impl PeriodicTask {
     pub(crate) fn go_on(slf: &Bound<'_, Self>) {
         let (py, this) = (slf.py(), slf.get());
         let core = this.timer_ref.get().core();
-        let (number, is_over) = this.series.with(py, |series| (series.number, series.is_over));
+        let (number, is_over) = this.series.with(py, |series| {
+            series.is_running = false;
+            (series.number, series.is_over)
+        });
         let is_over = is_over
             || core.lock(py).map_or(true, |state| state.closes_when_empty)
             || slf.as_super().get().callback(py).is_some_and(|it| coroutine_functions::is_of_gone_object(it.bind(py)));
@@ -138,6 +151,9 @@ impl PeriodicTask {
         // A timer that is closed takes no more tasks.
         if is_over || Self::schedule(slf, next(), Room::Always).is_err() {
             this.end_series(py);
+        } else if this.series.with(py, |series| series.is_over) {
+            // A cancel came while this thread waited for the timer's lock. The next call would find that too, a period later.
+            let _ = task_leaving::take_off_and_drop(slf.as_super().get(), py);
         }
     }
 }
@@ -148,6 +164,18 @@ impl PeriodicTask {
     fn run<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let _call = ForeignCall::enter(slf.py())?;
         Self::call(slf, None)
+    }
+
+    /// Whether it was cancelled.
+    #[getter]
+    fn is_cancelled(slf: &Bound<'_, Self>) -> bool {
+        // The mark of the task is gone for a moment if a cancel meets the end of a call.
+        slf.get().series.with(slf.py(), |series| series.was_cancelled) || slf.as_super().get().is_cancelled(slf.py())
+    }
+
+    /// As `is_cancelled`: the name that asyncio has for it.
+    fn cancelled(slf: &Bound<'_, Self>) -> bool {
+        Self::is_cancelled(slf)
     }
 
     /// End it. `True` for the first cancel of one that goes on: no call begins after it. O(1).

@@ -22,12 +22,12 @@ use tickwheel::When;
 
 /// Called after a cancel with a task of a subclass, which may be an operation that waits in a purgatory. Operations are
 /// on a higher floor, so the module sets this function, once.
-static SYNC_DEADLINE: OnceLock<fn(Python<'_>, &Bound<'_, PyAny>)> = OnceLock::new();
+static DEADLINE_CANCELLED: OnceLock<fn(Python<'_>, &Bound<'_, PyAny>)> = OnceLock::new();
 
 /// Sets the function that a cancel calls, once.
-pub(crate) fn set_sync_deadline(sync_deadline: fn(Python<'_>, &Bound<'_, PyAny>)) {
+pub(crate) fn set_deadline_cancelled(deadline_cancelled: fn(Python<'_>, &Bound<'_, PyAny>)) {
     // A module may be made twice in one process; the function is the same.
-    let _ = SYNC_DEADLINE.set(sync_deadline);
+    let _ = DEADLINE_CANCELLED.set(deadline_cancelled);
 }
 
 #[pymethods]
@@ -99,7 +99,7 @@ impl TimerTask {
 
     /// Whether it was cancelled, and not added since.
     #[getter]
-    fn is_cancelled(&self, py: Python<'_>) -> bool {
+    pub(super) fn is_cancelled(&self, py: Python<'_>) -> bool {
         self.cancelled(py)
     }
 
@@ -157,9 +157,9 @@ impl TimerTask {
         let is_off = task_leaving::take_off_and_drop(slf.get(), slf.py())?;
         if is_off
             && !slf.get_type().is(slf.py().get_type::<Self>())
-            && let Some(sync_deadline) = SYNC_DEADLINE.get()
+            && let Some(deadline_cancelled) = DEADLINE_CANCELLED.get()
         {
-            sync_deadline(slf.py(), slf.as_any());
+            deadline_cancelled(slf.py(), slf.as_any());
         }
         Ok(is_off)
     }

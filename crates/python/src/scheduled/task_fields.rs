@@ -256,6 +256,11 @@ impl TaskFields {
         self.marks.set(Marks::CANCELLED, true);
     }
 
+    /// As before a cancel.
+    pub(crate) fn forget_cancel(&mut self) {
+        self.marks.set(Marks::CANCELLED, false);
+    }
+
     /// It was claimed; `is_this`: and not added again since.
     pub(crate) fn note_claimed(&mut self, is_this: bool) {
         if !self.marks.begin_call() {

@@ -84,6 +84,11 @@ impl TimerTask {
         self.fields.with(py, TaskFields::note_cancelled);
     }
 
+    /// It waits once more, in a purgatory.
+    pub(crate) fn forget_cancel(&self, py: Python<'_>) {
+        self.fields.with(py, TaskFields::forget_cancel);
+    }
+
     /// As an operation it was cancelled, unless another thread has added it again since.
     pub(crate) fn note_operation_cancelled(&self, py: Python<'_>) {
         self.fields.with(py, |fields| {
