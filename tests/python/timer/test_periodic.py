@@ -5,6 +5,7 @@ import gc
 import os
 import queue
 import random
+import sys
 import threading
 import time
 import weakref
@@ -263,29 +264,33 @@ def test_many_periods_side_by_side_come_at_every_instant_and_do_not_drift__T20()
 
 def test_a_cancel_that_meets_the_end_of_a_call_takes_the_task_off_and_says_so__T9_T20():
     """Between a call and the next add there is a wait for the timer's lock, in which a cancel may come."""
-    is_over = threading.Event()
+    is_over, tasks = threading.Event(), []
     with SystemTimer("meets") as timer:
-        timer.add_many(array("q", [3_600_000] * 100_000), print)
+        timer.add_many(array("q", range(1_000_000, 1_100_000)), print)
 
         def hold_the_lock_often():
             while not is_over.is_set():
                 timer.occupancy()
+                timer.pending(limit=1)
 
+        switches_s = sys.getswitchinterval()
+        sys.setswitchinterval(1e-5)
         noise = threading.Thread(target=hold_the_lock_often)
         noise.start()
         try:
-            for _ in range(600):
+            for _ in range(1_000):
                 begun = threading.Event()
-                task = timer.every(3_600_000, begun.set, start_ms=timer.now_ms() + 2)
+                task = timer.every(3_600_000, begun.set, start_ms=timer.now_ms() + 8)
                 assert begun.wait(20)
                 assert task.cancel() is True
                 assert task.is_cancelled
-                until(lambda task=task: not task.is_pending)
-                assert task.is_cancelled
-                assert task.cancelled()
+                tasks.append(task)
         finally:
+            sys.setswitchinterval(switches_s)
             is_over.set()
             noise.join()
+        until(lambda: timer.stats()["running"] == 0)
+        assert [(task.is_cancelled, task.cancelled(), task.is_pending) for task in tasks] == [(True, True, False)] * 1_000
 
 
 def test_an_add_inside_its_call_makes_no_second_chain_of_calls_in_a_pool__T20():
