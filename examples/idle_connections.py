@@ -1,8 +1,8 @@
 """An asyncio server with very many connections, each of which is closed when it was silent for too long.
 
-Each message resets the idle time-out of its connection: a cancel and an add, O(1) each, however many connections there
-are. For the demonstration the clients are here too: all of them send some rounds of messages, every second one goes
-silent then, and the server closes exactly those.
+Each message moves the idle time-out of its connection, in O(1) however many connections there are. For the
+demonstration the clients are here too: all of them send some rounds of messages, every second one goes silent then, and
+the server closes exactly those.
 
     python examples/idle_connections.py [connections]
 """
@@ -28,13 +28,11 @@ class Line(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
-        self.timers = aio.timers()
-        self.idle = self.timers.call_later(IDLE_S, self.close_idle)
+        self.idle = aio.timers().call_later(IDLE_S, self.close_idle)
         Line.open_count += 1
 
     def data_received(self, data: bytes) -> None:
-        self.idle.cancel()
-        self.idle = self.timers.call_later(IDLE_S, self.close_idle)
+        self.idle.reschedule(IDLE_S)
         Line.resets += 1
         self.transport.write(data)
 
