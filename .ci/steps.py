@@ -82,7 +82,12 @@ ALL = (
     *TEST,
     Step("model-shuttle", "models of the timer and the purgatory", 75, ("cargo test --locked --lib model",), MODEL),
     Step("model-loom", "models of the lock and the queue", 45, ("cargo test --locked --lib loom",), LOOM),
-    Step("parking-lot", "the timer with parking_lot's lock, and with streams", 90, ("cargo test --locked --features parking_lot,stream",)),
+    Step(
+        "parking-lot",
+        "the timer with parking_lot's lock, and with streams",
+        90,
+        ("cargo test --locked --features parking_lot,stream",),
+    ),
     Step(
         "variants",
         "lints of the other builds: parking_lot, streams, delivery without webhooks, the benchmarks",

@@ -180,10 +180,10 @@ pub(crate) fn as_listed<'py>(py: Python<'py>, task: &TaskRef, tag: u32) -> PyRes
         return Ok(task.bind(py).clone());
     }
     let class = BATCH_TIMER.import(py, "tickwheel.batches", "BatchTimer")?;
-    NEW_TUPLE.get_or_try_init(py, || Ok(py.get_type::<PyTuple>().getattr("__new__")?.unbind()))?.bind(py).call1((
-        class,
-        (task, index_of(tag)),
-    ))
+    NEW_TUPLE
+        .get_or_try_init(py, || Ok(py.get_type::<PyTuple>().getattr("__new__")?.unbind()))?
+        .bind(py)
+        .call1((class, (task, index_of(tag))))
 }
 
 pub(crate) fn stats<'py>(py: Python<'py>, core: &TimerCore) -> PyResult<Bound<'py, PyAny>> {
