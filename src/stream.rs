@@ -99,7 +99,7 @@ impl Drop for DueExecutor {
 /// The tasks of a timer that come due, in order: see [`Timer::stream`].
 ///
 /// What it was given and has not yielded when it is dropped, and what comes due after that, is in
-/// [`Timer::take_rejected`].
+/// [`Timer::take_rejected`]. Its drop takes the timer's lock.
 #[must_use = "a stream does nothing unless it is polled"]
 pub struct DueStream<T> {
     timer: Arc<Timer<T>>,
@@ -133,12 +133,12 @@ impl<T> Stream for DueStream<T> {
 
 impl<T> Drop for DueStream<T> {
     fn drop(&mut self) {
-        let mut left = VecDeque::new();
-        Shared::change(&self.shared, |shared| {
-            shared.has_ended = true;
-            left = std::mem::take(&mut shared.released);
-        });
+        let mut shared = self.shared.lock();
+        shared.has_ended = true;
+        let (mut left, waker) = (std::mem::take(&mut shared.released), shared.waker.take());
+        drop(shared);
         self.timer.reject(left.make_contiguous());
+        drop(waker); // after the lock: it is foreign code, and whoever drops the stream needs no wake-up
     }
 }
 

@@ -1,13 +1,14 @@
 //! A purgatory's lists and counters, which its users, its operations and its timer share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering}; // a model needs no switch of threads at a counter
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering}; // a model needs no switch of threads at a counter
 
 use super::check_requests::ListAddress;
 use super::key_list::ListId;
 use super::operation_types::{Locking, OperationTypes};
 use super::remaining_checks::RemainingChecks;
 use super::watchers::Watchers;
+use crate::sync::AtomicBool;
 
 /// The lists of all keys, and what a purgatory's users share.
 pub struct Purgatory<K: OperationTypes> {

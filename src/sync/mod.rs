@@ -34,7 +34,7 @@ mod imp {
     pub use super::parking_lot_mutex::{Mutex, MutexGuard};
     pub use super::plain_mutex::{PlainGuard, PlainMutex};
     pub use super::queue::{Receiver, Sender, unbounded};
-    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
     pub(crate) use std::thread::{Builder, ThreadId, current as current_thread};
     pub use std::thread::{JoinHandle, yield_now};
     pub(crate) use std::thread_local;
@@ -46,7 +46,7 @@ mod shuttle_mutex;
 mod imp {
     pub(crate) use super::shuttle_mutex::Condvar;
     pub use super::shuttle_mutex::{Mutex, Mutex as PlainMutex};
-    pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+    pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
     pub use shuttle::sync::mpsc::{Receiver, Sender, channel as unbounded};
     pub use shuttle::sync::{MutexGuard, MutexGuard as PlainGuard};
     pub(crate) use shuttle::thread::{Builder, ThreadId, current as current_thread};
@@ -58,7 +58,9 @@ mod imp {
 mod loom_tests;
 mod thread;
 
-pub(crate) use imp::{AtomicBool, AtomicU8, AtomicU64, Condvar, Ordering, ThreadId, current_thread, thread_local};
+pub(crate) use imp::{
+    AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Condvar, Ordering, ThreadId, current_thread, thread_local,
+};
 pub use imp::{JoinHandle, Mutex, MutexGuard, PlainGuard, PlainMutex, Receiver, Sender, unbounded, yield_now};
 #[cfg(not(tickwheel_model))]
 pub use plain_mutex::PlainCondvar;

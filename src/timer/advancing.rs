@@ -1,12 +1,11 @@
 //! How time goes on: one thread at a time advances the timer, and gives what is released to the executor.
 
 use std::ptr;
-use std::sync::atomic::Ordering;
 
 use super::{SCATTERED_STEP, STEP, Timer};
 use crate::executor::{Executor, LastBatch, Released};
 use crate::schedule::Progress;
-use crate::sync::{PlainGuard, PlainMutex, thread_local};
+use crate::sync::{Ordering, PlainGuard, PlainMutex, thread_local};
 use crate::wheel::Handle;
 
 thread_local! {

@@ -34,8 +34,8 @@ impl<T> Timer<T> {
 /// A claimed task, to be run: no other claim or cancel returns it.
 ///
 /// The task counts as running until this value, or what is left of it, is dropped, also by a panic. [`Timer::wait_idle`]
-/// waits for that. [`Claimed::run`] is the short way. Keep it in a variable otherwise: `timer.claim(handle)?.task` alone
-/// drops the rest at once. Its drop takes the timer's lock, so drop none while you hold a
+/// waits for that. [`Claimed::run`] is the short way. Otherwise keep the `Claimed` in a variable: `timer.claim(handle)?.task`
+/// alone drops the rest at once. Its drop takes the timer's lock, so drop none while you hold a
 /// [`TimerGuard`](crate::TimerGuard).
 ///
 /// ```

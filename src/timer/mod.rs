@@ -21,7 +21,6 @@ mod pending;
 mod waiting;
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::task::Waker;
 
 use crate::clock::Clock;
@@ -94,9 +93,9 @@ pub struct Timer<T> {
     advancing: PlainMutex<LastBatch>,
     /// The thread that has the token, by the address of its mark; 0 while none has it. A thread finds its own address here
     /// only if it stored it, so no order with other memory is needed.
-    advancer: AtomicUsize,
+    advancer: sync::AtomicUsize,
     /// The advancer's thread asked to advance while it did. No other thread touches it, so no order is needed.
-    must_advance_again: AtomicBool,
+    must_advance_again: sync::AtomicBool,
     /// Held by an `add_many` or a `reschedule_many` in steps, and by `close`: a batch goes in whole or not at all.
     #[doc(hidden)]
     pub bulk: PlainMutex<()>,
@@ -129,8 +128,8 @@ impl<T> Timer<T> {
             waker: PlainMutex::new(None),
             has_waker: sync::AtomicBool::new(false),
             advancing: PlainMutex::new(LastBatch::default()),
-            advancer: AtomicUsize::new(0),
-            must_advance_again: AtomicBool::new(false),
+            advancer: sync::AtomicUsize::new(0),
+            must_advance_again: sync::AtomicBool::new(false),
             bulk: PlainMutex::new(()),
         })
     }

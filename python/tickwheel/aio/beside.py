@@ -35,6 +35,7 @@ class OwnHandle(asyncio.TimerHandle):
         context: Context | None,
     ) -> None:
         super().__init__(when, callback, args, loop, context)
+        leave_frame_out(self)
         self._call_at, self._first_when = call_at, when
         self._timer: asyncio.TimerHandle | None = call_at(when, self._due)
 
@@ -66,6 +67,13 @@ class OwnHandle(asyncio.TimerHandle):
         own._run()
 
 
+def leave_frame_out(handle: asyncio.Handle) -> None:
+    """Drop the last frame of where it was made: debug mode shows the line of the user."""
+    own: Any = handle
+    if own._source_traceback:
+        del own._source_traceback[-1]
+
+
 class OwnTimers:
     """The timers of a loop whose clock is its own, as in tests: the loop's, with `call_at`, `call_later` and `time`."""
 
@@ -78,13 +86,17 @@ class OwnTimers:
         self, delay: float | timedelta, callback: Callable[[*_Ts], object], *args: *_Ts, context: Context | None = None
     ) -> OwnHandle:
         """As that of the loop, also for a `timedelta`."""
-        return self.call_at(self.time() + _delay_s(delay), callback, *args, context=context)
+        handle = self.call_at(self.time() + _delay_s(delay), callback, *args, context=context)
+        leave_frame_out(handle)
+        return handle
 
     def call_at(
         self, when: float, callback: Callable[[*_Ts], object], *args: *_Ts, context: Context | None = None
     ) -> OwnHandle:
         """As that of the loop."""
-        return OwnHandle(self._loop, self._loop.call_at, _time_s(when), callback, args, context)
+        handle = OwnHandle(self._loop, self._loop.call_at, _time_s(when), callback, args, context)
+        leave_frame_out(handle)
+        return handle
 
 
 def timers(*, slack_us: int | None = None) -> LoopTimers | OwnTimers:

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar, TypeVarTuple
 from weakref import WeakSet, ref
 
 from tickwheel._native import ManualTimer, TimerTask, _delay_s, _time_s
+from tickwheel.aio.beside import leave_frame_out
 
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
@@ -67,10 +68,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """As asyncio's."""
         if delay is None:
             raise TypeError("delay must not be None")
-        handle: Any = self.call_at(self.time() + _delay_s(delay), callback, *args, context=context)
-        if handle._source_traceback:
-            del handle._source_traceback[-1]
-        return handle  # type: ignore[no-any-return]  # of asyncio's private attributes
+        handle = self.call_at(self.time() + _delay_s(delay), callback, *args, context=context)
+        leave_frame_out(handle)
+        return handle
 
     def call_at(
         self, when: float, callback: Callable[[*_Ts], object], *args: *_Ts, context: Context | None = None
@@ -85,12 +85,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             checks: Any = self
             checks._check_thread()
             checks._check_callback(callback, "call_at")
-        handle: Any = _Handle(when, callback, args, self, context)
-        if handle._source_traceback:
-            del handle._source_traceback[-1]
-        handle._scheduled = True
+        handle = VirtualHandle(when, callback, args, self, context)
+        leave_frame_out(handle)
+        own: Any = handle
+        own._scheduled = True
         self._put(handle, when_s)
-        return handle  # type: ignore[no-any-return]  # of asyncio's private attributes
+        return handle
 
     def run_in_executor(self, executor: Any, func: Callable[[*_Ts], Any], *args: *_Ts) -> "asyncio.Future[Any]":
         """As asyncio's; time stands still until a thread or process is done, for `grace_s` at least."""
@@ -173,14 +173,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         if when_s < _NEVER_S:
             self._pending[id(handle)] = self.timer.at(max(when_s, 0.0) * 1000, self._is_due, handle)
 
-    def _move(self, handle: "_Handle", delay_s: float) -> bool:
+    def _move(self, handle: "VirtualHandle", delay_s: float) -> bool:
         own: Any = handle
         if handle.has_begun or own._cancelled or self.is_closed():
             return False
-        handle.left += not own._scheduled
-        own._scheduled, own._when = True, self.time() + delay_s
+        when_s, was_ready = self.time() + delay_s, not own._scheduled
         self._timer_handle_cancelled(handle)
-        self._put(handle, own._when)
+        self._put(handle, when_s)  # if the timer refuses it, one that is ready stays so
+        handle.left += was_ready
+        own._scheduled, own._when = True, when_s
         return True
 
     def _is_due(self, handle: Any) -> None:
@@ -208,11 +209,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         )
 
 
-class _Handle(asyncio.TimerHandle):
+class VirtualHandle(asyncio.TimerHandle):
+    """A callback with its time on a `VirtualLoop`. It can be moved, as one in a wheel."""
+
     __slots__ = ("first_when", "has_begun", "left")
 
     def __init__(self, when: float, *rest: Any) -> None:
         super().__init__(when, *rest)
+        leave_frame_out(self)
         self.first_when, self.has_begun = when, False
         self.left = 0  # how many places it has in the line of what is ready that it was moved away from
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tickwheel import TimerForked, aio
-from tickwheel.testing import VirtualLoop
+from tickwheel import TimerForked, TimerFull, aio
+from tickwheel.testing import ManualTimer, VirtualLoop
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -157,3 +157,36 @@ def test_a_child_process_moves_nothing__T12_T21(run: Any) -> None:
         handle.cancel()
 
     run(main)
+
+
+def test_debug_mode_shows_the_line_of_the_user__T21() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        for timers in (loop, aio.timers()):
+            for handle in (timers.call_later(5, print), timers.call_at(5, print)):
+                assert f"created at {__file__}:" in repr(handle)
+                handle.cancel()
+
+    with asyncio.Runner(loop_factory=VirtualLoop, debug=True) as runner:
+        runner.run(main())
+
+
+def test_a_handle_that_a_full_timer_does_not_move_runs_where_it_is__T13_T17() -> None:
+    loop, came = VirtualLoop(ManualTimer(max_pending=3)), list[str]()
+
+    async def main() -> None:
+        when = loop.time() + 1
+
+        def first() -> None:
+            for _ in range(2):
+                loop.call_later(10, came.append, "later")
+            with pytest.raises(TimerFull):
+                second.reschedule(1)
+
+        loop.call_at(when, first)
+        second: Any = loop.call_at(when, came.append, "second")
+        await asyncio.sleep(20)
+
+    loop.run_until_complete(main())
+    loop.close()
+    assert came == ["second", "later", "later"]

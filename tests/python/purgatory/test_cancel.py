@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from purgatory.operations import EMPTY, HOUR, Op, Stranger, counts, together
-from tickwheel import DelayedOperationPurgatory, SystemTimer, TimerTask
+from tickwheel import DelayedOperationPurgatory, SystemTimer, TimerFull, TimerTask
 from tickwheel.testing import ManualTimer
 from timer.watching import until
 
@@ -87,6 +87,29 @@ def test_one_that_is_on_a_timer_alone_is_cancelled_as_a_task_is__P4_T22(
     operation.is_ready = True
     assert purgatory.try_complete_else_watch(operation, ["a"]) is True
     assert (operation.is_completed, operation.is_cancelled) == (True, False)
+
+
+def test_a_watch_that_is_refused_leaves_it_cancelled__P4_T22() -> None:
+    full, operation = DelayedOperationPurgatory("full", ManualTimer(max_pending=1)), Op(10)
+    full.try_complete_else_watch(operation, ["a"])
+    assert operation.cancel() is True
+    full.try_complete_else_watch(Op(10), ["a"])
+    with pytest.raises(TimerFull):
+        full.try_complete_else_watch(operation, ["a"])
+    assert operation.is_cancelled
+
+
+def test_one_that_waits_again_by_the_time_of_its_cancel_is_not_cancelled__P4_T22() -> None:
+    """A key that goes puts it back."""
+    purgatory, operation = DelayedOperationPurgatory("without deadlines", ManualTimer(), timer_enabled=False), Op(10)
+
+    class Key:
+        def __del__(self) -> None:
+            purgatory.try_complete_else_watch(operation, ["again"])
+
+    purgatory.try_complete_else_watch(operation, [Key()])
+    assert operation.cancel() is True
+    assert (len(purgatory), operation.is_cancelled) == (1, False)
 
 
 def test_it_may_be_watched_again_with_a_new_deadline_here_and_elsewhere__P4(

@@ -10,6 +10,7 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 use crate::classes::purgatory_object::{DelayedOperationPurgatory, PurgatoryParts};
 use crate::classes::system::SystemTimer;
 use crate::driving::timer_object::Timer;
+use crate::operations::operation;
 use crate::operations::operation_host::PythonHost;
 use crate::operations::operation_object::{DelayedOperation, NativePurgatory};
 use crate::operations::purgatory_setup::PurgatorySetup;
@@ -166,7 +167,7 @@ impl DelayedOperationPurgatory {
         let host = PythonHost::new(py);
         let is_out = native.cancel_arrival(&host, operation.as_unbound(), number);
         if is_out {
-            operation.as_super().get().note_operation_cancelled(py);
+            operation::note_cancelled(operation);
         }
         host.finish(is_out)
     }
@@ -200,7 +201,7 @@ impl DelayedOperationPurgatory {
         let host = PythonHost::new(py);
         let cancelled = native.cancel_for_key(&host, &key);
         for operation in &cancelled {
-            operation.bind(py).as_super().get().note_operation_cancelled(py);
+            operation::note_cancelled(operation.bind(py));
         }
         PyList::new(py, host.finish(cancelled)?)
     }

@@ -9,6 +9,7 @@ use pyo3::types::PyList;
 
 use crate::core::loop_only;
 use crate::driving::timer_object::Timer;
+use crate::operations::operation;
 use crate::operations::operation_host::PythonHost;
 use crate::operations::operation_object::{DelayedOperation, NativePurgatory};
 use crate::tools::describe;
@@ -121,8 +122,11 @@ impl DelayedOperationPurgatory {
         if native.environment.timer_enabled {
             host.set_context(loop_only::context_of_add(&native.environment.core, None, py)?);
         }
-        operation.as_super().get().forget_cancel(py);
+        let was_cancelled = operation.as_super().get().forget_cancel(py);
         let watched = native.try_complete_else_watch(host, operation.as_unbound(), keys);
+        if was_cancelled && watched.is_err() {
+            operation::note_cancelled(operation); // it did not wait again
+        }
         if let Ok(WatchResult { number: Some(number), .. }) = watched
             && host.has_exit()
         {

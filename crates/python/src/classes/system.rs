@@ -146,10 +146,10 @@ impl SystemTimer {
     ///
     /// `timeout_ms` limits the wait for callbacks; a task that has not started by then counts as pending. With
     /// `wait_pending=True` it first waits until nothing is pending, as a pool of the standard library does; a periodic
-    /// task is pending until it is cancelled, but for the time that a coroutine of it runs. A periodic task whose call
-    /// runs ends with that call, and is in no list. Inside a callback of this timer the call waits for nothing, nor in
-    /// a signal handler or a destructor that interrupts a shutdown of the same thread. The list stays in `unfinished`.
-    /// A second call is allowed.
+    /// task is pending until it is cancelled, but not while a coroutine of it runs: the wait may end then, and the
+    /// series with it. A series whose call runs at a shutdown ends with that call, and is in no list. Inside a callback
+    /// of this timer the call waits for nothing, nor in a signal handler or a destructor that interrupts a shutdown of
+    /// the same thread. The list stays in `unfinished`. A second call is allowed.
     #[pyo3(
         signature = (timeout_ms=None, *, wait_pending=Omittable::OMITTED),
         text_signature = "($self, timeout_ms=None, *, wait_pending=False)"

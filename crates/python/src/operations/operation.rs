@@ -133,7 +133,7 @@ impl DelayedOperation {
         let host = PythonHost::new(py);
         let is_out = purgatory::cancel(&host, slf.as_unbound());
         if is_out {
-            slf.as_super().get().note_operation_cancelled(py);
+            note_cancelled(slf);
         }
         host.finish(is_out)
     }
@@ -213,9 +213,14 @@ pub(crate) fn sync_deadline(py: Python<'_>, task: &Bound<'_, PyAny>) {
 /// its deadline alone.
 pub(crate) fn deadline_cancelled(py: Python<'_>, task: &Bound<'_, PyAny>) {
     sync_deadline(py, task);
-    if let Ok(op) = task.cast::<DelayedOperation>()
-        && purgatory::is_idle(&PythonHost::new(py), op.as_unbound())
-    {
-        op.as_super().get().note_operation_cancelled(py);
+    if let Ok(op) = task.cast::<DelayedOperation>() {
+        note_cancelled(op);
+    }
+}
+
+/// A cancel took it out, unless it waits again by now: what is told of a cancel may put it back.
+pub(crate) fn note_cancelled(op: &Bound<'_, DelayedOperation>) {
+    if purgatory::is_idle(&PythonHost::new(op.py()), op.as_unbound()) {
+        op.as_super().get().note_operation_cancelled(op.py());
     }
 }

@@ -256,9 +256,11 @@ impl TaskFields {
         self.marks.set(Marks::CANCELLED, true);
     }
 
-    /// As before a cancel.
-    pub(crate) fn forget_cancel(&mut self) {
+    /// As before a cancel. Whether there was one.
+    pub(crate) fn forget_cancel(&mut self) -> bool {
+        let was_cancelled = self.is_cancelled();
         self.marks.set(Marks::CANCELLED, false);
+        was_cancelled
     }
 
     /// It was claimed; `is_this`: and not added again since.

@@ -84,9 +84,9 @@ impl TimerTask {
         self.fields.with(py, TaskFields::note_cancelled);
     }
 
-    /// It waits once more, in a purgatory.
-    pub(crate) fn forget_cancel(&self, py: Python<'_>) {
-        self.fields.with(py, TaskFields::forget_cancel);
+    /// It is to wait once more, in a purgatory. Whether it was cancelled.
+    pub(crate) fn forget_cancel(&self, py: Python<'_>) -> bool {
+        self.fields.with(py, TaskFields::forget_cancel)
     }
 
     /// As an operation it was cancelled, unless another thread has added it again since.
