@@ -16,7 +16,7 @@ use shuttle::scheduler::{DfsScheduler, PctScheduler, RandomScheduler, Scheduler}
 use crate::sync::{self, JoinHandle};
 
 /// The limit of interleavings for [`every`].
-const MAX_INTERLEAVINGS: usize = 200_000;
+const MAX_INTERLEAVINGS: usize = 2_000_000;
 /// The bound of PCT: the number of its preemptions plus one.
 const PCT_DEPTH: usize = 4;
 const SEED: u64 = 20;
