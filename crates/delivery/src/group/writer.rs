@@ -433,11 +433,16 @@ impl Writer {
         Ok(more)
     }
 
-    /// Writes the last transaction. Messages that were sent without an outcome may have arrived, so they are marked.
-    /// `is_clean`: no send is under way.
-    pub(crate) fn end(&mut self, dispatcher: &Dispatcher, is_clean: bool) -> Result<()> {
+    /// Writes the last transaction. Messages that were sent without an outcome may have arrived, so they are marked. If
+    /// these are known, no other message counts as sent.
+    pub(crate) fn end(&mut self, dispatcher: &Dispatcher, sends: Sends) -> Result<()> {
         let (mut near, mut others, mut unsent) = (Vec::new(), Vec::new(), Vec::new());
-        for (_, it) in dispatcher.window.slots().filter(|(_, it)| it.state != State::Over) {
+        let mut are_known = sends != Sends::Unknown;
+        for (_, it) in dispatcher.window.slots() {
+            if it.state == State::Over {
+                are_known &= sends == Sends::AllEnded; // an answer that came too late for a commit
+                continue;
+            }
             if it.is_noted {
                 let error = Some(CRASHED.to_owned());
                 let is_made = u32::from(it.state == State::Sending); // it does not count: the process did not die
@@ -461,7 +466,7 @@ impl Writer {
         self.store.note_attempts(&unsent)?;
         self.store.hold(&near)?;
         self.store.note_may_have_arrived(&others)?;
-        if is_clean {
+        if are_known {
             self.store.note_send_limit(None, None, &[])?;
         }
         self.store.commit()
@@ -490,6 +495,17 @@ impl Writer {
         self.telling_through = Some(through);
         Ok(Some((letters, through)))
     }
+}
+
+/// What is known of the sends when an engine closes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sends {
+    /// All have ended, and what was reported is committed.
+    AllEnded,
+    /// Some hang, and what was reported before is committed.
+    SomeHang,
+    /// Nothing: the process dies, or the writer hangs.
+    Unknown,
 }
 
 /// Makes the dead letter of a message that was given up or has expired.

@@ -28,7 +28,7 @@ use crate::due::outcome_feed::OutcomeFeed;
 use crate::due::pace::Pace;
 use crate::due::places::PlaceLimits;
 use crate::group::items::{Completion, Item, Receipt, Ticket};
-use crate::group::writer::{Begun, Committed, Writer};
+use crate::group::writer::{Begun, Committed, Sends, Writer};
 use crate::group::writer_queue::WriterQueue;
 use crate::sinks::{Delivery, Verdicts};
 use crate::store::file::owner::Ownership;
@@ -459,12 +459,11 @@ impl Engine {
         self.timer.next_wake_us()
     }
 
-    /// Closes the engine: reported outcomes are committed, and the store is closed. `is_clean`: no send is under way,
-    /// so the waiting messages were not sent.
+    /// Closes the engine, and the store.
     ///
     /// # Errors
     /// The store failed.
-    pub(crate) fn close(&self, is_clean: bool) -> Result<Summary, DeliveryError> {
+    pub(crate) fn close(&self, sends: Sends) -> Result<Summary, DeliveryError> {
         self.timer.close();
         self.queue.stop();
         let Some(mut writer) = self.writer.lock().take() else { return Ok(self.summary()) };
@@ -472,7 +471,7 @@ impl Engine {
             !matches!(self.queue.lock().failure, Some(DeliveryError::Store(_))) && !self.dispatcher.is_poisoned();
         let mut dispatcher = self.lock_dispatcher();
         dispatcher.halt();
-        let ended = if is_usable { writer.end(&dispatcher, is_clean) } else { Ok(()) };
+        let ended = if is_usable { writer.end(&dispatcher, sends) } else { Ok(()) };
         drop(dispatcher);
         writer.give_up(&DeliveryError::Closed);
         self.queue.reject(&DeliveryError::Closed);

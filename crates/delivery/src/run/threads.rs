@@ -30,6 +30,7 @@ use crate::base::sync::Mutex;
 use crate::due::dispatcher::Event;
 use crate::due::places::PlaceLimits;
 use crate::group::items::{Item, Receipt};
+use crate::group::writer::Sends;
 use crate::sinks::{OpenSink, Opened};
 use crate::store::Checkpoints;
 use crate::store::file::owner::Ownership;
@@ -181,7 +182,11 @@ impl Running {
             let _ = thread.join();
         }
         let failure = shared.failure.lock().clone();
-        let summary = shared.close_engine(all_ended && is_written && failure.is_none());
+        let summary = shared.close_engine(match (is_written && failure.is_none(), all_ended) {
+            (false, _) => Sends::Unknown,
+            (true, false) => Sends::SomeHang,
+            (true, true) => Sends::AllEnded,
+        });
         match failure {
             Some(failure) => Err(failure),
             None => summary,

@@ -3,6 +3,7 @@
 use super::testing::{ByHand, START_MS, answered, arrives, cancel, ids, put};
 use crate::due::window::Bounds;
 use crate::group::items::{Answer, Item};
+use crate::group::writer::Sends;
 use crate::run::settings::Settings;
 use crate::sinks::{Delivery, Verdict};
 
@@ -23,7 +24,7 @@ fn a_cancel_before_its_message_and_after_its_end_has_an_answer_and_is_counted__d
     assert_eq!(ids(&world.deliver(arrives)), ["c"]);
     assert_eq!(world.give(vec![cancel(k, "c")]), [Answer::Delivered]);
     assert!(world.pass_ms(100, arrives).is_empty());
-    let it = world.engine.close(true).unwrap();
+    let it = world.engine.close(Sends::AllEnded).unwrap();
     assert_eq!((it.accepted, it.delivered, it.cancelled, it.not_delivered()), (3, 1, 2, 0));
     assert_eq!((it.duplicates, it.conflicts), (3, 1), "the second cancel of `a` is one of the duplicates");
     assert_eq!(

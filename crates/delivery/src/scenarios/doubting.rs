@@ -4,6 +4,7 @@ use super::testing::{ByHand, START_MS, cancel, put};
 use crate::due::places::PlaceLimits;
 use crate::due::retry::Retry;
 use crate::group::items::{Answer, Failing, Item};
+use crate::group::writer::Sends;
 use crate::message::Reschedule;
 use crate::run::settings::Settings;
 use crate::sinks::{Verdict, Verdicts};
@@ -32,7 +33,7 @@ fn after_a_cancel_the_key_goes_on_at_once_also_after_a_restart__d7() {
         world.give(vec![put(Some("k"), "a", START_MS), put(Some("k"), "b", START_MS)]);
         fail_all(&world, &Verdict::Refused("no".to_owned()));
         if restarts {
-            world.engine.close(true).unwrap();
+            world.engine.close(Sends::AllEnded).unwrap();
             world = world.again();
             world.write();
         }
@@ -135,7 +136,7 @@ fn customers_that_failed_before_a_restart_are_no_outage_after_it__d6() {
         }
         world.pass_ms(5_000, |_| verdict.clone());
         assert_eq!(world.engine.down().is_some(), was_down);
-        world.engine.close(true).unwrap();
+        world.engine.close(Sends::AllEnded).unwrap();
         world = world.again();
         assert!(!world.pass_ms(30_000, |_| verdict.clone()).is_empty());
         assert_eq!(world.engine.down().is_some(), was_down, "{was_down}, {has_key}, {verdict:?}");

@@ -9,6 +9,7 @@ use super::testing::put;
 use crate::due::dispatcher::Event;
 use crate::due::window::Bounds;
 use crate::group::items::Item;
+use crate::group::writer::Sends;
 use crate::run::engine::Engine;
 use crate::run::settings::Settings;
 use crate::sinks::{Verdict, Verdicts};
@@ -100,5 +101,5 @@ fn ten_minutes_without_the_destination_cost_no_message_no_order_and_no_memory__d
         "{:?}",
         outage.events
     );
-    assert_eq!(outage.engine.close(true).unwrap().delivered, 600_000);
+    assert_eq!(outage.engine.close(Sends::AllEnded).unwrap().delivered, 600_000);
 }

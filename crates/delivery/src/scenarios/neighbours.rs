@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use super::testing::{ByHand, START_MS, put};
 use crate::due::places::PlaceLimits;
 use crate::due::retry::Retry;
+use crate::group::writer::Sends;
 use crate::run::settings::Settings;
 use crate::sinks::{Verdict, Verdicts};
 
@@ -178,7 +179,7 @@ fn after_a_restart_no_key_waits_longer_than_its_back_off__d6() {
     let (flight, _) = world.take().unwrap();
     world.engine.settle(flight, Verdicts::Each(vec![Verdict::Refused("no".to_owned())]), None);
     world.write();
-    world.engine.close(true).unwrap();
+    world.engine.close(Sends::AllEnded).unwrap();
     world.step_wall_clock_ms(-2 * 3_600_000);
     world = world.again();
     let mut waited_s = 0;
@@ -213,7 +214,7 @@ fn after_a_restart_a_key_waits_until_the_time_that_its_receiver_gave__d6() {
     let asks = Verdict::Unanswered { reason: "429".to_owned(), retry_after_ms: Some(3_600_000) };
     assert_eq!(world.deliver(|_| asks.clone()).len(), 2);
     world.advance_ms(600_000);
-    world.engine.close(true).unwrap();
+    world.engine.close(Sends::AllEnded).unwrap();
     world = world.again();
     let early = world.pass_ms(2_990_000, |_| Verdict::Delivered);
     assert_eq!(early.len(), 0, "{early:?}");

@@ -5,6 +5,7 @@ use super::testing::{ByHand, START_MS, cancel, many, put, settings};
 use crate::due::dispatcher::Event;
 use crate::due::pace::Rate;
 use crate::group::items::{Answer, Item};
+use crate::group::writer::Sends;
 use crate::run::settings::Settings;
 use crate::sinks::{Verdict, Verdicts};
 
@@ -146,7 +147,7 @@ fn what_the_rate_holds_back_at_the_end_is_there_for_the_next_run__d18() {
     let world = ByHand::start(paced(1, 1_000_000));
     world.give(many(3));
     assert_eq!(sent(&world), ["0"]);
-    let summary = world.engine.close(true).unwrap();
+    let summary = world.engine.close(Sends::AllEnded).unwrap();
     assert_eq!((summary.delivered, summary.not_delivered()), (1, 2));
     let world = world.again();
     assert_eq!(sent(&world), ["1"], "the next run begins with a full bucket");

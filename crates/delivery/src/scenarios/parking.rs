@@ -4,6 +4,7 @@ use super::testing::{ByHand, START_MS, cancel, ids, put};
 use crate::due::retry::Retry;
 use crate::due::window::Bounds;
 use crate::group::items::{Answer, Item};
+use crate::group::writer::Sends;
 use crate::message::Reschedule;
 use crate::run::settings::Settings;
 use crate::sinks::{Delivery, Verdict, Verdicts};
@@ -181,7 +182,7 @@ fn after_a_restart_it_waits_for_the_rest_of_its_time__d6() {
             answer_all(&world, &unanswered());
             world.advance_ms(1_000);
             if is_clean {
-                world.engine.close(true).unwrap();
+                world.engine.close(Sends::AllEnded).unwrap();
             }
             let world = world.again();
             world.advance_ms(4_000);
@@ -519,7 +520,7 @@ fn after_a_restart_it_stops_nobody__d8() {
             world.give((10 * part..10 * (part + 1)).map(bad).collect());
             answer_all(&world, &refused());
         }
-        world.engine.close(true).unwrap();
+        world.engine.close(Sends::AllEnded).unwrap();
         let world = world.again();
         world.advance_ms(1_000);
         world.give(vec![put(Some("good"), "good", START_MS)]);
@@ -616,7 +617,7 @@ fn after_a_restart_a_key_with_a_backlog_takes_no_memory__d8() {
     for id in ["b", "c", "d"] {
         world.give((0..30).map(|number| put(Some(&format!("k{number}")), id, START_MS + 1)).collect());
     }
-    world.engine.close(true).unwrap();
+    world.engine.close(Sends::AllEnded).unwrap();
     let world = world.again();
     world.write();
     world.give(vec![put(Some("good"), "good", START_MS + 10)]);
@@ -692,7 +693,7 @@ fn a_step_of_the_wall_clock_finds_a_lane_that_goes_to_the_store__d3() {
     answer_all(&world, &unanswered());
     world.give(vec![put(Some("k"), "b", START_MS + 1)]);
     world.give((0..8).map(|number| put(None, &format!("f{number}"), START_MS - 100 + number)).collect());
-    world.engine.close(true).unwrap();
+    world.engine.close(Sends::AllEnded).unwrap();
     let world = world.again();
     world.write();
     let (fresh, deliveries) = world.take().unwrap();

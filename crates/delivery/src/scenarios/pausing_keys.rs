@@ -5,6 +5,7 @@ use super::testing::{ByHand, START_MS, cancel, put, settings};
 use crate::due::dispatcher::Event;
 use crate::due::window::Bounds;
 use crate::group::items::{Answer, Item};
+use crate::group::writer::Sends;
 use crate::message::Reschedule;
 use crate::run::settings::Settings;
 use crate::sinks::{Delivery, Verdict, Verdicts};
@@ -135,7 +136,7 @@ fn what_has_just_left_memory_is_marked_at_the_end_and_after_a_crash__d16() {
         for is_closed in [true, false] {
             let mut world = just_left(after_ms);
             if is_closed {
-                world.engine.close(true).unwrap();
+                world.engine.close(Sends::AllEnded).unwrap();
             }
             world = world.again();
             assert!(goes_on(&world).redelivered, "{after_ms} {is_closed}");

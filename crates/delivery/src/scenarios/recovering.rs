@@ -4,6 +4,7 @@ use super::testing::{ByHand, START_MS, arrives, ids, put};
 use crate::base::error::DeliveryError;
 use crate::due::retry::Retry;
 use crate::group::items::Item;
+use crate::group::writer::Sends;
 use crate::run::settings::Settings;
 use crate::sinks::{Delivery, Sink, Verdict, Verdicts};
 
@@ -68,7 +69,7 @@ fn messages_that_the_destination_has_are_not_sent_again_and_others_are_marked__d
         assert_eq!(ids(&sent), expected);
         assert!(sent.iter().all(|it| it.redelivered), "{sent:?}");
         assert!(world.engine.is_empty());
-        world.engine.close(true).unwrap();
+        world.engine.close(Sends::AllEnded).unwrap();
         let mut to = Knows::all(Some(Vec::new()));
         recovered(world, &mut to);
         assert!(to.asked.is_empty(), "{:?}", to.asked);
@@ -96,7 +97,7 @@ fn after_a_clean_end_only_messages_without_an_answer_are_asked_for_and_marked__d
         _ => Verdict::Delivered,
     };
     assert_eq!(world.deliver(only_one).len(), 2);
-    world.engine.close(true).unwrap();
+    world.engine.close(Sends::AllEnded).unwrap();
     let mut to = Knows::all(Some(Vec::new()));
     let world = recovered(world, &mut to);
     assert_eq!(to.asked, [2]);

@@ -1,8 +1,9 @@
 //! Restarts while keys fail: they cost no message, and hold up no other key (D5, D6).
 
 use super::neighbours::{S_US, limits, run};
-use super::testing::{ByHand, START_MS, put};
+use super::testing::{ByHand, START_MS, ids, put};
 use crate::due::retry::Retry;
+use crate::group::writer::Sends;
 use crate::run::settings::Settings;
 use crate::sinks::{Delivery, Verdict, Verdicts};
 
@@ -27,7 +28,7 @@ fn restarts_in_an_outage_told_by_500_cost_no_message__d6() {
         world.give((0..10).map(|id| put(key(id).as_deref(), &id.to_string(), START_MS)).collect());
         for restart in 0..20 {
             assert_eq!(world.deliver(|_| failed()).len(), 10, "restart {restart}");
-            world.engine.close(true).unwrap();
+            world.engine.close(Sends::AllEnded).unwrap();
             world = world.again();
             world.advance_ms(1_000);
         }
@@ -43,9 +44,52 @@ fn a_close_while_a_message_hangs_does_not_count_as_its_attempt__d6() {
     for close in 0..20 {
         let (_, deliveries) = world.next_send().unwrap_or_else(|| panic!("close {close}"));
         assert_eq!(deliveries[0].redelivered, close > 0);
-        world.engine.close(false).unwrap();
+        world.engine.close(Sends::SomeHang).unwrap();
         world = world.again();
         world.advance_ms(1_000);
+    }
+}
+
+/// A message that is due soon may be sent at any moment until the close, and after it none is.
+#[test]
+fn a_close_while_one_hangs_marks_that_one_alone__d5() {
+    let world = ByHand::start(settings());
+    world.give(vec![put(Some("bad"), "hangs", START_MS)]);
+    world.give((0..20).map(|id| put(Some(&format!("k{id}")), &id.to_string(), START_MS + 500)).collect());
+    let (_, hangs) = world.next_send().expect("it is due");
+    assert_eq!(ids(&hangs), ["hangs"]);
+    world.engine.close(Sends::SomeHang).unwrap();
+    let world = world.again();
+    world.advance_ms(1_000);
+    let sent = world.sent();
+    assert_eq!(sent.len(), 21);
+    for it in sent {
+        assert_eq!(it.redelivered, it.body.id() == "hangs", "{}", it.body.id());
+    }
+}
+
+/// Its answer came, and its outcome is on no disk.
+#[test]
+fn a_close_after_an_answer_that_is_not_committed_marks_that_message__d5() {
+    for sends in [Sends::SomeHang, Sends::Unknown] {
+        for key in [None, Some("k")] {
+            let world = ByHand::start(settings());
+            world.give(vec![put(key, "late", START_MS), put(Some("other"), "other", START_MS)]);
+            let late = loop {
+                let (number, sent) = world.next_send().expect("both are due");
+                world.engine.settle(number, Verdicts::Delivered, None);
+                if ids(&sent).contains(&"late") {
+                    break sent;
+                }
+            };
+            assert!(!late[0].redelivered);
+            world.engine.close(sends).unwrap();
+            let world = world.again();
+            world.advance_ms(1_000);
+            let again = world.sent();
+            let marked = again.iter().find(|it| it.body.id() == "late").map(|it| it.redelivered);
+            assert_eq!(marked, Some(true), "{sends:?} {key:?}");
+        }
     }
 }
 

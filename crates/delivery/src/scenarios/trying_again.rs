@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::testing::{ByHand, START_MS, answered, put};
 use crate::due::retry::Retry;
 use crate::group::items::{Answer, Failing, Item};
+use crate::group::writer::Sends;
 use crate::message::Reschedule;
 use crate::run::engine::Engine;
 use crate::run::settings::Settings;
@@ -153,7 +154,7 @@ fn in_a_store_from_which_nothing_delivers_the_next_run_tries_it_at_once__d16() {
                 assert_eq!(answered(&receipt).unwrap().unwrap(), [answer], "{key:?} {wait_ms}");
             }
         }
-        engine.close(true).unwrap();
+        engine.close(Sends::AllEnded).unwrap();
         drop(engine);
         let engine = open();
         engine.start(engine.wall_clock());

@@ -5,6 +5,7 @@
 use super::testing::{ByHand, START_MS, put};
 use crate::due::retry::Retry;
 use crate::group::items::{Answer, Item};
+use crate::group::writer::Sends;
 use crate::message::incoming::Incoming;
 use crate::run::settings::Settings;
 use crate::sinks::{Verdict, Verdicts};
@@ -79,7 +80,7 @@ fn they_are_marked_in_the_next_process_after_a_crash_and_after_an_end__d5_d6() {
         send(&world, &unanswered());
         world.write();
         if is_closed {
-            world.engine.close(true).unwrap();
+            world.engine.close(Sends::AllEnded).unwrap();
         }
         world = world.again();
         assert_eq!(send_all(&world, &Verdict::Delivered), each(0..5, 2, true), "{is_closed}");

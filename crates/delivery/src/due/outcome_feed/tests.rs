@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
+use crate::group::writer::Sends;
 use crate::run::settings::Settings;
 use crate::scenarios::testing::{ByHand, START_MS, cancel, put, settings};
 use crate::sinks::{Verdict, Verdicts};
@@ -98,7 +99,7 @@ fn without_a_reader_nothing_is_kept_and_the_end_is_told_also_to_one_that_comes_l
     assert_eq!(world.send(), ["a"]);
     world.write();
     assert!(!world.engine.queue.feeds.has_any());
-    world.engine.close(true).unwrap();
+    world.engine.close(Sends::AllEnded).unwrap();
     let late = world.engine.follow(Arc::new(OutcomeFeed::new(|| ())));
     assert!(late.read(1).is_over);
 }

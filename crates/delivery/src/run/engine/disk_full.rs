@@ -4,6 +4,7 @@
 use super::Settings;
 use crate::base::error::DeliveryError;
 use crate::group::items::{Answer, Item};
+use crate::group::writer::Sends;
 use crate::scenarios::testing::{ByHand, START_MS, answered, put};
 
 fn several(name: &str, count: usize, after_ms: i64) -> Vec<Item> {
@@ -67,7 +68,7 @@ fn wherever_in_a_group_the_disk_is_full_nothing_of_it_is_left_and_nothing_is_los
         assert!(is_full(&error), "{error}");
         assert!(is_full(&answered(&receipt).expect("it has failed").unwrap_err()));
         assert_eq!((summary.delivered, summary.accepted), (0, 601), "what is not on disk is not counted");
-        assert!(world.engine.close(false).is_ok());
+        assert!(world.engine.close(Sends::Unknown).is_ok());
         let world = world.again();
         assert!(world.give(looks(600, "new")).iter().all(|it| *it == Answer::Unknown));
         world.advance_ms(60_000);

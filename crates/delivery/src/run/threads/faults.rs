@@ -10,6 +10,7 @@ use crate::base::error::StoreError;
 use crate::base::sync::Mutex;
 use crate::due::dispatcher::Event;
 use crate::group::items::Item;
+use crate::group::writer::Sends;
 use crate::message::origin::Origin;
 use crate::message::parsed::Parsed;
 use crate::message::{Cancel, Reschedule};
@@ -212,7 +213,7 @@ fn what_a_thread_that_died_was_changing_is_not_written__d6() {
     });
     let failed = by_hand.engine.write(&|| Ok(())).unwrap_err().to_string();
     assert!(failed.contains("a thread that uses it panicked"), "{failed}");
-    let _ = by_hand.engine.close(true);
+    let _ = by_hand.engine.close(Sends::AllEnded);
     let mut again = by_hand.again().sent();
     again.sort_by_key(|it| it.seq);
     assert_eq!(

@@ -9,6 +9,7 @@ use super::shared::{ABORT, SLOW_SYNC, Shared, Telling, spawn};
 use crate::base::error::DeliveryError;
 use crate::base::summary::Summary;
 use crate::due::dispatcher::Event;
+use crate::group::writer::Sends;
 
 const OBSERVER_PANICKED: &str = "what is told of dead letters panicked: see the output of the panic hook";
 
@@ -49,18 +50,18 @@ impl Shared {
     ///
     /// # Errors
     /// The store failed, or its disk does not answer. The thread closes the store once the disk answers.
-    pub(super) fn close_engine(self: &Arc<Self>, is_clean: bool) -> Result<Summary, DeliveryError> {
+    pub(super) fn close_engine(self: &Arc<Self>, sends: Sends) -> Result<Summary, DeliveryError> {
         let closer = spawn("closer-deliver", self, move |shared| {
-            let closed = own_fault_caught(|| shared.engine.close(is_clean));
+            let closed = own_fault_caught(|| shared.engine.close(sends));
             shared.telling.lock().closed = Some(closed);
             shared.to_tell.notify_all();
         });
-        let Ok(closer) = closer else { return self.engine.close(is_clean) };
+        let Ok(closer) = closer else { return self.engine.close(sends) };
         if !self.wait_for(|telling| telling.closed.is_some()) {
             return Err(self.engine.leave_hanging_disk());
         }
         let _ = closer.join();
-        self.telling.lock().closed.take().unwrap_or_else(|| self.engine.close(is_clean))
+        self.telling.lock().closed.take().unwrap_or_else(|| self.engine.close(sends))
     }
 
     pub(super) fn tell_all(self: &Arc<Self>) {

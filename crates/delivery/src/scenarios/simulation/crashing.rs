@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::types::{Asked, Life, Name, Ticket, item, name_of, text};
 use super::{World, open};
+use crate::group::writer::Sends;
 use crate::store::Outcome;
 
 impl World {
@@ -14,7 +15,7 @@ impl World {
         self.write();
         if !self.flights.is_empty() {
             if self.random.below(2) == 0 {
-                self.engine.close(false).unwrap(); // a sink hangs
+                self.engine.close(Sends::SomeHang).unwrap(); // a sink hangs
             }
             return self.crash();
         }
@@ -26,7 +27,7 @@ impl World {
                 self.may_be_again.insert(*key);
             }
         }
-        self.engine.close(true).unwrap();
+        self.engine.close(Sends::AllEnded).unwrap();
         self.open_again();
     }
 
