@@ -106,9 +106,17 @@ def check_batch(batch: Any) -> list[Item]:
 def test_any_arrow_batch_ends_as_items_one_for_each_row__D2(batch: Any) -> None:
     for at, item in enumerate(check_batch(batch)):
         if isinstance(item, Message) and "payload" in batch.schema.names:
-            given_ = batch.column("payload")[at].as_py()
-            if isinstance(given_, bytes) and not is_text(given_):
+            payload = batch.column("payload")[at]
+            # The others are not asked for: pyarrow has no value in Python for some, as a time to the nanosecond.
+            given_ = payload.as_py() if is_of_bytes(payload.type) else None
+            if given_ is not None and not is_text(given_):
                 assert item.payload == given_
+
+
+def is_of_bytes(type_: Any) -> bool:
+    of = type_.value_type if pa.types.is_dictionary(type_) else type_
+    t = pa.types
+    return bool(t.is_binary(of) or t.is_large_binary(of) or t.is_fixed_size_binary(of) or t.is_binary_view(of))
 
 
 def is_text(data: bytes) -> bool:
