@@ -98,8 +98,8 @@ impl Drop for DueExecutor {
 
 /// The tasks of a timer that come due, in order: see [`Timer::stream`].
 ///
-/// What it was given and has not yielded when it is dropped, and what comes due after that, is in
-/// [`Timer::take_rejected`]. Its drop takes the timer's lock.
+/// After it is dropped, [`Timer::take_rejected`] has the tasks that it did not yield, and those that come due later.
+/// Its drop takes the timer's lock.
 #[must_use = "a stream does nothing unless it is polled"]
 pub struct DueStream<T> {
     timer: Arc<Timer<T>>,
@@ -138,7 +138,7 @@ impl<T> Drop for DueStream<T> {
         let (mut left, waker) = (std::mem::take(&mut shared.released), shared.waker.take());
         drop(shared);
         self.timer.reject(left.make_contiguous());
-        drop(waker); // after the lock: it is foreign code, and whoever drops the stream needs no wake-up
+        drop(waker); // after the lock, as it is foreign code; it is not woken, as nothing comes any more
     }
 }
 

@@ -72,7 +72,7 @@ VALUES = st.one_of(
 
 
 def outcome(call: Callable[[], Any]) -> Any:
-    """What it returned, or the class of what it raised."""
+    """The result, or the class of the error."""
     try:
         return call()
     except Exception as error:
