@@ -78,7 +78,7 @@ fn cancel_many((timer, handles): (Numbers, Vec<Handle>)) -> Numbers {
 
 fn reset((timer, moves): (Numbers, Vec<(Handle, When)>)) -> Numbers {
     for (handle, delay) in moves {
-        black_box(timer.reschedule(handle, delay).expect("in range").expect("pending"));
+        assert!(timer.reschedule(handle, delay).expect("in range"), "pending");
     }
     timer
 }
@@ -99,8 +99,8 @@ fn due_within_a_minute() -> Numbers {
 }
 
 fn claim(timer: &Numbers, released: Released) {
-    for handle in released.handles {
-        drop(black_box(timer.claim(handle).expect("nothing was cancelled")));
+    for ticket in released.tickets {
+        drop(black_box(timer.claim(ticket).expect("nothing was cancelled")));
     }
 }
 

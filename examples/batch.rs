@@ -13,22 +13,22 @@ fn main() -> Result<(), Error> {
     let timer = Timer::new(&Config::default(), Clock::manual(0))?;
 
     let idle = Duration::from_secs(30);
-    let mut timeouts = timer.add_many((0..CONNECTIONS).map(|connection| (idle, connection)))?;
+    let timeouts = timer.add_many((0..CONNECTIONS).map(|connection| (idle, connection)))?;
 
     // After ten seconds every second connection has sent something: its time-out starts again. The guard locks once for a
     // batch; a batch is short, as other threads wait for it.
     timer.clock().set_us(10_000_000);
-    for batch in timeouts.chunks_mut(200) {
+    for batch in timeouts.chunks(200) {
         let mut timer = timer.lock();
-        for timeout in batch.iter_mut().step_by(2) {
-            *timeout = timer.reschedule(*timeout, idle)?.expect("it is pending");
+        for timeout in batch.iter().step_by(2) {
+            assert!(timer.reschedule(*timeout, idle)?, "it is pending");
         }
     }
 
     timer.clock().set_us(30_000_000);
     let mut expired = Vec::new();
-    timer.advance(&mut |released: Released| expired.extend(released.handles));
-    let expired: Vec<u32> = expired.into_iter().filter_map(|handle| Some(timer.claim(handle)?.task)).collect();
+    timer.advance(&mut |released: Released| expired.extend(released.tickets));
+    let expired: Vec<u32> = expired.into_iter().filter_map(|ticket| Some(timer.claim(ticket)?.task)).collect();
     println!("{} connections were idle for 30 s", expired.len());
     assert!(expired.iter().all(|connection| connection % 2 == 1));
 

@@ -11,19 +11,19 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use tickwheel::{Clock, Config, Error, Executor, Handle, Released, Timer, Wait};
+use tickwheel::{Clock, Config, Error, Executor, Released, Ticket, Timer, Wait};
 
 const TASKS: usize = 1_000;
 
 /// A queue with a bound. What does not fit is refused.
-struct Bounded(SyncSender<Handle>);
+struct Bounded(SyncSender<Ticket>);
 
 impl Executor for Bounded {
     fn execute(&mut self, released: Released) -> Result<(), Released> {
-        let Released { mut handles, more } = released;
-        let taken = handles.iter().take_while(|handle| self.0.try_send(**handle).is_ok()).count();
-        handles.drain(..taken);
-        if handles.is_empty() { Ok(()) } else { Err(Released { handles, more }) }
+        let Released { mut tickets, more } = released;
+        let taken = tickets.iter().take_while(|ticket| self.0.try_send(**ticket).is_ok()).count();
+        tickets.drain(..taken);
+        if tickets.is_empty() { Ok(()) } else { Err(Released { tickets, more }) }
     }
 }
 
@@ -43,8 +43,8 @@ fn main() -> Result<(), Error> {
             scope.spawn(|| {
                 loop {
                     let next = receive.lock().expect("no thread panics while it holds it").recv();
-                    let Ok(handle) = next else { break }; // the queue is empty, and its sender is gone
-                    if let Some(_running) = timer.claim(handle) {
+                    let Ok(ticket) = next else { break }; // the queue is empty, and its sender is gone
+                    if let Some(_running) = timer.claim(ticket) {
                         ran.fetch_add(1, Ordering::Relaxed);
                     }
                 }

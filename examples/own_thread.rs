@@ -24,10 +24,10 @@ fn main() -> Result<(), Error> {
         let mut ran = Vec::new();
         while timer.wait(None) == Wait::Due {
             let mut released = Vec::new();
-            timer.advance(&mut |batch: Released| released.extend(batch.handles));
-            for handle in released {
+            timer.advance(&mut |batch: Released| released.extend(batch.tickets));
+            for ticket in released {
                 // A task that was cancelled after its release is not claimed.
-                if let Some(claimed) = timer.claim(handle) {
+                if let Some(claimed) = timer.claim(ticket) {
                     let late_us = timer.clock().now_us() - claimed.due_us;
                     println!("{} ran {late_us} us after it was due", claimed.task);
                     ran.push(claimed.task);

@@ -1,16 +1,16 @@
 //! Where released tasks go: one worker thread, or whatever implements the trait.
 //!
-//! An executor is given handles, in order. The tasks stay in the timer until the executor claims them, each right
+//! An executor is given tickets, in order. The tasks stay in the timer until the executor claims them, each right
 //! before its run. That makes a cancel exact (T9).
 
 use crate::sync::Sender;
-use crate::wheel::Handle;
+use crate::wheel::Ticket;
 
-/// Handles of tasks that are due: the earlier instant first, then the earlier add.
+/// Tickets of tasks that are due: the earlier instant first, then the earlier add.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Released {
     /// Claim each with [`crate::Timer::claim`].
-    pub handles: Vec<Handle>,
+    pub tickets: Vec<Ticket>,
     /// Whether the same advance will give more. Its last batch says no, and may be empty.
     pub more: bool,
 }
@@ -19,7 +19,7 @@ pub struct Released {
 #[derive(Debug, Default)]
 pub(crate) struct LastBatch {
     /// It has not answered for these.
-    pub(crate) handles: Vec<Handle>,
+    pub(crate) tickets: Vec<Ticket>,
     /// It was told that the same advance gives more.
     pub(crate) is_announced: bool,
 }
@@ -31,25 +31,26 @@ pub(crate) struct LastBatch {
 /// ```
 /// use std::sync::mpsc::{Sender, channel};
 /// use std::time::Duration;
-/// use tickwheel::{Clock, Config, Executor, Handle, Released, Timer};
+/// use tickwheel::{Clock, Config, Executor, Released, Ticket, Timer};
 ///
 /// /// A queue to another thread.
-/// struct Queue(Sender<Handle>);
+/// struct Queue(Sender<Ticket>);
 ///
 /// impl Executor for Queue {
 ///     fn execute(&mut self, released: Released) -> Result<(), Released> {
-///         let Released { mut handles, more } = released;
-///         let sent = handles.iter().take_while(|handle| self.0.send(**handle).is_ok()).count();
-///         handles.drain(..sent);
-///         if handles.is_empty() { Ok(()) } else { Err(Released { handles, more }) }
+///         let Released { mut tickets, more } = released;
+///         let sent = tickets.iter().take_while(|ticket| self.0.send(**ticket).is_ok()).count();
+///         tickets.drain(..sent);
+///         if tickets.is_empty() { Ok(()) } else { Err(Released { tickets, more }) }
 ///     }
 /// }
 ///
 /// let timer = Timer::new(&Config::default(), Clock::manual(0))?;
 /// let (send, receive) = channel();
-/// let handle = timer.add(Duration::ZERO, "now")?;
+/// timer.add(Duration::ZERO, "now")?;
 /// timer.advance(&mut Queue(send));
-/// assert_eq!(receive.recv(), Ok(handle));
+/// let ticket = receive.recv().expect("it was sent");
+/// assert_eq!(timer.claim(ticket).map(|claimed| claimed.task), Some("now"));
 /// # Ok::<(), tickwheel::Error>(())
 /// ```
 pub trait Executor {

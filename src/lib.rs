@@ -92,7 +92,7 @@ pub use stats::Stats;
 pub use stream::{DueExecutor, DueStream};
 pub use system::{Callback, PeriodicCallback, PeriodicTask, SystemTimer, Task};
 pub use timer::{Claimed, Timer, TimerGuard};
-pub use wheel::Handle;
+pub use wheel::{Handle, Ticket};
 pub use when::When;
 
 /// The Rust code of the README is tested as it is shown there.

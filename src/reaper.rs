@@ -28,8 +28,8 @@ impl<T> Timer<T> {
     /// timer.close_when_empty();
     /// let mut ran = Vec::new();
     /// timer.drive(&mut |released: Released| {
-    ///     for handle in released.handles {
-    ///         ran.extend(timer.claim(handle).map(|claimed| claimed.task));
+    ///     for ticket in released.tickets {
+    ///         ran.extend(timer.claim(ticket).map(|claimed| claimed.task));
     ///     }
     /// });
     /// assert_eq!(ran, ["one"]);

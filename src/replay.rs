@@ -20,7 +20,7 @@ use crate::occupancy::Occupancy;
 use crate::state::{Due, Room};
 use crate::stats::{Histogram, Stats};
 use crate::timer::Timer;
-use crate::wheel::Handle;
+use crate::wheel::{Handle, Ticket};
 use crate::when::When;
 
 /// How many events lie between two measurements of memory: one takes O(pages and buckets).
@@ -76,7 +76,7 @@ struct Run {
     handles: HashMap<u64, Handle>,
     moved: u64,
     /// Released, and not yet claimed, and when that was.
-    line: Vec<(Handle, u64)>,
+    line: Vec<(Ticket, u64)>,
     flushed: Vec<u64>,
     early_us: Histogram,
     max_early_us: u64,
@@ -340,7 +340,7 @@ impl Run {
             }
             let line = &mut self.line;
             self.timer.advance(&mut |released: Released| {
-                line.extend(released.handles.into_iter().map(|handle| (handle, now_us)));
+                line.extend(released.tickets.into_iter().map(|ticket| (ticket, now_us)));
             });
             if let Some(flushed) = &mut self.timer.lock_state().schedule.wheel.flushed {
                 for bucket in flushed.drain(..) {
@@ -354,8 +354,8 @@ impl Run {
 
     /// Takes what was released, as the executor does; what was cancelled meanwhile is gone.
     fn claim_line(&mut self) {
-        for (handle, released_us) in self.line.drain(..) {
-            let Some(claimed) = self.timer.claim(handle) else { continue };
+        for (ticket, released_us) in self.line.drain(..) {
+            let Some(claimed) = self.timer.claim(ticket) else { continue };
             self.handles.remove(&claimed.task);
             let early_us = claimed.due_us.saturating_sub(released_us);
             self.early_us.record(early_us);

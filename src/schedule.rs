@@ -11,7 +11,7 @@ mod advance;
 
 use crate::front::Front;
 use crate::queue::BucketQueue;
-use crate::wheel::{BucketRef, Entry, Handle, Place, Placed, ReleaseKey, Removed, Slab, WaitBy, Wheel};
+use crate::wheel::{BucketRef, Entry, Handle, Place, Placed, ReleaseKey, Removed, Slab, Ticket, WaitBy, Wheel};
 
 /// How many entries a long operation moves before it releases the lock for a moment.
 pub const STEP: usize = 1000;
@@ -59,7 +59,7 @@ pub struct Schedule<T> {
     pub(crate) queue: BucketQueue,
     pub(crate) front: Front,
     precision: Precision,
-    next_number: u64,
+    pub(crate) next_number: u64,
     /// How many entries wait on the executor's queue.
     released: usize,
     /// The expiration of the bucket that was flushed last. Other buckets of that instant are flushed before any release.
@@ -81,6 +81,8 @@ pub struct Expired<T> {
     pub due_us: u64,
     /// Its add number. Tasks that are due together run in the order of these.
     pub number: u64,
+    /// Its handle, which is stale.
+    pub handle: Handle,
 }
 
 impl<T> Schedule<T> {
@@ -122,26 +124,19 @@ impl<T> Schedule<T> {
         self.next_number += 1;
         let number = self.next_number;
         let (handle, wait_by) = self.slab.insert((due_us, number), self.wheel.tick_end_us(), task, tag);
-        (handle, self.place(ReleaseKey { due_us, number, handle }, wait_by))
+        (handle, self.place(ReleaseKey { due_us, number, slot: handle.slot() }, wait_by))
     }
 
-    /// Moves a task that was not claimed to another instant, with a new number (T6). Returns its new handle, and the instant
-    /// at which the reaper must be awake for it. `None` for a stale handle. O(levels), O(1) to a later instant.
+    /// Moves a task that was not claimed to another instant, with a new number (T6). Returns the instant at which the reaper
+    /// must be awake for it. `None` for a stale handle. O(levels), O(1) to a later instant.
     #[inline]
-    pub fn reschedule(&mut self, now_us: u64, handle: Handle, due_us: u64) -> Option<(Handle, u64)> {
+    pub fn reschedule(&mut self, now_us: u64, handle: Handle, due_us: u64) -> Option<u64> {
         let number = self.next_number + 1;
         self.catch_up(now_us);
-        let moved = self.slab.reschedule(handle, (due_us, number), self.wheel.tick_end_us());
-        let Some((handle, place, wait_by)) = moved else {
-            // Stale, or its slot has no generation left: then the task is removed and added again, which is rare.
-            self.slab.get(handle)?;
-            let tag = self.slab.tag(handle.slot());
-            let task = self.remove(handle)?;
-            return Some(self.add(now_us, due_us, task, tag));
-        };
+        let (place, wait_by) = self.slab.reschedule(handle, (due_us, number), self.wheel.tick_end_us())?;
         self.next_number = number;
         self.remove_from_place(place);
-        Some((handle, self.place(ReleaseKey { due_us, number, handle }, wait_by)))
+        Some(self.place(ReleaseKey { due_us, number, slot: handle.slot() }, wait_by))
     }
 
     /// Gives an entry what it needs in order to wait. Returns the instant at which the reaper must be awake for it.
@@ -157,7 +152,7 @@ impl<T> Schedule<T> {
                 ready_us(self.precision, key.due_us)
             }
             WaitBy::NewReminder(mark) => {
-                let placed = self.wheel.remind(key.handle.slot(), mark, key.due_us);
+                let placed = self.wheel.remind(key.slot, mark, key.due_us);
                 self.wheel.sweep_if_needed(&mut self.slab);
                 match placed {
                     Placed::NewlyArmed(armed) => {
@@ -176,7 +171,7 @@ impl<T> Schedule<T> {
     fn remove_from_place(&mut self, place: Place) {
         match place {
             Place::Bucket => self.wheel.sweep_if_needed(&mut self.slab),
-            Place::Front(position) => self.front.remove(position, |key| self.slab.get(key.handle).is_some()),
+            Place::Front(position) => self.front.remove(position, |key| self.slab.is_in_front(key)),
             Place::Released => self.released -= 1,
             Place::Nowhere => {}
         }
@@ -197,30 +192,24 @@ impl<T> Schedule<T> {
         self.slab.get(handle).is_some()
     }
 
-    /// Whether the task waits on the executor's queue.
-    pub(crate) fn is_released(&self, handle: Handle) -> bool {
-        self.slab.get(handle).is_some_and(|entry| entry.place() == Place::Released)
-    }
-
-    /// Takes out a released task, to run it; `None` for one that is not released.
-    pub fn claim(&mut self, handle: Handle) -> Option<Expired<T>> {
-        let Removed { task, tag, due_us, number, .. } =
-            self.slab.remove_if(handle, |place| place == Place::Released)?;
+    /// Takes out a released task, to run it, or because the executor refused it; `None` for one that is not released any more.
+    pub fn claim(&mut self, ticket: Ticket) -> Option<Expired<T>> {
+        let Removed { handle, task, tag, due_us, number, .. } = self.slab.remove_released(ticket)?;
         self.released -= 1;
-        Some(Expired { task, tag, due_us, number })
+        Some(Expired { task, tag, due_us, number, handle })
     }
 
-    /// The task and the tag of a handle.
+    /// A released task, when it was due, and its tag.
     #[must_use]
-    pub fn peek(&self, handle: Handle) -> Option<(&T, u32)> {
-        self.slab.get(handle).and_then(|entry| Some((entry.task.as_ref()?, self.slab.tag(handle.slot()))))
+    pub fn peek_released(&self, ticket: Ticket) -> Option<(&T, u64, u32)> {
+        let entry = self.slab.released(ticket)?;
+        Some((entry.task.as_ref()?, entry.due_us, self.slab.tag(ticket.slot())))
     }
 
-    /// The task that is in the slot of the handle and not yet released, as it is now: the same one, also after a move, or one that
-    /// has come since. With when it is due, its number and its tag.
+    /// A task that is not yet released, when it is due, its number and its tag.
     #[must_use]
-    pub fn waits_in_slot(&self, handle: Handle) -> Option<(&T, u64, u64, u32)> {
-        let entry = self.slab.in_slot(handle.slot()).filter(|entry| entry.place() != Place::Released)?;
+    pub fn peek_pending(&self, handle: Handle) -> Option<(&T, u64, u64, u32)> {
+        let entry = self.slab.get(handle).filter(|entry| entry.place() != Place::Released)?;
         Some((entry.task.as_ref()?, entry.due_us, entry.number(), self.slab.tag(handle.slot())))
     }
 

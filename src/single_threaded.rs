@@ -1,7 +1,7 @@
 //! The timing wheel for one thread: no lock, no thread, and no clock, as the caller says what time it is.
 //!
 //! It owns a [`Schedule`], as the lock of a [`Timer`](crate::Timer) does, so time, order and cancel are the same. A due
-//! task is released and claimed as there, but without an executor in between: the handles of released tasks wait in a
+//! task is released and claimed as there, but without an executor in between: the tickets of released tasks wait in a
 //! buffer of one step. No foreign code runs in a call, so a panic of the caller finds the wheel as the last call left
 //! it.
 
@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::error::{AddError, Error};
 use crate::schedule::{Expired, Progress, STEP, Schedule};
 use crate::state::Due;
-use crate::wheel::Handle;
+use crate::wheel::{Handle, Ticket};
 use crate::when::When;
 
 /// Very many deadlines of one thread, or under a lock of the program's own: the fastest form of the timer.
@@ -75,7 +75,7 @@ pub struct Wheel<T> {
     /// The most pending tasks.
     max_pending: usize,
     /// The last step's released tasks, in order; those of them that were cancelled or moved are stale.
-    released: Vec<Handle>,
+    released: Vec<Ticket>,
     /// How many of them were read.
     read: usize,
 }
@@ -163,27 +163,26 @@ impl<T> Wheel<T> {
         }
     }
 
-    /// Moves a pending task, and returns its new handle; the old one is stale. `Ok(None)` for a task that is not
-    /// pending any more. The move counts as an add in the order of tasks that are due together. O(levels).
+    /// Moves a pending task; `Ok(false)` for one that is not pending any more. Its handle stays good. The move counts as an
+    /// add in the order of tasks that are due together. O(levels).
     ///
     /// ```
     /// # use std::time::Duration;
     /// # use tickwheel::{Config, Wheel};
     /// # let mut wheel = Wheel::new(&Config::default(), 0)?;
-    /// let first = wheel.add(Duration::from_secs(30), "timeout")?;
-    /// let moved = wheel.reschedule(first, Duration::from_secs(60))?.expect("it is pending");
-    /// assert_eq!(wheel.cancel(first), None);
-    /// assert_eq!(wheel.cancel(moved), Some("timeout"));
+    /// let timeout = wheel.add(Duration::from_secs(30), "timeout")?;
+    /// assert!(wheel.reschedule(timeout, Duration::from_secs(60))?);
+    /// assert_eq!(wheel.cancel(timeout), Some("timeout"));
     /// # Ok::<(), tickwheel::Error>(())
     /// ```
     ///
     /// # Errors
     /// [`Error::Invalid`] for an instant out of range. The task stays where it is then.
     #[inline]
-    pub fn reschedule(&mut self, handle: Handle, when: impl Into<When>) -> Result<Option<Handle>, Error> {
+    pub fn reschedule(&mut self, handle: Handle, when: impl Into<When>) -> Result<bool, Error> {
         let due = self.due(when.into());
         due.check()?;
-        Ok(self.schedule.reschedule(due.now_us, handle, due.due_us).map(|(handle, _)| handle))
+        Ok(self.schedule.reschedule(due.now_us, handle, due.due_us).is_some())
     }
 
     /// Takes a pending task out, before it is due or after; `None` for one that is not pending any more. O(1).
@@ -231,9 +230,9 @@ impl<T> Wheel<T> {
     pub fn pop_due(&mut self, now_us: u64) -> Option<Expired<T>> {
         self.set_now_us(now_us);
         loop {
-            while let Some(handle) = self.released.get(self.read) {
+            while let Some(ticket) = self.released.get(self.read) {
                 self.read += 1;
-                if let Some(expired) = self.schedule.claim(*handle) {
+                if let Some(expired) = self.schedule.claim(*ticket) {
                     return Some(expired);
                 }
             }

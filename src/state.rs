@@ -9,7 +9,7 @@ use crate::events::{Event, EventKind, Recorded, Recorder};
 use crate::lead::{Lead, Wait, WorkerDoes};
 use crate::schedule::{Expired, Progress, Schedule};
 use crate::stats::{Histogram, Stats};
-use crate::wheel::{Entry, Handle};
+use crate::wheel::{Entry, Handle, Ticket};
 use crate::when::When;
 
 /// Whether `max_pending` can refuse an add (T17).
@@ -172,14 +172,14 @@ impl<T> State<T> {
         (handle, self.lead.must_wake(wake_us))
     }
 
-    /// Moves a task that was not claimed; its new handle, and whether a sleeping thread must be woken.
-    pub fn reschedule(&mut self, handle: Handle, due: Due) -> Option<(Handle, bool)> {
+    /// Moves a task that was not claimed; whether a sleeping thread must be woken. `None` for a stale handle.
+    pub fn reschedule(&mut self, handle: Handle, due: Due) -> Option<bool> {
         let recorded = self.recorder.as_ref().and_then(|_| self.schedule.slab.get(handle));
         let number = recorded.map_or(0, Entry::number);
-        let (handle, wake_us) = self.schedule.reschedule(due.now_us, handle, due.due_us)?;
+        let wake_us = self.schedule.reschedule(due.now_us, handle, due.due_us)?;
         self.stats.moved += 1;
         self.record_placed(EventKind::Moved, due.now_us, handle, number);
-        Some((handle, self.lead.must_wake(wake_us)))
+        Some(self.lead.must_wake(wake_us))
     }
 
     /// Takes a task out that was not claimed.
@@ -202,10 +202,8 @@ impl<T> State<T> {
     }
 
     /// Takes out these released tasks, if they are still there, and keeps them as rejected. Returns how many.
-    pub(crate) fn reject(&mut self, handles: &[Handle]) -> usize {
-        let is_released = |state: &Self, handle| state.schedule.is_released(handle);
-        let rejected = handles.iter().filter_map(|handle| is_released(self, *handle).then(|| self.take(*handle))?);
-        let rejected: Vec<_> = rejected.collect();
+    pub(crate) fn reject(&mut self, tickets: &[Ticket]) -> usize {
+        let rejected: Vec<_> = tickets.iter().filter_map(|ticket| self.refuse(*ticket)).collect();
         let count = rejected.len();
         if count > 0 {
             self.rejected.push(rejected);
@@ -218,8 +216,9 @@ impl<T> State<T> {
     }
 
     /// Takes out a task that the executor refused.
-    pub fn refuse(&mut self, handle: Handle) -> Option<T> {
-        self.schedule.remove(handle)
+    pub fn refuse(&mut self, ticket: Ticket) -> Option<Pending<T>> {
+        let Expired { task, tag, due_us, number, handle } = self.schedule.claim(ticket)?;
+        Some(Pending { due_us, number, tag, handle, task })
     }
 
     /// Keeps room for the rest of a batch that is added in steps; `admit` counts it as taken.
@@ -228,8 +227,8 @@ impl<T> State<T> {
     }
 
     /// Takes a released task out, to run it.
-    pub fn claim(&mut self, handle: Handle, now_us: u64) -> Option<Expired<T>> {
-        let expired = self.schedule.claim(handle)?;
+    pub fn claim(&mut self, ticket: Ticket, now_us: u64) -> Option<Expired<T>> {
+        let expired = self.schedule.claim(ticket)?;
         self.running += 1;
         self.stats.expired += 1;
         self.lateness.record(now_us.saturating_sub(expired.due_us));
@@ -241,7 +240,7 @@ impl<T> State<T> {
     }
 
     /// [`Schedule::step`], recorded.
-    pub(crate) fn step(&mut self, now_us: u64, limit: usize, out: &mut Vec<Handle>, progress: &mut Progress) -> bool {
+    pub(crate) fn step(&mut self, now_us: u64, limit: usize, out: &mut Vec<Ticket>, progress: &mut Progress) -> bool {
         let more = self.schedule.step(now_us, limit, out, progress);
         if let (Some(recorder), Some(flushed)) = (&mut self.recorder, &mut self.schedule.wheel.flushed) {
             flushed.drain(..).for_each(|flushed| recorder.push(Event::cascaded(flushed, now_us)));

@@ -11,7 +11,7 @@ use futures_core::Stream;
 use crate::executor::{Executor, Released};
 use crate::sync::PlainMutex;
 use crate::timer::Timer;
-use crate::wheel::Handle;
+use crate::wheel::Ticket;
 
 impl<T> Timer<T> {
     /// Two ends: an executor for the thread that drives the timer, and a stream of the tasks that come due, in order.
@@ -51,7 +51,7 @@ impl<T> Timer<T> {
 
 #[derive(Default)]
 struct Shared {
-    released: VecDeque<Handle>,
+    released: VecDeque<Ticket>,
     /// Of the task that waits for the stream.
     waker: Option<Waker>,
     /// One of the two ends was dropped.
@@ -83,7 +83,7 @@ impl Executor for DueExecutor {
             if shared.has_ended {
                 refused = Some(released);
             } else {
-                shared.released.extend(released.handles);
+                shared.released.extend(released.tickets);
             }
         });
         refused.map_or(Ok(()), Err)
@@ -113,7 +113,7 @@ impl<T> Stream for DueStream<T> {
         let new = context.waker().clone(); // before the lock: a waker is foreign code
         loop {
             let mut shared = self.shared.lock();
-            let Some(handle) = shared.released.pop_front() else {
+            let Some(ticket) = shared.released.pop_front() else {
                 if shared.has_ended {
                     return Poll::Ready(None);
                 }
@@ -124,7 +124,7 @@ impl<T> Stream for DueStream<T> {
             };
             drop(shared);
             // One that was cancelled is not claimed.
-            if let Some(claimed) = self.timer.claim(handle) {
+            if let Some(claimed) = self.timer.claim(ticket) {
                 return Poll::Ready(Some(claimed.task));
             }
         }

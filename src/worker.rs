@@ -52,8 +52,8 @@ pub(crate) fn run_released<T>(
 ) {
     let waiting = Waiting::new(timer, sender);
     while let Some(released) = waiting.next(queue) {
-        for handle in released.handles {
-            if let Some(claimed) = timer.claim(handle) {
+        for ticket in released.tickets {
+            if let Some(claimed) = timer.claim(ticket) {
                 panics::contain(|| claimed.run(&mut run));
             }
         }

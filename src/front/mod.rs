@@ -64,12 +64,12 @@ struct OverlappingRun {
 /// A key names its entry by itself.
 impl<T> Positions<ReleaseKey> for Slab<T> {
     fn is_at_position(&self, key: ReleaseKey, _position: u32) -> bool {
-        self.get(key.handle).is_some()
+        self.is_in_front(&key)
     }
 
     #[inline]
     fn set_position(&mut self, key: ReleaseKey, position: u32) {
-        self.set_in_front(key.handle.slot(), position);
+        self.set_in_front(key.slot, position);
     }
 }
 

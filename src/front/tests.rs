@@ -1,10 +1,9 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::wheel::Handle;
 
 fn key(due_us: u64, number: u64) -> ReleaseKey {
-    ReleaseKey { due_us, number, handle: Handle::new(number as u32, 0) }
+    ReleaseKey { due_us, number, slot: number as u32 }
 }
 
 /// The live entries: their keys and positions.

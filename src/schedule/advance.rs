@@ -1,12 +1,12 @@
 //! Advancing: which bucket is flushed next, what is released, and when there is something to do again.
 
 use super::{Precision, Progress, STEP, Schedule, ready_us};
-use crate::wheel::{BucketRef, Handle, ReleaseKey};
+use crate::wheel::{BucketRef, ReleaseKey, Ticket};
 
 impl<T> Schedule<T> {
-    /// One step of an advance to `now_us`: about `limit` entries are moved or released. Appends the handles of the released
+    /// One step of an advance to `now_us`: about `limit` entries are moved or released. Appends the tickets of the released
     /// tasks to `out`, in order. Returns whether there is more to do.
-    pub fn step(&mut self, now_us: u64, limit: usize, out: &mut Vec<Handle>, progress: &mut Progress) -> bool {
+    pub fn step(&mut self, now_us: u64, limit: usize, out: &mut Vec<Ticket>, progress: &mut Progress) -> bool {
         let mut left = limit;
         loop {
             if self.is_flushing() {
@@ -125,7 +125,7 @@ impl<T> Schedule<T> {
     }
 
     /// Releases the entries of the front that are ready; returns how many keys it read, at most `limit`.
-    fn release_ready(&mut self, now_us: u64, limit: usize, out: &mut Vec<Handle>) -> usize {
+    fn release_ready(&mut self, now_us: u64, limit: usize, out: &mut Vec<Ticket>) -> usize {
         if out.capacity() == 0 {
             out.reserve(self.front.len().min(limit));
         }
@@ -134,10 +134,9 @@ impl<T> Schedule<T> {
             limit,
             |key| ready_us(precision, key.due_us) <= now_us,
             |key| {
-                let Some(entry) = slab.get_mut(key.handle) else { return false };
-                entry.set_released();
-                out.push(key.handle);
-                true
+                let ticket = slab.release(key);
+                out.extend(ticket);
+                ticket.is_some()
             },
         );
         self.released += out.len() - before;
@@ -147,7 +146,7 @@ impl<T> Schedule<T> {
     /// The first entry of the front.
     fn first_in_front(&mut self) -> Option<ReleaseKey> {
         let slab = &self.slab;
-        self.front.first_live(|key| slab.get(key.handle).is_some())
+        self.front.first_live(|key| slab.is_in_front(key))
     }
 
     /// The first bucket of the queue. Empty buckets before it are dropped (T9), but no more than [`STEP`] of them.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use super::{Precision, Progress, Schedule};
-use crate::wheel::{Handle, Place};
+use crate::wheel::{Handle, Ticket};
 
 const SCENARIOS: u64 = 200;
 const TURNS: u64 = 150;
@@ -32,6 +32,7 @@ impl Random {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Released {
+    ticket: Ticket,
     handle: Handle,
     due_us: u64,
     number: u64,
@@ -50,6 +51,7 @@ struct Scenario {
     pending: BTreeMap<(u64, u64), (Handle, u64)>,
     released: Vec<Released>,
     stale: Vec<Handle>,
+    stale_tickets: Vec<Ticket>,
 }
 
 impl Scenario {
@@ -72,6 +74,7 @@ impl Scenario {
             pending: BTreeMap::new(),
             released: Vec::new(),
             stale: Vec::new(),
+            stale_tickets: Vec::new(),
         }
     }
 
@@ -105,9 +108,10 @@ impl Scenario {
             self.stale.push(handle);
             self.pending.remove(&key);
         }
-        if let Some(Released { handle, task, .. }) = self.any_released(3) {
+        if let Some(Released { ticket, handle, task, .. }) = self.any_released(3) {
             assert_eq!(self.schedule.remove(handle), Some(task));
             self.stale.push(handle);
+            self.stale_tickets.push(ticket);
         }
     }
 
@@ -122,7 +126,8 @@ impl Scenario {
     fn reschedule(&mut self) {
         for _ in 0..self.random.below(40) {
             let due_us = self.now_us + self.random.below(self.spread_us);
-            let (handle, task) = if let Some(Released { handle, task, .. }) = self.any_released(8) {
+            let (handle, task) = if let Some(Released { ticket, handle, task, .. }) = self.any_released(8) {
+                self.stale_tickets.push(ticket);
                 (handle, task)
             } else {
                 let from = (self.now_us + self.random.below(self.spread_us), 0);
@@ -133,31 +138,29 @@ impl Scenario {
                 self.pending.remove(&key);
                 (self.use_up_generations(handle), task)
             };
-            let (moved, wake_us) = self.schedule.reschedule(self.now_us, handle, due_us).unwrap();
+            let wake_us = self.schedule.reschedule(self.now_us, handle, due_us).unwrap();
             assert!(wake_us <= due_us);
             self.next_number += 1;
-            self.stale.push(handle);
-            self.pending.insert((due_us, self.next_number), (moved, task));
+            self.pending.insert((due_us, self.next_number), (handle, task));
         }
     }
 
-    /// Sometimes moves a slot near its last generation. The keys of the front contain the generation, so this is only done
-    /// to entries in a bucket.
+    /// Sometimes puts a slot near its last generation.
     fn use_up_generations(&mut self, handle: Handle) -> Handle {
-        let slab = &mut self.schedule.slab;
-        let is_in_bucket = slab.get(handle).unwrap().place() == Place::Bucket;
-        if is_in_bucket && handle.generation() < u32::MAX - 100 && self.random.is_one_in(50) {
-            return slab.set_generation(handle, u32::MAX - 2 - self.random.below(2) as u32);
+        if handle.generation() < u32::MAX - 100 && self.random.is_one_in(50) {
+            self.stale.push(handle);
+            return self.schedule.slab.set_generation(handle, u32::MAX - 2 - self.random.below(2) as u32);
         }
         handle
     }
 
     fn claim(&mut self) {
         let count = self.random.below(20).min(self.released.len() as u64) as usize;
-        for Released { handle, due_us, number, task } in self.released.drain(..count) {
-            let claimed = self.schedule.claim(handle).unwrap();
-            assert_eq!((claimed.task, claimed.due_us, claimed.number), (task, due_us, number));
+        for Released { ticket, handle, due_us, number, task } in self.released.drain(..count) {
+            let claimed = self.schedule.claim(ticket).unwrap();
+            assert_eq!((claimed.task, claimed.due_us, claimed.number, claimed.handle), (task, due_us, number, handle));
             self.stale.push(handle);
+            self.stale_tickets.push(ticket);
         }
     }
 
@@ -165,11 +168,12 @@ impl Scenario {
         for _ in 0..self.stale.len().min(5) {
             let index = self.random.below(self.stale.len() as u64) as usize;
             let handle = self.stale.swap_remove(index);
-            assert!(self.schedule.claim(handle).is_none() && self.schedule.remove(handle).is_none());
+            assert!(self.schedule.remove(handle).is_none());
             assert!(self.schedule.reschedule(self.now_us, handle, self.now_us + 5).is_none());
         }
-        if let Some((handle, _)) = self.pending.values().next() {
-            assert!(self.schedule.claim(*handle).is_none(), "it is not released");
+        for _ in 0..self.stale_tickets.len().min(5) {
+            let index = self.random.below(self.stale_tickets.len() as u64) as usize;
+            assert!(self.schedule.claim(self.stale_tickets.swap_remove(index)).is_none(), "also if it waits again");
         }
     }
 
@@ -182,10 +186,11 @@ impl Scenario {
             let mut out = Vec::new();
             let more = self.schedule.step(self.now_us, limit, &mut out, &mut Progress::default());
             assert!(out.len() <= limit);
-            for handle in out {
-                let ((due_us, number), (expected, task)) = self.pending.pop_first().expect("it is pending");
-                assert!(handle == expected && due_us <= self.now_us, "the earliest, and not early");
-                self.released.push(Released { handle, due_us, number, task });
+            for ticket in out {
+                let ((due_us, number), (handle, task)) = self.pending.pop_first().expect("it is pending");
+                let released = self.schedule.peek_released(ticket);
+                assert!(released == Some((&task, due_us, 0)) && due_us <= self.now_us, "the earliest, and not early");
+                self.released.push(Released { ticket, handle, due_us, number, task });
             }
             if !more {
                 let first = self.pending.keys().next();
@@ -225,8 +230,8 @@ impl Scenario {
         for (handle, task) in self.pending.into_values() {
             assert_eq!(self.schedule.remove(handle), Some(task));
         }
-        for Released { handle, task, .. } in self.released {
-            assert_eq!(self.schedule.claim(handle).map(|claimed| claimed.task), Some(task));
+        for Released { ticket, task, .. } in self.released {
+            assert_eq!(self.schedule.claim(ticket).map(|claimed| claimed.task), Some(task));
         }
         assert_eq!(self.schedule.len(), 0);
     }

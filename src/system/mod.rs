@@ -83,7 +83,7 @@ impl Task {
     /// # use std::time::Duration;
     /// # use tickwheel::{Config, SystemTimer};
     /// # let timer = SystemTimer::new("demo", &Config::default())?;
-    /// let mut timeout = timer.after(Duration::from_secs(30), || println!("the peer is silent"))?;
+    /// let timeout = timer.after(Duration::from_secs(30), || println!("the peer is silent"))?;
     /// // It has spoken.
     /// assert!(timeout.reschedule(Duration::from_secs(30))?);
     /// # Ok::<(), tickwheel::Error>(())
@@ -91,13 +91,8 @@ impl Task {
     ///
     /// # Errors
     /// [`Error::Closed`], or [`Error::Invalid`] for an instant out of range. The task stays where it is then.
-    pub fn reschedule(&mut self, when: impl Into<When>) -> Result<bool, Error> {
-        let timer = self.timer.upgrade().ok_or(Error::Closed)?;
-        let moved = timer.reschedule(self.handle, when)?;
-        if let Some(handle) = moved {
-            self.handle = handle;
-        }
-        Ok(moved.is_some())
+    pub fn reschedule(&self, when: impl Into<When>) -> Result<bool, Error> {
+        self.timer.upgrade().ok_or(Error::Closed)?.reschedule(self.handle, when)
     }
 }
 
@@ -395,16 +390,16 @@ mod tests {
         let mut has_panicked = false;
         let thread = spawn("reaper", move || {
             driven.drive(&mut |batch: Released| {
-                let _ = sender.send(batch.handles);
+                let _ = sender.send(batch.tickets);
                 if !std::mem::replace(&mut has_panicked, true) {
                     resume_unwind(Box::new("broken")); // without the panic hook's message
                 }
             });
         });
         let first = released.recv().expect("the first batch");
-        let second = timer.add(When::AtUs(0), "goes on").expect("in range");
-        assert_eq!(released.recv().expect("the reaper lives"), [second]);
-        assert_eq!(timer.claim(second).map(|claimed| claimed.task), Some("goes on"));
+        timer.add(When::AtUs(0), "goes on").expect("in range");
+        let second = released.recv().expect("the reaper lives");
+        assert_eq!(timer.claim(second[0]).map(|claimed| claimed.task), Some("goes on"));
         assert!(timer.claim(first[0]).is_none(), "it was given to an executor that broke");
         timer.close();
         thread.expect("a thread").join().expect("it ended well");

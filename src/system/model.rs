@@ -24,7 +24,7 @@ use crate::model::{RUNS, count, every, join, sample, spawn};
 use crate::state::Pending;
 use crate::sync::{self, JoinHandle, Receiver, unbounded};
 use crate::timer::Timer;
-use crate::wheel::Handle;
+use crate::wheel::Ticket;
 
 const NOW: Duration = Duration::ZERO;
 const SOON: Duration = Duration::from_millis(25);
@@ -48,10 +48,10 @@ fn with_reaper<T: Send + 'static>(timer: &Arc<Timer<T>>) -> (JoinHandle<()>, Rec
 }
 
 /// Advances to now; returns what was released.
-fn advance<T>(timer: &Timer<T>) -> Vec<Handle> {
-    let mut handles = Vec::new();
-    timer.advance(&mut |released: Released| handles.extend(released.handles));
-    handles
+fn advance<T>(timer: &Timer<T>) -> Vec<Ticket> {
+    let mut tickets = Vec::new();
+    timer.advance(&mut |released: Released| tickets.extend(released.tickets));
+    tickets
 }
 
 fn system() -> Arc<SystemTimer> {

@@ -6,7 +6,7 @@ use super::{SCATTERED_STEP, STEP, Timer};
 use crate::executor::{Executor, LastBatch, Released};
 use crate::schedule::Progress;
 use crate::sync::{Ordering, PlainGuard, PlainMutex, thread_local};
-use crate::wheel::Handle;
+use crate::wheel::Ticket;
 
 thread_local! {
     /// Its address names the thread.
@@ -22,8 +22,8 @@ struct Advance<'a, T> {
 impl<T> Drop for Advance<'_, T> {
     fn drop(&mut self) {
         // Not empty where the executor panicked.
-        if !self.last_batch.handles.is_empty() {
-            self.timer.reject(&self.last_batch.handles);
+        if !self.last_batch.tickets.is_empty() {
+            self.timer.reject(&self.last_batch.tickets);
             *self.last_batch = LastBatch::default();
         }
         self.timer.advancer.store(0, Ordering::Relaxed);
@@ -32,16 +32,16 @@ impl<T> Drop for Advance<'_, T> {
 
 impl<T> Advance<'_, T> {
     /// Gives the executor what a step released. Returns whether there was anything to give, and how many were refused.
-    fn give(&mut self, handles: Vec<Handle>, more: bool, executor: &mut (impl Executor + ?Sized)) -> (bool, u64) {
+    fn give(&mut self, tickets: Vec<Ticket>, more: bool, executor: &mut (impl Executor + ?Sized)) -> (bool, u64) {
         // If the last batch announced more and none came, an empty batch with `more: false` ends it.
-        if handles.is_empty() && (more || !self.last_batch.is_announced) {
+        if tickets.is_empty() && (more || !self.last_batch.is_announced) {
             return (false, 0);
         }
         self.last_batch.is_announced = more;
-        self.last_batch.handles.extend_from_slice(&handles);
-        let answer = executor.execute(Released { handles, more });
-        self.last_batch.handles.clear();
-        (true, answer.map_or_else(|refused| self.timer.reject(&refused.handles), |()| 0))
+        self.last_batch.tickets.extend_from_slice(&tickets);
+        let answer = executor.execute(Released { tickets, more });
+        self.last_batch.tickets.clear();
+        (true, answer.map_or_else(|refused| self.timer.reject(&refused.tickets), |()| 0))
     }
 }
 
@@ -58,7 +58,7 @@ impl<T> Timer<T> {
     /// timer.add(Duration::from_millis(9), "nine")?;
     /// timer.clock().set_us(9_000);
     /// let mut released = Vec::new();
-    /// let progress = timer.advance(&mut |batch: Released| released.extend(batch.handles));
+    /// let progress = timer.advance(&mut |batch: Released| released.extend(batch.tickets));
     /// assert_eq!((progress.released, released.len()), (1, 1));
     /// # Ok::<(), tickwheel::Error>(())
     /// ```
@@ -104,11 +104,11 @@ impl<T> Timer<T> {
         progress: &mut Progress,
     ) {
         loop {
-            let mut handles = Vec::new();
+            let mut tickets = Vec::new();
             let mut state = self.lock_state();
-            let more = state.step(now_us, STEP, &mut handles, progress);
+            let more = state.step(now_us, STEP, &mut tickets, progress);
             self.unlock_fair(state);
-            progress.rejected += advance.give(handles, more, executor).1;
+            progress.rejected += advance.give(tickets, more, executor).1;
             if !more {
                 return;
             }
@@ -121,13 +121,13 @@ impl<T> Timer<T> {
     /// If the reaper has taken over, it does nothing: the worker waits for what that releases, not for its whole advance.
     pub(crate) fn advance_one_step(&self, executor: &mut (impl Executor + ?Sized)) -> bool {
         let Some(mut advance) = self.begin_advance_with(PlainMutex::try_lock) else { return false };
-        let mut handles = Vec::new();
+        let mut tickets = Vec::new();
         let mut state = self.lock_state();
         // The thread that closed the timer advances it once more.
-        let more = !state.is_closed && state.step(self.clock.now_us(), STEP, &mut handles, &mut Progress::default());
+        let more = !state.is_closed && state.step(self.clock.now_us(), STEP, &mut tickets, &mut Progress::default());
         let must_wake = state.end_worker_step(more);
         self.state.unlock_fair(state);
-        let (has_given, _) = advance.give(handles, more, executor);
+        let (has_given, _) = advance.give(tickets, more, executor);
         drop(advance); // before the reaper wants it
         if must_wake {
             self.wake.notify_all();
@@ -136,11 +136,11 @@ impl<T> Timer<T> {
     }
 
     /// Keeps these tasks as rejected, those that were neither claimed nor taken out; how many.
-    pub(crate) fn reject(&self, handles: &[Handle]) -> u64 {
+    pub(crate) fn reject(&self, tickets: &[Ticket]) -> u64 {
         let mut count = 0;
-        for handles in handles.chunks(SCATTERED_STEP) {
+        for tickets in tickets.chunks(SCATTERED_STEP) {
             let mut state = self.lock_state();
-            count += state.reject(handles) as u64;
+            count += state.reject(tickets) as u64;
             self.unlock_after_removal(state);
         }
         count

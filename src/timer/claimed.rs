@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::Timer;
 use crate::schedule::Expired;
-use crate::wheel::Handle;
+use crate::wheel::Ticket;
 
 impl<T> Timer<T> {
     /// Takes a released task in order to run it; `None` if it was cancelled, or is not released. O(1).
@@ -15,18 +15,18 @@ impl<T> Timer<T> {
     /// # use std::time::Duration;
     /// # use tickwheel::{Clock, Config, Released, Timer};
     /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
-    /// let handle = timer.add(Duration::ZERO, "now")?;
-    /// assert!(timer.claim(handle).is_none(), "not released yet");
-    /// timer.advance(&mut |_: Released| ());
-    /// let claimed = timer.claim(handle).expect("it is released");
+    /// timer.add(Duration::ZERO, "now")?;
+    /// let mut tickets = Vec::new();
+    /// timer.advance(&mut |released: Released| tickets.extend(released.tickets));
+    /// let claimed = timer.claim(tickets[0]).expect("it is released");
     /// assert_eq!((claimed.task, timer.stats().running), ("now", 1));
     /// drop(claimed);
     /// assert_eq!(timer.stats().running, 0);
     /// # Ok::<(), tickwheel::Error>(())
     /// ```
     #[must_use = "the task is off the timer, and whoever claims it runs it"]
-    pub fn claim(&self, handle: Handle) -> Option<Claimed<'_, T>> {
-        let Expired { task, tag, due_us, number } = self.lock_state().claim(handle, self.clock.now_us())?;
+    pub fn claim(&self, ticket: Ticket) -> Option<Claimed<'_, T>> {
+        let Expired { task, tag, due_us, number, .. } = self.lock_state().claim(ticket, self.clock.now_us())?;
         Some(Claimed { task, tag, due_us, number, _running: Running(self) })
     }
 }
@@ -34,7 +34,7 @@ impl<T> Timer<T> {
 /// A claimed task, to be run: no other claim or cancel returns it.
 ///
 /// The task counts as running until this value, or what is left of it, is dropped, also by a panic. [`Timer::wait_idle`]
-/// waits for that. [`Claimed::run`] is the short way. Otherwise keep the `Claimed` in a variable: `timer.claim(handle)?.task`
+/// waits for that. [`Claimed::run`] is the short way. Otherwise keep the `Claimed` in a variable: `timer.claim(ticket)?.task`
 /// alone drops the rest at once. Its drop takes the timer's lock, so drop none while you hold a
 /// [`TimerGuard`](crate::TimerGuard).
 ///
@@ -42,10 +42,13 @@ impl<T> Timer<T> {
 /// # use std::time::Duration;
 /// # use tickwheel::{Clock, Config, Released, Timer};
 /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
-/// let handle = timer.add(Duration::ZERO, || println!("it runs"))?;
-/// timer.advance(&mut |_: Released| ());
-/// if let Some(claimed) = timer.claim(handle) {
-///     claimed.run(|task| task());
+/// timer.add(Duration::ZERO, || println!("it runs"))?;
+/// let mut tickets = Vec::new();
+/// timer.advance(&mut |released: Released| tickets.extend(released.tickets));
+/// for ticket in tickets {
+///     if let Some(claimed) = timer.claim(ticket) {
+///         claimed.run(|task| task());
+///     }
 /// }
 /// assert!(timer.wait_idle(Some(Duration::ZERO)));
 /// # Ok::<(), tickwheel::Error>(())
@@ -74,9 +77,10 @@ impl<T> Claimed<'_, T> {
     /// # use std::time::Duration;
     /// # use tickwheel::{Clock, Config, Released, Timer};
     /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
-    /// # let handle = timer.add(Duration::ZERO, "now")?;
-    /// # timer.advance(&mut |_: Released| ());
-    /// let claimed = timer.claim(handle).expect("it is released");
+    /// # timer.add(Duration::ZERO, "now")?;
+    /// # let mut tickets = Vec::new();
+    /// # timer.advance(&mut |released: Released| tickets.extend(released.tickets));
+    /// let claimed = timer.claim(tickets[0]).expect("it is released");
     /// assert_eq!(claimed.run(|task| (task, timer.stats().running)), ("now", 1));
     /// assert_eq!(timer.stats().running, 0);
     /// # Ok::<(), tickwheel::Error>(())

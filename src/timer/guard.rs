@@ -106,23 +106,20 @@ impl<T> TimerGuard<'_, T> {
     /// # use tickwheel::{Clock, Config, Timer};
     /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
     /// let task = timer.add(Duration::from_secs(1), "task")?;
-    /// let moved = timer.lock().reschedule(task, Duration::from_secs(2))?;
-    /// assert!(moved.is_some());
+    /// assert!(timer.lock().reschedule(task, Duration::from_secs(2))?);
     /// # Ok::<(), tickwheel::Error>(())
     /// ```
     ///
     /// # Errors
     /// As [`Timer::reschedule`].
     #[inline]
-    pub fn reschedule(&mut self, handle: Handle, when: impl Into<When>) -> Result<Option<Handle>, Error> {
+    pub fn reschedule(&mut self, handle: Handle, when: impl Into<When>) -> Result<bool, Error> {
         let clock = &self.timer.clock;
         let state = self.state();
         let due = state.admit(clock, when.into(), 0)?;
         let moved = state.reschedule(handle, due);
-        Ok(moved.map(|(handle, must_wake)| {
-            self.must_wake |= must_wake;
-            handle
-        }))
+        self.must_wake |= moved == Some(true);
+        Ok(moved.is_some())
     }
 
     /// As [`Timer::cancel`].

@@ -1,7 +1,5 @@
 //! Calls for many tasks at once: faster for each, and in steps, so that no thread waits long for the lock.
 
-use std::collections::HashMap;
-
 use super::{SCATTERED_STEP, STEP, Timer};
 use crate::error::{AddError, Error};
 use crate::state::Due;
@@ -71,10 +69,8 @@ impl<T> Timer<T> {
         Ok(())
     }
 
-    /// As [`Timer::reschedule`] for many tasks, in order, and faster for each. `None` stands for a task that was
+    /// As [`Timer::reschedule`] for many tasks, in order, and faster for each. `false` stands for a task that was
     /// claimed or taken out before. All or nothing: every instant is checked before the first task moves.
-    ///
-    /// If a handle is given twice, its task is moved twice, and only the handle of the last move stays good.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -84,13 +80,13 @@ impl<T> Timer<T> {
     /// timer.cancel(handles[0]);
     /// let moves: Vec<_> = handles.iter().map(|handle| (*handle, Duration::from_secs(60))).collect();
     /// let moved = timer.reschedule_many(&moves)?;
-    /// assert!(moved[0].is_none() && moved[1].is_some());
+    /// assert_eq!(moved, [false, true]);
     /// # Ok::<(), tickwheel::Error>(())
     /// ```
     ///
     /// # Errors
     /// As [`Timer::reschedule`]. Every task stays where it is then.
-    pub fn reschedule_many<W: Copy + Into<When>>(&self, moves: &[(Handle, W)]) -> Result<Vec<Option<Handle>>, Error> {
+    pub fn reschedule_many<W: Copy + Into<When>>(&self, moves: &[(Handle, W)]) -> Result<Vec<bool>, Error> {
         // Before the lock: the conversion may be foreign code.
         let whens: Vec<When> = moves.iter().map(|(_, when)| (*when).into()).collect();
         let whole = self.bulk.lock();
@@ -105,39 +101,21 @@ impl<T> Timer<T> {
                 dues.push(due);
             }
         }
-        let mut moved: Vec<Option<Handle>> = Vec::with_capacity(moves.len());
-        // The new handle of each moved handle. It is built at the first stale handle, and most calls have none.
-        let mut renewed: Option<HashMap<Handle, Handle>> = None;
-        while moved.len() < moves.len() {
-            let before = moved.len();
-            let chunk = &moves[before..moves.len().min(before + SCATTERED_STEP)];
+        let mut moved = Vec::with_capacity(moves.len());
+        for chunk in moves.chunks(SCATTERED_STEP) {
             let handles: Vec<_> = chunk.iter().map(|(handle, _)| *handle).collect();
-            let chunk = handles.iter().copied().zip(dues[before..].iter().copied());
             let mut must_wake = false;
             let mut state = self.lock_state();
             state.schedule.slab.prefetch(&handles);
-            let mut reschedule = |handle, due| {
-                let (handle, must_wake_now) = state.reschedule(handle, due)?;
-                must_wake |= must_wake_now;
-                Some(handle)
-            };
-            match &mut renewed {
-                // Stops at a stale one: the map is made without the lock.
-                None => moved.extend(chunk.map_while(|(handle, due)| reschedule(handle, due).map(Some))),
-                Some(renewed) => moved.extend(chunk.map(|(handle, due)| {
-                    let moved = reschedule(*renewed.get(&handle).unwrap_or(&handle), due)?;
-                    renewed.insert(handle, moved);
-                    Some(moved)
-                })),
+            for handle in handles {
+                let answer = state.reschedule(handle, dues[moved.len()]);
+                must_wake |= answer == Some(true);
+                moved.push(answer.is_some());
             }
             self.notify_if_idle(&state);
             self.unlock_fair(state);
             self.wake_thread_if(must_wake);
             any_must_wake |= must_wake;
-            if renewed.is_none() && moved.len() < before + handles.len() {
-                let pairs = moves.iter().zip(&moved);
-                renewed = Some(pairs.filter_map(|((handle, _), moved)| Some((*handle, (*moved)?))).collect());
-            }
         }
         drop(whole); // before the waker, which is foreign code
         self.call_waker_if(any_must_wake);

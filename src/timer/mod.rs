@@ -59,11 +59,11 @@ const SCATTERED_STEP: usize = 64;
 ///
 /// let mut released = Vec::new();
 /// while !timer.is_empty() && timer.wait(None) == Wait::Due {
-///     timer.advance(&mut |batch: Released| released.extend(batch.handles));
+///     timer.advance(&mut |batch: Released| released.extend(batch.tickets));
 /// }
-/// for handle in released {
+/// for ticket in released {
 ///     // A task that was cancelled in between is not claimed.
-///     if let Some(claimed) = timer.claim(handle) {
+///     if let Some(claimed) = timer.claim(ticket) {
 ///         assert_eq!(claimed.task, "nine");
 ///     }
 /// }
@@ -234,37 +234,35 @@ impl<T> Timer<T> {
         AddError::new(error, task)
     }
 
-    /// Moves a task that has not been claimed, and returns its new handle; the old one is stale. `Ok(None)` for a task that
-    /// was claimed or taken out. The move counts as an add in the order of tasks that are due together. O(levels).
+    /// Moves a task that has not been claimed; `Ok(false)` if it was claimed or taken out. Its handle stays good. The move
+    /// counts as an add in the order of tasks that are due together. O(levels).
     ///
     /// ```
     /// # use std::time::Duration;
     /// # use tickwheel::{Clock, Config, Timer};
     /// # let timer = Timer::new(&Config::default(), Clock::manual(0))?;
-    /// let first = timer.add(Duration::from_secs(30), "timeout")?;
-    /// let moved = timer.reschedule(first, Duration::from_secs(60))?.expect("it is pending");
-    /// assert_eq!(timer.cancel(first), None);
-    /// assert_eq!(timer.cancel(moved), Some("timeout"));
+    /// let timeout = timer.add(Duration::from_secs(30), "timeout")?;
+    /// assert!(timer.reschedule(timeout, Duration::from_secs(60))?);
+    /// assert_eq!(timer.cancel(timeout), Some("timeout"));
+    /// assert!(!timer.reschedule(timeout, Duration::from_secs(90))?);
     /// # Ok::<(), tickwheel::Error>(())
     /// ```
     ///
     /// # Errors
     /// [`Error::Closed`], or [`Error::Invalid`] for an instant out of range. The task stays where it is then.
     #[inline]
-    pub fn reschedule(&self, handle: Handle, when: impl Into<When>) -> Result<Option<Handle>, Error> {
+    pub fn reschedule(&self, handle: Handle, when: impl Into<When>) -> Result<bool, Error> {
         self.reschedule_to(handle, when.into())
     }
 
-    fn reschedule_to(&self, handle: Handle, when: When) -> Result<Option<Handle>, Error> {
+    fn reschedule_to(&self, handle: Handle, when: When) -> Result<bool, Error> {
         let mut state = self.lock_state();
         let due = state.admit(&self.clock, when, 0)?;
         let moved = state.reschedule(handle, due);
         self.notify_if_idle(&state); // the task may have been the last released one
         drop(state);
-        Ok(moved.map(|(handle, must_wake)| {
-            self.wake_driver_if(must_wake);
-            handle
-        }))
+        self.wake_driver_if(moved == Some(true));
+        Ok(moved.is_some())
     }
 
     /// Takes a task out. `Some` exactly when no call will ever [claim](Timer::claim) it. O(1).

@@ -29,10 +29,10 @@ pub(crate) use page_numbering::PageNumbering;
 pub(crate) use placed::{BucketRef, Placed};
 use reminder::{Mark, Reminder};
 use reminders::Reminders;
-pub use slab::Handle;
 #[cfg(test)]
 pub(crate) use slab::MAX_NUMBER;
 pub(crate) use slab::{Entry, Place, ReleaseKey, Removed, Slab, WaitBy};
+pub use slab::{Handle, Ticket};
 
 #[derive(Debug)]
 pub(crate) struct Wheel {
@@ -72,7 +72,7 @@ impl Wheel {
     /// Gives an entry a reminder that was taken out of the wheel, unless it is for the front: `None`.
     fn place<T>(&mut self, slab: &mut Slab<T>, key: &ReleaseKey) -> Option<Placed> {
         match slab.wait_again(key, self.tick_end_us) {
-            WaitBy::NewReminder(mark) => Some(self.remind(key.handle.slot(), mark, key.due_us)),
+            WaitBy::NewReminder(mark) => Some(self.remind(key.slot, mark, key.due_us)),
             WaitBy::Front | WaitBy::OldReminder => None,
         }
     }

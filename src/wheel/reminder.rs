@@ -8,9 +8,10 @@
 //! - If the slot is free by then, or has another mark, the reminder is dropped.
 //! - A free slot keeps its reminder, and the next entry in that slot may use it.
 //!
-//! The mark is the lower 24 bits of the time in milliseconds, and the lower 8 of the slot's generation. A reminder is in a bucket,
-//! and the time of the bucket gives the upper bits. The generation tells the reminders of a slot for one millisecond from each
-//! other, or they would all look good and none would be dropped. Every 256th looks like the first: it is dropped when it comes.
+//! The mark is the lower 24 bits of the time in milliseconds, and 8 bits of the entry's number. A reminder is in a bucket,
+//! and the time of the bucket gives the upper bits. The number tells the reminders of a slot for one millisecond from each
+//! other, or they would all look good and none would be dropped. One of 256 looks like an earlier one: it is dropped when it
+//! comes.
 //!
 //! Example: slot 7 is added for 30 s, cancelled, and used again for 31 s. Its reminder for 30 s stays where it is. When it comes,
 //! the slot gets one for 31 s.
@@ -27,10 +28,12 @@ impl Mark {
     /// The longest tick of a bucket whose reminders tell their time.
     pub(super) const MAX_TICK_MS: u64 = 1 << TIME_BITS;
 
-    /// For this time, by an entry of this generation.
+    /// For this time, by an entry with this number.
     #[inline]
-    pub(super) fn new(due_ms: u64, generation: u32) -> Self {
-        Self((due_ms as u32) << (32 - TIME_BITS) | u32::from(generation as u8))
+    pub(super) fn new(due_ms: u64, number: u64) -> Self {
+        // Fibonacci hashing (Knuth): a program that moves 256 tasks in turn gives each the same lower byte again and again.
+        let of_number = (number as u32).wrapping_mul(0x9e37_79b1) >> TIME_BITS;
+        Self((due_ms as u32) << (32 - TIME_BITS) | of_number)
     }
 
     #[inline]
@@ -97,6 +100,6 @@ mod tests {
     #[test]
     fn two_reminders_of_a_slot_for_one_millisecond_differ() {
         assert_ne!(Mark::new(350, 7), Mark::new(350, 8));
-        assert_eq!(Mark::new(350, 7), Mark::new(350, 7 + 256));
+        assert_ne!(Mark::new(350, 7), Mark::new(350, 7 + 256));
     }
 }

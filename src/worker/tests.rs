@@ -16,7 +16,7 @@ fn what_a_step_of_the_worker_leaves_is_the_reapers_which_ends_the_batch__t6() {
         timer.add(When::AtUs(0), task).expect("in range");
     }
     let mut batches = Vec::new();
-    let mut executor = |released: Released| batches.push((released.handles.len(), released.more));
+    let mut executor = |released: Released| batches.push((released.tickets.len(), released.more));
     assert!(timer.lead(u64::MAX));
     assert!(timer.advance_one_step(&mut executor));
     assert!(!timer.lead(0), "it waits at its queue for the rest");

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tickwheel::{Clock, Config, Error, Released, Timer, Wait, When};
 
-use crate::support::Manual;
+use crate::support::{Manual, released};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -39,9 +39,8 @@ fn a_wait_ends_when_a_task_is_due_and_not_before__t5() {
     assert_eq!(timer.wait(Some(Duration::from_millis(1))), Wait::TimedOut);
     assert_eq!(timer.wait(None), Wait::Due);
     assert!(timer.clock().now_us() >= 20_000);
-    let mut released = Vec::new();
-    timer.advance(&mut |batch: Released| released.extend(batch.handles));
-    assert_eq!(timer.claim(released[0]).map(|claimed| claimed.task), Some(1));
+    let tickets = released(&timer);
+    assert_eq!(timer.claim(tickets[0]).map(|claimed| claimed.task), Some(1));
 }
 
 #[test]
@@ -119,8 +118,8 @@ fn a_thread_of_the_program_drives_a_timer_until_it_closes__t11() {
     thread::scope(|scope| {
         scope.spawn(|| {
             timer.drive(&mut |released: Released| {
-                for handle in released.handles {
-                    if let Some(claimed) = timer.claim(handle) {
+                for ticket in released.tickets {
+                    if let Some(claimed) = timer.claim(ticket) {
                         send.send(claimed.task).unwrap();
                     }
                 }
@@ -139,7 +138,7 @@ fn an_executor_may_be_a_trait_object() {
     let wheel = Manual::standard();
     wheel.after_ms(0, 1);
     let mut count = 0;
-    let mut take = |released: Released| count += released.handles.len();
+    let mut take = |released: Released| count += released.tickets.len();
     let executor: &mut dyn tickwheel::Executor = &mut take;
     wheel.timer.advance(executor);
     assert_eq!(count, 1);
@@ -246,7 +245,7 @@ fn a_drain_ends_a_timer_that_closes_when_it_is_empty__t11() {
 fn a_timer_that_has_closed_because_it_was_empty_takes_no_task_that_nothing_would_drive__t7_t11() {
     let timer = on_system_clock();
     let handle = timer.add(Duration::ZERO, 1).unwrap();
-    timer.advance(&mut |_: Released| ());
+    let tickets = released(&timer);
     timer.close_when_empty();
     timer.add(Duration::ZERO, 2).expect("it takes tasks until its driver has seen that it is empty");
     assert_eq!(timer.wait(None), Wait::Due);
@@ -254,7 +253,7 @@ fn a_timer_that_has_closed_because_it_was_empty_takes_no_task_that_nothing_would
     assert_eq!(timer.wait(None), Wait::Closed);
     assert_eq!(timer.reschedule(handle, HOUR), Err(Error::Closed));
     assert_eq!(*timer.add(HOUR, 3).unwrap_err().error(), Error::Closed);
-    assert_eq!(timer.claim(handle).map(|claimed| claimed.task), Some(1), "what is released still runs");
+    assert_eq!(timer.claim(tickets[0]).map(|claimed| claimed.task), Some(1), "what is released still runs");
 }
 
 #[test]

@@ -5,9 +5,9 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use tickwheel::{Clock, Config, Executor, Handle, Progress, Released, SystemTimer, Timer, When};
+use tickwheel::{Clock, Config, Executor, Handle, Progress, Released, SystemTimer, Ticket, Timer, When};
 
-use crate::support::{Manual, PATIENCE, in_time};
+use crate::support::{Manual, PATIENCE, in_time, released};
 
 /// A timer of numbers, one due at each of the first milliseconds.
 fn timer(count: u64) -> (Arc<Timer<u64>>, Vec<Handle>) {
@@ -20,35 +20,34 @@ fn tasks_of(pending: &[tickwheel::Pending<u64>]) -> Vec<u64> {
     pending.iter().map(|pending| pending.task).collect()
 }
 
-/// Takes this many handles, and refuses the others.
-struct Takes(usize, Vec<Handle>);
+/// Takes this many tickets, and refuses the others.
+struct Takes(usize, Vec<Ticket>);
 
 impl Executor for Takes {
     fn execute(&mut self, mut released: Released) -> Result<(), Released> {
-        let refused = released.handles.split_off(self.0.min(released.handles.len()));
-        self.1.append(&mut released.handles);
-        if refused.is_empty() { Ok(()) } else { Err(Released { handles: refused, ..released }) }
+        let refused = released.tickets.split_off(self.0.min(released.tickets.len()));
+        self.1.append(&mut released.tickets);
+        if refused.is_empty() { Ok(()) } else { Err(Released { tickets: refused, ..released }) }
     }
 }
 
 #[test]
 fn an_advance_inside_an_advance_is_made_by_the_outer_one__t4() {
     in_time(|| {
-        let (timer, handles) = timer(1);
+        let (timer, _) = timer(1);
         let (inside, mut ran) = (Arc::clone(&timer), Vec::new());
-        let mut added = Vec::new();
         let outer = timer.advance(&mut |released: Released| {
-            ran.extend(released.handles);
+            ran.extend(released.tickets.into_iter().filter_map(|ticket| Some(inside.claim(ticket)?.task)));
             if ran.len() < 3 {
                 inside.clock().set_us(inside.clock().now_us() + 5_000);
-                added.push(inside.add(When::AfterUs(0), 7).unwrap());
+                inside.add(When::AfterUs(0), 7).unwrap();
                 assert_eq!(
                     inside.advance(&mut |_: Released| unreachable!("the outer one goes on")),
                     Progress::default()
                 );
             }
         });
-        assert_eq!((outer.released, ran), (3, [handles, added].concat()));
+        assert_eq!((outer.released, ran), (3, vec![0, 7, 7]));
         timer.clock().set_us(60_000);
         assert!(timer.advance(&mut |_: Released| ()).is_idle(), "and not once more than it was asked to");
     });
@@ -75,17 +74,18 @@ fn a_task_that_an_executor_refuses_does_not_run_and_may_be_added_again__t10() {
     let mut takes = Takes(2, Vec::new());
     let progress = timer.advance(&mut takes);
     assert_eq!((progress.released, progress.rejected), (5, 3));
-    assert_eq!(takes.1, handles[..2]);
-    assert!(timer.claim(handles[2]).is_none() && timer.cancel(handles[3]).is_none(), "they are off the timer");
+    let taken: Vec<_> = takes.1.into_iter().map(|ticket| timer.claim(ticket).unwrap().task).collect();
+    assert_eq!(taken, [0, 1]);
+    assert!(timer.cancel(handles[2]).is_none() && timer.cancel(handles[3]).is_none(), "they are off the timer");
     let rejected = timer.take_rejected();
     assert_eq!(tasks_of(&rejected), [2, 3, 4]);
     assert_eq!(rejected[0].due_us, 2_000);
     assert!(timer.take_rejected().is_empty(), "each is given back once");
-    let again = timer.add(When::AfterUs(0), rejected[0].task).unwrap();
+    timer.add(When::AfterUs(0), rejected[0].task).unwrap();
     let mut takes_all = Takes(usize::MAX, Vec::new());
     let progress = timer.advance(&mut takes_all);
     assert_eq!((progress.buckets, progress.released, progress.rejected), (0, 1, 0));
-    assert_eq!((takes_all.1, timer.claim(again).unwrap().task), (vec![again], 2));
+    assert_eq!((takes_all.1.len(), timer.claim(takes_all.1[0]).unwrap().task), (1, 2));
 }
 
 #[test]
@@ -100,23 +100,20 @@ fn a_shutdown_does_not_wait_for_refused_tasks_and_returns_them__t10_t11() {
 
 #[test]
 fn an_executor_that_panics_rejects_the_tasks_that_it_did_not_claim__t13() {
-    let (timer, handles) = timer(4);
+    let (timer, _) = timer(4);
     timer.clock().set_us(2_000);
     let advance = || {
         timer.advance(&mut |released: Released| {
-            assert_eq!(timer.claim(released.handles[1]).unwrap().task, 1);
+            assert_eq!(timer.claim(released.tickets[1]).unwrap().task, 1);
             resume_unwind(Box::new("broken"));
         })
     };
     assert!(catch_unwind(AssertUnwindSafe(advance)).is_err(), "the caller of advance hears of it");
     assert_eq!(tasks_of(&timer.take_rejected()), [0, 2]);
     timer.clock().set_us(3_000);
-    assert_eq!(
-        timer.advance(&mut Takes(9, Vec::new())).released,
-        1,
-        "the token is free, and the next task is not lost"
-    );
-    assert_eq!(timer.claim(handles[3]).unwrap().task, 3);
+    let tickets = released(&timer);
+    assert_eq!(tickets.len(), 1, "the token is free, and the next task is not lost");
+    assert_eq!(timer.claim(tickets[0]).unwrap().task, 3);
 }
 
 #[test]
@@ -141,11 +138,11 @@ fn a_panic_payload_that_panics_when_dropped_loses_no_other_task__t13() {
 #[test]
 fn a_wait_for_callbacks_ends_in_real_time_also_on_a_manual_clock__t11() {
     in_time(|| {
-        let (timer, handles) = timer(1);
-        timer.advance(&mut Takes(1, Vec::new()));
+        let (timer, _) = timer(1);
+        let tickets = released(&timer);
         timer.close();
         assert!(!timer.wait_idle(Some(Duration::from_millis(1))), "it is released, and did not run");
-        let claimed = timer.claim(handles[0]).unwrap();
+        let claimed = timer.claim(tickets[0]).unwrap();
         assert!(!timer.wait_idle(Some(Duration::ZERO)));
         drop(claimed);
         assert!(timer.wait_idle(Some(Duration::MAX)));
@@ -154,17 +151,17 @@ fn a_wait_for_callbacks_ends_in_real_time_also_on_a_manual_clock__t11() {
 
 #[test]
 fn a_task_counts_as_running_until_what_is_left_of_its_claim_is_dropped__t11_t13() {
-    let (timer, handles) = timer(3);
+    let (timer, _) = timer(3);
     timer.clock().set_us(2_000);
-    timer.advance(&mut Takes(3, Vec::new()));
+    let tickets = released(&timer);
     let running = || timer.stats().running;
-    let whole = timer.claim(handles[0]).unwrap();
-    let moved = timer.claim(handles[1]).unwrap();
+    let whole = timer.claim(tickets[0]).unwrap();
+    let moved = timer.claim(tickets[1]).unwrap();
     assert_eq!((moved.task, running()), (1, 2));
     drop(whole);
     assert_eq!(running(), 1);
     let panics = || {
-        let _running = timer.claim(handles[2]).unwrap();
+        let _running = timer.claim(tickets[2]).unwrap();
         resume_unwind(Box::new("broken"));
     };
     assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
@@ -176,19 +173,22 @@ fn a_task_counts_as_running_until_what_is_left_of_its_claim_is_dropped__t11_t13(
 #[test]
 fn misuse_claims_nothing_that_is_pending__t13() {
     let wheel = Manual::standard();
-    let pending = wheel.after_ms(5, 0);
-    assert!(wheel.timer.claim(pending).is_none(), "it is not released");
+    let task = wheel.after_ms(0, 0);
+    let ticket = released(&wheel.timer)[0];
+    assert!(wheel.timer.reschedule(task, Duration::from_millis(5)).unwrap());
+    assert!(wheel.timer.claim(ticket).is_none(), "it is not released any more");
     assert_eq!((wheel.timer.stats().running, wheel.timer.len()), (0, 1));
     assert_eq!(wheel.wake_at_us(5_000), [0]);
+    assert!(wheel.timer.claim(ticket).is_none(), "it ran");
     assert_eq!(wheel.timer.stats().running, 0);
 }
 
 #[test]
 fn a_wait_for_callbacks_of_an_open_timer_ends_with_the_last_of_them() {
     in_time(|| {
-        let (timer, handles) = timer(1);
-        timer.advance(&mut Takes(1, Vec::new()));
-        let claimed = timer.claim(handles[0]).unwrap();
+        let (timer, _) = timer(1);
+        let tickets = released(&timer);
+        let claimed = timer.claim(tickets[0]).unwrap();
         let (waiting, waits) = (Arc::clone(&timer), mpsc::channel());
         let waiter = thread::Builder::new().name("waiter".to_owned()).spawn(move || {
             waits.0.send(()).unwrap();
@@ -249,21 +249,23 @@ fn a_second_advance_sleeps_until_the_first_is_over_and_polls_nothing() {
 }
 
 /// Refuses a task that it did not get.
-struct RefusesAnother(Handle);
+struct RefusesAnother(Ticket);
 
 impl Executor for RefusesAnother {
     fn execute(&mut self, _released: Released) -> Result<(), Released> {
-        Err(Released { handles: vec![self.0], more: false })
+        Err(Released { tickets: vec![self.0], more: false })
     }
 }
 
 #[test]
 fn a_task_that_is_not_released_cannot_be_refused__t10() {
     let timer = Timer::new(&Config::default(), Clock::manual(0)).unwrap();
-    let far = timer.add(When::AtUs(1_000_000), "far").unwrap();
+    let far = timer.add(When::AtUs(0), "far").unwrap();
+    let ticket = released(&timer)[0];
+    timer.reschedule(far, When::AtUs(1_000_000)).unwrap();
     timer.add(When::AtUs(1_000), "due").unwrap();
     timer.clock().set_us(2_000);
-    assert_eq!(timer.advance(&mut RefusesAnother(far)).rejected, 0);
+    assert_eq!(timer.advance(&mut RefusesAnother(ticket)).rejected, 0);
     assert_eq!((timer.len(), timer.take_rejected().len()), (1, 0));
     assert_eq!(timer.cancel(far), Some("far"));
 }

@@ -2,7 +2,7 @@
 
 use tickwheel::{Precision, Released, When};
 
-use crate::support::Manual;
+use crate::support::{Manual, released};
 
 #[test]
 fn the_earlier_add_runs_first_whatever_level_it_came_through__t6() {
@@ -19,7 +19,7 @@ fn a_move_takes_a_new_number__t6() {
     let wheel = Manual::standard();
     let first = wheel.after_ms(10, 0);
     wheel.after_ms(10, 1);
-    wheel.timer.reschedule(first, When::AfterUs(10_000)).unwrap().unwrap();
+    wheel.timer.reschedule(first, When::AfterUs(10_000)).unwrap();
     assert_eq!(wheel.wake_at_us(10_000), [1, 0]);
 }
 
@@ -54,13 +54,11 @@ fn a_task_can_be_cancelled_until_it_is_claimed__t9() {
     let wheel = Manual::standard();
     let (first, second) = (wheel.after_ms(5, 0), wheel.after_ms(5, 1));
     wheel.timer.clock().set_us(5_000);
-    let mut released = Vec::new();
-    wheel.timer.advance(&mut |batch: Released| released.extend(batch.handles));
-    assert_eq!(released, [first, second]);
+    let tickets = released(&wheel.timer);
     assert_eq!((wheel.timer.len(), wheel.timer.stats().executor_depth), (0, 2));
     assert_eq!(wheel.timer.cancel(second), Some(1));
-    assert_eq!(wheel.timer.claim(first).map(|claimed| claimed.task), Some(0));
-    assert_eq!((wheel.timer.claim(second).map(|claimed| claimed.task), wheel.timer.cancel(first)), (None, None));
+    assert_eq!(wheel.timer.claim(tickets[0]).map(|claimed| claimed.task), Some(0));
+    assert_eq!((wheel.timer.claim(tickets[1]).map(|claimed| claimed.task), wheel.timer.cancel(first)), (None, None));
 }
 
 #[test]
@@ -79,16 +77,16 @@ fn an_add_between_the_steps_of_a_long_advance_keeps_its_place__t6() {
         wheel.after_ms(500, id);
     }
     wheel.timer.clock().set_us(600_000);
-    let mut handles = Vec::new();
+    let mut tickets = Vec::new();
     let mut steps = 0;
     wheel.timer.advance(&mut |batch: Released| {
-        handles.extend(batch.handles);
+        tickets.extend(batch.tickets);
         steps += 1;
         if steps == 2 {
             wheel.timer.add(When::AfterUs(0), 9_999).unwrap();
         }
     });
-    let ran: Vec<_> = handles.into_iter().map(|handle| wheel.timer.claim(handle).unwrap().task).collect();
+    let ran: Vec<_> = tickets.into_iter().map(|ticket| wheel.timer.claim(ticket).unwrap().task).collect();
     assert!(steps > 2, "the advance was cut into steps");
     assert_eq!(ran, (0..5_000).chain([9_999]).collect::<Vec<_>>());
 }
@@ -120,7 +118,7 @@ fn the_last_batch_of_an_advance_says_that_there_is_no_more__t8() {
         }
         wheel.timer.clock().set_us(5_000);
         let mut batches = Vec::new();
-        wheel.timer.advance(&mut |batch: Released| batches.push((batch.handles.len(), batch.more)));
+        wheel.timer.advance(&mut |batch: Released| batches.push((batch.tickets.len(), batch.more)));
         let (released, more): (Vec<_>, Vec<_>) = batches.into_iter().unzip();
         assert_eq!(released.iter().sum::<usize>(), count as usize);
         assert_eq!(more.iter().position(|more| !more), Some(more.len() - 1), "{count} tasks: {more:?}");

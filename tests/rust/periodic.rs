@@ -162,7 +162,7 @@ fn a_task_that_is_moved_after_its_timer_was_dropped_runs_all_the_same__t7() {
     let (go_on, wait) = mpsc::channel::<()>();
     let (send, receive) = mpsc::channel();
     timer.after(Duration::ZERO, move || wait.recv().unwrap()).unwrap();
-    let mut task = timer.after(Duration::ZERO, move || send.send("ran").unwrap()).unwrap();
+    let task = timer.after(Duration::ZERO, move || send.send("ran").unwrap()).unwrap();
     while timer.stats().executor_depth == 0 || timer.stats().running == 0 {
         std::thread::yield_now();
     }

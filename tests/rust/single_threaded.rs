@@ -65,15 +65,19 @@ impl Pair {
     }
 
     fn moves(&mut self) {
-        let Some((handle, old)) = self.any_handle() else { return };
+        let count = self.handles.len() as u64;
+        if count == 0 {
+            return;
+        }
+        let of = self.random.below(count) as usize;
+        let (handle, old) = self.handles[of];
         let when = self.when();
-        let moved = self.wheel.reschedule(handle, when).unwrap();
         let task = self.model.remove(&old);
-        assert_eq!(moved.is_some(), task.is_some());
-        if let (Some(handle), Some(task)) = (moved, task) {
+        assert_eq!(self.wheel.reschedule(handle, when).unwrap(), task.is_some());
+        if let Some(task) = task {
             let key = self.key(when);
             self.model.insert(key, task);
-            self.handles.push((handle, key));
+            self.handles[of].1 = key;
         }
     }
 
@@ -163,7 +167,7 @@ fn the_body_of_the_loop_uses_the_wheel__t6_t9() {
         order.push(due.task);
         if due.task == 1 {
             assert_eq!((wheel.cancel(handles[2]), wheel.cancel(handles[1])), (Some(2), None));
-            assert!(wheel.reschedule(handles[3], SECOND).unwrap().is_some());
+            assert!(wheel.reschedule(handles[3], SECOND).unwrap());
             wheel.add(Duration::ZERO, 10).unwrap();
             wheel.add(When::AtUs(0), 11).unwrap(); // due now: it overtakes nothing
         }
@@ -197,10 +201,10 @@ fn bad_input_is_refused_and_the_task_comes_back__t13_t17() {
     let first = wheel.add(Duration::ZERO, 1).unwrap();
     assert_eq!(wheel.add(Duration::ZERO, 2).unwrap_err().into_task(), 2);
     assert!(matches!(wheel.reschedule(first, Duration::MAX), Err(Error::Invalid(_))));
-    let moved = wheel.reschedule(first, Duration::ZERO).unwrap().expect("a full wheel moves what it has");
-    assert_eq!(wheel.reschedule(first, Duration::ZERO), Ok(None));
+    assert_eq!(wheel.reschedule(first, Duration::ZERO), Ok(true), "a full wheel moves what it has");
     assert_eq!(wheel.cancel(Handle::from_bits(u64::MAX)), None);
-    assert_eq!(wheel.cancel(moved), Some(1));
+    assert_eq!(wheel.cancel(first), Some(1));
+    assert_eq!(wheel.reschedule(first, Duration::ZERO), Ok(false));
     wheel.set_now_us(u64::MAX);
     assert!(matches!(wheel.add(Duration::ZERO, 3).unwrap_err().error(), Error::Invalid(_)));
     assert!(wheel.is_empty() && wheel.pop_due(u64::MAX).is_none());

@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use tickwheel::{Clock, Config, Handle, Precision, Released, Seen, Snapshot, Timer, When};
+use tickwheel::{Clock, Config, Handle, Precision, Released, Seen, Snapshot, Ticket, Timer, When};
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -17,6 +17,13 @@ pub(crate) fn in_time(body: impl FnOnce() + Send + 'static) {
     };
     thread::Builder::new().name("in-time".to_owned()).spawn(run).unwrap();
     receiver.recv_timeout(PATIENCE).expect("it neither hangs nor panics");
+}
+
+/// Advances once, and returns the tickets of what is released.
+pub(crate) fn released<T>(timer: &Timer<T>) -> Vec<Ticket> {
+    let mut tickets = Vec::new();
+    timer.advance(&mut |batch: Released| tickets.extend(batch.tickets));
+    tickets
 }
 
 /// A timer of numbered tasks on a manual clock.
@@ -46,10 +53,8 @@ impl Manual {
     /// Sets the clock and advances once, as a reaper that wakes at that instant. Returns the tasks that ran, in order.
     pub(crate) fn wake_at_us(&self, now_us: u64) -> Vec<u32> {
         self.timer.clock().set_us(now_us);
-        let mut handles = Vec::new();
-        self.timer.advance(&mut |batch: Released| handles.extend(batch.handles));
-        let run = |handle: Handle| Some(self.timer.claim(handle)?.task);
-        handles.into_iter().filter_map(run).collect()
+        let run = |ticket| Some(self.timer.claim(ticket)?.task);
+        released(&self.timer).into_iter().filter_map(run).collect()
     }
 
     /// Moves the clock from event to event. Returns when each task ran.

@@ -36,13 +36,13 @@ fn fire(count: usize, tick_ms: u64, within_us: u64) -> f64 {
     let started = Instant::now();
     for passed_ms in 0..=within_us.div_ceil(1000) {
         timer.clock().set_us((START_MS + passed_ms) * 1000);
-        timer.advance(&mut |released: Released| fired.extend(released.handles));
+        timer.advance(&mut |released: Released| fired.extend(released.tickets));
     }
     let ns = per_timer_ns(started, count);
     assert_eq!(fired.len(), count, "each fires once");
     let mut last = (0, 0);
-    for handle in fired {
-        let claimed = timer.claim(handle).expect("nothing was cancelled");
+    for ticket in fired {
+        let claimed = timer.claim(ticket).expect("nothing was cancelled");
         assert!(last < (claimed.due_us, claimed.number), "fired out of order");
         last = (claimed.due_us, claimed.number);
     }

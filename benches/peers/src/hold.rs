@@ -103,14 +103,14 @@ impl User {
             let handle = self.adds(due_us());
             self.cancels("cancel", std::mem::replace(&mut handles[turn % count], handle));
         }
-        let moves: Vec<_> = handles.into_iter().map(|handle| (handle, When::AtUs(due_us()))).collect();
+        let moves: Vec<_> = handles.iter().map(|handle| (*handle, When::AtUs(due_us()))).collect();
         let moved = self.calls("reschedule_many of all", |timer| timer.reschedule_many(&moves).expect("in range"));
-        assert!(moved.iter().all(Option::is_some));
+        assert!(moved.iter().all(|has_moved| *has_moved));
         let mut released = Vec::with_capacity(count);
         self.timer.clock().set_us(FIRST_TICK_US + TICK_US);
-        self.calls("advance", |timer| timer.advance(&mut |batch: Released| released.extend(batch.handles)));
+        self.calls("advance", |timer| timer.advance(&mut |batch: Released| released.extend(batch.tickets)));
         assert_eq!(released.len(), count);
-        self.cancels_all(&released);
+        self.cancels_all(&handles);
     }
 
     fn uses_the_front(&mut self, count: usize) {

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use super::{NOW, Outcomes, RUNS, advance, count, every, join, look_through, pass_time, sample, spawn, system, timer};
 use crate::timer::Timer;
-use crate::wheel::Handle;
+use crate::wheel::Ticket;
 use crate::when::When;
 
 /// Claims, and counts the tasks that it got.
-fn claim<T>(timer: &Timer<T>, handle: Handle, claimed: &AtomicU32) {
-    if let Some(_running) = timer.claim(handle) {
+fn claim<T>(timer: &Timer<T>, ticket: Ticket, claimed: &AtomicU32) {
+    if let Some(_running) = timer.claim(ticket) {
         count(claimed);
     }
 }
@@ -22,12 +22,12 @@ fn a_released_task_is_claimed_or_cancelled__t9() {
     let seen = (Arc::clone(&by_claim), Arc::clone(&by_cancel));
     every(move || {
         let timer = timer();
-        timer.add(When::AtUs(0), "task").unwrap();
-        let [handle] = advance(&timer)[..] else { panic!("it was due") };
+        let handle = timer.add(When::AtUs(0), "task").unwrap();
+        let [ticket] = advance(&timer)[..] else { panic!("it was due") };
         let claimed = Arc::new(AtomicU32::new(0));
         let worker = {
             let (timer, claimed) = (Arc::clone(&timer), Arc::clone(&claimed));
-            spawn(move || claim(&timer, handle, &claimed))
+            spawn(move || claim(&timer, ticket, &claimed))
         };
         let was_cancelled = timer.cancel(handle).is_some();
         join([worker]);
@@ -45,14 +45,14 @@ fn a_task_that_is_moved_while_it_is_claimed_runs_once_per_add__t7() {
     let seen = (Arc::clone(&moves), Arc::clone(&adds));
     every(move || {
         let timer = timer();
-        timer.add(When::AtUs(0), "task").unwrap();
-        let [handle] = advance(&timer)[..] else { panic!("it was due") };
+        let handle = timer.add(When::AtUs(0), "task").unwrap();
+        let [ticket] = advance(&timer)[..] else { panic!("it was due") };
         let claimed = Arc::new(AtomicU32::new(0));
         let worker = {
             let (timer, claimed) = (Arc::clone(&timer), Arc::clone(&claimed));
-            spawn(move || claim(&timer, handle, &claimed))
+            spawn(move || claim(&timer, ticket, &claimed))
         };
-        let added = if timer.reschedule(handle, When::AtUs(0)).unwrap().is_some() {
+        let added = if timer.reschedule(handle, When::AtUs(0)).unwrap() {
             count(&moves);
             1
         } else {
@@ -61,8 +61,8 @@ fn a_task_that_is_moved_while_it_is_claimed_runs_once_per_add__t7() {
             2
         };
         join([worker]);
-        for handle in advance(&timer) {
-            claim(&timer, handle, &claimed);
+        for ticket in advance(&timer) {
+            claim(&timer, ticket, &claimed);
         }
         assert_eq!(claimed.load(Ordering::Relaxed), added);
     });

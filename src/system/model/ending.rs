@@ -200,7 +200,7 @@ fn idle_after(move_away: impl Fn(&Timer<u32>, Handle) + Clone + Send + Sync + 's
     sample(RUNS, move || {
         let timer = timer();
         let handle = timer.add(When::AtUs(0), 1).unwrap();
-        assert_eq!(advance(&timer), [handle]);
+        assert_eq!(advance(&timer).len(), 1);
         let waiting = {
             let timer = Arc::clone(&timer);
             spawn(move || assert!(timer.wait_idle(None)))
@@ -212,15 +212,15 @@ fn idle_after(move_away: impl Fn(&Timer<u32>, Handle) + Clone + Send + Sync + 's
 
 #[test]
 fn a_move_of_the_last_released_task_ends_a_wait_for_idle__t11() {
-    idle_after(|timer, handle| assert!(timer.reschedule(handle, SOON).unwrap().is_some()));
+    idle_after(|timer, handle| assert!(timer.reschedule(handle, SOON).unwrap()));
 }
 
 #[test]
 fn a_move_of_the_last_released_task_by_reschedule_many_ends_a_wait_for_idle__t11() {
-    idle_after(|timer, handle| assert!(timer.reschedule_many(&[(handle, SOON)]).unwrap()[0].is_some()));
+    idle_after(|timer, handle| assert!(timer.reschedule_many(&[(handle, SOON)]).unwrap()[0]));
 }
 
 #[test]
 fn a_move_of_the_last_released_task_under_a_guard_ends_a_wait_for_idle__t11() {
-    idle_after(|timer, handle| assert!(timer.lock().reschedule(handle, SOON).unwrap().is_some()));
+    idle_after(|timer, handle| assert!(timer.lock().reschedule(handle, SOON).unwrap()));
 }

@@ -27,10 +27,10 @@ fn a_bucket_flushed_in_steps_loses_nothing_and_keeps_the_order__t6_t9() {
         let advancer = {
             let (timer, order) = (Arc::clone(&timer), Arc::clone(&order));
             spawn(move || {
-                let handles = advance(&timer);
+                let tickets = advance(&timer);
                 // All under one lock, as a group is claimed: a thousand turns would only dilute the sample.
                 let mut state = timer.lock_state();
-                let claimed = handles.into_iter().filter_map(|handle| state.claim(handle, 40_000));
+                let claimed = tickets.into_iter().filter_map(|ticket| state.claim(ticket, 40_000));
                 order.lock().extend(claimed.map(|claimed| (claimed.due_us, claimed.task)));
             })
         };
@@ -42,8 +42,8 @@ fn a_bucket_flushed_in_steps_loses_nothing_and_keeps_the_order__t6_t9() {
         timer.add(When::AtUs(0), count).unwrap();
         join([advancer]);
         let mut order = std::mem::take(&mut *order.lock());
-        for handle in advance(&timer) {
-            order.extend(timer.claim(handle).map(|claimed| (claimed.due_us, claimed.task)));
+        for ticket in advance(&timer) {
+            order.extend(timer.claim(ticket).map(|claimed| (claimed.due_us, claimed.task)));
         }
         assert!(order.is_sorted());
         assert_eq!(order.len() as u64 + cancelled, count + 1);
@@ -54,7 +54,9 @@ fn a_bucket_flushed_in_steps_loses_nothing_and_keeps_the_order__t6_t9() {
 fn two_who_advance_hand_over_in_order__t6() {
     sample(RUNS, || {
         let timer = timer();
-        let handles = [0, 1_000, 2_000, 2_500].map(|due_us| timer.add(When::AtUs(due_us), ()).unwrap());
+        for due_us in [0, 1_000, 2_000, 2_500] {
+            timer.add(When::AtUs(due_us), due_us).unwrap();
+        }
         let (queue, released) = unbounded();
         let advancers = [1_000, 3_000].map(|now_us| {
             let (timer, mut queue) = (Arc::clone(&timer), queue.clone());
@@ -67,9 +69,10 @@ fn two_who_advance_hand_over_in_order__t6() {
         join(advancers);
         let mut order = Vec::new();
         while let Ok(batch) = released.recv() {
-            order.extend(batch.handles);
+            order
+                .extend(batch.tickets.into_iter().filter_map(|ticket| timer.claim(ticket)).map(|claimed| claimed.task));
         }
-        assert_eq!(order, handles);
+        assert_eq!(order, [0, 1_000, 2_000, 2_500]);
     });
 }
 
@@ -78,22 +81,23 @@ fn adds_while_the_reaper_advances_overtake_nothing__t6_t16() {
     sample(RUNS, || {
         let timer = timer();
         let (reaper, released) = with_reaper(&timer);
-        let first = timer.add(When::AtUs(25_000), ()).unwrap();
+        timer.add(When::AtUs(25_000), "first").unwrap();
         let time = {
             let timer = Arc::clone(&timer);
             spawn(move || [15_000, 20_000, 26_000].into_iter().for_each(|now_us| pass_time(&timer, now_us)))
         };
         // By another way: the first came in on level 2, this one on level 1 if the clock has moved.
-        let second = timer.add(When::AtUs(25_000), ()).unwrap();
-        let third = timer.add(When::AfterUs(0), ()).unwrap();
+        timer.add(When::AtUs(25_000), "second").unwrap();
+        timer.add(When::AfterUs(0), "third").unwrap();
         join([time]);
         let mut order = Vec::new();
         while order.len() < 3 {
-            order.extend(released.recv().unwrap().handles);
+            let tickets = released.recv().unwrap().tickets;
+            order.extend(tickets.into_iter().filter_map(|ticket| timer.claim(ticket)).map(|claimed| claimed.task));
         }
         timer.close();
         join([reaper]);
-        order.retain(|handle| *handle != third);
-        assert_eq!(order, [first, second]);
+        order.retain(|task| *task != "third");
+        assert_eq!(order, ["first", "second"]);
     });
 }

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use super::super::reminder::Mark;
 use super::handle::Handle;
+use super::ticket::Ticket;
 
 /// The offset after the last free slot of a page.
 pub(super) const NO_SLOT: u32 = u32::MAX;
@@ -72,7 +73,7 @@ pub(crate) enum WaitBy {
 pub(crate) struct ReleaseKey {
     pub(crate) due_us: u64,
     pub(crate) number: u64,
-    pub(crate) handle: Handle,
+    pub(crate) slot: u32,
 }
 
 impl<T> Entry<T> {
@@ -117,7 +118,7 @@ impl<T> Entry<T> {
         } else if self.has_reminder_by(due_ms) {
             (Stage::Bucket, WaitBy::OldReminder)
         } else {
-            let mark = Mark::new(due_ms, self.generation);
+            let mark = Mark::new(due_ms, number);
             self.link = mark.0;
             (Stage::Bucket, WaitBy::NewReminder(mark))
         };
@@ -140,7 +141,7 @@ impl<T> Entry<T> {
     }
 
     #[inline]
-    pub(crate) fn set_released(&mut self) {
+    pub(super) fn set_released(&mut self) {
         self.set_stage(Stage::Released);
     }
 
@@ -160,7 +161,25 @@ impl<T> Entry<T> {
     /// The key of the entry in this slot.
     #[inline]
     pub(crate) fn key(&self, slot: u32) -> ReleaseKey {
-        ReleaseKey { due_us: self.due_us, number: self.number(), handle: Handle::new(slot, self.generation) }
+        ReleaseKey { due_us: self.due_us, number: self.number(), slot }
+    }
+
+    /// Whether it waits in the front by the key of this number. One that was moved has another number.
+    #[inline]
+    pub(super) fn waits_in_front_as(&self, number: u64) -> bool {
+        self.number_and_stage == number << STAGE_BITS | Stage::Front as u64
+    }
+
+    /// Whether it is released with this ticket.
+    #[inline]
+    pub(super) fn is_released_as(&self, ticket: Ticket) -> bool {
+        self.is_in(Stage::Released) && ticket.is_for(self.number())
+    }
+
+    /// The handle of the entry in this slot.
+    #[inline]
+    pub(crate) fn handle(&self, slot: u32) -> Handle {
+        Handle::new(slot, self.generation)
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// Names one scheduled occurrence of a task. It is stale once the task has been claimed, cancelled or rescheduled: then it
-/// finds nothing.
+/// Names one scheduled occurrence of a task, wherever it is moved. It is stale once the task has been claimed or taken out:
+/// then it finds nothing.
 ///
 /// A handle does not name its timer. Given to another timer, it may find an unrelated task there.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,7 +1,8 @@
 //! The slab: all entries of a timer, found by slot and generation.
 //!
 //! A handle is a slot and its generation. A slot that becomes free takes the next generation, so an old handle finds
-//! nothing. Slots are in pages of fixed size: no add copies millions of entries, and an empty page returns its memory
+//! nothing. A move gives the entry another number and no other generation. So keys and tickets, which must not find a moved
+//! entry, have the number. Slots are in pages of fixed size: no add copies millions of entries, and an empty page returns its memory
 //! (one page keeps it, see [`memory`]). A slot without generations left is never used again. Insert, look-up and remove are
 //! O(1).
 //!
@@ -11,6 +12,7 @@ mod entry;
 mod handle;
 mod memory;
 mod page;
+mod ticket;
 
 use std::hint::black_box;
 
@@ -20,12 +22,14 @@ pub(crate) use entry::{Entry, Place, ReleaseKey, WaitBy};
 use entry::{NO_SLOT, Stage};
 pub use handle::Handle;
 use page::{Numbering, PAGE_SIZE, Page};
+pub use ticket::Ticket;
 
 use super::reminder::Reminder;
 
 /// What a slot had.
 #[derive(Debug)]
 pub(crate) struct Removed<T> {
+    pub(crate) handle: Handle,
     pub(crate) task: T,
     pub(crate) tag: u32,
     pub(crate) due_us: u64,
@@ -109,22 +113,27 @@ impl<T> Slab<T> {
     #[expect(clippy::inline_always, reason = "a call that answers through memory is a tenth of a cancel")]
     #[inline(always)]
     pub(crate) fn remove(&mut self, handle: Handle) -> Option<Removed<T>> {
-        self.remove_if(handle, |_| true)
+        self.remove_if(handle.slot(), |entry| entry.generation == handle.generation())
     }
 
-    /// As [`Slab::remove`], but only from a place for which `may_remove` is true.
+    /// As [`Slab::remove`], for a released entry.
     #[expect(clippy::inline_always, reason = "see `Slab::remove`")]
     #[inline(always)]
-    pub(crate) fn remove_if(&mut self, handle: Handle, may_remove: impl FnOnce(Place) -> bool) -> Option<Removed<T>> {
-        let page_number = Numbering::page(handle.slot());
-        let offset = Numbering::offset(handle.slot());
+    pub(crate) fn remove_released(&mut self, ticket: Ticket) -> Option<Removed<T>> {
+        self.remove_if(ticket.slot(), |entry| entry.is_released_as(ticket))
+    }
+
+    #[expect(clippy::inline_always, reason = "see `Slab::remove`")]
+    #[inline(always)]
+    fn remove_if(&mut self, slot: u32, is_it: impl FnOnce(&Entry<T>) -> bool) -> Option<Removed<T>> {
+        let (page_number, offset) = (Numbering::page(slot), Numbering::offset(slot));
         let page = self.pages.get_mut(page_number as usize)?;
         let entry = page.entries.get_mut(offset)?;
-        if entry.generation != handle.generation() || !may_remove(entry.place()) {
+        if !is_it(entry) {
             return None;
         }
         let task = entry.task.take()?;
-        let (due_us, number, place) = (entry.due_us, entry.number(), entry.place());
+        let (handle, due_us, number, place) = (entry.handle(slot), entry.due_us, entry.number(), entry.place());
         // The last generation is never issued, so a first generation of u32::MAX marks a page with none left.
         entry.generation += 1;
         let stage = if place == Place::Bucket { Stage::Dormant } else { Stage::Free };
@@ -144,33 +153,51 @@ impl<T> Slab<T> {
         if page.live_count == 0 && self.spare_page != Some(page_number) {
             self.page_emptied(page_number);
         }
-        Some(Removed { task, tag, due_us, number, place })
+        Some(Removed { handle, task, tag, due_us, number, place })
     }
 
-    /// Gives a task another due instant and number, and its slot the next generation, as a remove and an insert would.
-    /// Returns the new handle, the old place, from where the caller removes the entry, and what it needs in order to wait. `None`
-    /// for a stale handle, and for a slot without generations left.
+    /// Gives a task another due instant and number. Returns the old place, from where the caller removes the entry, and what
+    /// it needs in order to wait. `None` for a stale handle.
     #[inline]
     pub(crate) fn reschedule(
         &mut self,
         handle: Handle,
         (due_us, number): (u64, u64),
         tick_end_us: u64,
-    ) -> Option<(Handle, Place, WaitBy)> {
+    ) -> Option<(Place, WaitBy)> {
         let entry = self.get_mut(handle)?;
-        if entry.generation + 1 == u32::MAX {
+        let place = entry.place();
+        Some((place, entry.wait(due_us, number, tick_end_us)))
+    }
+
+    /// Whether an entry waits in the front by this key.
+    #[inline]
+    pub(crate) fn is_in_front(&self, key: &ReleaseKey) -> bool {
+        self.in_slot(key.slot).is_some_and(|entry| entry.waits_in_front_as(key.number))
+    }
+
+    /// Releases the entry that waits in the front by this key; `None` if there is none.
+    #[inline]
+    pub(crate) fn release(&mut self, key: &ReleaseKey) -> Option<Ticket> {
+        let page = self.pages.get_mut(Numbering::page(key.slot) as usize)?;
+        let entry = page.entries.get_mut(Numbering::offset(key.slot))?;
+        if !entry.waits_in_front_as(key.number) {
             return None;
         }
-        let place = entry.place();
-        entry.generation += 1;
-        let wait_by = entry.wait(due_us, number, tick_end_us);
-        Some((Handle::new(handle.slot(), entry.generation), place, wait_by))
+        entry.set_released();
+        Some(Ticket::new(key.slot, key.number))
+    }
+
+    /// The released entry of this ticket.
+    #[inline]
+    pub(crate) fn released(&self, ticket: Ticket) -> Option<&Entry<T>> {
+        self.in_slot(ticket.slot()).filter(|entry| entry.is_released_as(ticket))
     }
 
     /// An entry that was taken out of the wheel waits for the same instant again.
     #[inline]
     pub(super) fn wait_again(&mut self, key: &ReleaseKey, tick_end_us: u64) -> WaitBy {
-        self.entry_in_mut(key.handle.slot()).wait(key.due_us, key.number, tick_end_us)
+        self.entry_in_mut(key.slot).wait(key.due_us, key.number, tick_end_us)
     }
 
     /// The entry is in the front, at this position.
@@ -238,14 +265,15 @@ impl<T> Slab<T> {
         (entry.generation == handle.generation() && entry.task.is_some()).then_some(entry)
     }
 
-    /// The entry of a slot, whatever its generation.
-    pub(crate) fn in_slot(&self, slot: u32) -> Option<&Entry<T>> {
+    /// The entry of a slot, whatever its generation, or what is left of the last one.
+    #[inline]
+    fn in_slot(&self, slot: u32) -> Option<&Entry<T>> {
         self.pages.get(Numbering::page(slot) as usize)?.entries.get(Numbering::offset(slot))
     }
 
     /// As [`Slab::get`], to write.
     #[inline]
-    pub(crate) fn get_mut(&mut self, handle: Handle) -> Option<&mut Entry<T>> {
+    fn get_mut(&mut self, handle: Handle) -> Option<&mut Entry<T>> {
         let page = self.pages.get_mut(Numbering::page(handle.slot()) as usize)?;
         let entry = page.entries.get_mut(Numbering::offset(handle.slot()))?;
         (entry.generation == handle.generation() && entry.task.is_some()).then_some(entry)
@@ -259,9 +287,18 @@ impl<T> Slab<T> {
 
     /// Reads the memory that a cancel or a reschedule of these handles will read. So the processor fetches all of it at
     /// the same time. The only effect is that the next calls are faster.
-    pub fn prefetch(&self, handles: &[Handle]) {
-        let all = handles.iter().map(|handle| self.get(*handle).map_or(0, |entry| entry.due_us));
-        black_box(all.fold(0, |all, due_us| all | due_us));
+    pub(crate) fn prefetch(&self, handles: &[Handle]) {
+        black_box(handles.iter().fold(0, |all, handle| all | self.prefetched(handle.slot())));
+    }
+
+    /// As [`Slab::prefetch`], for a claim.
+    pub fn prefetch_released(&self, ticket: Ticket) {
+        black_box(self.prefetched(ticket.slot()));
+    }
+
+    #[inline]
+    fn prefetched(&self, slot: u32) -> u64 {
+        self.in_slot(slot).map_or(0, |entry| entry.due_us)
     }
 
     /// Reads what a look at the entries of these reminders will read, as [`Slab::prefetch`].
@@ -277,7 +314,7 @@ impl<T> Slab<T> {
         Some(page.entries.iter().enumerate().filter_map(move |(offset, entry)| {
             let slot = Numbering::number(number as u32, offset);
             let task = entry.task.as_ref()?;
-            Some((Handle::new(slot, entry.generation), entry, task))
+            Some((entry.handle(slot), entry, task))
         }))
     }
 

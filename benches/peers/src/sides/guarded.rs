@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-use tickwheel::{Clock, Config, Handle, Released, Timer, TimerGuard};
+use tickwheel::{Clock, Config, Handle, Released, Ticket, Timer, TimerGuard};
 
 use crate::side::Side;
 use crate::sides::tickwheel::{after, task};
@@ -36,13 +36,14 @@ impl Side for Guarded {
     }
 
     fn reset(&mut self, key: Handle, delay_ms: u64) -> Handle {
-        self.guard().reschedule(key, after(delay_ms)).expect("in range").expect("pending")
+        assert!(self.guard().reschedule(key, after(delay_ms)).expect("in range"), "pending");
+        key
     }
 
     fn tick(&mut self, fired: &mut Vec<u64>) {
         self.guard = None;
         self.timer.clock().set_us(self.timer.clock().now_us() + 1000);
-        self.timer.advance(&mut |released: Released| fired.extend(released.handles.into_iter().map(Handle::to_bits)));
+        self.timer.advance(&mut |released: Released| fired.extend(released.tickets.into_iter().map(Ticket::to_bits)));
     }
 
     fn len(&self) -> usize {

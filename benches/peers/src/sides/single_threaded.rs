@@ -27,7 +27,8 @@ impl Side for SingleThreaded {
     }
 
     fn reset(&mut self, key: Handle, delay_ms: u64) -> Handle {
-        self.wheel.reschedule(key, after(delay_ms)).expect("in range").expect("pending")
+        assert!(self.wheel.reschedule(key, after(delay_ms)).expect("in range"), "pending");
+        key
     }
 
     fn tick(&mut self, fired: &mut Vec<u64>) {

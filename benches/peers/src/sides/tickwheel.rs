@@ -3,7 +3,7 @@
 
 use std::num::NonZeroU64;
 
-use tickwheel::{Clock, Config, Handle, Released, Timer, When};
+use tickwheel::{Clock, Config, Handle, Released, Ticket, Timer, When};
 
 use crate::side::Side;
 
@@ -39,7 +39,8 @@ impl<const CLAIMS: bool> Side for Tickwheel<CLAIMS> {
     }
 
     fn reset(&mut self, key: Handle, delay_ms: u64) -> Handle {
-        self.timer.reschedule(key, after(delay_ms)).expect("in range").expect("pending")
+        assert!(self.timer.reschedule(key, after(delay_ms)).expect("in range"), "pending");
+        key
     }
 
     fn tick(&mut self, fired: &mut Vec<u64>) {
@@ -47,12 +48,12 @@ impl<const CLAIMS: bool> Side for Tickwheel<CLAIMS> {
         self.timer.clock().set_us(self.now_us);
         self.timer.advance(&mut |released: Released| {
             if CLAIMS {
-                for handle in released.handles {
-                    let claimed = self.timer.claim(handle).expect("nothing was cancelled");
+                for ticket in released.tickets {
+                    let claimed = self.timer.claim(ticket).expect("nothing was cancelled");
                     fired.push(claimed.task.get() - 1);
                 }
             } else {
-                fired.extend(released.handles.into_iter().map(Handle::to_bits));
+                fired.extend(released.tickets.into_iter().map(Ticket::to_bits));
             }
         });
     }
@@ -63,7 +64,7 @@ impl<const CLAIMS: bool> Side for Tickwheel<CLAIMS> {
         }
         let mut last = (0, 0);
         let claim = |bits| {
-            let claimed = self.timer.claim(Handle::from_bits(bits)).expect("nothing was cancelled");
+            let claimed = self.timer.claim(Ticket::from_bits(bits)).expect("nothing was cancelled");
             let key = (claimed.due_us, claimed.number);
             assert!(last < key, "fired out of order: {last:?}, then {key:?}");
             last = key;

@@ -51,7 +51,7 @@ use super::window::{Bounds, State, Window};
 use crate::base::clock::{DueClock, WallTime};
 use crate::message::Body;
 use crate::store::{Attempts, Done, Outcome};
-use tickwheel::{Clock, Config, Error, Handle, Released, Timer, When};
+use tickwheel::{Clock, Config, Error, Handle, Released, Ticket, Timer, When};
 
 pub use event::Event;
 
@@ -257,7 +257,7 @@ pub(crate) struct Dispatcher {
     suspects: [VecDeque<(Slot, i64)>; 2],
     /// The current group. The attempt of each message is noted, and has no answer.
     suspects_out: FxHashSet<i64>,
-    released: Vec<Handle>,
+    released: Vec<Ticket>,
     /// `take` has reached its limit of expired messages, and there may be more of them.
     has_more_expired: bool,
 }
@@ -413,9 +413,9 @@ impl Dispatcher {
     /// Handles all alarms whose time has come.
     pub(crate) fn advance(&mut self) {
         let mut released = std::mem::take(&mut self.released);
-        self.timer.advance(&mut |batch: Released| released.extend(batch.handles));
-        for handle in released.drain(..) {
-            let Some(alarm) = self.timer.claim(handle).map(|claimed| claimed.task) else { continue };
+        self.timer.advance(&mut |batch: Released| released.extend(batch.tickets));
+        for ticket in released.drain(..) {
+            let Some(alarm) = self.timer.claim(ticket).map(|claimed| claimed.task) else { continue };
             match alarm {
                 Alarm::Due(due_ms) => self.release(due_ms),
                 Alarm::Again(slot, seq) => {

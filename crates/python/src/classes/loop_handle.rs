@@ -118,13 +118,13 @@ impl LoopHandle {
             self.content.with(py, |content| {
                 let handle = Handle::from_bits(content.handle);
                 let moved = inner.reschedule(now_ns / 1000, loop_objects::due_us(when.seconds), handle);
-                if let Some(handle) = moved {
-                    (content.handle, content.when) = (handle.to_bits(), when);
+                if moved {
+                    content.when = when;
                 }
                 moved
             })
         });
-        Ok(moved.is_some())
+        Ok(moved)
     }
 
     /// Whether it was cancelled.

@@ -15,7 +15,7 @@ use crate::tools::gil_cell::GilCell;
 use crate::tools::made_once::intern;
 use crate::tools::timerfd::{TimerFd, monotonic_ns};
 use tickwheel::internal::{STEP, Schedule};
-use tickwheel::{Handle, LIMIT_US, Precision, Progress};
+use tickwheel::{Handle, LIMIT_US, Precision, Progress, Ticket};
 
 /// A wheel for the timers of one event loop. Get it from `tickwheel.aio.timers()`.
 #[pyclass(frozen, weakref, module = "tickwheel.aio")]
@@ -68,8 +68,8 @@ pub(super) struct Debug {
 pub(super) struct Inner {
     pub(super) schedule: Schedule<Py<LoopHandle>>,
     /// Released, and to be run, in order.
-    line: VecDeque<Handle>,
-    released: Vec<Handle>,
+    line: VecDeque<Ticket>,
+    released: Vec<Ticket>,
     /// `None` once the timers are closed.
     timer_fd: Option<TimerFd>,
     /// When the descriptor is readable.
@@ -239,11 +239,10 @@ impl Inner {
         handle
     }
 
-    /// Moves a handle that has not begun, and wakes the loop in time. Its new place; `None` if it has begun, or was removed.
-    pub(super) fn reschedule(&mut self, now_us: u64, due_us: u64, handle: Handle) -> Option<Handle> {
-        let (handle, wake_us) = self.schedule.reschedule(now_us, handle, due_us)?;
-        self.arm_by(wake_us);
-        Some(handle)
+    /// Moves a handle that has not begun, and wakes the loop in time; `false` if it has begun, or was removed.
+    pub(super) fn reschedule(&mut self, now_us: u64, due_us: u64, handle: Handle) -> bool {
+        let wake_us = self.schedule.reschedule(now_us, handle, due_us);
+        wake_us.inspect(|wake_us| self.arm_by(*wake_us)).is_some()
     }
 
     /// A turn of the loop begins.
@@ -257,8 +256,8 @@ impl Inner {
     /// time, and callbacks that were due before do not wait for these.
     pub(super) fn next_due(&mut self, now_us: u64) -> NextDue {
         if !self.has_more {
-            while let Some(handle) = self.line.pop_front() {
-                if let Some(claimed) = self.schedule.claim(handle) {
+            while let Some(ticket) = self.line.pop_front() {
+                if let Some(claimed) = self.schedule.claim(ticket) {
                     return NextDue::Call(claimed.task, claimed.due_us);
                 }
             }
@@ -273,10 +272,10 @@ impl Inner {
     /// Whether the next in line is due at just that time. What stands in no line yet does not count.
     pub(super) fn continues(&mut self, due_us: u64) -> bool {
         while let Some(&first) = self.line.front() {
-            if let Some(next_us) = self.schedule.due_us(first) {
+            if let Some((_, next_us, _)) = self.schedule.peek_released(first) {
                 return next_us == due_us;
             }
-            self.line.pop_front(); // it was cancelled
+            self.line.pop_front(); // it was cancelled, or moved
         }
         false
     }

@@ -22,28 +22,28 @@ use crate::values::callback_target::CallbackTarget;
 use crate::values::due_line::DueLine;
 use tickwheel::internal::STEP;
 use tickwheel::internal::sync::Receiver;
-use tickwheel::{Handle, Released};
+use tickwheel::{Released, Ticket};
 
 pub(super) fn feed_executor(py: Python<'_>, core: &Arc<TimerCore>, queue: &mut Receiver<Released>) {
     // A whole advance at a time, so that the steps of the reaper do not cut a group.
-    let mut whole_advance = || -> Option<Vec<Handle>> {
+    let mut whole_advance = || -> Option<Vec<Ticket>> {
         let mut released = queue.recv().ok()?;
-        let mut handles = std::mem::take(&mut released.handles);
+        let mut tickets = std::mem::take(&mut released.tickets);
         while released.more {
             released = queue.recv().ok()?;
-            handles.append(&mut released.handles);
+            tickets.append(&mut released.tickets);
         }
-        Some(handles)
+        Some(tickets)
     };
-    while let Some(handles) = py.detach(&mut whole_advance) {
+    while let Some(tickets) = py.detach(&mut whole_advance) {
         // Read again each time: a reference in this thread would keep a cycle through the executor alive.
         match &core.callees.target(py) {
             CallbackTarget::Loop(event_loop) => {
-                submit(py, core, event_loop, "call_soon_threadsafe", &handles, Some(event_loop));
+                submit(py, core, event_loop, "call_soon_threadsafe", &tickets, Some(event_loop));
             }
             CallbackTarget::Pool(pool) => {
                 let mut budget = ClockBudget::new();
-                for call in split(py, core, &handles) {
+                for call in split(py, core, &tickets) {
                     submit(py, core, pool, "submit", call, None);
                     if !budget.count_callback() {
                         py.detach(|| ());
@@ -57,9 +57,9 @@ pub(super) fn feed_executor(py: Python<'_>, core: &Arc<TimerCore>, queue: &mut R
 }
 
 /// Cuts a line into calls without claiming them.
-fn split<'a>(py: Python<'_>, core: &TimerCore, handles: &'a [Handle]) -> Vec<&'a [Handle]> {
+fn split<'a>(py: Python<'_>, core: &TimerCore, tickets: &'a [Ticket]) -> Vec<&'a [Ticket]> {
     let mut calls = Vec::new();
-    let mut rest = handles;
+    let mut rest = tickets;
     while !rest.is_empty() {
         let state = core.lock_unchecked(py);
         for _ in 0..STEP {
@@ -79,12 +79,12 @@ fn submit(
     core: &Arc<TimerCore>,
     executor: &Py<PyAny>,
     method: &str,
-    handles: &[Handle],
+    tickets: &[Ticket],
     event_loop: Option<&Py<PyAny>>,
 ) {
     let submitted = SubmittedTasks {
         core: ProcessOwned::new(Arc::clone(core)),
-        line: GilCell::new(DueLine::of(handles.iter().copied())),
+        line: GilCell::new(DueLine::of(tickets.iter().copied())),
         event_loop: event_loop.map(|event_loop| event_loop.clone_ref(py)),
         continues: GilCell::new(false),
     };
@@ -96,7 +96,7 @@ fn submit(
         result
     });
     if let Err(error) = result {
-        leaving::reject(py, core, handles, &error.to_string(), Some(&error));
+        leaving::reject(py, core, tickets, &error.to_string(), Some(&error));
     }
 }
 
@@ -131,7 +131,7 @@ impl SubmittedTasks {
         // the earlier ones there (T6).
         let continues = this.continues.with(py, std::mem::take);
         let may_run = core.backlog.with(py, |backlog| {
-            backlog.lines.extend((!line.handles.is_empty()).then_some(line));
+            backlog.lines.extend((!line.tickets.is_empty()).then_some(line));
             backlog.is_continued &= !continues;
             !backlog.is_continued
         });
@@ -172,7 +172,7 @@ fn claim_in_backlog(py: Python<'_>, core: &TimerCore) -> Option<ClaimedCall> {
     loop {
         let mut line = core.backlog.with(py, |backlog| backlog.lines.pop_front())?;
         let call = dispatch::claim_next(py, core, &mut line, None, 0);
-        if !line.handles.is_empty() {
+        if !line.tickets.is_empty() {
             core.backlog.with(py, |backlog| backlog.lines.push_front(line));
         }
         if call.is_some() {
@@ -205,9 +205,9 @@ impl Drop for SubmittedTasks {
             if self.continues.with(py, |continues| *continues) {
                 lines.extend(self.core.backlog.with(py, std::mem::take).lines);
             }
-            let handles: Vec<_> = lines.into_iter().flat_map(|line| line.handles).collect();
-            if !handles.is_empty() {
-                leaving::reject(py, &self.core, &handles, "it dropped the task without running it", None);
+            let tickets: Vec<_> = lines.into_iter().flat_map(|line| line.tickets).collect();
+            if !tickets.is_empty() {
+                leaving::reject(py, &self.core, &tickets, "it dropped the task without running it", None);
             }
         });
     }

@@ -94,7 +94,7 @@ fn run_callbacks(py: Python<'_>, core: &Arc<TimerCore>, queue: &mut Receiver<Rel
     let mut finished = 0;
     let mut budget = ClaimBudget::default();
     loop {
-        if line.handles.is_empty() {
+        if line.tickets.is_empty() {
             let released = match queue.try_recv() {
                 Ok(released) => Some(released),
                 Err(TryRecvError::Disconnected) => break,

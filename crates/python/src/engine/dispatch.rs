@@ -25,7 +25,7 @@ use crate::values::due_line::DueLine;
 use crate::values::report_failure;
 use tickwheel::internal::sync::Receiver;
 use tickwheel::internal::{STEP, State};
-use tickwheel::{Handle, Released};
+use tickwheel::{Handle, Released, Ticket};
 
 /// How many claims ahead the entries and the tasks are read.
 const ENTRIES_AHEAD: usize = 8;
@@ -82,7 +82,7 @@ pub(crate) fn claim_next(
     if let ClaimedTasks::Group(group) = &mut call.tasks {
         while extend_group(&mut state, core, line, group) {
             drop(state);
-            if line.handles.is_empty() && line.more {
+            if line.tickets.is_empty() && line.more {
                 match queue.as_deref_mut().and_then(|queue| py.detach(|| queue.recv()).ok()) {
                     Some(released) => line.append(released),
                     None => line.more = false,
@@ -124,12 +124,12 @@ fn claim_first(
     core: &TimerCore,
     line: &mut DueLine,
 ) -> Option<ClaimedCall> {
-    while let Some(handle) = line.handles.pop_front() {
+    while let Some(ticket) = line.tickets.pop_front() {
         look_ahead(py, state, line);
         let claimed_us = core.timer.clock().now_us();
-        if let Some(claimed) = state.claim(handle, claimed_us) {
+        if let Some(claimed) = state.claim(ticket, claimed_us) {
             let tasks = match claimed.tag {
-                NO_INDEX => ClaimedTasks::One(claimed.task, handle),
+                NO_INDEX => ClaimedTasks::One(claimed.task, claimed.handle),
                 tag => ClaimedTasks::Group(BatchGroup {
                     tasks: vec![claimed.task],
                     indices: vec![i64::from(index_of(tag))],
@@ -147,10 +147,10 @@ fn claim_first(
 /// claims ahead, and the task at a smaller distance. Among a million tasks neither is in a cache, and waiting for them
 /// took longer than all other work.
 fn look_ahead(py: Python<'_>, state: &State<TaskRef>, line: &DueLine) {
-    if let Some(handle) = line.handles.get(ENTRIES_AHEAD) {
-        state.schedule.slab.prefetch(&[*handle]);
+    if let Some(ticket) = line.tickets.get(ENTRIES_AHEAD) {
+        state.schedule.slab.prefetch_released(*ticket);
     }
-    if let Some((task, _)) = line.handles.get(TASKS_AHEAD).and_then(|handle| state.schedule.peek(*handle)) {
+    if let Some((task, ..)) = line.tickets.get(TASKS_AHEAD).and_then(|ticket| state.schedule.peek_released(*ticket)) {
         black_box(task.bind(py).get_type_ptr());
     }
 }
@@ -160,12 +160,12 @@ fn look_ahead(py: Python<'_>, state: &State<TaskRef>, line: &DueLine) {
 fn extend_group(state: &mut State<TaskRef>, core: &TimerCore, line: &mut DueLine, group: &mut BatchGroup) -> bool {
     let now_us = core.timer.clock().now_us();
     for _ in 0..STEP {
-        let Some(handle) = line.handles.front().copied() else { return line.more };
-        match state.schedule.peek(handle) {
-            Some((task, tag)) if tag == NO_INDEX || !task.is(&group.tasks[0]) => return false,
-            _ => line.handles.pop_front(),
+        let Some(ticket) = line.tickets.front().copied() else { return line.more };
+        match state.schedule.peek_released(ticket) {
+            Some((task, _, tag)) if tag == NO_INDEX || !task.is(&group.tasks[0]) => return false,
+            _ => line.tickets.pop_front(),
         };
-        if let Some(claimed) = state.claim(handle, now_us) {
+        if let Some(claimed) = state.claim(ticket, now_us) {
             group.tasks.push(claimed.task);
             group.indices.push(i64::from(index_of(claimed.tag)));
         }
@@ -177,14 +177,15 @@ fn batch_of<'a, 'py>(py: Python<'py>, group: &'a BatchGroup) -> &'a Bound<'py, T
     group.tasks[0].bind(py).cast().expect("only a batch is added with an index")
 }
 
-/// How many handles at the head of a line belong in one call: 1, or a group. For executors that claim later.
-pub(crate) fn group_len(state: &State<TaskRef>, handles: &[Handle]) -> usize {
-    let peek = |handle: &Handle| state.schedule.peek(*handle);
-    match handles.first().and_then(peek) {
-        Some((batch, tag)) if tag != NO_INDEX => {
+/// How many tickets at the head of a line belong in one call: 1, or a group. For executors that claim later.
+pub(crate) fn group_len(state: &State<TaskRef>, tickets: &[Ticket]) -> usize {
+    let peek = |ticket: &Ticket| state.schedule.peek_released(*ticket);
+    match tickets.first().and_then(peek) {
+        Some((batch, _, tag)) if tag != NO_INDEX => {
             // A cancelled timer does not split the group.
-            let belongs = |handle: &&Handle| peek(handle).is_none_or(|(task, tag)| tag != NO_INDEX && task.is(batch));
-            handles.iter().take_while(belongs).count()
+            let belongs =
+                |ticket: &&Ticket| peek(ticket).is_none_or(|(task, _, tag)| tag != NO_INDEX && task.is(batch));
+            tickets.iter().take_while(belongs).count()
         }
         _ => 1,
     }

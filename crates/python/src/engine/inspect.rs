@@ -23,10 +23,11 @@ pub(crate) fn snapshot<'py>(py: Python<'py>, core: &TimerCore) -> PyResult<Bound
     let mut size = 0;
     let mut pace = Pace::default();
     let mut shown_names = |tasks: &[Seen]| -> PyResult<Vec<Bound<'py, PyAny>>> {
-        // One that was moved or taken off meanwhile is missing.
+        // One that was released or taken off meanwhile is missing.
         let found: Vec<_> = {
             let state = core.lock_unchecked(py);
-            let find = |seen: &Seen| state.schedule.peek(seen.handle).map(|(task, tag)| (task.clone_ref(py), tag));
+            let peek = |seen: &Seen| state.schedule.peek_pending(seen.handle);
+            let find = |seen: &Seen| peek(seen).map(|(task, .., tag)| (task.clone_ref(py), tag));
             tasks.iter().filter_map(find).collect()
         };
         let mut names = Vec::new();
@@ -132,7 +133,7 @@ pub(crate) fn pending<'py>(
             let state = core.lock_unchecked(py);
             let find = |pending: &Pending<()>| {
                 // It may have been moved meanwhile.
-                let (task, due_us, number, tag) = state.schedule.waits_in_slot(pending.handle)?;
+                let (task, due_us, number, tag) = state.schedule.peek_pending(pending.handle)?;
                 (due_us < before_us).then(|| (due_us, number, task.clone_ref(py), tag))
             };
             step.iter().filter_map(find).collect()

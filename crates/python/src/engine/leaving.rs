@@ -12,7 +12,7 @@ use crate::scheduled::task_leaving;
 use crate::scheduled::task_object::TimerTask;
 use crate::tools::errors;
 use crate::values::report_failure;
-use tickwheel::{Handle, Pending, Timer as Native};
+use tickwheel::{Handle, Pending, Ticket, Timer as Native};
 
 /// A task that the executor refused, or timers of one batch.
 struct Refused {
@@ -24,22 +24,21 @@ struct Refused {
 
 /// Removes tasks that the executor refused, and reports each task once; refused timers of one batch that follow each
 /// other are one report. `cause`: what the executor raised.
-pub(crate) fn reject(py: Python<'_>, core: &TimerCore, handles: &[Handle], why: &str, cause: Option<&PyErr>) {
+pub(crate) fn reject(py: Python<'_>, core: &TimerCore, tickets: &[Ticket], why: &str, cause: Option<&PyErr>) {
     let mut refused: Vec<Refused> = Vec::new();
-    for handle in handles {
+    for ticket in tickets {
         let Ok(mut state) = core.lock(py) else { return };
-        let tag = state.schedule.peek(*handle).map_or(NO_INDEX, |(_, tag)| tag);
-        let task = state.refuse(*handle);
+        let taken = state.refuse(*ticket);
         core.timer.unlock_after_removal(state);
-        let Some(task) = task else { continue };
+        let Some(Pending { task, tag, handle, .. }) = taken else { continue };
         if TimerTask::is_internal(task.bind(py)) {
-            forget(py, core, &task, *handle);
+            forget(py, core, &task, handle);
             later_check::report_refused(py, task.bind(py), rejected(py, core, why, Vec::new(), cause));
             core.callees.entries_ended(py, 1);
             continue;
         }
         let callback = failure_details::callback_of(task.bind(py));
-        forget(py, core, &task, *handle);
+        forget(py, core, &task, handle);
         operation::sync_deadline(py, task.bind(py));
         if let Some(last) = refused.last_mut().filter(|last| tag != NO_INDEX && last.task.is(&task)) {
             last.indices.push(index_of(tag));

@@ -138,7 +138,7 @@ pub(crate) fn schedule(
                 drop(state);
                 continue;
             }
-            on => on.map(|(_, handle)| handle).filter(|handle| state.schedule.is_live(*handle)),
+            on => on.map(|(_, handle)| handle).filter(|handle| state.schedule.due_us(*handle).is_some()),
         };
         let can_run = this.fields.with(py, |fields| fields.can_run());
         if !can_run {
@@ -155,7 +155,7 @@ pub(crate) fn schedule(
                 return Err(core.to_python_error(py, &error));
             }
         };
-        let moved = handle.and_then(|handle| state.reschedule(handle, due));
+        let moved = handle.and_then(|handle| Some((handle, state.reschedule(handle, due)?)));
         let (handle, must_wake) = moved.unwrap_or_else(|| {
             core.callees.entries_added(py, 1);
             state.add(due, task.clone().into_any().unbind(), NO_INDEX)
@@ -172,7 +172,7 @@ pub(crate) fn reschedule(task: &Bound<'_, TimerTask>, when: When) -> PyResult<bo
     loop {
         let Some((core, handle)) = this.timer_and_handle(py) else { return Ok(false) };
         let mut state = core.lock(py)?;
-        // During a wait for the lock another thread may have moved it.
+        // During a wait for the lock another thread may have added it again.
         let is_same = this.timer_and_handle(py).is_some_and(|(now, at)| Arc::ptr_eq(&now, &core) && at == handle);
         if !is_same {
             continue;
@@ -184,8 +184,7 @@ pub(crate) fn reschedule(task: &Bound<'_, TimerTask>, when: When) -> PyResult<bo
                 return Err(core.to_python_error(py, &error));
             }
         };
-        let Some((handle, must_wake)) = state.reschedule(handle, due) else { return Ok(false) };
-        this.fields.with(py, |fields| fields.note_moved(handle));
+        let Some(must_wake) = state.reschedule(handle, due) else { return Ok(false) };
         core.timer.notify_if_idle(&state); // it may have taken the last released task back
         drop(state);
         core.timer.wake_driver_if(must_wake);

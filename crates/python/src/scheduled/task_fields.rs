@@ -321,11 +321,6 @@ impl TaskFields {
         if self.has_run().is_some() { self.take_waiters() } else { Vec::new() }
     }
 
-    /// It has another place on its timer.
-    pub(crate) fn note_moved(&mut self, handle: Handle) {
-        self.handle = handle.to_bits();
-    }
-
     /// Returns the reference to the earlier timer, which is dropped where Python code may run.
     #[must_use]
     pub(crate) fn put_on(&mut self, timer_ref: Py<TimerRef>, handle: Handle) -> Option<Py<TimerRef>> {
