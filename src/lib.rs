@@ -50,6 +50,7 @@ mod front;
 #[doc(hidden)]
 pub mod internal;
 mod lead;
+mod lists;
 mod occupancy;
 mod panics;
 mod purgatory;

@@ -133,9 +133,9 @@ impl<T> Schedule<T> {
     pub fn reschedule(&mut self, now_us: u64, handle: Handle, due_us: u64) -> Option<u64> {
         let number = self.next_number + 1;
         self.catch_up(now_us);
-        let (place, wait_by) = self.slab.reschedule(handle, (due_us, number), self.wheel.tick_end_us())?;
+        let (place, key, wait_by) = self.slab.reschedule(handle, (due_us, number), self.wheel.tick_end_us())?;
         self.next_number = number;
-        self.remove_from_place(place);
+        self.remove_from_place(place, &key);
         Some(self.place(ReleaseKey { due_us, number, slot: handle.slot() }, wait_by))
     }
 
@@ -148,7 +148,7 @@ impl<T> Schedule<T> {
             // earlier.
             WaitBy::OldReminder => key.due_us,
             WaitBy::Front => {
-                self.front.push(key, &mut self.slab);
+                self.front.push(key);
                 ready_us(self.precision, key.due_us)
             }
             WaitBy::NewReminder(mark) => {
@@ -168,12 +168,11 @@ impl<T> Schedule<T> {
     /// An entry that was not claimed is not at this place any more.
     #[expect(clippy::inline_always, reason = "a call that takes its argument through memory is a fifth of a cancel")]
     #[inline(always)]
-    fn remove_from_place(&mut self, place: Place) {
+    fn remove_from_place(&mut self, place: Place, key: &ReleaseKey) {
         match place {
             Place::Bucket => self.wheel.sweep_if_needed(&mut self.slab),
-            Place::Front(position) => self.front.remove(position, |key| self.slab.is_in_front(key)),
+            Place::Front => self.front.remove(key, |key| self.slab.is_in_front(key)),
             Place::Released => self.released -= 1,
-            Place::Nowhere => {}
         }
     }
 
@@ -181,8 +180,8 @@ impl<T> Schedule<T> {
     #[expect(clippy::inline_always, reason = "a call that answers through memory is a tenth of a cancel")]
     #[inline(always)]
     pub fn remove(&mut self, handle: Handle) -> Option<T> {
-        let Removed { task, place, .. } = self.slab.remove(handle)?;
-        self.remove_from_place(place);
+        let Removed { task, due_us, number, place, .. } = self.slab.remove(handle)?;
+        self.remove_from_place(place, &ReleaseKey { due_us, number, slot: handle.slot() });
         Some(task)
     }
 

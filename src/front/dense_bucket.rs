@@ -2,9 +2,9 @@
 
 use std::cmp::Reverse;
 
-use super::lists::{List, Positions};
 use super::partitions::Partitions;
 use super::{Front, OverlappingRun};
+use crate::lists::List;
 use crate::wheel::ReleaseKey;
 
 impl Front {
@@ -21,12 +21,12 @@ impl Front {
 
     /// Adds the keys of a step of a dense bucket, in any order.
     #[inline(never)] // rare: `Front::extend` needs the registers
-    pub(crate) fn extend_unsorted(&mut self, keys: &[ReleaseKey], positions: &mut impl Positions<ReleaseKey>) {
+    pub(crate) fn extend_unsorted(&mut self, keys: &[ReleaseKey]) {
         let Some(partitions) = &mut self.partitions else { return };
         self.live_count += keys.len();
         for key in keys {
             let partition = partitions.partition_mut(key.due_us);
-            *partition = self.lists.push(*partition, *key, positions);
+            *partition = self.lists.push(*partition, *key);
         }
     }
 
@@ -43,8 +43,7 @@ impl Front {
                 break;
             };
             let (page, rest) = self.lists.split_first_page(partition);
-            if self.lists.is_empty(rest) {
-                self.lists.free_list(rest);
+            if rest == List::default() {
                 partitions.finish_next();
             } else {
                 partitions.put_back(rest);

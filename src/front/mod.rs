@@ -9,36 +9,34 @@
 //! - A single key before the end of the run is **out of order**. Such keys are in a tree: O(log n).
 //!
 //! No call sorts more than one step. A run is a list in pages, so no call copies millions of keys. The key of a cancelled
-//! entry stays until it is the first, or until its page has no live key. For each cancelled key in the tree, a few keys of
-//! the tree are checked.
+//! entry leaves the tree at once. In a run it stays until it is the first, or until a sweep comes: there is one if more than
+//! half of the keys are such.
 //!
 //! Example: keys 3 and 5 come together, then 4. The run is 3 and 5, key 4 is out of order. They leave as 3, 4, 5.
 
 mod dense_bucket;
-mod lists;
 mod partitions;
 mod release;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
-use std::ops::Bound;
 
-use lists::{List, ListPool, NO_POSITION, Positions};
 use partitions::Partitions;
 
-use crate::wheel::{ReleaseKey, Slab};
+use crate::lists::{List, Lists};
+use crate::wheel::ReleaseKey;
 
-/// How many keys of the tree are checked for each cancelled key. So at most about a third of the keys are cancelled.
-const CHECKED_PER_CANCEL: usize = 4;
+/// How many free pages of the lists keep their memory: a page of keys is three times as large as one of reminders.
+const KEPT_PAGES: usize = 4;
+/// There is a sweep if the lists have more keys than this, and more than twice as many as are live.
+const MIN_GARBAGE: usize = 1024;
 /// How many keys of a step may come before the end of the run: they go to the tree, and the others are appended to the run.
 const MAX_EARLY_KEYS: usize = 8;
-/// The position of a key in the tree.
-const IN_TREE: u32 = NO_POSITION;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Front {
     /// The lists of all runs and partitions.
-    lists: ListPool<ReleaseKey>,
+    lists: Lists<ReleaseKey>,
     /// The run that most keys follow.
     run: List,
     /// The last key that was appended to it.
@@ -47,8 +45,6 @@ pub(crate) struct Front {
     overlapping: BinaryHeap<Reverse<OverlappingRun>>,
     /// The keys that were out of order when they came.
     tree: BTreeSet<ReleaseKey>,
-    /// The key of the tree that was checked last.
-    last_checked: Option<ReleaseKey>,
     /// The keys of a dense bucket while it is flushed.
     partitions: Option<Box<Partitions>>,
     live_count: usize,
@@ -61,15 +57,17 @@ struct OverlappingRun {
     list: List,
 }
 
-/// A key names its entry by itself.
-impl<T> Positions<ReleaseKey> for Slab<T> {
-    fn is_at_position(&self, key: ReleaseKey, _position: u32) -> bool {
-        self.is_in_front(&key)
-    }
-
-    #[inline]
-    fn set_position(&mut self, key: ReleaseKey, position: u32) {
-        self.set_in_front(key.slot, position);
+impl Default for Front {
+    fn default() -> Self {
+        Self {
+            lists: Lists::new(KEPT_PAGES),
+            run: List::default(),
+            run_end: None,
+            overlapping: BinaryHeap::new(),
+            tree: BTreeSet::new(),
+            partitions: None,
+            live_count: 0,
+        }
     }
 }
 
@@ -79,40 +77,39 @@ impl Front {
         self.live_count
     }
 
-    /// Adds a key, and sets the position of its entry for [`Front::remove`].
-    pub(crate) fn push(&mut self, key: ReleaseKey, positions: &mut impl Positions<ReleaseKey>) {
+    /// Adds a key.
+    pub(crate) fn push(&mut self, key: ReleaseKey) {
         self.live_count += 1;
         if self.follows_run(&key) {
-            self.append_to_run(&[key], positions);
+            self.append_to_run(&[key]);
         } else {
-            self.insert_into_tree(key, positions);
+            self.tree.insert(key);
         }
     }
 
-    /// Adds the sorted keys of a step, and sets the positions of their entries.
-    pub(crate) fn extend(&mut self, keys: &[ReleaseKey], positions: &mut impl Positions<ReleaseKey>) {
+    /// Adds the sorted keys of a step.
+    pub(crate) fn extend(&mut self, keys: &[ReleaseKey]) {
         debug_assert!(keys.is_sorted(), "the keys of a run are in order");
         self.live_count += keys.len();
         let early = keys.iter().take(MAX_EARLY_KEYS + 1).take_while(|key| !self.follows_run(key)).count();
         if early <= MAX_EARLY_KEYS {
-            keys[..early].iter().for_each(|key| self.insert_into_tree(*key, positions));
-            self.append_to_run(&keys[early..], positions);
+            self.tree.extend(&keys[..early]);
+            self.append_to_run(&keys[early..]);
         } else {
-            let list = self.lists.extend(List::default(), keys, positions);
+            let list = self.lists.extend(List::default(), keys);
             self.overlapping.push(Reverse(OverlappingRun { first: keys[0], list }));
         }
     }
 
-    /// The entry at this position was cancelled or moved. O(1), in the tree O(log n); at most the work of a page.
-    pub(crate) fn remove(&mut self, position: u32, is_live: impl Fn(&ReleaseKey) -> bool) {
+    /// The entry of this key was cancelled or moved. O(1), in the tree O(log n); at most the work of some pages.
+    pub(crate) fn remove(&mut self, key: &ReleaseKey, is_live: impl Fn(&ReleaseKey) -> bool) {
         self.live_count -= 1;
-        if position != IN_TREE {
-            self.lists.remove(position);
-        } else if self.live_count > 0 {
-            self.check_tree(is_live);
+        if !self.tree.remove(key) {
+            // Never more pages for one call: all keys are read when the tick is over.
+            self.lists.sweep_if_above(2 * self.live_count + MIN_GARBAGE, usize::MAX, |key| is_live(&key));
         }
         if self.live_count == 0 {
-            self.clear();
+            self.free_overlapping();
         }
     }
 
@@ -134,40 +131,22 @@ impl Front {
     pub(crate) fn sorted(&self) -> Vec<ReleaseKey> {
         let unsorted = self.partitions.iter().flat_map(|partitions| partitions.unsorted()).copied();
         let lists = self.overlapping.iter().map(|Reverse(run)| run.list).chain([self.run]).chain(unsorted);
-        let keys = lists.flat_map(|list| self.lists.iter_unread(list)).map(|(_, key)| key);
-        let mut keys: Vec<_> = keys.chain(&self.tree).copied().collect();
+        let mut keys: Vec<_> = lists.flat_map(|list| self.lists.iter(list)).chain(self.tree.iter().copied()).collect();
         keys.sort_unstable();
         keys
     }
 
-    fn follows_run(&self, key: &ReleaseKey) -> bool {
-        self.run_end.is_none_or(|end| end < *key) || self.lists.is_empty(self.run)
+    fn follows_run(&mut self, key: &ReleaseKey) -> bool {
+        self.run_end.is_none_or(|end| end < *key) || self.lists.unread(self.run).is_empty()
     }
 
-    fn append_to_run(&mut self, keys: &[ReleaseKey], positions: &mut impl Positions<ReleaseKey>) {
-        self.run = self.lists.extend(self.run, keys, positions);
+    fn append_to_run(&mut self, keys: &[ReleaseKey]) {
+        self.run = self.lists.extend(self.run, keys);
         self.run_end = keys.last().copied().or(self.run_end);
     }
 
-    fn insert_into_tree(&mut self, key: ReleaseKey, positions: &mut impl Positions<ReleaseKey>) {
-        self.tree.insert(key);
-        positions.set_position(key, IN_TREE);
-    }
-
-    /// Checks the next few keys of the tree, and drops the cancelled ones. After the last key it starts again at the first.
-    fn check_tree(&mut self, is_live: impl Fn(&ReleaseKey) -> bool) {
-        for _ in 0..CHECKED_PER_CANCEL {
-            let after = self.last_checked.map_or(Bound::Unbounded, Bound::Excluded);
-            self.last_checked = self.tree.range((after, Bound::Unbounded)).next().copied();
-            if let Some(key) = self.last_checked.filter(|key| !is_live(key)) {
-                self.tree.remove(&key);
-            }
-        }
-    }
-
-    /// Drops all keys that are left when none is live.
-    fn clear(&mut self) {
-        self.tree.clear();
+    /// No key is live, so only the overlapping runs are left that sweeps have emptied, or nearly.
+    fn free_overlapping(&mut self) {
         for Reverse(run) in self.overlapping.drain() {
             self.lists.free_list(run.list);
         }

@@ -3,15 +3,14 @@
 use std::collections::binary_heap::PeekMut;
 
 use super::{Front, OverlappingRun};
+use crate::lists::List;
 use crate::wheel::ReleaseKey;
 
 /// Where the first key is.
 #[derive(Clone, Copy)]
 enum FirstKeyIn {
-    /// At this position of the run.
-    Run(u32),
-    /// At this position of the first overlapping run.
-    Overlapping(u32),
+    /// The run, or an overlapping run.
+    List(List),
     Tree,
 }
 
@@ -23,7 +22,7 @@ impl Front {
             if is_live(&key) {
                 return Some(key);
             }
-            self.drop_first(place, false);
+            self.drop_first(place);
         }
     }
 
@@ -46,24 +45,21 @@ impl Front {
             }
             if !self.tree.is_empty() || !self.overlapping.is_empty() {
                 let Some((key, place)) = self.first().filter(|(key, _)| is_ready(key)) else { break };
-                let was_live = release(&key);
-                self.live_count -= usize::from(was_live);
-                self.drop_first(place, was_live);
+                self.live_count -= usize::from(release(&key));
+                self.drop_first(place);
                 read += 1;
                 continue;
             }
             // Nearly always there is only the run, and one loop reads a page of it.
-            let (position, keys) = self.lists.unread_items(self.run);
             let (mut count, mut live_count) = (0, 0);
-            for key in keys.iter().take(limit - read).take_while(|key| is_ready(key)) {
+            for key in self.lists.unread(self.run).iter().take(limit - read).take_while(|key| is_ready(key)) {
                 count += 1;
                 live_count += usize::from(release(key));
             }
             if count == 0 {
                 break;
             }
-            self.lists.mark_read(position, count);
-            self.lists.remove_from_page(position, live_count);
+            self.lists.mark_read(self.run, count);
             self.live_count -= live_count;
             read += count;
         }
@@ -77,7 +73,7 @@ impl Front {
         is_ready: impl Fn(&ReleaseKey) -> bool,
         mut release: impl FnMut(&ReleaseKey) -> bool,
     ) -> usize {
-        let first_in_run = self.lists.unread_items(self.run).1.first().copied();
+        let first_in_run = self.lists.peek(self.run);
         let first_other = first_in_run.into_iter().chain(self.tree.first().copied()).min();
         let mut read = 0;
         while read < limit
@@ -87,22 +83,18 @@ impl Front {
             if !is_ready(&first) || first_other.is_some_and(|other| other < first) {
                 break;
             }
-            let (position, keys) = self.lists.unread_items(list);
+            let keys = self.lists.unread(list);
             let mut next = keys.first().copied();
             if next == Some(first) {
                 next = keys.get(1).copied();
-                let was_live = release(&first);
-                self.live_count -= usize::from(was_live);
-                self.lists.mark_read(position, 1);
-                if was_live {
-                    self.lists.remove_from_page(position, 1);
-                }
+                self.live_count -= usize::from(release(&first));
+                self.lists.mark_read(list, 1);
                 read += 1;
                 if next.is_none() {
-                    next = self.lists.unread_items(list).1.first().copied();
+                    next = self.lists.peek(list);
                 }
             }
-            // If the first key was cancelled, and its page was freed, this gives the run its right place in the heap.
+            // If the first key was cancelled, and a sweep has dropped it, this gives the run its right place in the heap.
             match next {
                 Some(next) => top.0.first = next,
                 None => self.lists.free_list(PeekMut::pop(top).0.list),
@@ -114,8 +106,7 @@ impl Front {
     /// The first key, live or cancelled, and where it is.
     fn first(&mut self) -> Option<(ReleaseKey, FirstKeyIn)> {
         debug_assert!(self.partitions.is_none(), "a bucket is flushed before any key is released");
-        let (position, keys) = self.lists.unread_items(self.run);
-        let in_run = keys.first().map(|key| (*key, FirstKeyIn::Run(position)));
+        let in_run = self.lists.peek(self.run).map(|key| (key, FirstKeyIn::List(self.run)));
         let in_tree = self.tree.first().map(|key| (*key, FirstKeyIn::Tree));
         let overlapping = self.first_overlapping();
         in_run.into_iter().chain(overlapping).chain(in_tree).min_by_key(|(key, _)| *key)
@@ -125,27 +116,22 @@ impl Front {
     fn first_overlapping(&mut self) -> Option<(ReleaseKey, FirstKeyIn)> {
         loop {
             let mut top = self.overlapping.peek_mut()?;
-            let (position, keys) = self.lists.unread_items(top.0.list);
-            match keys.first() {
-                Some(first) if *first == top.0.first => return Some((*first, FirstKeyIn::Overlapping(position))),
-                Some(first) => top.0.first = *first,
+            let OverlappingRun { first, list } = top.0;
+            match self.lists.peek(list) {
+                Some(key) if key == first => return Some((first, FirstKeyIn::List(list))),
+                Some(key) => top.0.first = key,
                 None => self.lists.free_list(PeekMut::pop(top).0.list),
             }
         }
     }
 
     /// Drops the first key.
-    fn drop_first(&mut self, place: FirstKeyIn, was_live: bool) {
+    fn drop_first(&mut self, place: FirstKeyIn) {
         match place {
             FirstKeyIn::Tree => {
                 self.tree.pop_first();
             }
-            FirstKeyIn::Run(position) | FirstKeyIn::Overlapping(position) => {
-                self.lists.mark_read(position, 1);
-                if was_live {
-                    self.lists.remove_from_page(position, 1);
-                }
-            }
+            FirstKeyIn::List(list) => self.lists.mark_read(list, 1),
         }
     }
 }

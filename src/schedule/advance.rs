@@ -110,7 +110,7 @@ impl<T> Schedule<T> {
             return read + self.flush_dense_step(limit - read);
         }
         self.for_front.sort_unstable();
-        self.front.extend(&self.for_front, &mut self.slab);
+        self.front.extend(&self.for_front);
         self.for_front.clear();
         read
     }
@@ -119,7 +119,7 @@ impl<T> Schedule<T> {
     /// sorted.
     #[cold]
     fn flush_dense_step(&mut self, limit: usize) -> usize {
-        self.front.extend_unsorted(&self.for_front, &mut self.slab);
+        self.front.extend_unsorted(&self.for_front);
         self.for_front.clear();
         if self.wheel.is_flushing() { 0 } else { self.front.sort_partitions(limit) }
     }

@@ -6,7 +6,7 @@
 //!
 //! Example: tasks that are due at 24.5, 25.1 and 24.9 ms on a level of tick 3 are in the bucket [24, 27), which expires at 24.
 
-use super::reminders::List;
+use crate::lists::List;
 
 /// One bucket.
 pub(crate) type Bucket = [u64; 2];

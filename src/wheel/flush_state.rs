@@ -1,6 +1,6 @@
 //! The state of a bucket while it is flushed, and after that.
 
-use super::reminders::List;
+use crate::lists::List;
 
 /// A bucket that was flushed, and how many entries it had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,35 +1,21 @@
 //! What becomes of reminders that mean nothing any more: of entries that were cancelled, or moved.
 
 use super::reminder::Reminder;
-use super::reminders::PAGE_SIZE;
 use super::{BucketRef, Placed, Slab, Wheel, bucket};
 
 /// A sweep begins if there are more reminders than this, and this many times as many as slots. Slots keep their memory until a
 /// whole page of them is free, so with fewer reminders little would be won.
 const MIN_GARBAGE: usize = 4096;
 const MAX_REMINDERS_PER_SLOT: usize = 2;
-/// How many reminders a call looks at, on average: every sixteenth call goes through a page. So a batch of 64 cancels, which
-/// holds the lock, goes through four.
-const SWEPT_PER_CALL: usize = PAGE_SIZE / 16;
 
 impl Wheel {
     /// Drops useless reminders if there are too many of them. Call it when there is one more. O(1): at most the work of some pages.
+    ///
+    /// If a whole page of slots has gone, its reminders go too, without a look at each slot.
     #[inline]
     pub(crate) fn sweep_if_needed<T>(&mut self, slab: &mut Slab<T>) {
-        if self.reminders.len() > MAX_REMINDERS_PER_SLOT * slab.capacity() + MIN_GARBAGE {
-            self.sweep(slab);
-        }
-    }
-
-    #[cold]
-    fn sweep<T>(&mut self, slab: &mut Slab<T>) {
-        // If a whole page of slots has gone, its reminders go too, without a look at each slot.
-        let is_far_above = self.reminders.len() > 2 * (MAX_REMINDERS_PER_SLOT * slab.capacity() + MIN_GARBAGE);
-        self.sweep_credit += if is_far_above { 3 * PAGE_SIZE } else { SWEPT_PER_CALL };
-        while self.sweep_credit >= PAGE_SIZE {
-            self.sweep_credit -= PAGE_SIZE;
-            self.reminders.sweep(|reminder| slab.is_awaited(reminder));
-        }
+        let limit = MAX_REMINDERS_PER_SLOT * slab.capacity() + MIN_GARBAGE;
+        self.reminders.sweep_if_above(limit, 2 * limit, |reminder| slab.is_awaited(reminder));
     }
 
     /// Drops useless reminders at the head of an armed bucket, and places entries again that were moved out of the

@@ -9,7 +9,7 @@
 use super::bucket::{self, Bucket};
 use super::placed::{BucketRef, Placed};
 use super::reminder::Reminder;
-use super::reminders::Reminders;
+use crate::lists::Lists;
 
 #[derive(Debug)]
 pub(crate) struct Level {
@@ -87,7 +87,7 @@ impl Level {
     /// Puts a reminder into the bucket of this instant, which the level covers.
     #[expect(clippy::inline_always, reason = "see `Wheel::remind`")]
     #[inline(always)]
-    pub(super) fn place(&mut self, reminders: &mut Reminders, reminder: Reminder, due_us: u64) -> Placed {
+    pub(super) fn place(&mut self, reminders: &mut Lists<Reminder>, reminder: Reminder, due_us: u64) -> Placed {
         let (index, ticks) = self.bucket_of(due_us);
         let bucket = &mut self.buckets[index as usize];
         bucket::set_list(bucket, reminders.push(bucket::list(bucket), reminder));
@@ -107,7 +107,7 @@ impl Level {
     #[inline(always)]
     pub(super) fn cascade(
         &mut self,
-        reminders: &mut Reminders,
+        reminders: &mut Lists<Reminder>,
         reminder: Reminder,
         offset_ms: u64,
     ) -> Result<Option<BucketRef>, Reminder> {

@@ -14,10 +14,8 @@ mod flush_state;
 mod garbage;
 mod level;
 mod looking;
-mod page_numbering;
 mod placed;
 mod reminder;
-mod reminders;
 mod slab;
 
 pub(crate) use bucket::expiration_ms;
@@ -25,19 +23,22 @@ pub(crate) use flush_state::Flushed;
 use flush_state::Flushing;
 use level::Level;
 pub(crate) use looking::BucketPage;
-pub(crate) use page_numbering::PageNumbering;
 pub(crate) use placed::{BucketRef, Placed};
 use reminder::{Mark, Reminder};
-use reminders::Reminders;
+
+use crate::lists::Lists;
 #[cfg(test)]
 pub(crate) use slab::MAX_NUMBER;
 pub(crate) use slab::{Entry, Place, ReleaseKey, Removed, Slab, WaitBy};
 pub use slab::{Handle, Ticket};
 
+/// How many free pages of reminders keep their memory: as many as the buckets of a few levels need.
+const KEPT_PAGES: usize = 64;
+
 #[derive(Debug)]
 pub(crate) struct Wheel {
     /// Those of all buckets.
-    reminders: Reminders,
+    reminders: Lists<Reminder>,
     /// The finest first.
     levels: Vec<Level>,
     /// When the current tick of level 1 ends, in microseconds. An entry that is due before is for the front.
@@ -45,8 +46,6 @@ pub(crate) struct Wheel {
     /// The size of each level; the last one is repeated.
     sizes: Vec<u32>,
     flushing: Option<Flushing>,
-    /// How many reminders a sweep may look at.
-    sweep_credit: usize,
     /// How many entries left each level for a lower one or for the front. In a large bucket, cancelled entries count
     /// too. A moved entry leaves a level when its old instant comes.
     pub(crate) cascaded: Vec<u64>,
@@ -58,12 +57,11 @@ impl Wheel {
     pub(crate) fn new(tick_ms: u64, sizes: &[u32], start_ms: u64) -> Self {
         let level = Level::new(1, tick_ms, sizes[0], start_ms);
         Self {
-            reminders: Reminders::default(),
+            reminders: Lists::new(KEPT_PAGES),
             tick_end_us: level.tick_end_ms().saturating_mul(1000),
             levels: vec![level],
             sizes: sizes.to_vec(),
             flushing: None,
-            sweep_credit: 0,
             cascaded: vec![0],
             flushed: None,
         }

@@ -20,8 +20,8 @@ pub struct Entry<T> {
     /// `None` in a free slot.
     pub(crate) task: Option<T>,
     pub(crate) generation: u32,
-    /// The mark of its last reminder, or its position in the front.
-    link: u32,
+    /// Of its last reminder.
+    mark: Mark,
 }
 
 /// How many bits a stage takes.
@@ -38,7 +38,6 @@ pub(super) enum Stage {
     Free,
     /// A free slot that still has a reminder.
     Dormant,
-    Unplaced,
     Bucket,
     Front,
     Released,
@@ -49,12 +48,10 @@ pub(super) enum Stage {
 pub(crate) enum Place {
     /// In the wheel.
     Bucket,
-    /// In the front, at this position: it has left the wheel and waits for its instant.
-    Front(u32),
+    /// In the front: it has left the wheel and waits for its instant.
+    Front,
     /// On the executor's queue.
     Released,
-    /// Nowhere: its slot is free, or the caller is about to place it.
-    Nowhere,
 }
 
 /// By what an entry waits for its instant.
@@ -80,7 +77,7 @@ impl<T> Entry<T> {
     /// A slot that was never used.
     #[inline]
     pub(super) fn new(generation: u32) -> Self {
-        Self { due_us: 0, number_and_stage: 0, task: None, generation, link: 0 }
+        Self { due_us: 0, number_and_stage: 0, task: None, generation, mark: Mark::default() }
     }
 
     /// The add number. With the due instant it gives the order of T6.
@@ -106,7 +103,7 @@ impl<T> Entry<T> {
 
     #[inline]
     pub(super) fn mark(&self) -> Mark {
-        Mark(self.link)
+        self.mark
     }
 
     /// The entry waits for this instant; of a free slot, it is in use from now on. `tick_end_us`: before this it is for the front.
@@ -114,12 +111,12 @@ impl<T> Entry<T> {
     pub(super) fn wait(&mut self, due_us: u64, number: u64, tick_end_us: u64) -> WaitBy {
         let due_ms = due_us / 1000;
         let (stage, wait_by) = if due_us < tick_end_us {
-            (Stage::Unplaced, WaitBy::Front)
+            (Stage::Front, WaitBy::Front)
         } else if self.has_reminder_by(due_ms) {
             (Stage::Bucket, WaitBy::OldReminder)
         } else {
             let mark = Mark::new(due_ms, number);
-            self.link = mark.0;
+            self.mark = mark;
             (Stage::Bucket, WaitBy::NewReminder(mark))
         };
         self.due_us = due_us;
@@ -131,13 +128,7 @@ impl<T> Entry<T> {
     #[inline]
     fn has_reminder_by(&self, due_ms: u64) -> bool {
         let has_one = self.is_in(Stage::Bucket) || self.is_in(Stage::Dormant);
-        has_one && self.mark().latest_ms(self.due_us / 1000) <= due_ms
-    }
-
-    #[inline]
-    pub(super) fn set_in_front(&mut self, position: u32) {
-        self.link = position;
-        self.set_stage(Stage::Front);
+        has_one && self.mark.latest_ms(self.due_us / 1000) <= due_ms
     }
 
     #[inline]
@@ -145,16 +136,16 @@ impl<T> Entry<T> {
         self.set_stage(Stage::Released);
     }
 
+    /// Where it is; of a slot that is in use.
     #[inline]
     pub(crate) fn place(&self) -> Place {
         if self.is_in(Stage::Bucket) {
             Place::Bucket
         } else if self.is_in(Stage::Front) {
-            Place::Front(self.link)
-        } else if self.is_in(Stage::Released) {
-            Place::Released
+            Place::Front
         } else {
-            Place::Nowhere
+            debug_assert!(self.is_in(Stage::Released), "the slot is free");
+            Place::Released
         }
     }
 

@@ -6,13 +6,13 @@
 
 use super::Slab;
 use super::entry::{Entry, NO_SLOT};
-use super::page::{Numbering, PAGE_SIZE, Page};
+use super::page::{MAX_PAGES, PAGE_SIZE, Page};
 
 impl<T> Slab<T> {
     /// Adds a page that has no memory yet; returns its number.
     #[cold]
     pub(super) fn add_page(&mut self) -> u32 {
-        assert!(self.pages.len() < Numbering::MAX_PAGES, "a timer holds at most 2^32 tasks");
+        assert!(self.pages.len() < MAX_PAGES, "a timer holds at most 2^32 tasks");
         let number = self.pages.len() as u32;
         self.pages.push(Page {
             entries: Vec::new(),

@@ -156,18 +156,18 @@ impl<T> Slab<T> {
         Some(Removed { handle, task, tag, due_us, number, place })
     }
 
-    /// Gives a task another due instant and number. Returns the old place, from where the caller removes the entry, and what
-    /// it needs in order to wait. `None` for a stale handle.
+    /// Gives a task another due instant and number. Returns its old place and key, from where the caller removes it, and what it
+    /// needs in order to wait. `None` for a stale handle.
     #[inline]
     pub(crate) fn reschedule(
         &mut self,
         handle: Handle,
         (due_us, number): (u64, u64),
         tick_end_us: u64,
-    ) -> Option<(Place, WaitBy)> {
+    ) -> Option<(Place, ReleaseKey, WaitBy)> {
         let entry = self.get_mut(handle)?;
-        let place = entry.place();
-        Some((place, entry.wait(due_us, number, tick_end_us)))
+        let (place, key) = (entry.place(), entry.key(handle.slot()));
+        Some((place, key, entry.wait(due_us, number, tick_end_us)))
     }
 
     /// Whether an entry waits in the front by this key.
@@ -200,12 +200,6 @@ impl<T> Slab<T> {
         self.entry_in_mut(key.slot).wait(key.due_us, key.number, tick_end_us)
     }
 
-    /// The entry is in the front, at this position.
-    #[inline]
-    pub(crate) fn set_in_front(&mut self, slot: u32, position: u32) {
-        self.entry_in_mut(slot).set_in_front(position);
-    }
-
     /// The entry that waits for this reminder; `None` if there is none.
     #[inline]
     pub(super) fn reminded(&self, reminder: Reminder) -> Option<&Entry<T>> {
@@ -213,13 +207,13 @@ impl<T> Slab<T> {
         entry.is_in(Stage::Bucket).then_some(entry)
     }
 
-    /// Takes the entry out of the wheel that waits for this reminder; the caller places it again. The reminder is gone in any
-    /// case.
+    /// Takes the entry out of the wheel that waits for this reminder; the caller puts its key into the front, or places it again.
+    /// The reminder is gone in any case.
     #[inline]
     pub(super) fn take_reminded(&mut self, reminder: Reminder) -> Option<ReleaseKey> {
         let entry = self.with_mark_mut(reminder)?;
         if entry.is_in(Stage::Bucket) {
-            entry.set_stage(Stage::Unplaced); // a second reminder that looks the same finds nothing
+            entry.set_stage(Stage::Front); // unless the caller places it again; a second reminder that looks the same finds nothing
             return Some(entry.key(reminder.slot()));
         }
         if entry.is_in(Stage::Dormant) {

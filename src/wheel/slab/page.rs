@@ -1,12 +1,34 @@
 //! A page of a slab: a fixed number of slots, the free ones chained by their offsets.
+//!
+//! A slot is a page in the upper bits, and an offset in the lower ones. Example: slot 514 is page 1, offset 2.
 
-use super::super::page_numbering::PageNumbering;
 use super::entry::Entry;
 
-/// A slot is a page and an offset.
-pub(super) type Numbering = PageNumbering<9>;
+const OFFSET_BITS: u32 = 9;
 /// Slots in a page.
-pub(super) const PAGE_SIZE: usize = Numbering::PAGE_SIZE;
+pub(super) const PAGE_SIZE: usize = 1 << OFFSET_BITS;
+/// How many pages the slots of 32 bits can name.
+pub(super) const MAX_PAGES: usize = 1 << (32 - OFFSET_BITS);
+
+/// What a slot means.
+pub(super) struct Numbering;
+
+impl Numbering {
+    #[inline]
+    pub(super) const fn page(slot: u32) -> u32 {
+        slot >> OFFSET_BITS
+    }
+
+    #[inline]
+    pub(super) const fn offset(slot: u32) -> usize {
+        slot as usize % PAGE_SIZE
+    }
+
+    #[inline]
+    pub(super) const fn number(page: u32, offset: usize) -> u32 {
+        page << OFFSET_BITS | offset as u32
+    }
+}
 
 #[derive(Debug)]
 pub(super) struct Page<T> {
