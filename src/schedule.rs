@@ -191,21 +191,21 @@ impl<T> Schedule<T> {
         self.slab.get(handle).is_some()
     }
 
-    /// Takes out a released task, to run it, or because the executor refused it; `None` for one that is not released any more.
+    /// Takes out a released task, to run it, or because the executor refused it. `None` if it was moved, claimed or cancelled.
     pub fn claim(&mut self, ticket: Ticket) -> Option<Expired<T>> {
         let Removed { handle, task, tag, due_us, number, .. } = self.slab.remove_released(ticket)?;
         self.released -= 1;
         Some(Expired { task, tag, due_us, number, handle })
     }
 
-    /// A released task, when it was due, and its tag.
+    /// A released task, its due instant and tag.
     #[must_use]
     pub fn peek_released(&self, ticket: Ticket) -> Option<(&T, u64, u32)> {
         let entry = self.slab.released(ticket)?;
         Some((entry.task.as_ref()?, entry.due_us, self.slab.tag(ticket.slot())))
     }
 
-    /// A task that is not yet released, when it is due, its number and its tag.
+    /// A task before its release, its due instant, number and tag.
     #[must_use]
     pub fn peek_pending(&self, handle: Handle) -> Option<(&T, u64, u64, u32)> {
         let entry = self.slab.get(handle).filter(|entry| entry.place() != Place::Released)?;

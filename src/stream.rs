@@ -123,7 +123,7 @@ impl<T> Stream for DueStream<T> {
                 return Poll::Pending;
             };
             drop(shared);
-            // One that was cancelled is not claimed.
+            // A cancelled task is not claimed.
             if let Some(claimed) = self.timer.claim(ticket) {
                 return Poll::Ready(Some(claimed.task));
             }

@@ -9,8 +9,8 @@
 //! - A single key before the end of the run is **out of order**. Such keys are in a tree: O(log n).
 //!
 //! No call sorts more than one step. A run is a list in pages, so no call copies millions of keys. The key of a cancelled
-//! entry leaves the tree at once. In a run it stays until it is the first, or until a sweep comes: there is one if more than
-//! half of the keys are such.
+//! entry leaves the tree at once. In a run it stays until it is the first, or is swept. A sweep begins if more than half of
+//! the keys are useless.
 //!
 //! Example: keys 3 and 5 come together, then 4. The run is 3 and 5, key 4 is out of order. They leave as 3, 4, 5.
 

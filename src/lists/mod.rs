@@ -102,7 +102,7 @@ impl<I: Copy> Lists<I> {
         self.first_unread_page(list).map_or(&[], |first| self.pages[first as usize].unread())
     }
 
-    /// So many of the items that [`Lists::unread`] returned have been read.
+    /// The first `count` items of [`Lists::unread`] have been read.
     #[inline]
     pub(crate) fn mark_read(&mut self, list: List, count: usize) {
         let first = self.pages[list.0 as usize].next;

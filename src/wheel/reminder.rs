@@ -10,7 +10,7 @@
 //!
 //! The mark is the lower 24 bits of the time in milliseconds, and 8 bits of the entry's number. A reminder is in a bucket,
 //! and the time of the bucket gives the upper bits. The number tells the reminders of a slot for one millisecond from each
-//! other, or they would all look good and none would be dropped. One of 256 looks like an earlier one: it is dropped when it
+//! other, or they would all look good and none would be dropped. Two of 256 look alike: the later one is dropped when it
 //! comes.
 //!
 //! Example: slot 7 is added for 30 s, cancelled, and used again for 31 s. Its reminder for 30 s stays where it is. When it comes,

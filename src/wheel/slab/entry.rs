@@ -136,7 +136,7 @@ impl<T> Entry<T> {
         self.set_stage(Stage::Released);
     }
 
-    /// Where it is; of a slot that is in use.
+    /// Where it is. The slot must be in use.
     #[inline]
     pub(crate) fn place(&self) -> Place {
         if self.is_in(Stage::Bucket) {
@@ -155,7 +155,7 @@ impl<T> Entry<T> {
         ReleaseKey { due_us: self.due_us, number: self.number(), slot }
     }
 
-    /// Whether it waits in the front by the key of this number. One that was moved has another number.
+    /// Whether it waits in the front by the key of this number. A move gives it another number.
     #[inline]
     pub(super) fn waits_in_front_as(&self, number: u64) -> bool {
         self.number_and_stage == number << STAGE_BITS | Stage::Front as u64

@@ -200,15 +200,15 @@ impl<T> Slab<T> {
         self.entry_in_mut(key.slot).wait(key.due_us, key.number, tick_end_us)
     }
 
-    /// The entry that waits for this reminder; `None` if there is none.
+    /// The entry that waits for this reminder, if any.
     #[inline]
     pub(super) fn reminded(&self, reminder: Reminder) -> Option<&Entry<T>> {
         let entry = self.with_mark(reminder)?;
         entry.is_in(Stage::Bucket).then_some(entry)
     }
 
-    /// Takes the entry out of the wheel that waits for this reminder; the caller puts its key into the front, or places it again.
-    /// The reminder is gone in any case.
+    /// Takes out of the wheel the entry that waits for this reminder, if any. The caller puts its key into the front, or places it
+    /// again.
     #[inline]
     pub(super) fn take_reminded(&mut self, reminder: Reminder) -> Option<ReleaseKey> {
         let entry = self.with_mark_mut(reminder)?;

@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-/// What an executor is given for a task that is due: [`Timer::claim`](crate::Timer::claim) takes the task by it.
+/// Stands for a due task on the way to its executor. [`Timer::claim`](crate::Timer::claim) takes the task.
 ///
 /// It is good for one release. If the task is moved while it waits in the queue, this ticket finds nothing any more, and
 /// the task gets another one when it is due again.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ticket {
-    /// The slot in the upper half, the lower half of the add number in the lower one. It finds only what is released, so a
-    /// number that comes again after 2^32 adds would claim a task that is due as well.
+    /// The slot in the upper half, the lower half of the add number in the lower one. After 2^32 adds a number comes again. The ticket
+    /// would then claim another task, but only a released one.
     bits: u64,
 }
 
