@@ -26,8 +26,10 @@ use partitions::Partitions;
 use crate::lists::{List, Lists};
 use crate::wheel::ReleaseKey;
 
-/// How many free pages of the lists keep their memory: a page of keys is three times as large as one of reminders.
-const KEPT_PAGES: usize = 4;
+/// Keys in a page.
+const PAGE_SIZE: usize = 1024;
+/// How many free pages keep their memory.
+const KEPT_PAGES: usize = 8;
 /// There is a sweep if the lists have more keys than this, and more than twice as many as are live.
 const MIN_GARBAGE: usize = 1024;
 /// How many keys of a step may come before the end of the run: they go to the tree, and the others are appended to the run.
@@ -36,7 +38,7 @@ const MAX_EARLY_KEYS: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Front {
     /// The lists of all runs and partitions.
-    lists: Lists<ReleaseKey>,
+    lists: Lists<ReleaseKey, PAGE_SIZE>,
     /// The run that most keys follow.
     run: List,
     /// The last key that was appended to it.

@@ -5,15 +5,15 @@
 //! go to partitions first, unsorted. After the last step the partitions are sorted one after the other, each page by
 //! itself, and appended to the run. This takes O(1) for a key, and no call sorts more than a page.
 //!
-//! Example: 7000 entries in a tick of 1 ms go to 20 partitions of 50 us. An entry that is due 730 us after the begin of the
-//! tick goes to partition 14.
+//! Example: 7000 entries in a tick of 1 ms go to 10 partitions of 100 us. An entry that is due 730 us after the begin of the
+//! tick goes to partition 7.
 
 use crate::lists::List;
 
 /// A bucket with fewer entries is not dense.
 const MIN_DENSE_ENTRIES: usize = 2048;
 /// How many entries a partition should have: most partitions fit into one page.
-const ENTRIES_PER_PARTITION: usize = 350;
+const ENTRIES_PER_PARTITION: usize = 700;
 
 #[derive(Debug)]
 pub(super) struct Partitions {
@@ -84,8 +84,8 @@ mod tests {
     fn partitions_are_in_order_and_cover_the_tick() {
         assert!(Partitions::for_bucket(MIN_DENSE_ENTRIES - 1, 0, 1000).is_none());
         let partitions = Partitions::for_bucket(7000, 5000, 1000).unwrap();
-        assert_eq!(partitions.unsorted().len(), 20);
-        for (due_us, index) in [(5000, 0), (5049, 0), (5051, 1), (5730, 14), (5999, 19), (7000, 19), (0, 0)] {
+        assert_eq!(partitions.unsorted().len(), 10);
+        for (due_us, index) in [(5000, 0), (5099, 0), (5101, 1), (5730, 7), (5999, 9), (7000, 9), (0, 0)] {
             assert_eq!(partitions.index_of(due_us), index, "{due_us}");
         }
         let indexes: Vec<_> = (5000..6000).map(|due_us| partitions.index_of(due_us)).collect();

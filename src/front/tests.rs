@@ -4,6 +4,9 @@ fn key(due_us: u64, number: u64) -> ReleaseKey {
     ReleaseKey { due_us, number, slot: number as u32 }
 }
 
+/// What is left when nearly nothing is live: the free pages that keep their memory, and a few thousand bytes.
+const MOST_BYTES: usize = KEPT_PAGES * PAGE_SIZE * size_of::<ReleaseKey>() + 20_000;
+
 #[derive(Default)]
 struct Fixture {
     front: Front,
@@ -116,7 +119,7 @@ fn the_steps_of_a_large_bucket_become_runs_and_not_single_keys_in_the_tree() {
     }
     assert!(fixture.front.tree.len() < 100 && fixture.front.overlapping.len() > 90);
     assert_eq!(fixture.release(usize::MAX), 100_000);
-    assert!(fixture.front.bytes() < 100_000, "{}", fixture.front.bytes());
+    assert!(fixture.front.bytes() < MOST_BYTES, "{}", fixture.front.bytes());
 }
 
 #[test]
@@ -135,7 +138,7 @@ fn the_partitions_of_a_dense_bucket_become_one_run__t6() {
     assert_eq!(fixture.front.sorted().len(), 100_000, "a cancelled key stays until it is read, or swept");
     while fixture.front.has_partitions() {
         let read = fixture.front.sort_partitions(300);
-        assert!(read <= 300 + 512, "{read} in one step");
+        assert!(read <= 300 + PAGE_SIZE, "{read} in one step");
     }
     assert!(fixture.front.is_one_run());
     assert_eq!(fixture.release(usize::MAX), fixture.front.len() + 85_714);
@@ -152,7 +155,7 @@ fn a_partition_of_many_pages_is_merged_and_one_of_cancelled_keys_is_freed__t6() 
         fixture.front.sort_partitions(1);
     }
     assert_eq!(fixture.release(usize::MAX), 5000);
-    assert!(fixture.front.bytes() < 100_000, "{}", fixture.front.bytes());
+    assert!(fixture.front.bytes() < MOST_BYTES, "{}", fixture.front.bytes());
 }
 
 #[test]
@@ -162,7 +165,7 @@ fn cancelled_keys_return_their_memory() {
     let full = fixture.front.bytes();
     (0..99_000).for_each(|number| fixture.cancel(key(number, number)));
     assert_eq!(fixture.front.len(), 1000);
-    assert!(fixture.front.bytes() < full / 20, "{} of {full}", fixture.front.bytes());
+    assert!(fixture.front.bytes() < MOST_BYTES + full / 20, "{} of {full}", fixture.front.bytes());
 }
 
 #[test]
@@ -173,7 +176,7 @@ fn memory_does_not_grow_while_many_keys_come_and_go_and_one_waits() {
         fixture.push(key(number + 1, number));
         fixture.cancel(key(number + 1, number));
     }
-    assert!(fixture.front.bytes() < 100_000, "{}", fixture.front.bytes());
+    assert!(fixture.front.bytes() < MOST_BYTES, "{}", fixture.front.bytes());
     assert_eq!(fixture.release(9), 1);
 }
 

@@ -1,9 +1,9 @@
 //! The memory of a pool: how a list gets room, and what becomes of a page that is not needed any more.
 
-use super::page::{NO_PAGE, PAGE_SIZE, Page, SMALL_PAGE};
+use super::page::{NO_PAGE, Page, SMALL_PAGE};
 use super::{List, Lists};
 
-impl<I: Copy> Lists<I> {
+impl<I: Copy, const PAGE_SIZE: usize> Lists<I, PAGE_SIZE> {
     /// Makes room for the next of `count` items in a list whose last page has none: that page grows, or the list gets a new
     /// last page.
     #[cold]

@@ -22,9 +22,9 @@ const MAX_COUNTED_PAGES: usize = 1024;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct List(pub(crate) u32);
 
-/// Lists that share their pages.
+/// Lists that share their pages, of `PAGE_SIZE` items each.
 #[derive(Debug)]
-pub(crate) struct Lists<I> {
+pub(crate) struct Lists<I, const PAGE_SIZE: usize> {
     /// By number. The first one, [`NO_PAGE`], is never used.
     pages: Vec<Page<I>>,
     free_pages: Vec<u32>,
@@ -38,7 +38,7 @@ pub(crate) struct Lists<I> {
     sweep_credit: usize,
 }
 
-impl<I: Copy> Lists<I> {
+impl<I: Copy, const PAGE_SIZE: usize> Lists<I, PAGE_SIZE> {
     /// `kept_pages`: how many free pages keep their memory.
     pub(crate) fn new(kept_pages: usize) -> Self {
         let pages = vec![Page::NEW];

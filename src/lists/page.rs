@@ -1,7 +1,5 @@
 //! A page of a list: a bounded number of items, and the next page in the ring of the list.
 
-/// Items in a page.
-pub(super) const PAGE_SIZE: usize = 512;
 /// A page begins small, and has memory for all of them once it has more than this. An empty one keeps memory for this many: an
 /// item that comes and goes again and again costs no allocation.
 pub(super) const SMALL_PAGE: usize = 64;

@@ -2,7 +2,7 @@
 
 use super::{List, Lists};
 
-impl<I: Copy> Lists<I> {
+impl<I: Copy, const PAGE_SIZE: usize> Lists<I, PAGE_SIZE> {
     /// Splits off the first page. Returns it as a list, and the rest.
     pub(crate) fn split_first_page(&mut self, list: List) -> (List, List) {
         let first = self.pages[list.0 as usize].next;

@@ -1,17 +1,14 @@
 //! Dropping useless items, and merging sparse neighbours: what keeps the memory of a pool near what it is needed for.
 
 use super::Lists;
-use super::page::{PAGE_SIZE, Page, SMALL_PAGE};
+use super::page::{Page, SMALL_PAGE};
 
-/// How many items a call looks at, on average: every sixteenth call goes through a page. So a batch of 64 cancels, which
-/// holds the lock, goes through four.
-const SWEPT_PER_CALL: usize = PAGE_SIZE / 16;
+/// Every so many calls go through a page, so a batch of 64 cancels, which holds the lock, goes through four.
+const CALLS_PER_PAGE: usize = 16;
 /// How many pages a sweep passes over in search of one that has items.
 const MAX_SEARCHED_PAGES: usize = 64;
-/// Two pages are merged if they fill no more than this of one: the merge must be worth its cost.
-const MAX_MERGED: usize = PAGE_SIZE / 4 * 3;
 
-impl<I: Copy> Lists<I> {
+impl<I: Copy, const PAGE_SIZE: usize> Lists<I, PAGE_SIZE> {
     /// Drops the items that `keep` rejects from some of the pages, if there are more than `limit` items, and from more pages if there
     /// are more than `far_limit`. The next call goes on with the next pages. Call it when one more item has become useless. O(1):
     /// at most the work of some pages.
@@ -24,7 +21,7 @@ impl<I: Copy> Lists<I> {
 
     #[cold]
     fn sweep_some(&mut self, is_far_above: bool, mut keep: impl FnMut(I) -> bool) {
-        self.sweep_credit += if is_far_above { 3 * PAGE_SIZE } else { SWEPT_PER_CALL };
+        self.sweep_credit += if is_far_above { 3 * PAGE_SIZE } else { PAGE_SIZE / CALLS_PER_PAGE };
         while self.sweep_credit >= PAGE_SIZE {
             self.sweep_credit -= PAGE_SIZE;
             self.sweep_page(&mut keep);
@@ -62,12 +59,15 @@ impl<I: Copy> Lists<I> {
         }
     }
 
+    /// Two pages are merged if they fill no more than this of one: the merge must be worth its cost.
+    const MAX_MERGED: usize = PAGE_SIZE / 4 * 3;
+
     /// Moves the items of the next page to this page, if neither page grows and all fit well. An empty page takes all of it, or
     /// it would not be free before its list is read.
     fn merge_with_next(&mut self, number: u32) {
         let page = &self.pages[number as usize];
         let next = &self.pages[page.next as usize];
-        let fits = page.items.is_empty() || page.items.len() + next.unread().len() <= MAX_MERGED;
+        let fits = page.items.is_empty() || page.items.len() + next.unread().len() <= Self::MAX_MERGED;
         if page.is_last || next.is_last || !fits {
             return;
         }

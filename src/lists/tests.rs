@@ -1,9 +1,12 @@
-use super::page::PAGE_SIZE;
 use super::*;
+
+const PAGE_SIZE: usize = 512;
+
+type Lists = super::Lists<u32, PAGE_SIZE>;
 
 const MANY: u32 = 10 * PAGE_SIZE as u32 + 7;
 
-fn filled(count: u32) -> (Lists<u32>, List) {
+fn filled(count: u32) -> (Lists, List) {
     let (mut lists, mut list) = (Lists::new(64), List::default());
     for item in 0..count {
         list = lists.push(list, item);
@@ -11,11 +14,11 @@ fn filled(count: u32) -> (Lists<u32>, List) {
     (lists, list)
 }
 
-fn sweep(lists: &mut Lists<u32>, keep: impl Fn(u32) -> bool) {
+fn sweep(lists: &mut Lists, keep: impl Fn(u32) -> bool) {
     lists.sweep_page(&mut |item| keep(item));
 }
 
-fn read_all(lists: &mut Lists<u32>, list: List, at_a_time: usize) -> Vec<u32> {
+fn read_all(lists: &mut Lists, list: List, at_a_time: usize) -> Vec<u32> {
     let (mut all, mut batch) = (Vec::new(), vec![0; at_a_time]);
     loop {
         let count = lists.read(list, &mut batch);

@@ -32,13 +32,15 @@ pub(crate) use slab::MAX_NUMBER;
 pub(crate) use slab::{Entry, Place, ReleaseKey, Removed, Slab, WaitBy};
 pub use slab::{Handle, Ticket};
 
-/// How many free pages of reminders keep their memory: as many as the buckets of a few levels need.
+/// Reminders in a page.
+const PAGE_SIZE: usize = 512;
+/// How many free pages keep their memory: as many as the buckets of a few levels need.
 const KEPT_PAGES: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct Wheel {
     /// Those of all buckets.
-    reminders: Lists<Reminder>,
+    reminders: Lists<Reminder, PAGE_SIZE>,
     /// The finest first.
     levels: Vec<Level>,
     /// When the current tick of level 1 ends, in microseconds. An entry that is due before is for the front.
