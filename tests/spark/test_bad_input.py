@@ -485,6 +485,20 @@ def test_an_error_of_the_topic_is_told_as_the_topic_s_also_when_a_query_goes_on_
     assert "can't go on from the checkpoint c" in str(failure(state, Path("c"), is_resuming=True))
 
 
+@pytest.mark.parametrize("is_resuming", [False, True])
+def test_a_full_disk_is_told_also_where_spark_says_only_that_a_part_of_it_ended__S4(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_resuming: bool
+) -> None:
+    said = f"a disk is full, that of the checkpoint {tmp_path} or of SPARK_LOCAL_DIRS: "
+    told = "org.apache.hadoop.fs.FSError: java.io.IOException: No space left on device\n\tat a"
+    assert str(failure(told, tmp_path, is_resuming=is_resuming)).startswith(said)
+    hidden = TRACEBACK + "EOFError\n\tat a"
+    assert said not in str(failure(hidden, tmp_path, is_resuming=is_resuming))
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage._replace(free=4096))
+    assert str(failure(hidden, tmp_path, is_resuming=is_resuming)).startswith(said + "EOFError; nothing is lost")
+
+
 TRACEBACK = "x\nTraceback (most recent call last):\n  File\n    y\n"
 SAID = {
     TRACEBACK + "tickwheel.delivery.base.errors.DeliveryFailed: in our words\n\n\tat a": "in our words",

@@ -1,6 +1,8 @@
 """Why a query failed, in one line: Spark's error text is a page long, and the reason is somewhere in it."""
 
+import contextlib
 import re
+import shutil
 from collections.abc import Iterator
 from typing import Final
 
@@ -18,6 +20,8 @@ _PREFIX: Final = re.compile(
     r"^.*terminated with exception: |^(?:: |Caused by: )?(?:org\.apache\.spark|py4j)\.[\w.$]+: "
 )
 _OF_KAFKA: Final = re.compile(r"org\.apache\.kafka\.|\[KAFKA_|\.sql\.kafka010\.")
+_FULL: Final = re.compile(r"No space left on device|Disk quota exceeded")
+_LITTLE: Final = 1 << 20  # bytes
 _JAVA_ERROR: Final = re.compile(r"^(?:: |Caused by: )?([\w.$]+(?:Exception|Error)\b.*)$", re.MULTILINE)
 
 
@@ -26,6 +30,11 @@ def failure(error: object, checkpoint: object, *, is_resuming: bool) -> Delivery
     text = str(error).partition(_PLAN_HEADER)[0]
     if _OWN_ERROR.search(text):
         return DeliveryFailed(reason(error))
+    if _FULL.search(text) or _is_full(checkpoint):
+        return DeliveryFailed(
+            f"a disk is full, that of the checkpoint {checkpoint} or of SPARK_LOCAL_DIRS: {innermost(text)}; nothing "
+            "is lost: make room, and start again"
+        )
     if "KAFKA_DATA_LOSS" in text:
         return DeliveryFailed(f"the topic has lost records: {innermost(text)}; the next start tells their offsets")
     if _OF_KAFKA.search(text):
@@ -37,6 +46,13 @@ def failure(error: object, checkpoint: object, *, is_resuming: bool) -> Delivery
         "copy; if another version made it, go on with that version; or name another checkpoint: what this one holds "
         "is lost, unless its files are given again"
     )
+
+
+def _is_full(folder: object) -> bool:
+    """Whether the folder is on a full disk of this machine. Spark's own error may not say so."""
+    with contextlib.suppress(OSError, ValueError):
+        return shutil.disk_usage(str(folder)).free < _LITTLE
+    return False
 
 
 def reason(error: object) -> str:
