@@ -14,6 +14,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import StructField, StructType
 
 from tickwheel.delivery.read.hand_off_rows import PARTITIONS
 from tickwheel.spark.orders import PROPERTY, Orders, Taker, store_of
@@ -28,12 +29,16 @@ _NOTHING_TOLD: Final[dict[str, None]] = dict.fromkeys(NEAR.names[NEAR.names.inde
 
 _OWN_SINK: Final = Taker("", "", ())
 """Of a pipeline without a hand-off."""
+_LEAD: Final = "tickwheel lead_ms"
+"""In the metadata of the first column of `NEAR`. The hand-off finds there what `hold` was given."""
 
 
 def hold(messages: DataFrame, lead_ms: int = LEAD_MS) -> DataFrame:
     """A stream of `NEAR`, for `HandOff` or `near_messages`: what is due within `lead_ms`, in order of due time within a
     shard. The session needs `HOLD_SETTINGS`.
     """
+    first, *others = NEAR
+    near = StructType([StructField(first.name, first.dataType, first.nullable, {_LEAD: lead_ms}), *others])
 
     def split(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
@@ -46,8 +51,14 @@ def hold(messages: DataFrame, lead_ms: int = LEAD_MS) -> DataFrame:
     return (
         pieces.union(_ticks(messages.sparkSession))
         .groupBy("shard")
-        .transformWithState(Hold(lead_ms), NEAR, outputMode="Append", timeMode="ProcessingTime")
+        .transformWithState(Hold(lead_ms), near, outputMode="Append", timeMode="ProcessingTime")
     )
+
+
+def lead_ms_of(near: DataFrame) -> int | None:
+    """The lead that `hold` was given; `None` if the rows came through steps that do not pass on metadata."""
+    lead_ms = near.schema[0].metadata.get(_LEAD)
+    return None if lead_ms is None else int(lead_ms)
 
 
 def near_messages(near: DataFrame) -> DataFrame:
