@@ -17,7 +17,7 @@ import click
 
 from tickwheel._printable import printable
 from tickwheel.commands.durations import Duration
-from tickwheel.commands.options import client_tls, column_options, hand_off_options, token_of
+from tickwheel.commands.options import client_tls, column_options, hand_off_options, held_option, token_of
 from tickwheel.commands.printing import say
 
 _BETWEEN = "--"
@@ -49,6 +49,7 @@ def _options(_ctx: click.Context, _param: click.Parameter, values: Sequence[str]
     required=True,
     help="The folder where Spark keeps its messages, on storage that all hosts share: hdfs://, s3a://, or a path.",
 )
+@held_option()
 @click.option(
     "--lead",
     "lead_s",

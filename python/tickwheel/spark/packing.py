@@ -69,7 +69,7 @@ def check_version(found: int) -> None:
     if found != VERSION:
         raise DeliveryFailed(
             f"the checkpoint holds messages in the format {found}, this version reads {VERSION}: "
-            "go on with the version that wrote it until all of them are delivered"
+            "go on with the version that wrote it, or export the checkpoint by tickwheel spark-upgrade"
         )
 
 

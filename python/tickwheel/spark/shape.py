@@ -38,10 +38,10 @@ class Folder(Protocol):
         """The files and folders in it, or in a folder in it."""
 
 
-def keep_shape(folder: Folder, kind: str | None = None) -> None:
+def keep_shape(folder: Folder, kind: str | None = None, **more: str) -> None:
     """Write to the checkpoint what may not change while messages are held. Errors: as of `check_shape`."""
     if check_shape(folder, kind):
-        folder.write(NAME, msgspec.json.encode(_as_made(kind)))
+        folder.write(NAME, msgspec.json.encode({**_as_made(kind), **more}))
 
 
 def check_shape(folder: Folder, kind: str | None = None) -> bool:
@@ -64,7 +64,7 @@ def check_shape(folder: Folder, kind: str | None = None) -> bool:
         if before.get(name) != value:
             raise WrongUsage(
                 f"the checkpoint {folder} was made by another version of tickwheel ({name} {before.get(name)}, "
-                f"this one has {value}): go on with that version until all is delivered, {_INSTEAD}"
+                f"this one has {value}): go on with that version, or export it by tickwheel spark-upgrade, {_INSTEAD}"
             )
     if before.get(_INPUT) != kind:
         raise WrongUsage(
@@ -176,6 +176,22 @@ class HadoopFolder:
         """As of `Folder`."""
         with _as_os_error():
             self._files.delete(self._new_path(f"{self._uri}/{name}"), False)
+
+    def remove_all(self) -> None:
+        """The folder itself is there no more, with all that is in it."""
+        with _as_os_error():
+            self._files.delete(self._new_path(self._uri), True)
+
+    def move(self, name: str, to: str) -> None:
+        """A file has another name."""
+        with _as_os_error():
+            if not self._files.rename(self._new_path(f"{self._uri}/{name}"), self._new_path(f"{self._uri}/{to}")):
+                raise OSError(0, "the file can't be renamed", name)
+
+    def size(self, name: str) -> int:
+        """How many bytes a file has."""
+        with _as_os_error():
+            return int(self._files.getFileStatus(self._new_path(f"{self._uri}/{name}")).getLen())
 
     def names(self, under: str = "") -> Sequence[str]:
         """As of `Folder`."""
