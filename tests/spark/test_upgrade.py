@@ -154,6 +154,15 @@ def test_an_export_that_is_not_whole_is_no_export__S4_D2(
         other.setattr(module, "shard_of", one_more)
         refused(3, "is damaged: shard")
     with monkeypatch.context() as other:
+
+        def write_and_fail(*args: Any) -> None:
+            write_records(*args)
+            raise OSError(28, "No space left on device")
+
+        write_records = module._write
+        other.setattr(module, "_write", write_and_fail)
+        refused(3, "out: No space left on device")
+    with monkeypatch.context() as other:
         numbers = iter([7, 8])
         other.setattr(module, "last_done", lambda _: next(numbers))
         refused(2, "a program runs on ")

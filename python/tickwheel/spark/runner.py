@@ -2,7 +2,7 @@
 
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from tickwheel.spark.failing import failure, reason
 from tickwheel.spark.hand_off import HandOff
 from tickwheel.spark.held import FIELD, Held, held_of
 from tickwheel.spark.hold import hold
+from tickwheel.spark.input_folder import File, InputFolder
 from tickwheel.spark.inputs import Input
 from tickwheel.spark.metrics import QueryMeasures, observed, served
 from tickwheel.spark.orders import checked
@@ -95,13 +96,20 @@ class Program:
         done_before = {*commits.names()}
         hand_off = HandOff(self.deliverers, self.token, self.tls, lost=self.lost, lead_ms=round(lead_s * 1000))
         watched = Watched(hand_off, QueryMeasures(lead_s), began_s)
+        folder = self._input_folder(session, query_folder)
+
+        def check(progress: Mapping[str, Any] | None) -> None:
+            watched(progress)
+            folder.check()
+
         try:
-            with served(self.metrics, hand_off, watched.measures) as port:
+            with folder.watched(), served(self.metrics, hand_off, watched.measures) as port:
                 if port:
                     _log.info("metrics are at port %d", port)
+                folder.check()
                 query = start(near, hand_off, query_folder, stop)
                 _log.info("reading %s; checkpoint %s; lead %g s", self.given.name, self.checkpoint, lead_s)
-                return watch(query, hand_off, stop, watched, until_delivered=self.until_delivered)
+                return watch(query, hand_off, stop, check, until_delivered=self.until_delivered)
         except (PySparkException, Py4JError) as error:
             is_resuming = bool(done_before) and {*commits.names()} == done_before
             raise failure(error, self.checkpoint, is_resuming=is_resuming) from error
@@ -127,6 +135,18 @@ class Program:
         topic = self.given.topic(session)
         start = held.start_of(topic.name) if held and topic and _START not in self.given.options else None
         return replace(self.given, options={**self.given.options, _START: start}) if start else self.given
+
+    def _input_folder(self, session: SparkSession, query_folder: str) -> InputFolder:
+        """An input that is no folder has no files."""
+
+        def files() -> Iterator[File]:
+            if self.given.is_files:
+                yield from (File(*it) for it in HadoopFolder(session, self.given.name).files_below())
+
+        return InputFolder(
+            self.given.name, files, HadoopFolder(session, query_folder), self.given.columns,
+            keeps_age="maxFileAge" not in self.given.options,
+        )  # fmt: skip
 
     def _keep_shape(self, session: SparkSession, held: Held | None) -> None:
         try:

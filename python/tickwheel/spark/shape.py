@@ -3,8 +3,9 @@
 It is a small file, `tickwheel.json`, beside the query's own files. It is written before the first query starts.
 """
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -176,6 +177,26 @@ class HadoopFolder:
         """As of `Folder`."""
         with _as_os_error():
             self._files.delete(self._new_path(f"{self._uri}/{name}"), False)
+
+    def files_below(self) -> Iterator[tuple[str, str, int]]:
+        """Each file in it and below: its path from here, its address, and when it was changed, in milliseconds since
+        1970. On a local disk some microseconds each, elsewhere a millisecond.
+        """
+        root = self.full_name.rstrip("/")
+        if self.scheme == "file":
+            local = Path(root.removeprefix("file:"))
+            for path in (
+                [local] if local.is_file() else (Path(at, it) for at, _, names in os.walk(local) for it in names)
+            ):
+                with suppress(FileNotFoundError):  # removed meanwhile
+                    yield str(path.relative_to(local)), f"file:{path}", path.stat().st_mtime_ns // 1_000_000
+            return
+        with _as_os_error():
+            found = self._files.listFiles(self._new_path(self._uri), True)
+            while found.hasNext():
+                status = found.next()
+                address = str(status.getPath().toString())
+                yield address.removeprefix(root).lstrip("/"), address, int(status.getModificationTime())
 
     def remove_all(self) -> None:
         """The folder itself is there no more, with all that is in it."""
