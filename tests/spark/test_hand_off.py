@@ -35,6 +35,7 @@ from tickwheel.spark.deliverers import Deliverers
 from tickwheel.spark.hand_off import HandOff, assign
 from tickwheel.spark.orders import Orders
 from tickwheel.spark.packing import pack
+from tickwheel.spark.schemas import NEAR
 from tickwheel.spark.sending import Send
 
 from .ports import port_of
@@ -469,6 +470,7 @@ class Aborted:
         self.jobs = 0
         self.failed: list[frozenset[int]] = []
         self.sparkSession = self.sparkContext = self
+        self.schema = NEAR
 
     def setLocalProperty(self, _name: str, text: str) -> None:
         self.failed.append(Orders.decode(text).failed)

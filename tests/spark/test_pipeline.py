@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from tickwheel.delivery import DeliveryQueue
 from tickwheel.spark import HandOff, hold, parse_rows
@@ -52,6 +53,40 @@ def test_a_stream_of_rows_is_held_handed_off_and_delivered_and_the_state_is_empt
     assert max(it["next_due_ms"] for it in told.values() if it["next_due_ms"]) >= from_ms
     assert sorted(arrived) == sorted({"near", *(row["id"] for row in rows if row["id"])})
     assert (counts.duplicates, counts.dead_letters) == (1, 1)
+
+
+def test_a_lead_that_is_given_twice_must_be_the_same_and_once_is_enough__D2_S3(session: Any, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "one.json").write_text('{"id": "near", "due": 100000000005}')
+    rows = parse_rows(session.readStream.schema("id STRING, due BIGINT").json(str(tmp_path / "in")))
+    waits: list[float] = []
+
+    class Noting(HandOff):
+        """Sends nothing."""
+
+        def _send_of(self, near: Any, batch_id: int) -> Any:
+            send = super()._send_of(near, batch_id)
+            waits.append(send.within_s)
+            return send
+
+    def run(name: str, given: int | None, near: Any) -> None:
+        hand_off = Noting(["127.0.0.1:1"], lead_ms=given)
+        query = start(near, hand_off, tmp_path / name)
+        try:
+            while not (waits or query.exception()):
+                time.sleep(0.05)
+            if query.exception():
+                query.awaitTermination()
+        finally:
+            query.stop()
+            hand_off.close()
+
+    near = observed(hold(rows, lead_ms=7_000))
+    with pytest.raises(StreamingQueryException, match="hold has lead_ms=7000, and HandOff has lead_ms=20000: give it"):
+        run("other", 20_000, near)
+    assert not waits, "nothing was sent"
+    run("one", None, near)
+    assert waits[0] == 3.5, "half of it"
 
 
 def test_all_tasks_of_a_micro_batch_count_from_the_same_moment__D5_S2(session: Any) -> None:

@@ -71,6 +71,21 @@ def test_controls_stay_until_all_that_waited_is_settled__S4(kept: Kept) -> None:
     assert not kept.chunks
 
 
+def test_a_dead_letter_that_is_given_again_says_so__S4_D2(kept: Kept) -> None:
+    def told(found: list[Any]) -> list[tuple[str, bool]]:
+        return [(it["reason"], it["again"]) for it in found]
+
+    rows = row(message("far", 90_000)), row(Cancel("x", None)), row(BadRecord("why", "what"))
+    first = [(None, False), ("why", False)]
+    again = [(None, False), ("why (given again, as it is not known whether the first one arrived: redelivered)", True)]
+    assert told(kept.visit(NOW_MS, orders(taker()), *rows)[1]) == first
+    assert told(kept.visit(NOW_MS + 1, orders(taker(), failed=[NUMBER]))[1]) == again, "its answer did not come"
+    assert told(kept.visit(NOW_MS + 2, orders(taker()))[1]) == []
+    other = orders(taker(store="2"))
+    kept.visit(NOW_MS + 3, other)
+    assert told(kept.visit(NOW_MS + 4, other)[1]) == again, "its disk is empty"
+
+
 def test_a_cancel_stays_as_long_as_its_message_may_be_given_to_another_store__S4_D7(kept: Kept) -> None:
     """Also where that waits because its deliverer does not answer, is put off, or is in a part with later ones."""
     late = [

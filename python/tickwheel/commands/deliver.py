@@ -17,6 +17,7 @@ from tickwheel.commands.options import (
     dead_letters_option,
     delivery_options,
     hand_off_options,
+    held_option,
     opener_of,
     put_letters,
     settings_of,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 _STDOUT = 1
 _OF_DELIVERER = ("lost", "token_file", "tls_ca", "tls_cert", "tls_key")
-_OF_SPARK = ("checkpoint", "deliverers", *_OF_DELIVERER, "lead")
+_OF_SPARK = ("checkpoint", "deliverers", *_OF_DELIVERER, "held", "lead")
 _OF_DELIVERERS = (
     *("to", "webhook_header", "webhook_secret_file", "store", "dead_letters", "summary", "page", "record"),
     *(
@@ -140,6 +141,7 @@ def _time(_ctx: click.Context, _param: click.Parameter, value: str | None) -> in
     "Repeat the option for several: each key belongs to one of them.",
 )
 @hand_off_options
+@held_option(click.Path(file_okay=False, path_type=Path))
 @click.option(
     "--lead",
     metavar="DURATION",
@@ -172,6 +174,7 @@ def deliver(
     tls_ca: Path | None,
     tls_cert: Path | None,
     tls_key: Path | None,
+    held: Path | None,
     lead: float,
     webhook_header: Sequence[str],
     webhook_secret_file: Path | None,
@@ -206,13 +209,13 @@ def deliver(
         check_outputs(outputs | {"--report": page, "--record": record}, sources)
         columns = Columns(id_, key, due, payload, zone)
         if deliverers:
-            pipeline = _spark().Pipeline(sources, columns, checkpoint, lead_ms)
+            pipeline = _spark().Pipeline(sources, columns, checkpoint, lead_ms, held)
             tls = client_tls(tls_ca, tls_cert, tls_key)
             hand_off = _spark().HandOff(deliverers, token_of(token_file), tls, lost=lost, lead_ms=lead_ms)
             sys.exit(_spark().feed_others(pipeline, hand_off, report.say))
         if engine == "spark":
             beside = store.with_name(f"{store.name}.checkpoint") if store else None
-            read = _spark().reader_of(sources, columns, checkpoint or beside, lead_ms)
+            read = _spark().reader_of(sources, columns, checkpoint or beside, lead_ms, held)
         else:
             read = _local_reader(sources, columns, report.say, is_replay=speed is not None)
         settings = settings_of(**how)

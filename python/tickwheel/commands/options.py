@@ -208,6 +208,12 @@ def column_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
+def held_option(kind: click.Path | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The option `--held` of what runs on Spark."""
+    return click.option("--held", metavar="DIR", type=kind,
+                        help="Begin a new checkpoint with what tickwheel spark-upgrade wrote to DIR.")  # fmt: skip
+
+
 def hand_off_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that go with `--deliverer`; `token_of` and `client_tls` take the values of most."""
     file = click.Path(dir_okay=False, path_type=Path)

@@ -23,9 +23,13 @@ class _Stopped(Exception):
 
 
 def run_on_spark(
-    name: str, module: str, out: Path, check: Callable[[ModuleType], None], work: Callable[[ModuleType, Any, Say], Path]
+    name: str,
+    module: str,
+    out: Path | str,
+    check: Callable[[ModuleType], None],
+    work: Callable[[ModuleType, Any, Say], Path | str],
 ) -> None:
-    """Import `module`, call `check` on the arguments, run `work` on a session named `name`, and print the page's path.
+    """Import `module`, call `check` on the arguments, run `work` on a session named `name`, and print its result.
 
     After an error it ends the process: with 2 for wrong usage, 130 for Ctrl-C, 3 for other errors.
     """
@@ -66,7 +70,9 @@ def _imported(module: str) -> ModuleType:
         raise WrongUsage(f"{error.name} can't be imported ({error}): run pip install 'tickwheel[spark]'") from error
 
 
-def _interruptible(name: str, module: ModuleType, work: Callable[[ModuleType, Any, Say], Path], say: Say) -> Path:
+def _interruptible(
+    name: str, module: ModuleType, work: Callable[[ModuleType, Any, Say], Path | str], say: Say
+) -> Path | str:
     """Run the work in a thread of its own, so that Ctrl-C never interrupts a call between Python and the JVM.
 
     Ctrl-C cancels the jobs and ends the work at its next step. Then the session is stopped.
@@ -81,7 +87,7 @@ def _interruptible(name: str, module: ModuleType, work: Callable[[ModuleType, An
             raise _Stopped
         say(line)
 
-    def job() -> Path:
+    def job() -> Path | str:
         step("Starting Spark.")
         sessions.append(laptop_session(name))
         try:
@@ -90,7 +96,7 @@ def _interruptible(name: str, module: ModuleType, work: Callable[[ModuleType, An
             sessions[0].stop()
 
     with ThreadPoolExecutor(1) as thread:
-        future: Future[Path] = thread.submit(job)
+        future: Future[Path | str] = thread.submit(job)
         try:
             return future.result()
         except KeyboardInterrupt:

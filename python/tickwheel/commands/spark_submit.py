@@ -15,12 +15,14 @@ from typing import Any
 
 import click
 
+from tickwheel._printable import printable
 from tickwheel.commands.durations import Duration
-from tickwheel.commands.options import client_tls, column_options, hand_off_options, token_of
+from tickwheel.commands.options import client_tls, column_options, hand_off_options, held_option, token_of
 from tickwheel.commands.printing import say
 
 _BETWEEN = "--"
 _QUIET = "spark.log.level=WARN"
+_LINE = "%(asctime)s %(levelname)s %(message)s"
 
 
 def _options(_ctx: click.Context, _param: click.Parameter, values: Sequence[str]) -> Mapping[str, str]:
@@ -47,6 +49,7 @@ def _options(_ctx: click.Context, _param: click.Parameter, values: Sequence[str]
     required=True,
     help="The folder where Spark keeps its messages, on storage that all hosts share: hdfs://, s3a://, or a path.",
 )
+@held_option()
 @click.option(
     "--lead",
     "lead_s",
@@ -86,6 +89,12 @@ def _options(_ctx: click.Context, _param: click.Parameter, values: Sequence[str]
     help="Serve metrics for Prometheus there, as 0.0.0.0:9464.",
 )
 @click.option(
+    "--log-file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the program's own lines to FILE too, on the driver's host: on standard error they are between Spark's.",
+)
+@click.option(
     "--changed-source",
     type=click.Choice(["start", "go-on"]),
     help="If INPUT is not the one of the checkpoint, as a topic that was made anew: read it from its start, or go on.",
@@ -108,6 +117,7 @@ def program(
     intake_mib: int,
     options: Mapping[str, str],
     metrics: str | None,
+    log_file: Path | None,
     **how: Any,
 ) -> None:
     """Hold the messages of INPUT in Spark, and hand each to its deliverer before it is due, until SIGTERM or Ctrl-C.
@@ -119,10 +129,13 @@ def program(
     from tickwheel.delivery.model.message import Columns
     from tickwheel.delivery.serve.access import Address
 
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    logging.basicConfig(format=_LINE, stream=sys.stderr)
     logging.getLogger("tickwheel").setLevel(logging.INFO)
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it logs the traceback of an error that is also raised here
+    end = logging.Logger("tickwheel")  # for what is printed at the end, and so is no line of the log
     try:
+        if log_file:
+            _write_to(log_file, end)
         from tickwheel.spark.inputs import Input
         from tickwheel.spark.runner import Program
 
@@ -136,11 +149,22 @@ def program(
             **how,
         ).run()
     except WrongUsage as error:
+        end.error("%s", printable(str(error)))
         raise click.UsageError(str(error)) from error
     except DeliveryFailed as error:
+        end.error("failed: %s; run it again to go on", printable(str(error)))
         say(f"Failed: {error}; run it again to go on.", err=True)
         sys.exit(3)
     sys.exit(code)
+
+
+def _write_to(path: Path, end: logging.Logger) -> None:
+    from tickwheel.spark.log_file import LogFile
+
+    handler = LogFile(path)
+    handler.setFormatter(logging.Formatter(_LINE))
+    for logger in (logging.getLogger("tickwheel"), end):
+        logger.addHandler(handler)
 
 
 def main() -> None:

@@ -24,8 +24,8 @@ import pyarrow.compute as pc
 
 from tickwheel._native import occurrence_after
 from tickwheel.spark.chunks import Chunks
+from tickwheel.spark.packing import as_repeats, digest_of, replaced
 from tickwheel.spark.packing import chunks as cut
-from tickwheel.spark.packing import digest_of, replaced
 from tickwheel.spark.shard_index import NOBODY, Controls, Index
 
 _MANY: Final = 64
@@ -168,10 +168,11 @@ def give(
         waits |= it.rules > 0 and not is_again and (size >= most_bytes or no_new_rules)
         if it.is_given or (waits and not is_again and (it.rules or it.until_ms == _FOR_RULES_MS)):
             continue
+        may_be_known = it.given_to != NOBODY
         is_elsewhere = it.given_to not in (NOBODY, index.taker)
         it.may_repeat |= is_elsewhere
         it.given_to, it.is_given = index.taker, True
-        rows = chunks.get(it.chunk)
+        rows = as_repeats(chunks.get(it.chunk)) if may_be_known else chunks.get(it.chunk)
         if it.may_repeat and it.rules:
             settled = dict.fromkeys(_names_of_rules(rows), it.settled_ms)
             rows = _going_on(rows, settled, near_ms, index.early_ms)

@@ -8,17 +8,18 @@ that a deliverer does not take stay in the hold, and delay only their own keys.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final
 
 from pyspark.sql import DataFrame
 
+from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.read.hand_off_rows import PARTITIONS
 from tickwheel.delivery.serve.client_tls import ClientTls
 from tickwheel.spark.client import Access
 from tickwheel.spark.deliverers import Deliverers
-from tickwheel.spark.hold import LEAD_MS
+from tickwheel.spark.hold import LEAD_MS, lead_ms_of
 from tickwheel.spark.orders import PROPERTY, Orders, checked
 from tickwheel.spark.schemas import TOLD
 from tickwheel.spark.sending import Send
@@ -62,11 +63,11 @@ class HandOff:
     old deliverer has delivered its messages; the old deliverer must still answer. `lost`: deliverers that have left the
     list because their disk is lost. A deliverer that comes back at its old address with an empty disk is noticed.
     `token`: the token that they require, with the right `hand-off`. `tls`: how they are known, if they have TLS;
-    without, nothing is encrypted. `lead_ms`: that of `hold`; no micro-batch waits longer than half of it for a
-    deliverer.
+    without, nothing is encrypted. `lead_ms`: the lead of `hold`, and by default the same. No micro-batch waits longer
+    than half of it for a deliverer.
 
-    Errors: `WrongUsage` for a malformed address. `DeliveryFailed` ends the query, if a deliverer refuses the token or
-    its rows.
+    Errors: `WrongUsage` for a malformed address. `WrongUsage` ends the query, before anything is sent, if `hold` has
+    another lead. `DeliveryFailed` ends it, if a deliverer refuses the token or its rows.
     """
 
     def __init__(
@@ -76,14 +77,13 @@ class HandOff:
         tls: ClientTls | None = None,
         *,
         lost: Sequence[str] = (),
-        lead_ms: int = LEAD_MS,
+        lead_ms: int | None = None,
     ) -> None:
         deliverers = checked(deliverers, lost)
         self._access = Access(token, tls)
         self._lost = frozenset(lost)
         self._assigned = assign(deliverers)
-        within_s = lead_ms / 2000
-        self._send = Send(self._access, min(_MOST_SILENCE_S, within_s / 2), within_s)
+        self._lead_ms = lead_ms
         self._failed: frozenset[int] = frozenset()
         self._next_batch: int | None = None
         self._deliverers: Deliverers | None = None
@@ -92,6 +92,7 @@ class HandOff:
 
     def __call__(self, near: DataFrame, batch_id: int) -> None:
         """Hand off a micro-batch, and return when each deliverer has taken its part, or can't now."""
+        send = self._send_of(near, batch_id)
         if self._deliverers is None:
             self._deliverers = Deliverers(self._addresses, self._access)
         is_again = batch_id != self._next_batch  # one before it failed, or this is another query
@@ -101,7 +102,7 @@ class HandOff:
         takers = self._deliverers.ask(*self._to_look_at(batch_id))
         orders = Orders(takers, self._assigned, self._failed, is_again, self._lost)
         near.sparkSession.sparkContext.setLocalProperty(PROPERTY, orders.encode())
-        told = [row.asDict() for row in near.mapInArrow(replace(self._send, batch_id=batch_id), TOLD).collect()]
+        told = [row.asDict() for row in near.mapInArrow(send, TOLD).collect()]
         self._note(told, {taker.address for taker in takers}, self._deliverers)
         self._next_batch = batch_id + 1
 
@@ -114,6 +115,16 @@ class HandOff:
         """Ask no deliverer any more, once the query has ended."""
         if self._deliverers is not None:
             self._deliverers.close()
+
+    def _send_of(self, near: DataFrame, batch_id: int) -> Send:
+        given = [it for it in (lead_ms_of(near), self._lead_ms) if it is not None] or [LEAD_MS]
+        if given[0] != given[-1]:
+            raise WrongUsage(
+                f"hold has lead_ms={given[0]}, and HandOff has lead_ms={given[-1]}: give it to hold alone, and HandOff "
+                "takes it from there"
+            )
+        within_s = given[0] / 2000
+        return Send(self._access, min(_MOST_SILENCE_S, within_s / 2), within_s, batch_id)
 
     def _to_look_at(self, batch_id: int) -> tuple[str, int | None]:
         """A shard where something recurs, each in its turn, because its messages may have ended; and who has it."""

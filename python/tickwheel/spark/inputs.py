@@ -24,6 +24,7 @@ from tickwheel.spark.sources import BYTES_AT_ONCE, list_files, read_kafka
 
 _KAFKA: Final = re.compile(r"kafka://([^/]+)/([^/]+)", re.IGNORECASE)
 _TABLE: Final = "table:"
+_FILES: Final = "folder of files"
 _NEEDED: Final = "give spark-submit --packages org.apache.spark:spark-sql-kafka-0-10_2.13 with the version of Spark"
 
 
@@ -50,7 +51,12 @@ class Input:
         """The kind of input, as the checkpoint keeps it."""
         if self.name.lower().startswith("kafka:"):
             return "Kafka topic"
-        return "table" if self.name.startswith(_TABLE) else "folder of files"
+        return "table" if self.name.startswith(_TABLE) else _FILES
+
+    @property
+    def is_files(self) -> bool:
+        """Whether it is a file or a folder."""
+        return self.kind == _FILES
 
     def messages(self, session: SparkSession) -> DataFrame:
         """A stream of `MESSAGES`. Errors: `WrongUsage`."""

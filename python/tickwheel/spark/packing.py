@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import types
 
 from tickwheel.delivery.base.errors import DeliveryFailed
@@ -20,6 +21,7 @@ VERSION: Final = 5
 CHUNK_ROWS: Final = 2_000
 CHUNK_BYTES: Final = 512 << 10
 _SIZED: Final = [field.name for field in HANDED if types.is_string(field.type) or types.is_binary(field.type)]
+_REPEATED: Final = " (given again, as it is not known whether the first one arrived: redelivered)"
 _TOGETHER_ROWS: Final = 50_000
 _TOGETHER_BYTES: Final = 32 << 20
 
@@ -67,7 +69,7 @@ def check_version(found: int) -> None:
     if found != VERSION:
         raise DeliveryFailed(
             f"the checkpoint holds messages in the format {found}, this version reads {VERSION}: "
-            "go on with the version that wrote it until all of them are delivered"
+            "go on with the version that wrote it, or export the checkpoint by tickwheel spark-upgrade"
         )
 
 
@@ -110,6 +112,15 @@ def replaced(rows: Any, **columns: Any) -> Any:
         field = HANDED.field(name)
         rows = rows.set_column(HANDED.get_field_index(name), field, pa.array(values, field.type))
     return rows
+
+
+def as_repeats(rows: Any) -> Any:
+    """The rows, whose dead letters say that they may be known. A deliverer drops a message that it knows, and a dead
+    letter has no name to know it by.
+    """
+    is_letter = pc.is_valid(rows.column("reason"))
+    reason = pc.binary_join_element_wise(rows.column("reason"), pa.scalar(_REPEATED), "", null_handling="emit_null")
+    return replaced(rows, again=is_letter, reason=reason) if pc.any(is_letter).as_py() else rows
 
 
 def digest_of(name: tuple[str | None, str]) -> int:

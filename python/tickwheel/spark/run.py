@@ -27,7 +27,7 @@ from tickwheel.spark.orders import ALL_OTHERS
 
 
 def reader_of(
-    sources: Sequence[Source], columns: Columns, checkpoint: Path | None, lead_ms: int
+    sources: Sequence[Source], columns: Columns, checkpoint: Path | None, lead_ms: int, held: Path | None = None
 ) -> "Callable[[Running, Path], SparkReading]":
     """A function that makes the reader of a run. The checkpoint is beside the store, unless it is given.
 
@@ -35,7 +35,7 @@ def reader_of(
     """
 
     def pipeline(at: Path) -> Pipeline:
-        return Pipeline(sources, columns, at, lead_ms)
+        return Pipeline(sources, columns, at, lead_ms, held)
 
     given = pipeline(checkpoint) if checkpoint else None
     if given is None:

@@ -60,6 +60,16 @@ PIECES: Final = StructType(
 )
 """Rows of a shard, packed; null for a visit without any."""
 
+HELD: Final = StructType(
+    [
+        StructField("shard", IntegerType(), nullable=False),
+        StructField("number", LongType(), nullable=False),
+        StructField("is_given", BooleanType(), nullable=False),
+        StructField("rows", BinaryType(), nullable=False),
+    ]
+)
+"""Pieces of an export, those of a shard in the order of their numbers; first those that were given to a deliverer."""
+
 INDEX: Final = StructType([StructField("index", BinaryType(), nullable=False)])
 CHUNK_NUMBER: Final = StructType([StructField("number", LongType(), nullable=False)])
 CHUNK: Final = StructType([StructField("rows", BinaryType(), nullable=False)])

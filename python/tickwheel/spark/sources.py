@@ -1,6 +1,6 @@
 """The sources of streams (rule S1): files and Kafka. Any other streaming DataFrame goes to `parse_rows` as it is."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +13,7 @@ BYTES_AT_ONCE: Final = 32 << 20
 _SUFFIXES: Final = ",".join(
     "".join(f"[{letter}{letter.upper()}]" for letter in suffix) for suffix in ("ndjson", "jsonl", "csv", "parquet")
 )
+_LISTED: Final[Mapping[str, str]] = {"recursiveFileLookup": "true", "pathGlobFilter": f"*.{{{_SUFFIXES}}}"}
 
 
 def read_files(session: SparkSession, folder: Path, bytes_at_once: int = BYTES_AT_ONCE) -> DataFrame:
@@ -31,11 +32,15 @@ def list_files(session: SparkSession, folder: str, bytes_at_once: int, options: 
     listing = (
         session.readStream.format("binaryFile")
         .schema("path STRING, modificationTime TIMESTAMP, length BIGINT, content BINARY")  # its fixed schema
-        .option("recursiveFileLookup", "true")
-        .option("pathGlobFilter", f"*.{{{_SUFFIXES}}}")
-        .options(**{**bound, **options})
+        .options(**{**_LISTED, **bound, **options})
     )
     return listing.load(folder)
+
+
+def files_now(session: SparkSession, folder: str) -> Sequence[str]:
+    """The addresses of the files that `list_files` would read now."""
+    found = session.read.format("binaryFile").options(**_LISTED).load(folder).select("path")
+    return [row.path for row in found.collect()]
 
 
 def read_kafka(session: SparkSession, brokers: str, topic: str, options: Mapping[str, str] | None = None) -> DataFrame:
