@@ -157,8 +157,10 @@ mod tests {
         let handle = schedule.add(0, far_us, 0_u64, 0).0;
         for round in 0..20_u64 {
             let now_us = round * 6000;
-            schedule.reschedule(now_us, handle, now_us + 5000).expect("it waits");
-            schedule.next_number = 0; // its next reminder for the far instant gets the mark of the first
+            // 256 reminders later the mark is that of the first.
+            for earlier_us in (1..=254).map(|ms| far_us - ms * 1000).chain([now_us + 5000]) {
+                schedule.reschedule(now_us, handle, earlier_us).expect("it waits");
+            }
             schedule.reschedule(now_us, handle, far_us).expect("it waits");
             let mut out = Vec::new();
             while schedule.step(now_us + 6000, STEP, &mut out, &mut Progress::default()) {}
@@ -177,7 +179,9 @@ mod tests {
         let own_ms = 18 * tick_ms + 1000;
         let later_us = (own_ms + (1 << 24)) * 1000; // in bucket 3 of the same level, which is read before bucket 18
         let handle = schedule.add(now_us, later_us, 0_u64, 0).0;
-        schedule.next_number = 0; // its next reminder gets the mark of the first
+        for ms in 1..=255 {
+            schedule.reschedule(now_us, handle, later_us - ms * 1000).expect("it waits");
+        }
         schedule.reschedule(now_us, handle, own_ms * 1000).expect("it waits");
         let level = &of(&schedule, 0).levels[5];
         assert_eq!((level.tick_ms, level.tasks[3], level.tasks[18]), (tick_ms, 0, 1));

@@ -59,7 +59,7 @@ pub struct Schedule<T> {
     pub(crate) queue: BucketQueue,
     pub(crate) front: Front,
     precision: Precision,
-    pub(crate) next_number: u64,
+    next_number: u64,
     /// How many entries wait on the executor's queue.
     released: usize,
     /// The expiration of the bucket that was flushed last. Other buckets of that instant are flushed before any release.

@@ -192,4 +192,5 @@ fn cancelled_keys_leave_the_tree_and_the_overlapping_runs_too() {
     }
     fixture.live.iter().copied().collect::<Vec<_>>().into_iter().for_each(|key| fixture.cancel(key));
     assert!(fixture.front.sorted().is_empty() && fixture.front.overlapping.is_empty());
+    assert!(fixture.front.lists.used_pages() <= 1, "{} pages", fixture.front.lists.used_pages());
 }

@@ -51,6 +51,12 @@ impl<I: Copy, const PAGE_SIZE: usize> Lists<I, PAGE_SIZE> {
         self.len
     }
 
+    /// How many pages the lists have.
+    #[cfg(test)]
+    pub(crate) fn used_pages(&self) -> usize {
+        self.pages.len() - 1 - self.free_pages.len()
+    }
+
     /// Appends an item. Returns the list, which may have a new last page.
     #[expect(clippy::inline_always, reason = "a call that answers through memory is a tenth of an add")]
     #[inline(always)]

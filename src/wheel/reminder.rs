@@ -8,10 +8,9 @@
 //! - If the slot is free by then, or has another mark, the reminder is dropped.
 //! - A free slot keeps its reminder, and the next entry in that slot may use it.
 //!
-//! The mark is the lower 24 bits of the time in milliseconds, and 8 bits of the entry's number. A reminder is in a bucket,
-//! and the time of the bucket gives the upper bits. The number tells the reminders of a slot for one millisecond from each
-//! other, or they would all look good and none would be dropped. Two of 256 look alike: the later one is dropped when it
-//! comes.
+//! The mark is the lower 24 bits of the time in milliseconds, and a count of 8 bits. A reminder is in a bucket, and the time of
+//! the bucket gives the upper bits. The count goes up with each reminder of a slot. So the reminders of a slot for one millisecond
+//! differ, or they would all look good and none would be dropped. Every 256th looks like the first: it is dropped when it comes.
 //!
 //! Example: slot 7 is added for 30 s, cancelled, and used again for 31 s. Its reminder for 30 s stays where it is. When it comes,
 //! the slot gets one for 31 s.
@@ -28,12 +27,17 @@ impl Mark {
     /// The longest tick of a bucket whose reminders tell their time.
     pub(super) const MAX_TICK_MS: u64 = 1 << TIME_BITS;
 
-    /// For this time, by an entry with this number.
+    /// The mark of a slot that had no reminder since its page got memory. Its entries had others before, as often as its generation
+    /// says at least.
     #[inline]
-    pub(super) fn new(due_ms: u64, number: u64) -> Self {
-        // Fibonacci hashing (Knuth): a program that moves 256 tasks in turn gives each the same lower byte again and again.
-        let of_number = (number as u32).wrapping_mul(0x9e37_79b1) >> TIME_BITS;
-        Self((due_ms as u32) << (32 - TIME_BITS) | of_number)
+    pub(super) fn first(generation: u32) -> Self {
+        Self(generation)
+    }
+
+    /// The mark of the slot's next reminder, for this time.
+    #[inline]
+    pub(super) fn next(self, due_ms: u64) -> Self {
+        Self((due_ms as u32) << (32 - TIME_BITS) | u32::from((self.0 as u8).wrapping_add(1)))
     }
 
     #[inline]
@@ -84,22 +88,24 @@ mod tests {
         for (due_ms, begin_ms) in
             [(0, 0), (350, 340), ((1 << 24) + 5, 1 << 24), ((1 << 24) + 5, 6), (1 << 51, (1 << 51) - 9)]
         {
-            assert_eq!(begin_ms + Mark::new(due_ms, 7).offset_ms(begin_ms), due_ms);
+            assert_eq!(begin_ms + Mark::first(7).next(due_ms).offset_ms(begin_ms), due_ms);
         }
     }
 
     #[test]
     fn the_latest_time_is_never_before_the_real_one() {
         for (due_ms, end_ms) in [(0, 0), (350, 350), (350, 5000), (350, (1 << 30) + 17), (1 << 51, 1 << 51)] {
-            let latest_ms = Mark::new(due_ms, 7).latest_ms(end_ms);
+            let latest_ms = Mark::first(7).next(due_ms).latest_ms(end_ms);
             assert!((due_ms..=end_ms).contains(&latest_ms), "{due_ms} {end_ms}");
             assert_eq!((latest_ms - due_ms) % (1 << 24), 0);
         }
     }
 
     #[test]
-    fn two_reminders_of_a_slot_for_one_millisecond_differ() {
-        assert_ne!(Mark::new(350, 7), Mark::new(350, 8));
-        assert_ne!(Mark::new(350, 7), Mark::new(350, 7 + 256));
+    fn the_reminders_of_a_slot_for_one_millisecond_differ() {
+        let marks: Vec<_> =
+            std::iter::successors(Some(Mark::first(7)), |mark| Some(mark.next(350))).skip(1).take(257).collect();
+        assert!((1..256).all(|later| marks[later] != marks[0]));
+        assert_eq!(marks[256], marks[0]);
     }
 }

@@ -20,7 +20,7 @@ pub struct Entry<T> {
     /// `None` in a free slot.
     pub(crate) task: Option<T>,
     pub(crate) generation: u32,
-    /// Of its last reminder.
+    /// That of its last reminder, also if the slot is free.
     mark: Mark,
 }
 
@@ -30,17 +30,17 @@ const STAGE_BITS: u32 = 3;
 #[cfg(test)]
 pub(crate) const MAX_NUMBER: u64 = u64::MAX >> STAGE_BITS;
 
-/// Where an entry is, or what its free slot has.
+/// Where an entry is, or what its free slot has. The last two have a reminder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Stage {
     /// A free slot without a reminder.
     Free,
+    Front,
+    Released,
     /// A free slot that still has a reminder.
     Dormant,
     Bucket,
-    Front,
-    Released,
 }
 
 /// Where an entry is.
@@ -77,7 +77,7 @@ impl<T> Entry<T> {
     /// A slot that was never used.
     #[inline]
     pub(super) fn new(generation: u32) -> Self {
-        Self { due_us: 0, number_and_stage: 0, task: None, generation, mark: Mark::default() }
+        Self { due_us: 0, number_and_stage: 0, task: None, generation, mark: Mark::first(generation) }
     }
 
     /// The add number. With the due instant it gives the order of T6.
@@ -88,7 +88,12 @@ impl<T> Entry<T> {
 
     #[inline]
     pub(super) fn is_in(&self, stage: Stage) -> bool {
-        self.number_and_stage & ((1 << STAGE_BITS) - 1) == stage as u64
+        self.stage_bits() == stage as u64
+    }
+
+    #[inline]
+    fn stage_bits(&self) -> u64 {
+        self.number_and_stage & ((1 << STAGE_BITS) - 1)
     }
 
     #[inline]
@@ -115,7 +120,7 @@ impl<T> Entry<T> {
         } else if self.has_reminder_by(due_ms) {
             (Stage::Bucket, WaitBy::OldReminder)
         } else {
-            let mark = Mark::new(due_ms, number);
+            let mark = self.mark.next(due_ms);
             self.mark = mark;
             (Stage::Bucket, WaitBy::NewReminder(mark))
         };
@@ -127,7 +132,7 @@ impl<T> Entry<T> {
     /// Whether its reminder, if it has one, comes by this time for certain.
     #[inline]
     fn has_reminder_by(&self, due_ms: u64) -> bool {
-        let has_one = self.is_in(Stage::Bucket) || self.is_in(Stage::Dormant);
+        let has_one = self.stage_bits() >= Stage::Dormant as u64;
         has_one && self.mark.latest_ms(self.due_us / 1000) <= due_ms
     }
 
