@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 from tickwheel.delivery.read.hand_off_rows import PARTITIONS
-from tickwheel.spark.orders import PROPERTY, Orders, Taker, store_of
+from tickwheel.spark.orders import PROPERTY, Orders, Taker
 from tickwheel.spark.packing import gather, pack, split_by, unpack
 from tickwheel.spark.schemas import CHUNK, CHUNK_NUMBER, DUE_WITHIN, INDEX, MESSAGES, NEAR, PIECES
 from tickwheel.spark.shard import Shard
@@ -98,14 +98,14 @@ class Hold(StatefulProcessor):  # type: ignore[misc]  # pyspark is not read for 
         taker = shard.settle(self._orders, near_ms) if self._orders else _OWN_SINK
         shard.keep(pieces)
         for batch in shard.give(near_ms + (max(0, taker.ahead_ms) if taker else 0)):
-            near = {"rows": pack(batch), "taker": index.address, "store_id": store_of(index.taker)}
+            near = {"rows": pack(batch), "taker": index.address, "store_id": index.taker}
             yield Row(shard=number, **near, **_NOTHING_TOLD)
         if self._orders is None:
             shard.settle_all()
         shard.tidy()
         self._write(encoded, index.encode())
         yield Row(
-            shard=number, rows=None, taker=index.address, store_id=store_of(index.taker), waiting=index.waiting,
+            shard=number, rows=None, taker=index.address, store_id=index.taker, waiting=index.waiting,
             given=index.unsettled, due_ms=index.first_ms, recurring=index.rules, went_back=shard.went_back,
             due_within=[index.due_by(now_ms + within_ms) for within_ms in DUE_WITHIN.values()],
         )  # fmt: skip
