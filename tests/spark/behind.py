@@ -24,7 +24,7 @@ PARTITION_OF_K: Final = batch_of(_OF_K)["partition"][0].as_py()
 
 class Deliverer:
     """The engine itself behind the hold. Its time stands still: a slow replay begins at `now_ms`, and anew where the
-    test advances. What came is told with times since `from_ms`.
+    test advances. `came` has times since `from_ms`.
     """
 
     def __init__(self, folder: Path, now_ms: int, from_ms: int) -> None:
@@ -74,7 +74,7 @@ class Deliverer:
         self._run = self._start()
 
     def _send(self) -> None:
-        """Until all that is due has its outcome. The commit of an outcome may make an occurrence that is due."""
+        """Wait until each due message has its outcome. The commit of an outcome may make an occurrence that is due."""
         is_sent = False
         while not is_sent:
             while self._due():  # the test's own time limit ends this
@@ -87,8 +87,8 @@ class Deliverer:
         return bool(self._run.running.engine.census([self._now_ms], 1)[1] != [0])
 
     def marks(self) -> tuple[int, list[tuple[str | None, str]]]:
-        """The mark of all partitions, by the time of this deliverer; and the names of the open recurring messages. All
-        that was due has its outcome, so only what was put off holds the mark.
+        """The mark of all partitions, by the time of this deliverer; and the names of the open recurring messages. Each
+        due message has its outcome, so only messages that were put off hold the mark.
         """
         if not self._is_known:
             self._open_again()
@@ -110,12 +110,12 @@ class Deliverer:
 
     @property
     def came(self) -> list[tuple[str, int, bool]]:
-        """What arrived: the id, when it was due, and whether it is marked as a repeat."""
+        """Each delivery: the id, when it was due, and whether it is marked as a repeat."""
         return [(it.message.id, it.message.due_ms - self._from_ms, it.redelivered) for it in self._sent]
 
 
 def unmarked_twice(*all_: Deliverer) -> list[str]:
-    """Ids of what came more than once, and not marked from the second time on. `all_`: one after the other."""
+    """Ids that came more than once, and were not marked from the second time on. `all_`: one after the other."""
     seen: set[str] = set()
     found = []
     for id_, _, is_marked in (it for each in all_ for it in each.came):

@@ -454,6 +454,16 @@ def test_a_cancel_and_another_of_its_name_end_it_also_for_a_store_that_takes_ove
     assert Index.decode(kept.index).rules == 3
 
 
+def test_a_cancel_that_came_before_a_recurring_message_does_not_end_it_at_another_store__S4_D7_D19(kept: Kept) -> None:
+    early = row(Cancel("r", None)), row(Reschedule("r", None, NOW_MS + 5)), row(Cancel("c", None))
+    kept.visit(NOW_MS, orders(taker()), *early, row(message("far", 90_000)))
+    kept.visit(NOW_MS + 1, orders(taker()), recurring("r"))
+    kept.visit(NOW_MS + 2, orders(taker()))
+    other = orders(taker(store="2"))
+    kept.visit(NOW_MS + 3, other)
+    assert kept.ids(NOW_MS + 4, other) == ["c", "r"]
+
+
 def test_an_occurrence_that_was_put_off_is_where_its_rule_has_it_after_a_loss__S4_D16_D19(kept: Kept) -> None:
     kept.visit(NOW_MS, orders(taker()), recurring("beat"), row(message("far", 90_000)))
     assert kept.ids(NOW_MS + 1, orders(taker()), row(Reschedule("beat", None, NOW_MS + 5))) == ["beat"]

@@ -10,8 +10,8 @@
   until the taker has it. A cancel or a reschedule of an occurrence stays as long as a control.
 
 A log may be given again, from any row on, to the same store or to another one. Rows about a recurring message have a
-time, `asked_ms`, by which the deliverer knows them again and leaves them out. Other reschedules have none, so one that
-a later one undoes is not given again.
+time, `asked_ms`, by which the deliverer knows them again and leaves them out. Other reschedules have no such time. If
+a later reschedule undoes them, they are not given again.
 
 A store that replaces a lost store gets with a recurring message what the lost one had done: all until `settled_ms` had
 its outcome, and all until `sent_ms` may have been sent.
@@ -45,16 +45,15 @@ _MANY: Final = 32
 def keep(index: Index, chunks: Chunks, rows: Any, now_ms: int, until_ms: int) -> None:
     """Keep the rows that are not messages to hold: those about recurring messages in a log of their own."""
     recurring: dict[int, int | None] = {}  # by the place of each the time of the request; of an occurrence none
-    is_rule = _is_rule(rows)
+    is_rule, names = _is_rule(rows), names_of(rows)
     if index.recurring or is_rule.any():
-        names = {*_rules(index, chunks)}
-        for at, name in enumerate(names_of(rows)):
-            if is_rule[at]:
-                names.add(name)
-            if name in names:
+        # With the rules of this micro-batch: if it is done again, a cancel before a rule would end the rule.
+        rules = {*_rules(index, chunks), *(names[at] for at in np.flatnonzero(is_rule))}
+        for at, name in enumerate(names):
+            if name in rules:
                 index.asked_ms = max(index.asked_ms + 1, now_ms)  # also where a clock was set back
                 recurring[at] = index.asked_ms
-            elif (of := _occurrence_of(name)) and of[0] in names:
+            elif (of := _occurrence_of(name)) and of[0] in rules:
                 recurring[at] = None
     others = [at for at in range(rows.num_rows) if at not in recurring]
     index.controls += _logs(chunks, rows.take(pa.array(others, pa.int64())), until_ms)
@@ -104,9 +103,9 @@ def give(
         yield _going_on(rows, it, near_ms, index.early_ms) if it.is_again else rows
 
 
-def _for_once_more(log: Sequence[Log], chunks: Chunks, rules: Mapping[Name, str]) -> list[Log]:
-    """The log without what would do harm if it is given once more: a reschedule that a later one undoes, which may make
-    a message early; for another store, a cancel that came before a recurring message, which would end a later one.
+def _for_once_more(log: Sequence[Log], chunks: Chunks, rules: Collection[Name]) -> list[Log]:
+    """The log without rows that do harm if they are given once more. A reschedule that a later one undoes may make a
+    message early. A cancel or a reschedule may have come before a recurring message of its name, and would change it.
     """
     later: set[Name] = set()
     kept: list[Log] = []
@@ -115,12 +114,11 @@ def _for_once_more(log: Sequence[Log], chunks: Chunks, rules: Mapping[Name, str]
             kept.append(it)
             continue
         rows = chunks.get(it.chunk)
-        names, stays, is_asked = names_of(rows), np.full(rows.num_rows, fill_value=True), _is_asked(rows)
-        for at in reversed(np.flatnonzero(is_move(rows) & ~is_asked).tolist()):
-            stays[at] = names[at] not in later
-            later.add(names[at])
-        for at in np.flatnonzero(_is_cancel(rows) & ~is_asked).tolist() if it.is_again else ():
-            stays[at] = names[at] not in rules
+        names, stays, moves = names_of(rows), _is_asked(rows) | _is_rule(rows), is_move(rows)
+        for at in reversed(np.flatnonzero(~stays).tolist()):
+            stays[at] = names[at] not in rules and not (moves[at] and names[at] in later)
+            if moves[at]:
+                later.add(names[at])
         kept += _left(it, chunks, rows, stays)
     return kept[::-1]
 

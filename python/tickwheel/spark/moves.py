@@ -35,8 +35,8 @@ def in_turn(rows: Any) -> Iterator[Any]:
 
 
 def as_moved(index: Index, messages: Any) -> Any:
-    """These messages. One that comes again after it was rescheduled is due at the new time: another store may get it
-    first.
+    """These messages. If a message was rescheduled and comes again, it is due at the new time, because another store
+    may get this copy first.
     """
     if not index.moved:
         return messages
@@ -45,9 +45,9 @@ def as_moved(index: Index, messages: Any) -> Any:
 
 
 def move(index: Index, chunks: Chunks, controls: Any, mark_ms: int) -> Any:
-    """Reschedule the messages that the shard has. Returns the controls that the taker must get: not those of messages
-    that it surely does not have, because these bring their new due time along. A message that is settled, by the mark,
-    is not put off.
+    """Reschedule the messages that the shard has. Returns the controls that the taker must get. If the taker surely
+    does not have a message, the message brings its new due time along, and the control is left out. A message that is
+    settled, by the mark, is not put off.
 
     Looks through all kept messages: 0.1 s for 150,000.
     """

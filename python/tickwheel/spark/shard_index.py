@@ -222,5 +222,5 @@ class Index(msgspec.Struct, array_like=True):
 
     @property
     def has_given(self) -> bool:
-        """Whether rows are given of which it is not known that the taker has them."""
+        """Whether rows are given, and the taker has not confirmed them."""
         return bool(self.given) or any(it.stage == Stage.GIVEN for it in self.logs())
