@@ -30,7 +30,7 @@ from tickwheel._event import Event
 from tickwheel.delivery.read.hand_off_rows import PARTITIONS
 from tickwheel.spark import HandOff, hold, laptop_session, parse_files, parse_rows, read_files
 from tickwheel.spark.query import end, start
-from tickwheel.spark.shard import VISIT_ROWS
+from tickwheel.spark.runs import VISIT_ROWS
 
 MEASURED_S = 40
 WARM_S = 60  # a JVM becomes faster for a minute

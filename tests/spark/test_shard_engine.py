@@ -9,26 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pyarrow as pa
 import pytest
 
-from delivery.delivering import LONG_S, Run, to_function
-from tickwheel._native import HandOffRows, rfc_3339
-from tickwheel.delivery import Delivery
+from tickwheel._native import rfc_3339
 from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.model.entries import Reschedule
 from tickwheel.delivery.model.message import Cancel, Message
-from tickwheel.delivery.read.hand_off_rows import HANDED
 from tickwheel.spark.orders import checked
 from tickwheel.spark.shard_index import Index
 
 from . import rows
+from .behind import Deliverer, unmarked_twice
 from .rows import NOW_MS, batch_of, row
 from .shards import NUMBER, B, Kept, before, orders, taker
 
 DAY_MS = 86_400_000
 TEN_MINUTES_MS = 600_000
-STANDS_STILL = 1e-6  # a recorded second in eleven days
 
 
 @pytest.fixture
@@ -53,51 +49,6 @@ def recurring(id_: str, *, every: int, after_ms: int = 0, payload: bytes = b"1")
     return rows.recurring(id_, every=every, from_ms=NOW_MS + after_ms, payload=payload)
 
 
-class Deliverer:
-    """The engine itself behind the hold. Its time stands still: a slow replay begins at `NOW_MS`, and anew where the
-    test advances.
-    """
-
-    def __init__(self, folder: Path, after_ms: int) -> None:
-        self._folder, self._now_ms = folder, NOW_MS + after_ms
-        self._sent: list[Delivery] = []
-        self._run = self._start()
-
-    def _start(self) -> Run:
-        run = Run(self._folder, to_function(self._sent.append), starts=False)
-        run.running.start_replay(STANDS_STILL, self._now_ms)
-        return run
-
-    def take(self, rows: list[dict[str, Any]]) -> None:
-        """Rows of a hand-off, as one piece."""
-        if rows:
-            batch = pa.RecordBatch.from_pylist(rows, HANDED)
-            sink = pa.BufferOutputStream()
-            with pa.ipc.new_stream(sink, HANDED) as writer:
-                writer.write_batch(batch)
-            self._run.give(*HandOffRows(1 << 20).body().add(sink.getvalue().to_pybytes()))
-            self._send()
-
-    def advance(self, ms: int) -> None:
-        self.close()
-        self._now_ms += ms
-        self._run = self._start()
-        self._send()
-
-    def _send(self) -> None:
-        """Until all that is due has its outcome."""
-        while self._run.running.engine.census([self._now_ms], 1)[1] != [0]:  # the test's own time limit ends this
-            time.sleep(0.001)
-
-    def close(self) -> None:
-        self._run.running.close(LONG_S)
-
-    @property
-    def came(self) -> list[tuple[str, int, bool]]:
-        """What arrived: the id, when it was due, and whether it is marked as a repeat."""
-        return [(it.message.id, it.message.due_ms - NOW_MS, it.redelivered) for it in self._sent]
-
-
 @pytest.fixture
 def deliverer(tmp_path: Path) -> Iterator[Callable[..., Deliverer]]:
     """Makes deliverers with empty disks, that start so many milliseconds later."""
@@ -105,23 +56,12 @@ def deliverer(tmp_path: Path) -> Iterator[Callable[..., Deliverer]]:
 
     def make(after_ms: int = 0) -> Deliverer:
         (folder := tmp_path / str(len(made))).mkdir()
-        made.append(Deliverer(folder, after_ms))
+        made.append(Deliverer(folder, NOW_MS + after_ms, NOW_MS))
         return made[-1]
 
     yield make
     for each in made:
         each.close()
-
-
-def unmarked_twice(*all_: Deliverer) -> list[str]:
-    """Ids of what came more than once, and not marked from the second time on. `all_`: one after the other."""
-    seen: set[str] = set()
-    found = []
-    for id_, _, is_marked in (it for each in all_ for it in each.came):
-        if id_ in seen and not is_marked:
-            found.append(id_)
-        seen.add(id_)
-    return found
 
 
 def test_runs_stay_few_also_where_some_of_about_their_number_of_rows_are_large__S2(kept: Kept) -> None:

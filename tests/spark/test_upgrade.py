@@ -20,10 +20,13 @@ from tickwheel.delivery.read.sources import find_sources
 from tickwheel.spark import HandOff
 from tickwheel.spark.feed import Pipeline
 from tickwheel.spark.held import Held, held_of
+from tickwheel.spark.packing import VERSION
 from tickwheel.spark.shape import LocalFolder
 from tickwheel.spark.upgrade import export as module
 from tickwheel.spark.upgrade.export import Upgrade
-from tickwheel.spark.upgrade.format_5 import Controls, Messages, rows_of, shard_of
+from tickwheel.spark.upgrade.formats import FORMATS as EXPORTED
+from tickwheel.spark.upgrade.formats import rows_of, shard_of
+from tickwheel.spark.upgrade.kept import Controls, Messages
 from tickwheel.spark.upgrade.records import Kind, exported
 from tickwheel.spark.upgrade.sources import Source, last_done, sources_of
 
@@ -75,8 +78,9 @@ def records(out: Path, *what: str) -> list[dict[str, Any]]:
     return [json.loads(line) for path in files for line in path.read_text().splitlines()]
 
 
-def test_there_is_a_checkpoint_of_the_format_before__S4() -> None:
-    assert "checkpoint-5.tar.xz" in {path.name for path in FORMATS}
+def test_there_is_a_checkpoint_of_each_format_that_is_exported__S4() -> None:
+    assert [path.name for path in FORMATS] == [f"checkpoint-{number}.tar.xz" for number in EXPORTED]
+    assert VERSION in EXPORTED
 
 
 def test_all_that_a_checkpoint_holds_is_exported_and_delivered_once_from_a_new_one__S4_D5(
@@ -175,7 +179,9 @@ def test_an_export_that_is_not_whole_is_no_export__S4_D2(
     shutil.rmtree(old / "query/commits")
     refused(2, "has no complete micro-batch, so it holds nothing")
     (old / "tickwheel.json").write_text('{"format": 9}')
-    refused(2, "has the format 9, and this version exports format 5: export it with the version that wrote it")
+    refused(
+        2, "has the format 9, and this version exports the formats 5 and 6: export it with the version that wrote it"
+    )
     (old / "tickwheel.json").write_text("{")
     refused(2, "tickwheel.json is damaged")
     (old / "tickwheel.json").unlink()
@@ -189,9 +195,10 @@ def test_an_export_that_is_not_whole_is_no_export__S4_D2(
 def test_a_value_of_another_format_or_a_broken_one_is_told_not_misread__S4() -> None:
     for read in (shard_of, rows_of):
         for value, why in (
-            (b"\x06", "in the format 6, and format 5"),
+            (b"\x07", "in the format 7, and this version exports the formats 5 and 6"),
             (b"", "of nothing"),
             (b"\x05\xc1\0", "is damaged"),
+            (b"\x06\xc1\0", "is damaged"),
         ):
             with pytest.raises(DeliveryFailed, match=why):
                 read(value)

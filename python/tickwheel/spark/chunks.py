@@ -1,12 +1,10 @@
 """The chunks of a shard during a visit: some rows each, written once."""
 
 from collections.abc import Set
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from tickwheel.spark.packing import pack, unpack
 from tickwheel.spark.shard_index import Index
-
-_GLANCED: Final = 32  # 16 MiB
 
 
 class ChunkState(Protocol):
@@ -30,7 +28,6 @@ class Chunks:
         self._state = state
         self._before: set[int] = index.chunks()
         self._read: dict[int, Any] = {}
-        self._glanced: dict[int, Any] = {}
 
     def put(self, rows: Any) -> int:
         """Keep rows; their number."""
@@ -50,16 +47,6 @@ class Chunks:
     def peek(self, number: int) -> Any:
         """The same, without keeping them in memory."""
         return unpack(self._state.get(number))
-
-    def glance(self, number: int) -> Any:
-        """The same, where one of few chunks is asked for many times: some are kept."""
-        if number in self._read:
-            return self._read[number]
-        if number not in self._glanced:
-            if len(self._glanced) >= _GLANCED:
-                del self._glanced[next(iter(self._glanced))]
-            self._glanced[number] = self.peek(number)
-        return self._glanced[number]
 
     def keep_only(self, needed: Set[int]) -> None:
         """Forget the others."""

@@ -1,396 +1,298 @@
-"""What a shard keeps beside the messages that wait: cancels, reschedules and dead letters, and recurring messages.
+"""The two logs of a shard: what is given at once, in the order in which it came, beside the messages that wait.
 
-They are given at once. Controls stay until all messages that waited when they came are settled, because a store that
-replaces a lost store must know them too. A recurring message is given to the deliverer unchanged, and the deliverer
-makes its occurrences. The shard keeps it until another message or a cancel of its name comes. A store that replaces a
-lost store goes on at the last instant until which the lost store had settled all.
+    rows --keep--> controls:  cancels, reschedules, dead letters --give--> UNSURE <-- GIVEN --> TAKEN --settle--> gone
+               +-> recurring: recurring messages, and what is asked of them            (the same)
 
-Each row may be given twice. Three rules follow:
+- **Controls** stay until all messages that waited when they came are settled, because a store that replaces a lost
+  store must know them too.
+- A **recurring** message goes to the deliverer unchanged, and the deliverer makes its occurrences. It stays until the
+  taker has a cancel or another message of its name, or reports that it has ended. A cancel or a reschedule of it stays
+  until the taker has it. A cancel or a reschedule of an occurrence stays as long as a control.
 
-- The cancel of a recurring message is dropped once another message of its name has come, because it would end that one.
-- Only the last reschedule of a message is kept, because an earlier one would undo it.
-- A row that a deliverer would drop as a duplicate is not given.
+A log may be given again, from any row on, to the same store or to another one. Rows about a recurring message have a
+time, `asked_ms`, by which the deliverer knows them again and leaves them out. Other reschedules have no such time. If
+a later reschedule undoes them, they are not given again.
+
+A store that replaces a lost store gets with a recurring message what the lost one had done: all until `settled_ms` had
+its outcome, and all until `sent_ms` may have been sent.
 """
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
 from tickwheel._native import occurrence_after
 from tickwheel.spark.chunks import Chunks
-from tickwheel.spark.packing import as_repeats, digest_of, replaced
+from tickwheel.spark.packing import as_repeats, digest_of, names_of, replaced
 from tickwheel.spark.packing import chunks as cut
-from tickwheel.spark.shard_index import NOBODY, Controls, Index
+from tickwheel.spark.shard_index import Index, Log, Stage
 
-_MANY: Final = 64
-_FOR_RULES_MS: Final = 0
-"""Until when controls of recurring messages are kept: as soon as the taker has them, and not for another store."""
+Name: TypeAlias = tuple[str | None, str]
+
+_MANY: Final = 32
+
+
+# --- What comes ---------------------------------------------------------------
 
 
 def keep(index: Index, chunks: Chunks, rows: Any, now_ms: int, until_ms: int) -> None:
-    """Keep the rows that are not messages to hold. Rows about recurring messages are kept apart, after the others."""
-    rows = _without_older_moves(index, chunks, rows)
-    parts = [(rows, until_ms)]
-    if index.rules or _is_rule(rows).any():
-        others, rules, about_rules = _sorted_out(index, chunks, rows, now_ms)
-        parts = [(others, until_ms), (rules, until_ms)]
-        parts += [(some, _FOR_RULES_MS if is_for_rules else until_ms) for some, is_for_rules in about_rules]
-    for part, part_until_ms in parts:
-        for chunk in cut(part) if part.num_rows else ():
-            index.controls.append(_controls(chunks, chunk, part_until_ms))
+    """Keep the rows that are not messages to hold: those about recurring messages in a log of their own."""
+    recurring: dict[int, int | None] = {}  # by the place of each the time of the request; of an occurrence none
+    is_rule, names = _is_rule(rows), names_of(rows)
+    if index.recurring or is_rule.any():
+        # With the rules of this micro-batch: if it is done again, a cancel before a rule would end the rule.
+        rules = {*_rules(index, chunks), *(names[at] for at in np.flatnonzero(is_rule))}
+        for at, name in enumerate(names):
+            if name in rules:
+                index.asked_ms = max(index.asked_ms + 1, now_ms)  # also where a clock was set back
+                recurring[at] = index.asked_ms
+            elif (of := _occurrence_of(name)) and of[0] in rules:
+                recurring[at] = None
+    others = [at for at in range(rows.num_rows) if at not in recurring]
+    index.controls += _logs(chunks, rows.take(pa.array(others, pa.int64())), until_ms)
+    asked = rows.take(pa.array([*recurring], pa.int64()))
+    index.recurring += _logs(chunks, replaced(asked, asked_ms=[*recurring.values()]), until_ms)
 
 
-def _without_older_moves(index: Index, chunks: Chunks, rows: Any) -> Any:
-    """These rows with the last reschedule of each name. Earlier reschedules that the taker may yet get are dropped."""
-    is_move = _is_move(rows)
-    if not is_move.any():
-        return rows
-    names = _names(rows)
-    last = {names[at]: at for at in np.flatnonzero(is_move).tolist()}
-    index.controls = [*_without_moves(index, chunks, last.keys())]
-    stays = [not moves or last[name] == at for at, (moves, name) in enumerate(zip(is_move, names, strict=True))]
-    return rows if all(stays) else rows.filter(pa.array(stays))
+def _logs(chunks: Chunks, rows: Any, until_ms: int) -> list[Log]:
+    return [_log(chunks, chunk, Log(0, until_ms, 0, 0, 0)) for chunk in cut(rows)]
 
 
-def _without_moves(index: Index, chunks: Chunks, names: Set[Any]) -> Iterator[Controls]:
-    """The kept controls without the reschedules of these names that the taker may yet get."""
-    for it in index.controls:
-        rows = None if it.is_taken or it.until_ms == _FOR_RULES_MS else chunks.get(it.chunk)
-        if rows is None or not (is_move := _is_move(rows)).any():
-            yield it
-            continue
-        is_older = [moves and name in names for moves, name in zip(is_move, _names(rows), strict=True)]
-        yield from _left(it, chunks, rows, [not older for older in is_older])
+def _log(chunks: Chunks, rows: Any, like: Log) -> Log:
+    rules = int(_is_rule(rows).sum())
+    chunk = chunks.put(rows)
+    return replace(like, chunk=chunk, rules=rules, others=rows.num_rows - rules, size=rows.nbytes)
 
 
-def _left(it: Controls, chunks: Chunks, rows: Any, stays: Sequence[bool]) -> Iterator[Controls]:
-    """The controls with only the rows that stay; nothing if no row stays."""
-    if all(stays):
-        yield it
-    elif any(stays):
-        yield _copy(it, chunks, rows.filter(pa.array(stays)))
-
-
-def _sorted_out(index: Index, chunks: Chunks, rows: Any, now_ms: int) -> tuple[Any, Any, Sequence[tuple[Any, bool]]]:
-    """Three groups: rows without a link to recurring messages; recurring messages; and changes of them or of their
-    occurrences, in order, in pieces that say whether they are for recurring messages. A known recurring message is left
-    out. A new one drops the earlier cancels and reschedules of its name.
-    """
-    known: dict[Any, Any] = {}
-    ended: dict[Any, Any] = {}
-    for it in index.controls:
-        if it.rules:
-            known |= {name: content for name, content in _contents(chunks.get(it.chunk)) if content is not None}
-        elif it.until_ms == _FOR_RULES_MS:
-            kept = chunks.get(it.chunk)
-            names = _names(kept.filter(pa.array(_is_cancel(kept))))
-            ended |= {name: known.pop(name) for name in names if name in known}
-    is_cancel, is_move = _is_cancel(rows), _is_move(rows)
-    others, rules, for_rules, for_occurrences = [], [], [], []
-    again: dict[Any, int] = {}
-    for at, (name, content) in enumerate(_contents(rows)):
-        if content is not None:
-            if content not in (known.get(name), ended.get(name)):
-                known[name], again[name] = content, at
-                ended.pop(name, None)
-                rules.append(at)
-        elif (is_move[at] or is_cancel[at]) and (of := _occurrence_of(name)) and of[0] in known:
-            digest = digest_of(of[0])
-            index.early_ms[digest] = max(of[1], index.early_ms.get(digest, 0))
-            for_occurrences.append(at)
-        elif (name in known or name in ended) and (is_cancel[at] or is_move[at]):
-            for_rules.append(at)
-            if is_cancel[at] and name in known:
-                ended[name] = known.pop(name)
-        else:
-            others.append(at)
-    names = _names(rows)
-    last = {names[at]: at for at in for_rules if is_move[at]}
-    for_rules = [at for at in for_rules if again.get(names[at], -1) < at and (is_cancel[at] or last[names[at]] == at)]
-    if again:
-        index.controls = [*_without_older(index, chunks, again.keys())]
-    if last:
-        index.asked_ms = max(index.asked_ms + 1, now_ms)
-    about_rules = []
-    is_for_rules = dict.fromkeys(for_rules, True) | dict.fromkeys(for_occurrences, False)
-    for is_for_rule, some in groupby(sorted(is_for_rules), key=is_for_rules.__getitem__):
-        places = [*some]
-        piece = rows.take(pa.array(places, pa.int64()))
-        if is_for_rule:
-            piece = replaced(piece, asked_ms=[index.asked_ms if is_move[at] else None for at in places])
-        about_rules.append((piece, is_for_rule))
-    found = [rows.take(pa.array(some, pa.int64())) for some in (others, rules)]
-    return found[0], found[1], about_rules
-
-
-def _note_early(index: Index, chunks: Chunks, names: Set[Any], now_ms: int) -> None:
-    """Note that the next occurrences of these recurring messages may be sent before their time. It is noted each time
-    that a reschedule is given, because the taker may have applied it before, to an earlier occurrence.
-    """
-    rules: dict[Any, str] = {}
-    for it in index.controls:
-        if it.rules:
-            rows = chunks.get(it.chunk)
-            known = zip(_names(rows), rows.column("recurrence").to_pylist(), strict=True)
-            rules |= {name: rule for name, rule in known if rule is not None and name in names}
-    for name, rule in rules.items():
-        digest = digest_of(name)
-        index.early_ms[digest] = occurrence_after(rule, max(now_ms, index.early_ms.get(digest, 0)))
-
-
-def _without_older(index: Index, chunks: Chunks, names: Set[Any]) -> Iterator[Controls]:
-    """The kept controls, without changes of older recurring messages of these names that the taker may yet get."""
-    for it in index.controls:
-        if it.is_taken or it.until_ms != _FOR_RULES_MS:
-            yield it
-            continue
-        rows = chunks.get(it.chunk)
-        yield from _left(it, chunks, rows, [name not in names for name in _names(rows)])
+# --- What goes ----------------------------------------------------------------
 
 
 def give(
     index: Index, chunks: Chunks, now_ms: int, near_ms: int, *, no_new_rules: bool, most_bytes: int
 ) -> Iterator[Any]:
-    """Give the taker the rows that it does not know, in the order in which they came. A store before it may have done
-    everything that is due until `near_ms`. `most_bytes`: about how many bytes of new recurring messages are given; the
-    others are given later.
+    """Give the taker the rows that it does not know, in order. It may send everything that is due until `near_ms`.
+    `most_bytes`: about how many bytes about recurring messages are given; the others are given later.
     """
-    waits = False
+    if any(it.stage == Stage.UNSURE or it.is_again for it in index.logs()):
+        rules = _rules(index, chunks)
+        index.controls, index.recurring = (
+            _for_once_more(log, chunks, rules) for log in (index.controls, index.recurring)
+        )
+    for it in index.controls:
+        if it.stage < Stage.GIVEN:
+            may_be_known = it.stage == Stage.UNSURE or it.is_again
+            it.stage = Stage.GIVEN
+            rows = chunks.get(it.chunk)
+            yield as_repeats(rows) if may_be_known else rows
     size = 0
-    for it in index.controls:
-        is_again = it.given_to == index.taker
-        waits |= it.rules > 0 and not is_again and (size >= most_bytes or no_new_rules)
-        if it.is_given or (waits and not is_again and (it.rules or it.until_ms == _FOR_RULES_MS)):
+    for it in index.recurring:
+        if it.stage >= Stage.GIVEN:
             continue
-        may_be_known = it.given_to != NOBODY
-        is_elsewhere = it.given_to not in (NOBODY, index.taker)
-        it.may_repeat |= is_elsewhere
-        it.given_to, it.is_given = index.taker, True
-        rows = as_repeats(chunks.get(it.chunk)) if may_be_known else chunks.get(it.chunk)
-        if it.may_repeat and it.rules:
-            settled = dict.fromkeys(_names_of_rules(rows), it.settled_ms)
-            rows = _going_on(rows, settled, near_ms, index.early_ms)
-        if it.until_ms == _FOR_RULES_MS:
-            moved = {name for name, moves in zip(_names(rows), _is_move(rows), strict=True) if moves}
-            _note_early(index, chunks, moved, now_ms)
-        size += rows.nbytes if it.rules and not is_again else 0
-        yield rows
+        if it.stage == Stage.WAITS:
+            if no_new_rules or size >= most_bytes:
+                break
+            size += it.size
+        it.stage = Stage.GIVEN
+        rows = chunks.get(it.chunk)
+        _note_early(index, chunks, rows, now_ms)
+        yield _going_on(rows, it, near_ms, index.early_ms) if it.is_again else rows
 
 
-def settle(index: Index, chunks: Chunks, mark_ms: int | None, open_names: Set[Any] | None = None) -> None:
-    """The taker has what it was given, and has settled all until then; without a mark nothing is needed any more. The
-    recurring messages that are not among `open_names` have ended, if that is known.
+def _for_once_more(log: Sequence[Log], chunks: Chunks, rules: Collection[Name]) -> list[Log]:
+    """The log without rows that do harm if they are given once more. A reschedule that a later one undoes may make a
+    message early. A cancel or a reschedule may have come before a recurring message of its name, and would change it.
     """
-    if mark_ms is None:
-        index.controls = [it for it in index.controls if not it.is_given]
-        index.early_ms = {}
-        return
-    index.early_ms = {name: ms for name, ms in index.early_ms.items() if ms > mark_ms}
-    if not index.controls:
-        return
-    for it in index.controls:
-        if it.is_given:
-            it.is_taken, it.may_repeat = True, False
-            if it.rules:
-                it.settled_ms = max(mark_ms, it.settled_ms or 0)
-    if open_names is not None and index.rules:
-        index.controls = [*_without_ended(index, chunks, open_names)]
-    # Late messages still wait if their deliverer does not answer; a given part may have settled rows too.
-    over_ms = min([mark_ms, *(part.first_ms - 1 for part in index.parts())])
-    is_over = any(it.others and it.is_taken and it.until_ms <= over_ms for it in index.controls)
-    if is_over or sum(it.is_taken and it.is_small for it in index.controls) > _MANY:
-        _tidy(index, chunks, over_ms)
-
-
-def _without_ended(index: Index, chunks: Chunks, open_names: Set[Any]) -> Iterator[Controls]:
-    for it in index.controls:
-        if not (it.rules and it.is_taken):
-            yield it
+    later: set[Name] = set()
+    kept: list[Log] = []
+    for it in reversed(log):
+        if it.stage >= Stage.GIVEN or not it.others:
+            kept.append(it)
             continue
         rows = chunks.get(it.chunk)
-        is_open = [name in open_names for name in _names(rows)]
-        yield from _left(it, chunks, rows, (~_is_rule(rows) | is_open).tolist())
+        names, stays, moves = names_of(rows), _is_asked(rows) | _is_rule(rows), is_move(rows)
+        for at in reversed(np.flatnonzero(~stays).tolist()):
+            stays[at] = names[at] not in rules and not (moves[at] and names[at] in later)
+            if moves[at]:
+                later.add(names[at])
+        kept += _left(it, chunks, rows, stays)
+    return kept[::-1]
+
+
+def _rules(index: Index, chunks: Chunks) -> dict[Name, str]:
+    """The recurring messages by their names: the last rule of each."""
+    found: dict[Name, str] = {}
+    for it in index.recurring:
+        rows = chunks.get(it.chunk)
+        rules = zip(names_of(rows), rows.column("recurrence").to_pylist(), strict=True)
+        found |= {name: rule for name, rule in rules if rule is not None}
+    return found
+
+
+def _note_early(index: Index, chunks: Chunks, rows: Any, now_ms: int) -> None:
+    """Note which occurrences may be sent before their time, because these rows reschedule them. It is noted each time
+    that a row is given, because the taker may have applied it before, to an earlier occurrence.
+    """
+    kinds = zip(names_of(rows), is_move(rows), _is_rule(rows), strict=True)
+    about = [(name, moves) for name, moves, is_rule in kinds if not is_rule]
+    if not about:
+        return
+    rules = _rules(index, chunks)
+    for name, moves in about:
+        if name in rules and moves:
+            digest = digest_of(name)
+            index.early_ms[digest] = occurrence_after(rules[name], max(now_ms, index.early_ms.get(digest, 0)))
+        elif of := _occurrence_of(name):
+            digest = digest_of(of[0])
+            index.early_ms[digest] = max(of[1], index.early_ms.get(digest, 0))
+
+
+def _going_on(rows: Any, it: Log, near_ms: int, early_ms: Mapping[int, int]) -> Any:
+    """The recurring messages for a store that replaces another: what that had settled, and may have sent."""
+    told = []
+    for name, rule in zip(names_of(rows), rows.column("recurrence").to_pylist(), strict=True):
+        if rule is not None:
+            sent_ms = max(near_ms, early_ms.get(digest_of(name), 0))
+            before = {"settled_ms": it.settled_ms, "sent_ms": sent_ms}
+            rule = msgspec.json.encode(msgspec.json.decode(rule) | {"before": before}).decode()
+        told.append(rule)
+    return replaced(rows, recurrence=told)
+
+
+# --- What became of it --------------------------------------------------------
+
+
+def settle(index: Index, chunks: Chunks, mark_ms: int, open_names: Collection[Name] | None) -> None:
+    """The taker has what it was given, and has settled all until then. The recurring messages that are not among
+    `open_names` have ended, if that is known.
+    """
+    index.early_ms = {name: ms for name, ms in index.early_ms.items() if ms > mark_ms}
+    is_new = any(it.stage == Stage.GIVEN for it in index.recurring)
+    for it in index.logs():
+        if it.stage == Stage.GIVEN:
+            it.stage, it.is_again = Stage.TAKEN, False
+        if it.stage == Stage.TAKEN and it.rules:
+            it.settled_ms = max(mark_ms, it.settled_ms or 0)
+    # Late messages still wait if their deliverer does not answer; a given part may have settled rows too.
+    over_ms = min([mark_ms, *(part.since_ms - 1 for part in index.parts())])
+    index.controls = [it for it in index.controls if it.stage < Stage.TAKEN or it.until_ms > over_ms]
+    is_over = any(it.stage == Stage.TAKEN and it.others and it.until_ms <= over_ms for it in index.recurring)
+    if is_new or is_over or (open_names is not None and index.rules):
+        index.recurring = _without_ended(index.recurring, chunks, over_ms, open_names)
+    index.controls, index.recurring = (_joined(log, chunks) for log in (index.controls, index.recurring))
+
+
+def settle_all(index: Index) -> None:
+    """The same without marks: given rows are gone."""
+    index.controls, index.recurring = (
+        [it for it in log if it.stage < Stage.GIVEN] for log in (index.controls, index.recurring)
+    )
+    index.early_ms, index.asked_ms = {}, 0
+
+
+def _without_ended(log: Sequence[Log], chunks: Chunks, over_ms: int, open_names: Collection[Name] | None) -> list[Log]:
+    """The log without the rows that the taker has and no other store needs. Of two recurring messages with the same
+    content the first stays: another store would begin the second one later.
+    """
+    is_open = None if open_names is None else {*open_names}
+    last: dict[Name, tuple[Any, int, Any]] = {}
+    left = []
+    for it in log:
+        if it.stage < Stage.TAKEN:
+            break
+        rows = chunks.get(it.chunk)
+        names, is_rule, is_asked = names_of(rows), _is_rule(rows), _is_asked(rows)
+        stays = ~is_asked & (it.until_ms > over_ms)
+        for at in np.flatnonzero(is_rule | (is_asked & _is_cancel(rows))).tolist():
+            name, content = names[at], _content(rows, at) if is_rule[at] else None
+            earlier, place, earlier_content = last.get(name, (stays, at, None))
+            if content is None or content != earlier_content:
+                earlier[place] = False
+                stays[at] = is_rule[at] and (is_open is None or name in is_open)
+                last[name] = stays, at, content
+        left.append((it, rows, stays))
+    return [*(one for it, rows, stays in left for one in _left(it, chunks, rows, stays)), *log[len(left) :]]
+
+
+def _content(rows: Any, at: int) -> Any:
+    """The content of a recurring message. The start is part of it only if it was given as a time, not as a delay."""
+    told = msgspec.json.decode(rows["recurrence"][at].as_py())
+    return rows["payload"][at].as_py(), {name: value for name, value in told.items() if name != "from" or told["given"]}
+
+
+def _joined(log: Sequence[Log], chunks: Chunks) -> list[Log]:
+    """The log with few chunks: small ones that follow each other are joined if there are many."""
+    if sum(it.stage == Stage.TAKEN and it.is_small for it in log) <= _MANY:
+        return [*log]
+    joined: list[Log] = []
+    for is_small, some in groupby(log, key=lambda it: it.stage == Stage.TAKEN and it.is_small):
+        each = [*some]
+        if is_small and len(each) > 1:
+            settled = [it.settled_ms for it in each if it.settled_ms is not None]
+            like = replace(each[0], until_ms=max(it.until_ms for it in each), settled_ms=min(settled, default=None))
+            rows = pa.concat_batches([chunks.get(it.chunk) for it in each])
+            each = [_log(chunks, chunk, like) for chunk in cut(rows)]
+        joined += each
+    return joined
 
 
 def take_back(index: Index) -> None:
     """It is not known whether the taker has what it was given last."""
-    for it in index.controls:
-        it.is_given = it.is_taken
+    for it in index.logs():
+        if it.stage == Stage.GIVEN:
+            it.stage = Stage.UNSURE
 
 
-def forget_taker(index: Index, chunks: Chunks, near_ms: int) -> None:
-    """Another store gets everything: the last row of each name. A recurring message that replaces another goes on where
-    the other was.
-    """
-    if index.rules:
-        settled = _settled(index, chunks)
-        for it in index.controls:
-            it.is_taken = True  # by nobody else any more
-        _tidy(index, chunks, None)
-        index.controls = [_inheriting(it, chunks, settled, near_ms, index.early_ms) for it in index.controls]
-        index.controls = [left for it in index.controls for left in _for_another(it, chunks)]
-    for it in index.controls:
-        it.is_given = it.is_taken = False
+def forget_taker(index: Index) -> None:
+    """Another store gets everything."""
+    for it in index.logs():
+        it.is_again |= it.stage > Stage.WAITS
+        it.stage = Stage.WAITS
 
 
-def _for_another(it: Controls, chunks: Chunks) -> Iterator[Controls]:
-    """The next occurrence is another one by now, and the store does not know the occurrence that was to be cancelled.
-    But a reschedule that no store got still has to be done.
-    """
-    if it.until_ms != _FOR_RULES_MS:
+# --- Rows ---------------------------------------------------------------------
+
+
+def _left(it: Log, chunks: Chunks, rows: Any, stays: Any) -> Iterator[Log]:
+    """The log's chunk with only the rows that stay; nothing if no row stays."""
+    if stays.all():
         yield it
-    elif it.given_to == NOBODY:
-        rows = chunks.get(it.chunk)
-        yield from _left(it, chunks, rows, _is_move(rows).tolist())
-
-
-def _settled(index: Index, chunks: Chunks) -> dict[Any, int | None]:
-    """For each name: until when its recurring messages are settled. Only for messages that a store was given."""
-    found: dict[Any, int | None] = {}
-    for it in index.controls:
-        if it.rules and (it.given_to != NOBODY or it.settled_ms is not None):
-            for name in _names_of_rules(chunks.get(it.chunk)):
-                told = [ms for ms in (it.settled_ms, found.get(name)) if ms is not None]
-                found[name] = max(told, default=None)
-    return found
-
-
-def _inheriting(
-    it: Controls, chunks: Chunks, settled: Mapping[Any, int | None], near_ms: int, early_ms: Mapping[int, int]
-) -> Controls:
-    rows = chunks.get(it.chunk)
-    names = [name for name in _names_of_rules(rows) if name in settled]
-    mine = {name: settled[name] for name in names if it.given_to == NOBODY or settled[name] != it.settled_ms}
-    return _copy(it, chunks, _going_on(rows, mine, near_ms, early_ms)) if mine else it
-
-
-def _tidy(index: Index, chunks: Chunks, over_ms: int | None) -> None:
-    """Drop the rows that are over by then. Drop recurring messages, cancels and reschedules if the taker has a later
-    row of their name. Join small chunks if there are many.
-    """
-    later: set[Any] = set()
-    later_moves: set[Any] = set()
-    kept: list[Controls] = []
-    for it in reversed(index.controls):
-        rows = chunks.get(it.chunk)
-        is_rule = _is_rule(rows)
-        stays = is_rule | (not it.is_taken or over_ms is None or it.until_ms > over_ms)
-        is_move = _is_move(rows)
-        if index.rules or is_move.any():
-            names = _names(rows)
-            for at in reversed(np.flatnonzero(is_move).tolist()):
-                stays[at] &= names[at] not in later_moves
-                if it.is_taken:
-                    later_moves.add(names[at])
-        if index.rules:
-            for at in reversed(np.flatnonzero(is_rule | _is_cancel(rows)).tolist()):
-                stays[at] &= names[at] not in later
-                if it.is_taken:
-                    later.add(names[at])
-        if not stays.all():
-            rows = rows.filter(pa.array(stays))
-            if not rows.num_rows:
-                continue
-            it = _copy(it, chunks, rows)
-        kept.append(it)
-    kept.reverse()
-    taken = [it for it in kept if it.is_taken]
-    small = [it for it in taken if it.is_small]
-    if over_ms is not None and len(small) > _MANY:  # large ones are not written again and again
-        joined = *_joined(chunks, small, rules=True), *_joined(chunks, small, rules=False)
-        taken = [*(it for it in taken if not it.is_small), *joined]
-    index.controls = [*taken, *(it for it in kept if not it.is_taken)]
-
-
-def _joined(chunks: Chunks, many: Sequence[Controls], *, rules: bool) -> Iterator[Controls]:
-    """The recurring messages of these controls, or the other rows, in few chunks. Each name is there once."""
-    some = [it for it in many if (it.rules if rules else it.others)]
-    if not some:
-        return
-    rows = pa.concat_batches([chunks.get(it.chunk) for it in some])
-    settled = [it.settled_ms for it in some if it.settled_ms is not None]
-    like = msgspec.structs.replace(
-        some[0], until_ms=max(it.until_ms for it in some), settled_ms=min(settled, default=None)
-    )
-    for chunk in cut(rows.filter(pa.array(_is_rule(rows) == rules))):
-        yield _copy(like, chunks, chunk)
-
-
-def _controls(chunks: Chunks, rows: Any, until_ms: int) -> Controls:
-    rules = int(_is_rule(rows).sum())
-    return Controls(chunks.put(rows), until_ms, rules, rows.num_rows - rules, size=rows.nbytes)
-
-
-def _copy(it: Controls, chunks: Chunks, rows: Any) -> Controls:
-    rules = int(_is_rule(rows).sum())
-    return msgspec.structs.replace(
-        it, chunk=chunks.put(rows), rules=rules, others=rows.num_rows - rules, size=rows.nbytes
-    )
+    elif stays.any():
+        yield _log(chunks, rows.filter(pa.array(stays)), it)
 
 
 def _is_rule(rows: Any) -> Any:
-    return pc.is_valid(rows.column("recurrence")).to_numpy(zero_copy_only=False)
+    return _has(rows, "recurrence")
 
 
 def _is_cancel(rows: Any) -> Any:
-    has_name = pc.is_valid(rows.column("id")).to_numpy(zero_copy_only=False)
-    has_time = pc.is_valid(rows.column("due_ms")).to_numpy(zero_copy_only=False)
-    return has_name & ~has_time & ~_is_rule(rows)
+    return _has(rows, "id") & ~_has(rows, "due_ms") & ~_is_rule(rows)
 
 
-def _is_move(rows: Any) -> Any:
-    has_time = pc.is_valid(rows.column("due_ms")).to_numpy(zero_copy_only=False)
-    return has_time & ~pc.is_valid(rows.column("payload")).to_numpy(zero_copy_only=False)
+def is_move(rows: Any) -> Any:
+    """Which rows are reschedules."""
+    return _has(rows, "due_ms") & ~_has(rows, "payload")
 
 
-def _contents(rows: Any) -> Iterator[tuple[Any, Any]]:
-    """The name of each row; for a recurring message also its content, to tell it from an earlier one."""
-    payloads = rows.column("payload").to_pylist()
-    for name, rule, payload in zip(_names(rows), rows.column("recurrence").to_pylist(), payloads, strict=True):
-        if rule is None:
-            yield name, None
-            continue
-        told = {what: value for what, value in msgspec.json.decode(rule).items() if what != "before"}
-        if not told.get("given"):
-            told.pop("from", None)
-        yield name, (payload, tuple(sorted(told.items())))
+def _is_asked(rows: Any) -> Any:
+    return _has(rows, "asked_ms")
 
 
-def _names(rows: Any) -> Sequence[tuple[str | None, str]]:
-    return [*zip(rows.column("key").to_pylist(), rows.column("id").to_pylist(), strict=True)]
+def _has(rows: Any, column: str) -> Any:
+    return pc.is_valid(rows.column(column)).to_numpy(zero_copy_only=False)
 
 
-def _occurrence_of(name: tuple[str | None, str]) -> tuple[tuple[str | None, str], int] | None:
+def _occurrence_of(name: Name) -> tuple[Name, int] | None:
     """Of an occurrence: the name of the recurring message, and when it is due by that."""
-    of, _, due = name[1].rpartition("@")
+    of, _, due = (name[1] or "").rpartition("@")
     try:
         due_ms = round(datetime.fromisoformat(due).timestamp() * 1000)
     except ValueError:
         return None
     return (name[0], of), due_ms
-
-
-def _names_of_rules(rows: Any) -> Sequence[tuple[str | None, str]]:
-    return _names(rows.filter(pa.array(_is_rule(rows))))
-
-
-def _going_on(rows: Any, settled: Mapping[Any, int | None], sent_ms: int, early_ms: Mapping[int, int]) -> Any:
-    """The recurring messages of these names for a store that replaces another. The replaced store has settled all until
-    then. It may have sent everything that is due until `sent_ms`; some messages have a later time of their own.
-    """
-    told = []
-    for name, rule in zip(_names(rows), rows.column("recurrence").to_pylist(), strict=True):
-        if rule is not None and name in settled:
-            it = msgspec.json.decode(rule)
-            known = [ms for ms in (settled[name], it.get("before", {}).get("settled_ms")) if ms is not None]
-            until_ms = max(sent_ms, early_ms.get(digest_of(name), 0))
-            it["before"] = {"settled_ms": max(known, default=None), "sent_ms": until_ms}
-            rule = msgspec.json.encode(it).decode()
-        told.append(rule)
-    return replaced(rows, recurrence=told)

@@ -10,6 +10,7 @@ to the hand-off, which tells the next micro-batch, by `orders.py`, what became o
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from msgspec.structs import replace
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -17,7 +18,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import StructField, StructType
 
 from tickwheel.delivery.read.hand_off_rows import PARTITIONS
-from tickwheel.spark.orders import PROPERTY, Orders, Taker, store_of
+from tickwheel.spark.orders import PROPERTY, Orders, Taker
 from tickwheel.spark.packing import gather, pack, split_by, unpack
 from tickwheel.spark.schemas import CHUNK, CHUNK_NUMBER, DUE_WITHIN, INDEX, MESSAGES, NEAR, PIECES
 from tickwheel.spark.shard import Shard
@@ -29,7 +30,6 @@ _NOTHING_TOLD: Final[dict[str, None]] = dict.fromkeys(NEAR.names[NEAR.names.inde
 
 _OWN_SINK: Final = Taker("", "", ())
 """Of a pipeline without a hand-off."""
-_EXPORTED: Final = "the store before an upgrade"
 _ASIDE: Final = -1
 """The number of the first chunk that is put aside. Others follow downwards; those of a shard have numbers from 0."""
 _LEAD: Final = "tickwheel lead_ms"
@@ -121,14 +121,14 @@ class Hold(StatefulProcessor):  # type: ignore[misc]  # pyspark is not read for 
         self._take_in(shard, self._held.pop(number, ()))
         shard.keep(pieces)
         for batch in shard.give(near_ms + (max(0, taker.ahead_ms) if taker else 0)):
-            near = {"rows": pack(batch), "taker": index.address, "store_id": store_of(index.taker)}
+            near = {"rows": pack(batch), "taker": index.address, "store_id": index.taker}
             yield Row(shard=number, **near, **_NOTHING_TOLD)
         if self._orders is None:
             shard.settle_all()
         shard.tidy()
         self._write(encoded, index.encode())
         yield Row(
-            shard=number, rows=None, taker=index.address, store_id=store_of(index.taker), waiting=index.waiting,
+            shard=number, rows=None, taker=index.address, store_id=index.taker, waiting=index.waiting,
             given=index.unsettled, due_ms=index.first_ms, recurring=index.rules, went_back=shard.went_back,
             due_within=[index.due_by(now_ms + within_ms) for within_ms in DUE_WITHIN.values()],
         )  # fmt: skip
@@ -139,7 +139,7 @@ class Hold(StatefulProcessor):  # type: ignore[misc]  # pyspark is not read for 
             shard.keep([self._chunks.get(_ASIDE - aside)])
             self._chunks.remove(_ASIDE - aside)
             for run in shard.index.runs if is_given else ():
-                run.given_to = _EXPORTED
+                run.parts = [replace(part, is_again=True) for part in run.parts]
 
     def _write(self, before: bytes | None, after: bytes | None) -> None:
         if after is None and before is not None:

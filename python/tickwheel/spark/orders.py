@@ -104,22 +104,12 @@ class Orders(msgspec.Struct, frozen=True):
         """The deliverer at this address, if it answers."""
         return next((it for it in self.takers if it.address == address), None)
 
-    def with_store(self, name: str) -> Taker | None:
+    def with_store(self, store_id: str) -> Taker | None:
         """The deliverer with this store, at whatever address; None if it does not answer."""
-        return next((it for it in self.takers if it.store_id == store_of(name)), None)
+        return next((it for it in self.takers if it.store_id == store_id), None)
 
-    def is_lost(self, name: str, address: str) -> bool:
+    def is_lost(self, store_id: str, address: str) -> bool:
         """Whether this store, which was at this address, will never report the outcomes of its messages."""
-        if self.with_store(name):
+        if self.with_store(store_id):
             return False
         return self.at(address) is not None or bool(self.lost & {address, ALL_OTHERS})
-
-
-def store_of(name: str) -> str:
-    """The id of a store. `name`: the id, and for a store that went back also the opening since which it is another."""
-    return name.partition("~")[0]
-
-
-def name_of(taker: Taker, before: str) -> str:
-    """The name of the deliverer's store, which differs from the name before."""
-    return taker.store_id if taker.store_id != store_of(before) else f"{taker.store_id}~{taker.openings[-1][0]}"

@@ -16,7 +16,7 @@ from pyarrow import types
 from tickwheel.delivery.base.errors import DeliveryFailed
 from tickwheel.delivery.read.hand_off_rows import HANDED
 
-VERSION: Final = 5
+VERSION: Final = 6
 """Of everything that a checkpoint's state holds."""
 CHUNK_ROWS: Final = 2_000
 CHUNK_BYTES: Final = 512 << 10
@@ -73,12 +73,12 @@ def check_version(found: int) -> None:
         )
 
 
-def in_order(batches: Iterable[Any], due_ms: Any = None) -> tuple[Any, Any]:
+def in_order(batches: Iterable[Any]) -> tuple[Any, Any]:
     """All rows as one batch in the order of delivery; and for each row its number before, across all batches. Rows that
-    are equal in order stay as they are. `due_ms`: their due times, if these differ from those in the rows.
+    are equal in order stay as they are.
     """
     rows = pa.concat_batches([pa.RecordBatch.from_pylist([], HANDED), *batches])
-    due_ms = due_of(rows) if due_ms is None else due_ms
+    due_ms = due_of(rows)
     if len(due_ms) < 2 or bool((due_ms[1:] > due_ms[:-1]).all()):
         return rows, np.arange(len(due_ms))
     source = rows.column("source").dictionary_encode()
@@ -89,13 +89,14 @@ def in_order(batches: Iterable[Any], due_ms: Any = None) -> tuple[Any, Any]:
 
 
 def due_of(rows: Any) -> Any:
-    """The due times, in milliseconds since 1970, as an array."""
-    return rows.column("due_ms").fill_null(0).to_numpy(zero_copy_only=False)
+    """When they are due now, in milliseconds since 1970, as an array: a reschedule counts."""
+    due_ms = pc.coalesce(rows.column("moved_to_ms"), rows.column("due_ms"))
+    return due_ms.fill_null(0).to_numpy(zero_copy_only=False)
 
 
 def chunks(rows: Any) -> Iterator[Any]:
     """Cut rows into chunks of at most `CHUNK_ROWS` rows and, unless a single row has more, some `CHUNK_BYTES`."""
-    lengths = (pa.compute.binary_length(rows.column(name)).fill_null(0) for name in _SIZED)
+    lengths = (pc.binary_length(rows.column(name)).fill_null(0) for name in _SIZED)
     sizes = np.cumsum(np.sum([length.to_numpy(zero_copy_only=False).astype(np.int64) for length in lengths], axis=0))
     start = 0
     while start < rows.num_rows:
@@ -121,6 +122,11 @@ def as_repeats(rows: Any) -> Any:
     is_letter = pc.is_valid(rows.column("reason"))
     reason = pc.binary_join_element_wise(rows.column("reason"), pa.scalar(_REPEATED), "", null_handling="emit_null")
     return replaced(rows, again=is_letter, reason=reason) if pc.any(is_letter).as_py() else rows
+
+
+def names_of(rows: Any) -> list[tuple[str | None, str]]:
+    """The key and the id of each row."""
+    return [*zip(rows.column("key").to_pylist(), rows.column("id").to_pylist(), strict=True)]
 
 
 def digest_of(name: tuple[str | None, str]) -> int:

@@ -18,8 +18,9 @@
 //! - `moved_to_ms`: the present due time of a message that was rescheduled before it came here. Its content still has
 //!   the first due time.
 //! - `recurrence`: the rule of a recurring message, as JSON.
-//! - `asked_ms`: the time of a request to reschedule a recurring message. A request that is not later than an earlier
-//!   one counts as a repeat, and does not move the next occurrence.
+//! - `asked_ms`: where a recurring message is put, cancelled or rescheduled, the time of this request. No two requests
+//!   of a sender have the same time. A request that is not later than one that was done before is a repeat, and changes
+//!   nothing. So a sender may send its requests again, all or some of them, from any request on.
 //! - `partition`: only in a written stream. The partition of the row (`message/partition.rs`); for a dead letter, its
 //!   line modulo 64. The hold uses it, and no deliverer reads it.
 
@@ -250,8 +251,8 @@ impl<'a> Rows<'a> {
         }
         let Some(due_ms) = number_at(self.due_ms, at) else {
             check_name(key, id)?;
-            let (id, key) = (id.into(), key.map(Into::into));
-            return Ok(Request::Cancel(Cancel { id, key, keep_days: KEEP_CANCELS_DAYS }));
+            let (id, key, asked_ms) = (id.into(), key.map(Into::into), number_at(self.asked_ms, at));
+            return Ok(Request::Cancel(Cancel { id, key, keep_days: KEEP_CANCELS_DAYS, asked_ms }));
         };
         if self.payload.is_null(at) {
             check_name(key, id)?;
@@ -271,7 +272,8 @@ impl<'a> Rows<'a> {
         max_payload: usize,
     ) -> Result<Request, BadRecord> {
         let mut message = self.message(at, name, data, NEVER_MS);
-        message.body = message.body.recurring(Recurrence::from_handed(rule)?);
+        let rule = Recurrence { asked_ms: number_at(self.asked_ms, at), ..Recurrence::from_handed(rule)? };
+        message.body = message.body.recurring(rule);
         checked(message, max_payload).map(Request::Message)
     }
 

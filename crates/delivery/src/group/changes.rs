@@ -22,10 +22,17 @@ impl Group<'_> {
         let id = self.written_id(key, &cancel.id)?;
         let known = self.store.find(key, &id)?;
         let Some(known) = known.filter(|known| known.outcome != Some(Outcome::Withdrawn)) else {
-            let until_ms = self.now_ms.saturating_add(i64::from(cancel.keep_days) * DAY_MS);
-            self.store.remember_cancel(key, &id, self.now_ms, Some(until_ms))?;
+            // With a time the message came before. A store without it must not cancel the next one.
+            if cancel.asked_ms.is_none() {
+                let until_ms = self.now_ms.saturating_add(i64::from(cancel.keep_days) * DAY_MS);
+                self.store.remember_cancel(key, &id, self.now_ms, Some(until_ms))?;
+            }
             return Ok(Answer::Unknown);
         };
+        if self.was_done(&known, cancel.asked_ms)? {
+            self.counts.duplicates += 1;
+            return Ok(Answer::Cancelled);
+        }
         match self.take_back(&known, Outcome::Cancelled)? {
             Ok(_) => {
                 self.taken_back.push((known.seq, None));
@@ -82,10 +89,11 @@ impl Group<'_> {
             self.counts.reschedules_too_late += 1;
             return Ok(Answer::Unknown);
         };
-        if self.was_asked(&known, to.asked_ms)? {
+        if self.was_done(&known, to.asked_ms)? {
             self.counts.duplicates += 1;
             return Ok(Answer::Rescheduled);
         }
+        self.note_asked(&known, to.asked_ms)?;
         let known = self.open_one(known)?;
         let left = match self.take_back(&known, Outcome::Moved)? {
             Ok(left) => left,

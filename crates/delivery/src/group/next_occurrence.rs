@@ -59,6 +59,10 @@ impl Group<'_> {
             self.note_before(&known, &put)?;
             return Ok(self.again(&put, &known));
         }
+        if self.was_done(&known, recurrence_of(&put.message).asked_ms)? {
+            self.counts.duplicates += 1;
+            return Ok(Answer::Duplicate);
+        }
         let is_open = self.store.is_open(&known)?;
         let Incoming { mut message, content, .. } = put;
         if is_open {
@@ -84,12 +88,10 @@ impl Group<'_> {
     /// with a backup.
     fn note_before(&mut self, known: &Known, put: &Incoming) -> Result<()> {
         let rule = recurrence_of(&put.message);
-        if rule.before.is_some() && known.due_ms == NEVER_MS && self.store.is_open(known)? {
-            let message = self.store.open_message(known.seq)?;
-            let kept = recurrence_of(&message).clone().in_place_of(rule);
-            self.store.put_rule(known.seq, &kept)?;
+        match self.open_rule(known)? {
+            Some(kept) if rule.before.is_some() => self.store.put_rule(known.seq, &kept.in_place_of(rule)),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Makes the new rule go on where the earlier rule is. If the open occurrence is due, or is being sent, it is the
@@ -200,19 +202,23 @@ impl Group<'_> {
         Ok(())
     }
 
-    /// Returns whether this reschedule of a recurring message was asked for before. If it was not, its `asked_ms` is
-    /// noted.
-    pub(super) fn was_asked(&mut self, known: &Known, asked_ms: Option<i64>) -> Result<bool> {
-        if asked_ms.is_none() || known.due_ms != NEVER_MS || !self.store.is_open(known)? {
-            return Ok(false);
+    /// Whether a request with this `asked_ms` was done before, or concerns an earlier message of the same name.
+    pub(super) fn was_done(&mut self, known: &Known, asked_ms: Option<i64>) -> Result<bool> {
+        let rule = if asked_ms.is_some() { self.open_rule(known)? } else { None };
+        Ok(rule.is_some_and(|rule| rule.asked_ms >= asked_ms))
+    }
+
+    /// Notes the `asked_ms` of a request that is done now.
+    pub(super) fn note_asked(&mut self, known: &Known, asked_ms: Option<i64>) -> Result<()> {
+        let rule = if asked_ms.is_some() { self.open_rule(known)? } else { None };
+        rule.map_or(Ok(()), |rule| self.store.put_rule(known.seq, &Recurrence { asked_ms, ..rule }))
+    }
+
+    fn open_rule(&self, known: &Known) -> Result<Option<Recurrence>> {
+        if known.due_ms != NEVER_MS || !self.store.is_open(known)? {
+            return Ok(None);
         }
-        let message = self.store.open_message(known.seq)?;
-        let rule = recurrence_of(&message);
-        if rule.asked_ms >= asked_ms {
-            return Ok(true);
-        }
-        self.store.put_rule(known.seq, &Recurrence { asked_ms, ..rule.clone() })?;
-        Ok(false)
+        Ok(Some(recurrence_of(&self.store.open_message(known.seq)?).clone()))
     }
 
     /// The id of an occurrence as the engine writes it. A caller may write the due time in another form.

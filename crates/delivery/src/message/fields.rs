@@ -366,7 +366,7 @@ fn cancel(fields: &Fields<'_>, id: &str, key: Option<&str>) -> Result<Request, B
         let allowed = "op: \"cancel\" with id, key and nothing else";
         return Err(BadRecord::new("a cancel has more than id and key", allowed));
     }
-    Ok(Request::Cancel(Cancel { id: id.into(), key: key.map(Into::into), keep_days: 0 }))
+    Ok(Request::Cancel(Cancel { id: id.into(), key: key.map(Into::into), keep_days: 0, asked_ms: None }))
 }
 
 /// Whether the record has only a name, and perhaps a time.

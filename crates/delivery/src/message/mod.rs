@@ -277,6 +277,9 @@ pub struct Cancel {
     pub key: Option<String>,
     /// The least number of days for which the cancel is remembered, if its message has not come. 0: as long as ids.
     pub keep_days: u32,
+    /// The time of the request, if the caller may send it twice. It concerns a recurring message that came before this
+    /// time, and nothing that comes later.
+    pub asked_ms: Option<i64>,
 }
 
 /// A request to deliver a waiting message at another time (D16).
@@ -288,8 +291,7 @@ pub struct Reschedule {
     pub key: Option<String>,
     /// The new due time.
     pub due_ms: i64,
-    /// The time of the request, if the caller may send the same request twice. The repeat does not move a later
-    /// occurrence.
+    /// The time of the request, if the caller may send it twice. The repeat does not move a later occurrence.
     pub asked_ms: Option<i64>,
 }
 

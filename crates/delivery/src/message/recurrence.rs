@@ -85,7 +85,8 @@ pub struct Recurrence {
     /// The state at another deliverer that had the message before and is lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) before: Option<Before>,
-    /// The time of the last request that rescheduled an occurrence, if the caller may send a request twice.
+    /// The time of the last request to put the message or to reschedule an occurrence, if the caller may send a
+    /// request twice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) asked_ms: Option<i64>,
 }

@@ -138,7 +138,7 @@ fn put(number: u64, due_ms: i64) -> Item {
 }
 
 fn cancel(number: u64) -> Item {
-    Item::Cancel(Cancel { id: format!("i{number}"), key: key_of(number), keep_days: 0 })
+    Item::Cancel(Cancel { id: format!("i{number}"), key: key_of(number), keep_days: 0, asked_ms: None })
 }
 
 /// An item as it is written to a file, once when it is submitted and once with its answer.

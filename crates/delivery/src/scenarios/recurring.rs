@@ -11,7 +11,7 @@ use crate::message::columns::Columns;
 use crate::message::fields::{Request, Schema};
 use crate::message::incoming::Incoming;
 use crate::message::recurrence::{Before, Recurrence};
-use crate::message::{MAX_PAYLOAD, Reschedule};
+use crate::message::{Cancel, MAX_PAYLOAD, Reschedule};
 use crate::run::settings::Settings;
 use crate::sinks::{Delivery, Verdict, Verdicts};
 use crate::store::{ActionKind, Filter};
@@ -454,6 +454,51 @@ fn a_reschedule_that_is_given_twice_moves_one_occurrence__d16_d19_s3() {
     assert_eq!(world.engine.summary().duplicates, 2, "since it began");
     world.give(vec![to(900, 8)]);
     assert_eq!(sent_in(&world, 9), [at(86_401_000)], "it was asked for once more");
+}
+
+/// The request with the time at which it was asked.
+fn asked(item: Item, asked_ms: i64) -> Item {
+    let asked_ms = Some(asked_ms);
+    match item {
+        Item::Cancel(cancel) => Item::Cancel(Cancel { asked_ms, ..cancel }),
+        Item::Reschedule(to) => Item::Reschedule(Reschedule { asked_ms, ..to }),
+        Item::Put(mut put) => {
+            let rule = Recurrence { asked_ms, ..put.message.body.recurrence().unwrap().clone() };
+            put.message.body = put.message.body.recurring(rule);
+            Item::Put(put)
+        }
+        other => panic!("{other:?} has no time"),
+    }
+}
+
+#[test]
+fn requests_that_are_given_again_from_any_of_them_on_change_nothing__d7_d16_d19_s3() {
+    let daily = |text: &str| {
+        record(&format!(r#"{{"id":"beat","key":"k","every":86400000,"due":{},"payload":"{text}"}}"#, START_MS + 1_000))
+    };
+    let to = Reschedule { id: "beat".to_owned(), key: Some("k".to_owned()), due_ms: START_MS + 300, asked_ms: None };
+    let requests = || {
+        let all =
+            [daily("old"), cancel(Some("k"), "beat"), daily("new"), daily("newest"), Item::Reschedule(to.clone())];
+        all.into_iter().zip(1..).map(|(item, asked_ms)| asked(item, asked_ms)).collect::<Vec<_>>()
+    };
+    for from in 0..requests().len() {
+        let world = ByHand::start(Settings::default());
+        world.give(requests());
+        world.give(requests().split_off(from));
+        assert_eq!(sent_in(&world, 9), [at(1_000)], "{from}: moved to 300, it keeps its name");
+        world.give(requests().split_off(from));
+        assert_eq!(sent_in(&world, 9), [] as [&str; 0], "{from}: the next is that of tomorrow");
+    }
+}
+
+#[test]
+fn a_cancel_of_one_that_recurred_before_does_not_wait_for_the_next__d7_d19_s4() {
+    let world = ByHand::start(Settings::default());
+    assert_eq!(world.give(vec![asked(cancel(Some("k"), "beat"), 7)]), [Answer::Unknown]);
+    assert_eq!(world.engine.with_store(|store| store.remembered_cancels()), 0);
+    assert_eq!(world.give(vec![asked(beat(""), 8), asked(cancel(Some("k"), "beat"), 7)])[0], Answer::Accepted);
+    assert_eq!(sent_in(&world, 1), [at(0)]);
 }
 
 #[test]

@@ -61,7 +61,7 @@ pub(crate) fn put(key: Option<&str>, id: &str, due_ms: i64) -> Item {
 }
 
 pub(crate) fn cancel(key: Option<&str>, id: &str) -> Item {
-    Item::Cancel(Cancel { id: id.to_owned(), key: key.map(str::to_owned), keep_days: 0 })
+    Item::Cancel(Cancel { id: id.to_owned(), key: key.map(str::to_owned), keep_days: 0, asked_ms: None })
 }
 
 /// A record that could not be read.

@@ -21,10 +21,12 @@ from tickwheel import __version__
 from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.read.hand_off_rows import PARTITIONS
 from tickwheel.spark.failing import reason
+from tickwheel.spark.packing import VERSION
 from tickwheel.spark.same_source import check_logs
 from tickwheel.spark.shape import NAME as SHAPE
 from tickwheel.spark.shape import HadoopFolder
-from tickwheel.spark.upgrade.format_5 import FORMAT, Shard, rows_of, shard_of
+from tickwheel.spark.upgrade.formats import FORMATS, named, rows_of, shard_of
+from tickwheel.spark.upgrade.kept import Shard
 from tickwheel.spark.upgrade.records import Kind, exported
 from tickwheel.spark.upgrade.sources import Source, last_done, sources_of
 
@@ -93,7 +95,8 @@ def _export(
     say(f"Reading the state of micro-batch {batch}.")
     try:
         index, chunks = (_state(session, query, batch, name) for name in ("index", "chunks"))
-        shards = {row.shard: shard_of(bytes(row.value[0])) for row in index.select("key.shard", "value").collect()}
+        indexes = {row.shard: bytes(row.value[0]) for row in index.select("key.shard", "value").collect()}
+        shards = {number: shard_of(value) for number, value in indexes.items()}
         rows = chunks.select("key.shard", "user_map_key.number", "user_map_value.rows")
         kept = rows.mapInArrow(_Export(shards, now_ms), _ROWS).persist()
         try:
@@ -116,12 +119,25 @@ def _export(
         out.remove_all()
         raise WrongUsage(f"a program runs on {folder}: stop it with SIGTERM, and run this again")
     done = Upgrade(
-        __version__, str(folder), FORMAT, batch, counts[Kind.GIVEN] + counts[Kind.HELD], counts[Kind.GIVEN],
-        counts[Kind.CONTROL], counts[Kind.LETTER], counts[Kind.LEFT_OUT], other,
-        sorted({shard.address for shard in shards.values()} - {""}), found,
-    )  # fmt: skip
+        version=__version__,
+        checkpoint=str(folder),
+        format=_format_of(indexes),
+        micro_batch=batch,
+        held=counts[Kind.GIVEN] + counts[Kind.HELD],
+        given=counts[Kind.GIVEN],
+        controls=counts[Kind.CONTROL],
+        dead_letters=counts[Kind.LETTER],
+        left_out=counts[Kind.LEFT_OUT],
+        other_content=other,
+        deliverers=sorted({shard.address for shard in shards.values()} - {""}),
+        sources=found,
+    )
     out.write(NAME, msgspec.json.format(msgspec.json.encode(done)))
     return done
+
+
+def _format_of(indexes: Mapping[int, bytes]) -> int:
+    return max((value[0] for value in indexes.values()), default=VERSION)
 
 
 def _query_of(session: SparkSession, folder: HadoopFolder) -> tuple[HadoopFolder, HadoopFolder | None]:
@@ -136,9 +152,9 @@ def _query_of(session: SparkSession, folder: HadoopFolder) -> tuple[HadoopFolder
         before = msgspec.json.decode(shape, type=dict[str, object])
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise WrongUsage(f"{folder}/{SHAPE} is damaged: restore it from a copy") from error
-    if before.get("format") != FORMAT:
+    if before.get("format") not in FORMATS:
         raise WrongUsage(
-            f"the checkpoint {folder} has the format {before.get('format')}, and this version exports format {FORMAT}: "
+            f"the checkpoint {folder} has the format {before.get('format')}, and this version exports {named()}: "
             "export it with the version that wrote it"
         )
     notes = HadoopFolder(session, f"{folder}/files") if "files" in names and "input" not in before else None

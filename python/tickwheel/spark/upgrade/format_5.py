@@ -5,13 +5,14 @@ A value begins with a byte for the format. Earlier formats were in no released v
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator
+from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
 
 from tickwheel.delivery.base.errors import DeliveryFailed
+from tickwheel.spark.upgrade.kept import Controls, Messages, Shard
 
 FORMAT: Final = 5
 
@@ -76,43 +77,8 @@ class _Index(msgspec.Struct, array_like=True):
     controls: list[_Controls] = []
 
 
-class Messages(NamedTuple):
-    """The rows of a chunk from `start` to before `stop` are messages, all due at `moved_to_ms` if that is given.
-    `is_given`: a deliverer has them, or may have them, or may have delivered them before it was lost.
-    """
-
-    start: int
-    stop: int
-    moved_to_ms: int | None
-    is_given: bool
-
-
-class Controls(NamedTuple):
-    """All `rows` of a chunk are recurring messages, cancels, reschedules or dead letters. `position`: the place of the
-    chunk in order of arrival. `is_given`: a deliverer may have them; `is_taken`: it has them.
-    `is_for_rules`: they change recurring messages. `begins_anew`: what is known of occurrences is lost in a record.
-    """
-
-    position: int
-    rows: int
-    is_given: bool
-    is_taken: bool
-    is_for_rules: bool
-    begins_anew: bool
-
-
-class Shard(NamedTuple):
-    """What a shard keeps. `chunks`: the places in each chunk, by its number. `address`: of its deliverer, or empty."""
-
-    address: str
-    messages: int
-    controls: int
-    chunks: Mapping[int, list[Messages | Controls]]
-
-
 def shard_of(index: bytes) -> Shard:
-    """What an index says. Errors: `DeliveryFailed` if it is damaged, or has another format."""
-    _check(index)
+    """What an index says. Errors: `DeliveryFailed` if it is damaged."""
     try:
         found = msgspec.msgpack.decode(memoryview(index)[1:], type=_Index)
     except msgspec.MsgspecError as error:
@@ -130,8 +96,7 @@ def shard_of(index: bytes) -> Shard:
 
 
 def rows_of(chunk: bytes) -> Any:
-    """The rows of a chunk, as an Arrow batch. Errors: `DeliveryFailed` if it is damaged, or has another format."""
-    _check(chunk)
+    """The rows of a chunk, as an Arrow batch. Errors: `DeliveryFailed` if it is damaged."""
     try:
         rows = pa.ipc.read_record_batch(pa.py_buffer(chunk)[1:], _ROWS)
         rows.validate(full=True)
@@ -144,11 +109,3 @@ def _parts(index: _Index) -> Iterator[tuple[_Part, bool]]:
     for run in index.runs:
         yield from ((part, run.given_to != "") for part in run.parts)
     yield from ((part, True) for part in (*index.taken, *index.given))
-
-
-def _check(value: bytes) -> None:
-    if value[:1] != bytes([FORMAT]):
-        raise DeliveryFailed(
-            f"the checkpoint has a value in the format {value[0] if value else 'of nothing'}, and format {FORMAT} was "
-            "expected: export it with the version that wrote it"
-        )

@@ -10,7 +10,7 @@ import msgspec
 
 from tickwheel.delivery.model.entries import Letter
 from tickwheel.delivery.observe.dead_letters import line_of
-from tickwheel.spark.upgrade.format_5 import Controls, Messages
+from tickwheel.spark.upgrade.kept import Controls, Messages
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _ENDS_OF_LINES: Final = bytes.maketrans(b"\r\n", b"  ")
@@ -52,7 +52,8 @@ def exported(rows: Any, places: Sequence[Messages | Controls], now_ms: int) -> I
         if isinstance(place, Messages):
             kind = Kind.GIVEN if place.is_given else Kind.HELD
             for row in rows.slice(place.start, place.stop - place.start).to_pylist():
-                text, is_other = _message(row, place.moved_to_ms)
+                moved_to_ms = row["moved_to_ms"] if place.moved_to_ms is None else place.moved_to_ms
+                text, is_other = _message(row, moved_to_ms)
                 at = row["due_ms"], row["source"] or "", row["line"] or 0
                 yield Exported(kind, *at, is_other and place.is_given, text)
         else:

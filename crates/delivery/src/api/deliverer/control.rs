@@ -35,7 +35,7 @@ impl Deliverer {
     /// [`DeliveryError::Usage`] if no message can have this name. Otherwise the error that ended the run.
     pub fn cancel(&self, key: Option<&str>, id: &str) -> Result<Answer, DeliveryError> {
         check_name(key, id).map_err(usage)?;
-        self.ask(Item::Cancel(Cancel { id: id.to_owned(), key: key.map(str::to_owned), keep_days: 0 }))
+        self.ask(Item::Cancel(Cancel { id: id.to_owned(), key: key.map(str::to_owned), keep_days: 0, asked_ms: None }))
     }
 
     /// Returns the state of a message: an answer of [`cancel`](Deliverer::cancel), or [`Answer::Waiting`].

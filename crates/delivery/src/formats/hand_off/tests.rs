@@ -114,6 +114,10 @@ fn another_due_time_and_what_few_messages_have_arrive_as_they_were__s3_d16_d17()
     let to = Row { id: Some("b"), due_ms: Some(7), asked_ms: Some(8), ..Row::default() };
     let Parsed::Reschedule(found, _) = only(to) else { panic!("it is a reschedule") };
     assert_eq!(found, Reschedule { id: "b".into(), key: None, due_ms: 7, asked_ms: Some(8) });
+    let Parsed::Cancel(cancel, _) = only(Row { id: Some("b"), asked_ms: Some(8), ..Row::default() }) else {
+        panic!("it is a cancel")
+    };
+    assert_eq!(cancel.asked_ms, Some(8));
     let origin = || Origin { source: "x".into(), line: 1, record: None };
     let items = [Parsed::Message(incoming), Parsed::Reschedule(found, origin())];
     let again = read_stream(&sent(&items), MAX_PAYLOAD).unwrap();
@@ -147,7 +151,7 @@ fn a_row_is_a_message_a_cancel_or_a_dead_letter__s3() {
     assert_eq!(&crate::message::record::record_of_incoming(&incoming)[..], record);
 
     let Parsed::Cancel(cancel, _) = cancel else { panic!("{cancel:?}") };
-    assert_eq!(cancel, Cancel { id: "b".into(), key: None, keep_days: 400 });
+    assert_eq!(cancel, Cancel { id: "b".into(), key: None, keep_days: 400, asked_ms: None });
 
     let Parsed::Bad(bad, origin) = letter else { panic!("{letter:?}") };
     assert_eq!(bad, BadRecord::new("why", "what"));
@@ -210,14 +214,14 @@ fn what_is_written_has_the_partition_of_each_row__s5() {
     let put = |key, id| {
         Parsed::Message(Incoming::of(Message { body: Body::new(key, id, b"1", true), due_ms: 5, delay_ms: None }))
     };
-    let cancel = Cancel { id: "b".into(), key: Some("k".into()), keep_days: 1 };
+    let cancel = Cancel { id: "b".into(), key: Some("k".into()), keep_days: 1, asked_ms: None };
     let to = Reschedule { id: "c".into(), key: Some("k".into()), due_ms: 7, asked_ms: None };
     let items = [
         put(Some("k"), "a"),
         Parsed::Cancel(cancel, origin(1)),
         Parsed::Reschedule(to, origin(2)),
         put(None, "a"),
-        Parsed::Cancel(Cancel { id: "a".into(), key: None, keep_days: 1 }, origin(3)),
+        Parsed::Cancel(Cancel { id: "a".into(), key: None, keep_days: 1, asked_ms: None }, origin(3)),
         Parsed::Bad(BadRecord::new("why", "what"), origin(130)),
     ];
     let written = write_stream(&items);
@@ -245,7 +249,7 @@ fn other_columns_and_other_bytes_are_refused_whole__s3() {
 fn what_was_read_is_written_as_rows_and_read_back__s3() {
     let origin = |record: Option<&[u8]>| Origin { source: "in.csv".into(), line: 4, record: record.map(Record::from) };
     let message = |is_json, delay_ms| Message { body: Body::new(Some("k"), "a", b"[1]", is_json), due_ms: 5, delay_ms };
-    let cancel = Cancel { id: "b".into(), key: None, keep_days: KEEP_CANCELS_DAYS };
+    let cancel = Cancel { id: "b".into(), key: None, keep_days: KEEP_CANCELS_DAYS, asked_ms: None };
     let given = vec![
         Parsed::Message(Incoming::from_origin(message(true, None), Some(origin(None)))),
         Parsed::Message(Incoming::from_origin(message(false, Some(1.5)), Some(origin(None)))),

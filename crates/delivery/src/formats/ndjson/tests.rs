@@ -151,7 +151,7 @@ fn a_cancel_has_id_and_key__d7() {
         (r#"{"op": "cancel", "id": "a", "key": "k", "due": null}"#, Some("k".to_owned())),
     ] {
         let Parsed::Cancel(cancel, _) = item(line) else { panic!("{line}") };
-        assert_eq!(cancel, Cancel { id: "a".into(), key, keep_days: 0 });
+        assert_eq!(cancel, Cancel { id: "a".into(), key, keep_days: 0, asked_ms: None });
     }
 }
 

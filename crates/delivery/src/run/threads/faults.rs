@@ -236,6 +236,6 @@ fn names_count_in_the_size_of_what_is_queued__d8() {
         assert!(item.size() > 2 << 20, "{}", item.size());
     }
     let origin = Origin { source: "".into(), line: 1, record: None };
-    let parsed = Parsed::Cancel(Cancel { id: long.clone(), key: Some(long), keep_days: 1 }, origin);
+    let parsed = Parsed::Cancel(Cancel { id: long.clone(), key: Some(long), keep_days: 1, asked_ms: None }, origin);
     assert!(parsed.size_in_memory() > 2 << 20);
 }

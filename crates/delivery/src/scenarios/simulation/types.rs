@@ -206,7 +206,7 @@ pub(super) fn item(asked: &Asked) -> Item {
         }
         Asked::Cancel(name) => {
             let (key, id) = text(*name);
-            Item::Cancel(Cancel { id, key, keep_days: 0 })
+            Item::Cancel(Cancel { id, key, keep_days: 0, asked_ms: None })
         }
         Asked::Reschedule { name, due_ms } => {
             let (key, id) = text(*name);

@@ -98,7 +98,7 @@ pub(crate) fn items_of(items: &Bound<'_, PyAny>, max_payload: usize) -> PyResult
             act_of(&item)?
         } else if item.is_instance(cancel)? {
             let (id, key) = name_of(&item)?;
-            Item::Cancel(Cancel { id, key, keep_days: keep_days_of(&item)? })
+            Item::Cancel(Cancel { id, key, keep_days: keep_days_of(&item)?, asked_ms: None })
         } else if item.is_exact_instance(reschedule) {
             let (id, key) = name_of(&item)?;
             Item::Reschedule(Reschedule {
