@@ -17,9 +17,10 @@ from tickwheel.commands import tickwheel as command
 from tickwheel.delivery import DeliveryFailed, DeliveryQueue, WrongUsage
 from tickwheel.delivery.model.message import Columns
 from tickwheel.delivery.read.sources import find_sources
-from tickwheel.spark import HandOff
+from tickwheel.spark import HandOff, hold, parse_rows, read_held
 from tickwheel.spark.feed import Pipeline
 from tickwheel.spark.held import Held, held_of
+from tickwheel.spark.query import start
 from tickwheel.spark.shape import LocalFolder
 from tickwheel.spark.upgrade import export as module
 from tickwheel.spark.upgrade.export import Upgrade
@@ -136,6 +137,35 @@ def test_a_message_that_a_lost_store_may_have_delivered_is_marked__S4_D5(old: Pa
     ):
         feed(HandOff([at]), lambda _: len(came) == 4, held=tmp_path / "out")
     assert came == {"stuck": True, "stuck by delay": True, "near": False, "new": False}
+
+
+def test_a_program_of_its_own_is_exported_and_takes_it_in_once__S4(session: Any, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    ids = session.readStream.schema("id STRING, due BIGINT").json(str(tmp_path / "in"))
+    write(tmp_path / "in" / "1.json", [{"id": f"m{n}", "due": 4 * 10**12 + n} for n in range(9)])
+
+    def run(name: str, count: int, held: Any = None) -> None:
+        hand_off = HandOff(["127.0.0.1:1"])
+        query = start(hold(parse_rows(ids), held=held), hand_off, tmp_path / name)
+        try:
+            while (progress := query.lastProgress) is None or hand_off.report.waiting < count:
+                assert query.isActive, query.exception()
+            batch = progress["batchId"]
+            while (query.lastProgress or progress)["batchId"] < batch + 2:
+                assert query.isActive, query.exception()
+        finally:
+            query.stop()
+            hand_off.close()
+        assert hand_off.report.waiting == count
+
+    run("old", 9)
+    assert upgrade(tmp_path / "old", "--out", "out").exit_code == 0
+    write(tmp_path / "in" / "2.json", [{"id": "new", "due": 4 * 10**12}])
+    (tmp_path / "in" / "1.json").unlink()
+    held = read_held(session, str(tmp_path / "out"))
+    run("new", 10, held)
+    run("new", 10, held)
+    run("new", 10)
 
 
 def test_an_export_that_is_not_whole_is_no_export__S4_D2(

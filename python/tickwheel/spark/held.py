@@ -74,6 +74,14 @@ class Held:
             )
 
 
+def read_held(session: SparkSession, folder: str) -> DataFrame:
+    """What `tickwheel spark-upgrade` wrote to a folder, for `hold(..., held=...)`. Only the first micro-batch of a
+    checkpoint takes it in; so give it until that is complete, and later it does nothing. Errors: `WrongUsage`.
+    """
+    files = HadoopFolder(session, folder)
+    return Held.of(files, files.full_name).pieces(session)
+
+
 def held_of(checkpoint: Folder, given: str | None) -> str | None:
     """The export that the next micro-batch has to take in: `given`, or the one that the checkpoint notes.
 

@@ -107,7 +107,8 @@ def _export(
     except (PySparkException, Py4JError) as error:
         out.remove_all()
         raise DeliveryFailed(
-            f"the state of {folder} can't be read: {reason(error)}; restore a copy, at the path where it was made"
+            f"the state of {folder} can't be read: {reason(error)}; use the Spark that wrote it or a later one, or "
+            "restore a copy, at the path where it was made"
         ) from error
     except BaseException:
         out.remove_all()
