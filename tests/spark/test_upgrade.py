@@ -31,7 +31,7 @@ from tickwheel.spark.upgrade.sources import Source, last_done, sources_of
 from .make_checkpoint import DATA, FIRST, PLACE
 from .ports import port_of
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)  # beside other JVMs
 
 FORMATS = sorted(DATA.glob("checkpoint-*.tar.xz"))
 NOW = "2026-01-01T00:00:00Z"
@@ -233,11 +233,14 @@ def test_an_export_is_taken_in_once_by_a_new_checkpoint_alone__S4_D2(tmp_path: P
     assert held_of(folder, "/out") == "/out"
     folder.write("tickwheel.json", b'{"held": "/out"}')
     assert held_of(folder, None) == "/out", "a first micro-batch that failed is done again with it"
-    folder.write("query/commits/0", b"") if (tmp_path / "c/query/commits").mkdir(parents=True) is None else None
+    (tmp_path / "c/query/commits").mkdir(parents=True)
+    folder.write("query/commits/0", b"")
     assert held_of(folder, "/out") is None
     folder.write("tickwheel.json", b"{}")
     with pytest.raises(WrongUsage, match="--held is for a new checkpoint"):
         held_of(folder, "/out")
+    folder.write("tickwheel.json", b"{")
+    assert held_of(folder, "/out") is None, "that it is damaged is told in its own words"
 
 
 def test_what_is_no_export_or_of_another_input_is_wrong_usage__S4_D2(tmp_path: Path) -> None:

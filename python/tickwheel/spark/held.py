@@ -87,9 +87,13 @@ def held_of(checkpoint: Folder, given: str | None) -> str | None:
 
     Errors: `WrongUsage` if the checkpoint has begun without it.
     """
-    noted = msgspec.json.decode(checkpoint.read(SHAPE) or b"{}", type=dict[str, Any]).get(FIELD)
+    shape = checkpoint.read(SHAPE)
+    try:
+        noted = msgspec.json.decode(shape or b"{}", type=dict[str, Any]).get(FIELD)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None  # `check_shape` tells what it is
     has_begun = any(name.isdecimal() for name in checkpoint.names("query/commits"))
-    if given is not None and noted is None and checkpoint.read(SHAPE) is not None:
+    if given is not None and noted is None and shape is not None:
         raise WrongUsage(
             f"--held is for a new checkpoint, and {checkpoint} is used already: name another one, or leave it out"
         )
