@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 import tarfile
 import threading
 from collections import Counter
@@ -23,10 +25,10 @@ from tickwheel.spark.held import Held, held_of
 from tickwheel.spark.query import start
 from tickwheel.spark.shape import LocalFolder
 from tickwheel.spark.upgrade import export as module
-from tickwheel.spark.upgrade.export import Upgrade
 from tickwheel.spark.upgrade.format_5 import Controls, Messages, rows_of, shard_of
-from tickwheel.spark.upgrade.records import Kind, exported
+from tickwheel.spark.upgrade.records import exported
 from tickwheel.spark.upgrade.sources import Source, last_done, sources_of
+from tickwheel.spark.upgrade.written import Kind, Upgrade
 
 from .make_checkpoint import DATA, FIRST, PLACE
 from .ports import port_of
@@ -78,6 +80,13 @@ def records(out: Path, *what: str) -> list[dict[str, Any]]:
 
 def test_there_is_a_checkpoint_of_the_format_before__S4() -> None:
     assert "checkpoint-5.tar.xz" in {path.name for path in FORMATS}
+
+
+def test_no_query_loads_what_reads_an_old_format__S4() -> None:
+    code = "import sys, tickwheel.spark.runner, tickwheel.spark.run; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    assert "tickwheel.spark.held" in loaded
+    assert not [it for it in loaded if "format_" in it and "tickwheel" in it]
 
 
 def test_all_that_a_checkpoint_holds_is_exported_and_delivered_once_from_a_new_one__S4_D5(

@@ -19,8 +19,7 @@ from tickwheel.spark.parse import parse_contents, parse_files
 from tickwheel.spark.schemas import HELD
 from tickwheel.spark.shape import NAME as SHAPE
 from tickwheel.spark.shape import Folder, HadoopFolder
-from tickwheel.spark.upgrade.export import FOLDERS, NAME, TAKEN_IN, Upgrade
-from tickwheel.spark.upgrade.records import Kind
+from tickwheel.spark.upgrade.written import FOLDERS, NAME, TAKEN_IN, Kind, Upgrade
 
 FIELD: Final = "held"
 _NAMED: Final = 3
