@@ -1,8 +1,9 @@
 """Makes `tests/data/checkpoint-N.tar.xz`: a small checkpoint in the format N of now, with its deliverer's store.
 
-    PYTHONPATH=tests/python python -m tests.spark.make_checkpoint
+    PYTHONPATH=tests/python python -m tests.spark.make_checkpoint [FILE]
 
-Keep the files of earlier formats: an upgrade is tried on them. Messages are due in 2100, or stuck.
+One was made with Spark 4.1.1. Keep the files of earlier formats: an upgrade is tried on them. Messages are due in 2100,
+or stuck.
 """
 
 import json

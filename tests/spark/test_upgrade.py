@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 import tarfile
 import threading
 from collections import Counter
@@ -17,23 +19,24 @@ from tickwheel.commands import tickwheel as command
 from tickwheel.delivery import DeliveryFailed, DeliveryQueue, WrongUsage
 from tickwheel.delivery.model.message import Columns
 from tickwheel.delivery.read.sources import find_sources
-from tickwheel.spark import HandOff
+from tickwheel.spark import HandOff, hold, parse_rows, read_held
 from tickwheel.spark.feed import Pipeline
 from tickwheel.spark.held import Held, held_of
 from tickwheel.spark.packing import VERSION
+from tickwheel.spark.query import start
 from tickwheel.spark.shape import LocalFolder
 from tickwheel.spark.upgrade import export as module
-from tickwheel.spark.upgrade.export import Upgrade
 from tickwheel.spark.upgrade.formats import FORMATS as EXPORTED
 from tickwheel.spark.upgrade.formats import rows_of, shard_of
 from tickwheel.spark.upgrade.kept import Controls, Messages
-from tickwheel.spark.upgrade.records import Kind, exported
+from tickwheel.spark.upgrade.records import exported
 from tickwheel.spark.upgrade.sources import Source, last_done, sources_of
+from tickwheel.spark.upgrade.written import Kind, Upgrade
 
 from .make_checkpoint import DATA, FIRST, PLACE
 from .ports import port_of
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)  # beside other JVMs
 
 FORMATS = sorted(DATA.glob("checkpoint-*.tar.xz"))
 NOW = "2026-01-01T00:00:00Z"
@@ -79,8 +82,15 @@ def records(out: Path, *what: str) -> list[dict[str, Any]]:
 
 
 def test_there_is_a_checkpoint_of_each_format_that_is_exported__S4() -> None:
-    assert [path.name for path in FORMATS] == [f"checkpoint-{number}.tar.xz" for number in EXPORTED]
+    assert {int(path.name.split(".")[0].split("-")[1]) for path in FORMATS} == EXPORTED.keys()
     assert VERSION in EXPORTED
+
+
+def test_no_query_loads_what_reads_an_old_format__S4() -> None:
+    code = "import sys, tickwheel.spark.runner, tickwheel.spark.run; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
+    assert "tickwheel.spark.held" in loaded
+    assert not [it for it in loaded if "format_" in it and "tickwheel" in it]
 
 
 def test_all_that_a_checkpoint_holds_is_exported_and_delivered_once_from_a_new_one__S4_D5(
@@ -140,6 +150,35 @@ def test_a_message_that_a_lost_store_may_have_delivered_is_marked__S4_D5(old: Pa
     ):
         feed(HandOff([at]), lambda _: len(came) == 4, held=tmp_path / "out")
     assert came == {"stuck": True, "stuck by delay": True, "near": False, "new": False}
+
+
+def test_a_program_of_its_own_is_exported_and_takes_it_in_once__S4(session: Any, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    ids = session.readStream.schema("id STRING, due BIGINT").json(str(tmp_path / "in"))
+    write(tmp_path / "in" / "1.json", [{"id": f"m{n}", "due": 4 * 10**12 + n} for n in range(9)])
+
+    def run(name: str, count: int, held: Any = None) -> None:
+        hand_off = HandOff(["127.0.0.1:1"])
+        query = start(hold(parse_rows(ids), held=held), hand_off, tmp_path / name)
+        try:
+            while (progress := query.lastProgress) is None or hand_off.report.waiting < count:
+                assert query.isActive, query.exception()
+            batch = progress["batchId"]
+            while (query.lastProgress or progress)["batchId"] < batch + 2:
+                assert query.isActive, query.exception()
+        finally:
+            query.stop()
+            hand_off.close()
+        assert hand_off.report.waiting == count
+
+    run("old", 9)
+    assert upgrade(tmp_path / "old", "--out", "out").exit_code == 0
+    write(tmp_path / "in" / "2.json", [{"id": "new", "due": 4 * 10**12}])
+    (tmp_path / "in" / "1.json").unlink()
+    held = read_held(session, str(tmp_path / "out"))
+    run("new", 10, held)
+    run("new", 10, held)
+    run("new", 10)
 
 
 def test_an_export_that_is_not_whole_is_no_export__S4_D2(
@@ -210,11 +249,14 @@ def test_an_export_is_taken_in_once_by_a_new_checkpoint_alone__S4_D2(tmp_path: P
     assert held_of(folder, "/out") == "/out"
     folder.write("tickwheel.json", b'{"held": "/out"}')
     assert held_of(folder, None) == "/out", "a first micro-batch that failed is done again with it"
-    folder.write("query/commits/0", b"") if (tmp_path / "c/query/commits").mkdir(parents=True) is None else None
+    (tmp_path / "c/query/commits").mkdir(parents=True)
+    folder.write("query/commits/0", b"")
     assert held_of(folder, "/out") is None
     folder.write("tickwheel.json", b"{}")
     with pytest.raises(WrongUsage, match="--held is for a new checkpoint"):
         held_of(folder, "/out")
+    folder.write("tickwheel.json", b"{")
+    assert held_of(folder, "/out") is None, "that it is damaged is told in its own words"
 
 
 def test_what_is_no_export_or_of_another_input_is_wrong_usage__S4_D2(tmp_path: Path) -> None:

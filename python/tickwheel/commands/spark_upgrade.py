@@ -11,7 +11,7 @@ from tickwheel.commands.spark_job import Say, run_on_spark
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from tickwheel.spark.upgrade.export import Upgrade
+    from tickwheel.spark.upgrade.written import Upgrade
 
 
 @click.command("spark-upgrade")

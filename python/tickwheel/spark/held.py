@@ -19,8 +19,7 @@ from tickwheel.spark.parse import parse_contents, parse_files
 from tickwheel.spark.schemas import HELD
 from tickwheel.spark.shape import NAME as SHAPE
 from tickwheel.spark.shape import Folder, HadoopFolder
-from tickwheel.spark.upgrade.export import FOLDERS, NAME, TAKEN_IN, Upgrade
-from tickwheel.spark.upgrade.records import Kind
+from tickwheel.spark.upgrade.written import FOLDERS, NAME, TAKEN_IN, Kind, Upgrade
 
 FIELD: Final = "held"
 _NAMED: Final = 3
@@ -74,14 +73,26 @@ class Held:
             )
 
 
+def read_held(session: SparkSession, folder: str) -> DataFrame:
+    """What `tickwheel spark-upgrade` wrote to a folder, for `hold(..., held=...)`. Only the first micro-batch of a
+    checkpoint takes it in; so give it until that is complete, and later it does nothing. Errors: `WrongUsage`.
+    """
+    files = HadoopFolder(session, folder)
+    return Held.of(files, files.full_name).pieces(session)
+
+
 def held_of(checkpoint: Folder, given: str | None) -> str | None:
     """The export that the next micro-batch has to take in: `given`, or the one that the checkpoint notes.
 
     Errors: `WrongUsage` if the checkpoint has begun without it.
     """
-    noted = msgspec.json.decode(checkpoint.read(SHAPE) or b"{}", type=dict[str, Any]).get(FIELD)
+    shape = checkpoint.read(SHAPE)
+    try:
+        noted = msgspec.json.decode(shape or b"{}", type=dict[str, Any]).get(FIELD)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None  # `check_shape` tells what it is
     has_begun = any(name.isdecimal() for name in checkpoint.names("query/commits"))
-    if given is not None and noted is None and checkpoint.read(SHAPE) is not None:
+    if given is not None and noted is None and shape is not None:
         raise WrongUsage(
             f"--held is for a new checkpoint, and {checkpoint} is used already: name another one, or leave it out"
         )

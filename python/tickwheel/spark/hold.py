@@ -38,7 +38,7 @@ _LEAD: Final = "tickwheel lead_ms"
 
 def hold(messages: DataFrame, lead_ms: int = LEAD_MS, held: DataFrame | None = None) -> DataFrame:
     """A stream of `NEAR`, for `HandOff` or `near_messages`: what is due within `lead_ms`, in order of due time within a
-    shard. The session needs `HOLD_SETTINGS`. `held`: `HELD`, no stream. The first micro-batch of a checkpoint takes it
+    shard. The session needs `HOLD_SETTINGS`. `held`: from `read_held`. The first micro-batch of a checkpoint takes it
     in, before its own messages.
     """
     first, *others = NEAR

@@ -122,7 +122,7 @@ class Program:
             name = held_of(HadoopFolder(session, self.checkpoint), self.held)
             folder = HadoopFolder(session, name) if name else None
         except OSError as error:
-            raise WrongUsage(f"--held or --checkpoint can't be read: {error.strerror}") from error
+            raise WrongUsage(f"--checkpoint {self.checkpoint}, or --held, can't be read: {error.strerror}") from error
         if folder is None:
             return None
         held = Held.of(folder, folder.full_name)

@@ -27,10 +27,10 @@ from tickwheel.spark.shape import NAME as SHAPE
 from tickwheel.spark.shape import HadoopFolder
 from tickwheel.spark.upgrade.formats import FORMATS, named, rows_of, shard_of
 from tickwheel.spark.upgrade.kept import Shard
-from tickwheel.spark.upgrade.records import Kind, exported
-from tickwheel.spark.upgrade.sources import Source, last_done, sources_of
+from tickwheel.spark.upgrade.records import exported
+from tickwheel.spark.upgrade.sources import last_done, sources_of
+from tickwheel.spark.upgrade.written import FOLDERS, NAME, Kind, Upgrade
 
-NAME: Final = "upgrade.json"
 _ROWS: Final = StructType(
     [
         StructField("shard", IntegerType()),
@@ -43,36 +43,6 @@ _ROWS: Final = StructType(
     ]
 )
 _ARROW: Final = to_arrow_schema(_ROWS)
-FOLDERS: Final = {
-    Kind.GIVEN: "given",
-    Kind.HELD: "held",
-    Kind.CONTROL: "controls",
-    Kind.LETTER: "dead-letters",
-    Kind.LEFT_OUT: "left-out",
-}
-TAKEN_IN: Final = (Kind.GIVEN, Kind.HELD, Kind.CONTROL)
-"""By a new checkpoint, in this order."""
-
-
-class Upgrade(msgspec.Struct):
-    """What was exported: `upgrade.json`.
-
-    `held`: messages, of which `given` are also at a deliverer, or may be. `controls`: recurring messages, cancels, and
-    reschedules. `other_content`: records whose content differs from that of their message.
-    """
-
-    version: str
-    checkpoint: str
-    format: int
-    micro_batch: int
-    held: int
-    given: int
-    controls: int
-    dead_letters: int
-    left_out: int
-    other_content: int
-    deliverers: list[str]
-    sources: list[Source]
 
 
 def export(session: SparkSession, checkpoint: str, out: str, now_ms: int, say: Callable[[str], None]) -> Upgrade:
@@ -110,7 +80,8 @@ def _export(
     except (PySparkException, Py4JError) as error:
         out.remove_all()
         raise DeliveryFailed(
-            f"the state of {folder} can't be read: {reason(error)}; restore a copy, at the path where it was made"
+            f"the state of {folder} can't be read: {reason(error)}; use the Spark that wrote it or a later one, or "
+            "restore a copy, at the path where it was made"
         ) from error
     except BaseException:
         out.remove_all()

@@ -14,8 +14,6 @@ import pyarrow as pa
 from tickwheel.delivery.base.errors import DeliveryFailed
 from tickwheel.spark.upgrade.kept import Controls, Messages, Shard
 
-FORMAT: Final = 5
-
 _ROWS: Final = pa.schema(
     [
         ("id", pa.string()),

@@ -3,7 +3,6 @@
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -11,26 +10,10 @@ import msgspec
 from tickwheel.delivery.model.entries import Letter
 from tickwheel.delivery.observe.dead_letters import line_of
 from tickwheel.spark.upgrade.kept import Controls, Messages
+from tickwheel.spark.upgrade.written import Kind
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _ENDS_OF_LINES: Final = bytes.maketrans(b"\r\n", b"  ")
-
-
-class Kind(IntEnum):
-    """The kinds of rows."""
-
-    GIVEN = 0
-    """A message that a deliverer has, or may have, or may have delivered before it was lost."""
-    HELD = 1
-    """Any other message."""
-    CONTROL = 2
-    """A recurring message, a cancel or a reschedule."""
-    LETTER = 3
-    """A dead letter that no deliverer has for certain."""
-    LEFT_OUT = 4
-    """A reschedule that may be done, and would now move another occurrence."""
-    DONE = 5
-    """A deliverer has it, and nothing that is held needs it."""
 
 
 class Exported(NamedTuple):
