@@ -302,7 +302,8 @@ def test_how_far_each_source_was_read_is_found_in_spark_s_logs__S4(tmp_path: Pat
 
 
 ROW = dict.fromkeys(
-    ("id", "key", "delay_ms", "expires_ms", "traceparent", "reason", "recurrence", "payload", "is_json"), None
+    ("id", "key", "delay_ms", "expires_ms", "traceparent", "reason", "recurrence", "payload", "is_json", "moved_to_ms"),
+    None,
 ) | {"id": "a", "due_ms": 10**12, "source": "s", "line": 3}
 
 
