@@ -6,8 +6,8 @@
 - **Controls** stay until all messages that waited when they came are settled, because a store that replaces a lost
   store must know them too.
 - A **recurring** message goes to the deliverer unchanged, and the deliverer makes its occurrences. It stays until the
-  taker has a cancel or another message of its name, or reports that it has ended. A cancel or a reschedule of it stays
-  until the taker has it. A cancel or a reschedule of an occurrence stays as long as a control.
+  taker has a cancel or another message of its name, or reports that it has ended. A reschedule of it stays until the
+  taker has it, because later it would concern another occurrence. Other requests stay as long as a control.
 
 A log may be given again, from any row on, to the same store or to another one. Rows about a recurring message have a
 time, `asked_ms`, by which the deliverer knows them again and leaves them out. Other reschedules have no such time. If
@@ -203,13 +203,17 @@ def _without_ended(log: Sequence[Log], chunks: Chunks, over_ms: int, open_names:
             break
         rows = chunks.get(it.chunk)
         names, is_rule, is_asked = names_of(rows), _is_rule(rows), _is_asked(rows)
-        stays = ~is_asked & (it.until_ms > over_ms)
+        stays = ~(is_asked & _is_move(rows)) & (it.until_ms > over_ms)
         for at in np.flatnonzero(is_rule | (is_asked & _is_cancel(rows))).tolist():
             name, content = names[at], _content(rows, at) if is_rule[at] else None
-            earlier, place, earlier_content = last.get(name, (stays, at, None))
-            if content is None or content != earlier_content:
+            earlier, place, earlier_content = last.pop(name, (None, at, None))
+            if earlier is not None and content == earlier_content:
+                stays[at], last[name] = False, (earlier, place, content)
+                continue
+            if earlier is not None:
                 earlier[place] = False
-                stays[at] = is_rule[at] and (is_open is None or name in is_open)
+            if is_rule[at]:
+                stays[at] = is_open is None or name in is_open
                 last[name] = stays, at, content
         left.append((it, rows, stays))
     return [*(one for it, rows, stays in left for one in _left(it, chunks, rows, stays)), *log[len(left) :]]
