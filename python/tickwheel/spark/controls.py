@@ -6,8 +6,8 @@
 - **Controls** stay until all messages that waited when they came are settled, because a store that replaces a lost
   store must know them too.
 - A **recurring** message goes to the deliverer unchanged, and the deliverer makes its occurrences. It stays until the
-  taker has a cancel or another message of its name, or reports that it has ended. A cancel or a reschedule of it stays
-  until the taker has it. A cancel or a reschedule of an occurrence stays as long as a control.
+  taker has a cancel or another message of its name, or reports that it has ended. A reschedule of it stays until the
+  taker has it, because later it would concern another occurrence. Other requests stay as long as a control.
 
 A log may be given again, from any row on, to the same store or to another one. Rows about a recurring message have a
 time, `asked_ms`, by which the deliverer knows them again and leaves them out. Other reschedules have no such time. If
@@ -80,11 +80,12 @@ def give(
     """Give the taker the rows that it does not know, in order. It may send everything that is due until `near_ms`.
     `most_bytes`: about how many bytes about recurring messages are given; the others are given later.
     """
-    if any(it.stage == Stage.UNSURE or it.is_again for it in index.logs()):
-        rules = _rules(index, chunks)
-        index.controls, index.recurring = (
-            _for_once_more(log, chunks, rules) for log in (index.controls, index.recurring)
-        )
+    is_once_more = any(it.stage == Stage.UNSURE or it.is_again for it in index.logs())
+    has_requests = any(it.stage < Stage.GIVEN and it.others for it in index.recurring)
+    rules = _rules(index, chunks) if is_once_more or has_requests else {}
+    if is_once_more:
+        index.controls = _for_once_more(index.controls, chunks, rules)
+        index.recurring = _for_once_more(index.recurring, chunks, rules)
     for it in index.controls:
         if it.stage < Stage.GIVEN:
             may_be_known = it.stage == Stage.UNSURE or it.is_again
@@ -101,7 +102,7 @@ def give(
             size += it.size
         it.stage = Stage.GIVEN
         rows = chunks.get(it.chunk)
-        _note_early(index, chunks, rows, now_ms)
+        _note_early(index, rules, rows, now_ms)
         yield _going_on(rows, it, near_ms, index.early_ms) if it.is_again else rows
 
 
@@ -116,7 +117,7 @@ def _for_once_more(log: Sequence[Log], chunks: Chunks, rules: Collection[Name]) 
             kept.append(it)
             continue
         rows = chunks.get(it.chunk)
-        names, stays, moves = names_of(rows), _is_asked(rows) | _is_rule(rows), is_move(rows)
+        names, stays, moves = names_of(rows), _is_asked(rows) | _is_rule(rows), _is_move(rows)
         for at in reversed(np.flatnonzero(~stays).tolist()):
             stays[at] = names[at] not in rules and not (moves[at] and names[at] in later)
             if moves[at]:
@@ -135,22 +136,18 @@ def _rules(index: Index, chunks: Chunks) -> dict[Name, str]:
     return found
 
 
-def _note_early(index: Index, chunks: Chunks, rows: Any, now_ms: int) -> None:
+def _note_early(index: Index, rules: Mapping[Name, str], rows: Any, now_ms: int) -> None:
     """Note which occurrences may be sent before their time, because these rows reschedule them. It is noted each time
     that a row is given, because the taker may have applied it before, to an earlier occurrence.
     """
-    kinds = zip(names_of(rows), is_move(rows), _is_rule(rows), strict=True)
-    about = [(name, moves) for name, moves, is_rule in kinds if not is_rule]
-    if not about:
-        return
-    rules = _rules(index, chunks)
-    for name, moves in about:
+    early_ms = index.early_ms
+    for name, moves in zip(names_of(rows), _is_move(rows), strict=True) if rules else ():
         if name in rules and moves:
             digest = digest_of(name)
-            index.early_ms[digest] = occurrence_after(rules[name], max(now_ms, index.early_ms.get(digest, 0)))
-        elif of := _occurrence_of(name):
+            early_ms[digest] = occurrence_after(rules[name], max(now_ms, early_ms.get(digest, 0)))
+        elif name not in rules and (of := _occurrence_of(name)):
             digest = digest_of(of[0])
-            index.early_ms[digest] = max(of[1], index.early_ms.get(digest, 0))
+            early_ms[digest] = max(of[1], early_ms.get(digest, 0))
 
 
 def _going_on(rows: Any, it: Log, near_ms: int, early_ms: Mapping[int, int]) -> Any:
@@ -208,13 +205,17 @@ def _without_ended(log: Sequence[Log], chunks: Chunks, over_ms: int, open_names:
             break
         rows = chunks.get(it.chunk)
         names, is_rule, is_asked = names_of(rows), _is_rule(rows), _is_asked(rows)
-        stays = ~is_asked & (it.until_ms > over_ms)
+        stays = ~(is_asked & _is_move(rows)) & (it.until_ms > over_ms)
         for at in np.flatnonzero(is_rule | (is_asked & _is_cancel(rows))).tolist():
             name, content = names[at], _content(rows, at) if is_rule[at] else None
-            earlier, place, earlier_content = last.get(name, (stays, at, None))
-            if content is None or content != earlier_content:
+            earlier, place, earlier_content = last.pop(name, (None, at, None))
+            if earlier is not None and content == earlier_content:
+                stays[at], last[name] = False, (earlier, place, content)
+                continue
+            if earlier is not None:
                 earlier[place] = False
-                stays[at] = is_rule[at] and (is_open is None or name in is_open)
+            if is_rule[at]:
+                stays[at] = is_open is None or name in is_open
                 last[name] = stays, at, content
         left.append((it, rows, stays))
     return [*(one for it, rows, stays in left for one in _left(it, chunks, rows, stays)), *log[len(left) :]]
@@ -275,8 +276,7 @@ def _is_cancel(rows: Any) -> Any:
     return _has(rows, "id") & ~_has(rows, "due_ms") & ~_is_rule(rows)
 
 
-def is_move(rows: Any) -> Any:
-    """Which rows are reschedules."""
+def _is_move(rows: Any) -> Any:
     return _has(rows, "due_ms") & ~_has(rows, "payload")
 
 

@@ -123,10 +123,11 @@ class Shard:
         on time, so a repeated visit does the same.
         """
         index = self.index
+        is_home = assigned is not None and assigned.store_id == index.taker
         self._gives = _Gives.ALL
         if orders.is_again:
             index.moving_since_ms = 0  # the first time it may have given what a move must not
-        elif index.taker == (assigned.store_id if assigned else None) or index.is_bound:
+        elif is_home or index.is_bound:
             # A row that it gives must not be given to another taker by a repeated move.
             self._gives = _Gives.AGAIN if self._is_moving(near_ms) else _Gives.ALL
             index.moving_since_ms = 0
