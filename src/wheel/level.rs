@@ -6,11 +6,9 @@
 //!
 //! Example: tick 20, size 20 at 123 covers `[120, 520)`; 350 belongs to bucket 17, which expires at 340.
 
-use super::PAGE_SIZE;
 use super::bucket::{self, Bucket};
 use super::placed::{BucketRef, Placed};
-use super::reminder::Reminder;
-use crate::lists::Lists;
+use super::reminder::{Reminder, Reminders};
 
 #[derive(Debug)]
 pub(crate) struct Level {
@@ -88,12 +86,7 @@ impl Level {
     /// Puts a reminder into the bucket of this instant, which the level covers.
     #[expect(clippy::inline_always, reason = "see `Wheel::remind`")]
     #[inline(always)]
-    pub(super) fn place(
-        &mut self,
-        reminders: &mut Lists<Reminder, PAGE_SIZE>,
-        reminder: Reminder,
-        due_us: u64,
-    ) -> Placed {
+    pub(super) fn place(&mut self, reminders: &mut Reminders, reminder: Reminder, due_us: u64) -> Placed {
         let (index, ticks) = self.bucket_of(due_us);
         let bucket = &mut self.buckets[index as usize];
         bucket::set_list(bucket, reminders.push(bucket::list(bucket), reminder));
@@ -113,7 +106,7 @@ impl Level {
     #[inline(always)]
     pub(super) fn cascade(
         &mut self,
-        reminders: &mut Lists<Reminder, PAGE_SIZE>,
+        reminders: &mut Reminders,
         reminder: Reminder,
         offset_ms: u64,
     ) -> Result<Option<BucketRef>, Reminder> {

@@ -24,7 +24,7 @@ use flush_state::Flushing;
 use level::Level;
 pub(crate) use looking::BucketPage;
 pub(crate) use placed::{BucketRef, Placed};
-use reminder::{Mark, Reminder};
+use reminder::{Mark, Reminder, Reminders};
 
 use crate::lists::Lists;
 #[cfg(test)]
@@ -32,15 +32,13 @@ pub(crate) use slab::MAX_NUMBER;
 pub(crate) use slab::{Entry, Place, ReleaseKey, Removed, Slab, WaitBy};
 pub use slab::{Handle, Ticket};
 
-/// Reminders in a page.
-const PAGE_SIZE: usize = 512;
-/// How many free pages keep their memory: as many as the buckets of a few levels need.
+/// How many free pages of reminders keep their memory: as many as the buckets of a few levels need.
 const KEPT_PAGES: usize = 64;
 
 #[derive(Debug)]
 pub(crate) struct Wheel {
     /// Those of all buckets.
-    reminders: Lists<Reminder, PAGE_SIZE>,
+    reminders: Reminders,
     /// The finest first.
     levels: Vec<Level>,
     /// When the current tick of level 1 ends, in microseconds. An entry that is due before is for the front.

@@ -15,6 +15,8 @@
 //! Example: slot 7 is added for 30 s, cancelled, and used again for 31 s. Its reminder for 30 s stays where it is. When it comes,
 //! the slot gets one for 31 s.
 
+use crate::lists::Lists;
+
 /// The lower bits of the time that a mark has.
 const TIME_BITS: u32 = 24;
 const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
@@ -61,6 +63,9 @@ impl Mark {
 /// The slot in the upper half, the mark in the lower one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Reminder(u64);
+
+/// The lists of all buckets, in pages of 512.
+pub(super) type Reminders = Lists<Reminder, 512>;
 
 impl Reminder {
     #[inline]

@@ -42,7 +42,7 @@ def test_a_checkpoint_of_another_version_or_input_is_refused_and_says_what_to_do
     (tmp_path / "a" / "c" / ".tickwheel.json.crc").unlink(missing_ok=True)  # Hadoop's, of what it wrote
     shape.write_text('{"format": 1, "partitions": 64}')
     with pytest.raises(
-        WrongUsage, match=rf"format 1, this one has {VERSION}\): go on with that version until all is delivered"
+        WrongUsage, match=rf"format 1, this one has {VERSION}\): go on with that version, or export it by"
     ):
         keep_shape(kept, "table")
     shape.write_text('{"format": 9')

@@ -206,6 +206,9 @@ def test_an_export_that_is_not_whole_is_no_export__S4_D2(
         other.setattr(module, "_write", write_and_fail)
         refused(3, "out: No space left on device")
     with monkeypatch.context() as other:
+        other.setattr(module, "MAX_RECORD", 100)
+        refused(3, "has messages whose records are longer than 100 bytes, the most that is read: ")
+    with monkeypatch.context() as other:
         numbers = iter([7, 8])
         other.setattr(module, "last_done", lambda _: next(numbers))
         refused(2, "a program runs on ")
@@ -252,6 +255,8 @@ def test_an_export_is_taken_in_once_by_a_new_checkpoint_alone__S4_D2(tmp_path: P
     (tmp_path / "c/query/commits").mkdir(parents=True)
     folder.write("query/commits/0", b"")
     assert held_of(folder, "/out") is None
+    with pytest.raises(WrongUsage, match="began with --held /out, and not with /another"):
+        held_of(folder, "/another")
     folder.write("tickwheel.json", b"{}")
     with pytest.raises(WrongUsage, match="--held is for a new checkpoint"):
         held_of(folder, "/out")

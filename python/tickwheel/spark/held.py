@@ -92,6 +92,8 @@ def held_of(checkpoint: Folder, given: str | None) -> str | None:
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None  # `check_shape` tells what it is
     has_begun = any(name.isdecimal() for name in checkpoint.names("query/commits"))
+    if given is not None and noted not in (given, None):
+        raise WrongUsage(f"{checkpoint} began with --held {noted}, and not with {given}: leave it out")
     if given is not None and noted is None and shape is not None:
         raise WrongUsage(
             f"--held is for a new checkpoint, and {checkpoint} is used already: name another one, or leave it out"

@@ -19,6 +19,7 @@ from pyspark.sql.types import BooleanType, IntegerType, LongType, StringType, St
 
 from tickwheel import __version__
 from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
+from tickwheel.delivery.model.message import MAX_RECORD
 from tickwheel.delivery.read.hand_off_rows import PARTITIONS
 from tickwheel.spark.failing import reason
 from tickwheel.spark.packing import VERSION
@@ -29,8 +30,9 @@ from tickwheel.spark.upgrade.formats import FORMATS, named, rows_of, shard_of
 from tickwheel.spark.upgrade.kept import Shard
 from tickwheel.spark.upgrade.records import exported
 from tickwheel.spark.upgrade.sources import last_done, sources_of
-from tickwheel.spark.upgrade.written import FOLDERS, NAME, Kind, Upgrade
+from tickwheel.spark.upgrade.written import FOLDERS, NAME, TAKEN_IN, Kind, Upgrade
 
+_SHOWN: Final = 100  # characters
 _ROWS: Final = StructType(
     [
         StructField("shard", IntegerType()),
@@ -71,6 +73,7 @@ def _export(
         kept = rows.mapInArrow(_Export(shards, now_ms), _ROWS).persist()
         try:
             counts, other = _counts(kept, shards, folder)
+            _check_sizes(kept, folder)
             say("Writing the records.")
             for kind in FOLDERS:
                 if counts[kind]:
@@ -180,6 +183,19 @@ def _counts(kept: DataFrame, shards: Mapping[int, Shard], folder: object) -> tup
                     "were found: restore it from a copy"
                 )
     return of_kind, other
+
+
+def _check_sizes(kept: DataFrame, folder: object) -> None:
+    """Errors: `DeliveryFailed` if a record is too long to be taken in. A binary payload is longer as NDJSON."""
+    sizes = F.transform(F.split("text", "\n"), F.octet_length)
+    long = kept.where(F.col("kind").isin([*map(int, TAKEN_IN)]) & (F.array_max(sizes) > MAX_RECORD))
+    found = long.agg(F.count("*").alias("rows"), F.first(F.substring("text", 1, _SHOWN)).alias("first")).collect()[0]
+    if found.rows:
+        raise DeliveryFailed(
+            f"{folder} has messages whose records are longer than {MAX_RECORD:,} bytes, the most that is read: "
+            f"{found.rows:,}, and one begins with {found.first}; go on with the version that wrote it until they are "
+            "delivered"
+        )
 
 
 def _write(rows: DataFrame, out: HadoopFolder, name: str) -> None:
