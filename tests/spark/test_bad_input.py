@@ -407,8 +407,9 @@ def test_a_damaged_checkpoint_is_told_and_goes_on_once_it_is_brought_back__D2_D1
     Path("in", "a.ndjson").write_text("\n".join(map(json.dumps, records)))
     checkpoint, stop = Path("s.db.checkpoint").absolute(), threading.Event()
 
-    def stop_once_held(_progress: Any) -> None:
-        if hand_off.report.waiting:
+    def stop_once_held(progress: Any) -> None:
+        # Not after the first micro-batch: Spark does not begin that again where there is a state.
+        if hand_off.report.waiting and progress and progress["batchId"] > 1:
             stop.set()
 
     hand_off = HandOff(["127.0.0.1:1"])
