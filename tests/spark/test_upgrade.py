@@ -136,7 +136,9 @@ def test_all_that_a_checkpoint_holds_is_exported_and_delivered_once_from_a_new_o
         counts = queue.summary
     assert came == Counter(by_id.keys() - {"m4", "m5", "beat", "new year"} | {"new"})
     assert marked == {"stuck", "stuck and put off", "stuck by delay"}, "tried before"
-    assert (counts.duplicates, counts.conflicts, counts.dead_letters) == (5, 0, 0), "what is stuck or recurs is known"
+    assert (counts.conflicts, counts.dead_letters) == (0, 0)
+    # The second query may end before it notes that its hand-off was taken, and the third gives all of it again.
+    assert counts.duplicates in (5, 10), "what is stuck or recurs is known"
 
 
 def test_a_message_that_a_lost_store_may_have_delivered_is_marked__S4_D5(old: Path, tmp_path: Path) -> None:
@@ -199,12 +201,17 @@ def test_an_export_that_is_not_whole_is_no_export__S4_D2(
     with monkeypatch.context() as other:
 
         def write_and_fail(*args: Any) -> None:
-            write_records(*args)
+            if not isinstance(args[-1], bytes):
+                write_records(*args)
             raise OSError(28, "No space left on device")
 
         write_records = module._write
         other.setattr(module, "_write", write_and_fail)
-        refused(3, "out: No space left on device")
+        refused(3, "out can't be written: No space left on device; nothing is lost: mend it, or name another folder")
+    with monkeypatch.context() as other:
+        other.setattr(module.HadoopFolder, "write", write_and_fail)
+        other.setattr(module, "_write", write_records)
+        refused(3, "out can't be written: No space left on device")
     with monkeypatch.context() as other:
         other.setattr(module, "MAX_RECORD", 100)
         refused(3, "has messages whose records are longer than 100 bytes, the most that is read: ")
@@ -216,7 +223,15 @@ def test_an_export_that_is_not_whole_is_no_export__S4_D2(
         path.write_bytes(b"garbage")
         path.with_name(f".{path.name}.crc").unlink()
     refused(3, "can't be read: Spark failed: ")
-    (old / "query/offsets/7").unlink()
+    offsets = old / "query/offsets/7"
+    offsets.with_name(f".{offsets.name}.crc").unlink()
+    for damage, why in (
+        (b"\xff", "is damaged ('utf-8' codec"),
+        (b"v1\n{}", "is damaged, as it names no input: restore"),
+    ):
+        offsets.write_bytes(damage)
+        refused(2, f"query/offsets/7 {why}")
+    offsets.unlink()
     refused(2, "offsets/7 is missing: restore it from a copy")
     shutil.rmtree(old / "query/commits")
     refused(2, "has no complete micro-batch, so it holds nothing")
@@ -301,6 +316,13 @@ def test_how_far_each_source_was_read_is_found_in_spark_s_logs__S4(tmp_path: Pat
         Source(other='{"index":3}'),
         Source(other="5-6"),
     ]
+    for damage in (b"v1\n{", b'v1\n{"batchId":9}', b'v1\n"path"', b"\xff"):
+        folder.write("sources/2/10", damage)
+        with pytest.raises(WrongUsage, match=r"sources/2/10.* is damaged .*: restore it from a copy"):
+            sources_of(folder, 10, None)
+    folder.write("offsets/10", b'v1\n{}\n{"t":{"0":"x"}}\n{"t":7}')
+    assert sources_of(folder, 10, None) == [Source(other='{"t":{"0":"x"}}'), Source(other='{"t":7}')]
+    folder.write("offsets/10", "\n".join(lines).encode())
     folder.remove("sources/2/10")
     with pytest.raises(WrongUsage, match="sources/2/10 is missing, which lists files that were read"):
         sources_of(folder, 10, None)

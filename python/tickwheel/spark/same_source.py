@@ -12,7 +12,7 @@ from typing import Final, Literal, Protocol, TypeAlias
 import msgspec
 
 from tickwheel.delivery.base.errors import WrongUsage
-from tickwheel.spark.shape import Folder
+from tickwheel.spark.shape import Folder, read_text
 
 Choice: TypeAlias = Literal["start", "go-on"]
 
@@ -74,7 +74,7 @@ def start_anew(query: Folder, topic: TopicOffsets) -> None:
     begin = {str(partition): offset for partition, offset in topic.begin().items()}
     lines = [
         msgspec.json.encode({topic.name: begin}).decode() if _offsets_in(line, topic.name) is not None else line
-        for line in (query.read(f"offsets/{like}") or b"").decode().split("\n")
+        for line in (read_text(query, f"offsets/{like}") or "").split("\n")
     ]
     query.remove(name)
     query.write(name, "\n".join(lines).encode())
@@ -86,7 +86,7 @@ def gone(query: Folder, topic: TopicOffsets) -> Sequence[str]:
     done = [it for it in begun if it in _batches(query, "commits")]
     if not done:
         return []
-    lines = (query.read(f"offsets/{done[-1]}") or b"").decode().split("\n")
+    lines = (read_text(query, f"offsets/{done[-1]}") or "").split("\n")
     read = next((found for line in lines if (found := _offsets_in(line, topic.name)) is not None), {})
     begin = topic.begin()
     return [
@@ -111,7 +111,7 @@ def check_logs(query: Folder) -> None:
     if not offsets:
         return
     # Line 0 is a version, 1 has settings; then each source has one.
-    for source, line in enumerate((query.read(f"offsets/{offsets[-1]}") or b"").decode().split("\n")[2:]):
+    for source, line in enumerate((read_text(query, f"offsets/{offsets[-1]}") or "").split("\n")[2:]):
         try:
             number = msgspec.json.decode(line, type=dict[str, object]).get("logOffset")
         except msgspec.MsgspecError:

@@ -39,6 +39,15 @@ class Folder(Protocol):
         """The files and folders in it, or in a folder in it."""
 
 
+def read_text(folder: Folder, name: str) -> str | None:
+    """The text of a file, if there is one. Errors: `WrongUsage` if it is none."""
+    found = folder.read(name)
+    try:
+        return None if found is None else found.decode()
+    except UnicodeDecodeError as error:
+        raise WrongUsage(f"{folder}/{name} is damaged ({error}): restore it from a copy") from error
+
+
 def keep_shape(folder: Folder, kind: str | None = None, **more: str) -> None:
     """Write to the checkpoint what may not change while messages are held. Errors: as of `check_shape`."""
     if check_shape(folder, kind):

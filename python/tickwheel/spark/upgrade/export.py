@@ -6,6 +6,7 @@ shard, and an export with other counts is an error.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 import msgspec
@@ -29,7 +30,7 @@ from tickwheel.spark.shape import HadoopFolder
 from tickwheel.spark.upgrade.formats import FORMATS, named, rows_of, shard_of
 from tickwheel.spark.upgrade.kept import Shard
 from tickwheel.spark.upgrade.records import exported
-from tickwheel.spark.upgrade.sources import last_done, sources_of
+from tickwheel.spark.upgrade.sources import Source, last_done, sources_of
 from tickwheel.spark.upgrade.written import FOLDERS, NAME, TAKEN_IN, Kind, Upgrade
 
 _SHOWN: Final = 100  # characters
@@ -66,33 +67,50 @@ def _export(
     found = sources_of(query, batch, notes)
     say(f"Reading the state of micro-batch {batch}.")
     try:
-        index, chunks = (_state(session, query, batch, name) for name in ("index", "chunks"))
-        indexes = {row.shard: bytes(row.value[0]) for row in index.select("key.shard", "value").collect()}
-        shards = {number: shard_of(value) for number, value in indexes.items()}
-        rows = chunks.select("key.shard", "user_map_key.number", "user_map_value.rows")
-        kept = rows.mapInArrow(_Export(shards, now_ms), _ROWS).persist()
-        try:
-            counts, other = _counts(kept, shards, folder)
-            _check_sizes(kept, folder)
-            say("Writing the records.")
+        done = _records(session, folder, query, batch, found, out, now_ms, say)
+        if last_done(query) != batch:
+            raise WrongUsage(f"a program runs on {folder}: stop it with SIGTERM, and run this again")
+        with _written(out):
+            out.write(NAME, msgspec.json.format(msgspec.json.encode(done)))
+    except BaseException as error:
+        with suppress(OSError):  # the reason is told
+            out.remove_all()
+        if isinstance(error, (PySparkException, Py4JError)):
+            raise DeliveryFailed(
+                f"the state of {folder} can't be read: {reason(error)}; use the Spark that wrote it or a later one, or "
+                "restore a copy, at the path where it was made"
+            ) from error
+        raise
+    return done
+
+
+def _records(
+    session: SparkSession,
+    folder: HadoopFolder,
+    query: HadoopFolder,
+    batch: int,
+    sources: list[Source],
+    out: HadoopFolder,
+    now_ms: int,
+    say: Callable[[str], None],
+) -> Upgrade:
+    """Write the records of a micro-batch."""
+    index, chunks = (_state(session, query, batch, name) for name in ("index", "chunks"))
+    indexes = {row.shard: bytes(row.value[0]) for row in index.select("key.shard", "value").collect()}
+    shards = {number: shard_of(value) for number, value in indexes.items()}
+    rows = chunks.select("key.shard", "user_map_key.number", "user_map_value.rows")
+    kept = rows.mapInArrow(_Export(shards, now_ms), _ROWS).persist()
+    try:
+        counts, other = _counts(kept, shards, folder)
+        _check_sizes(kept, folder)
+        say("Writing the records.")
+        with _written(out):
             for kind in FOLDERS:
                 if counts[kind]:
                     _write(kept.where(F.col("kind") == kind), out, FOLDERS[kind])
-        finally:
-            kept.unpersist()
-    except (PySparkException, Py4JError) as error:
-        out.remove_all()
-        raise DeliveryFailed(
-            f"the state of {folder} can't be read: {reason(error)}; use the Spark that wrote it or a later one, or "
-            "restore a copy, at the path where it was made"
-        ) from error
-    except BaseException:
-        out.remove_all()
-        raise
-    if last_done(query) != batch:
-        out.remove_all()
-        raise WrongUsage(f"a program runs on {folder}: stop it with SIGTERM, and run this again")
-    done = Upgrade(
+    finally:
+        kept.unpersist()
+    return Upgrade(
         version=__version__,
         checkpoint=str(folder),
         format=_format_of(indexes),
@@ -104,10 +122,20 @@ def _export(
         left_out=counts[Kind.LEFT_OUT],
         other_content=other,
         deliverers=sorted({shard.address for shard in shards.values()} - {""}),
-        sources=found,
+        sources=sources,
     )
-    out.write(NAME, msgspec.json.format(msgspec.json.encode(done)))
-    return done
+
+
+@contextmanager
+def _written(out: object) -> Iterator[None]:
+    """Tells a failure as that of the new folder: all is read by now."""
+    try:
+        yield
+    except (PySparkException, Py4JError, OSError) as error:
+        why = error.strerror if isinstance(error, OSError) else reason(error)
+        raise DeliveryFailed(
+            f"{out} can't be written: {why}; nothing is lost: mend it, or name another folder"
+        ) from error
 
 
 def _format_of(indexes: Mapping[int, bytes]) -> int:

@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from contextlib import suppress
 from urllib.parse import unquote
 
 import msgspec
 
 from tickwheel.delivery.base.errors import WrongUsage
-from tickwheel.spark.shape import Folder
+from tickwheel.spark.shape import Folder, read_text
 
 _NUMBER = re.compile(r"\d+")
 
@@ -21,6 +21,13 @@ class Source(msgspec.Struct, omit_defaults=True):
     offsets: Mapping[str, Mapping[str, int]] | None = None
     files: Sequence[str] | None = None
     other: str | None = None
+
+
+class _Entry(msgspec.Struct):
+    path: str
+
+
+_ENTRY = msgspec.json.Decoder(_Entry)
 
 
 def last_done(query: Folder) -> int:
@@ -36,14 +43,18 @@ def last_done(query: Folder) -> int:
 
 def sources_of(query: Folder, batch: int, notes: Folder | None) -> list[Source]:
     """All sources but the hold's ticks. `notes`: where `tickwheel deliver` notes which files there are; its query reads
-    these notes. Errors: `WrongUsage` if a part is missing.
+    these notes. Errors: `WrongUsage` if a part is missing or damaged.
     """
-    text = query.read(f"offsets/{batch}")
+    name = f"offsets/{batch}"
+    text = read_text(query, name)
     if text is None:
-        raise WrongUsage(f"{query}/offsets/{batch} is missing: restore it from a copy")
+        raise WrongUsage(f"{query}/{name} is missing: restore it from a copy")
     # Line 0 is a version, line 1 has settings; then each source has a line.
-    lines = enumerate(text.decode().split("\n")[2:])
-    return [found for number, line in lines if (found := _source(query, number, line, notes)) is not None]
+    lines = enumerate(text.split("\n")[2:])
+    found = [source for number, line in lines if (source := _source(query, number, line, notes)) is not None]
+    if not found:
+        raise WrongUsage(f"{query}/{name} is damaged, as it names no input: restore it from a copy")
+    return found
 
 
 def _source(query: Folder, number: int, line: str, notes: Folder | None) -> Source | None:
@@ -57,8 +68,9 @@ def _source(query: Folder, number: int, line: str, notes: Folder | None) -> Sour
         case {"logOffset": int(last)}:
             files = [*_files(query, number, last)]
             return Source(files=sorted(files if notes is None else _noted(files, notes)))
-        case {**topics} if topics and all(isinstance(it, dict) for it in topics.values()):
-            return Source(offsets=msgspec.convert(topics, dict[str, dict[str, int]]))
+        case {**topics} if topics:
+            with suppress(msgspec.ValidationError):  # that of another source
+                return Source(offsets=msgspec.convert(topics, dict[str, dict[str, int]]))
     return Source(other=line)
 
 
@@ -69,17 +81,22 @@ def _files(query: Folder, number: int, last: int) -> Iterator[str]:
     first = max((at for at in range(last + 1) if f"{at}.compact" in names), default=0)
     for at in range(first, last + 1):
         name = f"{at}.compact" if f"{at}.compact" in names else f"{at}"
-        text = query.read(f"{folder}/{name}")
+        text = read_text(query, f"{folder}/{name}")
         if text is None:
-            raise WrongUsage(f"{query}/{folder}/{name} is missing, which lists files that were read: restore it")
-        for line in text.decode().split("\n")[1:]:
-            if line:
-                entry: dict[str, Any] = msgspec.json.decode(line)
-                yield unquote(entry["path"])
+            raise WrongUsage(
+                f"{query}/{folder}/{name} is missing, which lists files that were read: restore it from a copy"
+            )
+        try:
+            yield from (unquote(_ENTRY.decode(line).path) for line in text.split("\n")[1:] if line)
+        except msgspec.MsgspecError as error:
+            raise WrongUsage(
+                f"{query}/{folder}/{name}, which lists files that were read, is damaged ({error}): restore it from a "
+                "copy"
+            ) from error
 
 
 def _noted(paths: Sequence[str], notes: Folder) -> Iterator[str]:
     for path in paths:
-        text = notes.read(path.rpartition("/")[2])
+        text = read_text(notes, path.rpartition("/")[2])
         if text is not None:
-            yield unquote(text.decode().strip())
+            yield unquote(text.strip())
