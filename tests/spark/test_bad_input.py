@@ -429,16 +429,20 @@ def test_a_damaged_checkpoint_is_told_and_goes_on_once_it_is_brought_back__D2_D1
         assert not ids("spark"), kind
         shutil.rmtree(checkpoint)
         shutil.copytree("copy", checkpoint)
-    for log in ("offsets", "commits"):
-        last = max((it for it in (checkpoint / "query" / log).glob("[0-9]*")), key=lambda it: int(it.name))
+    for log in ("offsets", "commits", "the first offsets"):
+        if log == "the first offsets":
+            for later in checkpoint.glob("query/offsets/*"), checkpoint.glob("query/commits/*"):
+                for path in (it for it in later if it.name.removesuffix(".crc").lstrip(".") != "0"):
+                    path.unlink()
+        last = max(checkpoint.glob(f"query/{log.split()[-1]}/[0-9]*"), key=lambda it: int(it.name))
         last.write_bytes(b"")
         result = deliver()
         words = " ".join(result.output.split())
         assert (result.exit_code, "is empty, as after a loss of power: remove in" in words) == (2, True), words
-        told = re.findall(r"(?:offsets|commits)/\.?\d+(?:\.crc)?", words.partition("remove in ")[2])
+        told = re.findall(r"(?:offsets|commits)/\.?\d+(?:\.crc)?|state", words.partition("remove in ")[2])
         assert len(told) >= 2, words
         for name in told:
-            (checkpoint / "query" / name).unlink()
+            (shutil.rmtree if name == "state" else os.unlink)(checkpoint / "query" / name)
         stop.clear()
         hand_off = HandOff(["127.0.0.1:1"])
         assert not Pipeline(find_sources(["in"]), Columns(), checkpoint, 1_000).feed(hand_off, stop, stop_once_held)

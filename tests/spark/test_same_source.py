@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tickwheel.delivery import WrongUsage
-from tickwheel.spark.same_source import check_logs, check_source, gone, keep_source, start_anew
+from tickwheel.spark.same_source import check_files, check_logs, check_source, gone, keep_source, start_anew
 from tickwheel.spark.shape import LocalFolder
 
 FILES, TICKS = '{"logOffset":1}', '{"offset":64,"timestamp":1}'
@@ -115,6 +115,23 @@ def test_an_empty_last_offset_whose_commit_is_there_goes_with_the_commit__S4(que
         check_logs(LocalFolder(query))
 
 
+def test_an_empty_first_offset_goes_with_the_state_without_which_spark_begins_anew__S4(query: Path) -> None:
+    for log in ("offsets/1", "offsets/2", "commits/1"):
+        (query / log).unlink()
+    empty("offsets", 0)(query)
+    (query / "state/0").mkdir(parents=True)
+    with pytest.raises(WrongUsage, match=r"offsets/0 is empty, .* offsets/0 and commits/0 and state, and run again"):
+        check_logs(LocalFolder(query))
+
+
+def test_a_log_that_is_no_text_is_told__S4(query: Path) -> None:
+    for number in (1, 2):
+        (query / f"offsets/{number}").write_bytes(b"v1\n\xff")
+    for read in (check_logs, lambda it: gone(it, Topic()), lambda it: start_anew(it, Topic())):
+        with pytest.raises(WrongUsage, match=r"offsets/[12] is damaged \('utf-8' codec .*\): restore it from a copy"):
+            read(LocalFolder(query))
+
+
 def test_a_list_of_files_is_there_as_one_file_or_many__S4(query: Path) -> None:
     without_sources(query)
     (query / "sources" / "0").mkdir(parents=True)
@@ -122,3 +139,36 @@ def test_a_list_of_files_is_there_as_one_file_or_many__S4(query: Path) -> None:
         (query / "sources" / "0" / name).write_text("v1")
         check_logs(LocalFolder(query))
         (query / "sources" / "0" / name).unlink()
+
+
+def test_a_file_that_is_gone_before_it_was_read_is_named__S4_D2(query: Path) -> None:
+    folder = LocalFolder(query)
+    for number in range(3):
+        (query / f"offsets/{number}").write_text("\n".join(["v1", "{}", TICKS, f'{{"logOffset":{number * 2 + 1}}}']))
+    listed = [{"path": f"file:///in/{number}%20a", "timestamp": 7, "batchId": number} for number in range(7)]
+    (query / "sources/1").mkdir(parents=True)
+
+    def write(name: str, *entries: object) -> None:
+        (query / "sources/1" / name).write_text("\n".join(["v1", *map(json.dumps, entries)]))
+
+    def gone_but(*there: int) -> str:
+        try:
+            check_files(folder, [f"file:///in/{number} a" for number in there].__contains__)
+        except WrongUsage as error:
+            return str(error)
+        return ""
+
+    for number, entry in enumerate(listed):
+        write(str(number), entry)
+    for _ in ("one by one", "summed up"):
+        assert gone_but(4, 5) == ""
+        assert "files are gone that were seen and not read: file:/in/5 a: put them back" in gone_but(0, 1, 2, 3, 4, 6)
+        write("4.compact", *listed[:5])
+        (query / "sources/1/3").unlink(missing_ok=True)
+        (query / "sources/1/4").unlink(missing_ok=True)
+    (query / "commits/2").write_text("v1")
+    assert gone_but() == "", "all was read"
+    (query / "commits/2").unlink()
+    for log in ("offsets/1", "commits/1", "commits/0"):
+        (query / log).unlink()
+    assert "file:/in/0 a, " in gone_but(), "the first micro-batch was not complete"

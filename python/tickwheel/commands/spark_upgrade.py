@@ -49,23 +49,25 @@ def spark_upgrade(checkpoint: str, out: str) -> None:
 def _told(found: "Upgrade") -> list[str]:
     """The lines to print: counts, and steps for the user."""
     lines = [
-        f"{found.held:,} messages, of which deliverers may have {found.given:,}, and {found.controls:,} recurring "
-        "messages, cancels and reschedules."
+        f"Messages: {found.held:,}, of which deliverers may have {found.given:,}. Recurring messages, cancels and "
+        f"reschedules: {found.controls:,}."
     ]
     if found.dead_letters:
-        lines.append(f"{found.dead_letters:,} dead letters are in dead-letters. Deliverers may have them too.")
+        lines.append(f"Dead letters, in dead-letters: {found.dead_letters:,}. Deliverers may have them too.")
     if found.left_out:
-        lines.append(f"{found.left_out:,} reschedules that may be done by now are in left-out.")
+        lines.append(f"Reschedules that may be done by now, in left-out: {found.left_out:,}.")
     if found.other_content:
         lines.append(
-            f"{found.other_content:,} messages have other content in their record. A deliverer that has one sends it, "
+            f"Messages with other content in their record: {found.other_content:,}. A deliverer that has one sends it, "
             "and makes a dead letter of the record."
         )
     for source in found.sources:
         if source.offsets is not None:
             lines.append("The topic goes on from the offsets in upgrade.json.")
         elif source.files is not None:
-            lines.append(f"{len(source.files):,} files were read: move them out of INPUT. upgrade.json names them.")
+            lines.append(
+                f"Files that were read: {len(source.files):,}. Move them out of INPUT: upgrade.json names them."
+            )
         else:
             lines.append(f"The input was read up to {source.other}: begin after it, with an option of the source.")
     return lines

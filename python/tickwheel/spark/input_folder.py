@@ -6,18 +6,16 @@ suffixes, and files that are a week older than the newest. A name of a folder su
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import PurePosixPath
-from typing import Any, Final, NamedTuple
-from urllib.parse import unquote
-
-import msgspec
+from typing import Final, NamedTuple
 
 from tickwheel._printable import logger_of
 from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.model.message import Columns
 from tickwheel.delivery.read.folders import SUFFIXES, some_of
+from tickwheel.spark.file_log import entries, names_of
 from tickwheel.spark.shape import Folder
 
 _LOOK_EVERY_S: Final = 60.0
@@ -83,6 +81,8 @@ class InputFolder:
                 self.look(over.is_set)
             except OSError as error:
                 _log.warning("the files in %s can't be listed: %s", self._name, error.strerror)
+            except WrongUsage as error:
+                _log.warning("what is not read in %s can't be told: %s", self._name, error)
             first.set()
             wait_s = max(_LOOK_EVERY_S, _SHARE * (time.monotonic() - began_s))
 
@@ -136,16 +136,8 @@ class InputFolder:
             _log.warning(told, self._name, some_of(sorted(new)))
 
     def _note_read(self) -> None:
-        """Read what Spark has added to its list, which it sums up now and then."""
-        names = {*self._query.names("sources/0")}
-        summaries = [int(it.removesuffix(".compact")) for it in names if it.endswith(".compact") and it[0] != "."]
-        new = sorted(int(it) for it in names if it.isdecimal() and int(it) >= self._next)
-        first = max((it for it in summaries if it >= self._next), default=None)
-        batches = [f"{first}.compact"] if first is not None else []
-        batches += [f"{it}" for it in new if first is None or it > first]
-        for batch in batches:
-            for line in (self._query.read(f"sources/0/{batch}") or b"").decode().split("\n")[1:]:
-                if line:
-                    entry: Mapping[str, Any] = msgspec.json.decode(line)
-                    self._read[unquote(entry["path"]).replace("file:///", "file:/", 1)] = entry["timestamp"]
-            self._next = int(batch.removesuffix(".compact")) + 1
+        """Read what Spark has added to its list."""
+        for number, name in names_of(self._query, 0, after=self._next - 1).items():
+            for entry in entries(self._query, name):
+                self._read[entry.path.replace("file:///", "file:/", 1)] = entry.changed_ms
+            self._next = number + 1

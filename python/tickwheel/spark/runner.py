@@ -24,7 +24,7 @@ from tickwheel.spark.inputs import Input
 from tickwheel.spark.metrics import QueryMeasures, observed, served
 from tickwheel.spark.orders import checked
 from tickwheel.spark.query import start, watch
-from tickwheel.spark.same_source import Choice, check_logs, check_source, gone, keep_source, start_anew
+from tickwheel.spark.same_source import Choice, check_files, check_logs, check_source, gone, keep_source, start_anew
 from tickwheel.spark.session import spark_session
 from tickwheel.spark.shape import HadoopFolder, keep_shape
 from tickwheel.spark.signals import take_signals
@@ -170,6 +170,8 @@ class Program:
             if check_source(folder, identity, self.changed_source) and topic and self.changed_source == "start":
                 start_anew(query, topic)
             keep_source(folder, identity)
+            if self.given.is_files:
+                check_files(query, lambda address: bool(HadoopFolder(session, address).names()))
             lost = gone(query, topic) if topic else ()
         except OSError as error:
             raise DeliveryFailed(f"{self.given.name} can't be read: {error.strerror}") from error

@@ -6,12 +6,15 @@ is. The newest file `source.N.json` counts, because an object store replaces no 
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
 from tickwheel.delivery.base.errors import WrongUsage
+from tickwheel.delivery.read.folders import some_of
+from tickwheel.spark.file_log import entries, names_of
 from tickwheel.spark.shape import Folder, read_text
 
 Choice: TypeAlias = Literal["start", "go-on"]
@@ -104,25 +107,44 @@ def check_logs(query: Folder) -> None:
         if last and not query.read(last):
             logs = ("offsets", "commits") if kind == "offsets" else ("commits",)
             names = [f"{log}/{name}" for log in logs for name in _files_of(query, log, batches[-1])]
+            if last == "offsets/0" and query.names("state"):
+                names.append("state")  # without offsets Spark begins anew, and only where there is no state
             raise WrongUsage(
                 f"{query}/{last} is empty, as after a loss of power: remove in {query} {' and '.join(names)}, and run "
                 "again. The micro-batch is done again, and a deliverer drops what it has"
             )
     if not offsets:
         return
-    # Line 0 is a version, 1 has settings; then each source has one.
-    for source, line in enumerate((read_text(query, f"offsets/{offsets[-1]}") or "").split("\n")[2:]):
-        try:
-            number = msgspec.json.decode(line, type=dict[str, object]).get("logOffset")
-        except msgspec.MsgspecError:
-            continue
+    for source, number in _file_offsets(query, offsets[-1]).items():
         kept = {*query.names(f"sources/{source}")}
-        if isinstance(number, int) and number >= 0 and not {f"{number}", f"{number}.compact"} & kept:
+        if number >= 0 and not {f"{number}", f"{number}.compact"} & kept:
             raise WrongUsage(
                 f"{query}/sources/{source} has lost the list of the files that were read: restore it from a copy; "
                 "without it Spark leaves out new files. Or give all files again with a new checkpoint, after this one "
                 "has delivered what it holds: deliverers drop what they know"
             )
+
+
+def check_files(query: Folder, is_there: Callable[[str], bool]) -> None:
+    """Find files that Spark has noted and not read yet, and that are gone: it would leave them out without a word.
+    `is_there`: whether there is a file with this address. Errors: `WrongUsage`, `OSError`.
+    """
+    begun, done = _batches(query, "offsets"), _batches(query, "commits")
+    if not begun or begun[-1] in done or (done and done[-1] not in begun):
+        return
+    before = _file_offsets(query, done[-1]) if done else {}
+    lost = [
+        it.path
+        for source, last in _file_offsets(query, begun[-1]).items()
+        for name in names_of(query, source, after=before.get(source, -1), last=last).values()
+        for it in entries(query, name)
+        if it.number > before.get(source, -1) and not is_there(it.path)
+    ]
+    if lost:
+        raise WrongUsage(
+            f"files are gone that were seen and not read: {some_of(lost)}: put them back. Or put empty files in their "
+            "place, and their messages are left out"
+        )
 
 
 def _kept(folder: Folder) -> tuple[int, str | None]:
@@ -139,6 +161,17 @@ def _kept(folder: Folder) -> tuple[int, str | None]:
 
 def _batches(query: Folder, log: str) -> list[int]:
     return sorted(int(it) for it in query.names(log) if _BATCH.fullmatch(it))
+
+
+def _file_offsets(query: Folder, batch: int) -> Mapping[int, int]:
+    """How far a micro-batch reads each source of files: the number in the list of its files."""
+    found = {}
+    # Line 0 is a version, 1 has settings; then each source has one.
+    for source, line in enumerate((read_text(query, f"offsets/{batch}") or "").split("\n")[2:]):
+        with suppress(msgspec.MsgspecError):  # of another source
+            if isinstance(number := msgspec.json.decode(line, type=dict[str, object]).get("logOffset"), int):
+                found[source] = number
+    return found
 
 
 def _files_of(query: Folder, log: str, number: int) -> list[str]:

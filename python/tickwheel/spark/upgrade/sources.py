@@ -8,6 +8,7 @@ from urllib.parse import unquote
 import msgspec
 
 from tickwheel.delivery.base.errors import WrongUsage
+from tickwheel.spark.file_log import SUMMARY, entries, names_of
 from tickwheel.spark.shape import Folder, read_text
 
 _NUMBER = re.compile(r"\d+")
@@ -21,13 +22,6 @@ class Source(msgspec.Struct, omit_defaults=True):
     offsets: Mapping[str, Mapping[str, int]] | None = None
     files: Sequence[str] | None = None
     other: str | None = None
-
-
-class _Entry(msgspec.Struct):
-    path: str
-
-
-_ENTRY = msgspec.json.Decoder(_Entry)
 
 
 def last_done(query: Folder) -> int:
@@ -75,24 +69,17 @@ def _source(query: Folder, number: int, line: str, notes: Folder | None) -> Sour
 
 
 def _files(query: Folder, number: int, last: int) -> Iterator[str]:
-    """The addresses of files that were read, from the last summary on."""
-    folder = f"sources/{number}"
-    names = {*query.names(folder)}
-    first = max((at for at in range(last + 1) if f"{at}.compact" in names), default=0)
-    for at in range(first, last + 1):
-        name = f"{at}.compact" if f"{at}.compact" in names else f"{at}"
-        text = read_text(query, f"{folder}/{name}")
-        if text is None:
-            raise WrongUsage(
-                f"{query}/{folder}/{name} is missing, which lists files that were read: restore it from a copy"
-            )
-        try:
-            yield from (unquote(_ENTRY.decode(line).path) for line in text.split("\n")[1:] if line)
-        except msgspec.MsgspecError as error:
-            raise WrongUsage(
-                f"{query}/{folder}/{name}, which lists files that were read, is damaged ({error}): restore it from a "
-                "copy"
-            ) from error
+    """The addresses of files that were read. Errors: `WrongUsage` if one of Spark's lists is missing or damaged."""
+    names = names_of(query, number, last=last)
+    first = next((at for at, name in names.items() if name.endswith(SUMMARY)), 0)
+    missing = [at for at in range(first, last + 1) if at not in names]
+    if missing:
+        raise WrongUsage(
+            f"{query}/sources/{number}/{missing[0]} is missing, which lists files that were read: restore it from a "
+            "copy"
+        )
+    for name in names.values():
+        yield from (it.path for it in entries(query, name))
 
 
 def _noted(paths: Sequence[str], notes: Folder) -> Iterator[str]:

@@ -1,0 +1,50 @@
+"""Spark's list of the files that a query has read, or is about to: `sources` in its checkpoint.
+
+A micro-batch adds a file with an entry for each; now and then Spark sums up all before in `N.compact`.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+from urllib.parse import unquote
+
+import msgspec
+
+from tickwheel.delivery.base.errors import WrongUsage
+from tickwheel.spark.shape import Folder, read_text
+
+SUMMARY: Final = ".compact"
+
+
+class Entry(msgspec.Struct, rename={"changed_ms": "timestamp", "number": "batchId"}):
+    """A file that was read: its address, when it was changed, in milliseconds since 1970, and the number of the file of
+    the list that had it first.
+    """
+
+    path: str
+    changed_ms: int
+    number: int
+
+
+_ENTRY: Final = msgspec.json.Decoder(Entry)
+
+
+def names_of(query: Folder, source: int, *, after: int = -1, last: int | None = None) -> Mapping[int, str]:
+    """The files of the list with a number above `after`, up to `last`, in order. A summary stands for all before it."""
+    names = {*query.names(f"sources/{source}")}
+    numbers = {int(it.removesuffix(SUMMARY)) for it in names if it.removesuffix(SUMMARY).isdecimal()}
+    within = sorted(it for it in numbers if it > after and (last is None or it <= last))
+    first = max((it for it in within if f"{it}{SUMMARY}" in names), default=-1)
+    return {it: f"sources/{source}/{it}{SUMMARY if it == first else ''}" for it in within if it >= first}
+
+
+def entries(query: Folder, name: str) -> Iterator[Entry]:
+    """What a file of the list has. Errors: `WrongUsage` if it is damaged."""
+    for line in (read_text(query, name) or "").split("\n")[1:]:  # the first is a version
+        if line:
+            try:
+                found = _ENTRY.decode(line)
+            except msgspec.MsgspecError as error:
+                raise WrongUsage(
+                    f"{query}/{name}, which lists files that were read, is damaged ({error}): restore it from a copy"
+                ) from error
+            yield Entry(unquote(found.path), found.changed_ms, found.number)
