@@ -323,9 +323,9 @@ impl Writer {
             if !entry.is_near || entry.state == State::Over {
                 continue; // its outcome comes with a later group
             }
-            let is_on_its_way = matches!(entry.state, State::Ready | State::Sending | State::Retrying | State::Parked);
             let lane = entry.body.as_ref().and_then(|body| lane_of(body.key()));
-            let redelivered = entry.redelivered || is_on_its_way;
+            // One that is sent later is covered by the limit, as long as the process may still end in a crash.
+            let redelivered = entry.redelivered || entry.was_sent;
             held.push(WaitingRow { redelivered, ..WaitingRow::untried(entry.due_ms, seq, lane, entry.size) });
             dispatcher.window.hold_near(slot);
         }
@@ -440,7 +440,7 @@ impl Writer {
         let mut are_known = sends != Sends::Unknown;
         for (_, it) in dispatcher.window.slots() {
             if it.state == State::Over {
-                are_known &= sends == Sends::AllEnded; // an answer that came too late for a commit
+                are_known = false; // an answer that came too late for a commit
                 continue;
             }
             if it.is_noted {
@@ -500,9 +500,9 @@ impl Writer {
 /// What is known of the sends when an engine closes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sends {
-    /// All have ended, and what was reported is committed.
+    /// All have ended.
     AllEnded,
-    /// Some hang, and what was reported before is committed.
+    /// Some hang.
     SomeHang,
     /// Nothing: the process dies, or the writer hangs.
     Unknown,

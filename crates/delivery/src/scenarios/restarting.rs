@@ -6,6 +6,7 @@ use crate::due::retry::Retry;
 use crate::group::writer::Sends;
 use crate::run::settings::Settings;
 use crate::sinks::{Delivery, Verdict, Verdicts};
+use crate::store::Limits;
 
 fn settings() -> Settings {
     Settings { retry: Retry { waits_ms: vec![1_000], ..Retry::default() }, ..Settings::default() }
@@ -68,10 +69,30 @@ fn a_close_while_one_hangs_marks_that_one_alone__d5() {
     }
 }
 
+/// Messages that are open for long get a row in the store.
+#[test]
+fn a_message_that_waits_for_a_place_until_the_close_is_not_marked__d5() {
+    let world = ByHand::start(Settings { limits: Limits::tiny(), ..settings() });
+    world.give(vec![put(None, "hangs", START_MS)]);
+    assert!(world.next_send().is_some());
+    for id in 0..40 {
+        world.give(vec![put(None, &id.to_string(), START_MS)]);
+        world.engine.lock_dispatcher().advance(); // it is ready
+    }
+    world.engine.close(Sends::SomeHang).unwrap();
+    let world = world.again();
+    world.advance_ms(1_000);
+    let sent = world.sent();
+    assert_eq!(sent.len(), 41);
+    for it in sent {
+        assert_eq!(it.redelivered, it.body.id() == "hangs", "{}", it.body.id());
+    }
+}
+
 /// Its answer came, and its outcome is on no disk.
 #[test]
 fn a_close_after_an_answer_that_is_not_committed_marks_that_message__d5() {
-    for sends in [Sends::SomeHang, Sends::Unknown] {
+    for sends in [Sends::AllEnded, Sends::SomeHang, Sends::Unknown] {
         for key in [None, Some("k")] {
             let world = ByHand::start(settings());
             world.give(vec![put(key, "late", START_MS), put(Some("other"), "other", START_MS)]);

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::types::{Asked, Life, Name, Ticket, item, name_of, text};
 use super::{World, open};
+use crate::due::window::Entry;
 use crate::group::writer::Sends;
 use crate::store::Outcome;
 
@@ -15,9 +16,11 @@ impl World {
         self.write();
         if !self.flights.is_empty() {
             if self.random.below(2) == 0 {
-                self.engine.close(Sends::SomeHang).unwrap(); // a sink hangs
+                return self.crash();
             }
-            return self.crash();
+            self.note_suspects(|it| it.was_sent);
+            self.engine.close(Sends::SomeHang).unwrap(); // a sink hangs
+            return self.lose_process();
         }
         for (key, life) in &self.lives {
             if life.end.is_none() && life.is_retrying {
@@ -33,13 +36,18 @@ impl World {
 
     pub(super) fn crash(&mut self) {
         show!(self, "crash");
+        self.note_suspects(|_| true);
+        self.lose_process();
+    }
+
+    /// Sends under way get no outcome.
+    fn lose_process(&mut self) {
         self.crashes += 1;
         for it in self.failures.values_mut() {
             // It may not have been on disk that it failed.
             it.made_maybe += std::mem::take(&mut it.made);
             it.strikes_maybe += std::mem::take(&mut it.strikes);
         }
-        self.note_suspects();
         if let Some(log) = &mut self.log {
             for flight in &self.flights {
                 if self.engine.is_in_flight(flight.number) {
@@ -61,10 +69,10 @@ impl World {
         self.open_again();
     }
 
-    /// Messages in memory may be marked after a crash.
-    pub(super) fn note_suspects(&mut self) {
+    /// These messages in memory may be marked after the end of the process.
+    pub(super) fn note_suspects(&mut self, may_be_again: impl Fn(&Entry) -> bool) {
         let dispatcher = self.engine.lock_dispatcher();
-        for (_, entry) in dispatcher.window.slots() {
+        for (_, entry) in dispatcher.window.slots().filter(|(_, it)| may_be_again(it)) {
             let body = entry.body.as_ref();
             let key = self.numbers.get(&entry.seq).copied().or_else(|| {
                 let name = name_of(body?);
