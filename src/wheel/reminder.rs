@@ -19,7 +19,7 @@ use crate::lists::Lists;
 
 /// The lower bits of the time that a mark has.
 const TIME_BITS: u32 = 24;
-const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
+const TIME_MASK: u32 = (1 << TIME_BITS) - 1;
 
 /// Tells a reminder from the other reminders of its slot.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -39,24 +39,25 @@ impl Mark {
     /// The mark of the slot's next reminder, for this time.
     #[inline]
     pub(super) fn next(self, due_ms: u64) -> Self {
-        Self((due_ms as u32) << (32 - TIME_BITS) | u32::from((self.0 as u8).wrapping_add(1)))
+        let count = (self.0 & !TIME_MASK).wrapping_add(1 << TIME_BITS);
+        Self(count | due_ms as u32 & TIME_MASK)
     }
 
     #[inline]
     fn time_bits(self) -> u64 {
-        u64::from(self.0 >> (32 - TIME_BITS))
+        u64::from(self.0 & TIME_MASK)
     }
 
     /// How long after `begin_ms` its time is: less than [`Mark::MAX_TICK_MS`].
     #[inline]
     pub(super) fn offset_ms(self, begin_ms: u64) -> u64 {
-        self.time_bits().wrapping_sub(begin_ms) & TIME_MASK
+        self.time_bits().wrapping_sub(begin_ms) & u64::from(TIME_MASK)
     }
 
     /// The latest time up to `end_ms` that it may have.
     #[inline]
     pub(super) fn latest_ms(self, end_ms: u64) -> u64 {
-        end_ms.wrapping_sub(end_ms.wrapping_sub(self.time_bits()) & TIME_MASK)
+        end_ms.wrapping_sub(end_ms.wrapping_sub(self.time_bits()) & u64::from(TIME_MASK))
     }
 }
 

@@ -80,19 +80,20 @@ impl<T> Slab<T> {
     ) -> (Handle, WaitBy) {
         let page_number = self.pages_with_room.last().copied().unwrap_or_else(|| self.add_page());
         let mut page = &mut self.pages[page_number as usize];
-        let (offset, entry) = if page.first_free == NO_SLOT {
+        let (offset, entry, is_full) = if page.first_free == NO_SLOT {
             if page.entries.capacity() == 0 {
                 self.allocate(page_number);
                 page = &mut self.pages[page_number as usize];
             }
             let offset = page.entries.len();
             page.entries.push(Entry::new(page.first_generation));
-            (offset, &mut page.entries[offset])
+            (offset, &mut page.entries[offset], offset + 1 == PAGE_SIZE)
         } else {
             let offset = page.first_free as usize;
+            let are_all_used = page.entries.len() == PAGE_SIZE;
             let entry = &mut page.entries[offset];
             page.first_free = entry.number() as u32;
-            (offset, entry)
+            (offset, entry, page.first_free == NO_SLOT && are_all_used)
         };
         let wait_by = entry.wait(due_us, number, tick_end_us);
         entry.task = Some(task);
@@ -101,7 +102,7 @@ impl<T> Slab<T> {
             page.set_tag(offset, tag);
         }
         page.live_count += 1;
-        if page.first_free == NO_SLOT && page.entries.len() == PAGE_SIZE {
+        if is_full {
             page.has_room = false;
             self.pages_with_room.pop();
         }
