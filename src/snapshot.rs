@@ -164,7 +164,9 @@ impl<X> SnapshotWalk<X> {
         for (slot, entry) in schedule.wheel.entries_on(&schedule.slab, page) {
             if (begin_ms * 1000..end_us).contains(&entry.due_us)
                 && let Some(reminded) = self.reminded.get_mut(slot as usize)
+                && reminded[0] != entry.number()
             {
+                // The first one counts, as in `occupancy`: a later one only looks like it.
                 *reminded = [entry.number(), (page.level as u64) << 32 | page.bucket as u64];
             }
         }

@@ -288,6 +288,29 @@ fn reminders_that_look_alike_release_a_task_once__t7() {
     assert_eq!((schedule.len(), released(&mut schedule, far_us + 60_000)), (0, vec![]));
 }
 
+/// The task has a reminder in a higher level that looks like its own.
+#[test]
+fn a_snapshot_and_the_occupancy_show_a_task_in_the_same_bucket__t14() {
+    for moves in [254, 255, 256] {
+        let mut schedule = schedule(&[20]);
+        let far_us = 890_000;
+        let (handle, _) = schedule.add(0, far_us, 1, 0);
+        for _ in 0..moves {
+            schedule.reschedule(0, handle, 0).unwrap(); // to the front
+            schedule.reschedule(0, handle, far_us).unwrap();
+        }
+        assert!(released(&mut schedule, 500_000).is_empty());
+        schedule.reschedule(500_000, handle, 0).unwrap();
+        schedule.reschedule(500_000, handle, far_us).unwrap();
+        let shown = crate::snapshot::of(&schedule, |_, task| *task).levels;
+        let shown: Vec<Vec<usize>> =
+            shown.iter().map(|level| level.buckets.iter().map(|bucket| bucket.tasks.len()).collect()).collect();
+        let counted: Vec<Vec<usize>> =
+            crate::occupancy::of(&schedule, 500_000).levels.iter().map(|level| level.tasks.clone()).collect();
+        assert_eq!(shown, counted, "{moves}");
+    }
+}
+
 #[test]
 fn keep_alive_time_outs_do_not_touch_the_buckets() {
     let mut schedule = schedule(&[20]);

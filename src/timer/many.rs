@@ -1,10 +1,14 @@
 //! Calls for many tasks at once: faster for each, and in steps, so that no thread waits long for the lock.
 
-use super::{SCATTERED_STEP, STEP, Timer};
+use super::Timer;
 use crate::error::{AddError, Error};
 use crate::state::Due;
 use crate::wheel::Handle;
 use crate::when::When;
+
+/// As the steps of other calls. A model has few tasks.
+const STEP: usize = if cfg!(tickwheel_model) { 2 } else { super::STEP };
+const SCATTERED_STEP: usize = if cfg!(tickwheel_model) { 2 } else { super::SCATTERED_STEP };
 
 impl<T> Timer<T> {
     /// As [`Timer::add`] for many, in order. All or nothing: no task is added if one instant is out of range, or if
@@ -70,7 +74,8 @@ impl<T> Timer<T> {
     }
 
     /// As [`Timer::reschedule`] for many tasks, in order, and faster for each. `false` stands for a task that was
-    /// claimed or taken out before. All or nothing: every instant is checked before the first task moves.
+    /// claimed or taken out before. All or nothing: every instant is checked before the first task moves. What is due by now
+    /// is due from the begin of the call on.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -101,6 +106,11 @@ impl<T> Timer<T> {
                 dues.push(due);
             }
         }
+        {
+            let mut state = self.lock_state();
+            state.admit_many(0)?;
+            state.move_batch(true);
+        }
         let mut moved = Vec::with_capacity(moves.len());
         for chunk in moves.chunks(SCATTERED_STEP) {
             let handles: Vec<_> = chunk.iter().map(|(handle, _)| *handle).collect();
@@ -117,8 +127,14 @@ impl<T> Timer<T> {
             self.wake_thread_if(must_wake);
             any_must_wake |= must_wake;
         }
+        let must_close = {
+            let mut state = self.lock_state();
+            state.move_batch(false);
+            self.notify_after_removal(&state)
+        };
+        self.wake_thread_if(must_close);
         drop(whole); // before the waker, which is foreign code
-        self.call_waker_if(any_must_wake);
+        self.call_waker_if(any_must_wake || must_close);
         Ok(moved)
     }
 

@@ -1,14 +1,16 @@
 //! A timer without a holder: it lives until it is empty, then both threads end.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::super::SystemTimer;
 use super::{
-    FAR, NOW, Outcomes, RUNS, SOON, SOON_US, count, every, join, pass_time, sample, spawn, system, timer, with_reaper,
+    FAR, NOW, Outcomes, RUNS, SOON, SOON_US, advance, count, every, join, pass_time, sample, spawn, system, timer,
+    with_reaper,
 };
 use crate::every::Every;
 use crate::sync::JoinHandle;
+use crate::timer::Timer;
 use crate::when::When;
 
 /// Takes the threads out of a timer, to see that they end by themselves.
@@ -39,6 +41,60 @@ fn a_timer_that_closes_when_it_is_empty_ends_its_reaper_when_the_last_task_is_ca
         };
         timer.close_when_empty();
         join([reaper, canceller]);
+    });
+}
+
+/// How many of these are still on the timer once its reaper has ended, and how many were released.
+fn left_and_released<T: Send + 'static>(
+    timer: &Arc<Timer<T>>,
+    batch: impl FnOnce(&Timer<T>) + Send + 'static,
+) -> (usize, usize) {
+    let (reaper, released) = with_reaper(timer);
+    let batch = {
+        let timer = Arc::clone(timer);
+        spawn(move || batch(&timer))
+    };
+    timer.close_when_empty();
+    join([batch, reaper]);
+    let tickets = std::iter::from_fn(|| released.try_recv().ok()).flat_map(|it| it.tickets);
+    let count = tickets.filter(|ticket| timer.claim(*ticket).is_some()).count();
+    (timer.len(), count)
+}
+
+#[test]
+fn a_batch_goes_in_whole_or_is_refused_while_the_timer_closes_as_it_is_empty() {
+    sample(RUNS, || {
+        let timer = timer();
+        timer.add(NOW, ()).unwrap();
+        let added = Arc::new(AtomicU32::new(0));
+        let of_batch = Arc::clone(&added);
+        let batch = move |timer: &Timer<()>| {
+            if timer.add_many([(NOW, ()); 5]).is_ok() {
+                of_batch.store(5, Ordering::Relaxed);
+            }
+        };
+        let (left, released) = left_and_released(&timer, batch);
+        assert_eq!((left, released), (0, 1 + added.load(Ordering::Relaxed) as usize));
+    });
+}
+
+#[test]
+fn a_batch_of_moves_is_made_whole_or_refused_while_the_timer_closes_as_it_is_empty() {
+    sample(RUNS, || {
+        let timer = timer();
+        let moves = timer.add_many([(NOW, ()); 5]).unwrap().into_iter().map(|handle| (handle, NOW)).collect::<Vec<_>>();
+        let held = advance(&timer);
+        let moved = Arc::new(AtomicU32::new(0));
+        let of_batch = Arc::clone(&moved);
+        let batch = move |timer: &Timer<()>| {
+            if let Ok(answers) = timer.reschedule_many(&moves) {
+                of_batch.store(answers.iter().filter(|it| **it).count() as u32, Ordering::Relaxed);
+            }
+        };
+        let (left, released) = left_and_released(&timer, batch);
+        assert_eq!((left, released), (0, moved.load(Ordering::Relaxed) as usize));
+        let not_moved = held.into_iter().filter(|ticket| timer.claim(*ticket).is_some()).count();
+        assert_eq!(not_moved + released, 5);
     });
 }
 

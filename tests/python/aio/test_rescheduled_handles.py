@@ -144,6 +144,20 @@ def test_a_bad_delay_leaves_it_where_it_is__T13_T21(run: Any, delay: Any, error:
     run(main)
 
 
+def test_a_move_on_a_loop_that_was_closed_by_its_class_is_refused_as_an_add_is__T13_T21() -> None:
+    loop = asyncio.SelectorEventLoop()
+
+    async def main() -> tuple[Any, Any]:
+        return aio.timers(), aio.timers().call_later(10, print)
+
+    timers, handle = loop.run_until_complete(main())
+    type(loop).close(loop)
+    for call in (lambda: handle.reschedule(1), lambda: timers.call_later(1, print)):
+        with pytest.raises(RuntimeError, match="Event loop is closed"):
+            call()
+    handle.cancel()
+
+
 def test_a_child_process_moves_nothing__T12_T21(run: Any) -> None:
     async def main(timers: Any) -> None:
         handle = timers.call_later(3600, print)

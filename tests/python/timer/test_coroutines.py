@@ -8,7 +8,7 @@ import re
 import warnings
 import weakref
 from array import array
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -121,6 +121,31 @@ def test_a_coroutine_function_is_refused_where_no_loop_runs_it__T8_T13(
             with pytest.raises(TypeError, match=f"^{re.escape(what + rest)}$"):
                 call()
     assert (len(timer), timer.stats()["added"]) == (0, 0)
+
+
+async def yields_later(*_: object) -> AsyncIterator[int]:
+    yield 1
+
+
+def yields(*_: object) -> Iterator[int]:
+    yield 1
+
+
+@pytest.mark.parametrize("function", [yields, yields_later, functools.partial(yields, 1)])
+def test_a_generator_function_is_refused_as_a_call_of_it_runs_nothing__T13(
+    timer: Timer, function: Callable[..., object]
+) -> None:
+    calls: list[Callable[[], object]] = [
+        lambda: timer.after(5, function),
+        lambda: timer.every(5, function),
+        lambda: timer.add_many(array("q", [5]), function),
+        lambda: TimerTask(5, function),
+    ]
+    for _ in range(2):
+        for call in calls:
+            with pytest.raises(TypeError, match=r"^yields(_later)? is a generator function, and a call"):
+                call()
+    assert len(timer) == 0
 
 
 def test_what_is_no_coroutine_function_is_taken__T8() -> None:

@@ -4,6 +4,7 @@ use super::neighbours::limits;
 use super::testing::{ByHand, START_MS, cancel, put};
 use crate::due::retry::Retry;
 use crate::group::items::Item;
+use crate::group::writer::Sends;
 use crate::message::incoming::Incoming;
 use crate::message::{Body, Extras, Message};
 use crate::run::settings::Settings;
@@ -48,6 +49,32 @@ fn messages_of_dead_customers_do_not_keep_others_in_the_store__d6() {
         world.give((0..dead).map(|id| sized(&format!("dead{id}"), &id.to_string(), bytes)).collect());
         world.give((0..20).map(|id| put(Some(&format!("h{id}")), &id.to_string(), START_MS)).collect());
         assert!(ends_after_s(&world, 30_000, 7_200) < 7_200, "{dead} dead customers");
+    }
+}
+
+/// By a stop or a crash. Each key was told to wait for an hour.
+#[test]
+fn an_outage_goes_on_after_a_restart_until_the_destination_is_back__d6() {
+    for (has_key, closes, is_back) in
+        [(true, true, true), (true, false, false), (false, true, false), (false, false, true)]
+    {
+        let mut world = ByHand::start(Settings::default());
+        let key = |id: usize| has_key.then(|| format!("k{id}"));
+        world.give((0..20).map(|id| put(key(id).as_deref(), &id.to_string(), START_MS)).collect());
+        let busy = || unanswered(Some(3_600_000));
+        world.pass_ms(60_000, |_| busy());
+        assert!(world.engine.down().is_some());
+        if closes {
+            world.engine.close(Sends::AllEnded).unwrap();
+        }
+        world = world.again();
+        if !is_back {
+            world.pass_ms(30_000, |_| busy());
+            assert!(world.engine.down().is_some(), "{has_key}: it is found again");
+        }
+        let came = world.pass_ms(11_000, |_| Verdict::Delivered);
+        assert_eq!((came.len(), world.engine.open_count()), (20, 0), "{has_key}");
+        assert!(world.engine.down().is_none());
     }
 }
 

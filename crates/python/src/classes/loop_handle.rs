@@ -112,6 +112,7 @@ impl LoopHandle {
         let timers = self.content.with(py, |content| content.timers.as_ref().map(|timers| timers.clone_ref(py)));
         let Some(timers) = timers else { return Ok(false) };
         timers.get().check_process(py)?;
+        timers.get().check_loop(py)?;
         let now_ns = monotonic_ns();
         let when = LoopTime { seconds: now_ns as f64 / 1e9 + delay, is_int: false };
         let moved = timers.get().with(py, |inner| {

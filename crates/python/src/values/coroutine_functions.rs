@@ -15,6 +15,8 @@ use crate::values::function_parts::{code_of, dict_of, function_of_method};
 
 /// The flag of a code object that is an `async def` (the `inspect` module's `CO_COROUTINE`).
 const CO_COROUTINE: u32 = 0x80;
+/// The flags of one with a `yield`, `def` and `async def`: `CO_GENERATOR` and `CO_ASYNC_GENERATOR`.
+const CO_ANY_GENERATOR: u32 = 0x20 | 0x200;
 
 /// How many nested partials are unwrapped.
 const MOST_PARTIALS: usize = 100;
@@ -47,7 +49,8 @@ fn holds(entry: &GilCell<Option<Py<PyAny>>>, code: &Bound<'_, PyAny>) -> bool {
     entry.with(code.py(), |plain| plain.as_ref().is_some_and(|plain| plain.is(code)))
 }
 
-/// As `inspect.iscoroutinefunction`, which is called for types that are not checked here.
+/// As `inspect.iscoroutinefunction`, which is called for types that are not checked here. `TypeError` for a generator
+/// function: a call of it would run nothing, and no one would hear of it.
 pub(crate) fn is_coroutine_function(callback: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = callback.py();
     if let Ok(function) = callback.cast_exact::<PyFunction>() {
@@ -143,20 +146,29 @@ fn is_wrapped(function: &Bound<'_, PyAny>) -> PyResult<bool> {
 fn is_async(function: &Bound<'_, PyFunction>) -> PyResult<bool> {
     let Some(code) = code_of(function) else { return inspects(function) };
     let entry = entry_of(&code);
-    Ok(!holds(entry, &code) && is_async_code(entry, &code))
+    if holds(entry, &code) { Ok(false) } else { is_async_code(entry, &code, function) }
 }
 
 #[cold]
-fn is_async_code(entry: &GilCell<Option<Py<PyAny>>>, code: &Bound<'_, PyAny>) -> bool {
+fn is_async_code(
+    entry: &GilCell<Option<Py<PyAny>>>,
+    code: &Bound<'_, PyAny>,
+    function: &Bound<'_, PyFunction>,
+) -> PyResult<bool> {
     let py = code.py();
-    let flags = code.getattr(intern!(py, "co_flags")).and_then(|flags| flags.extract::<u32>());
-    // Every code object has flags.
-    let is_async = flags.is_ok_and(|flags| flags & CO_COROUTINE != 0);
+    let flags: u32 = code.getattr(intern!(py, "co_flags"))?.extract()?;
+    if flags & CO_ANY_GENERATOR != 0 {
+        return Err(PyTypeError::new_err(format!(
+            "{} is a generator function, and a call of it runs nothing: take out the yield",
+            callback_name(function)?
+        )));
+    }
+    let is_async = flags & CO_COROUTINE != 0;
     if !is_async {
         let old = entry.with(py, |plain| plain.replace(code.clone().unbind()));
         drop(old);
     }
-    is_async
+    Ok(is_async)
 }
 
 /// `TypeError` if `on_error` is a coroutine function: no failure would ever reach it.

@@ -80,6 +80,10 @@ fn open(db: Connection, path: &Path, options: Options, number: fn(Digest) -> i64
     for name in ["down_since_ms", "down_reason"] {
         meta::delete(&db, name)?; // it is about the last run's destination
     }
+    if was_down {
+        // Keys that failed together may wait for an hour. Each is tried at once: so the outage goes on, or all do.
+        db.execute("UPDATE attempts SET next_ms = at_ms WHERE next_ms > at_ms", [])?;
+    }
     // Payloads of finished near messages are left from the floor on. From now on they are collected like the payloads
     // of held messages.
     let collected_n = meta::get_int(&db, "collected_n")?.min(floor_n);
