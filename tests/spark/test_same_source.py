@@ -3,12 +3,13 @@
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tickwheel.delivery import WrongUsage
 from tickwheel.spark.same_source import check_files, check_logs, check_source, gone, keep_source, start_anew
-from tickwheel.spark.shape import LocalFolder
+from tickwheel.spark.shape import HadoopFolder, LocalFolder
 
 FILES, TICKS = '{"logOffset":1}', '{"offset":64,"timestamp":1}'
 
@@ -132,6 +133,20 @@ def test_a_log_that_is_no_text_is_told__S4(query: Path) -> None:
             read(LocalFolder(query))
 
 
+def test_all_files_that_a_loss_of_power_left_empty_are_named_at_once_with_their_checksums__S4(
+    query: Path, session: Any
+) -> None:
+    for log, number in (("offsets", 2), ("commits", 1)):
+        empty(log, number)(query)
+        (query / log / f".{number}.crc").write_text("")
+    names = "offsets/2 and offsets/.2.crc and commits/1 and commits/.1.crc"
+    for folder in (LocalFolder(query), HadoopFolder(session, str(query))):
+        with pytest.raises(
+            WrongUsage, match=f"offsets/2 and commits/1 are empty, .*: remove in .* {names}, and run again"
+        ):
+            check_logs(folder)
+
+
 def test_a_list_of_files_is_there_as_one_file_or_many__S4(query: Path) -> None:
     without_sources(query)
     (query / "sources" / "0").mkdir(parents=True)
@@ -144,12 +159,12 @@ def test_a_list_of_files_is_there_as_one_file_or_many__S4(query: Path) -> None:
 def test_a_file_that_is_gone_before_it_was_read_is_named__S4_D2(query: Path) -> None:
     folder = LocalFolder(query)
     for number in range(3):
-        (query / f"offsets/{number}").write_text("\n".join(["v1", "{}", TICKS, f'{{"logOffset":{number * 2 + 1}}}']))
+        (query / f"offsets/{number}").write_text("\n".join(["v1", "{}", f'{{"logOffset":{number * 2 + 1}}}', TICKS]))
     listed = [{"path": f"file:///in/{number}%20a", "timestamp": 7, "batchId": number} for number in range(7)]
-    (query / "sources/1").mkdir(parents=True)
+    (query / "sources/0").mkdir(parents=True)
 
     def write(name: str, *entries: object) -> None:
-        (query / "sources/1" / name).write_text("\n".join(["v1", *map(json.dumps, entries)]))
+        (query / "sources/0" / name).write_text("\n".join(["v1", *map(json.dumps, entries)]))
 
     def gone_but(*there: int) -> str:
         try:
@@ -161,14 +176,14 @@ def test_a_file_that_is_gone_before_it_was_read_is_named__S4_D2(query: Path) -> 
     for number, entry in enumerate(listed):
         write(str(number), entry)
     for _ in ("one by one", "summed up"):
-        assert gone_but(4, 5) == ""
+        assert gone_but(4, 5, 6) == ""
         assert "files are gone that were seen and not read: file:/in/5 a: put them back" in gone_but(0, 1, 2, 3, 4, 6)
         write("4.compact", *listed[:5])
-        (query / "sources/1/3").unlink(missing_ok=True)
-        (query / "sources/1/4").unlink(missing_ok=True)
+        (query / "sources/0/3").unlink(missing_ok=True)
+        (query / "sources/0/4").unlink(missing_ok=True)
     (query / "commits/2").write_text("v1")
-    assert gone_but() == "", "all was read"
-    (query / "commits/2").unlink()
-    for log in ("offsets/1", "commits/1", "commits/0"):
+    assert "file:/in/6 a: put" in gone_but(), "it was noted, and its micro-batch had not begun"
+    assert gone_but(6) == ""
+    for log in ("offsets/0", "offsets/1", "offsets/2", "commits/2", "commits/1", "commits/0"):
         (query / log).unlink()
     assert "file:/in/0 a, " in gone_but(), "the first micro-batch was not complete"

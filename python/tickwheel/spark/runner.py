@@ -163,7 +163,12 @@ class Program:
             ) from error
 
     def _check_source(self, session: SparkSession, query: HadoopFolder) -> None:
-        check_logs(query)
+        try:
+            check_logs(query)
+        except OSError as error:
+            raise DeliveryFailed(
+                f"the checkpoint {self.checkpoint} can't be read: {error.strerror}: restore it from a copy"
+            ) from error
         topic = self.given.topic(session)
         try:
             folder, identity = HadoopFolder(session, self.checkpoint), self.given.identity(session)

@@ -102,17 +102,18 @@ def gone(query: Folder, topic: TopicOffsets) -> Sequence[str]:
 def check_logs(query: Folder) -> None:
     """Find what Spark would tell badly, or not at all. Errors: `WrongUsage`, with the step that loses nothing."""
     offsets, commits = _batches(query, "offsets"), _batches(query, "commits")
-    for kind, batches in (("offsets", offsets), ("commits", commits)):
-        last = f"{kind}/{batches[-1]}" if batches else ""
-        if last and not query.read(last):
-            logs = ("offsets", "commits") if kind == "offsets" else ("commits",)
-            names = [f"{log}/{name}" for log in logs for name in _files_of(query, log, batches[-1])]
-            if last == "offsets/0" and query.names("state"):
-                names.append("state")  # without offsets Spark begins anew, and only where there is no state
-            raise WrongUsage(
-                f"{query}/{last} is empty, as after a loss of power: remove in {query} {' and '.join(names)}, and run "
-                "again. The micro-batch is done again, and a deliverer drops what it has"
-            )
+    last = [(log, it[-1]) for log, it in (("offsets", offsets), ("commits", commits)) if it]
+    empty = [(log, number) for log, number in last if not query.read(f"{log}/{number}")]
+    if empty:
+        logs = [(it, number) for log, number in empty for it in dict.fromkeys((log, "commits"))]
+        names = [f"{log}/{name}" for log, number in dict.fromkeys(logs) for name in _files_of(query, log, number)]
+        if ("offsets", 0) in empty and query.names("state"):
+            names.append("state")  # without offsets Spark begins anew, and only where there is no state
+        what = " and ".join(f"{log}/{number}" for log, number in empty)
+        raise WrongUsage(
+            f"{query}/{what} {'is' if len(empty) == 1 else 'are'} empty, as after a loss of power: remove in {query} "
+            f"{' and '.join(names)}, and run again. The micro-batch is done again, and a deliverer drops what it has"
+        )
     if not offsets:
         return
     for source, number in _file_offsets(query, offsets[-1]).items():
@@ -126,20 +127,17 @@ def check_logs(query: Folder) -> None:
 
 
 def check_files(query: Folder, is_there: Callable[[str], bool]) -> None:
-    """Find files that Spark has noted and not read yet, and that are gone: it would leave them out without a word.
-    `is_there`: whether there is a file with this address. Errors: `WrongUsage`, `OSError`.
+    """Find files that Spark has noted and not read yet, and that are gone: it would leave them out without a word. It
+    notes them before a micro-batch begins. `is_there`: whether there is a file with this address. Errors: `WrongUsage`,
+    `OSError`.
     """
     begun, done = _batches(query, "offsets"), _batches(query, "commits")
-    if not begun or begun[-1] in done or (done and done[-1] not in begun):
+    if done and done[-1] not in begun:
         return
-    before = _file_offsets(query, done[-1]) if done else {}
-    lost = [
-        it.path
-        for source, last in _file_offsets(query, begun[-1]).items()
-        for name in names_of(query, source, after=before.get(source, -1), last=last).values()
-        for it in entries(query, name)
-        if it.number > before.get(source, -1) and not is_there(it.path)
-    ]
+    read = _file_offsets(query, done[-1]).get(0, -1) if done else -1
+    names = names_of(query, 0, after=read).values()
+    noted = [it for name in names for it in entries(query, name) if it.number > read]
+    lost = [it.path for it in noted if not is_there(it.path)]
     if lost:
         raise WrongUsage(
             f"files are gone that were seen and not read: {some_of(lost)}: put them back. Or put empty files in their "

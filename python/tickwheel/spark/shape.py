@@ -225,6 +225,8 @@ class HadoopFolder:
 
     def names(self, under: str = "") -> Sequence[str]:
         """As of `Folder`."""
+        if self.scheme == "file":  # Hadoop hides its checksum files, on which Spark stumbles
+            return LocalFolder(Path(self.full_name.removeprefix("file:"))).names(under)
         path = self._new_path(f"{self._uri}/{under}" if under else self._uri)
         with _as_os_error():
             return [it.getPath().getName() for it in self._files.listStatus(path)] if self._files.exists(path) else []
