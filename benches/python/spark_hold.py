@@ -102,6 +102,7 @@ def main(messages: int, span_s: int, idle: int, idle_s: float, is_small: bool, i
     """Measure the hold, and print a table."""
     span_s = 1 if is_hot else span_s
     releases = span_s < RELEASED_WITHIN_S
+    Path("build").mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir="build") as name:
         folder = Path(name).resolve()
         in_s = messages / 20_000 + FIRST_READ_S + idle * idle_s + (messages / 8_000 if is_hot else 0)
