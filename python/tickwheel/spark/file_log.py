@@ -1,6 +1,6 @@
-"""Spark's list of the files that a query has read, or is about to: `sources` in its checkpoint.
+"""Spark's list of the input's files: `sources` in the checkpoint. The files of the next micro-batch are on it, too.
 
-A micro-batch adds a file with an entry for each; now and then Spark sums up all before in `N.compact`.
+Each micro-batch adds a file with its entries. From time to time Spark sums up all entries in `N.compact`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,8 +16,8 @@ SUMMARY: Final = ".compact"
 
 
 class Entry(msgspec.Struct, rename={"changed_ms": "timestamp", "number": "batchId"}):
-    """A file that was read: its address, when it was changed, in milliseconds since 1970, and the number of the file of
-    the list that had it first.
+    """A file: its address, and the time of its last change in milliseconds since 1970. `number`: of the file of the
+    list that had it first.
     """
 
     path: str
@@ -38,7 +38,7 @@ def names_of(query: Folder, source: int, *, after: int = -1, last: int | None = 
 
 
 def entries(query: Folder, name: str) -> Iterator[Entry]:
-    """What a file of the list has. Errors: `WrongUsage` if it is damaged."""
+    """The entries of one file of the list. Errors: `WrongUsage` if it is damaged."""
     for line in (read_text(query, name) or "").split("\n")[1:]:  # the first is a version
         if line:
             try:

@@ -1,8 +1,8 @@
 """A checkpoint goes on with the input that it was made for, or says which choice there is (rule S4).
 
 Spark knows only how far it has read: offsets of a topic, names of files. Where the topic was made anew, or records were
-deleted before they were read, it would leave out messages without a word. So the checkpoint also keeps which input it
-is. The newest file `source.N.json` counts, because an object store replaces no file in one step.
+deleted before they were read, it would leave out messages without a word. The checkpoint therefore keeps the identity
+of its input. The newest file `source.N.json` counts, because an object store replaces no file in one step.
 """
 
 import re
@@ -33,8 +33,8 @@ class TopicOffsets(Protocol):
 
 
 def check_source(folder: Folder, identity: str, choice: Choice | None) -> bool:
-    """Whether this is another input than the one that the checkpoint was made for, which one of an older version does
-    not say. Errors: `WrongUsage` for another one without a choice.
+    """Whether the checkpoint was made for another input. A checkpoint of an older version does not know. Errors:
+    `WrongUsage` for another input without a choice.
     """
     before = _kept(folder)[1]
     if before in (None, identity):
@@ -56,8 +56,8 @@ def keep_source(folder: Folder, identity: str) -> None:
 
 
 def start_anew(query: Folder, topic: TopicOffsets) -> None:
-    """Read a topic from its start with the next micro-batch. The offsets of the last completed one are replaced. Those
-    of one that was only begun are removed, because its records are gone.
+    """Read a topic from its start with the next micro-batch. The offsets of the last completed one are replaced. A
+    later micro-batch that was only begun loses its offsets, because its records are gone.
 
     Errors: `WrongUsage` if no offsets are left to begin from.
     """
@@ -100,7 +100,7 @@ def gone(query: Folder, topic: TopicOffsets) -> Sequence[str]:
 
 
 def check_logs(query: Folder) -> None:
-    """Find what Spark would tell badly, or not at all. Errors: `WrongUsage`, with the step that loses nothing."""
+    """Refuse logs with which Spark would fail without a reason. Errors: `WrongUsage` with the safe step."""
     offsets, commits = _batches(query, "offsets"), _batches(query, "commits")
     last = [(log, it[-1]) for log, it in (("offsets", offsets), ("commits", commits)) if it]
     empty = [(log, number) for log, number in last if not query.read(f"{log}/{number}")]
@@ -127,8 +127,8 @@ def check_logs(query: Folder) -> None:
 
 
 def check_files(query: Folder, is_there: Callable[[str], bool]) -> None:
-    """Find files that Spark has noted and not read yet, and that are gone: it would leave them out without a word. It
-    notes them before a micro-batch begins. `is_there`: whether there is a file with this address. Errors: `WrongUsage`,
+    """Refuse to go on without a file that Spark has noted and not read. Spark would leave it out without a word. It
+    notes files before their micro-batch begins. `is_there`: whether a file has this address. Errors: `WrongUsage`,
     `OSError`.
     """
     begun, done = _batches(query, "offsets"), _batches(query, "commits")
