@@ -128,18 +128,31 @@ def ended(driver: Process, number: int) -> int:
     return driver.wait()
 
 
-def test_ctrl_c_which_comes_to_all_processes_ends_it_with_130__D13(
+def test_ctrl_c_ends_it_with_130_and_a_file_that_it_was_about_to_read_must_be_there_again__D13_S4(
     cluster: Cluster, deliverer: str, tmp_path: Path
 ) -> None:
     given(tmp_path / "in", time.time_ns() // 1_000_000 + 600_000)
-    driver = program(
-        cluster, "interrupted", str(tmp_path / "in"), "--deliverer", deliverer, "--checkpoint", str(tmp_path / "c")
-    )
-    driver.found(r"lead 90 s")
-    driver.found(r"\d held, ")
-    driver.signal(signal.SIGINT)
-    assert driver.wait() == 130, driver.output()
-    assert is_clean(driver.output()), driver.output()
+    options = [str(tmp_path / "in"), "--deliverer", deliverer, "--checkpoint", str(tmp_path / "c")]
+
+    def interrupted(name: str) -> None:
+        driver = program(cluster, name, *options)
+        driver.found(r"lead 90 s")
+        driver.found(r"\d held, ")
+        driver.signal(signal.SIGINT)
+        assert driver.wait() == 130, driver.output()
+        assert is_clean(driver.output()), driver.output()
+
+    interrupted("interrupted")
+    query = tmp_path / "c/query"
+    for path in (*query.glob("commits/*"), *query.glob("offsets/*")):
+        if path.parent.name == "commits" or path.name not in ("0", ".0.crc"):
+            path.unlink()  # as after a crash in the first micro-batch
+    file = (tmp_path / "in/1.ndjson").rename(tmp_path / "1.ndjson")
+    refused = program(cluster, "refused", *options)
+    assert refused.wait() == 2, refused.output()
+    assert f"files are gone that were seen and not read: file:{tmp_path}/in/1.ndjson: put" in refused.output()
+    file.rename(tmp_path / "in/1.ndjson")
+    interrupted("again")
 
 
 def test_what_can_not_run_is_one_line_of_usage__D2(cluster: Cluster, tmp_path: Path) -> None:

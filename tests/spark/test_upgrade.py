@@ -247,6 +247,8 @@ def test_an_export_that_is_not_whole_is_no_export__S4_D2(
     (tmp_path / "out" / "mine").touch()
     assert "is not empty: name a new folder" in " ".join(upgrade(old, "--out", "out").output.split())
     assert [it.name for it in (tmp_path / "out").iterdir()] == ["mine"]
+    assert "is not empty: name a new folder" in " ".join(upgrade(old, "--out", "out/mine").output.split())
+    assert (tmp_path / "out" / "mine").exists()
 
 
 def test_a_value_of_another_format_or_a_broken_one_is_told_not_misread__S4() -> None:

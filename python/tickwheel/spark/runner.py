@@ -176,7 +176,7 @@ class Program:
                 start_anew(query, topic)
             keep_source(folder, identity)
             if self.given.is_files:
-                check_files(query, lambda address: bool(HadoopFolder(session, address).names()))
+                check_files(query, lambda address: HadoopFolder(session, address).exists())
             lost = gone(query, topic) if topic else ()
         except OSError as error:
             raise DeliveryFailed(f"{self.given.name} can't be read: {error.strerror}") from error

@@ -157,6 +157,11 @@ class HadoopFolder:
         """The scheme of its file system: `file` for a local one."""
         return str(self._files.getUri().getScheme())
 
+    def exists(self) -> bool:
+        """Whether a folder or a file has this name."""
+        with _as_os_error():
+            return bool(self._files.exists(self._new_path(self._uri)))
+
     def read(self, name: str) -> bytes | None:
         """As of `Folder`."""
         path = self._new_path(f"{self._uri}/{name}")
@@ -226,7 +231,9 @@ class HadoopFolder:
     def names(self, under: str = "") -> Sequence[str]:
         """As of `Folder`."""
         if self.scheme == "file":  # Hadoop hides its checksum files, on which Spark stumbles
-            return LocalFolder(Path(self.full_name.removeprefix("file:"))).names(under)
+            local = Path(self.full_name.removeprefix("file:")) / under
+            if not local.is_file():
+                return LocalFolder(local).names()
         path = self._new_path(f"{self._uri}/{under}" if under else self._uri)
         with _as_os_error():
             return [it.getPath().getName() for it in self._files.listStatus(path)] if self._files.exists(path) else []
