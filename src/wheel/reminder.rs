@@ -33,7 +33,7 @@ impl Mark {
     /// says at least.
     #[inline]
     pub(super) fn first(generation: u32) -> Self {
-        Self(generation)
+        Self(generation << TIME_BITS)
     }
 
     /// The mark of the slot's next reminder, for this time.
@@ -105,6 +105,11 @@ mod tests {
             assert!((due_ms..=end_ms).contains(&latest_ms), "{due_ms} {end_ms}");
             assert_eq!((latest_ms - due_ms) % (1 << 24), 0);
         }
+    }
+
+    #[test]
+    fn a_slot_that_had_no_memory_goes_on_with_another_count() {
+        assert_ne!(Mark::first(7).next(350), Mark::first(8).next(350));
     }
 
     #[test]

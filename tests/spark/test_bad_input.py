@@ -185,7 +185,9 @@ def test_bad_files_and_records_are_told_as_in_one_process_and_the_rest_is_delive
     assert seen.returncode == 3, seen.stderr
     failed = [line for line in seen.stderr.splitlines() if line.startswith("Failed: ")]
     assert len(failed) == 1
-    assert "/in/unreadable.ndjson can't be read: Input/output error; make it readable, or remove it (then" in failed[0]
+    assert (
+        "/in/unreadable.ndjson can't be read: Input/output error; make it readable, or put an empty file" in failed[0]
+    )
     assert "To go on, run again with the same --store." in seen.stderr
     assert not [line for line in seen.stderr.splitlines() if "Traceback" in line or line.startswith(("\t", "  "))]
 

@@ -150,7 +150,7 @@ def test_ctrl_c_ends_it_with_130_and_a_file_that_it_was_about_to_read_must_be_th
     file = (tmp_path / "in/1.ndjson").rename(tmp_path / "1.ndjson")
     refused = program(cluster, "refused", *options)
     assert refused.wait() == 2, refused.output()
-    assert f"files are gone that were seen and not read: file:{tmp_path}/in/1.ndjson: put" in refused.output()
+    assert f"files are gone that were seen and not read: file://{tmp_path}/in/1.ndjson: put" in refused.output()
     file.rename(tmp_path / "in/1.ndjson")
     interrupted("again")
 

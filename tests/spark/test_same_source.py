@@ -177,13 +177,13 @@ def test_a_file_that_is_gone_before_it_was_read_is_named__S4_D2(query: Path) -> 
         write(str(number), entry)
     for _ in ("one by one", "summed up"):
         assert gone_but(4, 5, 6) == ""
-        assert "files are gone that were seen and not read: file:/in/5 a: put them back" in gone_but(0, 1, 2, 3, 4, 6)
+        assert "files are gone that were seen and not read: file:///in/5 a: put them back" in gone_but(0, 1, 2, 3, 4, 6)
         write("4.compact", *listed[:5])
         (query / "sources/0/3").unlink(missing_ok=True)
         (query / "sources/0/4").unlink(missing_ok=True)
     (query / "commits/2").write_text("v1")
-    assert "file:/in/6 a: put" in gone_but(), "it was noted, and its micro-batch had not begun"
+    assert "file:///in/6 a: put" in gone_but(), "it was noted, and its micro-batch had not begun"
     assert gone_but(6) == ""
     for log in ("offsets/0", "offsets/1", "offsets/2", "commits/2", "commits/1", "commits/0"):
         (query / log).unlink()
-    assert "file:/in/0 a, " in gone_but(), "the first micro-batch was not complete"
+    assert "file:///in/0 a, " in gone_but(), "the first micro-batch was not complete"

@@ -97,7 +97,8 @@ def _options(_ctx: click.Context, _param: click.Parameter, values: Sequence[str]
 @click.option(
     "--changed-source",
     type=click.Choice(["start", "go-on"]),
-    help="If INPUT is not the one of the checkpoint, as a topic that was made anew: read it from its start, or go on.",
+    help="If INPUT is not the one of the checkpoint, as a topic that was made anew: read it from its start, or go on. "
+    "Both leave out files that are gone before they were read.",
 )
 @click.option("--until-delivered", is_flag=True, help="End when all that is there is delivered; do not wait for more.")
 def program(

@@ -109,9 +109,7 @@ def records_of_files(columns: Columns, batches: _Batches) -> Iterator[Records]:
                 yield from (part.records for part in OpenSource(source, columns, {}, at))
             except DeliveryFailed as error:
                 if not isinstance(error.__cause__, _GONE):
-                    raise DeliveryFailed(
-                        f"{error}; make it readable, or remove it (then it is a dead letter)"
-                    ) from error
+                    raise DeliveryFailed(f"{error}; make it readable, or put an empty file in its place") from error
                 yield Records.bad(source.name, 0, str(error), _STAYS, b"")
 
 

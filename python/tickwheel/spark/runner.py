@@ -2,7 +2,7 @@
 
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -175,8 +175,8 @@ class Program:
             if check_source(folder, identity, self.changed_source) and topic and self.changed_source == "start":
                 start_anew(query, topic)
             keep_source(folder, identity)
-            if self.given.is_files:
-                check_files(query, lambda address: HadoopFolder(session, address).exists())
+            if self.given.is_files and self.changed_source is None:
+                check_files(query, _Listed(session))
             lost = gone(query, topic) if topic else ()
         except OSError as error:
             raise DeliveryFailed(f"{self.given.name} can't be read: {error.strerror}") from error
@@ -194,6 +194,20 @@ class Program:
         if self.lead_s is not None:
             return self.lead_s
         return _ONE_HOST_LEAD_S if _is_one_host(session) else _CLUSTER_LEAD_S
+
+
+class _Listed:
+    """Tells whether there is a file with an address. Lists each folder once."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+        self._names: dict[str, Set[str]] = {}
+
+    def __call__(self, address: str) -> bool:
+        folder, _, name = address.rpartition("/")
+        if folder not in self._names:
+            self._names[folder] = {*HadoopFolder(self._session, folder).names()}
+        return name in self._names[folder]
 
 
 def _hush(session: SparkSession) -> None:

@@ -13,7 +13,6 @@ from typing import Final, Literal, Protocol, TypeAlias
 import msgspec
 
 from tickwheel.delivery.base.errors import WrongUsage
-from tickwheel.delivery.read.folders import some_of
 from tickwheel.spark.file_log import entries, names_of
 from tickwheel.spark.shape import Folder, read_text
 
@@ -21,6 +20,7 @@ Choice: TypeAlias = Literal["start", "go-on"]
 
 _NAME: Final = re.compile(r"source\.(\d+)\.json")
 _BATCH: Final = re.compile(r"\d+")
+_NAMED: Final = 5
 
 
 class TopicOffsets(Protocol):
@@ -139,9 +139,10 @@ def check_files(query: Folder, is_there: Callable[[str], bool]) -> None:
     noted = [it for name in names for it in entries(query, name) if it.number > read]
     lost = [it.path for it in noted if not is_there(it.path)]
     if lost:
+        more = f" and {len(lost) - _NAMED:,} more" if len(lost) > _NAMED else ""
         raise WrongUsage(
-            f"files are gone that were seen and not read: {some_of(lost)}: put them back. Or put empty files in their "
-            "place, and their messages are left out"
+            f"files are gone that were seen and not read: {', '.join(lost[:_NAMED])}{more}: put them back. Or leave "
+            "their messages out, with --changed-source go-on"
         )
 
 

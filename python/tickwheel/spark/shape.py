@@ -157,11 +157,6 @@ class HadoopFolder:
         """The scheme of its file system: `file` for a local one."""
         return str(self._files.getUri().getScheme())
 
-    def exists(self) -> bool:
-        """Whether a folder or a file has this name."""
-        with _as_os_error():
-            return bool(self._files.exists(self._new_path(self._uri)))
-
     def read(self, name: str) -> bytes | None:
         """As of `Folder`."""
         path = self._new_path(f"{self._uri}/{name}")

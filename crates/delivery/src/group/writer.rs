@@ -324,7 +324,7 @@ impl Writer {
                 continue; // its outcome comes with a later group
             }
             let lane = entry.body.as_ref().and_then(|body| lane_of(body.key()));
-            // One that is sent later is covered by the limit, as long as the process may still end in a crash.
+            // One that is sent later is covered by the limit, or `take_uncovered` has it.
             let redelivered = entry.redelivered || entry.was_sent;
             held.push(WaitingRow { redelivered, ..WaitingRow::untried(entry.due_ms, seq, lane, entry.size) });
             dispatcher.window.hold_near(slot);

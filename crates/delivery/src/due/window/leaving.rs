@@ -73,10 +73,11 @@ impl Window {
         gone
     }
 
-    /// The message stays in memory, and gets a row in the store in this transaction.
+    /// The message stays in memory, and gets a row in the store in this transaction. The cursor may be before it.
     pub(crate) fn hold_near(&mut self, slot: Slot) {
         self.note_left(slot);
         self.entry_mut(slot).is_near = false;
+        self.has_gone_back = true;
     }
 
     /// The rows of near messages that left memory are on disk now.
@@ -96,7 +97,7 @@ impl Window {
     ///
     /// - Messages with a row that were sent, and left memory since the last call.
     /// - Messages with a row that are being sent, or whose outcome is not committed, if the cursor or their lane has
-    ///   moved back before them since the last call.
+    ///   moved back before them since the last call, or if they were near until then.
     pub(crate) fn take_uncovered(&mut self) -> Vec<Position> {
         let mut uncovered = std::mem::take(&mut self.sent_and_left);
         if !std::mem::take(&mut self.has_gone_back) {

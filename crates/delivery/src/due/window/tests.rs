@@ -166,6 +166,20 @@ fn what_is_on_its_way_behind_a_cursor_that_went_back_is_to_be_marked__d5() {
 }
 
 #[test]
+fn what_waits_for_a_place_behind_a_cursor_that_went_back_is_to_be_marked_once_it_has_a_row__d5() {
+    let mut window = opened(Bounds { messages: 2, ..Bounds::default() });
+    let ready = [(30, 1), (31, 2)].map(|(due_ms, seq)| add(&mut window, row(due_ms, seq, None, 10)).unwrap());
+    for slot in ready {
+        window.entry_mut(slot).state = State::Ready;
+    }
+    add(&mut window, row(5, 3, None, 10));
+    assert!(window.cursor < Some((30, 1)));
+    assert_eq!(window.take_uncovered(), [], "they are near");
+    window.hold_near(ready[0]);
+    assert_eq!(window.take_uncovered(), [(30, 1)]);
+}
+
+#[test]
 fn a_near_one_without_a_place_goes_back_to_the_store_in_the_next_transaction__d8() {
     let mut window = opened(Bounds { messages: 3, ..Bounds::default() });
     let near = add(&mut window, row(30, 1, Some(1), 10)).unwrap();
