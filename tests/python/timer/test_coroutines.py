@@ -148,6 +148,25 @@ def test_a_generator_function_is_refused_as_a_call_of_it_runs_nothing__T13(
     assert len(timer) == 0
 
 
+def test_a_generator_function_is_refused_on_a_loop_too__T8_T13() -> None:
+    async def main() -> None:
+        with SystemTimer("here", executor=asyncio.get_running_loop()) as timer:
+            for function in (yields, yields_later):
+                with pytest.raises(TypeError, match="is a generator function"):
+                    timer.after(5, function)
+            ran: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+            async def run() -> None:
+                ran.set_result(None)
+
+            for _ in range(2):
+                timer.after(60_000, run)
+            timer.after(0, run)
+            await asyncio.wait_for(ran, LONG_S)
+
+    asyncio.run(main())
+
+
 def test_what_is_no_coroutine_function_is_taken__T8() -> None:
     class Instance:
         def __call__(self) -> None:

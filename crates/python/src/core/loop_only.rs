@@ -47,19 +47,15 @@ fn loop_context(core: &TimerCore, given: Option<&Bound<'_, PyAny>>, py: Python<'
     Ok(given.clone().unbind())
 }
 
-/// Refuses a coroutine function if the executor is not a loop.
+/// Refuses a generator function, and a coroutine function if the executor is not a loop.
 #[inline]
 pub(crate) fn check_callback(core: &TimerCore, callback: &Bound<'_, PyAny>) -> PyResult<()> {
-    if core.callees.has_loop() || coroutine_functions::is_known_plain(callback) {
-        Ok(())
-    } else {
-        check_new_callback(core, callback)
-    }
+    if coroutine_functions::is_known_plain(callback) { Ok(()) } else { check_new_callback(core, callback) }
 }
 
 #[cold]
 fn check_new_callback(core: &TimerCore, callback: &Bound<'_, PyAny>) -> PyResult<()> {
-    if coroutine_functions::is_coroutine_function(callback)? {
+    if coroutine_functions::is_coroutine_function(callback)? && !core.callees.has_loop() {
         return Err(coroutine_function_refused(
             core,
             &format!("callback {}", coroutine_functions::callback_name(callback)?),
