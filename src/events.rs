@@ -1,4 +1,4 @@
-//! What a timer did, one event after the other, during a recording.
+//! The events of a recording, in order.
 //!
 //! Under the lock an event is 40 bytes appended to a chunk of fixed size, so no event is ever copied there. The caller takes
 //! the chunks out now and then. If it does not, the newest events are counted as lost.

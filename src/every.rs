@@ -32,7 +32,7 @@ pub struct Every {
     /// Each call is later than its instant by a random time up to this one, so that many periodic tasks spread out. It is
     /// shorter than the period, and the jitter of one call does not move the next.
     pub jitter: Duration,
-    /// What happens to calls that came due while another one ran or waited to run.
+    /// The rule for missed calls.
     pub missed: Missed,
 }
 

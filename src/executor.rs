@@ -15,7 +15,7 @@ pub struct Released {
     pub more: bool,
 }
 
-/// What an executor was given last.
+/// The last batch of an executor.
 #[derive(Debug, Default)]
 pub(crate) struct LastBatch {
     /// It has not answered for these.

@@ -74,8 +74,8 @@ impl<T> Timer<T> {
     }
 
     /// As [`Timer::reschedule`] for many tasks, in order, and faster for each. `false` stands for a task that was
-    /// claimed or taken out before. All or nothing: every instant is checked before the first task moves. What is due by now
-    /// is due from the begin of the call on.
+    /// claimed or taken out before. All or nothing: every instant is checked before the first task moves. All new times count
+    /// from the begin of the call.
     ///
     /// ```
     /// # use std::time::Duration;
