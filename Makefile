@@ -14,7 +14,7 @@ SPARK := $(shell sh .ci/has-java 17 && echo $(VENV)/spark)
 # Relative to benches/peers, because the page of the results shows this path.
 PARKING_LOT := ../../target/peers-parking-lot
 
-.PHONY: help demo demo-spark set-up quick test test-all packages wheels check-tools loop-tests django-tests soak docs bench bench-more clean
+.PHONY: help demo demo-spark set-up quick test test-all packages wheels check-tools loop-tests django-tests soak docs bench bench-more bench-queues clean
 
 help:
 	@echo "make demo        set up, then deliver a day of real flights to the millisecond (needs Python 3.11+, Rust; three minutes)"
@@ -28,6 +28,7 @@ help:
 	@echo "make docs        the documentation as pages, in build/docs: open build/docs/index.html"
 	@echo "make bench       compare the timer with others, in Rust and from Python; writes docs/internals/benchmarks.md"
 	@echo "make bench-more  time the parts built on the timer: the purgatory, delivery, Spark; and Kafka's own timer, with Java"
+	@echo "make bench-queues  time delivery beside twelve job queues, with PostgreSQL, Redis, Node and Go where they are; an hour"
 	@echo "make clean       remove everything that the other commands made"
 
 demo: $(VENV)/demo
@@ -135,7 +136,7 @@ $(VENV)/packages: $(VENV)/demo-packages constraints.txt requirements-dev.txt
 	$(PIP) -r requirements-dev.txt $(LIBRARIES)
 	touch $@
 
-# The timers of the comparison.
+# The timers and the queues of the comparisons.
 $(VENV)/bench: $(VENV)/packages requirements-bench.txt constraints.txt
 	$(PIP) -r requirements-bench.txt
 	touch $@
@@ -161,6 +162,11 @@ $(VENV)/demo: $(VENV)/demo-packages $(RUST)
 $(VENV)/release: $(VENV)/packages $(RUST)
 	$(BIN)/maturin develop --quiet --release --locked
 	rm -f $(VENV)/dev $(VENV)/demo && touch $@
+
+# Delivery beside job queues; writes docs/internals/queues.md. An hour, on an otherwise idle machine.
+bench-queues: $(VENV)/release $(VENV)/bench
+	$(BIN)/python -m benches.queues
+	$(BIN)/python -m benches.report
 
 clean:
 	rm -rf $(VENV) target build .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -86,6 +86,25 @@ class Batches:
         return sorted(progress["durationMs"]["triggerExecution"] for progress in found)
 
 
+def cpu_s() -> float:
+    """What this process, the JVM and the workers of Python have used until now, in seconds of a processor."""
+    parents, used = {}, {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has ended
+        number = int(path.parent.name)
+        parents[number], used[number] = int(fields[1]), sum(map(int, fields[11:15]))
+    total = 0
+    for number, ticks in used.items():
+        at = number
+        while at not in (0, os.getpid()):
+            at = parents.get(at, 0)
+        total += ticks if at else 0
+    return total / os.sysconf("SC_CLK_TCK")
+
+
 def rank(values: list[int], q: float) -> int:
     return values[min(len(values) - 1, int(len(values) * q))] if values else 0
 
@@ -128,10 +147,12 @@ def main(messages: int, span_s: int, idle: int, idle_s: float, is_small: bool, i
         count = -(-messages // PER_FILE)
         batches.wait(lambda: sum(read(it) for it in batches.seen.values()) >= count)
         last_read = max(at for at, it in batches.seen.items() if read(it))
+        began_s, used_s = time.monotonic(), cpu_s()
         if releases:
             batches.wait(lambda: any(at > last_read and not left for at, left in batches.waiting.items()))
         else:
             batches.wait(lambda: len(batches.seen) > last_read + idle)
+        idle_cores = (cpu_s() - used_s) / (time.monotonic() - began_s)
         last_full = max(at for at, left in batches.waiting.items() if left == batches.waiting[last_read])
         end(batches.query)
         size = sum(file.stat().st_size for file in (folder / "checkpoint").rglob("*") if file.is_file())
@@ -154,6 +175,9 @@ def main(messages: int, span_s: int, idle: int, idle_s: float, is_small: bool, i
     table.add_row("idle, p50 / p99 / max", " / ".join(f"{rank(quiet, q):,} ms" for q in (0.5, 0.99, 1)))
     first, last = batches.ms(last_read + 1, last_read + 1 + third), batches.ms(last_full + 1 - third, last_full + 1)
     table.add_row("idle p50, first third / last third", f"{rank(first, 0.5):,} / {rank(last, 0.5):,} ms")
+    if not releases:
+        per_batch_ms = idle_cores * sum(quiet) / len(quiet)
+        table.add_row("idle, CPU", f"{idle_cores:.2f} cores, {per_batch_ms:,.0f} ms a micro-batch")
     if releases:
         draining = batches.ms(last_full + 1, max(batches.seen))
         late = sum(at_ms > made.due_ms(int(id_[1:])) for id_, at_ms in out.items())

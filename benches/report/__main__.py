@@ -16,17 +16,19 @@ from .errors import ReportError
 from .results import Suite
 
 ROOT = Path(__file__).parents[2]
+QUEUES = "queues"
 FALLBACK_COLUMNS = 160
 """The width of the tables if the output is not a terminal."""
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m benches.report", description="Put the results of make bench into docs/internals/benchmarks.md."
+        prog="python -m benches.report",
+        description="Put the results of make bench and make bench-queues into docs/internals.",
     )
     parser.add_argument("--results", type=Path, default=ROOT / "build/bench", help="folder of the suites' *.json")
     parser.add_argument(
-        "--docs", type=Path, default=ROOT / "docs/internals", help="folder of benchmarks.md and its charts"
+        "--docs", type=Path, default=ROOT / "docs/internals", help="folder of benchmarks.md, queues.md and their charts"
     )
     options = parser.parse_args(arguments)
     try:
@@ -47,22 +49,54 @@ def main(arguments: list[str] | None = None) -> int:
 
 def write(docs: Path, suites: dict[str, Suite]) -> None:
     """Write all parts and charts, or none: everything that can fail is done before the first file is written."""
-    path = docs / "benchmarks.md"
-    if not path.exists():
-        raise ReportError(f"{path} is missing: restore it from git, or give its folder with --docs")
-    text = path.read_text(encoding="utf-8")
-    pictures: dict[str, bytes] = {}
+    texts: dict[Path, str] = {}
+    pictures: dict[Path, bytes] = {}
     for suite in suites.values():
-        rows = charts.compare(suite)
-        picture = ""
-        if rows:
-            name = f"benchmarks-{suite.name}.svg"
-            pictures[name] = charts.svg(rows)
-            picture = f"![How many times better tickwheel is, by work and peer: the table has the figures]({name})"
-        text = page.with_part(text, suite.name, part(suite, picture))
-    for name, content in pictures.items():
-        (docs / name).write_bytes(content)
-    path.write_text(text, encoding="utf-8")
+        path = docs / ("queues.md" if suite.name == QUEUES else "benchmarks.md")
+        if path not in texts:
+            if not path.exists():
+                raise ReportError(f"{path} is missing: restore it from git, or give its folder with --docs")
+            texts[path] = path.read_text(encoding="utf-8")
+        name, alt, picture = _chart(suite)
+        if picture:
+            pictures[docs / name] = picture
+        image = f"![{alt}]({name})" if picture else ""
+        made = of_queues(suite, image) if suite.name == QUEUES else part(suite, image)
+        texts[path] = page.with_part(texts[path], suite.name, made)
+    for file, content in pictures.items():
+        file.write_bytes(content)
+    for path, text in texts.items():
+        path.write_text(text, encoding="utf-8")
+
+
+def _chart(suite: Suite) -> tuple[str, str, bytes]:
+    """The name of the file, the text for those who don't see it, and the picture: empty if there is nothing to draw."""
+    if suite.name == QUEUES:
+        lines = charts.lateness(suite)
+        alt = "How late each queue is at p99, by the rate: the table has the figures"
+        return "queues.svg", alt, charts.lateness_svg(lines) if lines else b""
+    rows = charts.compare(suite)
+    alt = "How many times better tickwheel is, by work and peer: the table has the figures"
+    return f"benchmarks-{suite.name}.svg", alt, charts.svg(rows) if rows else b""
+
+
+def of_queues(suite: Suite, picture: str) -> str:
+    """The text between the markers, where there are many sides and no targets. Lost rows come first."""
+    return "\n\n".join(
+        (
+            "### Where another is ahead",
+            tables.lost(suite),
+            "### All figures",
+            picture,
+            "Medians. **Bold** is the best of a column, — was not measured.",
+            tables.by_side(suite),
+            tables.notes(suite),
+            tables.run(suite),
+            "<details><summary>Counts, and the range of the repeats</summary>",
+            tables.spread(suite),
+            "</details>",
+        )
+    )
 
 
 def part(suite: Suite, picture: str) -> str:

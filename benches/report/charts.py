@@ -1,4 +1,7 @@
-"""A suite as a picture: how many times better tickwheel's figure is than that of each peer, one row for each work.
+"""A suite as a picture.
+
+`svg`: how many times better tickwheel's figure is than that of each peer, one row for each work. `lateness_svg`: the
+lateness of each queue by the rate.
 
 The page may be light or dark, so the picture has a white background. Text stays text. The same figures give the same
 bytes, so that a new run changes only what differs.
@@ -6,6 +9,7 @@ bytes, so that a new run changes only what differs.
 
 import io
 import math
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -60,6 +64,48 @@ def svg(rows: Rows) -> bytes:
         _points(axes, rows, [side for side in sides if not is_ours(side)])
         _points(axes, rows, [side for side in sides if is_ours(side)])
         chart.legend(loc="outside upper left", ncols=4, frameon=False, columnspacing=1.4, handletextpad=0.2)
+        chart.savefig(file, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+        return file.getvalue()
+
+
+LATENESS: Final = re.compile(r"([\d,]+)/s, p99")
+"""The works of the second picture."""
+
+
+def lateness(suite: Suite) -> dict[str, dict[int, float]]:
+    """`[side][rate]`: the lateness at p99 in milliseconds, ours first."""
+    rates = {work: int(found[1].replace(",", "")) for work in suite.works if (found := LATENESS.fullmatch(work))}
+    lines: dict[str, dict[int, float]] = {}
+    for side in suite.sides:
+        line = {rate: record.median for work, rate in rates.items() if (record := suite.find(work, side))}
+        if line:
+            lines[side] = line
+    return lines
+
+
+def lateness_svg(lines: Mapping[str, Mapping[int, float]]) -> bytes:
+    """The picture of the lines of `lateness`. Both axes are logarithmic."""
+    with mpl.rc_context(), io.BytesIO() as file:
+        mpl.rcdefaults()
+        mpl.rcParams.update(STYLE)
+        chart = Figure(figsize=(WIDTH_INCHES, 5.2), layout="constrained")
+        axes = chart.add_subplot()
+        for number, (side, found) in enumerate(lines.items()):
+            look = {"color": INK, "linewidth": 2.4} if is_ours(side) else {"color": COLOURS[number % len(COLOURS)]}
+            axes.plot(list(found), list(found.values()), marker=MARKS[number % len(MARKS)], label=side, **look)
+        rates = sorted({rate for found in lines.values() for rate in found})
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        axes.set_xticks(rates)
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}/s"))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g} ms"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.tick_params(which="both", length=0)
+        axes.grid(axis="both", linewidth=0.7)
+        axes.spines[:].set_visible(False)
+        axes.set_xlabel("jobs due a second")
+        axes.set_ylabel("late at p99 (lower is better)")
+        chart.legend(loc="outside upper left", ncols=4, frameon=False, columnspacing=1.4)
         chart.savefig(file, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
         return file.getvalue()
 

@@ -22,7 +22,7 @@ import msgspec
 
 from .errors import ReportError
 
-SUITES: Final = ("rust", "python", "asyncio", "kafka")
+SUITES: Final = ("rust", "python", "asyncio", "kafka", "queues")
 OURS: Final = "tickwheel"
 
 
@@ -69,7 +69,7 @@ class Conditions(msgspec.Struct, frozen=True):
 class File(msgspec.Struct, frozen=True):
     """The content of a result file."""
 
-    suite: Literal["rust", "python", "asyncio", "kafka"]
+    suite: Literal["rust", "python", "asyncio", "kafka", "queues"]
     command: str
     versions: dict[str, str]
     conditions: Conditions

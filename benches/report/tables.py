@@ -38,6 +38,26 @@ def medians(suite: Suite) -> str:
     )
 
 
+def by_side(suite: Suite) -> str:
+    """All sides and works, a row for each side: for a suite of many sides. The best of a column is bold."""
+    rows = [[side, *(_cell(records, side) for records in suite.works.values())] for side in suite.sides]
+    units = [f"{work} ({next(iter(records.values())).unit})" for work, records in suite.works.items()]
+    return _table(["", *units], rows, numbers=range(1, len(units) + 1))
+
+
+def lost(suite: Suite) -> str:
+    """The works at which a peer beats tickwheel, with both figures."""
+    rows = []
+    for work, records in suite.works.items():
+        ours = records.get(OURS)
+        for side, record in records.items():
+            if ours and not is_ours(side) and record.is_better(ours):
+                rows.append([f"{work} ({record.unit})", figure(ours.median), side, figure(record.median)])
+    if not rows:
+        return "tickwheel is ahead in every column of this run."
+    return _table(["", "tickwheel", "ahead of it", ""], rows, numbers=(1, 3))
+
+
 def targets(suite: Suite) -> str:
     """A sentence with the number of targets that are met, then each target. Empty for a suite without targets."""
     verdicts = judge(suite)

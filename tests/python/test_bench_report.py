@@ -324,7 +324,8 @@ def test_figures_are_written_as_their_example_says(desk):
 
 
 def test_the_page_of_this_repository_has_the_markers(desk):
-    desk.page.write_text((ROOT / "docs/internals/benchmarks.md").read_text())
+    for page in ("benchmarks.md", "queues.md"):
+        (desk.docs / page).write_text((ROOT / "docs/internals" / page).read_text())
     for suite in importlib.import_module("benches.report.results").SUITES:
         desk.measured(record("add", "tickwheel", [10]), suite=suite)
     assert desk.report() == 0

@@ -1,0 +1,1 @@
+"""tickwheel's delivery beside job queues; `docs/internals/queues.md` has the figures and the settings."""

@@ -1,0 +1,1 @@
+"""A program for each queue; `common.py` says what a program does."""
