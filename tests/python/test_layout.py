@@ -7,6 +7,7 @@
 import ast
 import itertools
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -324,3 +325,11 @@ def test_the_bindings_know_every_event_of_delivery() -> None:
     assert len(names) == 12
     told = set(re.findall(r"Event::(\w+)", (BINDINGS / "delivery/engine/observer.rs").read_text()))
     assert told == set(names)
+
+
+def test_nothing_that_a_build_makes_is_in_the_repository():
+    command = ["git", "ls-files", "--cached", "--ignored", "--exclude-standard"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip("this is no git repository")
+    assert done.stdout == ""

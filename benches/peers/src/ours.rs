@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use tickwheel::{Clock, Config, Timer};
 
-use crate::memory;
 use crate::numbers::{HOUR_MS, delays_ms, shuffle};
 use crate::pairs::{DELAY_MS, longest_wait, on_threads, timed};
 use crate::side::Side;
 use crate::sides::tickwheel::{Tickwheel, after, task};
 use crate::works::{filled, per_timer_ns, shuffled};
+use crate::{memory, pairs};
 
 const AT_A_TIME: usize = 64;
 
@@ -52,6 +52,16 @@ pub fn longest_wait_of_pairs(count: usize) -> f64 {
         added.max(timed(|| assert!(side.timer.cancel(handle).is_some())))
     };
     longest_wait(count, || (), pair)
+}
+
+/// As [`crate::pairs::wait_beside_locked`], with only the timer's own lock.
+pub fn wait_beside<const PER_MILLE: usize>(count: usize) -> f64 {
+    let side = Ours::new();
+    let pair = || {
+        let handle = side.timer.add(after(DELAY_MS), task(0)).expect("in range");
+        assert!(side.timer.cancel(black_box(handle)).is_some());
+    };
+    pairs::wait_beside(count, PER_MILLE, || (), pair)
 }
 
 /// As [`crate::works::cancel`], many in one call.

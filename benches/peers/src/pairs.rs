@@ -4,7 +4,7 @@
 #![expect(clippy::disallowed_types, reason = "the standard mutex is what the others would be put into")]
 
 use std::hint::black_box;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Barrier, Mutex};
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,9 @@ pub const DELAY_MS: u64 = 30_000;
 
 /// More threads than most machines have processors, so that some always wait for the lock.
 pub const SEVEN: usize = 7;
+
+/// What the thread that calls now and then does between two calls.
+const BETWEEN: Duration = Duration::from_micros(20);
 
 /// One thread, for timers that any thread may call, by a lock of their own or by other means; without a lock for the others.
 pub fn alone<S: Side>(count: usize) -> f64 {
@@ -64,6 +67,39 @@ pub fn longest_wait(count: usize, enter: impl Fn() + Sync, pair: impl Fn(u64) ->
         }
     });
     longest_ns.into_inner() as f64 / 1e6
+}
+
+/// As [`wait_beside`], behind a standard mutex.
+pub fn wait_beside_locked<S: Side + Send, const PER_MILLE: usize>(count: usize) -> f64 {
+    let side = Mutex::new(S::new());
+    wait_beside(count, PER_MILLE, || side.lock().expect("no thread panics").enter(), || locked_pair(&side, 0))
+}
+
+/// One thread calls all the time, another one now and then: how long a pair of calls takes that one, in microseconds.
+/// `per_mille` of its calls take no longer.
+pub fn wait_beside(count: usize, per_mille: usize, enter: impl Fn() + Sync, pair: impl Fn() + Sync) -> f64 {
+    let is_over = AtomicBool::new(false);
+    let mut took: Vec<_> = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            enter();
+            while !is_over.load(Relaxed) {
+                pair();
+            }
+        });
+        enter();
+        let took = (0..count / 100).map(|_| {
+            let started = Instant::now();
+            while started.elapsed() < BETWEEN {
+                std::hint::spin_loop();
+            }
+            timed(&pair)
+        });
+        let took = took.collect();
+        is_over.store(true, Relaxed);
+        took
+    });
+    took.sort_unstable();
+    took[(took.len() * per_mille / 1000).min(took.len() - 1)].as_secs_f64() * 1e6
 }
 
 pub fn timed(call: impl FnOnce()) -> Duration {

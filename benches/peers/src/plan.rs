@@ -10,6 +10,7 @@ use crate::sides::guarded::Guarded;
 use crate::sides::hash_wheel::HashWheel;
 use crate::sides::nexus::Nexus;
 use crate::sides::single_threaded::SingleThreaded;
+use crate::sides::slab_wheel::SlabWheel;
 use crate::sides::tickwheel::Tickwheel;
 use crate::sides::tokio_sleep::{self, Sleeps};
 use crate::{dense, driven, hold, memory, ours, pairs, works};
@@ -30,7 +31,7 @@ const fn ns(name: &'static str) -> Work {
 }
 
 /// In the order of the report.
-pub static WORKS: [Work; 22] = [
+pub static WORKS: [Work; 25] = [
     ns("insert"),
     ns("cancel, one by one"),
     ns("cancel, 64 at a time"),
@@ -48,6 +49,9 @@ pub static WORKS: [Work; 22] = [
     Work { times: 4, ..ns("pair, 2 threads") },
     Work { times: 4, ..ns("pair, 7 threads") },
     Work { unit: "ms", times: 4, ..ns("pair, 7 threads, longest wait") },
+    Work { unit: "µs", ..ns("wait beside a busy thread, p50") },
+    Work { unit: "µs", ..ns("wait beside a busy thread, p99") },
+    Work { unit: "µs", ..ns("wait beside a busy thread, longest") },
     Work { unit: "bytes/timer", ..ns("memory at peak") },
     Work { unit: "bytes/timer", ..ns("memory after all have gone") },
     Work { unit: "µs", ..ns("longest hold, 1M") },
@@ -103,6 +107,9 @@ pub fn rows() -> Vec<Row> {
         .and("pair, 2 threads", ours::pairs::<2>)
         .and("pair, 7 threads", ours::pairs::<SEVEN>)
         .and("pair, 7 threads, longest wait", ours::longest_wait_of_pairs)
+        .and("wait beside a busy thread, p50", ours::wait_beside::<500>)
+        .and("wait beside a busy thread, p99", ours::wait_beside::<990>)
+        .and("wait beside a busy thread, longest", ours::wait_beside::<1000>)
         .and("memory after all have gone", ours::memory_after_all_have_gone)
         .and("longest hold, 1M", hold::longest)
         .and("longest hold, 6M", hold::longest)
@@ -116,7 +123,10 @@ pub fn rows() -> Vec<Row> {
         .and("pair, 1 thread", pairs::alone::<Tickwheel<false>>)
         .and("pair, 2 threads", ours::pairs::<2>)
         .and("pair, 7 threads", ours::pairs::<SEVEN>)
-        .and("pair, 7 threads, longest wait", ours::longest_wait_of_pairs);
+        .and("pair, 7 threads, longest wait", ours::longest_wait_of_pairs)
+        .and("wait beside a busy thread, p50", ours::wait_beside::<500>)
+        .and("wait beside a busy thread, p99", ours::wait_beside::<990>)
+        .and("wait beside a busy thread, longest", ours::wait_beside::<1000>);
     let single_threaded = SideRows::of_one_thread::<SingleThreaded>("tickwheel, Wheel");
     let guarded = SideRows { side: "tickwheel, guard", rows: Vec::new() }
         .and("rolling time-outs", works::rolling::<Guarded>)
@@ -135,13 +145,15 @@ pub fn rows() -> Vec<Row> {
         .and("pair, 1 thread", pairs::alone::<Sleeps>)
         .and("pair, 2 threads", tokio_sleep::two_pairs);
     let nexus = SideRows::of_one_thread::<Nexus>("nexus-timer").and("pair, 2 threads", pairs::locked::<Nexus, 2>);
+    let slab_wheel =
+        SideRows::of_one_thread::<SlabWheel>("slab-wheel").and("pair, 2 threads", pairs::locked::<SlabWheel, 2>);
     // It counts its entries by `Rc`, so Rust keeps it on one thread.
     let hash = SideRows::of_one_thread::<HashWheel>("hierarchical_hash_wheel_timer");
     let map = SideRows::of_one_thread::<Map>("BTreeMap").and("pair, 2 threads", pairs::locked::<Map, 2>);
     let heap = SideRows::of_one_thread::<Heap>("BinaryHeap").and("pair, 2 threads", pairs::locked::<Heap, 2>);
 
     let mut rows: Vec<_> =
-        [ours, single_threaded, guarded, in_mutex, parking_lot, queue, sleeps, nexus, hash, map, heap]
+        [ours, single_threaded, guarded, in_mutex, parking_lot, queue, sleeps, nexus, slab_wheel, hash, map, heap]
             .into_iter()
             .flat_map(|side| side.rows)
             .collect();
@@ -179,6 +191,9 @@ impl SideRows {
     fn and_seven_threads<S: Side + Send + 'static>(self) -> Self {
         self.and("pair, 7 threads", pairs::locked::<S, SEVEN>)
             .and("pair, 7 threads, longest wait", pairs::longest_wait_locked::<S>)
+            .and("wait beside a busy thread, p50", pairs::wait_beside_locked::<S, 500>)
+            .and("wait beside a busy thread, p99", pairs::wait_beside_locked::<S, 990>)
+            .and("wait beside a busy thread, longest", pairs::wait_beside_locked::<S, 1000>)
     }
 
     fn and<M: Into<Measured> + 'static>(mut self, work: &str, measure: fn(usize) -> M) -> Self {

@@ -87,7 +87,7 @@ fn versions() -> BTreeMap<&'static str, String> {
         let (_, after) = lock.split_once(&format!("name = \"{package}\"\nversion = \"")).expect("a dependency");
         after.split('"').next().unwrap_or_default().to_owned()
     };
-    let packages = ["tickwheel", "tokio", "tokio-util", "nexus-timer", "hierarchical_hash_wheel_timer"];
+    let packages = ["tickwheel", "tokio", "tokio-util", "nexus-timer", "slab-wheel", "hierarchical_hash_wheel_timer"];
     let mut versions: BTreeMap<_, _> = packages.into_iter().map(|package| (package, version(package))).collect();
     if let Ok(said) = Command::new("rustc").arg("--version").output() {
         let words = String::from_utf8_lossy(&said.stdout);

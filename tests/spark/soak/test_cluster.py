@@ -8,6 +8,7 @@ are marked. The long form (`make soak`) has 20,000 messages for each fault.
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -263,6 +264,7 @@ if LONG:
         check(stage, stage.run(nothing))
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes networks")
+    @pytest.mark.skipif(shutil.which("iptables") is None, reason="iptables is not installed")
     def test_nor_where_packets_are_dropped__S3(cluster: Cluster, tmp_path: Path, seed: int, namespace: str) -> None:
         stage = Stage(cluster, tmp_path, random.Random(seed))
         stage.deliverers.append(Deliverer(stage, "c", namespace, ("ip", "netns", "exec", NAMESPACE)))

@@ -7,5 +7,6 @@ pub mod guarded;
 pub mod hash_wheel;
 pub mod nexus;
 pub mod single_threaded;
+pub mod slab_wheel;
 pub mod tickwheel;
 pub mod tokio_sleep;

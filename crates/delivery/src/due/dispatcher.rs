@@ -252,11 +252,14 @@ pub(crate) struct Dispatcher {
     /// Messages that were tried, and would be early since a step of the wall clock, by their numbers. Each waits for an
     /// alarm.
     early: FxHashMap<i64, (Slot, Option<Handle>)>,
-    /// Messages that a crashed process may have been sending: of keys that are not in doubt, and of keys in doubt. They go
-    /// out in groups, one group at a time.
+    /// Messages that a crashed process may have been sending: of keys that are not in doubt, and of keys in doubt.
     suspects: [VecDeque<(Slot, i64)>; 2],
-    /// The current group. The attempt of each message is noted, and has no answer.
+    /// Those that go out now. The attempt of each is noted, and has no answer.
     suspects_out: FxHashSet<i64>,
+    /// How many may be out together with the ones that are.
+    suspects_most: usize,
+    /// How many messages a send may have, as asked for by the last [`Dispatcher::take`].
+    most_in_send: usize,
     released: Vec<Ticket>,
     /// `take` has reached its limit of expired messages, and there may be more of them.
     has_more_expired: bool,
@@ -324,6 +327,8 @@ impl Dispatcher {
             early: FxHashMap::default(),
             suspects: <[VecDeque<_>; 2]>::default(),
             suspects_out: FxHashSet::default(),
+            suspects_most: usize::MAX,
+            most_in_send: 1,
             released: Vec::new(),
             has_more_expired: false,
         }

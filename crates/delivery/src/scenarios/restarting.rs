@@ -2,6 +2,7 @@
 
 use super::neighbours::{S_US, limits, run};
 use super::testing::{ByHand, START_MS, ids, put};
+use crate::due::pace::Rate;
 use crate::due::retry::Retry;
 use crate::group::writer::Sends;
 use crate::run::settings::Settings;
@@ -145,6 +146,44 @@ fn after_a_crash_keys_in_doubt_do_not_hold_up_others_that_were_on_their_way__d6(
         let late_ms = late_us / 1_000 - began_ms;
         assert!(healthy == 20 && late_ms <= 2_000, "{bad} bad ones: {healthy}, {late_ms} ms after the start");
     }
+}
+
+/// How many attempts are counted after the crash of a process that was sending suspects, and how many it was sending.
+fn counted_at_a_second_crash(most: usize, rate: Option<Rate>, places: usize, answer: bool) -> (usize, usize) {
+    let world = ByHand::start(Settings { rate, ..settings() });
+    world.give((0..1_000).map(|id| put(None, &format!("{id:03}"), START_MS)).collect());
+    world.write();
+    assert!(world.engine.take(1, usize::MAX, false).is_some());
+    let world = world.again();
+    world.engine.set_places(limits(places, 100));
+    let (mut sending, mut answered) = (0, 0);
+    for _ in 0..20 {
+        world.write();
+        while let Some((flight, sent)) = world.engine.take(most, usize::MAX, false) {
+            if answer && answered < 40 {
+                answered += sent.len();
+                world.engine.settle(flight, Verdicts::Delivered, None);
+            } else {
+                sending += sent.len();
+            }
+            world.write();
+        }
+    }
+    world.write();
+    let world = world.again();
+    let counted = world.engine.with_store(|store| store.suspects()).unwrap();
+    (counted.iter().filter(|it| it.strikes > 0).count(), sending)
+}
+
+#[test]
+fn a_crash_counts_an_attempt_of_those_that_were_being_sent_and_of_few_others__d5_d6() {
+    for answer in [false, true] {
+        assert_eq!(counted_at_a_second_crash(1, None, 4, answer), (4, 4));
+        assert_eq!(counted_at_a_second_crash(10, None, 4, answer), (40, 40));
+        assert_eq!(counted_at_a_second_crash(1_000, None, 2, answer), (256, 256));
+    }
+    let rate = Some(Rate { messages: 30, per_us: 1_000_000 }); // a burst of three
+    assert_eq!(counted_at_a_second_crash(1, rate, 16, false), (4, 3));
 }
 
 /// Twenty customers failed once while another message was accepted, and were on their way again at a crash. New customers

@@ -1,5 +1,6 @@
 //! Chooses the next message to send: of a key not in doubt, of a key in doubt, or a try while the destination is down.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::{Alarm, Dispatcher, EXPIRED_AT_ONCE, Flight, InFlight, Offer};
@@ -146,14 +147,17 @@ impl Dispatcher {
 
     /// Puts this into the queue of its key.
     pub(super) fn push(&mut self, key: Key, offer: Offer) {
-        let queue = match self.doubts.get(key) {
+        self.queue_of(key).push_back(offer);
+    }
+
+    pub(super) fn queue_of(&mut self, key: Key) -> &mut VecDeque<Offer> {
+        match self.doubts.get(key) {
             None => &mut self.fresh,
             Some(doubt) if self.outage.is_down() && (doubt.was_only_slow() || self.outage.is_likely(key)) => {
                 &mut self.likely
             }
             Some(_) => &mut self.in_doubt,
-        };
-        queue.push_back(offer);
+        }
     }
 
     /// The destination went down, or is up again: likely keys have a queue of their own only while it is down.
@@ -185,6 +189,7 @@ impl Dispatcher {
         time_out: Option<Duration>,
     ) -> Option<(u64, Vec<Delivery>)> {
         let timer_us = self.timer.clock().now_us();
+        self.most_in_send = most;
         if !self.has_ready() || most == 0 {
             return None;
         }
@@ -207,6 +212,7 @@ impl Dispatcher {
                 break (from, flight, deliveries);
             }
             if self.has_more_expired {
+                self.note_suspects();
                 return None; // other threads wait for the lock
             }
         };
@@ -228,6 +234,7 @@ impl Dispatcher {
         let bytes = deliveries.iter().map(|it| it.body.size()).sum();
         self.places.take(number, timer_us, bytes, is_in_doubt);
         self.expect_suspects(number, &flight);
+        self.note_suspects();
         let time_out = time_out.and_then(|after| self.arm(after, Alarm::CutOff(number)));
         self.flights.insert(number, Flight { time_out, ..flight });
         Some((number, deliveries))
@@ -285,7 +292,6 @@ impl Dispatcher {
                 redelivered: entry.may_have_arrived(),
             });
         }
-        self.note_suspects();
         if !early.is_empty() {
             self.place_again(early);
         }
@@ -305,7 +311,8 @@ impl Dispatcher {
 
     /// Sets an alarm that wakes a sender when a long send leaves its ordinary place.
     fn wake_for_place(&mut self) {
-        if self.is_older_armed || !self.waits_for_place() {
+        let has_suspect = || self.may_send() && !self.suspects[0].is_empty();
+        if self.is_older_armed || !(self.waits_for_place() || has_suspect()) {
             return;
         }
         if let Some(at_us) = self.places.next_free_us() {
