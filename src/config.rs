@@ -3,6 +3,7 @@
 use crate::clock::LIMIT_MS;
 use crate::error::Error;
 use crate::schedule::Precision;
+use crate::slack::Slack;
 
 /// How a timer is built. `Config::default()` has a tick of 1 ms, 20 buckets a level, and releases tasks at their exact instant.
 ///
@@ -23,13 +24,22 @@ pub struct Config {
     pub precision: Precision,
     /// The least time between two wake-ups of the reaper, in microseconds.
     pub slack_us: u64,
+    /// While there are more than 2,000 wake-ups in a second, that time doubles, up to this.
+    pub max_slack_us: u64,
     /// The most tasks that may be pending or wait for the executor. An add that would pass it gets [`Error::Full`].
     pub max_pending: Option<usize>,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { tick_ms: 1, wheel_sizes: vec![20], precision: Precision::Exact, slack_us: 100, max_pending: None }
+        Self {
+            tick_ms: 1,
+            wheel_sizes: vec![20],
+            precision: Precision::Exact,
+            slack_us: 100,
+            max_slack_us: 1_000,
+            max_pending: None,
+        }
     }
 }
 
@@ -65,14 +75,21 @@ impl Config {
         Self { precision, ..self }
     }
 
-    /// With at least this time between two wake-ups of the reaper, in microseconds.
+    /// With at least this time between two wake-ups of the reaper, in microseconds, also while there are many.
+    ///
+    /// By default it is 100, and up to 1,000 while there are more than 2,000 wake-ups in a second.
     ///
     /// ```
-    /// assert_eq!(tickwheel::Config::default().with_slack_us(1_000).slack_us, 1_000);
+    /// let config = tickwheel::Config::default().with_slack_us(250);
+    /// assert_eq!((config.slack_us, config.max_slack_us), (250, 250));
     /// ```
     #[must_use]
     pub fn with_slack_us(self, slack_us: u64) -> Self {
-        Self { slack_us, ..self }
+        Self { slack_us, max_slack_us: slack_us, ..self }
+    }
+
+    pub(crate) fn slack(&self) -> Slack {
+        Slack { least_us: self.slack_us, most_us: self.slack_us.max(self.max_slack_us) }
     }
 
     /// With room for this many tasks that are pending or wait for the executor; `None` for no bound.
@@ -111,10 +128,10 @@ impl Config {
                 "wheel_size must be from 2 to 65536, got {size}: use 20 for 20 buckets a level"
             )));
         }
-        if self.slack_us >= LIMIT_MS {
+        let slack_us = self.slack_us.max(self.max_slack_us);
+        if slack_us >= LIMIT_MS {
             return Err(Error::invalid(format!(
-                "slack_us must be below {LIMIT_MS}, got {}: use 100 for at most 10,000 wake-ups a second",
-                self.slack_us
+                "slack_us must be below {LIMIT_MS}, got {slack_us}: use 100 for at most 10,000 wake-ups a second"
             )));
         }
         if self.max_pending == Some(0) {

@@ -6,6 +6,8 @@
 
 use std::ops::ControlFlow;
 
+use crate::slack::{Slack, WakeUps};
+
 /// Why a [wait](crate::Timer::wait) ended.
 ///
 /// ```
@@ -70,26 +72,27 @@ pub(crate) struct Lead {
     sleep: Option<Sleep>,
     /// Until when the reaper sleeps, as leader or not.
     reaper_until_us: Option<u64>,
-    /// No thread drives the timer again before this: `slack_us` after one did (T5).
+    /// No thread drives the timer again before this: the slack after one did (T5).
     floor_us: u64,
+    wake_ups: WakeUps,
 }
 
 impl Default for Lead {
     fn default() -> Self {
-        Self { leader: Leader::Reaper, sleep: None, reaper_until_us: None, floor_us: 0 }
+        Self { leader: Leader::Reaper, sleep: None, reaper_until_us: None, floor_us: 0, wake_ups: WakeUps::default() }
     }
 }
 
 impl Lead {
     /// The reaper, or another thread that is not the worker, wants to sleep. The next thing to do is at `next_us`.
     ///
-    /// Returns until when it may sleep, or why it must not: where something is due, it wakes up for the next thing
-    /// `slack_us` later.
+    /// Returns until when it may sleep, or why it must not: where something is due, it wakes up for the next thing the
+    /// slack later.
     pub(crate) fn start_sleep(
         &mut self,
         next_us: Option<u64>,
         now_us: u64,
-        slack_us: u64,
+        slack: impl Into<Slack>,
         limit_us: u64,
     ) -> ControlFlow<Wait, u64> {
         let floor_us = match self.leader {
@@ -104,7 +107,7 @@ impl Lead {
             _ => self.floor_us,
         };
         let flow = self.sleep_until(next_us, now_us, floor_us, limit_us);
-        self.note_due(flow, now_us, slack_us);
+        self.note_due(flow, now_us, slack.into());
         self.reaper_until_us = flow.continue_value();
         self.leader = match (flow, self.leader) {
             (ControlFlow::Break(Wait::Due), _) => Leader::ReaperAdvances,
@@ -115,12 +118,17 @@ impl Lead {
     }
 
     /// The worker wants to sleep until something is due.
-    pub(crate) fn start_worker_sleep(&mut self, next_us: Option<u64>, now_us: u64, slack_us: u64) -> WorkerDoes {
+    pub(crate) fn start_worker_sleep(
+        &mut self,
+        next_us: Option<u64>,
+        now_us: u64,
+        slack: impl Into<Slack>,
+    ) -> WorkerDoes {
         if matches!(self.leader, Leader::ReaperAdvances | Leader::ReaperMustAdvance) {
             return WorkerDoes::WaitAtQueue;
         }
         let flow = self.sleep_until(next_us, now_us, self.floor_us, u64::MAX);
-        self.note_due(flow, now_us, slack_us);
+        self.note_due(flow, now_us, slack.into());
         if let ControlFlow::Continue(until_us) = flow {
             self.leader = Leader::WorkerSleeps;
             return WorkerDoes::Sleep { until_us };
@@ -201,9 +209,9 @@ impl Lead {
         (self.reaper_until_us.is_some_and(|until_us| until_us <= now_us), worker)
     }
 
-    fn note_due(&mut self, flow: ControlFlow<Wait, u64>, now_us: u64, slack_us: u64) {
+    fn note_due(&mut self, flow: ControlFlow<Wait, u64>, now_us: u64, slack: Slack) {
         if flow == ControlFlow::Break(Wait::Due) {
-            self.floor_us = now_us.saturating_add(slack_us);
+            self.floor_us = now_us.saturating_add(self.wake_ups.note(now_us, slack));
         }
     }
 

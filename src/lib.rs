@@ -59,6 +59,7 @@ mod reaper;
 mod replay;
 mod schedule;
 mod single_threaded;
+mod slack;
 mod snapshot;
 mod state;
 mod stats;

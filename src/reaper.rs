@@ -37,7 +37,7 @@ impl<T> Timer<T> {
     /// ```
     pub fn drive(&self, executor: &mut (impl Executor + ?Sized)) {
         let _timer_slack = MinimalTimerSlack::set();
-        while self.wait_for_work(self.slack_us(), u64::MAX) == Wait::Due {
+        while self.wait_for_work(self.slack(), u64::MAX) == Wait::Due {
             let mut call = ExecutorCall { executor: &mut *executor, is_running: false };
             let returned = panics::contain(|| {
                 self.advance(&mut call);

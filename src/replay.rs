@@ -330,7 +330,7 @@ impl Run {
     fn serve(&mut self) {
         loop {
             let now_us = self.timer.clock().now_us();
-            let next = self.timer.lock_state().start_sleep(now_us, self.timer.slack_us(), u64::MAX);
+            let next = self.timer.lock_state().start_sleep(now_us, self.timer.slack(), u64::MAX);
             match next {
                 ControlFlow::Break(Wait::Due) => {}
                 ControlFlow::Continue(until_us) => {

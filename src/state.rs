@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::events::{Event, EventKind, Recorded, Recorder};
 use crate::lead::{Lead, Wait, WorkerDoes};
 use crate::schedule::{Expired, Progress, Schedule};
+use crate::slack::Slack;
 use crate::stats::{Histogram, Stats};
 use crate::wheel::{Entry, Handle, Ticket};
 use crate::when::When;
@@ -302,8 +303,8 @@ impl<T> State<T> {
     }
 
     /// Notes that the driving thread sleeps, and returns until when, `limit_us` at the latest. Or returns why the thread must not
-    /// sleep: if something is due, the next sleep ends `slack_us` later at the earliest.
-    pub(crate) fn start_sleep(&mut self, now_us: u64, slack_us: u64, limit_us: u64) -> ControlFlow<Wait, u64> {
+    /// sleep: if something is due, the next sleep ends the slack later at the earliest.
+    pub(crate) fn start_sleep(&mut self, now_us: u64, slack: Slack, limit_us: u64) -> ControlFlow<Wait, u64> {
         if self.lead.take_rest() {
             return ControlFlow::Break(Wait::Due);
         }
@@ -312,12 +313,12 @@ impl<T> State<T> {
             return ControlFlow::Break(Wait::Closed);
         }
         let next_us = self.schedule.next_wake_us();
-        self.lead.start_sleep(next_us, now_us, slack_us, limit_us)
+        self.lead.start_sleep(next_us, now_us, slack, limit_us)
     }
 
     /// As [`State::start_sleep`], for the worker. It waits at its queue also where something was released elsewhere, and is or
     /// will be on the queue.
-    pub(crate) fn start_worker_sleep(&mut self, now_us: u64, slack_us: u64) -> WorkerDoes {
+    pub(crate) fn start_worker_sleep(&mut self, now_us: u64, slack: Slack) -> WorkerDoes {
         if self.has_ended() {
             self.is_closed = true;
             return WorkerDoes::WaitAtQueue;
@@ -326,7 +327,7 @@ impl<T> State<T> {
             return WorkerDoes::WaitAtQueue;
         }
         let next_us = self.schedule.next_wake_us();
-        self.lead.start_worker_sleep(next_us, now_us, slack_us)
+        self.lead.start_worker_sleep(next_us, now_us, slack)
     }
 
     /// A step of the worker is over. Returns whether the reaper must be woken.

@@ -26,7 +26,7 @@ impl<'a, T> Waiting<'a, T> {
     pub fn next(&self, queue: &mut Receiver<Released>) -> Option<Released> {
         let sender = self.sender.lock().clone();
         if let Some(mut sender) = sender {
-            while self.timer.lead(self.timer.slack_us()) {
+            while self.timer.lead(self.timer.slack()) {
                 let mut has_given = false;
                 let has_returned = panics::contain(|| has_given = self.timer.advance_one_step(&mut sender));
                 if !has_returned {

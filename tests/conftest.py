@@ -40,6 +40,7 @@ LONG = {
     "tests/python/delivery/test_flights.py::test_a_demo_that_was_stopped_half_way_goes_on__D11": "kills",
     "tests/python/docs/test_site.py": "the site is built",
     "tests/python/test_bench_kafka.py": "the benchmarks",
+    "tests/python/test_bench_queues.py": "the benchmarks",
     "tests/python/fuzz": "fuzzers",
     "tests/python/delivery/test_fuzz.py": "fuzzers",
     "tests/python/delivery/test_fuzz_arrow.py": "fuzzers",

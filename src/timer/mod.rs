@@ -29,6 +29,7 @@ use crate::error::{AddError, Error};
 use crate::events::Recorded;
 use crate::executor::LastBatch;
 pub(crate) use crate::schedule::STEP;
+use crate::slack::Slack;
 use crate::state::{Room, State};
 use crate::stats::Stats;
 use crate::sync::{self, Condvar, Mutex, MutexGuard, PlainMutex};
@@ -73,7 +74,7 @@ const SCATTERED_STEP: usize = 64;
 /// On a [manual clock](Clock::manual) the same timer is deterministic, for tests.
 pub struct Timer<T> {
     clock: Clock,
-    slack_us: u64,
+    slack: Slack,
     state: Mutex<State<T>>,
     /// The reaper, or the thread that waits in `advance_clock`, sleeps here.
     wake: Condvar,
@@ -119,7 +120,7 @@ impl<T> Timer<T> {
         let state = State::new(config, clock.now_ms());
         Ok(Self {
             clock,
-            slack_us: config.slack_us,
+            slack: config.slack(),
             state: Mutex::new(state),
             wake: Condvar::default(),
             worker_wake: Condvar::default(),

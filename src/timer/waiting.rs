@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::{STEP, Timer};
 use crate::error::Error;
 use crate::lead::{Wait, WorkerDoes};
+use crate::slack::Slack;
 use crate::state::State;
 use crate::sync::{MinimalTimerSlack, MutexGuard, Ordering};
 use crate::when::rounded_up_us;
@@ -35,16 +36,16 @@ impl<T> Timer<T> {
             None => u64::MAX,
             Some(timeout) => now_us.saturating_add(rounded_up_us(timeout)),
         };
-        self.wait_for_work(0, limit_us)
+        self.wait_for_work(0_u64.into(), limit_us)
     }
 
-    /// Waits until something is due, at the longest to `limit_us`; the next wait ends `slack_us` later at the earliest.
+    /// Waits until something is due, at the longest to `limit_us`; the next wait ends the slack later at the earliest.
     #[doc(hidden)]
-    pub fn wait_for_work(&self, slack_us: u64, limit_us: u64) -> Wait {
+    pub fn wait_for_work(&self, slack: Slack, limit_us: u64) -> Wait {
         let mut state = self.lock_state();
         loop {
             state = self.drop_empty_buckets(state);
-            let until_us = match state.start_sleep(self.clock.now_us(), slack_us, limit_us) {
+            let until_us = match state.start_sleep(self.clock.now_us(), slack, limit_us) {
                 ControlFlow::Continue(until_us) => until_us,
                 ControlFlow::Break(wait) => return wait,
             };
@@ -54,15 +55,15 @@ impl<T> Timer<T> {
         }
     }
 
-    /// The worker waits until something is due: then it calls [`Timer::advance_one_step`]. The next wait ends `slack_us` later at
+    /// The worker waits until something is due: then it calls [`Timer::advance_one_step`]. The next wait ends the slack later at
     /// the earliest. Returns `false` where it must wait at its queue instead, because the reaper drives the timer, or the
     /// timer is closed.
-    pub(crate) fn lead(&self, slack_us: u64) -> bool {
+    pub(crate) fn lead(&self, slack: Slack) -> bool {
         let mut timer_slack = None;
         let mut state = self.lock_state();
         loop {
             state = self.drop_empty_buckets(state);
-            let does = state.start_worker_sleep(self.clock.now_us(), slack_us);
+            let does = state.start_worker_sleep(self.clock.now_us(), slack);
             self.worker_sleeps.store(matches!(does, WorkerDoes::Sleep { .. }), Ordering::Relaxed);
             let WorkerDoes::Sleep { until_us } = does else {
                 let is_closed = state.is_closed;
@@ -129,7 +130,7 @@ impl<T> Timer<T> {
         self.has_waker.store(true, Ordering::Relaxed);
         let mut state = self.drop_empty_buckets(self.lock_state());
         let now_us = self.clock.now_us();
-        match state.start_sleep(now_us, 0, u64::MAX) {
+        match state.start_sleep(now_us, 0_u64.into(), u64::MAX) {
             ControlFlow::Continue(u64::MAX) => Ok(None),
             ControlFlow::Continue(until_us) => Ok(Some(Duration::from_micros(until_us.saturating_sub(now_us)))),
             ControlFlow::Break(Wait::Closed) => Err(Error::Closed),
@@ -223,8 +224,8 @@ impl<T> Timer<T> {
     }
 
     /// The least time between two wake-ups.
-    pub(crate) fn slack_us(&self) -> u64 {
-        self.slack_us
+    pub(crate) fn slack(&self) -> Slack {
+        self.slack
     }
 
     /// Accepts no more tasks, and ends every [`wait`](Timer::wait) and [`drive`](Timer::drive). What is pending stays.

@@ -144,10 +144,10 @@ fn of_adds_in_the_future_only_one_that_becomes_the_earliest_wakes() {
 fn before_its_floor_a_sleeper_is_woken_once_at_the_most__t5() {
     let most = most_wake_ups(|timer| {
         timer.add(When::AtUs(0), 0).unwrap();
-        assert_eq!(timer.wait_for_work(100, u64::MAX), Wait::Due); // from now on the floor is 100
+        assert_eq!(timer.wait_for_work(100_u64.into(), u64::MAX), Wait::Due); // from now on the floor is 100
         timer.advance(&mut |_: Released| ());
         let sleeper = Arc::clone(&timer);
-        let sleeper = spawn(move || assert_eq!(sleeper.wait_for_work(100, u64::MAX), Wait::Closed));
+        let sleeper = spawn(move || assert_eq!(sleeper.wait_for_work(100_u64.into(), u64::MAX), Wait::Closed));
         // The first moves the end of the sleep to the floor; nothing can move it before that.
         timer.add(When::AtUs(5), 1).unwrap();
         timer.add(When::AtUs(0), 2).unwrap();

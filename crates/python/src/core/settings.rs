@@ -67,7 +67,7 @@ pub(crate) fn config(wheel: &WheelSettings<'_>) -> PyResult<Config> {
     }
     if let Some(slack_us) = wheel.slack_us.get() {
         let hint = "use 100 for at most 10,000 wake-ups a second";
-        config.slack_us = args::int_in(slack_us, "slack_us", 0, LIMIT_MS - 1, hint)?;
+        config = config.with_slack_us(args::int_in(slack_us, "slack_us", 0, LIMIT_MS - 1, hint)?);
     }
     Ok(config)
 }
