@@ -9,9 +9,10 @@ use crate::exported::{check_public_items, files, hidden, names};
 /// in `src`.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("error.rs", &[]),
-    ("lead.rs", &[]),
     ("lists", &[]),
     ("panics.rs", &[]),
+    ("slack.rs", &[]),
+    ("lead.rs", &["slack"]),
     ("stats.rs", &[]),
     ("sync", &[]),
     ("wheel", &["lists"]),
@@ -22,15 +23,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("queue.rs", &["wheel"]),
     ("front", &["lists", "wheel"]),
     ("schedule.rs", &["front", "queue", "wheel"]),
-    ("config.rs", &["clock", "error", "schedule"]),
+    ("config.rs", &["clock", "error", "schedule", "slack"]),
     ("events.rs", &["wheel"]),
-    ("state.rs", &["clock", "config", "error", "events", "lead", "schedule", "stats", "wheel", "when"]),
+    ("state.rs", &["clock", "config", "error", "events", "lead", "schedule", "slack", "stats", "wheel", "when"]),
     ("single_threaded.rs", &["config", "error", "schedule", "state", "wheel", "when"]),
     (
         "timer",
         &[
-            "clock", "config", "error", "events", "executor", "lead", "schedule", "state", "stats", "sync", "wheel",
-            "when",
+            "clock", "config", "error", "events", "executor", "lead", "schedule", "slack", "state", "stats", "sync",
+            "wheel", "when",
         ],
     ),
     ("occupancy.rs", &["schedule", "timer", "wheel"]),
