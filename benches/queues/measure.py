@@ -17,7 +17,7 @@ from .servers import postgresql, redis
 from .sides import BY_NAME, FOLDER, ROOT, Side
 from .works import WORKS, Accept, Late, Overdue
 
-STARTS_S = 2.0
+STARTS_S = 1.5
 """Until a program hands in its first job."""
 
 

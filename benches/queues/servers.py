@@ -41,7 +41,7 @@ def postgresql(folder: Path) -> Iterator[str]:
         user = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
         os.chown(folder, account.pw_uid, account.pw_gid)
     data, port = folder / "data", free_port()
-    run(program("initdb"), "-D", data, "-U", "queue", "-A", "trust", "-EUTF8", **user)
+    run(program("initdb"), "-D", data, "-U", "queue", "-A", "trust", "-EUTF8", "--no-sync", **user)
     options = f"-c listen_addresses=127.0.0.1 -p {port} -k ''"
     control = (program("pg_ctl"), "-D", data, "-w", "-t", WITHIN_S)
     run(*control, "-l", folder / "log", "-o", options, "start", **user)

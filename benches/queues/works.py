@@ -9,7 +9,7 @@ from .sides import BY_NAME, SIDES
 
 RATES: Final = (500, 2_000, 8_000, 20_000)
 SECONDS: Final = 5
-MOST_PUT_S: Final = 8
+MOST_PUT_S: Final = 5
 """So long a side may take, by its cautious rate, to hand in the jobs of a work that has no rate."""
 ALL: Final = tuple(side.name for side in SIDES)
 
@@ -86,5 +86,5 @@ WORKS: Final[tuple[Work, ...]] = (
     *map(Late, RATES),
     Accept("accepted, batches", batch=1_000, clients=1, most=100_000),
     Accept("accepted, 32 clients", batch=1, clients=32, most=20_000),
-    Overdue(most=100_000),
+    Overdue(most=50_000),
 )
