@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 
 from tickwheel.delivery import WrongUsage
-from tickwheel.spark.same_source import check_files, check_logs, check_source, gone, keep_source, start_anew
+from tickwheel.spark.same_source import (
+    Begun,
+    check_begun,
+    check_files,
+    check_logs,
+    check_source,
+    gone,
+    keep_source,
+    start_anew,
+)
 from tickwheel.spark.shape import HadoopFolder, LocalFolder
 
 FILES, TICKS = '{"logOffset":1}', '{"offset":64,"timestamp":1}'
@@ -187,3 +196,58 @@ def test_a_file_that_is_gone_before_it_was_read_is_named__S4_D2(query: Path) -> 
     for log in ("offsets/0", "offsets/1", "offsets/2", "commits/2", "commits/1", "commits/0"):
         (query / log).unlink()
     assert "file:///in/0 a, " in gone_but(), "the first micro-batch was not complete"
+
+
+def test_a_checkpoint_that_has_lost_its_query_is_refused__S4(tmp_path: Path) -> None:
+    folder, query = LocalFolder(tmp_path), LocalFolder(tmp_path / "query")
+    begun = Begun(folder)
+    for progress in (None, {"batchId": 0}):
+        begun(progress)
+    check_begun(folder, query)  # a first micro-batch that did not end, or only that
+    begun({"batchId": 1})
+    Begun(folder)({"batchId": 7})
+    assert [*folder.names()] == ["begun"]
+    with pytest.raises(
+        WrongUsage, match=r"query/offsets is gone, and without it Spark begins anew: what the checkpoint"
+    ):
+        check_begun(folder, query)
+    (tmp_path / "query/offsets").mkdir(parents=True)
+    query.write("offsets/1", b"v1")
+    check_begun(folder, query)
+
+
+@pytest.mark.parametrize("left", ["commits/3", "state/0/1"])
+def test_one_of_an_older_version_too_if_a_part_of_it_is_left__S4(tmp_path: Path, left: str) -> None:
+    folder, query = LocalFolder(tmp_path), LocalFolder(tmp_path / "query")
+    (tmp_path / "query" / left).parent.mkdir(parents=True)
+    (tmp_path / "query" / left).write_text("v1")
+    with pytest.raises(WrongUsage, match="is gone, and without it Spark begins anew"):
+        check_begun(folder, query)
+
+
+def test_an_empty_list_of_files_goes_with_the_micro_batch_that_was_begun__S4(query: Path) -> None:
+    """Spark writes the list before the offsets. Once the micro-batch is completed, only a copy helps."""
+
+    def offsets(number: int, read: int) -> None:
+        (query / f"offsets/{number}").write_text("\n".join(["v1", "{}", f'{{"logOffset":{read}}}', TICKS]))
+
+    for number in range(3):
+        offsets(number, number)
+    (query / "sources/0").mkdir(parents=True)
+    for number in range(3):
+        (query / f"sources/0/{number}").write_text("v1\n{}")
+    check_logs(LocalFolder(query))
+    empty("sources/0", 2)(query)
+    (query / "sources/0/.2.crc").write_text("")
+    names = "sources/0/2 and sources/0/.2.crc and offsets/2"
+    with pytest.raises(WrongUsage, match=f"sources/0/2 is empty, .*: remove in .* {names}, and run again"):
+        check_logs(LocalFolder(query))
+    offsets(2, 1)
+    with pytest.raises(
+        WrongUsage, match=r"sources/0/2 is empty, .*: remove in .* sources/0/2 and sources/0/.2.crc, and"
+    ):
+        check_logs(LocalFolder(query))
+    offsets(2, 2)
+    (query / "commits/2").write_text("v1\n{}")
+    with pytest.raises(WrongUsage, match="sources/0 has lost the list of the files that were read"):
+        check_logs(LocalFolder(query))

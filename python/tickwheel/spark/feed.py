@@ -28,7 +28,7 @@ from tickwheel.spark.hold import hold
 from tickwheel.spark.metrics import QueryMeasures
 from tickwheel.spark.parse import parse_files
 from tickwheel.spark.query import Check, start, watch
-from tickwheel.spark.same_source import check_logs
+from tickwheel.spark.same_source import Begun, check_begun, check_logs
 from tickwheel.spark.session import laptop_session, need_java
 from tickwheel.spark.shape import LocalFolder, check_shape, keep_shape
 from tickwheel.spark.signals import take_signals
@@ -56,15 +56,18 @@ class Pipeline:
         check_shape(LocalFolder(self.checkpoint))
         self._held()
         check_logs(LocalFolder(self.checkpoint / "query"))
+        check_begun(LocalFolder(self.checkpoint), LocalFolder(self.checkpoint / "query"))
 
     def feed(self, hand_off: HandOff, stop: Event, check: Check) -> bool:
         """Whether everything was delivered before `stop` was set. `check` is called some times a second, with the
         query's report of its last micro-batch, and may raise. Errors: `DeliveryFailed`, `WrongUsage`.
         """
         watched = Watched(hand_off, QueryMeasures(self.lead_ms / 1000), time.monotonic())
+        begun = Begun(LocalFolder(self.checkpoint))
 
         def both(progress: Mapping[str, Any] | None) -> None:
             watched(progress)
+            begun(progress)
             check(progress)
 
         try:

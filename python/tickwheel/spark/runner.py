@@ -24,7 +24,17 @@ from tickwheel.spark.inputs import Input
 from tickwheel.spark.metrics import QueryMeasures, observed, served
 from tickwheel.spark.orders import checked
 from tickwheel.spark.query import start, watch
-from tickwheel.spark.same_source import Choice, check_files, check_logs, check_source, gone, keep_source, start_anew
+from tickwheel.spark.same_source import (
+    Begun,
+    Choice,
+    check_begun,
+    check_files,
+    check_logs,
+    check_source,
+    gone,
+    keep_source,
+    start_anew,
+)
 from tickwheel.spark.session import spark_session
 from tickwheel.spark.shape import HadoopFolder, keep_shape
 from tickwheel.spark.signals import take_signals
@@ -97,9 +107,11 @@ class Program:
         hand_off = HandOff(self.deliverers, self.token, self.tls, lost=self.lost, lead_ms=round(lead_s * 1000))
         watched = Watched(hand_off, QueryMeasures(lead_s), began_s)
         folder = self._input_folder(session, query_folder)
+        begun = Begun(HadoopFolder(session, self.checkpoint))
 
         def check(progress: Mapping[str, Any] | None) -> None:
             watched(progress)
+            begun(progress)
             folder.check()
 
         try:
@@ -165,6 +177,7 @@ class Program:
     def _check_source(self, session: SparkSession, query: HadoopFolder) -> None:
         try:
             check_logs(query)
+            check_begun(HadoopFolder(session, self.checkpoint), query)
         except OSError as error:
             raise DeliveryFailed(
                 f"the checkpoint {self.checkpoint} can't be read: {error.strerror}: restore it from a copy"

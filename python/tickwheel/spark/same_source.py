@@ -8,7 +8,7 @@ of its input. The newest file `source.N.json` counts, because an object store re
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -18,6 +18,8 @@ from tickwheel.spark.shape import Folder, read_text
 
 Choice: TypeAlias = Literal["start", "go-on"]
 
+BEGUN: Final = "begun"
+"""A file of the checkpoint. It is there once the checkpoint may hold messages."""
 _NAME: Final = re.compile(r"source\.(\d+)\.json")
 _BATCH: Final = re.compile(r"\d+")
 _NAMED: Final = 5
@@ -99,13 +101,50 @@ def gone(query: Folder, topic: TopicOffsets) -> Sequence[str]:
     ]
 
 
+class Begun:
+    """Notes in the checkpoint that micro-batches were completed. Call it with each report of the query."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._is_kept = False
+
+    def __call__(self, progress: Mapping[str, Any] | None) -> None:
+        """Write the note, if it is not there."""
+        # The first micro-batch does not count: if its offsets are lost, it can be done again from its start.
+        if progress is None or progress["batchId"] < 1 or self._is_kept:
+            return
+        self._is_kept = True
+        with suppress(OSError):  # the next start tries it again
+            if self._folder.read(BEGUN) is None:
+                self._folder.write(BEGUN, b"{}")
+
+
+def check_begun(folder: Folder, query: Folder) -> None:
+    """Refuse a checkpoint that has lost its query. Spark would begin anew without a word, and what was held would be
+    lost. Errors: `WrongUsage`, `OSError`.
+    """
+    if _batches(query, "offsets"):
+        return
+    if folder.read(BEGUN) is not None or _batches(query, "commits") or query.names("state"):
+        raise WrongUsage(
+            f"{query}/offsets is gone, and without it Spark begins anew: what the checkpoint {folder} holds would be "
+            "lost. Restore the whole checkpoint from a copy. Or name another checkpoint, and give all messages again: "
+            "deliverers drop what they know"
+        )
+
+
 def check_logs(query: Folder) -> None:
     """Refuse logs with which Spark would fail without a reason. Errors: `WrongUsage` with the safe step."""
     offsets, commits = _batches(query, "offsets"), _batches(query, "commits")
     last = [(log, it[-1]) for log, it in (("offsets", offsets), ("commits", commits)) if it]
     empty = [(log, number) for log, number in last if not query.read(f"{log}/{number}")]
+    lists = _empty_lists(query, offsets, commits)
+    empty += lists
     if empty:
-        logs = [(it, number) for log, number in empty for it in dict.fromkeys((log, "commits"))]
+        logs: list[tuple[str, int]] = []
+        for log, number in empty:
+            logs += [(log, number), *(("offsets", it) for it in lists.get((log, number), ()))]
+            logs += [("commits", number)] * (log == "offsets")
         names = [f"{log}/{name}" for log, number in dict.fromkeys(logs) for name in _files_of(query, log, number)]
         if ("offsets", 0) in empty and query.names("state"):
             names.append("state")  # without offsets Spark begins anew, and only where there is no state
@@ -118,12 +157,28 @@ def check_logs(query: Folder) -> None:
         return
     for source, number in _file_offsets(query, offsets[-1]).items():
         kept = {*query.names(f"sources/{source}")}
-        if number >= 0 and not {f"{number}", f"{number}.compact"} & kept:
+        whole = {it for it in {f"{number}", f"{number}.compact"} & kept if query.read(f"sources/{source}/{it}")}
+        if number >= 0 and not whole:
             raise WrongUsage(
                 f"{query}/sources/{source} has lost the list of the files that were read: restore it from a copy; "
                 "without it Spark leaves out new files. Or give all files again with a new checkpoint, after this one "
                 "has delivered what it holds: deliverers drop what they know"
             )
+
+
+def _empty_lists(query: Folder, offsets: Sequence[int], commits: Sequence[int]) -> Mapping[tuple[str, int], list[int]]:
+    """The empty last files of the lists of the input's files, unless a completed micro-batch read what they listed:
+    Spark lists these files again. For each file the micro-batches that were begun with it.
+    """
+    found = {}
+    for source in query.names("sources"):
+        last = max(_batches(query, f"sources/{source}"), default=None)
+        if last is None or query.read(f"sources/{source}/{last}"):
+            continue
+        begun = [it for it in offsets if _file_offsets(query, it).get(int(source), -1) >= last]
+        if not {*begun} & {*commits}:
+            found[f"sources/{source}", last] = begun
+    return found
 
 
 def check_files(query: Folder, is_there: Callable[[str], bool]) -> None:

@@ -37,7 +37,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::doubt::{Doubts, Key};
 use super::lanes::Slot;
@@ -254,11 +254,10 @@ pub(crate) struct Dispatcher {
     early: FxHashMap<i64, (Slot, Option<Handle>)>,
     /// Messages that a crashed process may have been sending: of keys that are not in doubt, and of keys in doubt.
     suspects: [VecDeque<(Slot, i64)>; 2],
-    /// Those that go out now. The attempt of each is noted, and has no answer.
-    suspects_out: FxHashSet<i64>,
-    /// How many may be out together with the ones that are.
-    suspects_most: usize,
-    /// How many messages a send may have, as asked for by the last [`Dispatcher::take`].
+    /// Those that go out now, with their counted attempts before. The attempt of each is noted, and has no answer.
+    suspects_out: FxHashMap<i64, u32>,
+    /// How many messages a send may have, as asked for by the last [`Dispatcher::take`]: what [`Dispatcher::has_ready`]
+    /// goes by.
     most_in_send: usize,
     released: Vec<Ticket>,
     /// `take` has reached its limit of expired messages, and there may be more of them.
@@ -326,8 +325,7 @@ impl Dispatcher {
             next_flight: 0,
             early: FxHashMap::default(),
             suspects: <[VecDeque<_>; 2]>::default(),
-            suspects_out: FxHashSet::default(),
-            suspects_most: usize::MAX,
+            suspects_out: FxHashMap::default(),
             most_in_send: 1,
             released: Vec::new(),
             has_more_expired: false,

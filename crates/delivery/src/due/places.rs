@@ -123,7 +123,6 @@ impl Places {
         }
     }
 
-    #[cfg(test)]
     pub(crate) fn limits(&self) -> PlaceLimits {
         self.limits
     }
@@ -163,15 +162,13 @@ impl Places {
         is_free.then(|| if bytes < most { usize::MAX } else { most / places })
     }
 
-    /// How many more sends may start, but for their bytes.
-    pub(crate) fn free_places(&self, is_in_doubt: bool) -> usize {
+    /// How many more sends of keys in doubt may start, but for their bytes.
+    pub(crate) fn free_in_doubt(&self) -> usize {
         let PlaceLimits { young, spare, .. } = self.limits;
-        let ordinary = young.saturating_sub(self.young);
-        match (is_in_doubt, self.has_spare()) {
-            (false, _) => ordinary,
-            (true, true) => spare.saturating_sub(self.spare),
-            (true, false) => self.half().saturating_sub(self.in_doubt).min(ordinary),
+        if self.has_spare() {
+            return spare.saturating_sub(self.spare);
         }
+        self.half().saturating_sub(self.in_doubt).min(young.saturating_sub(self.young))
     }
 
     /// How many places keys in doubt may have, if there are no spare ones.

@@ -1,10 +1,16 @@
 //! Restarts while keys fail: they cost no message, and hold up no other key (D5, D6).
 
+use std::time::Duration;
+
 use super::neighbours::{S_US, limits, run};
 use super::testing::{ByHand, START_MS, ids, put};
 use crate::due::pace::Rate;
+use crate::due::places::PlaceLimits;
 use crate::due::retry::Retry;
+use crate::group::items::Item;
 use crate::group::writer::Sends;
+use crate::message::incoming::Incoming;
+use crate::message::{Body, Message};
 use crate::run::settings::Settings;
 use crate::sinks::{Delivery, Verdict, Verdicts};
 use crate::store::Limits;
@@ -178,12 +184,94 @@ fn counted_at_a_second_crash(most: usize, rate: Option<Rate>, places: usize, ans
 #[test]
 fn a_crash_counts_an_attempt_of_those_that_were_being_sent_and_of_few_others__d5_d6() {
     for answer in [false, true] {
-        assert_eq!(counted_at_a_second_crash(1, None, 4, answer), (4, 4));
-        assert_eq!(counted_at_a_second_crash(10, None, 4, answer), (40, 40));
+        assert_eq!(counted_at_a_second_crash(1, None, 4, answer), (20, 4));
+        assert_eq!(counted_at_a_second_crash(1, None, 40, answer), (80, 40));
+        assert_eq!(counted_at_a_second_crash(10, None, 4, answer), (80, 40));
         assert_eq!(counted_at_a_second_crash(1_000, None, 2, answer), (256, 256));
     }
     let rate = Some(Rate { messages: 30, per_us: 1_000_000 }); // a burst of three
     assert_eq!(counted_at_a_second_crash(1, rate, 16, false), (4, 3));
+}
+
+fn put_of_size(id: &str, bytes: usize) -> Item {
+    let body = Body::new(None, id, format!("{{\"x\":\"{}\"}}", "a".repeat(bytes)).as_bytes(), true);
+    Item::Put(Incoming::of(Message { body, due_ms: START_MS, delay_ms: None }))
+}
+
+/// Ten large messages fill the limit for bytes, and the first one hangs.
+#[test]
+fn after_a_crash_small_messages_pass_large_ones__d6() {
+    let world = ByHand::start(settings());
+    let large = |id: usize| put_of_size(&format!("large{id}"), 10_000);
+    world.give((0..10).map(large).chain((0..10).map(|id| put(None, &format!("small{id}"), START_MS))).collect());
+    assert!(world.engine.take(1, usize::MAX, false).is_some());
+    let world = world.again();
+    world.engine.set_places(PlaceLimits { young: 4, spare: 0, young_bytes: 8_000, spare_bytes: 8_000, hanging: 0 });
+    let mut small = 0;
+    for _ in 0..40 {
+        world.write();
+        while let Some((flight, sent)) = world.engine.take(1, usize::MAX, false) {
+            if sent[0].body.id().starts_with("small") {
+                small += 1;
+                world.engine.settle(flight, Verdicts::Delivered, None);
+            }
+            world.write();
+        }
+        world.advance_ms(500);
+    }
+    assert_eq!(small, 10);
+}
+
+/// Twenty of 600 suspects have a counted attempt: they limit those that are out with them, and no others.
+#[test]
+fn a_message_with_counted_attempts_does_not_slow_down_all_that_follow__d6() {
+    let world = ByHand::start(settings());
+    world.give((0..600).map(|id| put(Some(&format!("k{id}")), &format!("{id:05}"), START_MS)).collect());
+    world.deliver(|it| if it.body.id().ends_with('0') && it.body.id() < "00200" { failed() } else { unanswered() });
+    world.advance_ms(1_000);
+    while world.engine.take(1, usize::MAX, false).is_some() {}
+    let world = world.again();
+    world.engine.set_places(limits(64, 1_000));
+    let mut rounds = 0;
+    while world.engine.open_count() > 0 {
+        world.write();
+        let mut flights = Vec::new();
+        while let Some((flight, _)) = world.engine.take(1, usize::MAX, false) {
+            flights.push(flight);
+            world.write();
+        }
+        for flight in flights {
+            world.engine.settle(flight, Verdicts::Delivered, None);
+            world.write();
+        }
+        world.advance_ms(200);
+        rounds += 1;
+    }
+    assert!(rounds < 40, "{rounds} rounds of 200 ms");
+}
+
+/// A process that is closed soon after a crash sends all that is due.
+#[test]
+fn a_close_after_a_crash_sends_what_is_due__d5() {
+    let world = ByHand::start(settings());
+    world.give((0..1_000).map(|id| put(None, &format!("{id:03}"), START_MS)).collect());
+    world.write();
+    assert!(world.engine.take(1, usize::MAX, false).is_some());
+    let world = world.again();
+    world.engine.set_places(limits(4, 100));
+    let mut sent = 0;
+    loop {
+        world.write();
+        let Some((flight, deliveries)) = world.engine.take(1, usize::MAX, false) else {
+            if world.engine.lock_dispatcher().has_more_to_send(Duration::from_secs(1)) {
+                continue;
+            }
+            break;
+        };
+        sent += deliveries.len();
+        world.engine.settle(flight, Verdicts::Delivered, None);
+    }
+    assert_eq!(sent, 1_000);
 }
 
 /// Twenty customers failed once while another message was accepted, and were on their way again at a crash. New customers

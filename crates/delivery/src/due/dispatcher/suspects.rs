@@ -5,10 +5,14 @@ use std::time::Duration;
 use super::{Alarm, CRASHED, Dispatcher, Flight, Offer};
 use crate::due::lanes::Slot;
 use crate::due::window::State;
+use crate::message::Body;
 use crate::store::{Attempts, Outcome};
 
-/// How many suspects are out together at most, by the number of counted attempts.
+/// How many suspects are out together at most, by the counted attempts of the one with the most.
 const SUSPECTS: [usize; 3] = [256, 16, 1];
+
+/// So many may wait for their commit and a place, where fewer are sent at a time: each commit is for several.
+const LEAST_WAITING: usize = 16;
 
 /// A suspect that is sent for longer does not keep the next ones back: it hangs, and has not ended the process.
 const SUSPECTED: Duration = Duration::from_secs(1);
@@ -20,14 +24,16 @@ impl Dispatcher {
             if let Some(slot) = self.window.find(seq)
                 && self.window.entry(slot).state == State::Retrying
             {
-                self.queue_of(self.key_of(slot)).push_front(Offer::Message(slot, seq));
+                let (key, offer, is_down) = (self.key_of(slot), Offer::Message(slot, seq), self.outage.is_down());
+                let queue = self.queue_of(key);
+                if is_down { queue.push_back(offer) } else { queue.push_front(offer) } // a try takes the newest
             }
         }
     }
 
     /// If this send has suspects, others go out after [`SUSPECTED`] at the latest.
     pub(super) fn expect_suspects(&self, number: u64, flight: &Flight) {
-        if flight.messages.iter().any(|message| self.suspects_out.contains(&message.seq)) {
+        if flight.messages.iter().any(|message| self.suspects_out.contains_key(&message.seq)) {
             self.arm(SUSPECTED, Alarm::Suspected(number));
         }
     }
@@ -48,35 +54,54 @@ impl Dispatcher {
         self.window.is_paused(slot) || self.has_room_for_suspect(is_in_doubt, strikes)
     }
 
+    /// Whether suspects wait to be noted, for their commit, or for a place.
+    pub(super) fn has_suspects_to_send(&self) -> bool {
+        let waits = |seq: &i64| self.window.find(*seq).is_some_and(|it| self.window.entry(it).state != State::Sending);
+        self.suspects.iter().any(|it| !it.is_empty()) || self.suspects_out.keys().any(waits)
+    }
+
     /// The counted attempts of a suspect. `None`: it is none any more.
     fn suspected(&self, slot: Slot, seq: i64) -> Option<u32> {
         self.window.get(slot, seq).filter(|it| it.state == State::Retrying).map(|it| it.strikes)
     }
 
-    /// Whether one more suspect may go out. Those that wait do not get more than the places and the rate can send now:
-    /// a crash would count an attempt of each.
+    /// Whether one more suspect may go out. Few wait, as a crash would count an attempt of each: as many as are sent at a
+    /// time, and no more than the rate has tokens for.
     fn has_room_for_suspect(&mut self, is_in_doubt: bool, strikes: u32) -> bool {
-        if self.suspects_out.is_empty() {
-            self.suspects_most = usize::MAX;
+        let most_strikes = self.suspects_out.values().copied().max().unwrap_or(0).max(strikes);
+        let most = if self.outage.is_down() { 1 } else { SUSPECTS[(most_strikes as usize).min(SUSPECTS.len() - 1)] };
+        if self.suspects_out.len() >= most {
+            return false;
         }
-        let most = if self.outage.is_down() { 1 } else { most_of(strikes).min(self.suspects_most) };
-        let waiting = |seq: &&i64| {
+        let tokens = self.pace.tokens(self.timer.clock().now_us()).max(1);
+        let may_wait = if is_in_doubt {
+            self.places.free_in_doubt()
+        } else {
+            self.places.limits().young.saturating_mul(self.most_in_send).max(LEAST_WAITING)
+        };
+        self.suspects_waiting(is_in_doubt) < may_wait.min(tokens)
+    }
+
+    /// How many wait for their commit or a place, of keys in doubt or of others. While the limit for bytes is reached,
+    /// large ones do not count: small ones pass them.
+    fn suspects_waiting(&self, is_in_doubt: bool) -> usize {
+        let most_bytes = self.places.may_start(is_in_doubt).unwrap_or(usize::MAX);
+        let waits = |seq: &&i64| {
             self.window.find(**seq).is_some_and(|slot| {
-                self.window.entry(slot).state != State::Sending && self.doubts.has(self.key_of(slot)) == is_in_doubt
+                let entry = self.window.entry(slot);
+                entry.state != State::Sending
+                    && self.doubts.has(self.key_of(slot)) == is_in_doubt
+                    && entry.body.as_ref().map_or(0, Body::size) <= most_bytes
             })
         };
-        let waiting = self.suspects_out.iter().filter(waiting).count();
-        let tokens = self.pace.tokens(self.timer.clock().now_us()).max(1);
-        let in_send = if is_in_doubt { 1 } else { self.most_in_send };
-        let can_go = self.places.free_places(is_in_doubt).saturating_mul(in_send).min(tokens);
-        self.suspects_out.len() < most && waiting < can_go
+        self.suspects_out.keys().filter(waits).count()
     }
 
     /// Notes the next messages that a crashed process may have been sending. Their attempts are on disk before they go
     /// out. A message that ends the process is therefore not tried for ever.
     ///
-    /// Fewer are out together if the process ended more often. Other messages then do not get attempts counted because
-    /// of the bad one. Keys in doubt come after the others, as most of them hang or fail.
+    /// Fewer are out together if one of them has counted attempts, as after more crashes. Other messages then do not get
+    /// attempts counted because of the bad one. Keys in doubt come after the others, as most of them hang or fail.
     pub(super) fn note_suspects(&mut self) {
         loop {
             let is_in_doubt = self.suspects[0].is_empty();
@@ -97,16 +122,11 @@ impl Dispatcher {
                 continue;
             }
             self.window.entry_mut(slot).is_noted = true;
-            self.suspects_out.insert(seq);
-            self.suspects_most = self.suspects_most.min(most_of(strikes));
+            self.suspects_out.insert(seq, strikes);
             let made = self.attempts_of(slot, None, CRASHED);
             let noted = Attempts { attempts: made.attempts.saturating_add(1), strikes: strikes + 1, ..made };
             self.outcomes.attempts.push(noted);
             self.outcomes.before_send.push(seq);
         }
     }
-}
-
-fn most_of(strikes: u32) -> usize {
-    SUSPECTS[(strikes as usize).min(SUSPECTS.len() - 1)]
 }

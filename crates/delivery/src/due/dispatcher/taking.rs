@@ -7,7 +7,7 @@ use super::{Alarm, Dispatcher, EXPIRED_AT_ONCE, Flight, InFlight, Offer};
 use crate::due::doubt::Key;
 use crate::due::lanes::Slot;
 use crate::due::outage::Try;
-use crate::due::window::State;
+use crate::due::window::{State, Window};
 use crate::message::Body;
 use crate::sinks::Delivery;
 use crate::store::Outcome;
@@ -48,7 +48,7 @@ impl Dispatcher {
     /// becomes free. If all calls were cut off `hanging` ago, no place does.
     pub(crate) fn has_more_to_send(&self, hanging: Duration) -> bool {
         let has_place = || self.next_from().is_some() || !self.places.only_hang(hanging.as_micros() as u64);
-        self.is_open() && self.has_due() && has_place()
+        self.is_open() && (self.has_due() || !self.outage.is_down() && self.has_suspects_to_send()) && has_place()
     }
 
     /// Whether a message is due, and is not one of those that wait for the end of an outage.
@@ -127,13 +127,10 @@ impl Dispatcher {
         let prefers_new = self.outage.prefers_new();
         let first = self.random.usize(0..self.in_doubt.len().max(1));
         let next = || self.in_doubt.iter().skip(first).chain(self.in_doubt.iter().take(first)).take(SEARCHED);
-        let is_noted = |offer: &Offer| match *offer {
-            Offer::Message(slot, seq) => self.window.get(slot, seq).is_some_and(|entry| entry.is_noted),
-            Offer::Lane(_) => false,
-        };
         let is_new =
             |offer: &Offer| prefers_new && self.key_of_offer(*offer).is_some_and(|key| self.outage.is_new(key));
-        let after = next().position(is_noted).or_else(|| next().position(is_new)).unwrap_or(0);
+        let after =
+            next().position(|offer| is_noted(&self.window, offer)).or_else(|| next().position(is_new)).unwrap_or(0);
         self.in_doubt.swap_remove_back((first + after) % self.in_doubt.len().max(1))
     }
 
@@ -162,6 +159,13 @@ impl Dispatcher {
 
     /// The destination went down, or is up again: likely keys have a queue of their own only while it is down.
     pub(super) fn sort_keys_in_doubt(&mut self) {
+        if self.outage.is_down() {
+            // A try takes the newest: those that are noted, and that others wait for, must not be the last.
+            for _ in 0..self.fresh.len() {
+                let Some(offer) = self.fresh.pop_front_if(|offer| is_noted(&self.window, offer)) else { break };
+                self.fresh.push_back(offer);
+            }
+        }
         let mut offers = std::mem::take(&mut self.likely);
         offers.append(&mut self.in_doubt);
         for offer in offers {
@@ -318,5 +322,13 @@ impl Dispatcher {
         if let Some(at_us) = self.places.next_free_us() {
             self.is_older_armed = self.add(When::AtUs(at_us), Alarm::Older).is_some();
         }
+    }
+}
+
+/// Whether the attempt of this message is noted before it is sent.
+fn is_noted(window: &Window, offer: &Offer) -> bool {
+    match *offer {
+        Offer::Message(slot, seq) => window.get(slot, seq).is_some_and(|entry| entry.is_noted),
+        Offer::Lane(_) => false,
     }
 }
