@@ -31,6 +31,7 @@ from tickwheel.spark.failing import failure
 from tickwheel.spark.feed import Pipeline
 from tickwheel.spark.packing import VERSION, split_by
 from tickwheel.spark.query import start
+from tickwheel.spark.same_source import Begun
 from tickwheel.spark.shape import LocalFolder, keep_shape
 
 from .ports import port_of
@@ -308,6 +309,12 @@ def without_shape(checkpoint: Path) -> None:
     (checkpoint / "query" / "metadata").write_text("{}")
 
 
+def without_query(checkpoint: Path) -> None:
+    """As after some micro-batches."""
+    keep_shape(LocalFolder(checkpoint))
+    Begun(LocalFolder(checkpoint))({"batchId": 1})
+
+
 OTHERS = {
     "a later version": (
         shaped(format=9),
@@ -318,6 +325,7 @@ OTHERS = {
     "no object": (with_text(b"3"), "is damaged: restore it from a copy, or name another checkpoint"),
     "no text": (with_text(b"\xff\0"), "is damaged: restore it from a copy, or name another checkpoint"),
     "not ours": (without_shape, "holds files, but no tickwheel.json, so it is no checkpoint of tickwheel, or damaged"),
+    "lost": (without_query, "query/offsets is gone, and without it Spark begins anew: what the checkpoint"),
 }
 
 
