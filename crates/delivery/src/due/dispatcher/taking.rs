@@ -161,10 +161,8 @@ impl Dispatcher {
     pub(super) fn sort_keys_in_doubt(&mut self) {
         if self.outage.is_down() {
             // A try takes the newest: those that are noted, and that others wait for, must not be the last.
-            for _ in 0..self.fresh.len() {
-                let Some(offer) = self.fresh.pop_front_if(|offer| is_noted(&self.window, offer)) else { break };
-                self.fresh.push_back(offer);
-            }
+            let noted = self.fresh.iter().take_while(|offer| is_noted(&self.window, offer)).count();
+            self.fresh.rotate_left(noted);
         }
         let mut offers = std::mem::take(&mut self.likely);
         offers.append(&mut self.in_doubt);
