@@ -153,8 +153,8 @@ def program(
         end.error("%s", printable(str(error)))
         raise click.UsageError(str(error)) from error
     except DeliveryFailed as error:
-        end.error("failed: %s; run it again to go on", printable(str(error)))
-        say(f"Failed: {error}; run it again to go on.", err=True)
+        end.error("failed: %s; then run it again to go on", printable(str(error)))
+        say(f"Failed: {error}; then run it again to go on.", err=True)
         sys.exit(3)
     sys.exit(code)
 

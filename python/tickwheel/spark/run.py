@@ -108,7 +108,7 @@ def feed_others(pipeline: Pipeline, hand_off: HandOff, say: Callable[[str], obje
             say("everything was delivered")
             return 0
     except DeliveryFailed as error:
-        say(f"Failed: {error}; run it again to go on")
+        say(f"Failed: {error}; then run it again to go on")
         return 3
     say(f"Stopped; run it again to go on from {pipeline.checkpoint}")
     return 130

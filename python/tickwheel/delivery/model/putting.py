@@ -17,11 +17,19 @@ _OF_A_RECORD: Final = ("id", "due", "delay_ms", "payload", "key", "expires", "tr
 _MS: Final = timedelta(milliseconds=1)
 _SPANS: Final = ("delay_ms", "every")
 RULE: Final = ("every", "cron", "tz", "missed")
+# A union is made anew at each look otherwise.
+_BYTES: Final = bytes | bytearray | memoryview
+_PLAIN: Final = str | int | float
+_NO_OPTIONS: Final = (None, None, None, None, None, None)  # `expires` and `traceparent`, and those of a rule
 _FIELDS: Final = (*_OF_A_RECORD, *RULE, "replace", "debounce_ms", "at_latest_ms")
 
 
 def message_of(given: object) -> Records:
     """A message from a value that `put_many` takes. Errors: `WrongUsage` for any other value; and as of `put_of`."""
+    if type(given) is tuple and len(given) in (3, 4):
+        # The shortest way for the most common value: all that `put_of` looks at besides is missing.
+        id_, due, payload, key = given if len(given) == 4 else (*given, None)
+        return read_put(id_, key, plain_of(due), None, *payload_of(payload), *_NO_OPTIONS)
     if isinstance(given, Message):
         return read_message(with_bytes(given), MAX_PAYLOAD)
     return put_of(**arguments_of(given))
@@ -103,13 +111,13 @@ def item_of(given: Any) -> Any:
 
 def payload_of(payload: Any) -> tuple[bytes, bool]:
     """The bytes of a payload, and whether they are JSON. Errors: `WrongUsage` if it can't be written as JSON."""
-    is_json = not isinstance(payload, bytes | bytearray | memoryview)
+    is_json = not isinstance(payload, _BYTES)
     return (_json_of(payload) if is_json else bytes(payload)), is_json
 
 
 def plain_of(given: Any) -> Any:
     """A `datetime` as text, a number of any type as an `int` or a `float`, and anything else as it is."""
-    if given is None or isinstance(given, str | int | float):
+    if given is None or isinstance(given, _PLAIN):
         return given
     if isinstance(given, datetime):
         return given.isoformat()
