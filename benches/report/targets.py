@@ -46,7 +46,8 @@ class Target:
 
 
 TARGETS: Final = (
-    Target("rust", "insert", "0.6", "DelayQueue"),
+    Target("rust", "insert", "0.55", "DelayQueue"),
+    Target("rust", "insert", "0.75", "nexus-timer"),
     Target("rust", "cancel, one by one", "0.2", "DelayQueue"),
     Target("rust", "fire all", "0.15", "DelayQueue"),
     Target("rust", "fire all", "1", "BTreeMap"),
@@ -58,6 +59,7 @@ TARGETS: Final = (
     Target("rust", "reset, one by one", "1", "tokio sleep"),
     Target("rust", "reset, 64 at a time", "0.1", "DelayQueue", at="reset, one by one"),
     Target("rust", "rolling time-outs", "0.3", "DelayQueue"),
+    Target("rust", "rolling time-outs", "0.95", "nexus-timer"),
     Target("rust", "rolling time-outs", "1", "nexus-timer", ours="tickwheel, guard"),
     Target("rust", "rolling time-outs", "1", "nexus-timer", ours="tickwheel, Wheel"),
     Target("rust", "pair, 1 thread", "0.3", "DelayQueue"),
@@ -69,7 +71,7 @@ TARGETS: Final = (
     Target("rust", "pair, 7 threads, longest wait", "1.5", "tickwheel, std mutex"),
     Target("rust", "memory at peak", "40", unit="bytes"),
     Target("rust", "memory after all have gone", "0.1", OURS, at="memory at peak"),
-    Target("rust", "longest hold, 1M", "500", unit="µs"),
+    Target("rust", "longest hold, 1M", "300", unit="µs"),
     Target("rust", "longest hold, 6M", "1000", unit="µs"),
     Target("rust", "longest hold, 65,536 buckets a level", "1000", unit="µs"),
     Target("python", "add", "1/14", "asyncio"),
@@ -82,7 +84,7 @@ TARGETS: Final = (
     Target("python", "rolling pair", "1/3", "rloop"),
     Target("python", "burst fire", "8", "asyncio", bound="≥"),
     Target("python", "burst fire", "2", "rloop", bound="≥"),
-    Target("python", "spread fire", "0.4", "asyncio"),
+    Target("python", "spread fire", "0.25", "asyncio"),
     Target("python", "add from another thread", "1/25", "asyncio"),
     Target("python", "add from another thread", "1/4", "rloop"),
     Target("python", "bytes per timer", "125", unit="bytes"),

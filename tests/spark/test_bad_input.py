@@ -325,7 +325,7 @@ OTHERS = {
     "no object": (with_text(b"3"), "is damaged: restore it from a copy, or name another checkpoint"),
     "no text": (with_text(b"\xff\0"), "is damaged: restore it from a copy, or name another checkpoint"),
     "not ours": (without_shape, "holds files, but no tickwheel.json, so it is no checkpoint of tickwheel, or damaged"),
-    "lost": (without_query, "query/offsets is gone, and without it Spark begins anew: what the checkpoint"),
+    "lost": (without_query, "query has lost offsets, and without them Spark begins anew: what the checkpoint"),
 }
 
 

@@ -10,7 +10,6 @@ import pytest
 from tickwheel.delivery import WrongUsage
 from tickwheel.spark.same_source import (
     Begun,
-    check_begun,
     check_files,
     check_logs,
     check_source,
@@ -18,7 +17,7 @@ from tickwheel.spark.same_source import (
     keep_source,
     start_anew,
 )
-from tickwheel.spark.shape import HadoopFolder, LocalFolder
+from tickwheel.spark.shape import Folder, HadoopFolder, LocalFolder
 
 FILES, TICKS = '{"logOffset":1}', '{"offset":64,"timestamp":1}'
 
@@ -93,6 +92,11 @@ def without_sources(query: Path) -> None:
         offsets.write_text("\n".join(["v1", "{}", FILES, TICKS]))
 
 
+def check(query: Folder) -> None:
+    """Of a checkpoint in which no second micro-batch was completed."""
+    check_logs(LocalFolder(Path("nothing is here")), query)
+
+
 LOST = {
     "offsets": (
         empty("offsets", 2),
@@ -108,11 +112,11 @@ LOST = {
 
 @pytest.mark.parametrize("kind", LOST)
 def test_a_log_that_is_damaged_is_told_with_the_step_that_loses_nothing__S4(query: Path, kind: str) -> None:
-    check_logs(LocalFolder(query))
+    check(LocalFolder(query))
     damage, words = LOST[kind]
     damage(query)
     with pytest.raises(WrongUsage, match=words):
-        check_logs(LocalFolder(query))
+        check(LocalFolder(query))
 
 
 def test_an_empty_last_offset_whose_commit_is_there_goes_with_the_commit__S4(query: Path) -> None:
@@ -122,7 +126,7 @@ def test_an_empty_last_offset_whose_commit_is_there_goes_with_the_commit__S4(que
     with pytest.raises(
         WrongUsage, match=r"offsets/1 is empty, .* offsets/1 and offsets/.1.crc and commits/1, and run again"
     ):
-        check_logs(LocalFolder(query))
+        check(LocalFolder(query))
 
 
 def test_an_empty_first_offset_goes_with_the_state_without_which_spark_begins_anew__S4(query: Path) -> None:
@@ -131,13 +135,13 @@ def test_an_empty_first_offset_goes_with_the_state_without_which_spark_begins_an
     empty("offsets", 0)(query)
     (query / "state/0").mkdir(parents=True)
     with pytest.raises(WrongUsage, match=r"offsets/0 is empty, .* offsets/0 and commits/0 and state, and run again"):
-        check_logs(LocalFolder(query))
+        check(LocalFolder(query))
 
 
 def test_a_log_that_is_no_text_is_told__S4(query: Path) -> None:
     for number in (1, 2):
         (query / f"offsets/{number}").write_bytes(b"v1\n\xff")
-    for read in (check_logs, lambda it: gone(it, Topic()), lambda it: start_anew(it, Topic())):
+    for read in (check, lambda it: gone(it, Topic()), lambda it: start_anew(it, Topic())):
         with pytest.raises(WrongUsage, match=r"offsets/[12] is damaged \('utf-8' codec .*\): restore it from a copy"):
             read(LocalFolder(query))
 
@@ -153,7 +157,7 @@ def test_all_files_that_a_loss_of_power_left_empty_are_named_at_once_with_their_
         with pytest.raises(
             WrongUsage, match=f"offsets/2 and commits/1 are empty, .*: remove in .* {names}, and run again"
         ):
-            check_logs(folder)
+            check(folder)
 
 
 def test_a_list_of_files_is_there_as_one_file_or_many__S4(query: Path) -> None:
@@ -161,7 +165,7 @@ def test_a_list_of_files_is_there_as_one_file_or_many__S4(query: Path) -> None:
     (query / "sources" / "0").mkdir(parents=True)
     for name in ("1", "1.compact"):
         (query / "sources" / "0" / name).write_text("v1")
-        check_logs(LocalFolder(query))
+        check(LocalFolder(query))
         (query / "sources" / "0" / name).unlink()
 
 
@@ -203,17 +207,17 @@ def test_a_checkpoint_that_has_lost_its_query_is_refused__S4(tmp_path: Path) -> 
     begun = Begun(folder)
     for progress in (None, {"batchId": 0}):
         begun(progress)
-    check_begun(folder, query)  # a first micro-batch that did not end, or only that
+    check_logs(folder, query)  # a first micro-batch that did not end, or only that
     begun({"batchId": 1})
     Begun(folder)({"batchId": 7})
     assert [*folder.names()] == ["begun"]
     with pytest.raises(
-        WrongUsage, match=r"query/offsets is gone, and without it Spark begins anew: what the checkpoint"
+        WrongUsage, match=r"query has lost offsets, and without them Spark begins anew: what the checkpoint"
     ):
-        check_begun(folder, query)
+        check_logs(folder, query)
     (tmp_path / "query/offsets").mkdir(parents=True)
     query.write("offsets/1", b"v1")
-    check_begun(folder, query)
+    check_logs(folder, query)
 
 
 @pytest.mark.parametrize("left", ["commits/3", "state/0/1"])
@@ -221,8 +225,8 @@ def test_one_of_an_older_version_too_if_a_part_of_it_is_left__S4(tmp_path: Path,
     folder, query = LocalFolder(tmp_path), LocalFolder(tmp_path / "query")
     (tmp_path / "query" / left).parent.mkdir(parents=True)
     (tmp_path / "query" / left).write_text("v1")
-    with pytest.raises(WrongUsage, match="is gone, and without it Spark begins anew"):
-        check_begun(folder, query)
+    with pytest.raises(WrongUsage, match="has lost offsets, and without them Spark begins anew"):
+        check_logs(folder, query)
 
 
 def test_an_empty_list_of_files_goes_with_the_micro_batch_that_was_begun__S4(query: Path) -> None:
@@ -236,18 +240,88 @@ def test_an_empty_list_of_files_goes_with_the_micro_batch_that_was_begun__S4(que
     (query / "sources/0").mkdir(parents=True)
     for number in range(3):
         (query / f"sources/0/{number}").write_text("v1\n{}")
-    check_logs(LocalFolder(query))
+    check(LocalFolder(query))
     empty("sources/0", 2)(query)
     (query / "sources/0/.2.crc").write_text("")
     names = "sources/0/2 and sources/0/.2.crc and offsets/2"
     with pytest.raises(WrongUsage, match=f"sources/0/2 is empty, .*: remove in .* {names}, and run again"):
-        check_logs(LocalFolder(query))
+        check(LocalFolder(query))
     offsets(2, 1)
     with pytest.raises(
         WrongUsage, match=r"sources/0/2 is empty, .*: remove in .* sources/0/2 and sources/0/.2.crc, and"
     ):
-        check_logs(LocalFolder(query))
+        check(LocalFolder(query))
     offsets(2, 2)
     (query / "commits/2").write_text("v1\n{}")
     with pytest.raises(WrongUsage, match="sources/0 has lost the list of the files that were read"):
-        check_logs(LocalFolder(query))
+        check(LocalFolder(query))
+
+
+def test_the_step_for_an_empty_first_list_is_enough__S4(query: Path) -> None:
+    """The offsets that go with it are the first. Spark begins anew without them, and only where there is no state."""
+    for log in ("offsets/1", "offsets/2", "commits/0", "commits/1"):
+        (query / log).unlink()
+    (query / "offsets/0").write_text("\n".join(["v1", "{}", '{"logOffset":0}', TICKS]))
+    (query / "sources/0").mkdir(parents=True)
+    (query / "sources/0/0").write_text("")
+    (query / "state/0").mkdir(parents=True)
+    with pytest.raises(WrongUsage, match=r"remove in .* sources/0/0 and offsets/0 and state, and run again"):
+        check(LocalFolder(query))
+    for name in ("sources/0/0", "offsets/0"):
+        (query / name).unlink()
+    (query / "state/0").rmdir()
+    (query / "state").rmdir()
+    check(LocalFolder(query))
+
+
+def test_an_empty_summary_of_the_lists_is_told_as_a_list_is__S4(query: Path) -> None:
+    (query / "sources/0").mkdir(parents=True)
+    for number in range(9):
+        (query / f"sources/0/{number}").write_text("v1\n{}")
+    for name in ("9.compact", ".9.compact.crc"):
+        (query / f"sources/0/{name}").write_text("")
+    for read, names in (
+        (8, "sources/0/9.compact and sources/0/.9.compact.crc"),
+        (9, "sources/0/9.compact and sources/0/.9.compact.crc and offsets/2"),
+    ):
+        (query / "offsets/2").write_text("\n".join(["v1", "{}", f'{{"logOffset":{read}}}', TICKS]))
+        with pytest.raises(WrongUsage, match=f"sources/0/9 is empty, .*: remove in .* {names}, and run again"):
+            check(LocalFolder(query))
+
+
+def test_no_step_deletes_the_state_once_a_second_micro_batch_was_completed__S4(query: Path) -> None:
+    for log in ("offsets/1", "offsets/2", "commits/1"):
+        (query / log).unlink()
+    empty("offsets", 0)(query)
+    (query / "state/0").mkdir(parents=True)
+    folder = LocalFolder(query.parent / "kept")
+    Begun(folder)({"batchId": 1})
+    with pytest.raises(WrongUsage, match=r"has lost offsets, .* Restore the whole checkpoint from a copy"):
+        check_logs(folder, LocalFolder(query))
+
+
+def test_commits_without_their_offsets_are_refused__S4(query: Path) -> None:
+    (query / "offsets/2").unlink()
+    (query / "commits/2").write_text("v1\n{}")
+    check(LocalFolder(query))  # as `start_anew` leaves it if it is ended
+    (query / "commits/3").write_text("v1\n{}")
+    with pytest.raises(WrongUsage, match="has lost offsets, and without them Spark begins anew"):
+        check(LocalFolder(query))
+
+
+def test_the_note_of_a_second_micro_batch_is_tried_again_with_the_next__S4(tmp_path: Path) -> None:
+    class Broken(LocalFolder):
+        writes = 0
+
+        def write(self, name: str, data: bytes) -> None:
+            self.writes += 1
+            if self.writes == 1:
+                raise OSError("the store is away")
+            super().write(name, data)
+
+    folder = Broken(tmp_path)
+    begun = Begun(folder)
+    for batch, writes in ((1, 1), (1, 1), (2, 2), (2, 2), (3, 2)):
+        begun({"batchId": batch})
+        assert folder.writes == writes
+    assert [*folder.names()] == ["begun"]

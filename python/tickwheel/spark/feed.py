@@ -28,7 +28,7 @@ from tickwheel.spark.hold import hold
 from tickwheel.spark.metrics import QueryMeasures
 from tickwheel.spark.parse import parse_files
 from tickwheel.spark.query import Check, start, watch
-from tickwheel.spark.same_source import Begun, check_begun, check_logs
+from tickwheel.spark.same_source import Begun, check_logs
 from tickwheel.spark.session import laptop_session, need_java
 from tickwheel.spark.shape import LocalFolder, check_shape, keep_shape
 from tickwheel.spark.signals import take_signals
@@ -55,8 +55,7 @@ class Pipeline:
         check_sources(self.sources)
         check_shape(LocalFolder(self.checkpoint))
         self._held()
-        check_logs(LocalFolder(self.checkpoint / "query"))
-        check_begun(LocalFolder(self.checkpoint), LocalFolder(self.checkpoint / "query"))
+        check_logs(LocalFolder(self.checkpoint), LocalFolder(self.checkpoint / "query"))
 
     def feed(self, hand_off: HandOff, stop: Event, check: Check) -> bool:
         """Whether everything was delivered before `stop` was set. `check` is called some times a second, with the

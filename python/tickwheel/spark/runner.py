@@ -27,7 +27,6 @@ from tickwheel.spark.query import start, watch
 from tickwheel.spark.same_source import (
     Begun,
     Choice,
-    check_begun,
     check_files,
     check_logs,
     check_source,
@@ -176,8 +175,7 @@ class Program:
 
     def _check_source(self, session: SparkSession, query: HadoopFolder) -> None:
         try:
-            check_logs(query)
-            check_begun(HadoopFolder(session, self.checkpoint), query)
+            check_logs(HadoopFolder(session, self.checkpoint), query)
         except OSError as error:
             raise DeliveryFailed(
                 f"the checkpoint {self.checkpoint} can't be read: {error.strerror}: restore it from a copy"

@@ -22,6 +22,7 @@ BEGUN: Final = "begun"
 """A file of the checkpoint. It is there once the checkpoint may hold messages."""
 _NAME: Final = re.compile(r"source\.(\d+)\.json")
 _BATCH: Final = re.compile(r"\d+")
+_LIST: Final = re.compile(r"(\d+)(?:\.compact)?")
 _NAMED: Final = 5
 
 
@@ -107,34 +108,31 @@ class Begun:
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
         self._is_kept = False
+        self._tried: int | None = None
 
     def __call__(self, progress: Mapping[str, Any] | None) -> None:
         """Write the note, if it is not there."""
         # The first micro-batch does not count: if its offsets are lost, it can be done again from its start.
-        if progress is None or progress["batchId"] < 1 or self._is_kept:
+        if self._is_kept or progress is None or progress["batchId"] in (0, self._tried):
             return
-        self._is_kept = True
-        with suppress(OSError):  # the next start tries it again
+        self._tried = progress["batchId"]
+        with suppress(OSError):  # the next micro-batch tries it again
             if self._folder.read(BEGUN) is None:
                 self._folder.write(BEGUN, b"{}")
+            self._is_kept = True
 
 
-def check_begun(folder: Folder, query: Folder) -> None:
-    """Refuse a checkpoint that has lost its query. Spark would begin anew without a word, and what was held would be
-    lost. Errors: `WrongUsage`, `OSError`.
+def check_logs(folder: Folder, query: Folder) -> None:
+    """Refuse a checkpoint that has lost its query: Spark would begin anew without a word, and what was held would be
+    lost. And refuse logs with which Spark would fail without a reason. Errors: `WrongUsage` with the safe step,
+    `OSError`.
     """
-    if _batches(query, "offsets"):
-        return
-    if folder.read(BEGUN) is not None or _batches(query, "commits") or query.names("state"):
-        raise WrongUsage(
-            f"{query}/offsets is gone, and without it Spark begins anew: what the checkpoint {folder} holds would be "
-            "lost. Restore the whole checkpoint from a copy. Or name another checkpoint, and give all messages again: "
-            "deliverers drop what they know"
-        )
-
-
-def check_logs(query: Folder) -> None:
-    """Refuse logs with which Spark would fail without a reason. Errors: `WrongUsage` with the safe step."""
+    lost = WrongUsage(
+        f"{query} has lost offsets, and without them Spark begins anew: what the checkpoint {folder} holds would be "
+        "lost. Restore the whole checkpoint from a copy. Or name another checkpoint, and give all messages again: "
+        "deliverers drop what they know"
+    )
+    has_begun = folder.read(BEGUN) is not None
     offsets, commits = _batches(query, "offsets"), _batches(query, "commits")
     last = [(log, it[-1]) for log, it in (("offsets", offsets), ("commits", commits)) if it]
     empty = [(log, number) for log, number in last if not query.read(f"{log}/{number}")]
@@ -146,15 +144,22 @@ def check_logs(query: Folder) -> None:
             logs += [(log, number), *(("offsets", it) for it in lists.get((log, number), ()))]
             logs += [("commits", number)] * (log == "offsets")
         names = [f"{log}/{name}" for log, number in dict.fromkeys(logs) for name in _files_of(query, log, number)]
-        if ("offsets", 0) in empty and query.names("state"):
-            names.append("state")  # without offsets Spark begins anew, and only where there is no state
+        if ("offsets", 0) in logs:
+            if has_begun:
+                raise lost  # it was not the first micro-batch
+            names += ["state"] * bool(query.names("state"))  # where there is one, Spark does not begin
         what = " and ".join(f"{log}/{number}" for log, number in empty)
         raise WrongUsage(
             f"{query}/{what} {'is' if len(empty) == 1 else 'are'} empty, as after a loss of power: remove in {query} "
             f"{' and '.join(names)}, and run again. The micro-batch is done again, and a deliverer drops what it has"
         )
     if not offsets:
+        if has_begun or commits or query.names("state"):
+            raise lost
         return
+    # One more is there if `start_anew` was ended.
+    if commits and commits[-1] > offsets[-1] + 1:
+        raise lost
     for source, number in _file_offsets(query, offsets[-1]).items():
         kept = {*query.names(f"sources/{source}")}
         whole = {it for it in {f"{number}", f"{number}.compact"} & kept if query.read(f"sources/{source}/{it}")}
@@ -172,8 +177,10 @@ def _empty_lists(query: Folder, offsets: Sequence[int], commits: Sequence[int]) 
     """
     found = {}
     for source in query.names("sources"):
-        last = max(_batches(query, f"sources/{source}"), default=None)
-        if last is None or query.read(f"sources/{source}/{last}"):
+        names = query.names(f"sources/{source}")
+        last = max((int(found[1]) for found in map(_LIST.fullmatch, names) if found), default=None)
+        kept = {f"{last}", f"{last}.compact"} & {*names}
+        if last is None or any(query.read(f"sources/{source}/{it}") for it in kept):
             continue
         begun = [it for it in offsets if _file_offsets(query, it).get(int(source), -1) >= last]
         if not {*begun} & {*commits}:
@@ -230,7 +237,8 @@ def _file_offsets(query: Folder, batch: int) -> Mapping[int, int]:
 
 def _files_of(query: Folder, log: str, number: int) -> list[str]:
     """A micro-batch's file, and its checksum, which a local file system has and which Spark would stumble on."""
-    return sorted({str(number), f".{number}.crc"} & {*query.names(log)}, reverse=True)
+    names = {f"{number}", f".{number}.crc", f"{number}.compact", f".{number}.compact.crc"}
+    return sorted(names & {*query.names(log)}, reverse=True)
 
 
 def _offsets_in(line: str, topic: str) -> Mapping[str, int] | None:

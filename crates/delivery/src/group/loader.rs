@@ -111,7 +111,8 @@ fn read_tried(store: &mut Store, dispatcher: &Mutex<Dispatcher>) -> Result<(Vec<
         }
         room -= 1;
         let is_wanted = dispatcher.is_wanted(&row);
-        let row = WaitingRow { next_ms: None, ..row }; // its wait is over
+        // Its wait is over, whatever the store says; but it had one, and keeps its place.
+        let row = WaitingRow { next_ms: row.next_ms.map(|it| it.min(dispatcher.steady_ms())), ..row };
         let slot = if is_wanted { dispatcher.window.come_in(&row) } else { None };
         match slot {
             Some(_) => dispatcher.forget_parked(seq),

@@ -220,7 +220,7 @@ impl Writer {
             self.store.letters_written(through)?;
             self.telling_through = None;
         }
-        self.store.note_attempts(&self.attempts_of(outcomes.attempts))?;
+        self.store.note_attempts(&self.attempts_of(outcomes.attempts, &outcomes.before_send))?;
         if let Some(position) = position.filter(|_| !outcomes.done.is_empty()) {
             self.store.put_meta(POSITION, &position)?;
         }
@@ -292,8 +292,8 @@ impl Writer {
     }
 
     /// Leaves out the attempts of messages that were taken back meanwhile. If such a message goes on under a new
-    /// number, its attempts go there.
-    fn attempts_of(&self, attempts: Vec<Attempts>) -> Vec<Attempts> {
+    /// number, its attempts go there, unless it was not sent: it is not one of those in `before_send`.
+    fn attempts_of(&self, attempts: Vec<Attempts>, before_send: &[i64]) -> Vec<Attempts> {
         let mut kept = Vec::with_capacity(attempts.len());
         for mut it in attempts {
             if self.tried_now.get(&it.seq) == Some(&it.attempts) {
@@ -303,6 +303,10 @@ impl Writer {
             while let Some(next) = goes_on.and_then(|seq| self.taken_back.get(&seq)) {
                 it.next_ms = None;
                 goes_on = *next; // this number may have been taken back in the same group too
+            }
+            let is_moved = goes_on != Some(it.seq);
+            if is_moved && it.error.as_deref() == Some(CRASHED) && before_send.contains(&it.seq) {
+                continue;
             }
             if let Some(seq) = goes_on {
                 kept.push(Attempts { seq, ..it });
@@ -448,8 +452,8 @@ impl Writer {
                 let is_made = u32::from(it.state == State::Sending); // it does not count: the process did not die
                 let (seq, attempts, strikes) = (it.seq, it.attempts.saturating_add(is_made), it.strikes);
                 let (waited_ms, at_ms) = ((it.waited_us / 1_000) as i64, it.tried_ms);
-                let is_unanswered = it.is_unanswered;
-                unsent.push(Attempts { seq, attempts, strikes, waited_ms, next_ms: None, error, at_ms, is_unanswered });
+                let (next_ms, is_unanswered) = (it.next_ms, it.is_unanswered);
+                unsent.push(Attempts { seq, attempts, strikes, waited_ms, next_ms, error, at_ms, is_unanswered });
             }
             if !it.was_sent {
                 continue;

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use super::neighbours::{S_US, limits, run};
-use super::testing::{ByHand, START_MS, ids, put};
+use super::testing::{ByHand, START_MS, answered, ids, put};
 use crate::due::pace::Rate;
 use crate::due::places::PlaceLimits;
 use crate::due::retry::Retry;
-use crate::group::items::Item;
+use crate::group::items::{Answer, Item};
 use crate::group::writer::Sends;
 use crate::message::incoming::Incoming;
-use crate::message::{Body, Message};
+use crate::message::{Body, Message, Reschedule};
 use crate::run::settings::Settings;
 use crate::sinks::{Delivery, Verdict, Verdicts};
 use crate::store::Limits;
@@ -331,4 +331,128 @@ fn the_highest_number_of_attempts_is_not_passed__d6() {
     world.advance_ms(1_000);
     let sent = world.sent();
     assert_eq!(sent.iter().map(|it| it.attempt).collect::<Vec<_>>(), [u32::MAX; 2]);
+}
+
+/// Its key has a message that comes later and is due earlier. Each close and each crash writes a note anew.
+#[test]
+fn what_may_have_arrived_keeps_its_place_also_with_a_note__d4() {
+    for crashes in [false, true] {
+        let mut world = ByHand::start(settings());
+        let restarted = |world: ByHand| {
+            if !crashes {
+                world.engine.close(Sends::AllEnded).unwrap();
+            }
+            world.again()
+        };
+        world.give(vec![put(Some("k"), "a", START_MS)]);
+        for restart in 0..2 {
+            let (number, sent) = world.next_send().unwrap_or_else(|| panic!("crashes: {crashes}, restart {restart}"));
+            assert_eq!(ids(&sent), ["a"]);
+            world.engine.settle(number, Verdicts::Each(vec![unanswered()]), None);
+            world.write();
+            world = restarted(world);
+            world.advance_ms(1_000);
+        }
+        world.give(vec![put(Some("k"), "b", START_MS - 5)]);
+        assert!(world.take().is_none(), "a is noted");
+        let world = restarted(world);
+        let mut order = Vec::new();
+        for _ in 0..10 {
+            order.extend(world.sent().iter().map(|it| it.body.id().to_owned()));
+            world.advance_ms(500);
+        }
+        assert_eq!(order, ["a", "b"], "crashes: {crashes}");
+    }
+}
+
+/// The group with the reschedule is begun when the attempt is noted.
+#[test]
+fn a_message_that_is_moved_takes_no_attempt_along_that_was_not_made__d16() {
+    for tried in [false, true] {
+        let max_attempts = if tried { 2 } else { 1 };
+        let retry = Retry { max_attempts, ..settings().retry };
+        let world = ByHand::start(Settings { retry, ..settings() });
+        world.give(vec![put(None, "a", START_MS)]);
+        let (number, _) = world.take().unwrap();
+        if tried {
+            world.engine.settle(number, Verdicts::Each(vec![unanswered()]), None);
+            world.advance_ms(1_000);
+            world.write();
+        }
+        let world = world.again();
+        world.write();
+        let due_ms = START_MS + 86_400_000;
+        let reschedule = Reschedule { id: "a".to_owned(), key: None, due_ms, asked_ms: None };
+        let receipt = world.submit(vec![Item::Reschedule(reschedule)]);
+        let begun = world.engine.begin_group().unwrap();
+        assert!(world.take().is_none(), "it is noted, and the note is in the writer's queue");
+        let committed = world.engine.commit_group(begun, &|| Ok(())).unwrap();
+        world.engine.publish_group(&committed).unwrap();
+        world.write();
+        assert_eq!(answered(&receipt).unwrap().unwrap(), [Answer::Rescheduled]);
+        let world = world.again();
+        world.advance_ms(86_400_000);
+        assert_eq!(ids(&world.sent()), ["a"], "tried: {tried}");
+    }
+}
+
+/// A pause may last for days.
+#[test]
+fn a_crash_in_a_pause_counts_no_attempts__d6_d16() {
+    let retry = Retry { max_attempts: 1, ..settings().retry };
+    let world = ByHand::start(Settings { retry, ..settings() });
+    world.give((0..40).map(|id| put(None, &format!("{id:02}"), START_MS)).collect());
+    assert!(world.take().is_some());
+    let world = world.again();
+    world.engine.set_places(limits(4, 8));
+    world.write();
+    assert!(world.engine.take(1, usize::MAX, false).is_none(), "some are noted");
+    world.write();
+    let (flight, _) = world.engine.take(1, usize::MAX, false).unwrap();
+    world.give(vec![Item::Pause { key: None, is_paused: true }]);
+    world.engine.settle(flight, Verdicts::Delivered, None);
+    world.write();
+    let world = world.again();
+    world.give(vec![Item::Pause { key: None, is_paused: false }]);
+    let mut arrived = 0;
+    for _ in 0..200 {
+        arrived += world.sent().len();
+        world.advance_ms(100);
+    }
+    assert_eq!((arrived, world.engine.summary().undeliverable), (39, 0));
+}
+
+/// One of 40 messages ends the process each time. How many become dead letters?
+fn dead_by_one_bad(max_attempts: u32) -> u64 {
+    let retry = Retry { max_attempts, ..settings().retry };
+    let mut world = ByHand::start(Settings { retry, ..settings() });
+    world.give((0..40).map(|id| put(None, &format!("{id:02}"), START_MS)).collect());
+    let mut dead = 0;
+    for _ in 0..60 {
+        let mut has_ended = false;
+        for _ in 0..200 {
+            world.write();
+            let Some((flight, sent)) = world.engine.take(64, usize::MAX, false) else {
+                world.advance_ms(100);
+                continue;
+            };
+            if sent.iter().any(|it| it.body.id() == "20") {
+                has_ended = true;
+                break;
+            }
+            world.engine.settle(flight, Verdicts::Delivered, None);
+        }
+        dead += world.engine.summary().undeliverable;
+        if !has_ended {
+            return dead;
+        }
+        world = world.again();
+    }
+    panic!("it never ends");
+}
+
+#[test]
+fn a_message_that_ends_the_process_takes_no_last_attempt_of_others__d6() {
+    let dead: Vec<_> = (1..=5).map(dead_by_one_bad).collect();
+    assert_eq!(dead, [1; 5]);
 }

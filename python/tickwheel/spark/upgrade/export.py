@@ -62,7 +62,7 @@ def _export(
     if out.names():
         raise WrongUsage(f"{out} is not empty: name a new folder, so that nothing is overwritten")
     query, notes = _query_of(session, folder)
-    check_logs(query)
+    check_logs(folder, query)
     batch = last_done(query)
     found = sources_of(query, batch, notes)
     say(f"Reading the state of micro-batch {batch}.")

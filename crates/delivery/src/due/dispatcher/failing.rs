@@ -112,13 +112,13 @@ impl Dispatcher {
             Some(after_ms) => after_ms.saturating_mul(1_000).clamp(SHORTEST_ASKED_US, LONGEST_ASKED_US),
             None => self.retry.wait_us(if is_down { 1 } else { fails }, &mut self.random),
         };
-        let entry = self.window.entry_mut(slot);
-        entry.state = State::Retrying;
-        let lane = entry.lane;
         let next_ms = self.steady_us().saturating_add(after_us.cast_signed()) / 1_000;
-        self.keep_attempt(slot, Some(next_ms), reason);
+        let entry = self.window.entry_mut(slot);
+        (entry.state, entry.next_ms) = (State::Retrying, Some(next_ms));
+        let lane = entry.lane;
+        self.keep_attempt(slot, reason);
         self.wait_until(key, self.timer.clock().now_us().saturating_add(after_us));
-        self.park(slot, after_us, next_ms);
+        self.park(slot, after_us);
         if fails > 1
             && !is_down
             && let Some(lane) = lane
@@ -406,19 +406,19 @@ impl Dispatcher {
     }
 
     /// Notes the attempts of this message, which is tried again.
-    pub(super) fn keep_attempt(&mut self, slot: Slot, next_ms: Option<i64>, error: &str) {
-        let attempts = self.attempts_of(slot, next_ms, error);
+    pub(super) fn keep_attempt(&mut self, slot: Slot, error: &str) {
+        let attempts = self.attempts_of(slot, error);
         self.outcomes.attempts.push(attempts);
     }
 
-    pub(super) fn attempts_of(&self, slot: Slot, next_ms: Option<i64>, error: &str) -> Attempts {
+    pub(super) fn attempts_of(&self, slot: Slot, error: &str) -> Attempts {
         let entry = self.window.entry(slot);
         Attempts {
             seq: entry.seq,
             attempts: entry.attempts,
             strikes: entry.strikes,
             waited_ms: (self.waited_us(slot, self.timer.clock().now_us()) / 1_000) as i64,
-            next_ms,
+            next_ms: entry.next_ms, // it keeps its place after a restart
             error: Some(error.to_owned()),
             at_ms: self.steady_ms(),
             is_unanswered: entry.is_unanswered,

@@ -26,10 +26,10 @@ const MOST_AT_ONCE: usize = 512;
 
 impl Dispatcher {
     /// Lets a message leave memory that waits for `after_us`, if that is long.
-    pub(super) fn park(&mut self, slot: Slot, after_us: u64, next_ms: i64) {
+    pub(super) fn park(&mut self, slot: Slot, after_us: u64) {
         let least_us = if self.window.is_half_full() { SHORT_US } else { LONG_US };
         if after_us >= least_us && !self.window.is_global() {
-            self.window.park(slot, next_ms);
+            self.window.park(slot);
         }
     }
 

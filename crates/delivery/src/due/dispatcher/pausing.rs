@@ -10,6 +10,9 @@ impl Dispatcher {
     pub(crate) fn pause(&mut self, is_paused: bool) {
         if std::mem::replace(&mut self.is_paused, is_paused) != is_paused {
             self.events.push(if is_paused { Event::Paused } else { Event::Resumed });
+            if is_paused {
+                self.unnote_waiting();
+            }
         }
     }
 

@@ -155,7 +155,7 @@ impl Dispatcher {
         if std::mem::take(&mut entry.is_noted) {
             let seq = entry.seq;
             self.suspects_out.remove(&seq);
-            self.keep_attempt(slot, None, CRASHED);
+            self.keep_attempt(slot, CRASHED);
         }
     }
 

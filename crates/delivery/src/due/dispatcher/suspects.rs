@@ -8,7 +8,8 @@ use crate::due::window::State;
 use crate::message::Body;
 use crate::store::{Attempts, Outcome};
 
-/// How many suspects are out together at most, by the counted attempts of the one with the most.
+/// How many suspects are out together at most, by the counted attempts of the one with the most. With one attempt left it
+/// is the last, and with two the one before.
 const SUSPECTS: [usize; 3] = [256, 16, 1];
 
 /// So many may wait for their commit and a place, where fewer are sent at a time: each commit is for several.
@@ -60,6 +61,16 @@ impl Dispatcher {
         self.suspects.iter().any(|it| !it.is_empty()) || self.suspects_out.keys().any(waits)
     }
 
+    /// Takes back the notes of those that were not sent. They are noted again when it is their turn.
+    pub(super) fn unnote_waiting(&mut self) {
+        let found: Vec<_> = self.suspects_out.keys().filter_map(|seq| self.window.find(*seq)).collect();
+        for slot in found {
+            if self.window.entry(slot).state == State::Retrying {
+                self.unnote(slot);
+            }
+        }
+    }
+
     /// The counted attempts of a suspect. `None`: it is none any more.
     fn suspected(&self, slot: Slot, seq: i64) -> Option<u32> {
         self.window.get(slot, seq).filter(|it| it.state == State::Retrying).map(|it| it.strikes)
@@ -69,7 +80,9 @@ impl Dispatcher {
     /// time, and no more than the rate has tokens for.
     fn has_room_for_suspect(&mut self, is_in_doubt: bool, strikes: u32) -> bool {
         let most_strikes = self.suspects_out.values().copied().max().unwrap_or(0).max(strikes);
-        let most = if self.outage.is_down() { 1 } else { SUSPECTS[(most_strikes as usize).min(SUSPECTS.len() - 1)] };
+        let left = self.retry.max_attempts.saturating_sub(most_strikes) as usize;
+        let at = (most_strikes as usize).max(SUSPECTS.len().saturating_sub(left)).min(SUSPECTS.len() - 1);
+        let most = if self.outage.is_down() { 1 } else { SUSPECTS[at] };
         if self.suspects_out.len() >= most {
             return false;
         }
@@ -103,6 +116,9 @@ impl Dispatcher {
     /// Fewer are out together if one of them has counted attempts, as after more crashes. Other messages then do not get
     /// attempts counted because of the bad one. Keys in doubt come after the others, as most of them hang or fail.
     pub(super) fn note_suspects(&mut self) {
+        if self.is_paused {
+            return; // it may last for days, and a crash would count an attempt of each
+        }
         loop {
             let is_in_doubt = self.suspects[0].is_empty();
             let Some(&(slot, seq)) = self.suspects[usize::from(is_in_doubt)].front() else { break };
@@ -123,7 +139,7 @@ impl Dispatcher {
             }
             self.window.entry_mut(slot).is_noted = true;
             self.suspects_out.insert(seq, strikes);
-            let made = self.attempts_of(slot, None, CRASHED);
+            let made = self.attempts_of(slot, CRASHED);
             let noted = Attempts { attempts: made.attempts.saturating_add(1), strikes: strikes + 1, ..made };
             self.outcomes.attempts.push(noted);
             self.outcomes.before_send.push(seq);

@@ -30,11 +30,10 @@ impl Window {
         self.len() > self.bounds.messages / 2 || self.bytes > self.bounds.bytes / 2
     }
 
-    /// Marks a message that waits until `next_ms`.
-    pub(crate) fn park(&mut self, slot: Slot, next_ms: i64) {
+    /// Marks a message that waits until its `next_ms`.
+    pub(crate) fn park(&mut self, slot: Slot) {
         let entry = self.entry_mut(slot);
         entry.state = State::Parked;
-        entry.next_ms = Some(next_ms);
         let (seq, lane, attempts) = (entry.seq, entry.lane, entry.attempts);
         self.parking.push_back((slot, seq, attempts));
         if let Some(lane) = lane {
