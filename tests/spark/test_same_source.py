@@ -298,6 +298,9 @@ def test_no_step_deletes_the_state_once_a_second_micro_batch_was_completed__S4(q
     Begun(folder)({"batchId": 1})
     with pytest.raises(WrongUsage, match=r"has lost offsets, .* Restore the whole checkpoint from a copy"):
         check_logs(folder, LocalFolder(query))
+    (query / "commits/1").write_text("v1\n{}")
+    with pytest.raises(WrongUsage, match="has lost offsets"):
+        check(LocalFolder(query))  # of an older version, which has no note
 
 
 def test_commits_without_their_offsets_are_refused__S4(query: Path) -> None:

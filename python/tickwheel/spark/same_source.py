@@ -113,7 +113,7 @@ class Begun:
     def __call__(self, progress: Mapping[str, Any] | None) -> None:
         """Write the note, if it is not there."""
         # The first micro-batch does not count: if its offsets are lost, it can be done again from its start.
-        if self._is_kept or progress is None or progress["batchId"] in (0, self._tried):
+        if self._is_kept or progress is None or progress["batchId"] < 1 or progress["batchId"] == self._tried:
             return
         self._tried = progress["batchId"]
         with suppress(OSError):  # the next micro-batch tries it again
@@ -145,7 +145,7 @@ def check_logs(folder: Folder, query: Folder) -> None:
             logs += [("commits", number)] * (log == "offsets")
         names = [f"{log}/{name}" for log, number in dict.fromkeys(logs) for name in _files_of(query, log, number)]
         if ("offsets", 0) in logs:
-            if has_begun:
+            if has_begun or (commits and commits[-1] > 0):
                 raise lost  # it was not the first micro-batch
             names += ["state"] * bool(query.names("state"))  # where there is one, Spark does not begin
         what = " and ".join(f"{log}/{number}" for log, number in empty)

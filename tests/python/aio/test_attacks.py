@@ -645,11 +645,11 @@ def test_the_answer_is_that_of_the_add_that_is_awaited__T22() -> None:
 def test_a_million_that_are_due_at_once_leave_the_loop_its_turns__T21() -> None:
     """Also the wheel's own work for them is cut into turns: processor's time, so that a busy machine does not count.
 
-    A full collection takes 20 ms and more where other tests have left many objects, and belongs to no turn.
+    A full collection takes 20 ms and more where other tests have left many objects, and belongs to no turn. The
+    kernel's work counts as the thread's, and one interrupt may take as long. Work that is not cut is in all three rounds.
     """
-    turns_s: list[float] = []
 
-    async def main() -> None:
+    async def main(turns_s: list[float]) -> None:
         loop = asyncio.get_running_loop()
         at = loop.time() + 0.5
         for _ in range(1_000_000):
@@ -664,8 +664,12 @@ def test_a_million_that_are_due_at_once_leave_the_loop_its_turns__T21() -> None:
             turns_s.append(now_s - before_s)
             before_s = now_s
 
-    try:
-        run(main(), aio.new_event_loop)
-    finally:
-        gc.enable()
-    assert max(turns_s) < sum(turns_s) / 20
+    def longest() -> float:
+        turns_s: list[float] = []
+        try:
+            run(main(turns_s), aio.new_event_loop)
+        finally:
+            gc.enable()
+        return max(turns_s) / sum(turns_s)
+
+    assert min(longest() for _ in range(3)) < 1 / 20

@@ -452,7 +452,8 @@ impl Writer {
                 let is_made = u32::from(it.state == State::Sending); // it does not count: the process did not die
                 let (seq, attempts, strikes) = (it.seq, it.attempts.saturating_add(is_made), it.strikes);
                 let (waited_ms, at_ms) = ((it.waited_us / 1_000) as i64, it.tried_ms);
-                let (next_ms, is_unanswered) = (it.next_ms, it.is_unanswered);
+                let next_ms = it.lane.and(it.next_ms).map(|next_ms| next_ms.min(dispatcher.steady_ms()));
+                let is_unanswered = it.is_unanswered;
                 unsent.push(Attempts { seq, attempts, strikes, waited_ms, next_ms, error, at_ms, is_unanswered });
             }
             if !it.was_sent {

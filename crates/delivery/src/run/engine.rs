@@ -344,7 +344,9 @@ impl Engine {
 
     /// The third part: messages go on the timer, and tickets get their answers.
     pub(crate) fn publish_group(&self, committed: &Committed) -> Result<bool, DeliveryError> {
-        self.or_fail(self.try_writer(|writer| writer.publish(committed, &self.queue, &self.dispatcher)))
+        let more = self.or_fail(self.try_writer(|writer| writer.publish(committed, &self.queue, &self.dispatcher)))?;
+        self.flush(&mut self.lock_dispatcher()); // a pause takes notes back, and no sender may come by
+        Ok(more)
     }
 
     fn or_fail<T>(&self, result: Result<T, DeliveryError>) -> Result<T, DeliveryError> {

@@ -7,7 +7,7 @@ use super::testing::{ByHand, START_MS, answered, ids, put};
 use crate::due::pace::Rate;
 use crate::due::places::PlaceLimits;
 use crate::due::retry::Retry;
-use crate::group::items::{Answer, Item};
+use crate::group::items::{Answer, Failing, Item};
 use crate::group::writer::Sends;
 use crate::message::incoming::Incoming;
 use crate::message::{Body, Message, Reschedule};
@@ -422,37 +422,66 @@ fn a_crash_in_a_pause_counts_no_attempts__d6_d16() {
     assert_eq!((arrived, world.engine.summary().undeliverable), (39, 0));
 }
 
-/// One of 40 messages ends the process each time. How many become dead letters?
-fn dead_by_one_bad(max_attempts: u32) -> u64 {
-    let retry = Retry { max_attempts, ..settings().retry };
-    let mut world = ByHand::start(Settings { retry, ..settings() });
-    world.give((0..40).map(|id| put(None, &format!("{id:02}"), START_MS)).collect());
-    let mut dead = 0;
-    for _ in 0..60 {
-        let mut has_ended = false;
-        for _ in 0..200 {
-            world.write();
-            let Some((flight, sent)) = world.engine.take(64, usize::MAX, false) else {
-                world.advance_ms(100);
-                continue;
-            };
-            if sent.iter().any(|it| it.body.id() == "20") {
-                has_ended = true;
-                break;
-            }
-            world.engine.settle(flight, Verdicts::Delivered, None);
+/// The note of an attempt has no time to wait for, also where the failure before had a long one, or the clock was set back.
+#[test]
+fn what_is_noted_does_not_wait_anew_after_another_end__d6() {
+    for crashes in [true, false] {
+        let world = ByHand::start(Settings { is_global: true, ..settings() });
+        world.give(vec![put(Some("k"), "a", START_MS)]);
+        let (number, _) = world.next_send().unwrap();
+        let later = Verdict::Unanswered { reason: "503".to_owned(), retry_after_ms: Some(3_600_000) };
+        world.engine.settle(number, Verdicts::Each(vec![later]), None);
+        world.write();
+        let world = world.again();
+        world.write();
+        world.advance_ms(1_000);
+        world.give(vec![Item::Again(Failing::Key("k".to_owned()))]);
+        assert!(world.next_send().is_some());
+        if !crashes {
+            world.engine.close(Sends::SomeHang).unwrap();
         }
-        dead += world.engine.summary().undeliverable;
-        if !has_ended {
-            return dead;
-        }
-        world = world.again();
+        let world = world.again();
+        world.advance_ms(1_000);
+        assert_eq!(ids(&world.sent()), ["a"], "crashes: {crashes}");
     }
-    panic!("it never ends");
+    let world = ByHand::start(settings());
+    world.give(vec![put(None, "a", START_MS - 86_400_000)]);
+    let (number, _) = world.next_send().unwrap();
+    world.engine.settle(number, Verdicts::Each(vec![unanswered()]), None);
+    world.write();
+    let world = world.again();
+    world.advance_ms(2_000);
+    assert!(world.next_send().is_some());
+    world.step_wall_clock_ms(-3_600_000);
+    let world = world.again();
+    world.advance_ms(1_000);
+    assert_eq!(ids(&world.sent()), ["a"], "the wall clock was set back");
 }
 
+/// Nothing is sent after the pause, so no sender reports anything.
 #[test]
-fn a_message_that_ends_the_process_takes_no_last_attempt_of_others__d6() {
-    let dead: Vec<_> = (1..=5).map(dead_by_one_bad).collect();
-    assert_eq!(dead, [1; 5]);
+fn a_pause_takes_notes_back_without_a_sender__d6_d16() {
+    for closes in [false, true] {
+        let retry = Retry { max_attempts: 1, ..settings().retry };
+        let world = ByHand::start(Settings { retry, ..settings() });
+        world.give((0..40).map(|id| put(None, &format!("{id:02}"), START_MS)).collect());
+        assert!(world.take().is_some());
+        let world = world.again();
+        world.write();
+        assert!(world.take().is_none());
+        world.write();
+        world.give(vec![Item::Pause { key: None, is_paused: true }]);
+        world.write(); // the writer alone
+        if closes {
+            world.engine.close(Sends::AllEnded).unwrap();
+        }
+        let world = world.again();
+        world.give(vec![Item::Pause { key: None, is_paused: false }]);
+        let mut arrived = 0;
+        for _ in 0..200 {
+            arrived += world.sent().len();
+            world.advance_ms(100);
+        }
+        assert_eq!((arrived, world.engine.summary().undeliverable), (40, 0), "closes: {closes}");
+    }
 }

@@ -185,7 +185,11 @@ def test_bodies_have_a_bound_in_all_and_the_slowest_gives_way__D8_D12(
     monkeypatch.setattr(bodies, "_SLOW_S", 0)
     served = Served(tmp_path)
     try:
-        with opened(served.port, 2, begun) as [first, second]:
+        with contextlib.ExitStack() as stack:
+            [first] = stack.enter_context(opened(served.port, 1, begun))
+            while [it.size for it in served.ports._bodies._on_their_way] != [90_000]:
+                time.sleep(0.001)  # its time stands still while a part of it is taken
+            [second] = stack.enter_context(opened(served.port, 1, begun))
             message = {"id": "a", "due": FAR_MS, "payload": "x" * 50_000}
             while not select.select([first], [], [], 0)[0]:
                 served.ask("POST", "/messages", message)  # until both are there, and the first has given way

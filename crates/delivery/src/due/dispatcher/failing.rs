@@ -418,7 +418,7 @@ impl Dispatcher {
             attempts: entry.attempts,
             strikes: entry.strikes,
             waited_ms: (self.waited_us(slot, self.timer.clock().now_us()) / 1_000) as i64,
-            next_ms: entry.next_ms, // it keeps its place after a restart
+            next_ms: entry.next_ms,
             error: Some(error.to_owned()),
             at_ms: self.steady_ms(),
             is_unanswered: entry.is_unanswered,

@@ -48,7 +48,7 @@ impl Dispatcher {
 
     /// The message should be tried again, but its key is paused. It waits in the store, where it takes no memory.
     pub(super) fn leave_paused(&mut self, slot: Slot) {
-        self.unnote(slot);
+        self.unnote(slot, false);
         self.window.leave_paused(slot);
     }
 

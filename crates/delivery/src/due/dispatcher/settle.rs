@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::failing::Ending;
-use super::{CRASHED, Dead, Dispatcher, Event, Flight, InFlight};
+use super::{Dead, Dispatcher, Event, Flight, InFlight};
 use crate::due::lanes::Slot;
 use crate::due::measures::NO_ANSWER_IN_TIME;
 use crate::due::outcome_feed::Ended;
@@ -146,16 +146,18 @@ impl Dispatcher {
 
     pub(super) fn comes_back(&mut self, message: &InFlight) {
         self.window.entry_mut(message.slot).state = State::Retrying;
-        self.unnote(message.slot);
+        self.unnote(message.slot, true);
     }
 
-    /// Takes back an attempt that was noted before the send, because it is not made.
-    pub(super) fn unnote(&mut self, slot: Slot) {
+    /// Takes back an attempt that was noted before the send, because it is not made. `keeps_place`: among those of its key.
+    pub(super) fn unnote(&mut self, slot: Slot, keeps_place: bool) {
         let entry = self.window.entry_mut(slot);
         if std::mem::take(&mut entry.is_noted) {
+            entry.next_ms.take_if(|_| !keeps_place);
             let seq = entry.seq;
             self.suspects_out.remove(&seq);
-            self.keep_attempt(slot, CRASHED);
+            let attempts = self.attempts_of_noted(slot);
+            self.outcomes.attempts.push(attempts);
         }
     }
 

@@ -8,8 +8,7 @@ use crate::due::window::State;
 use crate::message::Body;
 use crate::store::{Attempts, Outcome};
 
-/// How many suspects are out together at most, by the counted attempts of the one with the most. With one attempt left it
-/// is the last, and with two the one before.
+/// How many suspects are out together at most, by the counted attempts of the one with the most.
 const SUSPECTS: [usize; 3] = [256, 16, 1];
 
 /// So many may wait for their commit and a place, where fewer are sent at a time: each commit is for several.
@@ -66,9 +65,16 @@ impl Dispatcher {
         let found: Vec<_> = self.suspects_out.keys().filter_map(|seq| self.window.find(*seq)).collect();
         for slot in found {
             if self.window.entry(slot).state == State::Retrying {
-                self.unnote(slot);
+                self.unnote(slot, true);
             }
         }
+    }
+
+    /// The attempts to note for a suspect. It keeps its place in its key after a restart, and waits no more.
+    pub(super) fn attempts_of_noted(&self, slot: Slot) -> Attempts {
+        let (made, now_ms) = (self.attempts_of(slot, CRASHED), self.steady_ms());
+        let next_ms = self.window.entry(slot).lane.and(made.next_ms).map(|it| it.min(now_ms));
+        Attempts { next_ms, ..made }
     }
 
     /// The counted attempts of a suspect. `None`: it is none any more.
@@ -80,9 +86,7 @@ impl Dispatcher {
     /// time, and no more than the rate has tokens for.
     fn has_room_for_suspect(&mut self, is_in_doubt: bool, strikes: u32) -> bool {
         let most_strikes = self.suspects_out.values().copied().max().unwrap_or(0).max(strikes);
-        let left = self.retry.max_attempts.saturating_sub(most_strikes) as usize;
-        let at = (most_strikes as usize).max(SUSPECTS.len().saturating_sub(left)).min(SUSPECTS.len() - 1);
-        let most = if self.outage.is_down() { 1 } else { SUSPECTS[at] };
+        let most = if self.outage.is_down() { 1 } else { SUSPECTS[(most_strikes as usize).min(SUSPECTS.len() - 1)] };
         if self.suspects_out.len() >= most {
             return false;
         }
@@ -139,7 +143,7 @@ impl Dispatcher {
             }
             self.window.entry_mut(slot).is_noted = true;
             self.suspects_out.insert(seq, strikes);
-            let made = self.attempts_of(slot, CRASHED);
+            let made = self.attempts_of_noted(slot);
             let noted = Attempts { attempts: made.attempts.saturating_add(1), strikes: strikes + 1, ..made };
             self.outcomes.attempts.push(noted);
             self.outcomes.before_send.push(seq);
