@@ -646,7 +646,7 @@ def test_a_million_that_are_due_at_once_leave_the_loop_its_turns__T21() -> None:
     """Also the wheel's own work for them is cut into turns: processor's time, so that a busy machine does not count.
 
     A full collection takes 20 ms and more where other tests have left many objects, and belongs to no turn. The
-    kernel's work counts as the thread's, and one interrupt may take as long. Work that is not cut is in all three rounds.
+    kernel's work counts as the thread's, and one interrupt may take as long. Work that is not cut is in each of three.
     """
 
     async def main(turns_s: list[float]) -> None:
