@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -223,6 +224,28 @@ def test_an_event_of_signals_ends_a_wait_and_knows_the_first__D13(number: signal
     assert not event.is_set()
     assert not event.wait(0)
     thread.join(20)
+
+
+@pytest.mark.timeout(20)
+def test_a_wait_ends_though_a_handler_takes_longer_than_what_is_left_of_it__D13(number: signal.Signals) -> None:
+    """With a `SimpleQueue` it never ended before Python 3.13, and Ctrl-C did not stop a run on a busy machine."""
+    called = False
+
+    def handler(*_: object) -> None:
+        nonlocal called
+        called = True
+        while time.monotonic() < end_s:
+            pass
+
+    signal.signal(number, handler)
+    end_s = time.monotonic() + 0.2
+    main = threading.main_thread().ident
+    assert main is not None
+    thread = threading.Timer(0.01, signal.pthread_kill, [main, number])
+    thread.start()
+    assert not Event().wait(0.1)
+    thread.join(20)
+    assert called
 
 
 def test_a_terminal_that_closes_may_say_so_twice__D13() -> None:

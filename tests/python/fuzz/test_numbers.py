@@ -131,7 +131,8 @@ def test_a_loop_takes_what_asyncio_takes__T13_T21(value: Any) -> None:
         is_bool = isinstance(value, (bool, np.bool_))
         is_nan = is_taken(expected) and math.isnan(expected.when()) and not isinstance(value, timedelta)
         is_delta = isinstance(value, timedelta)
-        is_huge = expected is OverflowError
+        # A float16 can't hold the clock of a machine that runs for 18 hours.
+        is_huge = expected in (OverflowError, RuntimeWarning)
         for kind in (aio.new_event_loop, VirtualLoop):
             with loop_of(kind) as ours:
                 before = ours.time()
