@@ -3,7 +3,7 @@
 import sys
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -95,14 +95,22 @@ def _interruptible(
         finally:
             sessions[0].stop()
 
-    with ThreadPoolExecutor(1) as thread:
-        future: Future[Path | str] = thread.submit(job)
+    future: Future[Path | str] = Future()
+
+    def run() -> None:
         try:
-            return future.result()
-        except KeyboardInterrupt:
-            stopping.set()
-            while not wait([future], 0.2).done:
-                for session in sessions:
-                    with suppress(Exception):  # it may be stopping at this moment
-                        session.sparkContext.cancelAllJobs()
-            raise
+            future.set_result(job())
+        except BaseException as error:
+            future.set_exception(error)
+
+    thread = threading.Thread(target=run, name="spark-job")
+    try:
+        thread.start()  # its job may be at work before this returns, and before Ctrl-C is seen here
+        return future.result()
+    except KeyboardInterrupt:
+        stopping.set()
+        while thread.ident is not None and not wait([future], 0.2).done:
+            for session in sessions:
+                with suppress(Exception):  # it may be stopping at this moment
+                    session.sparkContext.cancelAllJobs()
+        raise

@@ -3,6 +3,9 @@
 import signal
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ from pyspark.errors import PySparkException
 from analysis.stores import fill
 from tickwheel.analysis.ledgers import look
 from tickwheel.commands.analyze import analyze
+from tickwheel.commands.spark_job import _interruptible
 from tickwheel.spark.analytics.ledgers import read_ledgers
 from tickwheel.spark.failing import reason
 
@@ -123,3 +127,36 @@ def test_what_a_task_says_is_told_in_its_own_words__D2(session: Any, store: Path
         read_ledgers(session, ledgers).collect()
     assert reason(caught.value) == f"there is no store {store}: name the file that was given to --store"
     assert reason(PySparkException("some\n words")) == "Spark failed: some words"
+
+
+def test_ctrl_c_ends_the_work_also_at_the_moment_in_which_it_begins__D13(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The work has begun, and the main thread does not wait for it yet, as on a busy machine."""
+    has_begun, is_over, steps = threading.Event(), threading.Event(), 0
+
+    class Session:
+        sparkContext = None  # noqa: N815
+
+        def stop(self) -> None:
+            is_over.set()
+
+    def work(_module: object, _session: object, say: Callable[[str], None]) -> str:
+        nonlocal steps
+        has_begun.set()
+        for _ in range(200):
+            say("a step")
+            steps += 1
+            time.sleep(0.01)
+        return "it was done"
+
+    class Interrupted(threading.Thread):
+        def start(self) -> None:
+            super().start()
+            has_begun.wait()
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("tickwheel.spark.session.laptop_session", lambda _name: Session())
+    monkeypatch.setattr("threading.Thread", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        _interruptible("test", sys, work, lambda _line: None)  # type: ignore[arg-type]
+    assert is_over.is_set()
+    assert steps < 200
