@@ -113,4 +113,6 @@ def _interruptible(
             for session in sessions:
                 with suppress(Exception):  # it may be stopping at this moment
                     session.sparkContext.cancelAllJobs()
+        if future.done() and future.exception() is None:
+            return future.result()  # it came after the last step
         raise

@@ -160,3 +160,24 @@ def test_ctrl_c_ends_the_work_also_at_the_moment_in_which_it_begins__D13(monkeyp
         _interruptible("test", sys, work, lambda _line: None)  # type: ignore[arg-type]
     assert is_over.is_set()
     assert steps < 200
+
+
+def test_ctrl_c_after_the_last_step_does_not_say_that_nothing_has_changed__D13(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_made = threading.Event()
+
+    class Session:
+        sparkContext = None  # noqa: N815
+
+        def stop(self) -> None:
+            is_made.set()
+            time.sleep(0.3)  # so that Ctrl-C comes before the end, however busy the machine is
+
+    class Interrupted(threading.Thread):
+        def start(self) -> None:
+            super().start()
+            is_made.wait()
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("tickwheel.spark.session.laptop_session", lambda _name: Session())
+    monkeypatch.setattr("threading.Thread", Interrupted)
+    assert _interruptible("test", sys, lambda *_: "it was done", lambda _line: None) == "it was done"

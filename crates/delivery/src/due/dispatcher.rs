@@ -55,9 +55,6 @@ use tickwheel::{Clock, Config, Error, Handle, Released, Ticket, Timer, When};
 
 pub use event::Event;
 
-/// The reason for an attempt that counts because the process crashed during it.
-pub(crate) const CRASHED: &str = "the process ended while this was being sent";
-
 /// The most messages that expire under one hold of the lock.
 const EXPIRED_AT_ONCE: usize = 1_000;
 

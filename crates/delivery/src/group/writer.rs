@@ -24,7 +24,7 @@ use crate::base::kill_point::kill_point;
 use crate::base::summary::Summary;
 use crate::base::sync::Mutex;
 use crate::base::times::rfc_3339;
-use crate::due::dispatcher::{CRASHED, Dead, Dispatcher, Outcomes};
+use crate::due::dispatcher::{Dead, Dispatcher, Outcomes};
 use crate::due::lanes::Slot;
 use crate::due::measures::{CommitMeasures, Lateness};
 use crate::due::outcome_feed::Ended;
@@ -34,7 +34,7 @@ use crate::group::{Group, held_of};
 use crate::message::Message;
 use crate::message::incoming::lane_of;
 use crate::message::record::record_of;
-use crate::store::{Action, Attempts, Broken, Checkpoints, Done, Letter, Outcome, Result, Store, WaitingRow};
+use crate::store::{Action, Attempts, Broken, CRASHED, Checkpoints, Done, Letter, Outcome, Result, Store, WaitingRow};
 
 /// The most items and bytes of one transaction.
 const GROUP_ITEMS: usize = 4_096;
@@ -292,7 +292,7 @@ impl Writer {
     }
 
     /// Leaves out the attempts of messages that were taken back meanwhile. If such a message goes on under a new
-    /// number, its attempts go there, unless it was not sent: it is not one of those in `before_send`.
+    /// number, its attempts go there. A note before a send, which `before_send` lists, does not: the message was not sent.
     fn attempts_of(&self, attempts: Vec<Attempts>, before_send: &[i64]) -> Vec<Attempts> {
         let mut kept = Vec::with_capacity(attempts.len());
         for mut it in attempts {
@@ -442,19 +442,15 @@ impl Writer {
     pub(crate) fn end(&mut self, dispatcher: &Dispatcher, sends: Sends) -> Result<()> {
         let (mut near, mut others, mut unsent) = (Vec::new(), Vec::new(), Vec::new());
         let mut are_known = sends != Sends::Unknown;
-        for (_, it) in dispatcher.window.slots() {
+        for (slot, it) in dispatcher.window.slots() {
             if it.state == State::Over {
                 are_known = false; // an answer that came too late for a commit
                 continue;
             }
             if it.is_noted {
-                let error = Some(CRASHED.to_owned());
+                let noted = dispatcher.attempts_of_noted(slot);
                 let is_made = u32::from(it.state == State::Sending); // it does not count: the process did not die
-                let (seq, attempts, strikes) = (it.seq, it.attempts.saturating_add(is_made), it.strikes);
-                let (waited_ms, at_ms) = ((it.waited_us / 1_000) as i64, it.tried_ms);
-                let next_ms = it.lane.and(it.next_ms).map(|next_ms| next_ms.min(dispatcher.steady_ms()));
-                let is_unanswered = it.is_unanswered;
-                unsent.push(Attempts { seq, attempts, strikes, waited_ms, next_ms, error, at_ms, is_unanswered });
+                unsent.push(Attempts { attempts: noted.attempts.saturating_add(is_made), ..noted });
             }
             if !it.was_sent {
                 continue;

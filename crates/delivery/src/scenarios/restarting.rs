@@ -396,6 +396,17 @@ fn a_message_that_is_moved_takes_no_attempt_along_that_was_not_made__d16() {
     }
 }
 
+/// How many messages arrive in 20 s after the end of the pause, and how many become dead letters.
+fn after_the_pause(world: &ByHand) -> (usize, u64) {
+    world.give(vec![Item::Pause { key: None, is_paused: false }]);
+    let mut arrived = 0;
+    for _ in 0..200 {
+        arrived += world.sent().len();
+        world.advance_ms(100);
+    }
+    (arrived, world.engine.summary().undeliverable)
+}
+
 /// A pause may last for days.
 #[test]
 fn a_crash_in_a_pause_counts_no_attempts__d6_d16() {
@@ -412,14 +423,7 @@ fn a_crash_in_a_pause_counts_no_attempts__d6_d16() {
     world.give(vec![Item::Pause { key: None, is_paused: true }]);
     world.engine.settle(flight, Verdicts::Delivered, None);
     world.write();
-    let world = world.again();
-    world.give(vec![Item::Pause { key: None, is_paused: false }]);
-    let mut arrived = 0;
-    for _ in 0..200 {
-        arrived += world.sent().len();
-        world.advance_ms(100);
-    }
-    assert_eq!((arrived, world.engine.summary().undeliverable), (39, 0));
+    assert_eq!(after_the_pause(&world.again()), (39, 0));
 }
 
 /// The note of an attempt has no time to wait for, also where the failure before had a long one, or the clock was set back.
@@ -475,13 +479,57 @@ fn a_pause_takes_notes_back_without_a_sender__d6_d16() {
         if closes {
             world.engine.close(Sends::AllEnded).unwrap();
         }
-        let world = world.again();
-        world.give(vec![Item::Pause { key: None, is_paused: false }]);
-        let mut arrived = 0;
-        for _ in 0..200 {
-            arrived += world.sent().len();
-            world.advance_ms(100);
-        }
-        assert_eq!((arrived, world.engine.summary().undeliverable), (40, 0), "closes: {closes}");
+        assert_eq!(after_the_pause(&world.again()), (40, 0), "closes: {closes}");
     }
+}
+
+#[test]
+fn a_close_during_a_noted_send_keeps_what_is_known_of_it__d6() {
+    let world = ByHand::start(settings());
+    world.give(vec![put(Some("k"), "a", START_MS - 86_400_000)]);
+    assert!(world.next_send().is_some());
+    let world = world.again(); // a crash in the first send: its row has no time
+    for _ in 0..5 {
+        let (number, _) = world.next_send().unwrap();
+        world.engine.settle(number, Verdicts::Each(vec![unanswered()]), None);
+        world.write();
+        world.advance_ms(1_000);
+    }
+    assert!(world.next_send().is_some());
+    world.engine.close(Sends::SomeHang).unwrap();
+    world.step_wall_clock_ms(-3_600_000);
+    let world = world.again();
+    let kept = world.engine.with_store(|store| store.attempts(1)).unwrap().unwrap();
+    assert!(kept.waited_ms >= 5_000, "{} ms without success", kept.waited_ms);
+    world.advance_ms(1_000);
+    assert_eq!(ids(&world.sent()), ["a"], "it does not wait for the old time");
+}
+
+/// The step comes between the note and the send.
+#[test]
+fn a_noted_message_keeps_its_place_after_a_step_of_the_clock__d4() {
+    let world = ByHand::start(settings());
+    world.give(vec![put(Some("k"), "a", START_MS)]);
+    let (number, _) = world.next_send().unwrap();
+    world.engine.settle(number, Verdicts::Each(vec![unanswered()]), None);
+    world.write();
+    let world = world.again();
+    world.write();
+    world.advance_ms(1_000);
+    for _ in 0..2 {
+        assert!(world.take().is_none(), "it is read, then noted");
+        world.write();
+    }
+    world.step_wall_clock_ms(-10_000);
+    assert!(world.take().is_none(), "it would be early");
+    world.write();
+    world.give(vec![put(Some("k"), "b", START_MS - 5)]);
+    let world = world.again();
+    world.advance_ms(20_000);
+    let mut order = Vec::new();
+    for _ in 0..10 {
+        order.extend(ids(&world.sent()).iter().map(ToString::to_string));
+        world.advance_ms(500);
+    }
+    assert_eq!(order, ["a", "b"]);
 }

@@ -58,7 +58,7 @@ pub use tables::bulk_actions::{Filter, Kind as ActionKind};
 pub(crate) use tables::meta::{PAUSED, RESTORED};
 pub(crate) use tables::openings::Opening;
 pub use tables::paused_keys::MOST_PAUSED_KEYS;
-pub(crate) use types::{Accepted, Attempts, Done, Known, Position, WaitingRow};
+pub(crate) use types::{Accepted, Attempts, CRASHED, Done, Known, Position, WaitingRow};
 pub use types::{Letter, Outcome, Progress};
 
 use crate::base::open_stores::FileId;

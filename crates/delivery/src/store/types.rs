@@ -180,6 +180,9 @@ pub(crate) struct Attempts {
     pub is_unanswered: bool,
 }
 
+/// The reason for an attempt that counts because the process crashed during it.
+pub(crate) const CRASHED: &str = "the process ended while this was being sent";
+
 impl Attempts {
     /// No attempt was made.
     pub(crate) fn none(seq: i64) -> Self {

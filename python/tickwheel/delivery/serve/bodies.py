@@ -123,6 +123,9 @@ class Bodies:
             if asyncio.get_running_loop().time() >= self._end_s:
                 reason = "the server is stopping, and the body has not come as a whole"
                 raise _NotReceived(503, reason, AGAIN, CLOSE) from None
+            if body.is_given_up:
+                reason = "there was no room for all bodies, and this one had been on its way for longest"
+                raise _NotReceived(408, reason, "the same request again, sent faster", CLOSE) from None
             raise _NotReceived(408, "the body did not end in time", f"within {_WITHIN_S} s", CLOSE) from None
         except ClientDisconnect:
             raise _NotReceived(400, "the connection was closed in the middle of the body", "the whole body") from None

@@ -173,8 +173,9 @@ impl Dispatcher {
 
     /// The message would be early, so it waits for the timer again. If it was sent before, its lane waits for it.
     pub(super) fn put_back(&mut self, slot: Slot, clock: &DueClock) {
-        self.unnote(slot, false);
-        if self.window.entry(slot).was_sent {
+        let was_sent = self.window.entry(slot).was_sent;
+        self.unnote(slot, was_sent);
+        if was_sent {
             self.window.entry_mut(slot).state = State::Retrying;
             self.wait_until_due(slot, clock);
         } else {

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::{Alarm, CRASHED, Dispatcher, Flight, Offer};
+use super::{Alarm, Dispatcher, Flight, Offer};
 use crate::due::lanes::Slot;
 use crate::due::window::State;
 use crate::message::Body;
-use crate::store::{Attempts, Outcome};
+use crate::store::{Attempts, CRASHED, Outcome};
 
 /// How many suspects are out together at most, by the counted attempts of the one with the most.
 const SUSPECTS: [usize; 3] = [256, 16, 1];
@@ -71,7 +71,7 @@ impl Dispatcher {
     }
 
     /// The attempts to note for a suspect. It keeps its place in its key after a restart, and waits no more.
-    pub(super) fn attempts_of_noted(&self, slot: Slot) -> Attempts {
+    pub(crate) fn attempts_of_noted(&self, slot: Slot) -> Attempts {
         let (made, now_ms) = (self.attempts_of(slot, CRASHED), self.steady_ms());
         let next_ms = self.window.entry(slot).lane.and(made.next_ms).map(|it| it.min(now_ms));
         Attempts { next_ms, ..made }
