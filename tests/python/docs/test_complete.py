@@ -45,7 +45,7 @@ OF_OTHERS = {
         "--parking-lot",
         "--port",
     ),
-    *("--repeats", "--retry", "--retry-connrefused", "--retry-delay", "--seconds", "--silent", "--small", "--span-s"),
+    *("--retry", "--retry-connrefused", "--retry-delay", "--seconds", "--silent", "--small", "--span-s"),
     *("--network", "--stop-timeout", "--work-dir"),
 }
 OF_PYTHON = ("replace", "debounce_ms", "at_latest_ms")
