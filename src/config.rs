@@ -24,7 +24,7 @@ pub struct Config {
     pub precision: Precision,
     /// The least time between two wake-ups of the reaper, in microseconds.
     pub slack_us: u64,
-    /// While there are more than 2,000 wake-ups in a second, that time doubles, up to this.
+    /// Above 2,000 wake-ups in a second that time doubles, up to this, until there are fewer than 500.
     pub max_slack_us: u64,
     /// The most tasks that may be pending or wait for the executor. An add that would pass it gets [`Error::Full`].
     pub max_pending: Option<usize>,
@@ -77,7 +77,7 @@ impl Config {
 
     /// With at least this time between two wake-ups of the reaper, in microseconds, also while there are many.
     ///
-    /// By default it is 100, and up to 1,000 while there are more than 2,000 wake-ups in a second.
+    /// By default it is 100; above 2,000 wake-ups in a second it grows to at most 1,000, until there are fewer than 500.
     ///
     /// ```
     /// let config = tickwheel::Config::default().with_slack_us(250);

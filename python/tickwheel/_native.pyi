@@ -417,10 +417,10 @@ class SystemTimer(Timer):
     or an asyncio loop, which also runs coroutine functions, as tasks of the loop (the timer counts one as running only
     during the call). `precision`: `"exact"` to the microsecond, or `"tick"`, as in Kafka: up to one tick early, fewest
     wake-ups. `slack_us`: the minimum time between two wake-ups, by which a task may be late. A given number always
-    holds. The default is 100, and up to 1,000 while there are more than 2,000 wake-ups in a second. `max_pending`: the
-    maximum number of pending tasks; an add that would exceed it raises `TimerFull`. `on_error(task, exception)`: called
-    with what a callback raises; by default that goes to the exception handler of the loop, or to the logger
-    `tickwheel`. After Kafka's `SystemTimer`.
+    holds. The default is 100; above 2,000 wake-ups in a second it grows to at most 1,000, until there are fewer than
+    500. `max_pending`: the maximum number of pending tasks; an add that would exceed it raises `TimerFull`.
+    `on_error(task, exception)`: called with what a callback raises; by default that goes to the exception handler of
+    the loop, or to the logger `tickwheel`. After Kafka's `SystemTimer`.
 
     >>> with SystemTimer("demo") as timer:
     ...     task = timer.after(60_000, print, "a minute has passed")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -165,6 +165,28 @@ def test_a_delay_of_a_message_object_is_a_number_in_range__D1(queue: DeliveryQue
         with pytest.raises(BadRecord, match=r"delay_ms is not a number in range .allowed: delay_ms: milliseconds"):
             give([message])
     assert len(queue) == 0
+
+
+@pytest.mark.parametrize("payload", [b'{"a":null}', b'{"text":"nullable"}', b"1"])
+def test_the_payload_of_a_delivery_is_taken_again__D1(queue: DeliveryQueue, payload: bytes) -> None:
+    raw = msgspec.Raw(payload)
+    given = [("a", LATER_MS, raw), {"id": "b", "due": LATER_MS, "payload": raw}, ("c", LATER_MS, {"of": [raw, None]})]
+    assert queue.put_many(given) == [Answer.ACCEPTED] * 3
+    assert queue.put("d", raw, due=LATER_MS) == Answer.ACCEPTED
+    with pytest.raises(WrongUsage, match="no NaN"):
+        queue.put("e", {"of": raw, "nan": float("nan")}, due=LATER_MS)
+
+
+class Record(NamedTuple):
+    id: str
+    due: int
+    payload: object
+
+
+@pytest.mark.parametrize("given", [["a", LATER_MS, 1], Record("a", LATER_MS, 1), {"id": "a", "due": LATER_MS}], ids=str)
+def test_submit_takes_a_message_as_put_many_does__D11(queue: DeliveryQueue, given: Any) -> None:
+    assert queue.submit([given]).result(20) == [Answer.ACCEPTED]
+    assert queue.put_many([given]) == [Answer.DUPLICATE]
 
 
 class Reminder(Message):

@@ -20,6 +20,7 @@ RULE: Final = ("every", "cron", "tz", "missed")
 # A union is made anew at each look otherwise.
 _BYTES: Final = bytes | bytearray | memoryview
 _PLAIN: Final = str | int | float
+_MESSAGES: Final = Message | Mapping | list | tuple
 _NO_OPTIONS: Final = (None, None, None, None, None, None)  # `expires` and `traceparent`, and those of a rule
 _FIELDS: Final = (*_OF_A_RECORD, *RULE, "replace", "debounce_ms", "at_latest_ms")
 
@@ -106,7 +107,7 @@ def put_of(
 
 def item_of(given: Any) -> Any:
     """A message from a value that `put_many` takes, and anything else as it is. Errors: `WrongUsage`."""
-    return message_of(given) if isinstance(given, Message | Mapping) or type(given) is tuple else given
+    return message_of(given) if isinstance(given, _MESSAGES) else given
 
 
 def payload_of(payload: Any) -> tuple[bytes, bool]:
@@ -161,7 +162,7 @@ def _json_of(payload: Any) -> bytes:
 
 def _has_no_json_number(payload: Any) -> bool:
     """Whether there is a NaN or an infinity in it, for which msgspec writes `null`."""
-    left = [msgspec.to_builtins(payload)]
+    left = [msgspec.to_builtins(payload, enc_hook=lambda _raw: None)]  # a `msgspec.Raw` is JSON already
     while left:
         value = left.pop()
         if isinstance(value, float) and not math.isfinite(value):
