@@ -93,7 +93,8 @@ def _interruptible(
         try:
             return work(module, sessions[0], step)
         finally:
-            sessions[0].stop()
+            with suppress(Exception):  # the JVM may have got the signal too, and the work is done
+                sessions[0].stop()
 
     future: Future[Path | str] = Future()
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tickwheel._printable import printable
 from tickwheel.commands.spark_job import Say, run_on_spark
 
 if TYPE_CHECKING:
@@ -37,13 +38,15 @@ def spark_upgrade(checkpoint: str, out: str) -> None:
     """
     checkpoint, out = (it if ":" in it else str(Path(it).absolute()) for it in (checkpoint, out))
 
+    told: list[str] = []
+
     def work(module: "ModuleType", session: Any, say: Say) -> str:
-        found = module.export(session, checkpoint, out, time.time_ns() // 1_000_000, say)
-        for line in _told(found):
-            say(line)
+        told.extend(_told(module.export(session, checkpoint, out, time.time_ns() // 1_000_000, say)))
         return out
 
     run_on_spark("tickwheel spark-upgrade", "tickwheel.spark.upgrade.export", out, lambda _: None, work)
+    for line in told:  # not in `work`: Ctrl-C ends it at its next step, and everything is written
+        click.echo(printable(line), err=True)
 
 
 def _told(found: "Upgrade") -> list[str]:

@@ -171,6 +171,7 @@ def test_ctrl_c_after_the_last_step_does_not_say_that_nothing_has_changed__D13(m
         def stop(self) -> None:
             is_made.set()
             time.sleep(0.3)  # so that Ctrl-C comes before the end, however busy the machine is
+            raise ConnectionError("the JVM has gone")  # it may have got the signal too
 
     class Interrupted(threading.Thread):
         def start(self) -> None:

@@ -2,13 +2,12 @@
 
 use std::collections::{BinaryHeap, HashSet};
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension};
 
 use super::snapshot::{Snapshot, optional_text, text};
 use crate::base::display::cut;
 use crate::base::error::DeliveryError;
 use crate::message::hashes::lane_of;
-use crate::store::CRASHED;
 
 /// How many messages with attempts are looked at: some ten milliseconds.
 const LOOKED_AT: usize = 50_000;
@@ -60,16 +59,15 @@ impl Snapshot {
 }
 
 fn longest(db: &Connection, most: usize, looked_at: usize) -> rusqlite::Result<Longest> {
-    let query = "SELECT at_ms - waited_ms, seq, next_ms IS NULL OR at_ms = 0 OR (next_ms <= at_ms AND error = ?) \
-                FROM attempts ORDER BY seq LIMIT ?";
-    let mut select = db.prepare(query)?;
-    let mut rows = select.query(params![CRASHED, looked_at as i64 + 1])?;
+    let mut select =
+        db.prepare("SELECT at_ms - waited_ms, seq, next_ms IS NULL OR at_ms = 0 FROM attempts ORDER BY seq LIMIT ?")?;
+    let mut rows = select.query([looked_at as i64 + 1])?;
     let mut first: BinaryHeap<(i64, i64)> = BinaryHeap::new(); // the latest one on top
     let mut seen = 0;
     while let Some(row) = rows.next()? {
         seen += 1;
         if seen > looked_at || row.get(2)? {
-            continue; // it was moved; or an older version tried it, and noted no time; or its next attempt is noted already
+            continue; // it was moved, and waits for its new due time; or an older version tried it, and noted no time
         }
         first.push((row.get(0)?, row.get(1)?));
         if first.len() > SPARE * most {

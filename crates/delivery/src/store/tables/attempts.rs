@@ -4,17 +4,19 @@
 use rusqlite::{OptionalExtension, params};
 
 use crate::store::sql::{Result, cached};
-use crate::store::{Attempts, Done, Store};
+use crate::store::{Attempts, CRASHED, Done, Store};
 
 const WAITS: &str = "SELECT 1 FROM messages m JOIN waiting w ON w.due_ms = m.due_ms AND w.seq = m.seq WHERE m.seq = ?";
 
 impl Store {
-    /// Keeps the number of attempts of these messages until they have their outcome.
+    /// Keeps the number of attempts of these messages until they have their outcome. A note before a send, which has the
+    /// error [`CRASHED`], leaves the error of the last failure.
     pub(crate) fn note_attempts(&mut self, attempts: &[Attempts]) -> Result<()> {
         let text = "INSERT INTO attempts (seq, attempts, strikes, waited_ms, next_ms, error, at_ms, is_unanswered) \
-                    VALUES (?, ?, ?, ?, ?, ?, ?, ?) \
+                    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) \
                     ON CONFLICT (seq) DO UPDATE SET attempts = excluded.attempts, strikes = excluded.strikes, \
-                    waited_ms = excluded.waited_ms, next_ms = excluded.next_ms, error = excluded.error, \
+                    waited_ms = excluded.waited_ms, next_ms = excluded.next_ms, \
+                    error = iif(excluded.error = ?9, ifnull(attempts.error, ?9), excluded.error), \
                     at_ms = excluded.at_ms, is_unanswered = excluded.is_unanswered";
         for one in attempts {
             if !cached(&self.db, "SELECT 1 FROM attempts WHERE seq = ?")?.exists([one.seq])? {
@@ -31,7 +33,8 @@ impl Store {
                 one.next_ms,
                 one.error,
                 one.at_ms,
-                one.is_unanswered
+                one.is_unanswered,
+                CRASHED
             ])?;
         }
         Ok(())
