@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tarfile
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -79,6 +80,38 @@ def records(out: Path, *what: str) -> list[dict[str, Any]]:
     """All records, file by file."""
     files = [path for name in what for path in sorted((out / name).glob("[!.]*.ndjson"))]
     return [json.loads(line) for path in files for line in path.read_text().splitlines()]
+
+
+def test_ctrl_c_after_the_last_record_tells_what_was_written__S4_D13(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same command again would be refused: the folder is not empty."""
+    is_written = threading.Event()
+
+    class Session:
+        sparkContext = None  # noqa: N815
+
+        def stop(self) -> None:
+            pass
+
+    class Interrupted(threading.Thread):
+        def start(self) -> None:
+            super().start()
+            is_written.wait()
+            raise KeyboardInterrupt
+
+    def export(*_: object) -> Upgrade:
+        is_written.set()
+        time.sleep(0.3)  # so that Ctrl-C comes before the end, however busy the machine is
+        return Upgrade("0.1.0", "", 6, 0, 38, 3, 1, 0, 0, 0, [], [])
+
+    monkeypatch.setattr("tickwheel.spark.session.laptop_session", lambda _name: Session())
+    monkeypatch.setattr("threading.Thread", Interrupted)
+    monkeypatch.setattr(module, "export", export)
+    ended = upgrade("old", "--out", "out")
+    assert ended.exit_code == 0, ended.output
+    assert ended.output.splitlines()[1:3] == [
+        f"Done: {Path('out').absolute()}",
+        "Messages: 38, of which deliverers may have 3. Recurring messages, cancels and reschedules: 1.",
+    ]
 
 
 def test_there_is_a_checkpoint_of_each_format_that_is_exported__S4() -> None:
