@@ -6,7 +6,6 @@ import subprocess
 import sys
 import tarfile
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -34,6 +33,7 @@ from tickwheel.spark.upgrade.records import exported
 from tickwheel.spark.upgrade.sources import Source, last_done, sources_of
 from tickwheel.spark.upgrade.written import Kind, Upgrade
 
+from .interrupted import NoSpark, press_ctrl_c_at
 from .make_checkpoint import DATA, FIRST, PLACE
 from .ports import port_of
 
@@ -84,27 +84,14 @@ def records(out: Path, *what: str) -> list[dict[str, Any]]:
 
 def test_ctrl_c_after_the_last_record_tells_what_was_written__S4_D13(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same command again would be refused: the folder is not empty."""
-    is_written = threading.Event()
-
-    class Session:
-        sparkContext = None  # noqa: N815
-
-        def stop(self) -> None:
-            pass
-
-    class Interrupted(threading.Thread):
-        def start(self) -> None:
-            super().start()
-            is_written.wait()
-            raise KeyboardInterrupt
+    is_written, session = threading.Event(), NoSpark()
 
     def export(*_: object) -> Upgrade:
         is_written.set()
-        time.sleep(0.3)  # so that Ctrl-C comes before the end, however busy the machine is
+        session.wait_for_ctrl_c()
         return Upgrade("0.1.0", "", 6, 0, 38, 3, 1, 0, 0, 0, [], [])
 
-    monkeypatch.setattr("tickwheel.spark.session.laptop_session", lambda _name: Session())
-    monkeypatch.setattr("threading.Thread", Interrupted)
+    press_ctrl_c_at(is_written, session, monkeypatch)
     monkeypatch.setattr(module, "export", export)
     ended = upgrade("old", "--out", "out")
     assert ended.exit_code == 0, ended.output

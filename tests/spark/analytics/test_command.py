@@ -21,6 +21,7 @@ from tickwheel.commands.spark_job import _interruptible
 from tickwheel.spark.analytics.ledgers import read_ledgers
 from tickwheel.spark.failing import reason
 
+from ..interrupted import NoSpark, press_ctrl_c_at
 from .conftest import fill_nothing
 
 pytestmark = pytest.mark.timeout(240)
@@ -131,13 +132,7 @@ def test_what_a_task_says_is_told_in_its_own_words__D2(session: Any, store: Path
 
 def test_ctrl_c_ends_the_work_also_at_the_moment_in_which_it_begins__D13(monkeypatch: pytest.MonkeyPatch) -> None:
     """The work has begun, and the main thread does not wait for it yet, as on a busy machine."""
-    has_begun, is_over, steps = threading.Event(), threading.Event(), 0
-
-    class Session:
-        sparkContext = None  # noqa: N815
-
-        def stop(self) -> None:
-            is_over.set()
+    has_begun, session, steps = threading.Event(), NoSpark(), 0
 
     def work(_module: object, _session: object, say: Callable[[str], None]) -> str:
         nonlocal steps
@@ -148,37 +143,21 @@ def test_ctrl_c_ends_the_work_also_at_the_moment_in_which_it_begins__D13(monkeyp
             time.sleep(0.01)
         return "it was done"
 
-    class Interrupted(threading.Thread):
-        def start(self) -> None:
-            super().start()
-            has_begun.wait()
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr("tickwheel.spark.session.laptop_session", lambda _name: Session())
-    monkeypatch.setattr("threading.Thread", Interrupted)
+    press_ctrl_c_at(has_begun, session, monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         _interruptible("test", sys, work, lambda _line: None)  # type: ignore[arg-type]
-    assert is_over.is_set()
+    assert session.is_stopped.is_set()
     assert steps < 200
 
 
 def test_ctrl_c_after_the_last_step_does_not_say_that_nothing_has_changed__D13(monkeypatch: pytest.MonkeyPatch) -> None:
     is_made = threading.Event()
 
-    class Session:
-        sparkContext = None  # noqa: N815
-
+    class Gone(NoSpark):
         def stop(self) -> None:
             is_made.set()
-            time.sleep(0.3)  # so that Ctrl-C comes before the end, however busy the machine is
+            self.wait_for_ctrl_c()
             raise ConnectionError("the JVM has gone")  # it may have got the signal too
 
-    class Interrupted(threading.Thread):
-        def start(self) -> None:
-            super().start()
-            is_made.wait()
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr("tickwheel.spark.session.laptop_session", lambda _name: Session())
-    monkeypatch.setattr("threading.Thread", Interrupted)
+    press_ctrl_c_at(is_made, Gone(), monkeypatch)
     assert _interruptible("test", sys, lambda *_: "it was done", lambda _line: None) == "it was done"
