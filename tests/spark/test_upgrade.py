@@ -8,6 +8,7 @@ import tarfile
 import threading
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,21 @@ def test_ctrl_c_after_the_last_record_tells_what_was_written__S4_D13(monkeypatch
         f"Done: {Path('out').absolute()}",
         "Messages: 38, of which deliverers may have 3. Recurring messages, cancels and reschedules: 1.",
     ]
+
+
+def test_a_standard_error_that_is_full_fails_no_upgrade__S4_D13(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All is written by then, and the same command again would be refused."""
+
+    def export(*_: object) -> Upgrade:
+        return Upgrade("0.1.0", "", 6, 0, 38, 3, 1, 0, 0, 0, [], [])
+
+    monkeypatch.setattr("tickwheel.spark.session.laptop_session", lambda _name: NoSpark())
+    monkeypatch.setattr(module, "export", export)
+    full = Path("/dev/full").open("w", buffering=1)  # noqa: SIM115 - its close fails too
+    monkeypatch.setattr("sys.stderr", full)
+    command.main(["spark-upgrade", "old", "--out", "out"], standalone_mode=False)
+    with suppress(OSError):
+        full.close()
 
 
 def test_there_is_a_checkpoint_of_each_format_that_is_exported__S4() -> None:

@@ -10,6 +10,7 @@
 //!
 //! The second command measures one work on one side and prints the figure. The beginning of a name is enough.
 
+mod calls;
 mod conditions;
 mod cpu_time;
 mod dense;

@@ -13,7 +13,7 @@ use crate::sides::single_threaded::SingleThreaded;
 use crate::sides::slab_wheel::SlabWheel;
 use crate::sides::tickwheel::Tickwheel;
 use crate::sides::tokio_sleep::{self, Sleeps};
-use crate::{dense, driven, hold, memory, ours, pairs, works};
+use crate::{calls, dense, driven, hold, memory, ours, pairs, works};
 
 /// Our timer with `parking_lot`'s lock, in a program that was built with that feature.
 pub const PARKING_LOT: &str = "tickwheel, parking_lot";
@@ -31,9 +31,13 @@ const fn ns(name: &'static str) -> Work {
 }
 
 /// In the order of the report.
-pub static WORKS: [Work; 25] = [
+pub static WORKS: [Work; 29] = [
     ns("insert"),
+    ns("insert, p99 of a call"),
+    ns("insert, p99.9 of a call"),
     ns("cancel, one by one"),
+    ns("cancel, p99 of a call"),
+    ns("cancel, p99.9 of a call"),
     ns("cancel, 64 at a time"),
     ns("fire all"),
     ns("fire all, claimed"),
@@ -172,7 +176,11 @@ impl SideRows {
     fn of_any<S: Side + 'static>(side: &'static str) -> Self {
         Self { side, rows: Vec::new() }
             .and("insert", works::insert::<S>)
+            .and("insert, p99 of a call", calls::insert::<S, 990>)
+            .and("insert, p99.9 of a call", calls::insert::<S, 999>)
             .and("cancel, one by one", works::cancel::<S>)
+            .and("cancel, p99 of a call", calls::cancel::<S, 990>)
+            .and("cancel, p99.9 of a call", calls::cancel::<S, 999>)
             .and("reset, one by one", works::reset::<S>)
             .and("memory at peak", memory::at_peak::<S>)
     }

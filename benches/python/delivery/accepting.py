@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -34,7 +35,7 @@ def main(messages: int, batch: int, folder: Path) -> None:
     logging.getLogger("tickwheel").setLevel(logging.ERROR)  # it warns that sending is paused
     folder.mkdir(exist_ok=True)
     table = Table("way", "messages/s", "µs each", "µs of the processor, by thread", title=f"{batch:,} in a call")
-    batches = [range(start, start + batch) for start in range(0, messages, batch)]
+    batches = [range(start, min(start + batch, messages)) for start in range(0, messages, batch)]
     bodies = [b"".join(map(_line, _rows(numbers))) for numbers in batches]
     _measure(table, "put_many, 1 thread", folder, messages, lambda queue: _puts(queue, batches))
     _measure(table, "put_many, 2 threads", folder, messages, lambda queue: _puts(queue, batches, threads=2))
@@ -55,10 +56,11 @@ def _measure(table: Table, way: str, folder: Path, messages: int, hand_in: Calla
 
 def _busy_ns() -> Counter[str]:
     """What each thread of this process has had of the processors until now. Threads that have ended are not in it."""
-    tasks = Path("/proc/self/task").iterdir()
-    return Counter(
-        {(task / "comm").read_text().strip(): int((task / "schedstat").read_text().split()[0]) for task in tasks}
-    )
+    busy: Counter[str] = Counter()
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(OSError):  # it has just ended
+            busy[(task / "comm").read_text().strip()] += int((task / "schedstat").read_text().split()[0])
+    return busy
 
 
 def _rows(numbers: range) -> Iterator[tuple[str, int, dict[str, str]]]:

@@ -114,6 +114,14 @@ def _interruptible(
             for session in sessions:
                 with suppress(Exception):  # it may be stopping at this moment
                     session.sparkContext.cancelAllJobs()
-        if future.done() and future.exception() is None:
-            return future.result()  # it came after the last step
+        if future.done() and not _is_cancelled(future.exception()):
+            return future.result()  # it came after the last step, or the work failed by itself
         raise
+
+
+def _is_cancelled(error: BaseException | None) -> bool:
+    """Whether this is what Ctrl-C did to the work: a step, a job or the JVM was stopped."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    return any(isinstance(it, _Stopped | PySparkException | Py4JError) for it in (error, error and error.__cause__))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tickwheel._printable import printable
+from tickwheel.commands.printing import say
 from tickwheel.commands.spark_job import Say, run_on_spark
 
 if TYPE_CHECKING:
@@ -40,13 +40,13 @@ def spark_upgrade(checkpoint: str, out: str) -> None:
 
     told: list[str] = []
 
-    def work(module: "ModuleType", session: Any, say: Say) -> str:
-        told.extend(_told(module.export(session, checkpoint, out, time.time_ns() // 1_000_000, say)))
+    def work(module: "ModuleType", session: Any, step: Say) -> str:
+        told.extend(_told(module.export(session, checkpoint, out, time.time_ns() // 1_000_000, step)))
         return out
 
     run_on_spark("tickwheel spark-upgrade", "tickwheel.spark.upgrade.export", out, lambda _: None, work)
     for line in told:  # not in `work`: Ctrl-C ends it at its next step, and everything is written
-        click.echo(printable(line), err=True)
+        say(line, err=True)
 
 
 def _told(found: "Upgrade") -> list[str]:

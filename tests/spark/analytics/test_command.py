@@ -18,6 +18,7 @@ from analysis.stores import fill
 from tickwheel.analysis.ledgers import look
 from tickwheel.commands.analyze import analyze
 from tickwheel.commands.spark_job import _interruptible
+from tickwheel.delivery import DeliveryFailed
 from tickwheel.spark.analytics.ledgers import read_ledgers
 from tickwheel.spark.failing import reason
 
@@ -159,5 +160,32 @@ def test_ctrl_c_after_the_last_step_does_not_say_that_nothing_has_changed__D13(m
             self.wait_for_ctrl_c()
             raise ConnectionError("the JVM has gone")  # it may have got the signal too
 
-    press_ctrl_c_at(is_made, Gone(), monkeypatch)
+    session = Gone()
+    press_ctrl_c_at(is_made, session, monkeypatch)
     assert _interruptible("test", sys, lambda *_: "it was done", lambda _line: None) == "it was done"
+    assert session.ctrl_c.is_set()
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (OSError("no space"), OSError),
+        (DeliveryFailed("no space"), DeliveryFailed),
+        (PySparkException("a job was cancelled"), KeyboardInterrupt),
+    ],
+)
+def test_after_ctrl_c_an_error_of_the_work_itself_is_told__D13(
+    error: Exception, raised: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may have changed something by then."""
+    is_made, session = threading.Event(), NoSpark()
+
+    def work(*_: object) -> str:
+        is_made.set()
+        session.wait_for_ctrl_c()
+        raise error
+
+    press_ctrl_c_at(is_made, session, monkeypatch)
+    with pytest.raises(raised):
+        _interruptible("test", sys, work, lambda _line: None)
+    assert session.ctrl_c.is_set()

@@ -10,6 +10,7 @@ in a session of its own.
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -79,7 +80,8 @@ def analyze(
             files = WRITTEN if events is None else WRITTEN | WRITTEN_OF_EVENTS
             save(new / PAGE, render(collect(messages, new, as_of_ms, events), files))
     finally:
-        messages.unpersist()
+        with suppress(Exception):  # the JVM may have gone, and the result is what counts
+            messages.unpersist()
     return out / PAGE
 
 

@@ -109,7 +109,8 @@ def _records(
                 if counts[kind]:
                     _write(kept.where(F.col("kind") == kind), out, FOLDERS[kind])
     finally:
-        kept.unpersist()
+        with suppress(Exception):  # the JVM may have gone, and the result is what counts
+            kept.unpersist()
     return Upgrade(
         version=__version__,
         checkpoint=str(folder),
