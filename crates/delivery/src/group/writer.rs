@@ -438,8 +438,8 @@ impl Writer {
     }
 
     /// Writes the last transaction. Messages that were sent without an outcome may have arrived, so they are marked. If
-    /// these are known, no other message counts as sent.
-    pub(crate) fn end(&mut self, dispatcher: &Dispatcher, sends: Sends) -> Result<()> {
+    /// these are known, no other message counts as sent. `late`: outcomes that no group has.
+    pub(crate) fn end(&mut self, dispatcher: &Dispatcher, late: Outcomes, sends: Sends) -> Result<()> {
         let (mut near, mut others, mut unsent) = (Vec::new(), Vec::new(), Vec::new());
         let mut are_known = sends != Sends::Unknown;
         for (slot, it) in dispatcher.window.slots() {
@@ -449,8 +449,8 @@ impl Writer {
             }
             if it.is_noted {
                 let noted = dispatcher.attempts_of_noted(slot);
-                let is_made = u32::from(it.state == State::Sending); // it does not count: the process did not die
-                unsent.push(Attempts { attempts: noted.attempts.saturating_add(is_made), ..noted });
+                // A send that hangs was made. It is no strike: the process did not die.
+                unsent.push(if it.state == State::Sending { noted.and_one_more() } else { noted });
             }
             if !it.was_sent {
                 continue;
@@ -464,6 +464,7 @@ impl Writer {
         }
         others.extend(dispatcher.window.sent_and_left());
         self.store.begin()?;
+        self.store.note_attempts(&self.attempts_of(late.attempts, &late.before_send))?;
         self.store.note_attempts(&unsent)?;
         self.store.hold(&near)?;
         self.store.note_may_have_arrived(&others)?;

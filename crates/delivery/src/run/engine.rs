@@ -473,7 +473,9 @@ impl Engine {
             !matches!(self.queue.lock().failure, Some(DeliveryError::Store(_))) && !self.dispatcher.is_poisoned();
         let mut dispatcher = self.lock_dispatcher();
         dispatcher.halt();
-        let ended = if is_usable { writer.end(&dispatcher, sends) } else { Ok(()) };
+        let mut late = std::mem::take(&mut self.queue.lock().outcomes);
+        late.append(&mut dispatcher.outcomes);
+        let ended = if is_usable { writer.end(&dispatcher, late, sends) } else { Ok(()) };
         drop(dispatcher);
         writer.give_up(&DeliveryError::Closed);
         self.queue.reject(&DeliveryError::Closed);

@@ -13,7 +13,7 @@ use crate::message::incoming::Incoming;
 use crate::message::{Body, Message, Reschedule};
 use crate::run::settings::Settings;
 use crate::sinks::{Delivery, Verdict, Verdicts};
-use crate::store::Limits;
+use crate::store::{CRASHED, Limits};
 
 fn settings() -> Settings {
     Settings { retry: Retry { waits_ms: vec![1_000], ..Retry::default() }, ..Settings::default() }
@@ -503,6 +503,46 @@ fn a_close_during_a_noted_send_keeps_what_is_known_of_it__d6() {
     assert!(kept.waited_ms >= 5_000, "{} ms without success", kept.waited_ms);
     world.advance_ms(1_000);
     assert_eq!(ids(&world.sent()), ["a"], "it does not wait for the old time");
+}
+
+#[test]
+fn a_failure_told_too_late_for_a_commit_counts_no_crash__d6() {
+    let retry = Retry { max_attempts: 1, ..settings().retry };
+    let world = ByHand::start(Settings { retry, ..settings() });
+    world.give(vec![put(Some("k"), "a", START_MS)]);
+    assert!(world.next_send().is_some());
+    let world = world.again(); // a crash: the next send is noted first
+    let (number, _) = world.next_send().unwrap();
+    world.engine.settle(number, Verdicts::Each(vec![unanswered()]), None);
+    world.engine.close(Sends::SomeHang).unwrap(); // the writer has not seen it
+    let world = world.again();
+    let kept = world.engine.with_store(|store| store.attempts(1)).unwrap().unwrap();
+    assert_eq!((kept.attempts, kept.strikes), (1, 0), "{kept:?}");
+    assert_ne!(kept.error.as_deref(), Some(CRASHED));
+    world.advance_ms(1_000);
+    assert_eq!(ids(&world.sent()), ["a"]);
+}
+
+#[test]
+fn a_note_that_is_taken_back_tells_of_no_crash__d6_d16() {
+    for closes in [false, true] {
+        let world = ByHand::start(settings());
+        world.give(vec![put(Some("k"), "a", START_MS)]);
+        assert!(world.take().is_some());
+        let world = world.again();
+        world.write();
+        assert!(world.take().is_none(), "it is noted");
+        world.write();
+        if closes {
+            world.engine.close(Sends::AllEnded).unwrap();
+        } else {
+            world.give(vec![Item::Pause { key: None, is_paused: true }]);
+            world.write();
+        }
+        let kept = world.again().engine.with_store(|store| store.attempts(1)).unwrap();
+        let kept = kept.map(|it| (it.attempts, it.error));
+        assert!(kept.is_none() || kept == Some((0, None)), "closes: {closes}, {kept:?}");
+    }
 }
 
 /// The step comes between the note and the send.

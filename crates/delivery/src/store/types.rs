@@ -172,7 +172,7 @@ pub(crate) struct Attempts {
     pub waited_ms: i64,
     /// The time of the next attempt.
     pub next_ms: Option<i64>,
-    /// The last error.
+    /// The error of the last send that ended with one; [`CRASHED`] if none did.
     pub error: Option<String>,
     /// The time of this note, by a clock that is not stepped while the process runs.
     pub at_ms: i64,
@@ -187,6 +187,11 @@ impl Attempts {
     /// No attempt was made.
     pub(crate) fn none(seq: i64) -> Self {
         Self { seq, attempts: 0, strikes: 0, waited_ms: 0, next_ms: None, error: None, at_ms: 0, is_unanswered: false }
+    }
+
+    /// With a send whose end is not known.
+    pub(crate) fn and_one_more(self) -> Self {
+        Self { attempts: self.attempts.saturating_add(1), error: Some(CRASHED.to_owned()), ..self }
     }
 }
 

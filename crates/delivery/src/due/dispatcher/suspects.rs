@@ -70,11 +70,13 @@ impl Dispatcher {
         }
     }
 
-    /// The attempts to note for a suspect. It keeps its place in its key after a restart, and waits no more.
+    /// The attempts to note for a suspect, without the next one. It keeps its place in its key after a restart, and waits no
+    /// more.
     pub(crate) fn attempts_of_noted(&self, slot: Slot) -> Attempts {
         let (made, now_ms) = (self.attempts_of(slot, CRASHED), self.steady_ms());
         let next_ms = self.window.entry(slot).lane.and(made.next_ms).map(|it| it.min(now_ms));
-        Attempts { next_ms, ..made }
+        let error = made.error.filter(|_| made.attempts > 0);
+        Attempts { next_ms, error, ..made }
     }
 
     /// The counted attempts of a suspect. `None`: it is none any more.
@@ -144,7 +146,7 @@ impl Dispatcher {
             self.window.entry_mut(slot).is_noted = true;
             self.suspects_out.insert(seq, strikes);
             let made = self.attempts_of_noted(slot);
-            let noted = Attempts { attempts: made.attempts.saturating_add(1), strikes: strikes + 1, ..made };
+            let noted = Attempts { strikes: strikes + 1, ..made.and_one_more() };
             self.outcomes.attempts.push(noted);
             self.outcomes.before_send.push(seq);
         }
