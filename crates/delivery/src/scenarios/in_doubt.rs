@@ -103,6 +103,7 @@ fn a_note_before_a_send_leaves_what_is_known_of_the_last_failure__d14() {
         assert!(world.take().is_none(), "it is read, then noted");
         world.write();
     }
-    assert_eq!(longest(&world, 1)[0].error.as_deref(), Some("no a"));
+    let noted = longest(&world, 1);
+    assert_eq!((noted[0].error.as_deref(), noted[0].fails), (Some("no a"), 2), "a crash would count this send");
     assert_eq!(world.take().map(|(_, deliveries)| deliveries.len()), Some(1));
 }

@@ -14,8 +14,8 @@ class KeyInDoubt(msgspec.Struct, frozen=True):
     """A key without success, with the message that is tried; `key` is `None` if this message has none.
 
     `since`: time in which the destination was down, or no process ran, is left out. `fails`: sends of this message that
-    failed. `next_try`: it may be past while the message waits for a place. `is_paused`: the key waits for its resume.
-    Names are cut after 200 characters.
+    failed, and one on its way that a crash would count. `next_try`: it may be past while the message waits for a place.
+    `is_paused`: the key waits for its resume. Names are cut after 200 characters.
     """
 
     key: str | None

@@ -28,9 +28,9 @@ pub struct KeyInDoubt {
     pub id: String,
     /// Since when the message is without success. Time in which the destination was down, or no process ran, is left out.
     pub since_ms: i64,
-    /// Sends that failed.
+    /// Sends that failed, and one on its way that a crash would count.
     pub fails: u32,
-    /// The error of the last send.
+    /// The error of the last send that ended with one.
     pub error: Option<String>,
     /// When the message is tried again, if it is not paused.
     pub next_ms: i64,
@@ -67,7 +67,7 @@ fn longest(db: &Connection, most: usize, looked_at: usize) -> rusqlite::Result<L
     while let Some(row) = rows.next()? {
         seen += 1;
         if seen > looked_at || row.get(2)? {
-            continue; // it was moved, and waits for its new due time; or an older version tried it, and noted no time
+            continue; // it was moved, or has no key and was noted before a send; or an older version tried it, and noted no time
         }
         first.push((row.get(0)?, row.get(1)?));
         if first.len() > SPARE * most {
