@@ -172,7 +172,7 @@ pub(crate) struct Attempts {
     pub waited_ms: i64,
     /// The time of the next attempt.
     pub next_ms: Option<i64>,
-    /// The error of the last send that ended with one; [`CRASHED`] if none did.
+    /// The error of the last send that ended with one. [`CRASHED`] if sends were made and none did, `None` if none was made.
     pub error: Option<String>,
     /// The time of this note, by a clock that is not stepped while the process runs.
     pub at_ms: i64,
