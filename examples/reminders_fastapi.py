@@ -4,6 +4,9 @@
 `DELETE` cancels it. `GET /outcomes` says what became of the last hundred.
 
     REMINDERS=reminders.db uvicorn --app-dir examples reminders_fastapi:app
+
+Run one worker: one process at a time has the store, and another one would wait until it ends. For several workers see
+docs/delivery-asyncio.md.
 """
 
 import asyncio

@@ -33,7 +33,8 @@
 //! The feature `parking_lot` takes that crate's lock in the place of the timer's own. The feature `stream` has what comes
 //! due as a `Stream`.
 
-// The way of a task: `add` → wheel → bucket queue → front → executor → callback, driven by the reaper.
+// The way of a task: `add` → wheel → bucket queue → front → executor → callback. The worker drives it while it is idle, the
+// reaper otherwise.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(any(tickwheel_model, tickwheel_loom), allow(dead_code, unused_imports, reason = "a model has no bindings"))]

@@ -35,6 +35,7 @@ LONG = {
     "tests/python/django_site/test_restarts.py": "kills",
     "tests/python/delivery/outbox/test_kill.py": "kills",
     "tests/python/delivery/soak": "kills",
+    "tests/python/delivery/serve/test_failed_sync.py": "kills",
     "tests/python/pages": "a browser",
     "tests/python/test_benches.py": "the benchmarks",
     "tests/python/delivery/test_flights.py::test_a_demo_that_was_stopped_half_way_goes_on__D11": "kills",

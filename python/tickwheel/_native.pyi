@@ -7,7 +7,7 @@ int, a finite float or a `timedelta`. Inside the timer, instants are exact to th
 import asyncio
 import os
 from collections.abc import Callable, Coroutine, Generator, Hashable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor
 from contextvars import Context
 from datetime import timedelta
 from enum import StrEnum
@@ -24,6 +24,7 @@ from typing import (
     TypeAlias,
     TypedDict,
     TypeVarTuple,
+    Unpack,
     final,
     type_check_only,
 )
@@ -335,6 +336,7 @@ class Timer:
         jitter_ms: float | timedelta | None = None,
         missed: Literal["skip", "all", "last"] | None = None,
         context: Context | None = None,
+        name: str | None = None,
     ) -> PeriodicTask:
         """Call `callback(*args)` again and again, at `start_ms + n * period_ms` of the timer's clock, without drift.
 
@@ -343,7 +345,7 @@ class Timer:
         a call runs or waits. They are left out (`"skip"`), made up for one by one (`"all"`), or one call stands for all
         (`"last"`). A coroutine runs as one of `after` does: until it has ended the call runs, and the task is not
         pending. An exception goes to `on_error`, and the calls go on. Returns the task; `cancel` ends it, and a call
-        that has begun goes on. Errors: as `after`.
+        that has begun goes on. `name`: as for `TimerTask`. Errors: as `after`.
         """
 
     def add_many(
@@ -395,7 +397,16 @@ class Timer:
         task is pending until it is cancelled, but not while a coroutine of it runs: the wait may end then, and the
         series with it. A series whose call runs at a shutdown ends with that call, and is in no list. Inside a callback
         of this timer the call waits for nothing, nor in a signal handler or a destructor that interrupts a shutdown of
-        the same thread. The list stays in `unfinished`. A second call is allowed.
+        the same thread, nor on the thread of an executor's loop: `await timer.aclose()` there; `wait_pending=True`
+        is a `RuntimeError`. The list stays in `unfinished`. A second call is allowed.
+        """
+
+    def aclose(
+        self, timeout_ms: float | timedelta | None = None, *, wait_pending: bool = False
+    ) -> Coroutine[object, object, list[_Listed]]:
+        """As `shutdown`, for a coroutine: the loop goes on meanwhile, and runs what is due if it is the executor.
+
+        Arguments and result: as those of `shutdown`. If the wait is cancelled, the timer is shut down at once.
         """
 
     def _record(self, bound: int) -> bool: ...
@@ -419,8 +430,10 @@ class SystemTimer(Timer):
     wake-ups. `slack_us`: the minimum time between two wake-ups, by which a task may be late. A given number always
     holds. The default is 100; above 2,000 wake-ups in a second it grows to at most 1,000, until there are fewer than
     500. `max_pending`: the maximum number of pending tasks; an add that would exceed it raises `TimerFull`.
-    `on_error(task, exception)`: called with what a callback raises; by default that goes to the exception handler of
-    the loop, or to the logger `tickwheel`. After Kafka's `SystemTimer`.
+    `on_error(task, exception)`: called with the `TimerTask`, or the `TaskBatch` of `add_many`, and what its callback
+    raised: an `Exception`, on a thread of the timer also `KeyboardInterrupt` and `SystemExit`. By default that goes
+    to the exception handler of the loop, or to the logger `tickwheel`, which tells of repeats within a minute by
+    their count. After Kafka's `SystemTimer`.
 
     >>> with SystemTimer("demo") as timer:
     ...     task = timer.after(60_000, print, "a minute has passed")
@@ -440,7 +453,7 @@ class SystemTimer(Timer):
         precision: Literal["exact", "tick"] = "exact",
         slack_us: int = 100,
         max_pending: int | None = None,
-        on_error: Callable[[TimerTask | TaskBatch, BaseException], object] | None = None,
+        on_error: Callable[[TimerTask, Exception], object] | None = None,
     ) -> None: ...
     def advance_clock(self, timeout_ms: float | timedelta) -> bool:
         """Wait at most `timeout_ms` until something is due, and advance the clock. Only with `reaper=False`.
@@ -476,7 +489,7 @@ class ManualTimer(Timer):
         start_ms: int = 0,
         precision: Literal["exact", "tick"] = "exact",
         max_pending: int | None = None,
-        on_error: Callable[[TimerTask | TaskBatch, BaseException], object] | None = None,
+        on_error: Callable[[TimerTask, Exception], object] | None = None,
         strict: bool = False,
     ) -> None: ...
     def advance(self, ms: float | timedelta) -> int:
@@ -667,7 +680,7 @@ class DelayedOperationPurgatory:
         timer: Timer | None = None,
         timer_enabled: bool = True,
         *,
-        on_error: Callable[[DelayedOperation, BaseException], object] | None = None,
+        on_error: Callable[[DelayedOperation, Exception], object] | None = None,
     ) -> None: ...
     @property
     def name(self) -> str: ...
@@ -806,8 +819,22 @@ class Replay:
         Errors: `ValueError` and `TypeError` for an instant that no clock can show.
         """
 
-_Future: TypeAlias = Future[list[Any]]
-_Items: TypeAlias = Iterable[object]
+@type_check_only
+class _Options(TypedDict, total=False):
+    """How a call reads what it is given.
+
+    `format`: an item, which is a message or a request; many of them; many messages; the bytes of one JSON object, or of
+    lines of NDJSON. `replace`: messages take the place of those of their names; with `at_latest_ms` they are due at
+    most so long after the first call of a series. `trace`: the `traceparent` of messages without one. With more than
+    `most_bad` bad records none is taken.
+    """
+
+    format: Literal["item", "items", "messages", "object", "lines"]
+    replace: bool
+    at_latest_ms: int | None
+    trace: str | None
+    max_payload: int
+    most_bad: int
 
 @final
 class Delivery:
@@ -815,7 +842,9 @@ class Delivery:
 
     `seq` numbers the messages of one store in order of acceptance, and stays the same when a message is sent again.
     `attempt` counts from 1. `redelivered`: it may have arrived before, as a send had no answer or a run crashed (D5).
-    `digest`: 128 bits by which a destination knows the message, whatever store it comes from.
+    `digest`: 128 bits by which a destination knows the message, whatever store it comes from. `first_seq`: the lowest
+    `seq` that the message may have been sent with; 0 if another store may have sent it. A digest that came with a lower
+    one is of an earlier message, whose name the store has forgotten.
     """
 
     def __new__(
@@ -844,11 +873,13 @@ class Delivery:
     @property
     def digest(self) -> bytes: ...
     @property
+    def first_seq(self) -> int: ...
+    @property
     def line(self) -> bytes: ...
     def json(self) -> Any:
         """The payload, decoded from JSON. Errors: `ValueError` for bytes that are no JSON."""
 
-_Names: TypeAlias = tuple[str | None, str | None, str | None, str | None, str | None]  # of `Columns`
+_Names: TypeAlias = tuple[str | None, str | None, str | None, str | None, str | None, str | None]  # of `Columns`
 
 MAX_DUE_MS: Final[int]
 
@@ -887,28 +918,19 @@ SETTINGS: Final[dict[str, tuple[str, bool, float, float, float | None]]]
 
 PARTITIONS: Final[int]
 
+def _leave_timers_to_parent() -> list[str]: ...
 def _delay_s(delay: float | timedelta, what: str = "delay") -> float: ...
 def _time_s(when: float | timedelta, what: str = "when") -> float: ...
 def _is_clock_replaced() -> bool: ...
 def due_of(text: str, name: str) -> int: ...
 def due_ms_of(due: object, delay_ms: object) -> int: ...
-def read_message(message: Message, max_payload: int) -> Records: ...
-def read_put(
-    id: object,  # noqa: A002
-    key: object,
-    due: object,
-    delay_ms: object,
-    payload: bytes,
-    is_json: bool,
-    expires: object,
-    traceparent: object,
-    every: object,
-    cron: object,
-    tz: object,
-    missed: object,
-) -> Records: ...
+def record_fields(value: object) -> dict[str, Any]:
+    """The fields of a dict or a tuple as plain values that JSON can hold; the payload as bytes or `msgspec.Raw`."""
+
+def read_records(given: object, **options: Unpack[_Options]) -> list[Records]:
+    """Read as `DeliveryEngine.submit` does, and submit nothing. Messages come in parts of 1,000."""
+
 def rfc_3339(epoch_ms: int) -> str: ...
-def occurrence_after(rule: str, after_ms: int) -> int: ...
 
 @final
 class Records:
@@ -917,24 +939,30 @@ class Records:
     @staticmethod
     def bad(source: str, line: int, reason: str, allowed: str, record: bytes) -> Records: ...
     def __len__(self) -> int: ...
-    def replacing(self, at_latest_ms: int | None) -> Records: ...
-    def traced_by(self, traceparent: str) -> Records: ...
-    def operations(self) -> list[str]: ...
-    def names(self) -> list[tuple[str, str | None, int | None] | None]: ...
+    bad_count: Final[int]
+    """How many can't be used."""
+
     def to_list(self) -> list[Message | Cancel | Reschedule | BadRecord]: ...
-    def faults(self) -> list[tuple[int, str, str] | None]: ...
     def places(self) -> list[tuple[str, int, bytes | None] | None]: ...
     def to_hand_off(self) -> bytes: ...
+
+@final
+class Receipt:
+    """What became of the records of one call, in order."""
+
+    name: Final[tuple[str, str | None, str | None] | None]
+    """Id, key and due time of a single record that is not bad. The due time is that on disk, as text, if it waits."""
+
+    def answers(self) -> list[Answer | BadRecord]: ...
+    def rows(self) -> list[tuple[int, str, Answer | BadRecord]]:
+        """The same, each with its line and its operation."""
 
 @final
 class NdjsonLines:
     """How the lines of one input are read."""
 
-    def __new__(
-        cls, source: str, columns: _Names, max_payload: int, *, after: int = 0, letters: bool = True
-    ) -> Self: ...
+    def __new__(cls, source: str, columns: _Names, max_payload: int, *, after: int = 0) -> Self: ...
     def read(self, data: bytes, *, first_line: int = 1, left_out: int = 0, now_ns: int | None = None) -> Records: ...
-    def read_object(self, data: bytes, *, now_ns: int | None = None) -> Records: ...
     def read_values(self, values: list[tuple[bytes | None, str | None, int | None, int]]) -> Records: ...
 
 @final
@@ -946,9 +974,11 @@ class CsvRows:
 
 @final
 class ArrowRows:
-    """How rows of Arrow batches are read."""
+    """How rows of Arrow batches are read: as messages, or as those of a hand-off."""
 
     def __new__(cls, source: str, columns: _Names, max_payload: int, *, letters: bool = True) -> Self: ...
+    @staticmethod
+    def hand_off(max_payload: int) -> ArrowRows: ...
     def check(self, names: list[str]) -> None: ...
     def read(
         self,
@@ -959,13 +989,6 @@ class ArrowRows:
         as_bytes: list[str] = ...,
         fault: tuple[str, str] | None = None,
     ) -> Iterator[Records]: ...
-    def body(self) -> ArrowBody: ...
-
-@final
-class HandOffRows:
-    """How rows of a hand-off are read."""
-
-    def __new__(cls, max_payload: int) -> Self: ...
     def body(self) -> ArrowBody: ...
 
 @final
@@ -1006,6 +1029,8 @@ class Destination:
     def http(
         url: str, *, headers: Sequence[tuple[str, str]] = ..., secrets: Sequence[str] = ..., traced: bool = False
     ) -> Destination: ...
+    @staticmethod
+    def named() -> Destination: ...
     def take_sends(self) -> list[_Send]: ...
     def replace_webhook(self, url: str, *, headers: Sequence[tuple[str, str]], secrets: Sequence[str]) -> None: ...
     @staticmethod
@@ -1031,10 +1056,8 @@ class CoroutineCalls:
 class CoroutineCall:
     """A call of a coroutine function. If it is dropped without an answer, it counts as unanswered."""
 
-    @property
-    def number(self) -> int: ...
-    @property
-    def delivery(self) -> Delivery: ...
+    number: Final[int]
+    delivery: Final[Delivery]
     def arrived(self) -> None: ...
     def refused(self, reason: str) -> None: ...
     def failed(self, error: BaseException) -> None: ...
@@ -1058,8 +1081,6 @@ def backup_store(path: str | os.PathLike[str], to: str | os.PathLike[str]) -> tu
 def store_owner(path: str | os.PathLike[str]) -> tuple[bool, int | None] | None: ...
 def restore_store(backup: str | os.PathLike[str], store: str | os.PathLike[str], is_forced: bool) -> Path | None: ...
 
-_FoundInDoubt: TypeAlias = tuple[list[tuple[str | None, str, int, int, str | None, int, bool]], bool]
-
 @final
 class StoreSnapshot:
     """A store as it is now, for as long as the block runs."""
@@ -1067,7 +1088,8 @@ class StoreSnapshot:
     def __new__(cls, path: str | os.PathLike[str]) -> Self: ...
     def status(self, due_before_ms: Sequence[int]) -> dict[str, Any]: ...
     def paused_keys(self) -> int: ...
-    def longest_in_doubt(self, most: int) -> _FoundInDoubt: ...
+    def dead_letters(self) -> int: ...
+    def longest_in_doubt(self, most: int) -> tuple[list[dict[str, Any]], bool]: ...
     def waiting(
         self, of: tuple[Any, ...], looked_at: int, after: tuple[int, int] | None
     ) -> tuple[list[dict[str, Any]], tuple[int, int] | None]: ...
@@ -1077,7 +1099,7 @@ class StoreSnapshot:
     def ended(
         self, outcome: int, of: tuple[Any, ...], looked_at: int, before_n: int | None
     ) -> tuple[list[dict[str, Any]], int | None]: ...
-    def show(self, id: str, key: str | None) -> tuple[dict[str, Any], dict[str, Any]] | None: ...  # noqa: A002
+    def show(self, id: str, key: str | None) -> dict[str, Any] | None: ...  # noqa: A002
     def letters(
         self,
         before_n: int,
@@ -1121,11 +1143,24 @@ class DeliveryEngine:
     ) -> Self: ...
     def start(self) -> None: ...
     def start_replay(self, speed: float, from_ms: int, head_start_ms: float) -> None: ...
-    def submit(self, items: _Items, future: object, max_payload: int = 1048576) -> None: ...
-    def try_submit(self, items: _Items, future: object, max_payload: int) -> bool: ...
+    def submit(self, parts: Sequence[object], **options: Unpack[_Options]) -> list[Receipt]:
+        """Submit each part, as the options say what it is, and return the receipts once all are on disk."""
+
+    def queue(
+        self,
+        given: object,
+        told: Callable[[Receipt | BaseException], object],
+        *,
+        waits: bool = True,
+        follows: bool = False,
+        **options: Unpack[_Options],
+    ) -> Records | None:
+        """Submit without waiting for the disk; `told` is called with the receipt. If much is queued and `waits` is
+        false, it submits nothing, and returns what was read, to be given again. If it `follows`, it is refused if one
+        before it was, as the store could not be written.
+        """
+
     def follow(self) -> OutcomeReader: ...
-    @property
-    def store_id(self) -> str: ...
     @property
     def history_id(self) -> str:
         """The id of the store's history. It changes if the disk is lost, or a backup is restored."""
@@ -1141,6 +1176,10 @@ class DeliveryEngine:
     @property
     def down(self) -> str | None:
         """Why the destination is down, if it is."""
+
+    @property
+    def waits_for_store(self) -> str | None:
+        """Why the store can't be written now, if it can't."""
 
     @property
     def is_paused(self) -> bool:
@@ -1159,7 +1198,7 @@ class DeliveryEngine:
         """After `close`: whether it left dead letters unwritten. The next opening of the store writes them."""
 
     def check_may_wait(self) -> None: ...
-    def counts(self) -> list[int]: ...
+    def counts(self) -> dict[str, int]: ...
     def percentiles(self) -> list[float | None]: ...
     def measures(self) -> EngineMeasures:
         """The engine's measurements of its own work. Reading them takes some milliseconds, and blocks nothing."""
@@ -1185,12 +1224,6 @@ class DeliveryEngine:
         groups on disk. They tell whether the store went back to an older copy of itself (S4).
         """
 
-    def rules_of(self, partition: int) -> list[tuple[str | None, str]] | None:
-        """Key and id of each open recurring message of a partition; `None` if they take more than 256 KiB (S4).
-
-        Looks at all recurring messages: 20 ms for 100,000. Errors: those of `marks`.
-        """
-
     def occupancy(self) -> Occupancy:
         """How full the wheel is. A task on the wheel is one millisecond with due messages, or a wait of the engine."""
 
@@ -1211,33 +1244,18 @@ class EngineMeasures:
     Buckets are upper bounds in microseconds, the count of each with one more for the rest, and the sum in microseconds.
     """
 
-    @property
-    def attempts(self) -> int: ...
-    @property
-    def failures(self) -> list[tuple[str, int]]: ...
-    @property
-    def redelivered(self) -> int: ...
-    @property
-    def cut_off_sends(self) -> int: ...
-    @property
-    def hanging_senders(self) -> int: ...
-    @property
-    def lateness(self) -> _Buckets: ...
-    @property
-    def send_durations(self) -> _Buckets: ...
-    @property
-    def commit_durations(self) -> _Buckets: ...
-    @property
-    def last_commit_ms(self) -> int: ...
-    @property
-    def commit_running_us(self) -> int: ...
-    @property
-    def destination_changed_ms(self) -> int: ...
-    @property
-    def states(self) -> list[tuple[str, int]]: ...
-    @property
-    def blocked_keys(self) -> list[tuple[str, int]]: ...
-    @property
-    def keys_in_doubt(self) -> int: ...
-    @property
-    def spare_places(self) -> tuple[int, int]: ...
+    attempts: Final[int]
+    failures: Final[list[tuple[str, int]]]
+    redelivered: Final[int]
+    cut_off_sends: Final[int]
+    hanging_senders: Final[int]
+    lateness: Final[_Buckets]
+    send_durations: Final[_Buckets]
+    commit_durations: Final[_Buckets]
+    last_commit_ms: Final[int]
+    commit_running_us: Final[int]
+    destination_changed_ms: Final[int]
+    states: Final[list[tuple[str, int]]]
+    blocked_keys: Final[list[tuple[str, int]]]
+    keys_in_doubt: Final[int]
+    spare_places: Final[tuple[int, int]]

@@ -48,10 +48,9 @@ class _SystemThread:
         """Whether it runs. In a forked child it has ended."""
         return bool(self._runs.locked()) and self._process == os.getpid()
 
-    def join(self) -> None:
-        if self.is_alive():
-            with self._runs:
-                pass
+    def join(self, timeout: float = -1) -> None:
+        if self.is_alive() and self._runs.acquire(timeout=timeout):
+            self._runs.release()
 
 
 def _unchanged_thread_module() -> Any:

@@ -1,5 +1,6 @@
 """The engine itself, as a deliverer behind a shard."""
 
+import json
 import shutil
 import sqlite3
 import time
@@ -10,16 +11,13 @@ from typing import Any, Final
 import pyarrow as pa
 
 from delivery.delivering import LONG_S, Run, to_function
-from tickwheel._native import HandOffRows, NdjsonLines
+from tickwheel._native import ArrowRows, NdjsonLines
 from tickwheel.delivery import Delivery
 from tickwheel.delivery.model.entries import Reschedule
 from tickwheel.delivery.model.message import Columns
-from tickwheel.delivery.read.hand_off_rows import HANDED, batch_of
+from tickwheel.delivery.read.hand_off_rows import HANDED
 
 STANDS_STILL: Final = 1e-6  # a recorded second in eleven days
-_OF_K: Final = NdjsonLines("", Columns().names, 99).read(b'{"id": "a", "key": "k", "due": 1700000000000}')
-PARTITION_OF_K: Final = batch_of(_OF_K)["partition"][0].as_py()
-"""Of the key "k", which tests use where recurring messages are told."""
 
 
 class Deliverer:
@@ -43,17 +41,27 @@ class Deliverer:
     def take(self, rows: list[dict[str, Any]]) -> None:
         """Rows of a hand-off, as one piece."""
         if rows:
-            if self._is_empty:
-                self._is_empty = False
-                self._open_again()
-            self._recurs |= any(it["recurrence"] for it in rows)
+            self._begin()
             self._is_known &= not any(it["moved_to_ms"] or (it["due_ms"] and not it["payload"]) for it in rows)
             batch = pa.RecordBatch.from_pylist(rows, HANDED)
             sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, HANDED) as writer:
                 writer.write_batch(batch)
-            self._run.give(*HandOffRows(1 << 20).body().add(sink.getvalue().to_pybytes()))
+            self._run.give(*ArrowRows.hand_off(1 << 20).body().add(sink.getvalue().to_pybytes()))
             self._send()
+
+    def put(self, record: dict[str, Any]) -> None:
+        """A record that does not come from the hold."""
+        self._begin()
+        self._recurs = True
+        line = json.dumps(record).encode()
+        self._run.give(NdjsonLines("", Columns(), 99).read(line, now_ns=self._now_ms * 1_000_000))
+        self._send()
+
+    def _begin(self) -> None:
+        if self._is_empty:
+            self._is_empty = False
+            self._open_again()
 
     def advance_to(self, now_ms: int) -> None:
         self.advance(now_ms - self._now_ms)
@@ -86,15 +94,13 @@ class Deliverer:
     def _due(self) -> bool:
         return bool(self._run.running.engine.census([self._now_ms], 1)[1] != [0])
 
-    def marks(self) -> tuple[int, list[tuple[str | None, str]]]:
-        """The mark of all partitions, by the time of this deliverer; and the names of the open recurring messages. Each
-        due message has its outcome, so only messages that were put off hold the mark.
+    def mark_ms(self) -> int:
+        """The mark of all partitions, by the time of this deliverer. Each due message has its outcome, so only messages
+        that were put off hold the mark.
         """
         if not self._is_known:
             self._open_again()
-        engine = self._run.running.engine
-        names = engine.rules_of(PARTITION_OF_K) or []
-        return min(self._now_ms, self._put_off_ms or self._now_ms) - 1, names
+        return min(self._now_ms, self._put_off_ms or self._now_ms) - 1
 
     def copy(self, to: Path) -> "Deliverer":
         """The same with a copy of its store. What it sent is not copied."""
@@ -102,7 +108,7 @@ class Deliverer:
         shutil.copytree(self.folder, to)
         self._run = self._start()
         copied = Deliverer(to, self._now_ms, self._from_ms)
-        copied._is_empty, copied._recurs = self._is_empty, self._recurs
+        copied._is_empty = self._is_empty
         return copied
 
     def close(self) -> None:
@@ -112,14 +118,3 @@ class Deliverer:
     def came(self) -> list[tuple[str, int, bool]]:
         """Each delivery: the id, when it was due, and whether it is marked as a repeat."""
         return [(it.message.id, it.message.due_ms - self._from_ms, it.redelivered) for it in self._sent]
-
-
-def unmarked_twice(*all_: Deliverer) -> list[str]:
-    """Ids that came more than once, and were not marked from the second time on. `all_`: one after the other."""
-    seen: set[str] = set()
-    found = []
-    for id_, _, is_marked in (it for each in all_ for it in each.came):
-        if id_ in seen and not is_marked:
-            found.append(id_)
-        seen.add(id_)
-    return found

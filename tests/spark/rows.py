@@ -29,26 +29,8 @@ def row(
             cells = {"payload": b'{"raw": 1}', "reason": found.reason, "allowed": found.allowed}
         case Reschedule():
             cells = {"id": found.id, "key": found.key, "due_ms": found.due_ms}
-    return _row(cells | {"again": again}, line, source)
-
-
-def recurring(
-    id_: str, *, key: str | None = None, every: int = 60_000, from_ms: int = NOW_MS, payload: bytes = b"1"
-) -> tuple[Any, ...]:
-    rule = {"every": every, "missed": "skip", "from": from_ms, "given": False}
-    cells = {
-        "id": id_,
-        "key": key,
-        "payload": payload,
-        "is_json": True,
-        "recurrence": msgspec.json.encode(rule).decode(),
-    }
-    return _row(cells, 1, "test")
-
-
-def _row(cells: dict[str, Any], line: int, source: str) -> tuple[Any, ...]:
-    found = {"source": source, "line": line, "again": False, **cells}
-    return tuple(found.get(name) for name in HANDED.names)
+    cells |= {"source": source, "line": line, "again": again}
+    return tuple(cells.get(name) for name in HANDED.names)
 
 
 def batch_of(rows: Sequence[tuple[Any, ...]]) -> Any:

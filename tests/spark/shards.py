@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-
 from tickwheel.delivery.read.hand_off_rows import PARTITIONS
 from tickwheel.spark.orders import Orders, Taker
 from tickwheel.spark.packing import pack, unpack
@@ -48,14 +46,10 @@ def taker(
     address: str = A,
     store: str = "first",
     mark_ms: int = 0,
-    recurs: Sequence[str] | None = None,
-    openings: Sequence[tuple[str, int]] = (),
+    openings: Sequence[tuple[str, int]] = (("the first", 0),),
     commits: int = 0,
 ) -> Taker:
-    names = {} if recurs is None else {NUMBER: [(None, id_) for id_ in recurs]}
-    return Taker(
-        address, f"{address} {store}", [mark_ms] * PARTITIONS, recurring=names, openings=openings, commits=commits
-    )
+    return Taker(address, f"{address} {store}", [mark_ms] * PARTITIONS, openings, commits)
 
 
 @dataclass
@@ -82,9 +76,3 @@ class Kept:
 
     def ids(self, now_ms: int, found: Orders | None, *rows: tuple[Any, ...]) -> list[str]:
         return [it["id"] for it in self.visit(now_ms, found, *rows)[1]]
-
-
-def before(row: dict[str, Any]) -> tuple[int | None, int] | None:
-    """What a recurring message tells of the store before: until when that had settled all, and may have sent."""
-    told = msgspec.json.decode(row["recurrence"]).get("before")
-    return told and (told["settled_ms"], told["sent_ms"])

@@ -284,6 +284,26 @@ def test_rows_and_names_of_any_kind_are_messages_or_dead_letters_and_end_nothing
     assert all(letter.allowed for letter in dead)
 
 
+def test_a_recurring_message_is_a_dead_letter_that_says_where_to_put_it__S2_D2_D19(
+    deliver: Deliver, lent: None
+) -> None:
+    Path("in").mkdir()
+    due_ms = time.time_ns() // 1_000_000 + 1_000
+    beat = f'{{"id": "beat", "key": "k", "every": 60000, "due": {due_ms}, "payload": 1}}'
+    Path("in", "a.ndjson").write_text(f'{{"id": "a", "due": {DUE}}}\n{beat}\n')
+    Path("in", "b.csv").write_text("id,cron,tz\nat nine,0 9 * * *,UTC\n")
+    ended = deliver()
+    assert ended.exit_code == 1, ended.output
+    assert ids("spark") == Counter(["a"])
+    allowed = (
+        "messages with due or delay_ms; give others to the store of a deliverer, by POST /messages of tickwheel serve"
+    )
+    at_nine, of_beat = sorted(letters("spark"), key=lambda it: it[0] == "a.ndjson")
+    for letter, source, line in (of_beat, "a.ndjson", 2), (at_nine, "b.csv", 2):
+        assert letter[:4] == (source, line, "a recurring message does not go through Spark", allowed)
+    assert json.loads(str(of_beat[4])) == json.loads(beat)
+
+
 def shaped(**other: object) -> Callable[[Path], object]:
     """A change of a checkpoint's shape."""
 
@@ -316,11 +336,15 @@ def without_query(checkpoint: Path) -> None:
 
 
 OTHERS = {
-    "a later version": (
-        shaped(format=9),
-        f"made by another version of tickwheel (format 9, this one has {VERSION}): go on",
-    ),
-    "other partitions": (shaped(partitions=32), "another version of tickwheel (partitions 32, this one has 64): go on"),
+    **{
+        f"the format {other}": (
+            shaped(format=other),
+            f"has the format {other}, and this version of tickwheel reads only {VERSION}: let the version that wrote "
+            "it deliver all that it holds, then name a new checkpoint",
+        )
+        for other in (6, VERSION + 1)
+    },
+    "other partitions": (shaped(partitions=32), "has the partitions 32, and this version of tickwheel reads only 64:"),
     "half a file": (with_text(b'{"format": 1'), "is damaged: restore it from a copy, or name another checkpoint"),
     "no object": (with_text(b"3"), "is damaged: restore it from a copy, or name another checkpoint"),
     "no text": (with_text(b"\xff\0"), "is damaged: restore it from a copy, or name another checkpoint"),
@@ -357,13 +381,12 @@ def test_a_folder_that_is_new_or_holds_a_disk_s_own_alone_becomes_a_checkpoint__
     keep_shape(LocalFolder(tmp_path / "new" / "c"))
 
 
-def test_a_store_of_a_later_version_is_refused_in_the_same_words_by_both_engines__D2_S1(deliver: Deliver) -> None:
+def test_a_store_of_another_format_is_refused_in_the_same_words_by_both_engines__D2_S1(deliver: Deliver) -> None:
     Path("in").mkdir()
     Path("in", "a.ndjson").write_text('{"id": "a", "due": 1700000000005}\n')
     with DeliveryQueue("s.db", to=lambda _: None):
         pass
     with sqlite3.connect("s.db") as db:
-        [known] = db.execute("PRAGMA user_version").fetchone()
         db.execute("PRAGMA user_version = 99")
     db.close()
     before = Path("s.db").read_bytes()
@@ -371,8 +394,7 @@ def test_a_store_of_a_later_version_is_refused_in_the_same_words_by_both_engines
     assert [result.exit_code for result in results] == [2, 2]
     assert results[0].output == results[1].output
     words = " ".join(results[0].output.split())
-    wanted = f"s.db was made by a later version of tickwheel (99, this one knows {known}): go on with that version, or"
-    assert wanted in words
+    assert "s.db is a store of format 99, and this tickwheel reads and writes format 5 alone: deliver its" in words
     assert Path("s.db").read_bytes() == before
     assert not Path("s.db.checkpoint").exists()
 
@@ -471,21 +493,22 @@ def test_a_damaged_checkpoint_is_told_and_goes_on_once_it_is_brought_back__D2_D1
     assert ids("spark") == Counter(f"m{n}" for n in range(100))
 
 
-def split_as_later(batch: Any, column: str) -> Iterator[tuple[int, bytes]]:
-    """In a worker: pieces as a later version of tickwheel may write them."""
+def split_as_another(batch: Any, column: str) -> Iterator[tuple[int, bytes]]:
+    """In a worker: pieces of another format."""
     return ((number, b"\x09" + piece[1:]) for number, piece in split_by(batch, column))
 
 
-def test_what_a_later_version_holds_is_told_not_misread__S4(
+def test_what_is_held_in_another_format_is_told_not_misread__S4(
     deliver: Deliver, lent: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("in").mkdir()
     Path("in", "a.ndjson").write_text('{"id": "a", "due": 1700000000005}\n')
-    monkeypatch.setattr(sys.modules["tickwheel.spark.hold"], "split_by", split_as_later)
+    monkeypatch.setattr(sys.modules["tickwheel.spark.hold"], "split_by", split_as_another)
     result = deliver()
     assert result.exit_code == 3, result.output
     words = (
-        f"Failed: the checkpoint holds messages in the format 9, this version reads {VERSION}: go on with the version"
+        f"Failed: the state of the checkpoint has the format 9, and this version of tickwheel reads only {VERSION}: "
+        "let the version that wrote it deliver all that it holds, then name a new checkpoint"
     )
     assert words in result.output
     assert not ids("spark")

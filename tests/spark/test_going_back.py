@@ -96,9 +96,18 @@ def test_one_that_went_back_gets_it_also_where_its_shard_belongs_to_another_by_n
     assert kept.visit(NOW_MS + 3, back)[0] == A
 
 
-def test_a_deliverer_of_an_earlier_version_tells_no_openings_and_is_taken_as_it_is__S4(kept: Kept) -> None:
-    assert given(kept, NOW_MS + 2, orders(taker())) == []
-    assert given(kept, NOW_MS + 3, orders(opened(("one", 0), commits=7))) == []
+def test_a_shard_stays_until_one_that_went_back_has_settled_what_it_had_also_with_a_shorter_lead__S4_S5() -> None:
+    """The copy has `y`, which was given with a lead of a minute."""
+    kept = Kept(lead_ms=60_000)
+    one, both = ("one", 0), opened(("one", 0), ("two", 4), commits=4)
+    kept.visit(NOW_MS, orders(opened(one, commits=3)))
+    assert given(kept, NOW_MS, orders(opened(one, commits=3)), row(message("y", 50_000))) == [("y", False)]
+    kept.visit(NOW_MS + 1, orders(opened(one, commits=5)))
+    kept.lead_ms = 10_000
+    kept.visit(NOW_MS + 2, orders(both, taker(B), to=B))
+    assert given(kept, NOW_MS + 3, orders(both, taker(B), to=B)) == [("y", True)], "it drops what it has"
+    for after in range(4, 9):
+        assert kept.visit(NOW_MS + after, orders(both, taker(B), to=B))[0] == A
 
 
 @contextmanager

@@ -39,7 +39,7 @@ from tickwheel.spark.schemas import NEAR
 from tickwheel.spark.sending import Send
 
 from .ports import port_of
-from .rows import batch_of, message, recurring, row
+from .rows import batch_of, message, row
 
 pytestmark = pytest.mark.timeout(60)
 FAR_MS = 2_000_000_000_000
@@ -122,7 +122,7 @@ def silent() -> Iterator[str]:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
-COUNTS = {"waiting": 7, "given": 8, "due_ms": None, "due_within": [1, 2, 3], "recurring": 4, "went_back": False}
+COUNTS = {"waiting": 7, "given": 8, "due_ms": None, "due_within": [1, 2, 3], "went_back": False}
 
 
 def near(*visits: tuple[int, str, Sequence[tuple[Any, ...]]]) -> Any:
@@ -311,18 +311,6 @@ def test_a_connection_is_kept_and_made_anew_where_the_peer_has_closed_it__S3(tmp
         client.close()
 
 
-def test_a_recurring_message_recurs_at_its_deliverer__D19(tmp_path: Path) -> None:
-    with deliverer(tmp_path / "s.db") as (queue, at):
-        beat = recurring("beat", key="k", from_ms=FAR_MS)
-        assert [it["error"] for it in send(quick(), (0, at, [beat, beat]), (1, at, [row(Cancel("x", None))]))] == [
-            None
-        ] * 2
-        assert queue.state("beat", "k") == "recurring"
-        assert (queue.summary.accepted, queue.summary.duplicates, queue.summary.dead_letters) == (2, 1, 0)
-        send(quick(), (0, at, [row(Cancel("beat", "k"))]))
-        assert queue.state("beat", "k") == "cancelled"
-
-
 def test_a_row_that_no_deliverer_can_take_is_a_dead_letter__D2(tmp_path: Path) -> None:
     with deliverer(tmp_path / "s.db") as (queue, at):
         broken = row(message("a", FAR_MS, payload=b"no json"))
@@ -381,20 +369,6 @@ def test_one_that_no_shard_belongs_to_any_more_is_not_asked__S5(
             known.say_who_is_waited_for({})
         assert (known.up, caplog.messages) == ({at: True}, [])
         known.close()
-
-
-def test_one_that_left_the_list_and_keeps_shards_is_named_with_what_to_do__S5_D19(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    known = Deliverers([], ACCESS)
-    with caplog.at_level(logging.WARNING):
-        known.say_who_left({"old:1": 7})
-        known.say_who_left({"old:1": 7})
-        known.say_who_left({})
-    [said] = caplog.messages
-    assert "old:1 has left the list, and keeps 7 of 64 shards" in said
-    assert "--lost old:1" in said
-    known.close()
 
 
 def test_one_that_comes_back_is_taken_up_again__S3(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

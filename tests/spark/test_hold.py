@@ -58,7 +58,7 @@ def test_with_orders_it_gives_to_the_shard_s_deliverer_and_keeps_what_is_not_set
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def hold_with(mark_ms: int, ahead_ms: int = 0) -> Any:
-        orders = Orders([Taker("a:1", "first", [mark_ms] * 64, ahead_ms)], ["a:1"] * 64)
+        orders = Orders([Taker("a:1", "first", [mark_ms] * 64, [("one", 0)], 0, ahead_ms)], ["a:1"] * 64)
         monkeypatch.setattr(TaskContext, "get", lambda: Context(orders.encode()))
         made = TwsTester(Hold(LEAD_MS), timeMode="ProcessingTime")
         made.setProcessingTime(NOW_MS)

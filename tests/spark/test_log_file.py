@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tickwheel.delivery import WrongUsage
-from tickwheel.spark.log_file import LogFile
+from tickwheel.spark.driver_log import LogFile
 
 pytestmark = pytest.mark.timeout(60)
 

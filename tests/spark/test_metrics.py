@@ -12,9 +12,9 @@ import pytest
 
 from tickwheel.delivery import WrongUsage
 from tickwheel.delivery.serve.access import Address
+from tickwheel.spark.driver_log import Watched
 from tickwheel.spark.hand_off import HandOff
 from tickwheel.spark.metrics import QueryMeasures, served
-from tickwheel.spark.watched import Watched
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -23,10 +23,7 @@ AT = "127.0.0.1:7400"
 
 def shard(taker: str | None, waiting: int, given: int, due_ms: int | None) -> dict[str, Any]:
     due_within = [waiting // 2, waiting, waiting + given]
-    return {
-        "taker": taker, "waiting": waiting, "given": given, "due_ms": due_ms, "due_within": due_within,
-        "recurring": given,
-    }  # fmt: skip
+    return {"taker": taker, "waiting": waiting, "given": given, "due_ms": due_ms, "due_within": due_within}
 
 
 def progress(number: int, batch_ms: int = 100, rows: int = 0) -> dict[str, Any]:
@@ -56,7 +53,7 @@ def test_metrics_are_what_the_shards_told_and_prometheus_accepts_them__D15() -> 
     for line in (
         "held_messages 8.0", "unsettled_messages 2.0", "next_due_timestamp_seconds 8.0", "lead_seconds 20.0",
         "handed_off_messages_total 17.0", "failed_hand_offs_total 4.0", "batches_total 1.0", "read_rows_total 6.0",
-        "batch_duration_seconds 1.5", "recurring_messages 2.0", 'due_messages{within="1m"} 3.0',
+        "batch_duration_seconds 1.5", 'due_messages{within="1m"} 3.0',
         'due_messages{within="1h"} 8.0', 'due_messages{within="1d"} 10.0',
     ):  # fmt: skip
         assert f"\ntickwheel_spark_{line}\n" in text
@@ -79,7 +76,7 @@ def test_before_the_first_micro_batch_has_ended_no_gauge_says_that_nothing_is_he
         assert not of_the_hold.findall(told())
         assert "\ntickwheel_spark_batches_total 0.0\n" in told()
         made.report.shards |= {0: shard(AT, 5, 2, 9_000)}
-        assert len(of_the_hold.findall(told())) == 7
+        assert len(of_the_hold.findall(told())) == 6
 
 
 def test_the_log_says_when_micro_batches_or_the_start_come_near_the_lead__S3(caplog: pytest.LogCaptureFixture) -> None:

@@ -70,8 +70,8 @@ def test_small_batches_are_gathered_and_large_ones_are_not_held_back__S2() -> No
 
 
 @pytest.mark.parametrize("broken", [b"\x02abc", b"\xff"])
-def test_a_piece_of_another_version_says_what_to_do__S4(broken: bytes) -> None:
-    with pytest.raises(DeliveryFailed, match="go on with the version that wrote it"):
+def test_a_piece_of_another_format_says_what_to_do__S4(broken: bytes) -> None:
+    with pytest.raises(DeliveryFailed, match="let the version that wrote it deliver all that it holds"):
         unpack(broken)
 
 

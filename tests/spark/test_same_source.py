@@ -42,7 +42,7 @@ def query(tmp_path: Path) -> Path:
 
 def test_another_input_is_refused_until_it_is_chosen_and_is_the_one_from_then_on__S4(tmp_path: Path) -> None:
     kept = LocalFolder(tmp_path)
-    assert not check_source(kept, "topic 1", None), "a checkpoint of an older version does not say"
+    assert not check_source(kept, "topic 1", None), "a new checkpoint is for any"
     keep_source(kept, "topic 1")
     keep_source(kept, "topic 1")
     assert not check_source(kept, "topic 1", None)
@@ -300,7 +300,7 @@ def test_no_step_deletes_the_state_once_a_second_micro_batch_was_completed__S4(q
         check_logs(folder, LocalFolder(query))
     (query / "commits/1").write_text("v1\n{}")
     with pytest.raises(WrongUsage, match="has lost offsets"):
-        check(LocalFolder(query))  # of an older version, which has no note
+        check(LocalFolder(query))  # the note could not be written
 
 
 def test_commits_without_their_offsets_are_refused__S4(query: Path) -> None:

@@ -78,7 +78,7 @@ def test_what_spark_writes_at_every_start_is_not_shown_and_all_else_is__D13() ->
     )  # fmt: skip
     code = """
 import subprocess, sys, threading
-from tickwheel.spark.quiet import quiet_start
+from tickwheel.spark.session import quiet_start
 noisy = [sys.executable, "-c", "import sys; sys.stderr.write(sys.argv[1])", sys.argv[1]]
 with quiet_start():
     started = subprocess.Popen(noisy)

@@ -1,5 +1,6 @@
 """A checkpoint says what may not change, on this machine and on any file system of Hadoop (rules S4, S5)."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], Fo
     return of
 
 
-def test_a_checkpoint_of_another_version_or_input_is_refused_and_says_what_to_do__S4(
+def test_a_checkpoint_of_another_format_or_input_is_refused_and_says_what_to_do__S4(
     tmp_path: Path, folder: Callable[[str], Folder]
 ) -> None:
     kept = folder("a/c")
@@ -40,11 +41,14 @@ def test_a_checkpoint_of_another_version_or_input_is_refused_and_says_what_to_do
         keep_shape(kept)
     shape = tmp_path / "a" / "c" / "tickwheel.json"
     (tmp_path / "a" / "c" / ".tickwheel.json.crc").unlink(missing_ok=True)  # Hadoop's, of what it wrote
-    shape.write_text('{"format": 1, "partitions": 64}')
-    with pytest.raises(
-        WrongUsage, match=rf"format 1, this one has {VERSION}\): go on with that version, or export it by"
-    ):
-        keep_shape(kept, "table")
+    for other in (6, VERSION + 1):
+        shape.write_text(json.dumps({"format": other, "partitions": 64}))
+        with pytest.raises(WrongUsage) as refused:
+            keep_shape(kept, "table")
+        assert str(refused.value) == (
+            f"the checkpoint {kept} has the format {other}, and this version of tickwheel reads only {VERSION}: let "
+            "the version that wrote it deliver all that it holds, then name a new checkpoint"
+        )
     shape.write_text('{"format": 9')
     with pytest.raises(WrongUsage, match="is damaged"):
         keep_shape(kept, "table")

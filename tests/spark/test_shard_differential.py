@@ -15,14 +15,11 @@ from typing import Any
 
 import pytest
 
-from tickwheel._native import rfc_3339
 from tickwheel.delivery.model.entries import Reschedule
 from tickwheel.delivery.model.message import Cancel, Message
 from tickwheel.delivery.read.hand_off_rows import PARTITIONS
 from tickwheel.spark.orders import Taker
-from tickwheel.spark.shard_index import Index
 
-from . import rows as rows_
 from .behind import Deliverer
 from .rows import batch_of, row
 from .shards import NUMBER, A, B, Kept, orders
@@ -46,10 +43,8 @@ class Store:
         self.deliverer.take(given)
 
     def taker(self, address: str) -> Taker:
-        mark_ms, names = self.deliverer.marks()
-        marks = [mark_ms] * PARTITIONS
-        recurring = {NUMBER: names}
-        return Taker(address, str(self.number), marks, 0, recurring, self.openings, self.commits)
+        marks = [self.deliverer.mark_ms()] * PARTITIONS
+        return Taker(address, str(self.number), marks, self.openings, self.commits)
 
 
 class Play:
@@ -72,14 +67,10 @@ class Play:
         self.lines = count(1)
         self.open: dict[str, tuple[int, Any]] = {}
         """By the id of a message, when it is due, and its row."""
-        self.rules: dict[str, tuple[int, int]] = {}
-        """By the id of a recurring message, when it began, and its interval."""
         self.log: list[str] = []
         self.loses_now = False
         self.twice: set[str] = set()
         """Messages that came again: a store does not know that a store before it had them."""
-        self.moved: set[str] = set()
-        """Recurring messages of which an occurrence was rescheduled."""
         self.fault: str | None = None
         self.failed = False
 
@@ -102,7 +93,7 @@ class Play:
         rng = self.rng
         found = [self.message(f"m{step}.{n}") for n in range(rng.randrange(3))]
         for _ in range(rng.randrange(5)):
-            found += rng.choice([self.about_message, self.about_message, self.about_rule, self.about_occurrence])()
+            found += self.about_message()
         return found
 
     def message(self, id_: str) -> Any:
@@ -132,45 +123,6 @@ class Play:
                 self.open[id_] = due_ms, self.open[id_][1]
                 return [row(Reschedule(id_, KEY, due_ms))]
 
-    def about_rule(self) -> list[Any]:
-        rng = self.rng
-        if self.kept.index and Index.decode(self.kept.index).moving_since_ms:
-            return []  # it would wait until the shard has moved
-        id_ = rng.choice(["r0", "r1", "r2"])
-        if id_ not in self.rules or rng.random() < 0.3:
-            self.rules[id_] = self.now_ms + rng.choice([0, 4_000, 40_000]), rng.choice([7_000, 19_000, 60_000])
-            return [self.rule(id_)]
-        match rng.randrange(5):
-            case 0:
-                return [row(Cancel(id_, KEY))]
-            case 1:
-                return [self.rule(id_)]
-            case 2:  # at once again
-                self.rules[id_] = self.now_ms + 3_000, rng.choice([7_000, 19_000])
-                return [row(Cancel(id_, KEY)), self.rule(id_)]
-            case _ if self.loses_now:
-                return []  # the next occurrence is not the same at a store that replaces another
-            case _:
-                self.moved.add(id_)
-                return [row(Reschedule(id_, KEY, self.now_ms + rng.choice([500, 5_000, 30_000])))]
-
-    def rule(self, id_: str) -> Any:
-        from_ms, every = self.rules[id_]
-        return rows_.recurring(id_, key=KEY, every=every, from_ms=from_ms)
-
-    def about_occurrence(self) -> list[Any]:
-        rng = self.rng
-        if not self.rules:
-            return []
-        id_ = rng.choice([*self.rules])
-        from_ms, every = self.rules[id_]
-        next_ms = max(from_ms, from_ms - (from_ms - self.now_ms) // every * every + every)
-        name = f"{id_}@{rfc_3339(next_ms + rng.choice([0, 0, every]))}"
-        if self.loses_now or self.fault or rng.random() < 0.5:
-            return [row(Cancel(name, KEY))]
-        self.moved.add(id_)
-        return [row(Reschedule(name, KEY, self.now_ms + rng.choice([500, 5_000, 30_000])))]
-
     # --- What happens -----------------------------------------------------------
 
     def step(self, step: int) -> None:
@@ -188,7 +140,7 @@ class Play:
 
     def hand_off(self, given: list[Any], fault: str | None) -> None:
         rng = self.rng
-        if self.goes_back and not self.rules and rng.random() < 0.3:
+        if self.goes_back and rng.random() < 0.3:
             self.to = rng.choice([A, B])
         self.lose_some()
         self.log.append(f"{(self.now_ms - self.from_ms) / 1000} {fault} {[it[:3] for it in given]}")
@@ -267,11 +219,8 @@ class Play:
         self.end()
 
     def end(self) -> None:
-        """All recurring messages are cancelled, and all others are due."""
+        """All messages are due."""
         self.advance(1_000)
-        ended = [row(Cancel(id_, KEY)) for id_ in self.rules]
-        self.alone.take(batch_of(ended).to_pylist())
-        self.visit(ended)
         for ms in (20_000, 100_000):
             assert self.is_quiet() or self.is_quiet() or self.is_quiet()
             self.advance(ms)
@@ -286,9 +235,7 @@ class Play:
         assert len({id_ for id_, *_ in alone}) == len(alone)
         if not self.lost_ms:
             assert {it[1:3] for it in held} == {it[:2] for it in alone}, story
-        # After a loss an occurrence that was rescheduled is where its rule has it, or would have it.
-        ids = {id_ for _, id_, _, _ in held}
-        lost = {id_ for id_, *_ in alone if id_ not in ids and id_.partition("@")[0] not in self.moved}
+        lost = {id_ for id_, *_ in alone} - {id_ for _, id_, _, _ in held}
         assert not lost, f"lost {lost}{story}"
         by: dict[str, list[Store]] = {}
         for store, id_, _, is_marked in held:
@@ -301,9 +248,7 @@ SEEDS = int(os.environ.get("TICKWHEEL_SEEDS", "20"))
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_what_arrives_is_what_arrives_without_a_hold_whatever_fails__S2_S3_S4_D7_D16_D19(
-    tmp_path: Path, seed: int
-) -> None:
+def test_what_arrives_is_what_arrives_without_a_hold_whatever_fails__S2_S3_S4_D7_D16(tmp_path: Path, seed: int) -> None:
     play = Play(tmp_path, seed)
     try:
         play.run()

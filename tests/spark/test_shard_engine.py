@@ -1,6 +1,5 @@
 """A shard with the engine itself behind it: what arrives, and what a reading found that the other tests did not see."""
 
-import copy
 import gc
 import sys
 import time
@@ -18,10 +17,9 @@ from tickwheel.delivery.model.message import Cancel, Message
 from tickwheel.spark.orders import checked
 from tickwheel.spark.shard_index import Index
 
-from . import rows
-from .behind import Deliverer, unmarked_twice
+from .behind import Deliverer
 from .rows import NOW_MS, batch_of, row
-from .shards import NUMBER, B, Kept, before, orders, taker
+from .shards import NUMBER, B, Kept, orders, taker
 
 DAY_MS = 86_400_000
 TEN_MINUTES_MS = 600_000
@@ -43,10 +41,6 @@ def _now(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def message(id_: str, after_ms: int = 0, *, key: str | None = None, payload: bytes = b"1") -> Message:
     return Message(id_, key, NOW_MS + after_ms, msgspec.Raw(payload))
-
-
-def recurring(id_: str, *, every: int, after_ms: int = 0, payload: bytes = b"1") -> tuple[Any, ...]:
-    return rows.recurring(id_, every=every, from_ms=NOW_MS + after_ms, payload=payload)
 
 
 @pytest.fixture
@@ -94,68 +88,6 @@ def test_all_others_are_no_deliverer__S1() -> None:
         checked(["*"], [])
 
 
-def test_without_orders_nothing_is_left_of_what_went_early__S2_D19() -> None:
-    alone = Kept()
-    for n in range(10):
-        given = recurring(f"r{n}", every=DAY_MS), row(Reschedule(f"r{n}", None, NOW_MS + 5))
-        alone.visit(NOW_MS + n, None, *given)
-    assert Index.decode(alone.index).early_ms == {}
-
-
-def test_what_comes_in_the_place_of_one_that_told_nothing_yet_is_marked_after_a_loss__S4_D19(
-    kept: Kept, deliverer: Callable[..., Deliverer]
-) -> None:
-    a = deliverer()
-    a.take(kept.visit(NOW_MS, orders(taker()), recurring("r", every=TEN_MINUTES_MS, payload=b"1"))[1])
-    assert len(a.came) == 1
-    kept.visit(
-        NOW_MS + 1, orders(), recurring("r", every=TEN_MINUTES_MS, payload=b"2")
-    )  # a does not answer, and is lost
-    other = orders(taker(store="2"))
-    kept.visit(NOW_MS + 2_000, other)
-    b = deliverer(2_001)
-    b.take(kept.visit(NOW_MS + 2_001, other)[1])
-    assert unmarked_twice(a, b) == []
-
-
-def test_an_occurrence_that_went_early_behind_a_cut_is_marked_after_a_loss__S4_D19(
-    kept: Kept, deliverer: Callable[..., Deliverer]
-) -> None:
-    a = deliverer()
-    early = recurring("r", every=TEN_MINUTES_MS, after_ms=30_000)
-    a.take(kept.visit(NOW_MS, orders(taker()), early)[1])
-    kept.visit(NOW_MS + 1, orders(taker(mark_ms=NOW_MS)))
-    kept.visit(NOW_MS + 2, orders(), row(Reschedule("r", None, NOW_MS + 61_000)))
-    a.advance(60_000)
-    a.take(kept.visit(NOW_MS + 60_000, orders(taker(mark_ms=NOW_MS + 59_000)))[1])
-    a.advance(2_000)
-    assert len(a.came) == 2
-    other = orders(taker(store="2"))
-    kept.visit(NOW_MS + 62_000, other)
-    b = deliverer(62_001)
-    b.take(kept.visit(NOW_MS + 62_001, other)[1])
-    b.advance(TEN_MINUTES_MS)
-    assert unmarked_twice(a, b) == []
-
-
-def test_an_occurrence_that_went_early_in_the_place_of_a_cancelled_one_is_marked_after_a_loss__S4_D19(
-    kept: Kept, deliverer: Callable[..., Deliverer]
-) -> None:
-    a = deliverer()
-    a.take(kept.visit(NOW_MS, orders(taker()), recurring("r", every=TEN_MINUTES_MS, after_ms=TEN_MINUTES_MS))[1])
-    a.take(kept.visit(NOW_MS + 1, orders(taker()), row(Cancel("r@" + rfc_3339(NOW_MS + TEN_MINUTES_MS), None)))[1])
-    a.take(kept.visit(NOW_MS + 2, orders(taker()), row(Reschedule("r", None, NOW_MS + 1_000)))[1])
-    a.advance(2_000)
-    assert len(a.came) == 1
-    kept.visit(NOW_MS + 2_000, orders(taker(mark_ms=NOW_MS + 1_999)))
-    other = orders(taker(store="2"))
-    kept.visit(NOW_MS + 2_001, other)
-    b = deliverer(2_002)
-    b.take(kept.visit(NOW_MS + 2_002, other)[1])
-    b.advance(2 * TEN_MINUTES_MS)
-    assert unmarked_twice(a, b) == []
-
-
 def test_a_reschedule_that_is_given_again_after_a_later_one_makes_nothing_early__S3_D16(
     kept: Kept, deliverer: Callable[..., Deliverer]
 ) -> None:
@@ -198,27 +130,6 @@ def test_what_is_given_again_is_before_what_is_due_later_of_its_key__S3_D4(
     assert came == sorted(came)
 
 
-def test_a_micro_batch_that_is_done_again_gives_the_recurring_messages_that_its_first_try_gave__S3_D19(
-    kept: Kept,
-) -> None:
-    for n in range(30):
-        kept.visit(
-            NOW_MS + n, orders(), recurring(f"r{n}", every=60_000, payload=b"1" * 900_000)
-        )  # no deliverer answers
-    assert kept.ids(NOW_MS + 50, orders(taker())) != []
-    aborted = copy.deepcopy(kept)
-    first = {*aborted.ids(NOW_MS + 60, orders(taker()))}
-    assert first
-    again = {*kept.ids(NOW_MS + 60, orders(taker(), failed=[NUMBER]))}
-    other = orders(taker(store="2"))  # lost with its disk
-    kept.visit(NOW_MS + 2_000, other)
-    unmarked = set()
-    while given := kept.visit(NOW_MS + 2_001, other)[1]:
-        unmarked |= {it["id"] for it in given if before(it) is None}
-    assert not first & unmarked, "it may have sent their occurrences"
-    assert first <= again
-
-
 def test_one_that_is_delivered_and_moved_while_a_hand_off_failed_does_not_hold_its_shard__S5_D16(kept: Kept) -> None:
     both = taker(mark_ms=NOW_MS), taker(B)
     kept.visit(NOW_MS, orders(*both), row(message("x", 1_000)))
@@ -241,45 +152,30 @@ def test_what_is_settled_leaves_the_hold_also_where_one_was_put_off_for_a_month_
     assert len(kept.chunks) < 200
 
 
-def test_a_reschedule_of_what_recurs_that_no_store_got_is_for_the_next_one__S4_D16_D19(kept: Kept) -> None:
-    kept.visit(NOW_MS, orders(taker()), recurring("r", every=DAY_MS, after_ms=DAY_MS))
-    kept.visit(NOW_MS + 1, orders(taker(mark_ms=NOW_MS)))
-    kept.visit(NOW_MS + 2, orders(), row(Reschedule("r", None, NOW_MS + 60_000)))  # it is lost already
-    other = orders(taker(store="2"))
-    kept.visit(NOW_MS + 3, other)
-    assert kept.ids(NOW_MS + 4, other) == ["r", "r"]
-
-
 def occurrence() -> str:
-    """The name of the first occurrence of `rule`."""
+    """The name of the first occurrence of the rule."""
     return "r@" + rfc_3339(NOW_MS + TEN_MINUTES_MS)
 
 
-def rule() -> tuple[Any, ...]:
-    return recurring("r", every=TEN_MINUTES_MS, after_ms=TEN_MINUTES_MS)
-
-
 @pytest.mark.parametrize(
-    "micro_batches",
+    ("asked", "came"),
     [
-        lambda: [[rule(), row(Reschedule(occurrence(), None, NOW_MS + 5_000))]],
-        lambda: [[rule()], [row(Reschedule("r", None, NOW_MS + 9_000)), row(Cancel(occurrence(), None))]],
+        (lambda: [Cancel("r", None)], []),
+        (lambda: [Cancel(occurrence(), None)], [2 * TEN_MINUTES_MS]),
+        (lambda: [Reschedule(occurrence(), None, NOW_MS + 5_000)], [5_000, 2 * TEN_MINUTES_MS]),
+        (lambda: [Reschedule("r", None, NOW_MS + 9_000), Cancel(occurrence(), None)], [2 * TEN_MINUTES_MS]),
     ],
-    ids=[
-        "the occurrence of one that is new is moved",
-        "the next is moved, then cancelled by its name",
-    ],
+    ids=["cancel", "cancel of an occurrence", "move of an occurrence", "move of the next, and cancel of it"],
 )
-def test_what_is_asked_in_one_micro_batch_is_decided_as_on_one_process__D7_D16_D19(
-    kept: Kept, deliverer: Callable[..., Deliverer], micro_batches: Callable[[], list[list[Any]]]
+def test_cancels_and_moves_of_a_rule_in_the_store_of_a_deliverer_pass__S2_D7_D16_D19(
+    kept: Kept, deliverer: Callable[..., Deliverer], asked: Callable[[], list[Any]], came: list[int]
 ) -> None:
-    alone, held = deliverer(), deliverer()
-    for after, given in enumerate(micro_batches()):
-        alone.take(batch_of(given).to_pylist())
-        held.take(kept.visit(NOW_MS + after, orders(taker()), *given)[1])
-    for each in alone, held:
-        each.advance(60_000)
-    assert [it[:2] for it in held.came] == [it[:2] for it in alone.came]
+    a = deliverer()
+    a.put({"id": "r", "every": TEN_MINUTES_MS, "due": NOW_MS + TEN_MINUTES_MS, "payload": 1})
+    a.take(kept.visit(NOW_MS, orders(taker()), *(row(it) for it in asked()))[1])
+    for ms in (TEN_MINUTES_MS, TEN_MINUTES_MS + 1_000):
+        a.advance(ms)
+    assert [due_ms for _, due_ms, _ in a.came] == came
 
 
 def test_messages_that_are_moved_once_more_are_moved_as_soon_as_the_first_time__D16_D8(kept: Kept) -> None:

@@ -92,7 +92,7 @@ def _deliverer(folder: Path, to: Any) -> Iterator[tuple[DeliveryQueue, int]]:
 
 
 def _batches(rows: int) -> Iterator[Any]:
-    lines = NdjsonLines("rows", Columns().names, MAX_PAYLOAD)
+    lines = NdjsonLines("rows", Columns(), MAX_PAYLOAD)
     due_ms = int(time.time() * 1000) + _HOUR_MS
     for first in range(0, rows, _BATCH):
         text = b"\n".join(

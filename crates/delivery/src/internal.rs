@@ -17,41 +17,37 @@ pub use crate::formats::csv_rows::Csv;
 pub use crate::formats::hand_off::{read_hand_off, write_stream};
 pub use crate::formats::lines::Block;
 pub use crate::formats::ndjson::Ndjson;
-pub use crate::group::items::{Completion, Failing, Item, Ticket};
+pub use crate::group::items::{Answers, Completion, Failing, Item, Ticket};
 pub use crate::group::operations::{ANSWERS, OPERATIONS};
 pub use crate::message::columns::{Columns, MISSED, TZ};
 pub use crate::message::fields::{Fields, Other, Payload, Request, Schema, Value};
-pub use crate::message::incoming::{Digest, Incoming};
-pub use crate::message::origin::{Origin, Record};
+pub use crate::message::incoming::{Digest, Incoming, Origin};
 pub use crate::message::parsed::Parsed;
 pub use crate::message::partition::PARTITIONS;
-pub use crate::message::recurrence::Recurrence;
 pub use crate::message::{
-    Body, Cancel, Extras, MAX_PAYLOAD, Reschedule, check_name, check_traceparent, checked, not_json,
+    Body, Cancel, Extras, MAX_PAYLOAD, Reschedule, check_name, check_traceparent, checked, checked_destination,
+    not_json,
 };
 pub use crate::run::engine::Engine;
-pub use crate::run::settings::{SETTINGS, Settings};
+pub use crate::run::settings::{SETTINGS, Settings, check_destination};
 pub use crate::run::threads::Running;
 pub use crate::sinks::delivery_rows::delivery_rows;
 pub use crate::sinks::function::{FUNCTION_THREADS, MOST_FUNCTION_THREADS, SPARE_FUNCTION_THREADS};
+pub use crate::sinks::inside::Allowed;
 pub use crate::sinks::line::LineWriter;
 #[cfg(feature = "http")]
 pub use crate::sinks::send_log::{SendLog, Sent};
 pub use crate::sinks::{AroundFn, OpenSink, Opened};
 pub use crate::store::file::owner::{Ownership, owners_of};
-pub use crate::store::look::actions::ActionSeen;
-pub use crate::store::look::letters::Kept;
+pub use crate::store::look::message::Seen;
 pub use crate::store::look::messages::PageOf;
-pub use crate::store::look::seen::Seen;
 pub use crate::store::look::snapshot::Snapshot;
+pub use crate::store::look::troubles::{ActionSeen, Kept};
 pub use crate::store::maintenance::Stop;
-pub use crate::store::maintenance::backup::backup;
+pub use crate::store::maintenance::backup::{backup, restore};
 pub use crate::store::maintenance::check::{Checked, check};
-pub use crate::store::maintenance::compact::compact;
-pub use crate::store::maintenance::pause::pause;
-pub use crate::store::maintenance::restore::restore;
-pub use crate::store::upgrade::step_up;
-pub use crate::store::{ActionKind, Filter, MOST_PAUSED_KEYS, Name, Outcome, Progress};
+pub use crate::store::maintenance::closed::{compact, pause};
+pub use crate::store::{ActionKind, Filter, MOST_PAUSED_KEYS, Outcome, Progress};
 
 /// Due times, as numbers and as text.
 pub mod times {

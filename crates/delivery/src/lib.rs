@@ -58,7 +58,7 @@
 //!
 //! # What is bounded
 //!
-//! Memory holds at most 400,000 messages, 96 MiB of messages, and 128 messages of one key; the others are in the file.
+//! Memory holds at most 400,000 messages, 64 MiB of messages, and 128 messages of one key; the others are in the file.
 //! A payload has at most [1 MiB](OpenOptions::with_max_payload). While 60,000 messages or 32 MiB are queued for the
 //! disk, a call that submits more waits. Sending pauses while two groups of outcomes are not on disk.
 //!
@@ -99,6 +99,7 @@ pub use group::items::{Answer, Receipt};
 pub use message::Message;
 pub use message::recurrence::Missed;
 pub use run::threads::Observer;
+pub use sinks::named::NamedSettings;
 pub use sinks::{Delivery, Reply, ReplySink, Sink, SyncFn, Verdict, Verdicts};
 #[cfg(feature = "http")]
 pub use sinks::{SharedWebhook, Webhook};

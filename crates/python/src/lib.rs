@@ -59,6 +59,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(tools::python_clock::is_replaced, module)?)?;
     module.add("_running_timers", PyDict::new(py))?;
     module.add("_ending_threads", PyList::empty(py))?;
+    module.add_function(wrap_pyfunction!(engine::at_exit::_leave_timers_to_parent, module)?)?;
     let at_exit = wrap_pyfunction!(engine::at_exit::_shutdown_at_exit, module)?;
     py.import("atexit")?.call_method1("register", (at_exit,))?;
     add_delivery(module)?; // its hook comes after this one, so it is called before: sinks are still called then
@@ -76,14 +77,13 @@ fn add_delivery(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<delivery::values::readers::CsvRows>()?;
     module.add_class::<delivery::values::arrow_readers::ArrowRows>()?;
     module.add_class::<delivery::values::arrow_readers::ArrowBody>()?;
-    module.add_class::<delivery::values::arrow_readers::HandOffRows>()?;
     module.add_class::<delivery::values::records::Records>()?;
-    module.add_function(wrap_pyfunction!(delivery::values::items::read_message, module)?)?;
-    module.add_function(wrap_pyfunction!(delivery::values::items::read_put, module)?)?;
-    module.add_function(wrap_pyfunction!(delivery::values::items::due_ms_of, module)?)?;
-    module.add_function(wrap_pyfunction!(delivery::values::times::due_of, module)?)?;
-    module.add_function(wrap_pyfunction!(delivery::values::times::rfc_3339, module)?)?;
-    module.add_function(wrap_pyfunction!(delivery::values::times::occurrence_after, module)?)?;
+    module.add_class::<delivery::values::records::Receipt>()?;
+    module.add_function(wrap_pyfunction!(delivery::values::records::read_records, module)?)?;
+    module.add_function(wrap_pyfunction!(delivery::values::puts::record_fields, module)?)?;
+    module.add_function(wrap_pyfunction!(delivery::values::puts::due_ms_of, module)?)?;
+    module.add_function(wrap_pyfunction!(delivery::values::puts::due_of, module)?)?;
+    module.add_function(wrap_pyfunction!(delivery::values::puts::rfc_3339, module)?)?;
     delivery::values::operations::add_operations(module)?;
     delivery::values::settings::add_settings(module)?;
     module.add("MAX_DUE_MS", tickwheel_delivery::internal::times::MAX_DUE_MS)?;

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextvars import Context
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar, TypeVarTuple, overload
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, TypeVarTuple, overload
 from weakref import ref
 
 from tickwheel._native import LoopTimers, _delay_s, _time_s
@@ -19,8 +19,13 @@ _Ts = TypeVarTuple("_Ts")
 _sleep_0 = asyncio.sleep
 _ATTRIBUTE: Final = "_tickwheel_timers"
 
+if TYPE_CHECKING:  # for checkers each handle of `timers()` is a `TimerHandle`
+    from tickwheel._native import TimerHandle as _Handle
+else:
+    _Handle = asyncio.TimerHandle
 
-class OwnHandle(asyncio.TimerHandle):
+
+class OwnHandle(_Handle):  # type: ignore[misc]  # final, as the native class is
     """A callback on a loop whose clock is its own, as in tests. It can be moved, as one in a wheel."""
 
     __slots__ = ("_call_at", "_first_when", "_timer")
@@ -36,14 +41,17 @@ class OwnHandle(asyncio.TimerHandle):
     ) -> None:
         super().__init__(when, callback, args, loop, context)
         leave_frame_out(self)
+        _count_own(loop, 1)
         self._call_at, self._first_when = call_at, when
         self._timer: asyncio.TimerHandle | None = call_at(when, self._due)
 
     def cancel(self) -> None:
         """As asyncio's."""
         timer, self._timer = self._timer, None
+        own: Any = self
         if timer:
             timer.cancel()
+            _count_own(own._loop, -1)
         asyncio.Handle.cancel(self)  # that of `TimerHandle` tells the loop, which does not know this one
 
     def reschedule(self, delay: float | timedelta) -> bool:
@@ -64,7 +72,14 @@ class OwnHandle(asyncio.TimerHandle):
     def _due(self) -> None:
         self._timer = None
         own: Any = self
+        _count_own(own._loop, -1)
         own._run()
+
+
+def _count_own(loop: Any, by: int) -> int:
+    """How many callbacks of `OwnTimers` are pending on the loop."""
+    loop._tickwheel_own = count = getattr(loop, "_tickwheel_own", 0) + by
+    return count
 
 
 def leave_frame_out(handle: asyncio.Handle) -> None:
@@ -81,6 +96,9 @@ class OwnTimers:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.time, self._loop = loop.time, loop
+
+    def __len__(self) -> int:
+        return _count_own(self._loop, 0)
 
     def call_later(
         self, delay: float | timedelta, callback: Callable[[*_Ts], object], *args: *_Ts, context: Context | None = None
@@ -99,25 +117,25 @@ class OwnTimers:
         return handle
 
 
-def timers(*, slack_us: int | None = None) -> LoopTimers | OwnTimers:
+def timers(*, slack_us: int | None = None) -> LoopTimers:
     """The wheel of the running loop; it is made at the first call, and ends with the loop.
 
     `slack_us`: the shortest time between two wake-ups, by which a timer may be late; 0 if nobody says otherwise. Given
-    at the first call. A loop with a clock of its own, as in tests, keeps its own timers. Errors: `RuntimeError` where
-    no loop runs, or for another `slack_us` later.
+    at the first call. A loop with a clock of its own, as in tests, keeps its own timers, without `fileno`. Errors:
+    `RuntimeError` where no loop runs, or for another `slack_us` later.
     """
     loop = asyncio.get_running_loop()
     found: LoopTimers | None = getattr(loop, _ATTRIBUTE, None)
     if found is None:
         if not can_serve(loop):
-            return OwnTimers(loop)
+            return OwnTimers(loop)  # type: ignore[return-value]  # for checkers it is a wheel too
         found = LoopTimers(loop, is_beside=True, slack_us=slack_us or 0)
         watch(loop, found)
         setattr(loop, _ATTRIBUTE, found)
         found._prepare_collections()
         loop.close = _Close(loop, found)  # type: ignore[method-assign]
     elif vars(loop).get("time") not in (None, getattr(loop, "_tickwheel_shortcuts", {}).get("time")):
-        return OwnTimers(loop)  # a test has given it another clock
+        return OwnTimers(loop)  # type: ignore[return-value]  # a test has given it another clock
     elif slack_us is not None and slack_us != found.slack_us:
         raise RuntimeError(
             f"the timers of this loop have slack_us={found.slack_us}, got {slack_us}: give it at the first call"
@@ -127,7 +145,7 @@ def timers(*, slack_us: int | None = None) -> LoopTimers | OwnTimers:
 
 def clock_of_loop() -> object:
     """A value that is equal for all loops with the same clock: `None` for the monotonic clock."""
-    return ref(asyncio.get_running_loop()) if isinstance(timers(), OwnTimers) else None
+    return ref(asyncio.get_running_loop()) if type(timers()) is not LoopTimers else None
 
 
 class _Close:

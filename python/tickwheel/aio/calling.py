@@ -43,6 +43,7 @@ def debounce(delay: float | timedelta) -> Callable[[Callable[_P, object]], Calla
                 before.cancel()
             pending[debounced] = handle
 
+        @functools.wraps(function)  # a report of the loop names it
         def call(args: Any, kwargs: Any) -> None:
             _of_running_loop("debounced").pop(debounced, None)
             _run(function, args, kwargs)
@@ -83,6 +84,7 @@ def throttle(period: float | timedelta) -> Callable[[Callable[_P, object]], Call
             timers().call_later(period_s, end, context=Context())
             _of_running_loop("throttled")[throttled] = None
 
+        @functools.wraps(function)
         def end() -> None:
             call = _of_running_loop("throttled").pop(throttled)
             if call is not None:

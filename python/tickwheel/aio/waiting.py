@@ -1,10 +1,14 @@
-"""Waiting from asyncio: what `DelayedOperationPurgatory.wait` and `await task` do."""
+"""Waiting from asyncio: what `DelayedOperationPurgatory.wait`, `await task` and `Timer.aclose` do."""
 
 import asyncio
 import contextlib
 from collections.abc import Hashable, Iterable
+from concurrent.futures import Future
+from datetime import timedelta
 
-from tickwheel._native import DelayedOperation, DelayedOperationPurgatory, OperationCancelled, TimerTask
+from tickwheel import _system_threads
+from tickwheel._native import DelayedOperation, DelayedOperationPurgatory, OperationCancelled, Timer, TimerTask
+from tickwheel.batches import BatchTimer
 
 __all__: list[str] = []
 
@@ -48,6 +52,29 @@ async def until_called(task: TimerTask) -> bool:
         return await ended
     except BaseException:
         task._unwatch(waiter)
+        raise
+
+
+async def close(
+    timer: Timer, timeout_ms: float | timedelta | None, wait_pending: bool, needs_thread: bool
+) -> list[TimerTask | BatchTimer]:
+    """Shut the timer down in a thread of its own, so that the loop goes on meanwhile."""
+    if not needs_thread:
+        return timer.shutdown(timeout_ms, wait_pending=wait_pending)
+    ended: Future[list[TimerTask | BatchTimer]] = Future()
+    ended.set_running_or_notify_cancel()  # a cancel ends the wait alone
+
+    def shut_down() -> None:
+        try:
+            ended.set_result(timer.shutdown(timeout_ms, wait_pending=wait_pending))
+        except BaseException as error:
+            ended.set_exception(error)
+
+    _system_threads.make_thread(shut_down, f"close-{timer.name}").start()
+    try:
+        return await asyncio.wrap_future(ended)
+    except asyncio.CancelledError:
+        timer.shutdown(0)
         raise
 
 

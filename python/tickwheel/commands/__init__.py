@@ -27,7 +27,6 @@ from tickwheel.commands.serve import serve
 from tickwheel.commands.sight import dead, list_, show, status
 from tickwheel.commands.simulate import simulate
 from tickwheel.commands.spark_submit import spark_submit
-from tickwheel.commands.spark_upgrade import spark_upgrade
 from tickwheel.commands.store import store
 from tickwheel.commands.trace import trace
 from tickwheel.commands.welcome import first_steps
@@ -94,6 +93,6 @@ def tickwheel(context: click.Context) -> None:
 
 for _command in (
     *(trace, deliver, serve, list_, show, status, dead, cancel, reschedule, requeue, again, pause, resume),
-    *(store, outbox, report, analyze, playback, simulate, spark_submit, spark_upgrade),
+    *(store, outbox, report, analyze, playback, simulate, spark_submit),
 ):
     tickwheel.add_command(_command)

@@ -23,6 +23,7 @@ import click
 from click.core import ParameterSource
 
 from tickwheel.commands.durations import Duration
+from tickwheel.commands.paths import GivenPath
 from tickwheel.commands.printing import say
 
 _LONGEST: Final = 200  # characters of a value in an error
@@ -37,7 +38,7 @@ class ConfiguredCommand(click.Command):
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
-        path = click.Path(dir_okay=False, path_type=Path)
+        path = GivenPath(dir_okay=False, path_type=Path)
         file = click.Option(["--config"], metavar="FILE", type=path, is_eager=True, expose_value=False, callback=_read,
                             help="Read options from FILE (TOML), where neither the command line nor the environment "
                             "has them.")  # fmt: skip

@@ -1,5 +1,6 @@
 """`tickwheel deliver`, in this process or on Spark."""
 
+import inspect
 import math
 import os
 import sys
@@ -12,46 +13,37 @@ from click.core import ParameterSource
 
 from tickwheel.commands.durations import Duration
 from tickwheel.commands.options import (
-    client_tls,
+    ACCESS,
+    FILE,
+    GIVEN,
+    PATH,
+    access_of,
     column_options,
+    columns_of,
     dead_letters_option,
     delivery_options,
+    give_memory_back,
     hand_off_options,
-    held_option,
     opener_of,
     put_letters,
     settings_of,
     shorten_thread_switches,
+    time_of,
     to_option,
-    token_of,
+    together,
     webhook_options,
 )
+from tickwheel.commands.paths import GivenPath
 
 if TYPE_CHECKING:
-    from tickwheel.delivery.command.reading import Reader
-    from tickwheel.delivery.engine.running import Running
-    from tickwheel.delivery.model.message import Columns
     from tickwheel.delivery.model.summary import Summary
-    from tickwheel.delivery.read.sources import Source
 
 _STDOUT = 1
-_OF_DELIVERER = ("lost", "token_file", "tls_ca", "tls_cert", "tls_key")
-_OF_SPARK = ("checkpoint", "deliverers", *_OF_DELIVERER, "held", "lead")
+_OF_DELIVERER = ("lost", *ACCESS)
+_OF_SPARK = ("checkpoint", "deliverers", *_OF_DELIVERER, "lead")
 _OF_DELIVERERS = (
     *("to", "webhook_header", "webhook_secret_file", "store", "dead_letters", "summary", "page", "record"),
-    *(
-        "order",
-        "horizon",
-        "max_attempts",
-        "backoff",
-        "waits",
-        "unanswered_for",
-        "sink_timeout",
-        "rate",
-        "concurrency",
-        "spare",
-        "keep_ids",
-    ),
+    *inspect.signature(settings_of).parameters,
 )
 
 
@@ -68,98 +60,46 @@ def _speed(_ctx: click.Context, _param: click.Parameter, value: str | None) -> f
     return speed
 
 
-def _time(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
-    """Parse a time as due times are parsed; returns epoch milliseconds."""
-    from tickwheel._native import due_of
-    from tickwheel.delivery.base.errors import BadRecord
-
-    try:
-        return None if value is None else due_of(value, "the time")
-    except BadRecord as bad:
-        raise click.BadParameter(str(bad)) from bad
+_options = together(
+    click.argument("inputs", metavar="INPUT...", nargs=-1, required=True, type=GIVEN),
+    to_option,
+    click.option("--store", metavar="FILE", type=PATH,
+                 help="Keep messages in FILE, made if needed; a further run goes on with it. By default a temporary "
+                 "file."),
+    dead_letters_option,
+    click.option("--format", "stdin_format", type=click.Choice(["ndjson", "csv"]),
+                 help="Format of standard input (-); by default NDJSON."),
+    column_options,
+    webhook_options,
+    delivery_options,
+    click.option("--speed", callback=_speed, metavar="N",
+                 help="Replay recorded times N times faster, from the first one."),
+    click.option("--from", "from_ms", callback=time_of, metavar="TIME", help="With --speed: replay from TIME on."),
+    click.option("--summary", metavar="FILE", type=FILE, help="Write the counts to FILE."),
+    click.option("--report", "page", metavar="PAGE", type=FILE,
+                 help="Write a page to PAGE (HTML): counts, lateness, what is due next, dead letters."),
+    click.option("--record", metavar="FILE", type=FILE,
+                 help="Write what the timer does to FILE (Parquet), for tickwheel simulate."),
+    click.option("--engine", type=click.Choice(["local", "spark"]), default="local", show_default=True,
+                 help="Where messages wait that are due later: in the store, or in Spark (needs Java 17)."),
+    click.option("--checkpoint", metavar="DIR", type=GivenPath(file_okay=False, path_type=Path),
+                 help="With --engine spark: the folder where Spark keeps its messages; by default beside the store."),
+    click.option("--deliverer", "deliverers", metavar="HOST:PORT", multiple=True,
+                 help="With --engine spark: send messages to the tickwheel serve at this address, instead of "
+                 "delivering them here. Repeat the option for several: each key belongs to one of them."),
+    hand_off_options,
+    click.option("--lead", metavar="DURATION", type=Duration(least=1, most=3600), default="20s", show_default=True,
+                 help="With --engine spark: messages leave Spark this long before they are due, 1s to 1h."),
+)  # fmt: skip
 
 
 @click.command()
-@click.argument("inputs", metavar="INPUT...", nargs=-1, required=True)
-@to_option
-@click.option(
-    "--store",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Keep messages in FILE, made if needed; a further run goes on with it. By default a temporary file.",
-)
-@dead_letters_option
-@click.option(
-    "--format",
-    "stdin_format",
-    type=click.Choice(["ndjson", "csv"]),
-    help="Format of standard input (-); by default NDJSON.",
-)
-@column_options
-@webhook_options
-@delivery_options
-@click.option("--speed", callback=_speed, metavar="N", help="Replay recorded times N times faster, from the first one.")
-@click.option("--from", "from_ms", callback=_time, metavar="TIME", help="With --speed: replay from TIME on.")
-@click.option(
-    "--summary",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the counts to FILE.",
-)
-@click.option(
-    "--report",
-    "page",
-    metavar="PAGE",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write a page to PAGE (HTML): counts, lateness, what is due next, dead letters.",
-)
-@click.option(
-    "--record",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write what the timer does to FILE (Parquet), for tickwheel simulate.",
-)
-@click.option(
-    "--engine",
-    type=click.Choice(["local", "spark"]),
-    default="local",
-    show_default=True,
-    help="Where messages wait that are due later: in the store, or in Spark (needs Java 17).",
-)
-@click.option(
-    "--checkpoint",
-    metavar="DIR",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="With --engine spark: the folder where Spark keeps its messages; by default beside the store.",
-)
-@click.option(
-    "--deliverer",
-    "deliverers",
-    metavar="HOST:PORT",
-    multiple=True,
-    help="With --engine spark: send messages to the tickwheel serve at this address, instead of delivering them here. "
-    "Repeat the option for several: each key belongs to one of them.",
-)
-@hand_off_options
-@held_option(click.Path(file_okay=False, path_type=Path))
-@click.option(
-    "--lead",
-    metavar="DURATION",
-    type=Duration(least=1, most=3600),
-    default="20s",
-    show_default=True,
-    help="With --engine spark: messages leave Spark this long before they are due, 1s to 1h.",
-)
+@_options
 def deliver(
     inputs: Sequence[str],
     to: str,
     store: Path | None,
     dead_letters: Path | None,
-    id_: str | None,
-    key: str | None,
-    due: str | None,
-    payload: str | None,
-    zone: str | None,
     stdin_format: str | None,
     speed: float | None,
     from_ms: int | None,
@@ -170,11 +110,6 @@ def deliver(
     checkpoint: Path | None,
     deliverers: Sequence[str],
     lost: Sequence[str],
-    token_file: Path | None,
-    tls_ca: Path | None,
-    tls_cert: Path | None,
-    tls_key: Path | None,
-    held: Path | None,
     lead: float,
     webhook_header: Sequence[str],
     webhook_secret_file: Path | None,
@@ -185,15 +120,17 @@ def deliver(
     INPUT is a file (.ndjson, .jsonl, .csv or .parquet), a folder of them, or - for standard input, which is NDJSON
     unless --format says otherwise. CSV has a header, and commas, semicolons or tabs between the cells. A message has an
     id, a due time (RFC 3339 with an offset, or epoch milliseconds) or delay_ms, and perhaps a key, a payload, and the
-    time when it expires. One with every (milliseconds) or cron comes again and again, until Ctrl-C.
+    time when it expires. One with every (milliseconds) or cron comes again and again, until Ctrl-C; with
+    --engine spark it is a dead letter.
     """
     from tickwheel.delivery.base.errors import WrongUsage
     from tickwheel.delivery.base.standard_error import StandardError
     from tickwheel.delivery.command.ending import exit_code, print_result, write_summary
     from tickwheel.delivery.command.job import Job, run
     from tickwheel.delivery.command.outputs import NewOutputs, check_outputs
-    from tickwheel.delivery.model.message import Columns
+    from tickwheel.delivery.command.reading import Reading
     from tickwheel.delivery.observe.progress import reporter
+    from tickwheel.delivery.read.parquet import need_pyarrow
     from tickwheel.delivery.read.sources import find_sources
     from tickwheel.delivery.sinks import path_of
 
@@ -207,19 +144,21 @@ def deliver(
         sources = find_sources(inputs, report.say, stdin_format)
         outputs = {"--to": path_of(to), "--store": store, "--dead-letters": dead_letters, "--summary": summary}
         check_outputs(outputs | {"--report": page, "--record": record}, sources)
-        columns = Columns(id_, key, due, payload, zone)
+        columns, access = columns_of(how), access_of(how)
         if deliverers:
-            pipeline = _spark().Pipeline(sources, columns, checkpoint, lead_ms, held)
-            tls = client_tls(tls_ca, tls_cert, tls_key)
-            hand_off = _spark().HandOff(deliverers, token_of(token_file), tls, lost=lost, lead_ms=lead_ms)
+            pipeline = _spark().Pipeline(sources, columns, checkpoint, lead_ms)
+            hand_off = _spark().HandOff(deliverers, *access, lost=lost, lead_ms=lead_ms)
             sys.exit(_spark().feed_others(pipeline, hand_off, report.say))
         if engine == "spark":
             beside = store.with_name(f"{store.name}.checkpoint") if store else None
-            read = _spark().reader_of(sources, columns, checkpoint or beside, lead_ms, held)
+            read = _spark().reader_of(sources, columns, checkpoint or beside, lead_ms)
         else:
-            read = _local_reader(sources, columns, report.say, is_replay=speed is not None)
+            say, is_replay = report.say, speed is not None
+            read = lambda running, _store: Reading(sources, columns, running, say, is_replay=is_replay)  # noqa: E731
         settings = settings_of(**how)
         opener = opener_of(to, webhook_header, webhook_secret_file)
+        if record is not None:
+            need_pyarrow()
         job = Job(
             read,
             opener,
@@ -229,8 +168,9 @@ def deliver(
             speed,
             from_ms,
             _page_maker(page, f"Delivery of {', '.join(inputs)}", report.say),
-            _events_file(record),
+            record,
         )
+        give_memory_back()
         shorten_thread_switches()
         if store is None:
             report.say("No --store: messages are kept in a temporary one, and gone if this run is stopped.")
@@ -273,14 +213,6 @@ def _refuse(context: click.Context, names: Collection[str], why: str) -> None:
         raise click.UsageError(f"{', '.join(found)}: {why}.")
 
 
-def _local_reader(
-    sources: "Sequence[Source]", columns: "Columns", say: Callable[[str], object], *, is_replay: bool
-) -> "Callable[[Running, Path], Reader]":
-    from tickwheel.delivery.command.reading import Reading
-
-    return lambda running, _store: Reading(sources, columns, running, say, is_replay=is_replay)
-
-
 def _page_maker(
     page: Path | None, title: str, say: Callable[[str], object]
 ) -> "Callable[[Path, Summary], object] | None":
@@ -296,15 +228,6 @@ def _page_maker(
         write_report(store, page, title=title, summary=counts)
 
     return make
-
-
-def _events_file(path: Path | None) -> Path | None:
-    """The file for the recording. Errors: `WrongUsage` if pyarrow is missing."""
-    if path is not None:
-        from tickwheel.delivery.read.parquet import need_pyarrow
-
-        need_pyarrow()
-    return path
 
 
 def _spark() -> Any:

@@ -1,26 +1,49 @@
 """What `deliver` and `serve` share: options, and the settings of a process that delivers."""
 
+import ctypes
 import gc
 import re
 import resource
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import click
 
 from tickwheel._native import SETTINGS
 from tickwheel.commands.durations import Duration, duration_of, text_of
+from tickwheel.commands.paths import GivenPath
 
 _FILES = 8192
+_M_MMAP_THRESHOLD = -3  # of `mallopt`
+_LARGE = 256 << 10  # bytes that are asked of the system, and given back
 
 if TYPE_CHECKING:
     from tickwheel.delivery.base.standard_error import StandardError
+    from tickwheel.delivery.model.message import Columns
     from tickwheel.delivery.model.settings import Settings
     from tickwheel.delivery.observe.dead_letters import PutLetters
     from tickwheel.delivery.serve.client_tls import ClientTls
     from tickwheel.delivery.sinks import Opener
+
+PATH: Final = GivenPath(path_type=Path)
+FILE: Final = GivenPath(dir_okay=False, path_type=Path)
+GIVEN: Final = GivenPath(readable=False)
+"""A file, or what stands for one: an address of a server, a dash. As text."""
+
+_Decorator: TypeAlias = Callable[[Any], Any]
+
+
+def together(*options: _Decorator) -> _Decorator:
+    """One decorator for several options, which the help shows in this order."""
+
+    def add(command: Any) -> Any:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
 
 
 class _Sink(click.types.StringParamType):
@@ -79,7 +102,7 @@ to_option = click.option(
 dead_letters_option = click.option(
     "--dead-letters",
     metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     help="Append bad records to FILE as NDJSON; by default they go to standard error.",
 )
 
@@ -99,11 +122,6 @@ def _waits(_ctx: click.Context, _param: click.Parameter, value: str | None) -> t
         raise click.BadParameter(f"{error}; a number alone is seconds. It stands in {value!r}.") from None
 
 
-def _gone(_ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
-    if value is not None:
-        raise click.BadParameter("it is gone: give --unanswered-for DURATION, which holds for each key by itself.")
-
-
 def _default(name: str, unit: str = "s") -> str:
     """Of a setting that is a duration, as the engine has it."""
     default = SETTINGS[name][4]
@@ -114,66 +132,59 @@ def _default(name: str, unit: str = "s") -> str:
 _BACKOFF: Final = ",".join(map(_default, ("backoff's first wait", "backoff's longest wait")))
 
 
-def delivery_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that `deliver` and `serve` share; `settings_of` takes their values."""
-    for option in reversed(
-        (
-            click.option("--order", type=click.Choice(["key", "global"]), default="key", show_default=True,
-                         help="Order per key, or one order for all messages, one at a time."),
-            click.option("--horizon", metavar="DURATION", type=Duration(), default=_default("horizon"),
-                         show_default=True,
-                         help="Messages due within this time are in memory. A number alone is seconds, here and "
-                         "below."),
-            click.option("--max-attempts", metavar="N", type=int, default=int(SETTINGS["max-attempts"][4] or 0),
-                         show_default=True,
-                         help="How many attempts of a message count before it goes to the dead letters. Refusals "
-                         "count, and the answers 500 and 501 as long as other messages are accepted."),
-            click.option("--backoff", metavar="FIRST,LONGEST", default=_BACKOFF, show_default=True, callback=_backoff,
-                         help="How long a key waits after a send that was not accepted: at first, and at most; it "
-                         "doubles each time."),
-            click.option("--waits", metavar="DURATION,...", callback=_waits,
-                         help="These waits instead of --backoff, as 5s,5m,30m,2h; the last one again and again."),
-            click.option("--unanswered-for", metavar="DURATION", type=Duration(), default=_default("unanswered-for"),
-                         show_default=True,
-                         help="How long a message that gets no answer is due, and its key without success, before it "
-                         "goes to the dead letters; while the destination is down this does not count."),
-            click.option("--give-up-after", hidden=True, expose_value=False, callback=_gone),
-            click.option("--sink-timeout", metavar="DURATION", type=Duration(), default=_default("sink-timeout"),
-                         show_default=True, help="The longest wait for the answer to an attempt."),
-            click.option("--rate", metavar="N/s",
-                         help="Send at most N messages in a second, on average, retries included; also N/min or N/h, "
-                         "and 0.5/s. By default as fast as the destination takes them."),
-            click.option("--concurrency", metavar="N", type=int,
-                         help="At most N sends at a time, a hard limit unless --spare is given: requests of a webhook, "
-                         "calls of a function or a coroutine function. By default 1024, 8 and 256, and spare places."),
-            click.option("--spare", metavar="N", type=int,
-                         help="Places beside these, for sends that take long and for keys whose last send was not "
-                         "accepted. By default 1024 for webhooks and coroutine functions, at most a third of the open "
-                         "files, and 64 for functions; 0 with --concurrency, and always for files and Kafka."),
-            click.option("--keep-ids", metavar="DURATION", type=Duration("d"), default=_default("keep-ids", "d"),
-                         show_default=True,
-                         help="How long the id of a message is kept after its outcome, to find duplicates. A number "
-                         "alone is days."),
-        )
-    ):  # fmt: skip
-        command = option(command)
-    return command
+delivery_options = together(
+    click.option("--order", type=click.Choice(["key", "global"]), default="key", show_default=True,
+                 help="Order per key, or one order for all messages, one at a time."),
+    click.option("--horizon", metavar="DURATION", type=Duration(), default=_default("horizon"),
+                 show_default=True,
+                 help="Messages due within this time are in memory. A number alone is seconds, here and "
+                 "below."),
+    click.option("--max-attempts", metavar="N", type=int, default=int(SETTINGS["max-attempts"][4] or 0),
+                 show_default=True,
+                 help="How many attempts of a message count before it goes to the dead letters. Refusals "
+                 "count, and the answers 500 and 501 as long as other messages are accepted."),
+    click.option("--backoff", metavar="FIRST,LONGEST", default=_BACKOFF, show_default=True, callback=_backoff,
+                 help="How long a key waits after a send that was not accepted: at first, and at most; it "
+                 "doubles each time."),
+    click.option("--waits", metavar="DURATION,...", callback=_waits,
+                 help="The last wait is used again and again: the end of the list is not the end of the message, "
+                 "unless there is --waits-end. These waits instead of --backoff, as 5s,5m,30m,2h."),
+    click.option("--waits-end", is_flag=True,
+                 help="With --waits: the end of the list is the end of the message, whatever the answers were. "
+                 "If the attempt after the last wait is not accepted, it goes to the dead letters."),
+    click.option("--unanswered-for", metavar="DURATION", type=Duration(), default=_default("unanswered-for"),
+                 show_default=True,
+                 help="How long a message that gets no answer is due, and its key without success, before it "
+                 "goes to the dead letters; while the destination is down this does not count."),
+    click.option("--sink-timeout", metavar="DURATION", type=Duration(), default=_default("sink-timeout"),
+                 show_default=True, help="The longest wait for the answer to an attempt."),
+    click.option("--rate", metavar="N/s",
+                 help="Send at most N messages in a second, on average, retries included; also N/min or N/h, "
+                 "and 0.5/s. By default as fast as the destination takes them."),
+    click.option("--concurrency", metavar="N", type=int,
+                 help="At most N sends at a time, a hard limit unless --spare is given: requests of a webhook, "
+                 "calls of a function or a coroutine function. By default 1024, 8 and 256, and spare places."),
+    click.option("--spare", metavar="N", type=int,
+                 help="Places beside these, for sends that take long and for keys whose last send was not "
+                 "accepted. By default 1024 for webhooks and coroutine functions, at most a third of the open "
+                 "files, and 64 for functions; 0 with --concurrency, and always for files and Kafka."),
+    click.option("--keep-ids", metavar="DURATION", type=Duration("d"), default=_default("keep-ids", "d"),
+                 show_default=True,
+                 help="How long the id of a message is kept after its outcome, to find duplicates. A number "
+                 "alone is days."),
+)  # fmt: skip
+"""The options that `deliver` and `serve` share; `settings_of` takes their values."""
 
 
-def webhook_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of webhooks; `opener_of` takes their values."""
-    for option in reversed(
-        (
-            click.option("--webhook-header", metavar="'NAME: VALUE'", type=_Header(), multiple=True,
-                         help="With --to http(s)://...: send this header too. VALUE may be env:VARIABLE or file:PATH, "
-                         "so that no secret is on the command line. Repeat it for more."),
-            click.option("--webhook-secret-file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
-                         help="With --to http(s)://...: sign each request as Standard Webhooks says, by the secret in "
-                         "FILE, whsec_... With several secrets, each on its line, a request has a signature of each."),
-        )
-    ):  # fmt: skip
-        command = option(command)
-    return command
+webhook_options = together(
+    click.option("--webhook-header", metavar="'NAME: VALUE'", type=_Header(), multiple=True,
+                 help="With --to http(s)://...: send this header too. VALUE may be env:VARIABLE or file:PATH, "
+                 "so that no secret is on the command line. Repeat it for more."),
+    click.option("--webhook-secret-file", metavar="FILE", type=FILE,
+                 help="With --to http(s)://...: sign each request as Standard Webhooks says, by the secret in "
+                 "FILE, whsec_... With several secrets, each on its line, a request has a signature of each."),
+)  # fmt: skip
+"""The options of webhooks; `opener_of` takes their values."""
 
 
 def _zone(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
@@ -182,80 +193,70 @@ def _zone(_ctx: click.Context, _param: click.Parameter, value: str | None) -> st
     from tickwheel.delivery.model.message import MAX_PAYLOAD, Columns
 
     try:
-        NdjsonLines("", Columns(zone=value).names, MAX_PAYLOAD)
+        NdjsonLines("", Columns(zone=value), MAX_PAYLOAD)
     except BadRecord as bad:
         raise click.BadParameter(str(bad)) from bad
     return value
 
 
-def column_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that name columns; `Columns(id_, key, due, payload, zone)` takes their values."""
-    for option in reversed(
-        (
-            click.option("--id", "id_", metavar="NAME", help="Column with the id, if it is not 'id'."),
-            click.option("--key", metavar="NAME",
-                         help="Column with the key, if it is not 'key'. Each record must have it; with NAME? it may be "
-                         "missing."),
-            click.option("--due", metavar="NAME", help="Column with the due time, if it is not 'due'."),
-            click.option("--payload", metavar="NAME",
-                         help="Column with the payload; by default the payload is the other columns."),
-            click.option("--zone", metavar="ZONE", callback=_zone,
-                         help="Time zone of due times without an offset, such as Europe/Berlin; by default they are "
-                         "refused."),
-        )
-    ):  # fmt: skip
-        command = option(command)
-    return command
+column_options = together(
+    click.option("--id", "id_", metavar="NAME", help="Column with the id, if it is not 'id'."),
+    click.option("--key", metavar="NAME",
+                 help="Column with the key, if it is not 'key'. Each record must have it; with NAME? it may be "
+                 "missing."),
+    click.option("--due", metavar="NAME", help="Column with the due time, if it is not 'due'."),
+    click.option("--payload", metavar="NAME",
+                 help="Column with the payload; by default the payload is the other columns."),
+    click.option("--destination", metavar="NAME",
+                 help="Column with the name of the destination, if it is not 'destination'."),
+    click.option("--zone", metavar="ZONE", callback=_zone,
+                 help="Time zone of due times without an offset, such as Europe/Berlin; by default they are "
+                 "refused."),
+)  # fmt: skip
+"""The options that name columns; `columns_of` takes their values."""
 
 
-def held_option(kind: click.Path | None = None) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """The option `--held` of what runs on Spark."""
-    return click.option("--held", metavar="DIR", type=kind,
-                        help="Begin a new checkpoint with what tickwheel spark-upgrade wrote to DIR.")  # fmt: skip
+hand_off_options = together(
+    click.option("--lost", metavar="HOST:PORT", multiple=True,
+                 help="With --deliverer: the address of a deliverer that has left the list, if its store never "
+                 "comes back. The others get its messages; some may come twice."),
+    click.option("--token-file", metavar="FILE", type=FILE,
+                 help="With --deliverer: the token that it needs, with the right hand-off."),
+    click.option("--tls-ca", metavar="FILE", type=FILE,
+                 help="With --deliverer: use TLS; the deliverer's certificate must be signed by an authority "
+                 "in FILE (PEM)."),
+    click.option("--tls-cert", metavar="FILE", type=FILE,
+                 help="With --tls-ca: the certificate of this client, where the deliverer wants one."),
+    click.option("--tls-key", metavar="FILE", type=FILE,
+                 help="With --tls-cert: its key; by default it is in the same file."),
+)  # fmt: skip
+"""The options that go with `--deliverer`; `access_of` takes the values of most."""
 
 
-def hand_off_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that go with `--deliverer`; `token_of` and `client_tls` take the values of most."""
-    file = click.Path(dir_okay=False, path_type=Path)
-    for option in reversed(
-        (
-            click.option("--lost", metavar="HOST:PORT", multiple=True,
-                         help="With --deliverer: the address of a deliverer that has left the list, if its store never "
-                         "comes back. The others get its messages; some may come twice."),
-            click.option("--token-file", metavar="FILE", type=file,
-                         help="With --deliverer: the token that it needs, with the right hand-off."),
-            click.option("--tls-ca", metavar="FILE", type=file,
-                         help="With --deliverer: use TLS; the deliverer's certificate must be signed by an authority "
-                         "in FILE (PEM)."),
-            click.option("--tls-cert", metavar="FILE", type=file,
-                         help="With --tls-ca: the certificate of this client, where the deliverer wants one."),
-            click.option("--tls-key", metavar="FILE", type=file,
-                         help="With --tls-cert: its key; by default it is in the same file."),
-        )
-    ):  # fmt: skip
-        command = option(command)
-    return command
+def columns_of(given: dict[str, Any]) -> "Columns":
+    """Takes them out of the options that were given."""
+    from tickwheel.delivery.model.message import Columns
+
+    return Columns(*(given.pop(name) for name in ("id_", "key", "due", "payload", "destination", "zone")))
 
 
-def token_of(path: Path | None) -> bytes | None:
-    """The token for deliverers. Errors: `WrongUsage`."""
-    from tickwheel.delivery.serve.tokens import read_token
-
-    return read_token(path) if path else None
+ACCESS: Final = ("token_file", "tls_ca", "tls_cert", "tls_key")
+"""The options for the token and the TLS of a client of `tickwheel serve`."""
 
 
-def client_tls(ca: Path | None, cert: Path | None, key: Path | None) -> "ClientTls | None":
-    """How deliverers are known, and this client to them. Errors: `WrongUsage`."""
+def access_of(given: dict[str, Any]) -> "tuple[bytes | None, ClientTls | None]":
+    """Takes `ACCESS` out of the options that were given, and reads the files. Errors: `WrongUsage`."""
+    token_file, ca, cert, key = files = [given.pop(name) for name in ACCESS]
+    if not any(files):
+        return None, None
     from tickwheel.delivery.base.errors import WrongUsage
     from tickwheel.delivery.serve.client_tls import ClientTls
+    from tickwheel.delivery.serve.tokens import read_token
 
-    if ca is None:
-        if cert or key:
-            raise WrongUsage(
-                "--tls-cert and --tls-key need --tls-ca FILE, the authority of the deliverer's certificate"
-            )
-        return None
-    return ClientTls.read(ca, cert, key)
+    token = read_token(token_file) if token_file else None
+    if ca is None and (cert or key):
+        raise WrongUsage("--tls-cert and --tls-key need --tls-ca FILE, the authority of the server's certificate")
+    return token, ClientTls.read(ca, cert, key) if ca else None
 
 
 def time_of(_ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
@@ -289,6 +290,7 @@ def settings_of(
     max_attempts: int,
     backoff: tuple[float, float],
     waits: Sequence[float] | None,
+    waits_end: bool,
     unanswered_for: float,
     sink_timeout: float,
     rate: str | None,
@@ -306,7 +308,7 @@ def settings_of(
         horizon,
         sink_timeout,
         keep_ids,
-        Retry.of_seconds(max_attempts, backoff, waits),
+        Retry.of_seconds(max_attempts, backoff, waits, waits_end),
         unanswered_for_s=unanswered_for,
         rate=None if rate is None else Rate.of(rate),
         concurrency=concurrency,
@@ -329,6 +331,17 @@ def allow_many_files() -> None:
     wanted = _FILES if hard == resource.RLIM_INFINITY else min(_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def give_memory_back() -> None:
+    """Let large payloads go back to the system as soon as they are freed, in a process that only delivers.
+
+    Otherwise glibc keeps what it gave once for such a size, in pieces that are of no other use: 200 MiB after a burst
+    of payloads of 1 MiB.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, _LARGE)
 
 
 def shorten_thread_switches() -> None:

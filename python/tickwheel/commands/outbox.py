@@ -2,7 +2,7 @@
 
 import click
 
-from tickwheel.commands.printing import say_lines
+from tickwheel.commands.printing import errors_reported, say_lines
 
 
 @click.group()
@@ -19,10 +19,7 @@ def outbox() -> None:
 )
 def sql(dialect: str, table: str) -> None:
     """Print the statement that makes the table, for a migration."""
-    from tickwheel.delivery.base.errors import WrongUsage
     from tickwheel.delivery.outbox import create_statement
 
-    try:
+    with errors_reported():
         say_lines(f"{create_statement(dialect, table)};")
-    except WrongUsage as error:
-        raise click.UsageError(str(error)) from error

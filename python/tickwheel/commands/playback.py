@@ -5,28 +5,21 @@ from pathlib import Path
 
 import click
 
+from tickwheel.commands.options import FILE, together
+from tickwheel.commands.paths import GivenPath
 from tickwheel.commands.printing import say
+
+_options = together(
+    click.argument("recording", metavar="EVENTS", type=GivenPath(exists=True, dir_okay=False, path_type=Path)),
+    click.option("--out", "page", metavar="PAGE", type=FILE, help="Write the page to PAGE; by default to EVENTS.html."),
+    click.option("--tick", "tick_ms", metavar="MS", type=int, default=1, show_default=True,
+                 help="The finest tick, in milliseconds, of the wheel that is shown."),
+    click.option("--size", metavar="N", type=int, default=20, show_default=True, help="Its buckets per level."),
+)  # fmt: skip
 
 
 @click.command()
-@click.argument("recording", metavar="EVENTS", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option(
-    "--out",
-    "page",
-    metavar="PAGE",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the page to PAGE; by default to EVENTS.html.",
-)
-@click.option(
-    "--tick",
-    "tick_ms",
-    metavar="MS",
-    type=int,
-    default=1,
-    show_default=True,
-    help="The finest tick, in milliseconds, of the wheel that is shown.",
-)
-@click.option("--size", metavar="N", type=int, default=20, show_default=True, help="Its buckets per level.")
+@_options
 def playback(recording: Path, page: Path | None, tick_ms: int, size: int) -> None:
     """Write a page (HTML) on which a wheel turns as the timer's did that wrote EVENTS: see tickwheel.recording.
 

@@ -10,15 +10,19 @@ import click
 
 from tickwheel.commands.configured import ConfiguredCommand
 from tickwheel.commands.options import (
+    FILE,
+    PATH,
     Outbox,
     allow_many_files,
     dead_letters_option,
     delivery_options,
+    give_memory_back,
     opener_of,
     put_letters,
     settings_of,
     shorten_thread_switches,
     to_option,
+    together,
     webhook_options,
 )
 
@@ -31,73 +35,42 @@ def _refuse_flight(_context: click.Context, _option: click.Parameter, given: str
         )
 
 
+_options = together(
+    click.option("--store", metavar="FILE", type=PATH, required=True,
+                 help="Keep messages in FILE, made if needed. If another process has it, wait for that."),
+    to_option,
+    click.option("--listen", metavar="HOST:PORT", default="127.0.0.1:7400", show_default=True,
+                 help="The address to listen on."),
+    click.option("--flight", hidden=True, expose_value=False, callback=_refuse_flight),
+    click.option("--health", metavar="HOST:PORT",
+                 help="Answer /livez and /readyz here too, without TLS, also while another process has the store: for "
+                 "probes."),
+    click.option("--token-file", metavar="FILE", type=FILE,
+                 help="Accept only requests with a token of FILE: one on each line, and after it what it may do, of "
+                 "produce,control,read,hand-off; by default all. Required to listen on other addresses than "
+                 "loopback. Read again on SIGHUP."),
+    click.option("--tls-cert", metavar="FILE", type=FILE,
+                 help="Serve by TLS, with the certificate in FILE (PEM) and those up to its authority. Required on "
+                 "other addresses than loopback, unless there is --no-tls. Read again on SIGHUP."),
+    click.option("--tls-key", metavar="FILE", type=FILE,
+                 help="The key of the certificate, without a passphrase; by default it is in the same file."),
+    click.option("--tls-client-ca", metavar="FILE", type=FILE,
+                 help="Accept only clients with a certificate that an authority in FILE has signed."),
+    click.option("--no-tls", is_flag=True,
+                 help="Listen on other addresses without TLS: a proxy or the network does the encryption."),
+    click.option("--max-payload", metavar="BYTES", type=int, default=1 << 20, show_default=True,
+                 help="The most bytes of one payload."),
+    click.option("--outbox", metavar="ADDRESS", type=Outbox(), multiple=True,
+                 help="Read messages from the outbox at ADDRESS too: sqlite:PATH?table=T or "
+                 "postgresql://...?table=T, by default the table tickwheel_outbox. Repeat it for more."),
+    dead_letters_option,
+    webhook_options,
+    delivery_options,
+)  # fmt: skip
+
+
 @click.command(cls=ConfiguredCommand, context_settings={"auto_envvar_prefix": "TICKWHEEL_SERVE"})
-@click.option(
-    "--store",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="Keep messages in FILE, made if needed. If another process has it, wait for that.",
-)
-@to_option
-@click.option(
-    "--listen", metavar="HOST:PORT", default="127.0.0.1:7400", show_default=True, help="The address to listen on."
-)
-@click.option("--flight", hidden=True, expose_value=False, callback=_refuse_flight)
-@click.option(
-    "--health",
-    metavar="HOST:PORT",
-    help="Answer /livez and /readyz here too, without TLS, also while another process has the store: for probes.",
-)
-@click.option(
-    "--token-file",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Accept only requests with a token of FILE: one on each line, and after it what it may do, of "
-    "produce,control,read,hand-off; by default all. Required to listen on other addresses than loopback. Read again "
-    "on SIGHUP.",
-)
-@click.option(
-    "--tls-cert",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Serve by TLS, with the certificate in FILE (PEM) and those up to its authority. Required on other "
-    "addresses than loopback, unless there is --no-tls. Read again on SIGHUP.",
-)
-@click.option(
-    "--tls-key",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="The key of the certificate, without a passphrase; by default it is in the same file.",
-)
-@click.option(
-    "--tls-client-ca",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Accept only clients with a certificate that an authority in FILE has signed.",
-)
-@click.option(
-    "--no-tls", is_flag=True, help="Listen on other addresses without TLS: a proxy or the network does the encryption."
-)
-@click.option(
-    "--max-payload",
-    metavar="BYTES",
-    type=int,
-    default=1 << 20,
-    show_default=True,
-    help="The most bytes of one payload.",
-)
-@click.option(
-    "--outbox",
-    metavar="ADDRESS",
-    type=Outbox(),
-    multiple=True,
-    help="Read messages from the outbox at ADDRESS too: sqlite:PATH?table=T or postgresql://...?table=T, by default "
-    "the table tickwheel_outbox. Repeat it for more.",
-)
-@dead_letters_option
-@webhook_options
-@delivery_options
+@_options
 def serve(
     store: Path,
     to: str,
@@ -153,10 +126,9 @@ def serve(
         letters = put_letters(dead_letters, say, told)
         probed = Address.of("--health", health) if health else None
         outboxes = sources_of(outbox, max_payload)
-        service = Service(
-            *(store, opener, letters, settings, address, credentials, max_payload, path_of(to), probed, outboxes)
-        )
+        service = Service(*(store, opener, letters, settings, address, credentials, max_payload, probed, outboxes))
         allow_many_files()
+        give_memory_back()
         shorten_thread_switches()
         ended = run(service, say, hangups)
     except WrongUsage as error:

@@ -2,17 +2,17 @@
 
 import errno
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
 from datetime import datetime
 from functools import wraps
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from shlex import quote
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from tickwheel.commands.control import is_address, server_of, targeted
-from tickwheel.commands.options import full_text, time_of
+from tickwheel.commands.control import server_of, targeted
+from tickwheel.commands.options import full_text, time_of, together
 from tickwheel.commands.printing import say, say_lines
 
 if TYPE_CHECKING:
@@ -21,41 +21,38 @@ if TYPE_CHECKING:
 
 _WHOLE = ("due", "next try", "ended", "at", "tried", "late", "line", "fails for", "sends")
 """Columns that are not folded, however narrow the terminal is."""
+_STATES: Final = ("waiting", "recurring", "delivered", "cancelled", "dead", "expired")
+_NAMED = 5
+
+_TARGET = "TARGET is a file of --store, which may be in use; or the address of a server, as http://127.0.0.1:7400."
 
 _as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-_limit = click.option(
-    "--limit", metavar="N", type=int, default=20, show_default=True, help="At most so many: 1 to 1,000."
+_of_page = together(
+    click.option("--limit", metavar="N", type=int, default=20, show_default=True, help="At most so many: 1 to 1,000."),
+    click.option("--cursor", metavar="TEXT", help="Go on where a page ended, with the same filters."),
 )
-_cursor = click.option("--cursor", metavar="TEXT", help="Go on where a page ended, with the same filters.")
 
 
-def _errors_reported(command: Callable[..., None]) -> Callable[..., None]:
-    """Errors of the store end the command with 3, wrong usage with 2."""
+def _looks(command: Callable[..., None]) -> click.Command:
+    """As `targeted`, for a command whose work is its output."""
 
     @wraps(command)
     def run(*args: Any, **options: Any) -> None:
-        from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
-
         try:
             command(*args, **options)
-        except WrongUsage as error:
-            raise click.UsageError(str(error)) from error
-        except DeliveryFailed as error:
-            say(f"Failed: {error}.", err=True)
-            sys.exit(3)
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise  # click ends quietly
             say(f"Failed: standard output can't be written: {error.strerror}.", err=True)
             sys.exit(3)
 
-    return run
+    return targeted(run, _TARGET)
 
 
-@targeted
+@_looks
 @click.option(
     "--state",
-    type=click.Choice(["waiting", "recurring", "delivered", "cancelled", "dead", "expired"]),
+    type=click.Choice(_STATES),
     default="waiting",
     show_default=True,
     help="The state to list: waiting messages, in order of delivery; recurring messages, with the next due time; or"
@@ -66,27 +63,14 @@ def _errors_reported(command: Callable[..., None]) -> Callable[..., None]:
     "--due-from", metavar="TIME", callback=time_of, help="Only messages due then or later: RFC 3339, or epoch ms."
 )
 @click.option("--due-before", metavar="TIME", callback=time_of, help="Only messages due before that.")
-@_limit
-@_cursor
+@_of_page
 @_as_json
-@_errors_reported
 def list_(
-    target: str,
-    access: dict[str, Path | None],
-    state: str,
-    key: str | None,
-    due_from: int | None,
-    due_before: int | None,
-    limit: int,
-    cursor: str | None,
-    as_json: bool,
+    target: str, access: dict[str, Any], state: str, limit: int, cursor: str | None, as_json: bool, **which: Any
 ) -> None:
-    """List the messages of a store.
-
-    TARGET is a file of --store, which may be in use; or the address of a server, as http://127.0.0.1:7400.
-    """
+    """List the messages of a store."""
     with _view(target, access) as view:
-        page = _page(view, limit, cursor, state=state, key=key, due_from=due_from, due_before=due_before)
+        page = _page(view, limit, cursor, state=state, **which)
     if as_json:
         _print_json(page)
         return
@@ -103,19 +87,12 @@ def list_(
     _print_table(("due", "id", "key", "tried", when, more), rows, page.next)
 
 
-@contextmanager
-def _view(target: str, access: dict[str, Path | None]) -> Iterator["StoreView | ServerView"]:
+def _view(target: str, access: dict[str, Any]) -> "AbstractContextManager[StoreView | ServerView]":
     """What shows the store, or the server. Errors: `WrongUsage`."""
-    from tickwheel.delivery.base.errors import WrongUsage
     from tickwheel.delivery.sight import StoreView
 
-    if is_address(target):
-        with closing(server_of(target, access)) as server:
-            yield server
-    elif any(access.values()):
-        raise WrongUsage(f"{target} is a file: a token and certificates are for a server")
-    else:
-        yield StoreView(target)
+    server = server_of(target, access)
+    return closing(server) if server else nullcontext(StoreView(target))
 
 
 def _page(view: "StoreView | ServerView", limit: int, cursor: str | None, **which: Any) -> "Page":
@@ -130,23 +107,24 @@ def _page(view: "StoreView | ServerView", limit: int, cursor: str | None, **whic
     return Page(found, page.next)
 
 
-@targeted
+@_looks
 @click.argument("id_", metavar="ID")
 @click.option("--key", metavar="KEY", callback=full_text, help="The message's key, if it has one.")
 @_as_json
-@_errors_reported
-def show(target: str, access: dict[str, Path | None], id_: str, key: str | None, as_json: bool) -> None:
-    """Show a message: its state, attempts and payload. The exit code is 1 if it is not there.
-
-    TARGET is a file of --store, which may be in use; or the address of a server, as http://127.0.0.1:7400.
-    """
+def show(target: str, access: dict[str, Any], id_: str, key: str | None, as_json: bool) -> None:
+    """Show a message: its state, attempts and payload. The exit code is 1 if it is not there."""
     import msgspec
 
     with _view(target, access) as view:
         found = view.show(id_, key)
+        keys = _keys_of(view, id_) if found is None else []
     if found is None:
         of_key = "without a key" if key is None else f"of the key {key!r}"
         say(f"There is no message {id_!r} {of_key}: it has not come, or it is forgotten.", err=True)
+        if keys:
+            more = f", and {len(keys) - _NAMED:,} more" if len(keys) > _NAMED else ""
+            named = ", ".join(f"{each:.200}" for each in map(quote, keys[:_NAMED]))
+            say(f"There is one of another key: --key {named}{more}", err=True)
         sys.exit(1)
     if as_json:
         _print_json(found)
@@ -154,16 +132,17 @@ def show(target: str, access: dict[str, Path | None], id_: str, key: str | None,
         _print_fields(msgspec.structs.asdict(found))
 
 
-@targeted
-@_limit
-@_cursor
-@_as_json
-@_errors_reported
-def dead(target: str, access: dict[str, Path | None], limit: int, cursor: str | None, as_json: bool) -> None:
-    """List the dead letters that a store has kept, the last one first: bad records, and messages that were given up.
+def _keys_of(view: "StoreView | ServerView", id_: str) -> list[str]:
+    """The keys with a message of this id, among the first thousand messages of each state."""
+    pages = (view.list(state=state, limit=1_000) for state in _STATES)
+    return sorted({it.key for page in pages for it in page.messages if it.id == id_ and it.key is not None})
 
-    TARGET is a file of --store, which may be in use; or the address of a server, as http://127.0.0.1:7400.
-    """
+
+@_looks
+@_of_page
+@_as_json
+def dead(target: str, access: dict[str, Any], limit: int, cursor: str | None, as_json: bool) -> None:
+    """List the dead letters that a store has kept, the last one first: bad records, and messages that were given up."""
     with _view(target, access) as view:
         page = view.dead(limit=limit, cursor=cursor)
     if as_json:
@@ -173,14 +152,12 @@ def dead(target: str, access: dict[str, Path | None], limit: int, cursor: str | 
     _print_table(("at", "source", "line", "reason", "record"), rows, page.next)
 
 
-@targeted
+@_looks
 @_as_json
-@_errors_reported
-def status(target: str, access: dict[str, Path | None], as_json: bool) -> None:
+def status(target: str, access: dict[str, Any], as_json: bool) -> None:
     """Show a store in figures: waiting messages, due times, outcomes, and the keys that fail, with the reason.
 
-    TARGET is a file of --store, which may be in use; or the address of a server, which also knows how many keys are in
-    doubt, and how many spare places are taken.
+    A server also knows how many keys are in doubt, and how many spare places are taken.
     """
     import msgspec
 
@@ -257,7 +234,8 @@ def _print_table(titles: tuple[str, ...], rows: Sequence[tuple[object, ...]], cu
 
     from tickwheel.pages.text import shown_text
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
+    # No style: `say_lines` would print its escape as text.
+    table = Table(box=None, pad_edge=False, header_style="none")
     for title, *cells in zip(titles, *rows, strict=True):
         if not rows or any(cell is not None for cell in cells):
             table.add_column(title, overflow="fold", no_wrap=title in _WHOLE)

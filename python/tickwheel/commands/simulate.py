@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from tickwheel.commands.options import PATH, together
 from tickwheel.commands.spark_job import run_on_spark
 
 
@@ -15,31 +16,20 @@ def _whole_numbers(_context: click.Context, option: click.Parameter, text: str) 
     return [int(number) for number in numbers]
 
 
+_options = together(
+    click.argument("recordings", metavar="EVENTS...", nargs=-1, required=True, type=PATH),
+    click.option("--ticks", metavar="MS,...", default="1,5,10", show_default=True, callback=_whole_numbers,
+                 help="The finest ticks to try, in milliseconds."),
+    click.option("--sizes", metavar="N,...", default="20,64,256", show_default=True, callback=_whole_numbers,
+                 help="The wheel sizes to try: buckets per level."),
+    click.option("--out", metavar="DIR", required=True, type=PATH,
+                 help="Write figures (Parquet) and a page (index.html) to DIR: a new folder, an empty one, or one of "
+                 "a simulation."),
+)  # fmt: skip
+
+
 @click.command()
-@click.argument("recordings", metavar="EVENTS...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option(
-    "--ticks",
-    metavar="MS,...",
-    default="1,5,10",
-    show_default=True,
-    callback=_whole_numbers,
-    help="The finest ticks to try, in milliseconds.",
-)
-@click.option(
-    "--sizes",
-    metavar="N,...",
-    default="20,64,256",
-    show_default=True,
-    callback=_whole_numbers,
-    help="The wheel sizes to try: buckets per level.",
-)
-@click.option(
-    "--out",
-    metavar="DIR",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="Write figures (Parquet) and a page (index.html) to DIR: a new folder, an empty one, or one of a simulation.",
-)
+@_options
 def simulate(recordings: Sequence[Path], ticks: Sequence[int], sizes: Sequence[int], out: Path) -> None:
     """Report which wheel suits the traffic of each file EVENTS, written by tickwheel.recording.
 

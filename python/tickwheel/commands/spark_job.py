@@ -2,18 +2,17 @@
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import click
-
-from tickwheel._printable import printable
 from tickwheel._stopping import stopped_by
+from tickwheel.commands.printing import errors_reported, say
 
 Say = Callable[[str], None]
 
@@ -22,43 +21,37 @@ class _Stopped(Exception):
     """Ctrl-C was pressed."""
 
 
+@contextmanager
+def job_reported(out: Path) -> Iterator[None]:
+    """As `errors_reported`, for a job that writes to the folder `out`. Ctrl-C ends it with 130."""
+    try:
+        with errors_reported():
+            yield
+    except KeyboardInterrupt as stop:
+        say(f"Stopped by {stopped_by(stop)}: {out} has not changed. Run the same command again.", err=True)
+        sys.exit(130)
+
+
 def run_on_spark(
     name: str,
     module: str,
-    out: Path | str,
+    out: Path,
     check: Callable[[ModuleType], None],
-    work: Callable[[ModuleType, Any, Say], Path | str],
+    work: Callable[[ModuleType, Any, Say], Path],
 ) -> None:
-    """Import `module`, call `check` on the arguments, run `work` on a session named `name`, and print its result.
+    """Import `module`, call `check` on the arguments, run `work` on a session named `name`, and print its result."""
+    from tickwheel.delivery.base.errors import DeliveryFailed
 
-    After an error it ends the process: with 2 for wrong usage, 130 for Ctrl-C, 3 for other errors.
-    """
-    from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
-    from tickwheel.delivery.base.standard_error import StandardError
-
-    console = StandardError().console()
-
-    def say(line: str) -> None:
-        console.print(printable(line), markup=False, highlight=False, soft_wrap=True)
-
-    try:
+    with job_reported(out):
         imported, spark_errors = _imported(module), _imported("pyspark.errors")
         check(imported)
         try:
-            page = _interruptible(name, imported, work, say)
+            page = _interruptible(name, imported, work, partial(say, err=True))
         except spark_errors.PySparkException as error:
             from tickwheel.spark.failing import reason
 
             raise DeliveryFailed(reason(error)) from error
-    except WrongUsage as error:
-        raise click.UsageError(str(error)) from error
-    except KeyboardInterrupt as stop:
-        say(f"Stopped by {stopped_by(stop)}: {out} has not changed. Run the same command again.")
-        sys.exit(130)
-    except DeliveryFailed as error:
-        say(f"Failed: {error}.")
-        sys.exit(3)
-    say(f"Done: {page}")
+    say(f"Done: {page}", err=True)
 
 
 def _imported(module: str) -> ModuleType:
@@ -70,9 +63,7 @@ def _imported(module: str) -> ModuleType:
         raise WrongUsage(f"{error.name} can't be imported ({error}): run pip install 'tickwheel[spark]'") from error
 
 
-def _interruptible(
-    name: str, module: ModuleType, work: Callable[[ModuleType, Any, Say], Path | str], say: Say
-) -> Path | str:
+def _interruptible(name: str, module: ModuleType, work: Callable[[ModuleType, Any, Say], Path], say: Say) -> Path:
     """Run the work in a thread of its own, so that Ctrl-C never interrupts a call between Python and the JVM.
 
     Ctrl-C cancels the jobs and ends the work at its next step. Then the session is stopped.
@@ -87,7 +78,7 @@ def _interruptible(
             raise _Stopped
         say(line)
 
-    def job() -> Path | str:
+    def job() -> Path:
         step("Starting Spark.")
         sessions.append(laptop_session(name))
         try:
@@ -96,7 +87,7 @@ def _interruptible(
             with suppress(Exception):  # the JVM may have got the signal too, and the work is done
                 sessions[0].stop()
 
-    future: Future[Path | str] = Future()
+    future: Future[Path] = Future()
 
     def run() -> None:
         try:

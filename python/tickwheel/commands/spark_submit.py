@@ -17,7 +17,7 @@ import click
 
 from tickwheel._printable import printable
 from tickwheel.commands.durations import Duration
-from tickwheel.commands.options import client_tls, column_options, hand_off_options, held_option, token_of
+from tickwheel.commands.options import FILE, GIVEN, access_of, column_options, columns_of, hand_off_options, together
 from tickwheel.commands.printing import say
 
 _BETWEEN = "--"
@@ -32,88 +32,44 @@ def _options(_ctx: click.Context, _param: click.Parameter, values: Sequence[str]
     return {name: rest for name, _, rest in (value.partition("=") for value in values)}
 
 
+_program_options = together(
+    click.argument("given", metavar="INPUT", type=GIVEN),
+    click.option("--deliverer", "deliverers", metavar="HOST:PORT", multiple=True, required=True,
+                 help="The address of a tickwheel serve. Repeat the option for several: each key belongs to one of "
+                 "them."),
+    hand_off_options,
+    click.option("--checkpoint", metavar="URI", required=True,
+                 help="The folder where Spark keeps its messages, on storage that all hosts share: hdfs://, s3a://, or "
+                 "a path."),
+    click.option("--lead", "lead_s", metavar="DURATION", type=Duration(least=1, most=3600),
+                 help="Messages leave Spark this long before they are due, 1s to 1h; by default 20s with a local "
+                 "master, 90s elsewhere. A number alone is seconds."),
+    column_options,
+    click.option("--intake-rows", metavar="N", type=click.IntRange(1), default=100_000, show_default=True,
+                 help="At most N records of Kafka in a micro-batch."),
+    click.option("--intake-mib", metavar="MIB", type=click.IntRange(1), default=32, show_default=True,
+                 help="Files of at most so many MiB, also of a table, in a micro-batch; one file is read whole, "
+                 "however large."),
+    click.option("--source-option", "options", metavar="NAME=VALUE", multiple=True, callback=_options,
+                 help="An option of Spark's source, as kafka.security.protocol=SSL. Repeat it for more."),
+    click.option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus there, as 0.0.0.0:9464."),
+    click.option("--log-file", metavar="FILE", type=FILE,
+                 help="Write the program's own lines to FILE too, on the driver's host: on standard error they are "
+                 "between Spark's."),
+    click.option("--changed-source", type=click.Choice(["start", "go-on"]),
+                 help="If INPUT is not the one of the checkpoint, as a topic that was made anew: read it from its "
+                 "start, or go on. Both leave out files that are gone before they were read."),
+    click.option("--until-delivered", is_flag=True,
+                 help="End when all that is there is delivered; do not wait for more."),
+)  # fmt: skip
+
+
 @click.command("program.py", context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("given", metavar="INPUT")
-@click.option(
-    "--deliverer",
-    "deliverers",
-    metavar="HOST:PORT",
-    multiple=True,
-    required=True,
-    help="The address of a tickwheel serve. Repeat the option for several: each key belongs to one of them.",
-)
-@hand_off_options
-@click.option(
-    "--checkpoint",
-    metavar="URI",
-    required=True,
-    help="The folder where Spark keeps its messages, on storage that all hosts share: hdfs://, s3a://, or a path.",
-)
-@held_option()
-@click.option(
-    "--lead",
-    "lead_s",
-    metavar="DURATION",
-    type=Duration(least=1, most=3600),
-    help="Messages leave Spark this long before they are due, 1s to 1h; by default 20s with a local master, 90s "
-    "elsewhere. A number alone is seconds.",
-)
-@column_options
-@click.option(
-    "--intake-rows",
-    metavar="N",
-    type=click.IntRange(1),
-    default=100_000,
-    show_default=True,
-    help="At most N records of Kafka in a micro-batch.",
-)
-@click.option(
-    "--intake-mib",
-    metavar="MIB",
-    type=click.IntRange(1),
-    default=32,
-    show_default=True,
-    help="Files of at most so many MiB, also of a table, in a micro-batch; one file is read whole, however large.",
-)
-@click.option(
-    "--source-option",
-    "options",
-    metavar="NAME=VALUE",
-    multiple=True,
-    callback=_options,
-    help="An option of Spark's source, as kafka.security.protocol=SSL. Repeat it for more.",
-)
-@click.option(
-    "--metrics",
-    metavar="HOST:PORT",
-    help="Serve metrics for Prometheus there, as 0.0.0.0:9464.",
-)
-@click.option(
-    "--log-file",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the program's own lines to FILE too, on the driver's host: on standard error they are between Spark's.",
-)
-@click.option(
-    "--changed-source",
-    type=click.Choice(["start", "go-on"]),
-    help="If INPUT is not the one of the checkpoint, as a topic that was made anew: read it from its start, or go on. "
-    "Both leave out files that are gone before they were read.",
-)
-@click.option("--until-delivered", is_flag=True, help="End when all that is there is delivered; do not wait for more.")
+@_program_options
 def program(
     given: str,
     deliverers: Sequence[str],
     lost: Sequence[str],
-    token_file: Path | None,
-    tls_ca: Path | None,
-    tls_cert: Path | None,
-    tls_key: Path | None,
-    id_: str | None,
-    key: str | None,
-    due: str | None,
-    payload: str | None,
-    zone: str | None,
     intake_rows: int,
     intake_mib: int,
     options: Mapping[str, str],
@@ -127,7 +83,6 @@ def program(
     share or any URI that Spark reads; kafka://BROKERS/TOPIC; or table:NAME.
     """
     from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
-    from tickwheel.delivery.model.message import Columns
     from tickwheel.delivery.serve.access import Address
 
     logging.basicConfig(format=_LINE, stream=sys.stderr)
@@ -140,12 +95,13 @@ def program(
         from tickwheel.spark.inputs import Input
         from tickwheel.spark.runner import Program
 
+        token, tls = access_of(how)
         code = Program(
-            Input(given, Columns(id_, key, due, payload, zone), intake_rows, intake_mib << 20, options),
+            Input(given, columns_of(how), intake_rows, intake_mib << 20, options),
             deliverers=deliverers,
             lost=lost,
-            token=token_of(token_file),
-            tls=client_tls(tls_ca, tls_cert, tls_key),
+            token=token,
+            tls=tls,
             metrics=Address.of("--metrics", metrics) if metrics else None,
             **how,
         ).run()
@@ -160,7 +116,7 @@ def program(
 
 
 def _write_to(path: Path, end: logging.Logger) -> None:
-    from tickwheel.spark.log_file import LogFile
+    from tickwheel.spark.driver_log import LogFile
 
     handler = LogFile(path)
     handler.setFormatter(logging.Formatter(_LINE))

@@ -1,15 +1,20 @@
 """`tickwheel store`: the upkeep of a store's file by an operator."""
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from tickwheel.commands.printing import say
+from tickwheel.commands.options import PATH
+from tickwheel.commands.printing import errors_reported, say
 
-_store = click.argument("store", metavar="STORE", type=click.Path(path_type=Path))
+if TYPE_CHECKING:
+    from tickwheel.delivery.engine.upkeep import CheckedStore
+
+_store = click.argument("store", metavar="STORE", type=PATH)
 
 
 @click.group()
@@ -25,8 +30,7 @@ def check(store: Path) -> None:
 
     with _work(f"checking {store}"):
         checked = check_store(store)
-    say(f"{store}: messages {checked.messages:,}, waiting {checked.waiting:,}.")
-    if _told(checked.problems):
+    if _told(store, checked):
         say("Back up the file as it is, and restore a backup: tickwheel store restore BACKUP STORE --force")
         sys.exit(1)
     say("No problem found.")
@@ -48,7 +52,7 @@ def compact(store: Path) -> None:
 
 @store.command()
 @_store
-@click.argument("to", metavar="TO", type=click.Path(path_type=Path))
+@click.argument("to", metavar="TO", type=PATH)
 def backup(store: Path, to: Path) -> None:
     """Copy STORE, which may be in use, to the new file TO.
 
@@ -58,13 +62,12 @@ def backup(store: Path, to: Path) -> None:
 
     with _work(f"copying {store}"):
         checked = backup_store(store, to)
-    say(f"{to}: messages {checked.messages:,}, waiting {checked.waiting:,}.")
-    if _told(checked.problems):
+    if _told(to, checked):
         sys.exit(1)
 
 
 @store.command()
-@click.argument("backup", metavar="BACKUP", type=click.Path(path_type=Path))
+@click.argument("backup", metavar="BACKUP", type=PATH)
 @_store
 @click.option(
     "--force",
@@ -88,28 +91,20 @@ def restore(backup: Path, store: Path, force: bool) -> None:
 
 @contextmanager
 def _work(what: str) -> Iterator[None]:
-    """Shows on a terminal that it takes its time. Errors end the process: with 2 for wrong usage, 3 for others."""
-    from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
+    """As `errors_reported`. Shows on a terminal that it takes its time."""
     from tickwheel.delivery.base.standard_error import StandardError
 
     console = StandardError().console()
-    try:
-        if console.is_terminal:
-            with console.status(what):
-                yield
-        else:
-            yield
-    except WrongUsage as error:
-        raise click.UsageError(str(error)) from error
-    except DeliveryFailed as error:
-        say(f"Failed: {error}.", err=True)
-        sys.exit(3)
+    with errors_reported(), console.status(what) if console.is_terminal else nullcontext():
+        yield
 
 
-def _told(problems: Sequence[str]) -> bool:
-    for problem in problems:
+def _told(path: Path, checked: "CheckedStore") -> bool:
+    if checked.messages or not checked.problems:  # otherwise nothing could be counted
+        say(f"{path}: messages {checked.messages:,}, waiting {checked.waiting:,}.")
+    for problem in checked.problems:
         say(f"Problem: {problem}")
-    return bool(problems)
+    return bool(checked.problems)
 
 
 def _size(size: int) -> str:

@@ -4,7 +4,15 @@
 'tickwheel[delivery]'`. Rules in brackets are in `docs/delivery.md`, which also shows how the parts work together.
 """
 
-from tickwheel.delivery.base.errors import BadRecord, DeliveryFailed, StoreFailed, Unanswered, Unavailable, WrongUsage
+from tickwheel.delivery.base.errors import (
+    BadRecord,
+    DeliveryFailed,
+    StoreFailed,
+    StoreUnavailable,
+    Unanswered,
+    Unavailable,
+    WrongUsage,
+)
 from tickwheel.delivery.engine.outcomes import MessageOutcome
 from tickwheel.delivery.engine.upkeep import (
     CheckedStore,
@@ -38,6 +46,7 @@ __all__ = [
     "Message",
     "MessageOutcome",
     "StoreFailed",
+    "StoreUnavailable",
     "StoreView",
     "Summary",
     "Unanswered",

@@ -5,9 +5,8 @@
 - A close lets tasks end that run. A `DeliveryQueue` would begin what is due too, for as long as the close may take.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from django.db import connections
 
@@ -15,18 +14,14 @@ from tickwheel._native import SETTINGS
 from tickwheel._stopping import Stopped
 from tickwheel.delivery import DeliveryQueue, WrongUsage
 from tickwheel.delivery.engine.running import Running
-from tickwheel.delivery.model.settings import Settings
-from tickwheel.delivery.observe.dead_letters import PutLetters
-from tickwheel.delivery.outbox.source import SourceOpener
 from tickwheel.delivery.sight import StoreView
-from tickwheel.delivery.sinks import Opener
 from tickwheel.django.database import database_of, is_same, outbox_of
 from tickwheel.django.running import Runner
 
 _DELIVERIES: Final = int(SETTINGS["max-attempts"][3])  # the most: the runner decides when a task has failed
 _WAITS_S: Final = SETTINGS["unanswered-for"][3]  # the longest: a database that is down costs no task
 _TASKS_END_WITHIN_S: Final = 30.0
-_LOOKED_AT: Final = 1_000  # messages, a millisecond or two each; the first one tells it but in old stores
+_LOOKED_AT: Final = 1_000  # messages, a millisecond or two each; a probe tells nothing
 _CLOSES_WITHIN_S: Final = 0.5  # the outcomes of calls that have just ended are on their way
 
 
@@ -59,17 +54,10 @@ class TaskQueue(DeliveryQueue):
             finally:
                 self._runner.let_go()
 
-    def _run(
-        self,
-        store: Path,
-        opener: Opener,
-        settings: Settings,
-        put_letters: PutLetters,
-        outboxes: Sequence[SourceOpener],
-    ) -> Running:
-        running = super()._run(store, opener, settings, put_letters, outboxes)
+    def _run(self, *given: Any, **options: Any) -> Running:
+        running = super()._run(*given, **options)
         try:
-            self._check_database(running.view, store)
+            self._check_database(running.view, running.store)
         except BaseException:
             running.close(0)
             raise
@@ -77,7 +65,7 @@ class TaskQueue(DeliveryQueue):
 
     def _check_database(self, view: StoreView, store: Path) -> None:
         """Before the start, when no other process can put tasks into the store. One task tells of all, but a probe
-        names no database, nor does a task of a version before this one.
+        names no database.
         """
         seen = (view.show(message.id, message.key) for message in view.list(limit=_LOOKED_AT).messages)
         aliases = (database_of(message.payload) for message in seen if message and message.payload)

@@ -6,7 +6,6 @@ Each step is a function from DataFrame to DataFrame. `tickwheel deliver --engine
 """
 
 from tickwheel.spark.hand_off import HandOff
-from tickwheel.spark.held import read_held
 from tickwheel.spark.hold import hold, near_messages
 from tickwheel.spark.parse import parse_files, parse_lines, parse_rows
 from tickwheel.spark.session import HOLD_SETTINGS, laptop_session, spark_session
@@ -22,7 +21,6 @@ __all__ = [
     "parse_lines",
     "parse_rows",
     "read_files",
-    "read_held",
     "read_kafka",
     "spark_session",
 ]

@@ -7,16 +7,15 @@ or an `HTTPException`, and may pass.
 import http.client
 import json
 import ssl
-import tempfile
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
 import pyarrow as pa
 
+from tickwheel.delivery.base.tls_errors import sentence
 from tickwheel.delivery.read.hand_off_rows import HANDED
 from tickwheel.delivery.serve.client_tls import ClientTls
 
@@ -56,13 +55,13 @@ class Client:
         self._peer = host.removeprefix("[").removesuffix("]"), int(port)
         self._timeout_s = timeout_s
         self._headers = {"authorization": f"Bearer {access.token.decode()}"} if access.token else {}
-        self._context = _context(access.tls) if access.tls else None
+        self._context = access.tls.context() if access.tls else None
         self._connection: http.client.HTTPConnection | None = None
         self._is_closed = False
 
-    def marks(self, partition: int | None = None) -> dict[str, Any]:
-        """The deliverer's store, clock and marks; and what recurs in this partition."""
-        return self._ask("GET", "/hand-off/marks" + ("" if partition is None else f"?partition={partition}"))
+    def marks(self) -> dict[str, Any]:
+        """The deliverer's store, clock and marks."""
+        return self._ask("GET", "/hand-off/marks")
 
     def hand_off(self, batches: Iterable[Any], store_id: str) -> None:
         """Send batches of `HANDED`, and wait until they are on disk. Another store than this one does not take them."""
@@ -132,7 +131,7 @@ class Client:
 
 def reason_of(error: BaseException) -> str:
     """An error of a call in one line."""
-    return " ".join((str(error) or type(error).__name__).split())
+    return " ".join((sentence(error) or type(error).__name__).split())
 
 
 def _told(status: int, text: bytes) -> str:
@@ -141,15 +140,3 @@ def _told(status: int, text: bytes) -> str:
         return f"{status}: {problem['reason']}; allowed: {problem['allowed']}"
     except (ValueError, KeyError, TypeError):
         return f"{status}, by something that is no tickwheel serve"
-
-
-def _context(tls: ClientTls) -> ssl.SSLContext:
-    context = ssl.create_default_context(cadata=tls.ca.decode("ascii", "ignore"))
-    if tls.cert is not None:
-        # Python reads a certificate from a file only.
-        with tempfile.TemporaryDirectory(prefix="tickwheel-") as folder:
-            path = Path(folder) / "cert.pem"
-            path.touch(0o600)
-            path.write_bytes(tls.cert + b"\n" + (tls.key or b""))
-            context.load_cert_chain(path)
-    return context

@@ -20,7 +20,7 @@ _CLOCKS_DIFFER_MS: Final = 1_000
 _SAY_SELDOM_S: Final = 600.0
 _NO_ANSWER: Final = "no answer"
 _NO_PORT: Final = "is it the port of tickwheel serve, and is there TLS on both sides or on none?"
-_NO_TLS: Final = ("SSL", "WRONG_VERSION_NUMBER", "RemoteDisconnected", "Remote end closed", "no tickwheel serve")
+_NO_TLS: Final = ("RemoteDisconnected", "Remote end closed", "no tickwheel serve")
 
 _log = logger_of(__name__)
 
@@ -47,7 +47,6 @@ class Deliverers:
     def __init__(self, addresses: Sequence[str], access: Access) -> None:
         self._access = access
         self._known: dict[str, _Deliverer] = {}
-        self._said_left_s: dict[str, float] = {}
         self._pool = ThreadPoolExecutor(max_workers=256, thread_name_prefix="ask-deliverer")
         self.know({*addresses})
 
@@ -60,15 +59,14 @@ class Deliverers:
             for address in sorted(addresses)
         }
 
-    def ask(self, at: str = "", shard: int | None = None) -> Sequence[Taker]:
-        """The deliverers that answer. Their marks cover all messages that they took before this call. The deliverer
-        `at` this address is also asked for the recurring messages of a shard.
+    def ask(self) -> Sequence[Taker]:
+        """The deliverers that answer. Their marks cover all messages that they took before this call.
 
         Errors: `DeliveryFailed` if a deliverer refuses the token and has not accepted it before.
         """
         for one in self._known.values():
             if one.asked is None:
-                one.asked = self._pool.submit(self._ask, one, shard if one.address == at else None)
+                one.asked = self._pool.submit(self._ask, one)
         wait([one.asked for one in self._known.values() if one.asked and one.down_since_s is None], _ANSWER_WITHIN_S)
         takers = (self._answer_of(one) for one in self._known.values())
         return [taker for taker in takers if taker]
@@ -87,17 +85,6 @@ class Deliverers:
                 _log.warning(
                     "the deliverer %s does not answer for %.0f s (%s); messages of its keys that wait for it, and no "
                     "others: %d", one.address, now_s - one.down_since_s, one.why, messages.get(one.address, 0),
-                )  # fmt: skip
-
-    def say_who_left(self, shards: Mapping[str, int]) -> None:
-        """Write to the log which deliverers have left the list and keep shards because of recurring messages."""
-        now_s = time.monotonic()
-        for address, count in shards.items():
-            if now_s >= self._said_left_s.get(address, -math.inf) + _SAY_SELDOM_S:
-                self._said_left_s[address] = now_s
-                _log.warning(
-                    "the deliverer %s has left the list, and keeps %d of %d shards, which have recurring messages: "
-                    "stop it and start again with --lost %s, and they move", address, count, PARTITIONS, address,
                 )  # fmt: skip
 
     def failed(self, address: str, why: str) -> None:
@@ -119,17 +106,14 @@ class Deliverers:
         for one in self._known.values():
             one.client.close()
 
-    def _ask(self, one: _Deliverer, shard: int | None) -> Taker:
+    def _ask(self, one: _Deliverer) -> Taker:
         asked_ms = time.time_ns() // 1_000_000
-        found = one.client.marks(shard)
+        found = one.client.marks()
         answered_ms = time.time_ns() // 1_000_000
         # It was read in between: an answer that takes long says little of a clock.
         one.clock_off_ms = min(0, found["now_ms"] - asked_ms) + max(0, found["now_ms"] - answered_ms)
-        names = found.get("recurring")  # not in that of a deliverer of an older version
-        recurring = {} if shard is None or names is None else {shard: names}
-        openings, commits = found.get("openings", ()), found.get("commits", 0)  # nor these
         ahead_ms = found["now_ms"] - asked_ms
-        return Taker(one.address, found["store_id"], found["marks"], ahead_ms, recurring, openings, commits)
+        return Taker(one.address, found["store_id"], found["marks"], found["openings"], found["commits"], ahead_ms)
 
     def _answer_of(self, one: _Deliverer) -> Taker | None:
         if one.asked is None or not one.asked.done():

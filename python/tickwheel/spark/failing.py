@@ -43,8 +43,8 @@ def failure(error: object, checkpoint: object, *, is_resuming: bool) -> Delivery
         return DeliveryFailed(reason(error))
     return DeliveryFailed(
         f"Spark can't go on from the checkpoint {checkpoint}: {innermost(text)}; if it is damaged, restore it from a "
-        "copy; if another version made it, go on with that version; or name another checkpoint: what this one holds "
-        "is lost, unless its files are given again"
+        "copy; if another version of Spark made it, go on with that version; or name another checkpoint: what this one "
+        "holds is lost, unless its files are given again"
     )
 
 

@@ -21,26 +21,24 @@ from tickwheel._event import Event
 from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.model.message import Columns
 from tickwheel.delivery.read.sources import Source
+from tickwheel.spark.driver_log import Watched
 from tickwheel.spark.failing import failure
 from tickwheel.spark.hand_off import HandOff
-from tickwheel.spark.held import FIELD, Held, held_of
 from tickwheel.spark.hold import hold
 from tickwheel.spark.metrics import QueryMeasures
 from tickwheel.spark.parse import parse_files
 from tickwheel.spark.query import Check, start, watch
 from tickwheel.spark.same_source import Begun, check_logs
-from tickwheel.spark.session import laptop_session, need_java
+from tickwheel.spark.session import laptop_session, need_java, take_signals
 from tickwheel.spark.shape import LocalFolder, check_shape, keep_shape
-from tickwheel.spark.signals import take_signals
 from tickwheel.spark.sources import BYTES_AT_ONCE
-from tickwheel.spark.watched import Watched
 
 _FILES_AT_ONCE: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """What to read, and how. `held`: an export that a new checkpoint begins with.
+    """What to read, and how.
 
     Errors: `WrongUsage`, also without Java, and for a checkpoint of another pipeline; nothing is written then.
     """
@@ -49,12 +47,10 @@ class Pipeline:
     columns: Columns
     checkpoint: Path
     lead_ms: int
-    held: Path | None = None
 
     def __post_init__(self) -> None:
         check_sources(self.sources)
         check_shape(LocalFolder(self.checkpoint))
-        self._held()
         check_logs(LocalFolder(self.checkpoint), LocalFolder(self.checkpoint / "query"))
 
     def feed(self, hand_off: HandOff, stop: Event, check: Check) -> bool:
@@ -70,8 +66,7 @@ class Pipeline:
             check(progress)
 
         try:
-            held = self._held()
-            keep_shape(LocalFolder(self.checkpoint), **({FIELD: held.folder} if held else {}))
+            keep_shape(LocalFolder(self.checkpoint))
             paths = list_files(self.checkpoint / "files", self.sources)
         except OSError as error:
             raise DeliveryFailed(
@@ -84,7 +79,7 @@ class Pipeline:
             session = laptop_session(spare_cores=1)
             try:
                 take_signals()
-                return watch(start(self._near(session, paths, held), hand_off, at, stop), hand_off, stop, both)
+                return watch(start(self._near(session, paths), hand_off, at, stop), hand_off, stop, both)
             finally:
                 session.stop()
                 hand_off.close()
@@ -92,20 +87,10 @@ class Pipeline:
             is_resuming = bool(done_before) and _micro_batches(at) == done_before
             raise failure(error, self.checkpoint, is_resuming=is_resuming) from error
 
-    def _held(self) -> Held | None:
-        """The export that the first micro-batch has to take in."""
-        name = held_of(LocalFolder(self.checkpoint), str(self.held.resolve()) if self.held else None)
-        if name is None:
-            return None
-        held = Held.of(LocalFolder(Path(name)), name)
-        held.refuse_read(str(_unlinked(source.path)) for source in self.sources if source.path)
-        return held
-
-    def _near(self, session: SparkSession, paths: Path, held: Held | None) -> DataFrame:
+    def _near(self, session: SparkSession, paths: Path) -> DataFrame:
         at_once = files_at_once([source.path.stat().st_size for source in self.sources if source.path])
         notes = session.readStream.format("text").option("maxFilesPerTrigger", at_once).load(str(paths))
-        messages = parse_files(notes.withColumnRenamed("value", "path"), self.columns)
-        return hold(messages, self.lead_ms, held and held.pieces(session))
+        return hold(parse_files(notes.withColumnRenamed("value", "path"), self.columns), self.lead_ms)
 
 
 def check_sources(sources: Sequence[Source]) -> None:
@@ -135,18 +120,13 @@ def list_files(folder: Path, sources: Sequence[Source]) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for source in sources:
         assert source.path is not None
-        path = _unlinked(source.path)
+        path = source.path.parent.resolve() / source.path.name
         state = path.stat()
         name = blake2b(f"{path}\0{state.st_size}\0{state.st_mtime_ns}".encode(errors="surrogateescape"), digest_size=12)
         note = folder / f"{name.hexdigest()}.txt"
         if not note.exists():
             _write_at_once(note, f"{path.as_uri()}\n")
     return folder
-
-
-def _unlinked(path: Path) -> Path:
-    """The path without links, but for the last name."""
-    return path.parent.resolve() / path.name
 
 
 def _write_at_once(path: Path, text: str) -> None:

@@ -12,7 +12,7 @@ import msgspec
 from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.spark.shape import Folder, read_text
 
-SUMMARY: Final = ".compact"
+_SUMMARY: Final = ".compact"
 
 
 class Entry(msgspec.Struct, rename={"changed_ms": "timestamp", "number": "batchId"}):
@@ -28,13 +28,13 @@ class Entry(msgspec.Struct, rename={"changed_ms": "timestamp", "number": "batchI
 _ENTRY: Final = msgspec.json.Decoder(Entry)
 
 
-def names_of(query: Folder, source: int, *, after: int = -1, last: int | None = None) -> Mapping[int, str]:
-    """The files of the list with a number above `after`, up to `last`, in order. A summary stands for all before it."""
+def names_of(query: Folder, source: int, *, after: int) -> Mapping[int, str]:
+    """The files of the list with a number above `after`, in order. A summary stands for all before it."""
     names = {*query.names(f"sources/{source}")}
-    numbers = {int(it.removesuffix(SUMMARY)) for it in names if it.removesuffix(SUMMARY).isdecimal()}
-    within = sorted(it for it in numbers if it > after and (last is None or it <= last))
-    first = max((it for it in within if f"{it}{SUMMARY}" in names), default=-1)
-    return {it: f"sources/{source}/{it}{SUMMARY if it == first else ''}" for it in within if it >= first}
+    numbers = {int(it.removesuffix(_SUMMARY)) for it in names if it.removesuffix(_SUMMARY).isdecimal()}
+    within = sorted(it for it in numbers if it > after)
+    first = max((it for it in within if f"{it}{_SUMMARY}" in names), default=-1)
+    return {it: f"sources/{source}/{it}{_SUMMARY if it == first else ''}" for it in within if it >= first}
 
 
 def entries(query: Folder, name: str) -> Iterator[Entry]:

@@ -46,14 +46,9 @@ class Report:
         return sum(told["given"] for told in self.shards.values())
 
     @property
-    def recurring(self) -> int:
-        """Messages that come again and again."""
-        return sum(told["recurring"] for told in self.shards.values())
-
-    @property
     def is_empty(self) -> bool:
-        """Whether nothing is held, and everything that was is delivered. Never, where something recurs."""
-        return len(self.shards) == PARTITIONS and self.waiting == self.given == self.recurring == 0
+        """Whether nothing is held, and everything that was is delivered."""
+        return len(self.shards) == PARTITIONS and self.waiting == self.given == 0
 
 
 class HandOff:
@@ -99,7 +94,7 @@ class HandOff:
         if is_again:
             self._failed = frozenset(range(PARTITIONS))
         self._next_batch = None
-        takers = self._deliverers.ask(*self._to_look_at(batch_id))
+        takers = self._deliverers.ask()
         orders = Orders(takers, self._assigned, self._failed, is_again, self._lost)
         near.sparkSession.sparkContext.setLocalProperty(PROPERTY, orders.encode())
         told = [row.asDict() for row in near.mapInArrow(send, TOLD).collect()]
@@ -126,14 +121,6 @@ class HandOff:
         within_s = given[0] / 2000
         return Send(self._access, min(_MOST_SILENCE_S, within_s / 2), within_s, batch_id)
 
-    def _to_look_at(self, batch_id: int) -> tuple[str, int | None]:
-        """A shard where something recurs, each in its turn, because its messages may have ended; and who has it."""
-        shards = [shard for shard, row in self.report.shards.items() if row["recurring"]]
-        if not shards:
-            return "", None
-        shard = shards[batch_id % len(shards)]
-        return self.report.shards[shard]["taker"], shard
-
     def _note(self, told: Sequence[Mapping[str, Any]], takers: set[str], deliverers: Deliverers) -> None:
         shards = {row["shard"]: row for row in told}
         self.report.shards |= shards
@@ -142,7 +129,7 @@ class HandOff:
         errors: dict[str, str] = {}
         for shard, row in shards.items():
             address = row["taker"] or self._assigned[shard]
-            waiting[address] = waiting.get(address, 0) + row["waiting"] + row["given"] + row["recurring"]
+            waiting[address] = waiting.get(address, 0) + row["waiting"] + row["given"]
             if row["error"] is not None:
                 failed.add(shard)
                 errors[address] = row["error"]
@@ -155,8 +142,6 @@ class HandOff:
             deliverers.failed(address, why)
         deliverers.say_who_is_waited_for(waiting)
         deliverers.say_who_went_back(Counter(row["taker"] for row in shards.values() if row["went_back"]))
-        takers_with_rules = (row["taker"] for row in shards.values() if row["recurring"] and row["taker"])
-        deliverers.say_who_left(Counter(taker for taker in takers_with_rules if taker not in self._assigned))
 
 
 def assign(deliverers: Sequence[str]) -> list[str]:

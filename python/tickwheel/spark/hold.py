@@ -7,10 +7,9 @@ Each micro-batch visits each of the 64 shards once, whatever comes: `shard.py` s
 to the hand-off, which tells the next micro-batch, by `orders.py`, what became of them.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
-from msgspec.structs import replace
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -28,18 +27,15 @@ LEAD_MS: Final = 20_000
 
 _NOTHING_TOLD: Final[dict[str, None]] = dict.fromkeys(NEAR.names[NEAR.names.index("waiting") :])
 
-_OWN_SINK: Final = Taker("", "", ())
+_OWN_SINK: Final = Taker("", "", (), (), 0)
 """Of a pipeline without a hand-off."""
-_ASIDE: Final = -1
-"""The number of the first chunk that is put aside. Others follow downwards; those of a shard have numbers from 0."""
 _LEAD: Final = "tickwheel lead_ms"
 """In the metadata of the first column of `NEAR`. The hand-off finds there what `hold` was given."""
 
 
-def hold(messages: DataFrame, lead_ms: int = LEAD_MS, held: DataFrame | None = None) -> DataFrame:
+def hold(messages: DataFrame, lead_ms: int = LEAD_MS) -> DataFrame:
     """A stream of `NEAR`, for `HandOff` or `near_messages`: what is due within `lead_ms`, in order of due time within a
-    shard. The session needs `HOLD_SETTINGS`. `held`: from `read_held`. The first micro-batch of a checkpoint takes it
-    in, before its own messages.
+    shard. The session needs `HOLD_SETTINGS`.
     """
     first, *others = NEAR
     near = StructType([StructField(first.name, first.dataType, first.nullable, {_LEAD: lead_ms}), *others])
@@ -52,11 +48,10 @@ def hold(messages: DataFrame, lead_ms: int = LEAD_MS, held: DataFrame | None = N
             yield pa.record_batch([pa.array(shards, pa.int32()), pa.array(pieces, pa.binary())], ["shard", "rows"])
 
     pieces = messages.select(*MESSAGES.names).mapInArrow(split, PIECES)
-    begin = None if held is None else held.groupBy("shard")
     return (
         pieces.union(_ticks(messages.sparkSession))
         .groupBy("shard")
-        .transformWithState(Hold(lead_ms), near, outputMode="Append", timeMode="ProcessingTime", initialState=begin)
+        .transformWithState(Hold(lead_ms), near, outputMode="Append", timeMode="ProcessingTime")
     )
 
 
@@ -92,7 +87,6 @@ class Hold(StatefulProcessor):  # type: ignore[misc]  # pyspark is not read for 
 
     def __init__(self, lead_ms: int) -> None:
         self._lead_ms = lead_ms
-        self._held: dict[int, list[tuple[int, bool]]] = {}
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Called by Spark in each task."""
@@ -101,11 +95,6 @@ class Hold(StatefulProcessor):  # type: ignore[misc]  # pyspark is not read for 
         context = TaskContext.get()
         orders = context.getLocalProperty(PROPERTY) if context else None
         self._orders = Orders.decode(orders) if orders else None
-
-    def handleInitialState(self, key: Any, row: Row, _timers: Any) -> None:  # noqa: N802
-        """Put a piece aside, until the visit to its shard has all of them."""
-        self._held.setdefault(key[0], []).append((row.number, row.is_given))
-        self._chunks.put(_ASIDE - row.number, bytes(row.rows))
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
         """Visit a shard with one micro-batch's rows."""
@@ -118,7 +107,6 @@ class Hold(StatefulProcessor):  # type: ignore[misc]  # pyspark is not read for 
         shard = Shard(number, index, self._chunks, now_ms)
         near_ms = now_ms + self._lead_ms
         taker = shard.settle(self._orders, near_ms) if self._orders else _OWN_SINK
-        self._take_in(shard, self._held.pop(number, ()))
         shard.keep(pieces)
         for batch in shard.give(near_ms + (max(0, taker.ahead_ms) if taker else 0)):
             near = {"rows": pack(batch), "taker": index.address, "store_id": index.taker}
@@ -129,17 +117,9 @@ class Hold(StatefulProcessor):  # type: ignore[misc]  # pyspark is not read for 
         self._write(encoded, index.encode())
         yield Row(
             shard=number, rows=None, taker=index.address, store_id=index.taker, waiting=index.waiting,
-            given=index.unsettled, due_ms=index.first_ms, recurring=index.rules, went_back=shard.went_back,
+            given=index.unsettled, due_ms=index.first_ms, went_back=shard.went_back,
             due_within=[index.due_by(now_ms + within_ms) for within_ms in DUE_WITHIN.values()],
         )  # fmt: skip
-
-    def _take_in(self, shard: Shard, held: Iterable[tuple[int, bool]]) -> None:
-        """Keep what was put aside. A deliverer may know what was given; then it must hear of a new due time, too."""
-        for aside, is_given in sorted(held):
-            shard.keep([self._chunks.get(_ASIDE - aside)])
-            self._chunks.remove(_ASIDE - aside)
-            for run in shard.index.runs if is_given else ():
-                run.parts = [replace(part, is_again=True) for part in run.parts]
 
     def _write(self, before: bytes | None, after: bytes | None) -> None:
         if after is None and before is not None:

@@ -122,7 +122,7 @@ class InputFolder:
         return None
 
     def _judge(self, columns: set[str]) -> None:
-        named = {*_FIELDS, *(it.removesuffix("?") for it in self._columns.names[:4] if it)}
+        named = {*_FIELDS, *(it.removesuffix("?") for it in self._columns[:4] if it)}
         fields = sorted(it for it in columns if it.partition("=")[0] in named)
         if fields:
             self._wrong = (

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
@@ -20,6 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from tickwheel import __version__
 from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.serve.access import Address
+from tickwheel.delivery.serve.metrics import counter, gauge
 from tickwheel.spark.hand_off import HandOff
 from tickwheel.spark.query import read
 from tickwheel.spark.schemas import DUE_WITHIN
@@ -34,7 +35,6 @@ def observed(near: DataFrame) -> DataFrame:
         F.sum("waiting").alias("held_messages"),
         F.sum("given").alias("unsettled_messages"),
         F.min("due_ms").alias("next_due_ms"),
-        F.sum("recurring").alias("recurring_messages"),
         *(F.sum(F.element_at("due_within", at)).alias(f"due_within_{name}") for at, name in enumerate(DUE_WITHIN, 1)),
     )
 
@@ -77,18 +77,18 @@ class QueryCollector(Collector):
         yield InfoMetricFamily("tickwheel_build", "The version that runs.", {"version": __version__})
         if shards:  # none before the first micro-batch has ended: then nothing is known of what is held
             yield from _held(shards)
-        yield _counter("handed_off_messages", "Messages that deliverers took, each time.", report.sent)
-        yield _counter(
-            "failed_hand_offs", "Deliverers that did not take what they were sent, each time.", report.failed
+        yield counter("spark_handed_off_messages", "Messages that deliverers took, each time.", report.sent)
+        yield counter(
+            "spark_failed_hand_offs", "Deliverers that did not take what they were sent, each time.", report.failed
         )
         yield from self._deliverers(shards)
-        yield _gauge("lead_seconds", "How long before they are due messages leave the hold.", measures.lead_s)
-        yield _counter("batches", "Micro-batches that have ended.", measures.batches)
-        yield _counter("read_rows", "Rows that were read: records, or files.", measures.read_rows)
-        yield _gauge("batch_duration_seconds", "How long the last micro-batch took.", measures.batch_s)
-        yield _gauge("last_batch_timestamp_seconds", "When the last one ended, or the start.", measures.ended_at_s)
+        yield gauge("spark_lead_seconds", "How long before they are due messages leave the hold.", measures.lead_s)
+        yield counter("spark_batches", "Micro-batches that have ended.", measures.batches)
+        yield counter("spark_read_rows", "Rows that were read: records, or files.", measures.read_rows)
+        yield gauge("spark_batch_duration_seconds", "How long the last micro-batch took.", measures.batch_s)
+        yield gauge("spark_last_batch_timestamp_seconds", "When the last one ended, or the start.", measures.ended_at_s)
         first_hand_off = "From the start to the end of the first hand-off; 0 before it."
-        yield _gauge("start_duration_seconds", first_hand_off, measures.started_within_s)
+        yield gauge("spark_start_duration_seconds", first_hand_off, measures.started_within_s)
 
     def _deliverers(self, shards: list[Mapping[str, Any]]) -> Iterator[Metric]:
         up = GaugeMetricFamily("tickwheel_spark_deliverer_up", "Whether a deliverer answers.", labels=["deliverer"])
@@ -129,16 +129,15 @@ def served(address: Address | None, hand_off: HandOff, measures: QueryMeasures) 
 
 
 def _held(shards: list[Mapping[str, Any]]) -> Iterator[Metric]:
-    yield _gauge("held_messages", "Messages that wait until they are near.", sum(it["waiting"] for it in shards))
-    yield _gauge(
-        "unsettled_messages",
+    yield gauge("spark_held_messages", "Messages that wait until they are near.", sum(it["waiting"] for it in shards))
+    yield gauge(
+        "spark_unsettled_messages",
         "Messages that were handed off, and whose outcome no deliverer has told yet.",
         sum(it["given"] for it in shards),
     )
-    yield _gauge("recurring_messages", "Messages that come again and again.", sum(it["recurring"] for it in shards))
     yield _due_within(shards)
     if first := [it["due_ms"] for it in shards if it["due_ms"] is not None]:
-        yield _gauge("next_due_timestamp_seconds", "When the first held message is due.", min(first) / 1000)
+        yield gauge("spark_next_due_timestamp_seconds", "When the first held message is due.", min(first) / 1000)
 
 
 def _due_within(shards: list[Mapping[str, Any]]) -> Metric:
@@ -147,11 +146,3 @@ def _due_within(shards: list[Mapping[str, Any]]) -> Metric:
     for at, within in enumerate(DUE_WITHIN):
         due.add_metric([within], sum(it["due_within"][at] for it in shards))
     return due
-
-
-def _gauge(name: str, what: str, value: float) -> Metric:
-    return GaugeMetricFamily(f"tickwheel_spark_{name}", what, value)
-
-
-def _counter(name: str, what: str, value: int) -> Metric:
-    return CounterMetricFamily(f"tickwheel_spark_{name}", what, value)

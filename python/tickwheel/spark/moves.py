@@ -12,10 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tickwheel.spark.chunks import Chunks
 from tickwheel.spark.packing import digest_of, in_order, names_of, replaced
 from tickwheel.spark.runs import part_of, run_of, settled_of
-from tickwheel.spark.shard_index import Index, Part, Stage
+from tickwheel.spark.shard_index import Chunks, Index, Part, Stage
 
 
 def in_turn(rows: Any) -> Iterator[Any]:

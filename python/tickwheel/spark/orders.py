@@ -5,7 +5,7 @@ Spark's job. All tasks of a micro-batch, also repeated ones, therefore have the 
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 import msgspec
@@ -49,33 +49,29 @@ class Taker(msgspec.Struct, frozen=True):
     store_id: str
     marks: Sequence[int]
     """For each shard the instant until which all its messages have their outcome on disk, in ms since 1970."""
+    openings: Sequence[Seen]
+    """The last openings of its store, each with the number of commits before it."""
+    commits: int
     ahead_ms: int = 0
     """How far its clock, by which messages are due, is ahead of the driver's, by which they leave the hold."""
-    recurring: Mapping[int, Sequence[tuple[str | None, str]]] = {}
-    """Of a shard that was asked about: the keys and ids of the recurring messages that are open there, of all that it
-    took."""
-    openings: Sequence[Seen] = ()
-    """The last openings of its store, each with the number of commits before it. A deliverer of an older version tells
-    none."""
-    commits: int = 0
 
     @property
-    def seen(self) -> Seen | None:
+    def seen(self) -> Seen:
         """What a later question about this store is compared with."""
-        return (self.openings[-1][0], self.commits) if self.openings else None
+        return self.openings[-1][0], self.commits
 
     def has_all_of(self, seen: Seen | None) -> bool:
         """Whether the store has all that it had then. A copy that was made before has fewer commits of that opening, or
         does not know it; the number of all commits may be larger by now.
         """
-        if seen is None or not self.openings:
+        if seen is None:
             return True
         ends = [*(before for _, before in self.openings[1:]), self.commits]
         return any(name == seen[0] and end >= seen[1] for (name, _), end in zip(self.openings, ends, strict=True))
 
     def was_opened_since(self, seen: Seen | None) -> bool:
         """Whether another process has the store than then. It may be a copy from before what was sent since."""
-        return seen is not None and self.seen is not None and self.seen[0] != seen[0]
+        return seen is not None and self.seen[0] != seen[0]
 
 
 class Orders(msgspec.Struct, frozen=True):

@@ -1,6 +1,6 @@
 """Packs rows of `HANDED` into pieces of bytes, sorts them, and cuts them into chunks, for the hold.
 
-A piece is a version byte and an Arrow batch without its schema. So a checkpoint of another version is refused, not
+A piece is a version byte and an Arrow batch without its schema. So a checkpoint of another format is refused, not
 misread. The order of rows is that of delivery: by due time, then by position in the input (D4).
 """
 
@@ -16,8 +16,8 @@ from pyarrow import types
 from tickwheel.delivery.base.errors import DeliveryFailed
 from tickwheel.delivery.read.hand_off_rows import HANDED
 
-VERSION: Final = 6
-"""Of everything that a checkpoint's state holds."""
+VERSION: Final = 7
+"""Of everything that a checkpoint's state holds. Each change of it takes another number."""
 CHUNK_ROWS: Final = 2_000
 CHUNK_BYTES: Final = 512 << 10
 _SIZED: Final = [field.name for field in HANDED if types.is_string(field.type) or types.is_binary(field.type)]
@@ -65,12 +65,17 @@ def unpack(piece: bytes) -> Any:
 
 
 def check_version(found: int) -> None:
-    """Errors: `DeliveryFailed` if a checkpoint's state was written by another version."""
+    """Errors: `DeliveryFailed` if a checkpoint's state has another format."""
     if found != VERSION:
-        raise DeliveryFailed(
-            f"the checkpoint holds messages in the format {found}, this version reads {VERSION}: "
-            "go on with the version that wrote it, or export the checkpoint by tickwheel spark-upgrade"
-        )
+        raise DeliveryFailed(not_this("the state of the checkpoint", "format", found, VERSION))
+
+
+def not_this(where: str, what: str, found: object, known: int) -> str:
+    """The error for a checkpoint that this version can't read."""
+    return (
+        f"{where} has the {what} {found}, and this version of tickwheel reads only {known}: let the version that wrote "
+        "it deliver all that it holds, then name a new checkpoint"
+    )
 
 
 def in_order(batches: Iterable[Any]) -> tuple[Any, Any]:

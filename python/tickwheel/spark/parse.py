@@ -64,7 +64,7 @@ def parse_rows(rows: DataFrame, columns: Columns = _USUAL, source: str = "rows")
     messages is accepted first. Errors: `WrongUsage` if no message can be read with these columns.
     """
     try:
-        ArrowRows(source, columns.names, MAX_PAYLOAD).check(rows.columns)
+        ArrowRows(source, columns, MAX_PAYLOAD).check(rows.columns)
     except BadRecord as bad:
         raise WrongUsage(f"the rows can't be messages: {bad.reason}: name the columns by `columns=`") from bad
     return rows.select("*", _of_batch()).mapInArrow(Parse(partial(records_of_rows, columns, source)), MESSAGES)
@@ -88,7 +88,7 @@ class Parse:
 
 def records_of_lines(columns: Columns, batches: _Batches) -> Iterator[Records]:
     """The records of `RECORDS`, each with the time from which its delay counts."""
-    lines = NdjsonLines("", columns.names, MAX_PAYLOAD)
+    lines = NdjsonLines("", columns, MAX_PAYLOAD)
     for batch in batches:
         for start in range(0, batch.num_rows, _TOGETHER):
             values = zip(*(column.to_pylist() for column in batch.slice(start, _TOGETHER).columns), strict=True)
@@ -135,13 +135,8 @@ def path_of(uri: str) -> Path:
 
 def records_of_rows(columns: Columns, source: str, batches: _Batches) -> Iterator[Records]:
     """The records of rows with D1's columns, and at the end the time from which delays count."""
-    rows = ArrowRows(source, columns.names, MAX_PAYLOAD)
+    rows = ArrowRows(source, columns, MAX_PAYLOAD)
     for batch in batches:
         if batch.num_rows:
             at_ms = batch.column(_AT)[0].as_py()
             yield from read_batch(rows, batch.drop_columns([_AT]), first_line=0, now_ns=at_ms * _NS)
-
-
-def partition_of(count: int) -> Any:
-    """The column with the partition, of `count`, of a row of `MESSAGES`: by its key, or else by its id."""
-    return F.pmod(F.xxhash64(F.coalesce("key", "id")), F.lit(count)).cast("int")

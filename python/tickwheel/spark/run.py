@@ -27,7 +27,7 @@ from tickwheel.spark.orders import ALL_OTHERS
 
 
 def reader_of(
-    sources: Sequence[Source], columns: Columns, checkpoint: Path | None, lead_ms: int, held: Path | None = None
+    sources: Sequence[Source], columns: Columns, checkpoint: Path | None, lead_ms: int
 ) -> "Callable[[Running, Path], SparkReading]":
     """A function that makes the reader of a run. The checkpoint is beside the store, unless it is given.
 
@@ -35,7 +35,7 @@ def reader_of(
     """
 
     def pipeline(at: Path) -> Pipeline:
-        return Pipeline(sources, columns, at, lead_ms, held)
+        return Pipeline(sources, columns, at, lead_ms)
 
     given = pipeline(checkpoint) if checkpoint else None
     if given is None:
@@ -57,6 +57,7 @@ class SparkReading(threading.Thread):
         self._is_stopping = Event()
         self._over = Event()
         self.stopped_at: str | None = ITS_START
+        self.has_refused_rows = False  # Spark's checkpoint says what was read
 
     def has_ended(self, timeout_s: float) -> bool:
         """Whether everything was handed off, or the query failed, within this time."""

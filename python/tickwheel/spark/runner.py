@@ -3,7 +3,7 @@
 import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from py4j.protocol import Py4JError
@@ -15,9 +15,9 @@ from tickwheel._stopping import REQUESTS, SignalEvent
 from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.serve.access import Address
 from tickwheel.delivery.serve.client_tls import ClientTls
+from tickwheel.spark.driver_log import Watched
 from tickwheel.spark.failing import failure, reason
 from tickwheel.spark.hand_off import HandOff
-from tickwheel.spark.held import FIELD, Held, held_of
 from tickwheel.spark.hold import hold
 from tickwheel.spark.input_folder import File, InputFolder
 from tickwheel.spark.inputs import Input
@@ -34,15 +34,11 @@ from tickwheel.spark.same_source import (
     keep_source,
     start_anew,
 )
-from tickwheel.spark.session import spark_session
+from tickwheel.spark.session import spark_session, take_signals
 from tickwheel.spark.shape import HadoopFolder, keep_shape
-from tickwheel.spark.signals import take_signals
-from tickwheel.spark.sources import files_now
-from tickwheel.spark.watched import Watched
 
 _ONE_HOST_LEAD_S: Final = 20.0
 _CLUSTER_LEAD_S: Final = 90.0
-_START: Final = "startingOffsets"
 
 _log = logger_of(__name__)
 
@@ -51,7 +47,7 @@ _log = logger_of(__name__)
 class Program:
     """What to run. `checkpoint`: any folder that all hosts share, by a path or a URI. `lead_s`: 20 where all is on one
     host, 90 elsewhere, if it is not given. `metrics`: where to serve them. `changed_source`: what to do if the
-    checkpoint was made for another input. `held`: an export that a new checkpoint begins with.
+    checkpoint was made for another input.
     """
 
     given: Input
@@ -64,7 +60,6 @@ class Program:
     metrics: Address | None = None
     until_delivered: bool = False
     changed_source: Choice | None = None
-    held: str | None = None
 
     def __post_init__(self) -> None:
         checked(self.deliverers, self.lost)
@@ -97,10 +92,8 @@ class Program:
         query_folder = f"{self.checkpoint.rstrip('/')}/query"
         commits = HadoopFolder(session, f"{query_folder}/commits")
         lead_s = self._lead_s(session)
-        held = self._held(session)
-        messages = self._going_on(session, held).messages(session)
-        near = observed(hold(messages, round(lead_s * 1000), held and held.pieces(session)))
-        self._keep_shape(session, held)
+        near = observed(hold(self.given.messages(session), round(lead_s * 1000)))
+        self._keep_shape(session)
         self._check_source(session, HadoopFolder(session, query_folder))
         done_before = {*commits.names()}
         hand_off = HandOff(self.deliverers, self.token, self.tls, lost=self.lost, lead_ms=round(lead_s * 1000))
@@ -127,26 +120,6 @@ class Program:
         finally:
             hand_off.close()
 
-    def _held(self, session: SparkSession) -> Held | None:
-        """The export that the first micro-batch has to take in."""
-        try:
-            name = held_of(HadoopFolder(session, self.checkpoint), self.held)
-            folder = HadoopFolder(session, name) if name else None
-        except OSError as error:
-            raise WrongUsage(f"--checkpoint {self.checkpoint}, or --held, can't be read: {error.strerror}") from error
-        if folder is None:
-            return None
-        held = Held.of(folder, folder.full_name)
-        if self.given.is_files:
-            held.refuse_read(files_now(session, self.given.name))
-        return held
-
-    def _going_on(self, session: SparkSession, held: Held | None) -> Input:
-        """The input, from where the export says that it was read to."""
-        topic = self.given.topic(session)
-        start = held.start_of(topic.name) if held and topic and _START not in self.given.options else None
-        return replace(self.given, options={**self.given.options, _START: start}) if start else self.given
-
     def _input_folder(self, session: SparkSession, query_folder: str) -> InputFolder:
         """An input that is no folder has no files."""
 
@@ -159,7 +132,7 @@ class Program:
             keeps_age="maxFileAge" not in self.given.options,
         )  # fmt: skip
 
-    def _keep_shape(self, session: SparkSession, held: Held | None) -> None:
+    def _keep_shape(self, session: SparkSession) -> None:
         try:
             folder = HadoopFolder(session, self.checkpoint)
             if folder.scheme == "file" and not _is_one_host(session):
@@ -167,7 +140,7 @@ class Program:
                     "the checkpoint %s must be on storage that all hosts share at this path: it holds the messages",
                     self.checkpoint,
                 )
-            keep_shape(folder, self.given.kind, **({FIELD: held.folder} if held else {}))
+            keep_shape(folder, self.given.kind)
         except OSError as error:
             raise WrongUsage(
                 f"--checkpoint {self.checkpoint} can't be written: {error.strerror}: name a folder that Spark can write"

@@ -15,10 +15,9 @@ from typing import Any, Final
 import numpy as np
 from msgspec.structs import replace
 
-from tickwheel.spark.chunks import Chunks
 from tickwheel.spark.packing import chunks as cut
 from tickwheel.spark.packing import due_of, in_order, replaced
-from tickwheel.spark.shard_index import Index, Part, Run
+from tickwheel.spark.shard_index import Chunks, Index, Part, Run
 
 VISIT_ROWS: Final = 2_000
 """How many rows of a shard a micro-batch gives at most, so that it ends soon; the most urgent ones come first."""

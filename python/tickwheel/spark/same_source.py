@@ -36,8 +36,8 @@ class TopicOffsets(Protocol):
 
 
 def check_source(folder: Folder, identity: str, choice: Choice | None) -> bool:
-    """Whether the checkpoint was made for another input. A checkpoint of an older version does not know. Errors:
-    `WrongUsage` for another input without a choice.
+    """Whether the checkpoint was made for another input; a new one is for any. Errors: `WrongUsage` for another input
+    without a choice.
     """
     before = _kept(folder)[1]
     if before in (None, identity):

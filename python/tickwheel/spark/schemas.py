@@ -45,8 +45,6 @@ MESSAGES: Final = StructType(
         StructField("allowed", StringType()),
         StructField("moved_to_ms", LongType()),
         StructField("again", BooleanType(), nullable=False),
-        StructField("recurrence", StringType()),
-        StructField("asked_ms", LongType()),
         StructField("partition", IntegerType(), nullable=False),
     ]
 )
@@ -59,16 +57,6 @@ PIECES: Final = StructType(
     ]
 )
 """Rows of a shard, packed; null for a visit without any."""
-
-HELD: Final = StructType(
-    [
-        StructField("shard", IntegerType(), nullable=False),
-        StructField("number", LongType(), nullable=False),
-        StructField("is_given", BooleanType(), nullable=False),
-        StructField("rows", BinaryType(), nullable=False),
-    ]
-)
-"""Pieces of an export, those of a shard in the order of their numbers; first those that were given to a deliverer."""
 
 INDEX: Final = StructType([StructField("index", BinaryType(), nullable=False)])
 CHUNK_NUMBER: Final = StructType([StructField("number", LongType(), nullable=False)])
@@ -85,13 +73,12 @@ NEAR: Final = StructType(
         StructField("given", LongType()),
         StructField("due_ms", LongType()),
         StructField("due_within", ArrayType(LongType(), containsNull=False)),
-        StructField("recurring", LongType()),
         StructField("went_back", BooleanType()),
     ]
 )
 """What a visit to a shard gives: packed rows for its taker, by address and store; and a row without any, with how many
-messages wait and are given, when the first that waits is due, how many are due within each of `DUE_WITHIN`, and how
-many recurring messages there are, and whether the deliverer's store is an older copy of itself.
+messages wait and are given, when the first that waits is due, how many are due within each of `DUE_WITHIN`, and
+whether the deliverer's store is an older copy of itself.
 """
 
 DUE_WITHIN: Final = {"1m": 60_000, "1h": 3_600_000, "1d": 86_400_000}

@@ -1,22 +1,29 @@
-"""The Spark session: that of `spark-submit`, or one with settings that fit a laptop (rules S1, S2)."""
+"""The Spark session: that of `spark-submit`, or one with settings that fit a laptop (rules S1, S2).
+
+SIGTERM and SIGINT are for this process, also if the JVM beside it gets them (D13). A JVM that gets one ends at once,
+in the middle of a micro-batch, and the driver then fails with a page of errors. Under `spark-submit` the JVM is the
+process that a user or Kubernetes knows, and it starts this one; else it is a child.
+"""
 
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from tickwheel.delivery.base.errors import WrongUsage
-from tickwheel.spark.quiet import quiet_start
 
 JAVA: Final = 17
 
@@ -50,6 +57,14 @@ _ON_LAPTOP: Final = "local[2,4]"
 _STATE_PARTITIONS: Final = "8"
 """How many cores can hold state; Spark's own default of 200 tasks takes seconds for each micro-batch."""
 _PARTITIONS: Final = "spark.sql.shuffle.partitions"
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_NOISE: Final = (
+    b"WARNING: Using incubator modules",
+    b"Setting default log level to",
+    b"To adjust logging level use",
+    b"Starting Streaming TransformWithState",
+    b"Streaming TransformWithState",
+)
 
 
 def spark_session(settings: Mapping[str, str] | None = None) -> SparkSession:
@@ -147,3 +162,59 @@ def need_java() -> None:
     if found is None or int(found[1]) < JAVA:
         first = output.splitlines()[0] if output else "an unknown version"
         raise WrongUsage(f"Java {JAVA} is needed for Spark, and {java} is {first}: install it, or set JAVA_HOME")
+
+
+@contextmanager
+def quiet_start() -> Iterator[None]:
+    """A JVM started meanwhile, and its child processes, have a standard error without these lines."""
+    sys.stderr.flush()
+    read, write = os.pipe()
+    before = os.dup(2)
+    threading.Thread(target=_filter, args=(read, os.dup(2)), name="quiet-start", daemon=True).start()
+    os.dup2(write, 2)
+    os.close(write)
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(before, 2)
+        os.close(before)
+
+
+def _filter(read: int, out: int) -> None:
+    """Pass lines on until all who write them have ended. An empty line behind one that is dropped is too."""
+    with open(read, "rb") as lines, open(out, "wb", buffering=0) as shown:
+        was_noise = False
+        for line in lines:
+            was_noise = line.startswith(_NOISE) or (was_noise and line == b"\n")
+            if not was_noise:
+                shown.write(line)
+
+
+def take_signals() -> None:
+    """If the JVM has started this process, it passes these signals on from now on; otherwise it ignores them."""
+    SparkContext._ensure_initialized()
+    gateway: Any = SparkContext._gateway
+    sun = gateway.jvm.sun.misc
+    is_parent = "PYSPARK_GATEWAY_PORT" in os.environ
+    if is_parent:
+        ensure_callback_server_started(gateway)
+    for number in _SIGNALS:
+        handler = _SendOn(number) if is_parent else sun.SignalHandler.SIG_IGN
+        sun.Signal.handle(sun.Signal(number.name.removeprefix("SIG")), handler)
+
+
+class _SendOn:
+    """A handler in the JVM. The names are those of `sun.misc.SignalHandler`."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        self._number = number
+
+    def handle(self, _signal: Any) -> None:
+        """Called by the JVM, in a thread of this process."""
+        os.kill(os.getpid(), self._number)
+
+    class Java:
+        """What it implements."""
+
+        implements: Final = ["sun.misc.SignalHandler"]

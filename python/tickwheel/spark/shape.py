@@ -4,7 +4,7 @@ It is a small file, `tickwheel.json`, beside the query's own files. It is writte
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, Protocol
@@ -15,12 +15,11 @@ from pyspark.sql import SparkSession
 
 from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.read.hand_off_rows import PARTITIONS
-from tickwheel.spark.packing import VERSION
+from tickwheel.spark.packing import VERSION, not_this
 
 NAME: Final = "tickwheel.json"
 _AS_MADE: Final = {"format": VERSION, "partitions": PARTITIONS}
 _INPUT: Final = "input"
-_INSTEAD: Final = "or name another checkpoint: what this one holds is lost, unless its files are given again"
 
 
 class Folder(Protocol):
@@ -48,16 +47,16 @@ def read_text(folder: Folder, name: str) -> str | None:
         raise WrongUsage(f"{folder}/{name} is damaged ({error}): restore it from a copy") from error
 
 
-def keep_shape(folder: Folder, kind: str | None = None, **more: str) -> None:
+def keep_shape(folder: Folder, kind: str | None = None) -> None:
     """Write to the checkpoint what may not change while messages are held. Errors: as of `check_shape`."""
     if check_shape(folder, kind):
-        folder.write(NAME, msgspec.json.encode({**_as_made(kind), **more}))
+        folder.write(NAME, msgspec.json.encode(_AS_MADE if kind is None else {**_AS_MADE, _INPUT: kind}))
 
 
 def check_shape(folder: Folder, kind: str | None = None) -> bool:
     """Whether the checkpoint is still to be made. Writes nothing. `kind`: of the input, unless it is a list of files.
 
-    Errors: `WrongUsage` if it is no checkpoint, is damaged, or was made by another version or for another input.
+    Errors: `WrongUsage` if it is no checkpoint, is damaged, or has another format or another input.
     """
     try:
         found = folder.read(NAME)
@@ -69,23 +68,19 @@ def check_shape(folder: Folder, kind: str | None = None) -> bool:
     try:
         before = msgspec.json.decode(found, type=dict[str, object])
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise WrongUsage(f"{folder}/{NAME} is damaged: restore it from a copy, {_INSTEAD}") from error
+        raise WrongUsage(
+            f"{folder}/{NAME} is damaged: restore it from a copy, or name another checkpoint: what this one "
+            "holds is lost, unless its files are given again"
+        ) from error
     for name, value in _AS_MADE.items():
         if before.get(name) != value:
-            raise WrongUsage(
-                f"the checkpoint {folder} was made by another version of tickwheel ({name} {before.get(name)}, "
-                f"this one has {value}): go on with that version, or export it by tickwheel spark-upgrade, {_INSTEAD}"
-            )
+            raise WrongUsage(not_this(f"the checkpoint {folder}", name, before.get(name), value))
     if before.get(_INPUT) != kind:
         raise WrongUsage(
             f"the checkpoint {folder} is that of another input, {_shown(before.get(_INPUT))}, and this one is "
             f"{_shown(kind)}: name another checkpoint"
         )
     return False
-
-
-def _as_made(kind: str | None) -> Mapping[str, object]:
-    return _AS_MADE if kind is None else {**_AS_MADE, _INPUT: kind}
 
 
 def _shown(kind: object) -> str:
@@ -206,22 +201,6 @@ class HadoopFolder:
                 status = found.next()
                 address = str(status.getPath().toString())
                 yield address.removeprefix(root).lstrip("/"), address, int(status.getModificationTime())
-
-    def remove_all(self) -> None:
-        """The folder itself is there no more, with all that is in it."""
-        with _as_os_error():
-            self._files.delete(self._new_path(self._uri), True)
-
-    def move(self, name: str, to: str) -> None:
-        """A file has another name."""
-        with _as_os_error():
-            if not self._files.rename(self._new_path(f"{self._uri}/{name}"), self._new_path(f"{self._uri}/{to}")):
-                raise OSError(0, "the file can't be renamed", name)
-
-    def size(self, name: str) -> int:
-        """How many bytes a file has."""
-        with _as_os_error():
-            return int(self._files.getFileStatus(self._new_path(f"{self._uri}/{name}")).getLen())
 
     def names(self, under: str = "") -> Sequence[str]:
         """As of `Folder`."""

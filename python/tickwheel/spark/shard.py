@@ -6,7 +6,7 @@
                                       +---------------+-----------------+   the taker is lost: marked as a repeat
 
 - A **message** waits in a run (`runs.py`) until it is near. A reschedule changes its place there (`moves.py`).
-- Everything else is given at once, from two logs (`controls.py`).
+- Everything else is given at once, from a log (`controls.py`).
 - A given row is **taken** when its deliverer has it on its disk. It stays until the deliverer's mark has passed it.
 
 A shard gives to one deliverer, its **taker**. It changes only when the taker before has settled all, or is lost. The
@@ -22,12 +22,11 @@ import pyarrow.compute as pc
 from msgspec.structs import replace
 
 from tickwheel.spark import controls
-from tickwheel.spark.chunks import Chunks, ChunkState
 from tickwheel.spark.moves import as_moved, in_turn, move
 from tickwheel.spark.orders import Orders, Seen, Taker
 from tickwheel.spark.packing import digest_of, in_order, names_of, unpack
-from tickwheel.spark.runs import VISIT_BYTES, give_nearest, merge, rows_of, run_of
-from tickwheel.spark.shard_index import NOBODY, Index, Part, Run
+from tickwheel.spark.runs import give_nearest, merge, rows_of, run_of
+from tickwheel.spark.shard_index import NOBODY, Chunks, ChunkState, Index, Part, Run
 
 _LEAD_STEP_MS: Final = 10_000
 _LONGEST_LEAD_MS: Final = 3_600_000
@@ -113,7 +112,7 @@ class Shard:
             self._note_taken()
             self._mark_ms = taker.marks[self._number]
             self._drop_settled(self._mark_ms)
-            controls.settle(index, self._chunks, self._mark_ms, taker.recurring.get(self._number))
+            controls.settle(index, self._chunks, self._mark_ms)
 
     def _taker_now(self, orders: Orders, taker: Taker, assigned: Taker | None, near_ms: int) -> Taker | None:
         """The taker, or None if the shard has moved from it; and what the visit gives.
@@ -127,7 +126,7 @@ class Shard:
         self._gives = _Gives.ALL
         if orders.is_again:
             index.moving_since_ms = 0  # the first time it may have given what a move must not
-        elif is_home or index.is_bound:
+        elif is_home:
             # A row that it gives must not be given to another taker by a repeated move.
             self._gives = _Gives.AGAIN if self._is_moving(near_ms) else _Gives.ALL
             index.moving_since_ms = 0
@@ -161,7 +160,9 @@ class Shard:
         controls.take_back(self.index)
 
     def _leave_lost(self) -> None:
-        """The messages of the taker wait for another taker, marked as repeats."""
+        """The messages of the taker wait for another taker, marked as repeats. A store that went back is the next taker
+        itself, and gets them at once: it may have some of them, so the shard must not move before they are settled.
+        """
         if self._next is None:
             return
         index = self.index
@@ -171,7 +172,7 @@ class Shard:
         for run in index.runs:
             if run.is_unsure:
                 run.parts = [replace(part, is_again=True) for part in run.parts]
-                run.is_unsure = False
+                run.is_unsure = self.went_back
         self._change_taker(self._next)
 
     def _change_taker(self, taker: Taker | None) -> None:
@@ -229,12 +230,12 @@ class Shard:
         if messages.num_rows < rows.num_rows:
             others = move(index, self._chunks, rows.filter(pc.invert(is_message)), self._mark_ms)
             until_ms = max(self._now_ms, *(part.until_ms for part in index.parts()), 0)
-            controls.keep(index, self._chunks, others, self._now_ms, until_ms)
+            controls.keep(index, self._chunks, others, until_ms)
 
     # --- What goes ------------------------------------------------------------
 
     def give(self, near_ms: int) -> Iterator[Any]:
-        """Give the taker the logs' rows that it does not know, then the messages that are due until `near_ms`, in
+        """Give the taker the log's rows that it does not know, then the messages that are due until `near_ms`, in
         order. Yields batches of `HANDED` for one hand-off; none if no deliverer answers.
         """
         index = self.index
@@ -256,7 +257,7 @@ class Shard:
     def _give_all(self, near_ms: int) -> Iterator[Any]:
         index, chunks = self.index, self._chunks
         is_moving = self._gives == _Gives.AGAIN
-        yield from controls.give(index, chunks, self._now_ms, near_ms, no_new_rules=is_moving, most_bytes=VISIT_BYTES)
+        yield from controls.give(index, chunks)
         # At once, whenever they are due now: the taker may have delivered them before they were put off. Apart, so new
         # messages do not wait behind them.
         while unsure := self._unsure:

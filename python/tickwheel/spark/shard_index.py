@@ -4,17 +4,16 @@ Index --runs------> Run --parts--> Part --chunk--> rows    messages that wait
       --given-----> Part                                   given in the last micro-batch
       --taken-----> Part                                   on the deliverer's disk, without an outcome
       --controls--> Log --chunk--> rows                    cancels, reschedules, dead letters
-      --recurring-> Log --chunk--> rows                    recurring messages, and what is asked of them
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from tickwheel.spark.orders import Seen
-from tickwheel.spark.packing import VERSION, check_version
+from tickwheel.spark.packing import VERSION, check_version, pack, unpack
 
 NOBODY = ""
 _SMALL_ROWS: Final = 1_000
@@ -75,7 +74,7 @@ class Run(msgspec.Struct, array_like=True):
 
 
 class Stage(IntEnum):
-    """Where rows of a log are. In a log no stage is higher than that of the rows before."""
+    """Where rows of the log are. No stage is higher than that of the rows before."""
 
     WAITS = 0
     """Its taker does not have them."""
@@ -88,27 +87,21 @@ class Stage(IntEnum):
 
 
 class Log(msgspec.Struct, array_like=True):
-    """A chunk of rows that are given at once, in the order in which they came. `rules`: how many are recurring
-    messages; `others`: how many are not. The others stay until all messages that waited when they came are settled, at
-    `until_ms`.
-
-    Of recurring messages: `is_again`: an earlier store may have had them. `settled_ms`: until when all of their
-    occurrences have their outcome.
+    """A chunk of rows that are given at once, in the order in which they came. They stay until all messages that waited
+    when they came are settled, at `until_ms`. `is_again`: an earlier store may have had them.
     """
 
     chunk: int
     until_ms: int
-    rules: int
-    others: int
+    rows: int
     size: int
     stage: Stage = Stage.WAITS
     is_again: bool = False
-    settled_ms: int | None = None
 
     @property
     def is_small(self) -> bool:
         """Whether it is worth joining with others, by its rows and bytes."""
-        return self.rules + self.others <= _SMALL_ROWS and self.size <= _SMALL_BYTES
+        return self.rows <= _SMALL_ROWS and self.size <= _SMALL_BYTES
 
 
 class Index(msgspec.Struct, array_like=True):
@@ -118,9 +111,7 @@ class Index(msgspec.Struct, array_like=True):
     last given rows, or known to have them. `moving_since_ms`: when the shard was told to change its taker, or 0.
     `lead_ms`: how long before they were due, at most, rows were given the last time.
 
-    `moved`: by the digest of its name the time that a message was rescheduled to. `asked_ms`: of the last request about
-    a recurring message. `early_ms`: by the digest of a recurring message's name the time of the last occurrence that
-    may have been sent before its time.
+    `moved`: by the digest of its name the time that a message was rescheduled to.
     """
 
     taker: str = NOBODY
@@ -133,14 +124,11 @@ class Index(msgspec.Struct, array_like=True):
     given: list[Part] = []
     taken: list[Part] = []
     controls: list[Log] = []
-    recurring: list[Log] = []
     moved: dict[int, int] = {}
-    asked_ms: int = 0
-    early_ms: dict[int, int] = {}
 
     @classmethod
     def decode(cls, data: bytes | None) -> "Index":
-        """The opposite of `encode`; None gives an empty index. Errors: `DeliveryFailed` if another version wrote it."""
+        """The opposite of `encode`; None gives an empty index. Errors: as `check_version`."""
         if data is None:
             return cls()
         check_version(data[0])
@@ -163,14 +151,9 @@ class Index(msgspec.Struct, array_like=True):
         yield from self.taken
         yield from self.given
 
-    def logs(self) -> Iterator[Log]:
-        """Both logs."""
-        yield from self.controls
-        yield from self.recurring
-
     def chunks(self) -> set[int]:
         """The numbers of all chunks that are needed."""
-        return {*(part.chunk for part in self.parts()), *(it.chunk for it in self.logs())}
+        return {*(part.chunk for part in self.parts()), *(it.chunk for it in self.controls)}
 
     # --- What it tells of itself ---------------------------------------------
 
@@ -187,17 +170,12 @@ class Index(msgspec.Struct, array_like=True):
     @property
     def waiting(self) -> int:
         """How many messages, and chunks of controls, are to be given."""
-        return self.waiting_rows + sum(it.stage < Stage.GIVEN and it.others > 0 for it in self.logs())
+        return self.waiting_rows + sum(it.stage < Stage.GIVEN for it in self.controls)
 
     @property
     def unsettled(self) -> int:
         """How many messages, and chunks of controls, are given, and not settled."""
-        return self.given_rows + sum(it.stage >= Stage.GIVEN and it.others > 0 for it in self.logs())
-
-    @property
-    def rules(self) -> int:
-        """How many recurring messages there are."""
-        return sum(it.rules for it in self.recurring)
+        return self.given_rows + sum(it.stage >= Stage.GIVEN for it in self.controls)
 
     @property
     def first_ms(self) -> int | None:
@@ -216,11 +194,53 @@ class Index(msgspec.Struct, array_like=True):
         return bool(self.given or self.taken) or any(run.is_unsure for run in self.runs)
 
     @property
-    def is_bound(self) -> bool:
-        """Whether the taker makes occurrences, and does that as long as it is there."""
-        return any(it.rules and it.stage > Stage.WAITS for it in self.recurring)
-
-    @property
     def has_given(self) -> bool:
         """Whether rows are given, and the taker has not confirmed them."""
-        return bool(self.given) or any(it.stage == Stage.GIVEN for it in self.logs())
+        return bool(self.given) or any(it.stage == Stage.GIVEN for it in self.controls)
+
+
+class ChunkState(Protocol):
+    """Keeps chunks by number: in Spark a map state."""
+
+    def get(self, number: int) -> bytes:
+        """A chunk that was put."""
+
+    def put(self, number: int, chunk: bytes) -> None:
+        """Keep a chunk."""
+
+    def remove(self, number: int) -> None:
+        """Forget a chunk."""
+
+
+class Chunks:
+    """Writes and reads them, each at most once in a visit. `index` has their numbers."""
+
+    def __init__(self, index: Index, state: ChunkState) -> None:
+        self._index = index
+        self._state = state
+        self._before: set[int] = index.chunks()
+        self._read: dict[int, Any] = {}
+
+    def put(self, rows: Any) -> int:
+        """Keep rows; their number."""
+        number = self._index.next_chunk
+        self._index.next_chunk += 1
+        self._state.put(number, pack(rows))
+        self._before.add(number)
+        self._read[number] = rows
+        return number
+
+    def get(self, number: int) -> Any:
+        """The rows of a chunk."""
+        if number not in self._read:
+            self._read[number] = self.peek(number)
+        return self._read[number]
+
+    def peek(self, number: int) -> Any:
+        """The same, without keeping them in memory."""
+        return unpack(self._state.get(number))
+
+    def keep_only(self, needed: Set[int]) -> None:
+        """Forget the others."""
+        for number in self._before - needed:
+            self._state.remove(number)

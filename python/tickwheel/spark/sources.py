@@ -1,6 +1,6 @@
 """The sources of streams (rule S1): files and Kafka. Any other streaming DataFrame goes to `parse_rows` as it is."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -35,12 +35,6 @@ def list_files(session: SparkSession, folder: str, bytes_at_once: int, options: 
         .options(**{**_LISTED, **bound, **options})
     )
     return listing.load(folder)
-
-
-def files_now(session: SparkSession, folder: str) -> Sequence[str]:
-    """The addresses of the files that `list_files` would read now."""
-    found = session.read.format("binaryFile").options(**_LISTED).load(folder).select("path")
-    return [row.path for row in found.collect()]
 
 
 def read_kafka(session: SparkSession, brokers: str, topic: str, options: Mapping[str, str] | None = None) -> DataFrame:

@@ -10,6 +10,7 @@ from unittest import mock
 import pytest
 
 from tickwheel import aio
+from tickwheel.testing import VirtualLoop
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -124,3 +125,21 @@ def test_a_test_case_of_asyncio_with_a_replaced_clock__T21() -> None:
     result = unittest.TestResult()
     Case("test_it").run(result)
     assert (result.testsRun, result.errors, result.failures) == (1, [], [])
+
+
+def test_a_loop_with_its_own_clock_counts_what_is_pending_as_a_wheel_does__T21() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        timers, came = aio.timers(), asyncio.Event()
+        first, second = timers.call_later(3600, print), timers.call_later(7200, came.set)
+        assert (len(aio.timers()), bool(isinstance(first, asyncio.TimerHandle))) == (2, True)
+        assert first.reschedule(30)
+        assert len(timers) == 2
+        first.cancel()
+        first.cancel()
+        assert len(timers) == 1
+        await came.wait()
+        assert (len(timers), second.cancelled(), loop.time()) == (0, False, 7200)
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(main())

@@ -290,7 +290,7 @@ said = []
 
 class Say(logging.Handler):
     def emit(self, record):
-        said.append(record.exc_info[0])
+        said.append(record.exc_info[0] if record.exc_info else record.getMessage())
 
 logging.getLogger("tickwheel").addHandler(Say())
 with loop_in_a_thread() as loop, ThreadPoolExecutor(1) as pool:
@@ -298,13 +298,22 @@ with loop_in_a_thread() as loop, ThreadPoolExecutor(1) as pool:
     for executor in (None, pool, loop):
         for on_error in (None, lambda task, error: 1 / 0):
             said.clear()
-            ran = []
+            ran, failed = [], []
+
+            def fail():
+                failed.append(1)
+                ran[10**9]
+
+            has_handler = executor is loop and on_error is None
             with SystemTimer("x", executor=executor, on_error=on_error) as timer:
                 for i in range(50):
-                    timer.after(i % 5, lambda: ran[10**9])
+                    timer.after(i % 5, fail)
                     timer.after(i % 5, ran.append, i)
-                wait_until(lambda: len(ran) == 50 and len(said) == 50)
-            assert set(said) == {IndexError if on_error is None else ZeroDivisionError}, set(said)
+                wait_until(lambda: len(ran) == len(failed) == 50 and len(said) == (50 if has_handler else 2))
+            first, second, *rest = said
+            assert first is (IndexError if on_error is None else ZeroDivisionError), first
+            assert set(rest) == ({IndexError} if has_handler else set()), rest
+            assert second is IndexError or "failed 10 times" in second, second
 """
     )
 

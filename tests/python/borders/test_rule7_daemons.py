@@ -12,6 +12,8 @@ from purgatory.scripts import run_script
 WORK = "sum(range(2_000))"
 
 FOREIGN = f"""
+from tickwheel._native import read_records
+
 class Key:
     def __hash__(self):
         return {WORK} and 7
@@ -66,6 +68,13 @@ pending = manual.after(HOUR, Named())
 def keys():
     yield from [Key(), {WORK}]
 
+class Due:
+    def __index__(self):
+        return {WORK} and 4_000_000_000_000
+
+def messages():
+    yield "a", Due(), {WORK}
+
 def found_unfinished():
     own = ManualTimer()
     own.add(Task(HOUR))
@@ -93,6 +102,7 @@ CALLS = {
     "destructor_of_a_timer": "ManualTimer(on_error=Ends())",
     "destructor_of_an_operations_lock": "Op(HOUR, lock=Lock())",
     "destructor_of_what_a_timer_found_unfinished": "found_unfinished()",
+    "messages": "read_records(messages(), format='messages')",
     "callback": "task.run(), threading.local()",
     "make_and_shut_down": "SystemTimer('more').shutdown()",
     "make_a_purgatory": "DelayedOperationPurgatory('more').shutdown()",

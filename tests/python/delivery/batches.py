@@ -15,7 +15,7 @@ from tickwheel.delivery.read.arrow import MESSAGE_SCHEMA, read_batch
 
 def pieces(given_: Any, columns: Columns | None = None) -> Iterator[Records]:
     """A piece is made when it is asked for."""
-    rows = ArrowRows("rows", (columns or Columns()).names, MAX_PAYLOAD)
+    rows = ArrowRows("rows", columns or Columns(), MAX_PAYLOAD)
     for batch_ in [given_] if isinstance(given_, pa.RecordBatch) else given_.to_batches():
         yield from read_batch(rows, batch_, now_ns=0)
 

@@ -11,7 +11,6 @@ import msgspec
 
 from tickwheel.delivery import Answer, Delivery, Letter, Message
 from tickwheel.delivery.engine.running import Running
-from tickwheel.delivery.model.entries import Item
 from tickwheel.delivery.model.retry import Retry
 from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.sinks import Opener, Refusals, Sink, sink_of_function
@@ -44,10 +43,10 @@ class Run:
     ) -> None:
         self.running.close(LONG_S)
 
-    def give(self, *items: Item) -> list[Answer]:
+    def give(self, *items: Any) -> list[Answer]:
         return self.running.submit(items).result(LONG_S)
 
-    def deliver(self, *items: Item) -> None:
+    def deliver(self, *items: Any) -> None:
         """Waits until each of these is delivered or given up."""
         self.give(*items)
         assert self.running.wait(LONG_S)

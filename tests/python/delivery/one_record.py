@@ -16,10 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from delivery.records import found_in, read_csv, read_parquet
-from tickwheel._native import ArrowRows, NdjsonLines, Records
+from tickwheel._native import ArrowRows, NdjsonLines, Records, read_records
 from tickwheel.delivery.base.errors import BadRecord
 from tickwheel.delivery.model.message import MAX_PAYLOAD, Cancel, Columns, Message
-from tickwheel.delivery.model.putting import put_of
 from tickwheel.delivery.read.arrow import read_batch
 
 NOW_NS = 10**18
@@ -33,13 +32,15 @@ _MEANT = ("id", "key", "due", "delay_ms", "expires", "op", "payload_base64", "tr
 
 def as_ndjson(record: Mapping[str, Any], columns: Columns = _USUAL) -> Read:
     line = json_of(record)
-    return _one(NdjsonLines("in", columns.names, MAX_PAYLOAD).read(line, now_ns=NOW_NS))
+    return _one(NdjsonLines("in", columns, MAX_PAYLOAD).read(line, now_ns=NOW_NS))
 
 
 def as_http(record: Mapping[str, Any], columns: Columns = _USUAL) -> Read:
     """The body of a request with one record, on several lines."""
     body = json_of(record).replace(b"{", b"{\n", 1)
-    return _one(NdjsonLines("-", columns.names, MAX_PAYLOAD, letters=False).read_object(body, now_ns=NOW_NS))
+    assert columns == _USUAL, "a request has no names of its own"
+    [records] = read_records(body, format="object")
+    return _one(records)
 
 
 def as_csv(record: Mapping[str, Any], columns: Columns = _USUAL) -> Read:
@@ -53,7 +54,7 @@ def as_csv(record: Mapping[str, Any], columns: Columns = _USUAL) -> Read:
 
 
 def as_arrow(record: Mapping[str, Any], columns: Columns = _USUAL) -> Read:
-    [records] = read_batch(ArrowRows("in", columns.names, MAX_PAYLOAD), batch_of(record, columns), now_ns=NOW_NS)
+    [records] = read_batch(ArrowRows("in", columns, MAX_PAYLOAD), batch_of(record, columns), now_ns=NOW_NS)
     return _one(records)
 
 
@@ -71,7 +72,7 @@ def as_put(record: Mapping[str, Any], columns: Columns = _USUAL) -> Read:
     named = {name: value for name, value in given.items() if name in (*_MEANT, "payload", "tz", "missed")}
     others = {name: value for name, value in given.items() if name not in named}
     try:
-        records = put_of(**{"id": None, "payload": others or None, **named})
+        [records] = read_records({"id": None, "payload": others or None, **named}, format="item")
     except BadRecord as bad:
         return bad.reason
     return _one(records)

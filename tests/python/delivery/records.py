@@ -8,7 +8,7 @@ from typing import Any, BinaryIO, NamedTuple
 from tickwheel._native import NdjsonLines, Records
 from tickwheel.delivery.base.errors import BadRecord
 from tickwheel.delivery.model.message import MAX_PAYLOAD, MAX_RECORD, Cancel, Columns, Message
-from tickwheel.delivery.read import csv_rows, parquet
+from tickwheel.delivery.read import parquet, sources
 from tickwheel.delivery.read.blocks import LineBlocks
 
 DUE_MS = 1_700_000_000_005
@@ -38,20 +38,18 @@ class Found(NamedTuple):
 
 def found_in(parts: Iterable[Records]) -> Iterator[Found]:
     for records in parts:
-        places, items, faults = records.places(), records.to_list(), records.faults()
-        assert len(places) == len(items) == len(faults) == len(records)
-        for place, item, fault in zip(places, items, faults, strict=True):
+        places, items = records.places(), records.to_list()
+        assert len(places) == len(items) == len(records)
+        assert records.bad_count == sum(isinstance(item, BadRecord) for item in items)
+        for place, item in zip(places, items, strict=True):
             assert place is not None
-            assert (fault is not None) == isinstance(item, BadRecord)
-            if isinstance(item, BadRecord):
-                assert fault == (place[1], item.reason, item.allowed)
             yield Found(*place, item)
 
 
 def read_ndjson(
     data: bytes | BinaryIO, columns: Columns = _USUAL, now_ns: int | None = 0, source: str = "test"
 ) -> list[Found]:
-    lines = NdjsonLines(source, columns.names, MAX_PAYLOAD)
+    lines = NdjsonLines(source, columns, MAX_PAYLOAD)
     blocks = LineBlocks(_stream(data).read, MAX_RECORD)
     parts = (
         lines.read(block.data, first_line=block.first_line, left_out=block.left_out, now_ns=now_ns) for block in blocks
@@ -63,7 +61,7 @@ def read_csv(
     data: bytes | BinaryIO, columns: Columns = _USUAL, now_ns: int | None = 0, source: str = "test"
 ) -> list[Found]:
     blocks = LineBlocks(_stream(data).read, MAX_RECORD)
-    parts = csv_rows.read_csv(source, blocks, columns, lambda: now_ns)
+    parts = sources.read_csv(source, blocks, columns, lambda: now_ns)
     return [*found_in(records for records, _ in parts)]
 
 

@@ -264,7 +264,7 @@ def test_a_name_that_is_not_utf8_is_wrong_with_every_row__D2() -> None:
     inside = items(received(batch(id=["a", "b"], due=[DUE_MS] * 2, x=[{"name": 1}, None])))
     assert all(isinstance(item, BadRecord) and "the column x is broken" in item.reason for item in inside)
     with pytest.raises(BadRecord, match=why):
-        check_names(ArrowRows("rows", Columns().names, MAX_PAYLOAD), received(batch(name=["x"])).schema)
+        check_names(ArrowRows("rows", Columns(), MAX_PAYLOAD), received(batch(name=["x"])).schema)
 
 
 def test_a_column_that_is_broken_is_not_read__D2() -> None:
@@ -339,7 +339,7 @@ def test_a_dead_letter_of_a_huge_row_is_cut__D12() -> None:
 
 
 def test_rows_without_an_order_have_no_line__S1() -> None:
-    rows = ArrowRows("rows", Columns().names, MAX_PAYLOAD)
+    rows = ArrowRows("rows", Columns(), MAX_PAYLOAD)
     given_ = batch(id=["a"] * 1500, due=[DUE_MS] * 1500)
     assert {each.line for each in found_in(read_batch(rows, given_, first_line=0))} == {0}
     assert [each.line for each in found_in(read_batch(rows, given_, first_line=7))] == [*range(7, 1507)]

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from delivery.loops import LONG_S, loop_kind, run, until  # noqa: F401, a fixture
+from tickwheel._native import read_records
 from tickwheel.delivery import (
     Answer,
     AsyncDeliveryQueue,
@@ -146,13 +147,14 @@ def test_where_much_is_queued_tasks_wait_in_turn_and_the_loop_goes_on__D8(
     submitted: list[str] = []
     refused: list[str] = []
 
-    def full_at_the_second(running: Running, items: Any, answers: Any) -> bool:
-        (message,) = items[0].to_list()
+    def full_at_the_second(running: Running, given: Any, told: Any, **options: Any) -> Any:
+        [records] = read_records(given, **options)
+        [message] = records.to_list()
         if message.id == "1" and not refused:
             refused.append("1")
-            return False
+            return records
         submitted.append(message.id)
-        return submit(running, items, answers)
+        return submit(running, records, told)
 
     monkeypatch.setattr(Running, "try_submit", full_at_the_second)
 
@@ -169,7 +171,12 @@ def test_a_put_that_finds_the_queue_full_of_what_an_outbox_gave_goes_on_by_itsel
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     submit, has_room = Running.try_submit, iter([False, False])
-    monkeypatch.setattr(Running, "try_submit", lambda *given: next(has_room, True) and submit(*given))
+
+    def full_twice(running: Running, given: Any, told: Any, **options: Any) -> Any:
+        [records] = read_records(given, **options)
+        return submit(running, records, told) if next(has_room, True) else records
+
+    monkeypatch.setattr(Running, "try_submit", full_twice)
 
     async def main() -> None:
         async with AsyncDeliveryQueue(tmp_path / "store.db", to=ignore) as queue:

@@ -252,11 +252,29 @@ def test_files_that_have_nothing_new_are_named__D11(deliver: Deliver) -> None:
     assert "Nothing new" not in one_line(first)
     again = deliver("in", "--store", "s.db", "--zone", "Europe/Berlin")
     assert "Nothing new in files that earlier runs have read to the end: in/a.csv, in/b.ndjson" in one_line(again)
+    assert again.exit_code == 1, "a row of in/a.csv is not accounted for"
+    assert "Earlier runs have refused rows of in/a.csv, as: " in one_line(again)
     with Path("in/b.ndjson").open("a") as file:
         file.write('{"id": "c", "due": 100000000005}\n')
     more = deliver("in", "--store", "s.db")
     assert "Nothing new in files that earlier runs have read to the end: in/a.csv" in one_line(more)
+    assert more.exit_code == 1
     assert [line["id"] for line in out()] == ["b", "c"]
+    shutil.copy("in/a.csv", "again.csv")
+    assert deliver("again.csv", "--store", "s.db", "--zone", "Europe/Berlin").exit_code == 0
+    assert [line["id"] for line in out()] == ["b", "c", "a"]
+
+
+def test_a_file_whose_refused_rows_were_corrected_ends_with_0_also_later__D11(deliver: Deliver) -> None:
+    file = Path("a.ndjson")
+    file.write_text('{"id": "a", "due": 100000000005}\n{"id": "b", "due": "noon"}\n')
+    codes = [deliver("a.ndjson", "--store", "s.db").exit_code for _ in range(2)]
+    file.write_text(file.read_text().replace('"noon"', "100000000006"))
+    codes += [deliver("a.ndjson", "--store", "s.db").exit_code for _ in range(2)]
+    with file.open("a") as more:
+        more.write('{"id": "c", "due": 100000000005}\n')
+    codes.append(deliver("a.ndjson", "--store", "s.db").exit_code)
+    assert codes == [1, 1, 0, 0, 0]
 
 
 def test_nothing_to_deliver_is_fine__D11(deliver: Deliver) -> None:
@@ -283,14 +301,13 @@ def test_nothing_to_deliver_is_fine__D11(deliver: Deliver) -> None:
         (["in.ndjson", "--dead-letters", "x"], "file:./x", "--dead-letters: x is already the file of --to"),
         (["in.ndjson", "--store", "x"], "sqlite:./x?table=t", "--store: x is already the file of --to"),
         (["in.ndjson", "--from", "1700000000005"], "-", "--from TIME needs --speed N"),
-        (["in.ndjson", "--speed", "5", "--from", "5"], "-", "the time is 5, which looks like seconds"),
-        (["in.ndjson", "--speed", "5", "--from", "2020-01-01T00:00:00"], "-", "the time has no zone"),
+        (["in.ndjson", "--speed", "5", "--from", "5"], "-", "--from is 5, which looks like seconds"),
+        (["in.ndjson", "--speed", "5", "--from", "2020-01-01T00:00:00"], "-", "--from has no zone"),
         (["in.ndjson", "--speed", "nan"], "-", "'nan' is not a speed"),
         (["in.ndjson", "--speed", "0"], "-", "'0' is not a speed"),
         (["in.ndjson", "--speed", "fast"], "-", "'fast' is not a speed"),
         (["in.ndjson", "--backoff", "5"], "-", "'5' is not two durations: write FIRST,LONGEST, as 1s,5m"),
         (["in.ndjson", "--backoff", "5,1"], "-", "backoff's longest wait is 1: it may be 5 to 86,400"),
-        (["in.ndjson", "--give-up-after", "60"], "-", "it is gone: give --unanswered-for DURATION"),
         (["in.ndjson", "--unanswered-for", "0"], "-", "unanswered-for is 0: it may be 0.001 to 31,536,000"),
         (
             ["in.ndjson", "--waits", "5s,soon"],

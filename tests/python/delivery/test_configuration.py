@@ -204,26 +204,6 @@ def test_text_that_is_no_duration_says_how_to_write_one__D11(given: str, told: s
     assert "a number alone is seconds" in " ".join(result.stderr.split())
 
 
-@pytest.mark.parametrize("value", ["60", "60.5", '"60"', "false"])
-def test_give_up_after_is_refused_in_a_file_whatever_its_value__D6(tmp_path: Path, value: str) -> None:
-    result = shown(tmp_path, f'store = "s"\ngive-up-after = {value}')
-    assert (result.exit_code, result.stdout) == (2, "")
-    told = " ".join(result.stderr.split())
-    assert "'--give-up-after': it is gone: give --unanswered-for DURATION" in told
-    assert f"It is from {tmp_path / 'serve.toml'}." in told
-
-
-def test_give_up_after_is_refused_in_a_variable_and_shown_nowhere__D6(tmp_path: Path) -> None:
-    for value in ("60", "never", "-1"):
-        result = shown(tmp_path, None, "--store", "s", TICKWHEEL_SERVE_GIVE_UP_AFTER=value)
-        assert (result.exit_code, result.stdout) == (2, "")
-        assert "give --unanswered-for DURATION" in " ".join(result.stderr.split())
-        assert "It is from TICKWHEEL_SERVE_GIVE_UP_AFTER." in result.stderr
-    for command in ("serve", "deliver"):
-        assert "give-up" not in CliRunner().invoke(tickwheel, [command, "--help"]).output
-    assert "give-up" not in shown(tmp_path, 'store = "s"').output
-
-
 def test_the_option_that_is_gone_is_shown_nowhere__D11(tmp_path: Path) -> None:
     assert "flight" not in CliRunner().invoke(tickwheel, ["serve", "--help"]).output.lower()
     assert "flight" not in shown(tmp_path, 'store = "s"').output

@@ -66,17 +66,18 @@ def test_delays_and_cancels_come_in_columns_too__D7() -> None:
     assert isinstance(d, BadRecord)
 
 
-def test_a_row_that_is_broken_costs_itself_only__D2() -> None:
+def test_a_row_that_is_broken_costs_its_own_lines_only__D2() -> None:
     text = b'id,due,x\na,D\nb,D,1,2\nc,D,"open\nd,D,1\ne,D,"shut"x\nf,D,1\ng,D,\xff\nh,D,1\n'
     text = text.replace(b"D", b"%d" % DUE_MS)
     assert reasons(text) == {
         2: "the row has 2 cells",
         3: "the row has 4 cells",
         4: "not a row of CSV: ',' expected after '\"'",
-        6: "not a row of CSV: ',' expected after '\"'",
         8: "byte 17 of the line is not UTF-8",
     }
-    assert [item.id for _, item in parse(text) if isinstance(item, Message)] == ["d", "f", "h"]
+    assert [item.id for _, item in parse(text) if isinstance(item, Message)] == ["f", "h"]
+    [lost] = [record.data for record in read_csv(text) if record.line == 4]
+    assert lost == b'c,D,"open\nd,D,1\ne,D,"shut"x'.replace(b"D", b"%d" % DUE_MS)
 
 
 def test_a_cell_may_be_as_long_as_a_payload__D12() -> None:
@@ -85,13 +86,22 @@ def test_a_cell_may_be_as_long_as_a_payload__D12() -> None:
     assert len(bytes(message.payload)) == 1_000_002
 
 
-def test_a_quote_that_is_never_closed_does_not_swallow_the_file__D2() -> None:
-    text = 'id,due,x\na,1700000000005,"open\n' + "".join(f"m{i},1700000000005,{'x' * 1000}\n" for i in range(3000))
-    assert len(text) > MAX_RECORD
-    found = parse(text)
-    assert [item.reason for _, item in found if isinstance(item, BadRecord)] == ["a quoted cell does not end"]
-    assert len(found) == 3001
-    assert list(reasons('id,due,x\na,1700000000005,"open\nb,1700000000005,1\n')) == [2]
+def test_a_quote_that_is_never_closed_costs_as_much_as_a_record_and_its_dead_letter_has_that__D2() -> None:
+    rows = [f"m{i},1700000000005,{'x' * 1000}\n".encode() for i in range(3000)]
+    bad, *rest = read_csv(b'id,due,x\na,1700000000005,"open\n' + b"".join(rows))
+    assert bad.bad is not None
+    assert (bad.line, bad.bad.reason, bad.bad.allowed) == (
+        2,
+        "a quoted cell does not end",
+        "a row of at most 2,097,152 bytes",
+    )
+    lost = len(rows) - len(rest)
+    assert bad.data == (b'a,1700000000005,"open\n' + b"".join(rows[:lost])).rstrip()
+    assert MAX_RECORD < len(bad.data) < MAX_RECORD + 1100
+    assert [record.id for record in rest] == [f"m{i}" for i in range(lost, len(rows))]
+    assert reasons('id,due,x\na,1700000000005,"open\nb,1700000000005,1\n') == {
+        2: "not a row of CSV: unexpected end of data"
+    }
 
 
 @pytest.mark.parametrize(
@@ -127,11 +137,10 @@ def test_a_header_that_can_not_be_read_is_a_dead_letter__D2() -> None:
     assert reasons(b"id,du\xffe\na,5\n") == {1: "the header can't be read: byte 6 of the line is not UTF-8"}
 
 
-def test_a_line_in_a_quoted_cell_that_is_no_text_costs_the_line_where_the_row_begins__D2() -> None:
-    assert reasons(b'id,due\na,"1700000000005\n\xff"\nb,1700000000005\n') == {
-        2: "line 3 in a quoted cell is too long, or not UTF-8",
-        3: "byte 1 of the line is not UTF-8",
-    }
+def test_a_line_in_a_quoted_cell_that_is_no_text_ends_the_row__D2() -> None:
+    text = b'id,due\na,"1700000000005\n\xff"\nb,1700000000005\n'
+    assert reasons(text) == {2: "line 3 in a quoted cell is too long, or not UTF-8"}
+    assert [line for line, _ in parse(text)] == [2, 4]
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_name__D1() -> None:

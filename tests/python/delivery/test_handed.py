@@ -1,6 +1,6 @@
 """The rows of a hand-off: what is held and sent, and the partition of each (rules S3, S5)."""
 
-from tickwheel._native import HandOffRows, NdjsonLines
+from tickwheel._native import ArrowRows, NdjsonLines
 from tickwheel.delivery.model.message import MAX_PAYLOAD, Columns
 from tickwheel.delivery.read.arrow import stream_of
 from tickwheel.delivery.read.hand_off_rows import HANDED, PARTITIONS, batch_of
@@ -15,7 +15,7 @@ LINES = b"""{"id": "a", "key": "customer 3", "due": 1700000000005}
 
 
 def test_each_row_has_the_partition_of_its_key_or_of_its_name__S5() -> None:
-    read = NdjsonLines("in", Columns().names, MAX_PAYLOAD).read(LINES, first_line=1_000)
+    read = NdjsonLines("in", Columns(), MAX_PAYLOAD).read(LINES, first_line=1_000)
     batch = batch_of(read)
     assert PARTITIONS == 64
     assert batch.schema.names == [*HANDED.names, "partition"]
@@ -24,8 +24,8 @@ def test_each_row_has_the_partition_of_its_key_or_of_its_name__S5() -> None:
 
 
 def test_what_is_held_is_what_a_deliverer_reads__S3() -> None:
-    read = NdjsonLines("in", Columns().names, MAX_PAYLOAD).read(LINES)
+    read = NdjsonLines("in", Columns(), MAX_PAYLOAD).read(LINES)
     rows = batch_of(read).select(HANDED.names)
     assert rows.schema == HANDED
-    [records] = HandOffRows(MAX_PAYLOAD).body().add(stream_of(rows))
+    [records] = ArrowRows.hand_off(MAX_PAYLOAD).body().add(stream_of(rows))
     assert len(records) == 6

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from delivery.records import DUE_MS, read_csv, read_ndjson
 from tickwheel.delivery.model.message import MAX_RECORD, Columns
 from tickwheel.delivery.read.blocks import LineBlocks
-from tickwheel.delivery.read.csv_rows import read_csv as read_blocks
+from tickwheel.delivery.read.sources import read_csv as read_blocks
 
 LONG = b"x" * (MAX_RECORD + 5)
 GOOD = {"csv": b"a,%d\n" % DUE_MS, "ndjson": b'{"id":"a","due":%d}\n' % DUE_MS}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tickwheel.delivery import Delivery, DeliveryQueue, Letter
-from tickwheel.delivery.observe.log import log_letters
+from tickwheel.delivery.observe.log import log_events, log_letters
 from tickwheel.delivery.sinks import Sink, SinkSettings
 
 pytestmark = pytest.mark.timeout(60)
@@ -36,6 +36,15 @@ def test_what_fails_and_what_is_given_up_is_named_by_its_id_and_key__D15(
     assert told == [
         ("WARNING", f"{named} failed for the first time: {why}"),
         ("ERROR", f"dead letter of {named}: gave up after 2 attempts: {why}"),
+    ]
+
+
+def test_a_step_of_the_wall_clock_is_told_with_how_far_and_where_to__D15_D19(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("WARNING", "tickwheel.delivery"):
+        log_events([("clock stepped", -7_200_000, 1_795_422_600_000), ("clock stepped", 1, 1_795_422_600_001)])
+    assert [record.getMessage() for record in caplog.records] == [
+        "the wall clock was stepped by -7200.000 s, to 2026-11-23T08:30:00.000Z",
+        "the wall clock was stepped by +0.001 s, to 2026-11-23T08:30:00.001Z",
     ]
 
 
@@ -96,3 +105,28 @@ def test_a_function_for_dead_letters_that_fails_is_told_with_the_name__D15(
 def test_a_record_without_a_name_is_told_by_its_place__D15(caplog: pytest.LogCaptureFixture, source: str) -> None:
     log_letters([Letter(source, 3, "not a JSON object", "one JSON object per line", b"{")])
     assert [record.getMessage() for record in caplog.records] == [f"dead letter of {source}, line 3: not a JSON object"]
+
+
+def test_many_sends_of_one_message_are_one_line_with_their_count__D15(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("WARNING", "tickwheel.delivery"):
+        with DeliveryQueue(tmp_path / "s.db", to=refuse, max_attempts=12, waits_s=[0.001]) as queue:
+            queue.put("a", due=10**12, key="k")
+            assert queue.wait_until_empty(30)
+        told = [record.getMessage() for record in caplog.records]
+    assert told == [
+        "message 'a' of key 'k' failed for the first time: ValueError: no such mailbox",
+        "message 'a' of key 'k' failed 10 times in a row: ValueError: no such mailbox",
+        "dead letter of message 'a' of key 'k': gave up after 12 attempts: ValueError: no such mailbox",
+    ]
+
+
+def test_a_message_that_is_cut_off_again_and_again_is_told_at_the_tenth_time__D15(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level("WARNING", "tickwheel.delivery"):
+        log_events([("cut off", None, "a", 1, times) for times in range(1, 21)])
+    assert [record.getMessage() for record in caplog.records] == 2 * ["message 'a' was cut off: no answer in time"], (
+        "the first and the tenth; that it failed ten times in a row is a line of its own"
+    )

@@ -12,6 +12,9 @@ DUE_MS = 1_700_000_000_005
 FAR_MS = 4_000_000_000_000
 
 EACH = pytest.mark.parametrize("read", FORMATS.values(), ids=FORMATS)
+FILES = {name: read for name, read in FORMATS.items() if name != "http"}
+"""Only of a file a user names the columns."""
+EACH_FILE = pytest.mark.parametrize("read", FILES.values(), ids=FILES)
 EACH_AND_PUT = pytest.mark.parametrize("read", [*FORMATS.values(), as_put], ids=[*FORMATS, "put"])
 
 
@@ -59,7 +62,7 @@ def test_a_cancel_and_a_reschedule_may_have_fields_that_are_null__D1(read: Any, 
 NAMED = Columns(key="tail", payload="body")
 
 
-@EACH
+@EACH_FILE
 def test_a_key_that_is_named_must_be_in_each_record__D1(read: Any) -> None:
     good = {"id": "a", "due": DUE_MS, "tail": "k", "body": 1}
     assert read(good, NAMED) == message(1, key="k")
@@ -68,12 +71,11 @@ def test_a_key_that_is_named_must_be_in_each_record__D1(read: Any) -> None:
     assert read({"id": "a", "op": "cancel", "tail": "k"}, Columns(key="tail")) == ("cancel", "a", "k")
 
 
-@pytest.mark.parametrize("read", [FORMATS["ndjson"], FORMATS["http"]], ids=["ndjson", "http"])
-def test_a_key_that_is_named_must_be_among_the_names_of_a_record__D1(read: Any) -> None:
-    assert read({"id": "a", "due": DUE_MS, "body": 1}, NAMED) == "tail is missing"
+def test_a_key_that_is_named_must_be_among_the_names_of_a_record__D1() -> None:
+    assert FORMATS["ndjson"]({"id": "a", "due": DUE_MS, "body": 1}, NAMED) == "tail is missing"
 
 
-@EACH
+@EACH_FILE
 def test_a_key_that_is_named_with_a_question_mark_may_be_missing__D1(read: Any) -> None:
     columns = Columns(key="tail?")
     assert read({"id": "a", "due": DUE_MS, "tail": "k", "payload": 1}, columns) == message(1, key="k")
@@ -81,7 +83,7 @@ def test_a_key_that_is_named_with_a_question_mark_may_be_missing__D1(read: Any) 
     assert read({"id": "a", "due": DUE_MS, "payload": 1}, columns) == message(1)
 
 
-@pytest.mark.parametrize("read", [it for name, it in FORMATS.items() if name != "csv"])
+@pytest.mark.parametrize("read", [it for name, it in FILES.items() if name != "csv"])
 def test_a_payload_that_is_named_must_be_in_each_record__D1(read: Any) -> None:
     assert read({"id": "a", "due": DUE_MS, "tail": "k", "body": None}, NAMED) == "body is missing"
 
@@ -186,7 +188,7 @@ def test_text_that_is_no_time_says_why__D1(read: Any, due: str, reason: str) -> 
 IN_BERLIN = Columns(zone="Europe/Berlin")
 
 
-@EACH
+@EACH_FILE
 @pytest.mark.parametrize(
     ("due", "expected"),
     [

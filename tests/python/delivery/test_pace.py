@@ -51,8 +51,8 @@ def test_a_rate_is_exact__D18(text: str, each_us: int) -> None:
         ({"rate": ""}, "rate is '': write N/s"),
         ({"concurrency": 0}, "concurrency is 0: it may be 1 to 1,000,000"),
         ({"concurrency": -1}, "concurrency is -1: it may be 1 to"),
-        ({"concurrency": 2.5}, "concurrency is 2.5: it may be 1 to"),
-        ({"concurrency": True}, "concurrency is 1: it may be 1 to"),
+        ({"concurrency": 2.5}, "concurrency is 2.5: it may be a whole number, 1 to"),
+        ({"concurrency": True}, "concurrency is True: it may be a whole number, 1 to"),
     ],
 )
 def test_a_pace_that_is_none_is_told_what_is_allowed__D18(tmp_path: Path, given: Any, problem: str) -> None:

@@ -20,6 +20,7 @@ HOSTILE = "i\x85\x9b31m\x1b[31m\r\nthe destination is up again\x07\x7f\u2028\u20
 OWN = {
     "_printable.py": {"getLogger"},  # with escapes
     "_trace_text.py": {"print"},  # the wheel of the example
+    "_forks.py": {"getLogger"},  # the `repr` of each name
     "_waiting_exit.py": {"getLogger"},  # the `repr` of a name, and the name of a function
     "commands/sight.py": {"print"},  # a table whose cells have escapes
     "commands/spark_submit.py": {"getLogger"},  # sets a level

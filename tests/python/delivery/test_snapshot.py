@@ -182,17 +182,6 @@ def test_a_change_where_it_cant_be_locked_is_told__D9(closed: Path) -> None:
     assert "was changed while it was read" in output, err
 
 
-@pytest.mark.parametrize(("version", "words"), [(99, r"later version of tickwheel \(99"), (0, "earlier version")])
-def test_another_version_is_told_and_left_alone__D2(closed: Path, version: int, words: str) -> None:
-    db = sqlite3.connect(closed)
-    db.execute(f"PRAGMA user_version = {version}")
-    db.close()
-    before = files(closed.parent)
-    with pytest.raises(WrongUsage, match=words):
-        waiting(closed)
-    assert files(closed.parent) == before
-
-
 @pytest.mark.parametrize("mode", ["DELETE", "WAL"])
 def test_tables_of_the_same_names_do_not_make_a_store__D2(tmp_path: Path, mode: str) -> None:
     db = sqlite3.connect(tmp_path / "theirs.db")

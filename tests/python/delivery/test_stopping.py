@@ -139,7 +139,7 @@ def test_a_reader_that_waits_for_room_does_not_hold_up_the_end__D13(tmp_path: Pa
     class Full:
         engine: ClassVar = SimpleNamespace(inputs={})
 
-        def submit(self, _: object) -> None:
+        def submit(self, _: object, *, follows: bool) -> None:
             waits.set()
             is_over.wait(20)
             raise RuntimeError("it is closed")

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tickwheel._native import NdjsonLines, Records
+from tickwheel._native import Records, read_records
 from tickwheel.delivery import Answer, BadRecord
 from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.model.entries import Look
-from tickwheel.delivery.model.message import MAX_PAYLOAD, Columns
 from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.sinks import sink_of_function
 
@@ -21,19 +20,19 @@ pytestmark = pytest.mark.timeout(120)
 
 def test_each_part_is_submitted_before_the_next_is_read__D8(tmp_path: Path) -> None:
     running = Running(tmp_path / "store.db", sink_of_function(lambda _: None), Settings(), lambda letters: None)
-    lines = NdjsonLines("-", Columns().names, MAX_PAYLOAD, letters=False)
     states: list[Answer] = []
 
     def parts() -> Iterator[Records]:
         for id_ in ("a", "b"):
-            yield lines.read(f'{{"id": "{id_}", "due": 4000000000000}}\n{{"id": "bad"}}\n'.encode())
+            lines = f'{{"id": "{id_}", "due": 4000000000000}}\n{{"id": "bad"}}\n'.encode()
+            yield from read_records(lines, format="lines")
             states.extend(running.submit([Look(id_, None)]).result(20))
 
-    first, fault, second, _ = running.submit_records(parts()).result(20)
+    first, fault, second, _ = running.submit_parts(parts()).result(20)
     assert states == [Answer.WAITING] * 2
     assert (first, second) == (Answer.ACCEPTED, Answer.ACCEPTED)
     assert isinstance(fault, BadRecord)
-    assert running.submit_records(iter(())).result(20) == []
+    assert running.submit_parts(iter(())).result(20) == []
     running.close()
 
 

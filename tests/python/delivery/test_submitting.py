@@ -8,9 +8,10 @@ from typing import Any, cast
 import pytest
 
 from delivery.loops import LONG_S, loop_kind, run, until  # noqa: F401, a fixture
+from delivery.receipts import Told
 from tickwheel.delivery import Answer, DeliveryFailed
-from tickwheel.delivery.engine.running import Answers, Running
-from tickwheel.delivery.model.entries import Item, Look
+from tickwheel.delivery.engine.running import Running
+from tickwheel.delivery.model.entries import Look
 from tickwheel.delivery.queue import submitting
 from tickwheel.delivery.queue.submitting import Submitter
 
@@ -24,14 +25,14 @@ class Engine:
     def __init__(self) -> None:
         self.has_room = True
         self.refused = 0
-        self.taken: list[tuple[list[str], Answers]] = []
+        self.taken: list[tuple[list[str], Callable[[Any], object]]] = []
 
-    def try_submit(self, items: Sequence[Item], answers: Answers) -> bool:
+    def try_submit(self, given: Sequence[Look], told: Callable[[Any], object]) -> Sequence[Look] | None:
         if not self.has_room:
             self.refused += 1
-            return False
-        self.taken.append(([item.id for item in items if isinstance(item, Look)], answers))
-        return True
+            return given
+        self.taken.append(([item.id for item in given], told))
+        return None
 
     @property
     def names(self) -> str:
@@ -41,11 +42,8 @@ class Engine:
         taken, self.taken = self.taken, []
 
         def give() -> None:
-            for names, answers in taken:
-                if error is None:
-                    answers.set_result([STATES[name] for name in names])
-                else:
-                    answers.set_exception(error)
+            for names, told in taken:
+                told(Told(*(STATES[name] for name in names)) if error is None else error)
 
         thread = threading.Thread(target=give)
         thread.start()
@@ -63,7 +61,10 @@ def submitter(engine: Engine) -> Submitter:
 
 
 def looks(submitter: Submitter, *parts: str) -> "list[asyncio.Task[list[Answer]]]":
-    return [asyncio.create_task(submitter.ask([Look(name, None) for name in part])) for part in parts]
+    async def ask(part: str) -> Any:
+        return (await submitter.ask([Look(name, None) for name in part])).answers()
+
+    return [asyncio.create_task(ask(part)) for part in parts]
 
 
 def test_tasks_get_each_their_own_answers__D11(engine: Engine, submitter: Submitter, loop_kind: str) -> None:  # noqa: F811
@@ -194,11 +195,11 @@ def test_an_engine_that_takes_no_more_is_an_error_for_each_task__D11(
 
 
 def test_answers_for_a_loop_that_is_closed_are_dropped__D6(engine: Engine, submitter: Submitter) -> None:
-    async def main() -> "asyncio.Future[list[Answer]]":
+    async def main() -> Any:
         return await submitter.submit([Look("a", None)])
 
     future = asyncio.run(main())
-    _, answers = engine.taken[0]
-    answers.set_result([Answer.ACCEPTED])
-    answers.set_exception(DeliveryFailed("the power is off"))
+    _, told = engine.taken[0]
+    told(Told(Answer.ACCEPTED))
+    told(DeliveryFailed("the power is off"))
     assert not future.done()

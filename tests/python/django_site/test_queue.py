@@ -69,9 +69,9 @@ def test_a_task_waits_for_its_database_as_long_as_a_queue_may_wait__D6(tmp_path:
     given: list[Settings] = []
 
     class Noting(TaskQueue):
-        def _run(self, *how: Any) -> Any:
+        def _run(self, *how: Any, **options: Any) -> Any:
             given.extend(it for it in how if isinstance(it, Settings))
-            return super()._run(*how)
+            return super()._run(*how, **options)
 
     Noting(str(tmp_path / "tasks.db"), Runner("default", 1, 60.0), concurrency=1).close()
     assert given[0].unanswered_for_s == 365 * 86_400

@@ -12,13 +12,12 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from delivery.serve.conftest import Served
-from tickwheel._native import MAX_DUE_MS, PARTITIONS
+from tickwheel._native import MAX_DUE_MS
 from tickwheel.commands import tickwheel
 from tickwheel.commands.spark_submit import program, spark_submit
-from tickwheel.delivery.model import putting
 from tickwheel.delivery.model.message import MAX_PAYLOAD
 from tickwheel.delivery.outbox.tables import TABLE
-from tickwheel.delivery.serve import actions, answers, arrow_bodies, bodies, http, http_connection, ports, replacing
+from tickwheel.delivery.serve import actions, answers, arrow_bodies, bodies, http, http_connection, ports
 from tickwheel.delivery.serve.application import REQUESTS
 from tickwheel.delivery.serve.bodies import Bodies
 from tickwheel.delivery.serve.connections import HEAD_WITHIN_S
@@ -46,7 +45,7 @@ OF_OTHERS = {
         "--port",
     ),
     *("--retry", "--retry-connrefused", "--retry-delay", "--seconds", "--silent", "--small", "--span-s"),
-    *("--network", "--stop-timeout", "--work-dir"),
+    *("--network", "--preload", "--stop-timeout", "--work-dir", "--workers"),
 }
 OF_PYTHON = ("replace", "debounce_ms", "at_latest_ms")
 
@@ -164,7 +163,7 @@ def test_every_metric_is_described_and_every_one_that_is_named_exists__D15(serve
     others = {TABLE, *OF_DJANGO}
     assert described - others <= named - others <= described | samples | of_spark
     source = (ROOT / "python/tickwheel/spark/metrics.py").read_text()
-    words = set(re.findall(r'"(?:tickwheel_spark_)?(\w+)"', source))  # it puts the rest of a name together
+    words = set(re.findall(r'"(?:tickwheel_)?(?:spark_)?(\w+)"', source))  # it puts the rest of a name together
     assert {name.removeprefix("tickwheel_spark_").removesuffix("_total") for name in of_spark} <= words
 
 
@@ -176,7 +175,8 @@ def test_every_field_of_a_record_is_described_and_no_other__D1() -> None:
     page = (ROOT / "docs/delivery/records.md").read_text()
     table = page.split("## Fields")[1].split("##")[0]
     assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == fields
-    of_put = set(putting._FIELDS)
+    source = (ROOT / "crates/python/src/delivery/values/puts.rs").read_text()
+    of_put = set(re.findall(r'"(\w+)"', source.split("const FIELDS")[1].split("];")[0]))
     assert of_put == fields - {"op", "payload_base64"} | set(OF_PYTHON)  # bytes are bytes there, and a cancel a method
     assert all(f"`{name}`" in page for name in OF_PYTHON)
 
@@ -228,10 +228,8 @@ def test_every_limit_of_a_request_is_told_as_it_is__D12() -> None:
     slow = told["components"]["responses"]["Slow"]["description"]
     assert f"within {bodies._WITHIN_S} s" in slow
     assert told["components"]["parameters"]["limit"]["schema"]["maximum"] == MOST
-    [partition] = told["paths"]["/hand-off/marks"]["get"]["parameters"]
-    assert partition["schema"]["maximum"] == PARTITIONS - 1
     latest = next(it for it in told["paths"]["/messages"]["post"]["parameters"] if it["name"] == "at_latest_ms")
-    assert latest["schema"]["maximum"] == 10**replacing._MOST_DIGITS - 1
+    assert latest["schema"]["maximum"] == 10**http._MOST_DIGITS - 1
     assert told["components"]["schemas"]["Record"]["properties"]["every"]["maximum"] == MAX_DUE_MS
 
 

@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+_raised = itertools.count()
+
 
 class Planned(Exception):
     """What a callback raises on purpose. Each is to be reported once."""
@@ -17,6 +19,12 @@ class Planned(Exception):
     def __init__(self, number: int) -> None:
         super().__init__(f"planned failure {number}")
         self.number = number
+
+
+def planned(number: int) -> Planned:
+    """Each has a type of its own: the log only counts repeats of one type at one line."""
+    of_type: type[Planned] = type(f"Planned{next(_raised)}", (Planned,), {})
+    return of_type(number)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from fuzz.ledger import Ledger, Planned
+from fuzz.ledger import Ledger, Planned, planned
 from tickwheel import DelayedOperation, TimerRejected, TimerTask
 
 CALLBACKS = ("lambda", "closure", "method", "partial", "callable", "defaults", "class", "any", "raising")
@@ -63,7 +63,7 @@ def ran(number: int, node: Node, *indices: Any) -> None:
     rng = random.Random(number)
     if rng.random() < 0.15:
         ledger.note("raised", number)
-        raise Planned(number)
+        raise planned(number)
     if rng.random() < 0.6:
         node.acts(node, rng)
 
@@ -94,7 +94,7 @@ class RaisingNode(CallingNode):
         if not self.ledger.is_quiet:
             number = self.ledger.number()
             self.ledger.note("raised", number)
-            raise Planned(number)
+            raise planned(number)
 
 
 def callback(kind: str, number: int, node: Node) -> Callable[..., Any]:
@@ -159,7 +159,7 @@ class HearingNode(Node):
         heard(self, about, error)
         number = self.ledger.number()
         self.ledger.note("raised", number)
-        raise Planned(number)
+        raise planned(number)
 
     method = __call__
 
@@ -239,7 +239,7 @@ class Operation(DelayedOperation):
     def fail(self) -> None:
         number = self.node.ledger.number()
         self.node.ledger.note("raised", number)
-        raise Planned(number)
+        raise planned(number)
 
 
 class Key:

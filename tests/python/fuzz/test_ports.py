@@ -92,7 +92,7 @@ def serving(tmp_path: Path) -> Iterator[Serving]:
 ARROW = "application/vnd.apache.arrow.stream"
 HANDED_OFF = stream(
     batch_of(
-        NdjsonLines("in", Columns().names, 1000).read(
+        NdjsonLines("in", Columns(), 1000).read(
             b'{"id": "h", "key": "k", "due": 4000000000000, "payload": [1]}\n{"id": "c", "op": "cancel"}\noops\n'
             b'{"id": "r", "every": 60000, "payload": "x"}\n{"id": "h", "op": "reschedule", "due": 4000000000001}'
         )

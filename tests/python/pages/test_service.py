@@ -6,8 +6,9 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from delivery.serve.conftest import TOKEN, Served
-from tickwheel.delivery import Unavailable
+from tickwheel.delivery import Delivery, Unavailable
 from tickwheel.delivery.serve.tokens import ALL, Right, Tokens
+from tickwheel.delivery.sight import messages
 
 from .conftest import Open, url
 
@@ -120,7 +121,8 @@ def test_what_was_given_up_is_shown_and_tried_again(tmp_path: Path, open_page: O
     try:
         put(served, "refused", 0)
         page = open_page(url(served))
-        expect(page.locator("#flow")).to_contain_text("dead letters\n1", use_inner_text=True)
+        expect(page.locator("#flow")).to_contain_text("new dead letters\n1", use_inner_text=True)
+        expect(page.locator("#tile-dead")).to_contain_text("Dead letters\n1\nnew since 20", use_inner_text=True)
         listed(page, "dead")
         expect(page.locator("#rows tbody tr")).to_contain_text(f"not today {MARKUP}")
         works.append(True)
@@ -128,6 +130,42 @@ def test_what_was_given_up_is_shown_and_tried_again(tmp_path: Path, open_page: O
         page.get_by_role("button", name="Try it again").click()
         expect(page.locator("#message-answer")).to_contain_text("requeued")
         expect(page.locator("#flow")).to_contain_text("delivered\n1", use_inner_text=True)
+        expect(page.locator("#tile-dead")).to_contain_text("Dead letters\n0\nnew since 20", use_inner_text=True)
+    finally:
+        served.close()
+
+
+def test_a_list_of_which_one_look_finds_few_is_whole(tmp_path: Path, open_page: Open, monkeypatch: pytest.MonkeyPatch):
+    def send(delivery: Delivery) -> None:
+        if delivery.message.id.startswith("bad"):
+            raise ValueError("not today")
+
+    monkeypatch.setattr(messages, "LOOKED_AT", 5)
+    served = Served(tmp_path, to=send, max_attempts=1)
+    try:
+        for number in range(12):
+            put(served, f"{'bad' if number % 4 == 0 else 'good'} {number}", 0)
+        assert served.running.wait(20)
+        page = open_page(url(served))
+        expect(page.locator("#status")).to_contain_text("Delivering")
+        listed(page, "dead")
+        expect(page.locator("#answer")).to_have_text("3 dead letters.")
+    finally:
+        served.close()
+
+
+def test_a_next_try_that_is_past_is_soon_while_the_destination_is_down(tmp_path: Path, open_page: Open):
+    def send(delivery: object) -> None:
+        raise Unavailable("the cable is out", retry_after_s=0.05)
+
+    served = Served(tmp_path, to=send)
+    try:
+        for id_ in "abcdefgh":
+            put(served, id_, 0)
+        page = open_page(url(served))
+        expect(page.locator("#status")).to_contain_text("The destination is down since")
+        expect(page.locator("#doubt-rows")).to_contain_text("soon")
+        expect(page.locator("#doubt-rows td[data-name='next try']").filter(has_text="ago")).to_have_count(0)
     finally:
         served.close()
 

@@ -29,7 +29,27 @@ def greet(name: str, times: int) -> None: ...
 def report(task: TimerTask | TaskBatch, error: BaseException) -> None: ...
 
 
+def report_error(task: TimerTask, exception: Exception) -> None: ...
+
+
+def report_any(task: object, exception: BaseException) -> None: ...
+
+
+def report_batch(batch: TaskBatch, exception: Exception) -> None: ...
+
+
 class Session:
+    ping: asyncio.TimerHandle | None = None
+    pong: aio.TimerHandle | None = None
+    wheel: aio.LoopTimers | None = None
+
+    def arm(self) -> None:
+        self.wheel = aio.timers()
+        self.ping = self.wheel.call_later(5, print)
+        self.pong = aio.timers().call_at(5, print)
+        assert_type(self.pong.reschedule(5), bool)
+        assert_type(len(self.wheel), int)
+
     def end(self, code: int) -> str:
         return ""
 
@@ -48,6 +68,9 @@ class Fetch(DelayedOperation):
     def on_complete(self) -> None: ...
 
 
+def report_failed(operation: DelayedOperation, exception: Exception) -> None: ...
+
+
 async def timers() -> None:
     with SystemTimer("x", on_error=report) as timer:
         assert_type(timer.after(5, greet, "a", 2), TimerTask)
@@ -60,6 +83,7 @@ async def timers() -> None:
         timer.add(greet)  # wrong
         TimerTask(5, greet, "a")  # wrong
         assert_type(timer.every(250, greet, "a", 2), PeriodicTask)
+        assert_type(timer.every(250, greet, "a", 2, name="greetings").name, str | None)
         timer.every(250, greet, "a", 2, missed="never")  # wrong
         task = TimerTask(5, greet, "a", 2, name="greet")
         assert_type(await task, bool)
@@ -67,9 +91,14 @@ async def timers() -> None:
         assert_type(task.reschedule(5), bool)
         assert_type(timer.stats()["lateness_us"].percentile(99), int | None)
         assert_type(timer.shutdown(wait_pending=True), list[TimerTask | BatchTimer])
+        assert_type(await timer.aclose(5, wait_pending=True), list[TimerTask | BatchTimer])
         for left in timer.unfinished:
             assert_type(left.cancel(), bool)
             left.reschedule(5)  # wrong
+    SystemTimer("x", on_error=report_error)
+    ManualTimer(on_error=report_any)
+    ManualTimer(on_error=lambda task, error: print(task.name, error))
+    SystemTimer("x", on_error=report_batch)  # wrong
     assert_type(ManualTimer(strict=True).advance(5), int)
     ended = weak_method(Session().end)
     assert_type(ended(5), str | None)
@@ -77,7 +106,8 @@ async def timers() -> None:
 
 
 async def purgatory(key: Hashable) -> None:
-    with DelayedOperationPurgatory("fetches", on_error=lambda operation, error: None) as fetches:
+    with DelayedOperationPurgatory("fetches", on_error=report_any) as fetches:
+        DelayedOperationPurgatory("x", on_error=report_failed)
         assert_type(await fetches.wait(Fetch(5), [key]), bool)
         assert_type(fetches.cancel_for_key(key), list[DelayedOperation])
         assert_type(fetches.check_and_complete(key), int)

@@ -10,7 +10,7 @@ from confluent_kafka import TopicPartition
 
 from ..cluster import Cluster, Process
 from .broker import Broker
-from .program import TICKWHEEL, drive, serve
+from .program import drive, serve
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -82,30 +82,3 @@ def test_records_that_were_deleted_before_they_were_read_are_told_by_their_offse
     driver = drive(processes, at, broker, topic, "--source-option", "failOnDataLoss=false", name="3")
     driver.found("offsets 1 to 2 of partition 0: these messages are lost")
     came(out, {"m2", "m3"}, driver)
-
-
-def test_a_new_checkpoint_goes_on_from_the_offsets_of_an_export_and_finds_what_was_held__S4_S8(
-    broker: Broker, topic: str, processes: Cluster
-) -> None:
-    broker.new_topic(topic, 2)
-    hour_ms = time.time_ns() // 1_000_000 + 3_600_000
-    ids = [f"before {n}" for n in range(5)]
-    put(broker, topic, ids, hour_ms)
-    at, out = serve(processes)
-    held(drive(processes, at, broker, topic, name="1"), 5)
-    upgrade = processes.run([*TICKWHEEL, "spark-upgrade", "checkpoint", "--out", "export"], name="upgrade")
-    assert upgrade.wait() == 0, upgrade.output()
-    told = json.loads((out.parent / "export" / "upgrade.json").read_text())
-    assert sum(told["sources"][0]["offsets"][topic].values()) == 5
-    producer = confluent_kafka.Producer({"bootstrap.servers": broker.address, "log_level": 0})
-    for id_ in ids:  # in the first micro-batch, which takes in what was held
-        producer.produce(topic, json.dumps({"id": id_, "op": "reschedule", "due": 100_000_000_000}))
-    assert producer.flush(30) == 0
-    put(broker, topic, ["after"], hour_ms - 3_600_000)
-    driver = drive(processes, at, broker, topic, "--checkpoint", "new", "--held", "export", name="2")
-    came(out, {*ids, "after"}, driver)
-    assert out.read_text().count("\n") == 6
-    held(drive(processes, at, broker, topic, "--checkpoint", "new", name="3"), 0)
-    driver = drive(processes, at, broker, topic, "--held", "export", name="4")
-    assert driver.wait() == 2, driver.output()
-    assert "--held is for a new checkpoint" in driver.output()

@@ -235,6 +235,8 @@ FAULTS = (
     deliverer_stopped,
 )  # fmt: skip
 SHORT = (executor_killed, deliverer_lost)
+# Spark repeats a task within its micro-batch, and nothing tells the task so: its dead letters come again as they were.
+REPEATS_TASKS = (executor_killed, worker_killed)
 
 
 @pytest.mark.parametrize("fault", FAULTS if LONG else SHORT, ids=lambda fault: fault.__name__)
@@ -242,7 +244,7 @@ def test_nothing_is_lost_whatever_dies__S3_S4(
     cluster: Cluster, tmp_path: Path, seed: int, fault: Callable[[Stage], None]
 ) -> None:
     stage = Stage(cluster, tmp_path, random.Random(seed))
-    check(stage, stage.run(fault))
+    check(stage, stage.run(fault), repeats_tasks=fault in REPEATS_TASKS)
 
 
 if LONG:
@@ -253,7 +255,7 @@ if LONG:
             "--conf", "spark.speculation=true", "--conf", "spark.speculation.multiplier=1.1",
             "--conf", "spark.speculation.quantile=0.3", "--conf", "spark.speculation.interval=50ms",
         )  # fmt: skip
-        check(stage, stage.run(nothing))
+        check(stage, stage.run(nothing), repeats_tasks=True)
 
     @pytest.mark.skipif(not FAKETIME, reason="faketime is not installed")
     @pytest.mark.parametrize("off_s", [-30, 30])
@@ -271,7 +273,7 @@ if LONG:
         check(stage, stage.run(network_cut))
 
 
-def check(stage: Stage, given: Input) -> None:
+def check(stage: Stage, given: Input, *, repeats_tasks: bool = False) -> None:
     """The files of the deliverers, against what was given; and how late they were while the fault lasted."""
     received = [one for deliverer in stage.deliverers for one in from_ndjson(deliverer.out)]
     assert given.load.problems(received, may_repeat=True) == []
@@ -279,7 +281,7 @@ def check(stage: Stage, given: Input) -> None:
     assert all(line["lateness_ms"] >= 0 for found in lines.values() for line in found)
     letters = Counter(line["reason"] for one in stage.deliverers for line in whole_lines(one.dead))
     assert sum(letters[it] for it in letters if it.startswith("due is missing")) >= given.broken  # some given again
-    assert letters["due is missing"] <= given.broken
+    assert repeats_tasks or letters["due is missing"] <= given.broken
     late: list[float] = sorted(
         line["lateness_ms"] for one in stage.deliverers if one not in stage.touched for line in lines[one]
         if (line["key"], line["id"]) not in given.delayed

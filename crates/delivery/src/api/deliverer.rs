@@ -178,8 +178,8 @@ impl Deliverer {
     }
 
     fn ask(&self, item: Item) -> Result<Answer, DeliveryError> {
-        let answers = self.running.submit(vec![item])?.wait(None).expect("it waits without a time-out")?;
-        Ok(answers[0])
+        let answers = self.running.engine().submit(vec![item])?.wait(None).expect("it waits without a time-out")?;
+        Ok(answers.given[0])
     }
 }
 
@@ -193,6 +193,3 @@ impl fmt::Debug for Deliverer {
 fn usage(bad: BadRecord) -> DeliveryError {
     DeliveryError::Usage(bad.to_string())
 }
-
-#[cfg(test)]
-mod tests;

@@ -90,7 +90,20 @@ impl Destination {
     pub fn webhook(webhook: impl Into<SharedWebhook>) -> Self {
         let webhook = webhook.into();
         let shown = format!("http({webhook:?})");
-        Self { shown, ..Self::reply_sink(move |_| HttpSink::open(webhook.clone())) }
+        Self { shown, ..Self::reply_sink(move |_| HttpSink::open(Some(webhook.clone()))) }
+    }
+
+    /// Sends each message to the destination that it names: see
+    /// [`Deliverer::set_destination`](crate::Deliverer::set_destination). A message that names none is refused.
+    ///
+    /// ```
+    /// use tickwheel_delivery::Destination;
+    /// let to = Destination::named();
+    /// ```
+    #[cfg(feature = "http")]
+    #[must_use]
+    pub fn named() -> Self {
+        Self { shown: "named()".to_owned(), ..Self::reply_sink(move |_| HttpSink::open(None)) }
     }
 
     /// Calls this function for each message, from up to eight threads, in order for each key. A panic counts as

@@ -13,6 +13,7 @@ use crate::due::pace::Rate;
 use crate::message::MAX_PAYLOAD;
 use crate::run::settings::Settings;
 use crate::run::threads::{Observer, Running};
+use crate::sinks::inside::Allowed;
 use crate::store::Letter;
 use crate::store::file::owner::Ownership;
 
@@ -101,7 +102,8 @@ impl OpenOptions {
         self
     }
 
-    /// Sets these waits exactly, instead of a back-off; the last one is used again and again. Each is 1 ms to 1 day.
+    /// Sets these waits exactly, instead of a back-off. The end of the list is not the end of the message: the last wait
+    /// is used again and again, unless [`with_waits_end`](Self::with_waits_end) is called. Each is 1 ms to 1 day.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -110,6 +112,40 @@ impl OpenOptions {
     /// ```
     pub fn with_waits(mut self, waits: impl IntoIterator<Item = Duration>) -> Self {
         self.settings.retry.waits_ms = waits.into_iter().map(whole_ms).collect();
+        self
+    }
+
+    /// Lets named destinations have addresses of these networks inside, such as `10.0.0.0/8` or `127.0.0.1`. Otherwise those
+    /// of this machine and of private networks are refused, also if a name stands for them.
+    ///
+    /// ```
+    /// # use tickwheel_delivery::OpenOptions;
+    /// let options = OpenOptions::default().with_allowed_addresses(["10.1.0.0/16"])?;
+    /// assert!(OpenOptions::default().with_allowed_addresses(["10.1.0.0/33"]).is_err());
+    /// # Ok::<(), tickwheel_delivery::DeliveryError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`DeliveryError::Usage`]: one of them is no network.
+    pub fn with_allowed_addresses(
+        mut self,
+        networks: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Result<Self, DeliveryError> {
+        self.settings.allowed = Allowed::parse(&networks.into_iter().map(Into::into).collect::<Vec<_>>())?;
+        Ok(self)
+    }
+
+    /// Makes the end of the list of waits the end of the message: if the attempt after the last wait is not accepted,
+    /// whatever the answers were, it is a dead letter. The number of attempts and the time without an answer do not
+    /// count then. It needs [`with_waits`](Self::with_waits).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel_delivery::OpenOptions;
+    /// let options = OpenOptions::default().with_waits([5, 300].map(Duration::from_secs)).with_waits_end();
+    /// ```
+    pub fn with_waits_end(mut self) -> Self {
+        self.settings.retry.waits_end = true;
         self
     }
 

@@ -69,7 +69,6 @@ pub enum DueClock {
 
 impl DueClock {
     /// A clock that follows the wall clock.
-    #[must_use]
     pub(crate) fn wall(timer: &Clock, wall: &dyn WallTime) -> Self {
         Self::Wall { ahead_us: measure(timer, wall) }
     }
@@ -83,7 +82,6 @@ impl DueClock {
     }
 
     /// The instant of this due time on the timer's clock, in microseconds. 0 for a due time before the clock's start.
-    #[must_use]
     pub(crate) fn instant_us(&self, due_ms: i64) -> u64 {
         let instant_us = match *self {
             Self::Wall { ahead_us } => due_ms.saturating_mul(US_PER_MS).saturating_sub(ahead_us),
@@ -94,7 +92,6 @@ impl DueClock {
 
     /// How late a message is now, in microseconds; negative before its due time. On the wall clock, `wall_us`
     /// decides. In a replay, lateness is real time after the replayed due time.
-    #[must_use]
     pub(crate) fn late_us(&self, due_ms: i64, timer_us: u64, wall_us: i64) -> i64 {
         match *self {
             Self::Wall { .. } => wall_us.saturating_sub(due_ms.saturating_mul(US_PER_MS)),
@@ -104,7 +101,6 @@ impl DueClock {
 
     /// The latest due time at most `ms` ahead of now. In a replay `ms` is real time, so the answer lies `speed` times
     /// as far ahead.
-    #[must_use]
     pub(crate) fn due_within(&self, ms: f64, timer_us: u64, wall_us: i64) -> i64 {
         match *self {
             Self::Wall { .. } => wall_us.saturating_add((ms * 1000.0) as i64).div_euclid(US_PER_MS),
@@ -116,7 +112,6 @@ impl DueClock {
     }
 
     /// Whether the stored distance is off by a millisecond or more. Then call [`DueClock::read_again`].
-    #[must_use]
     pub(crate) fn was_stepped(&self, timer: &Clock, wall: &dyn WallTime) -> bool {
         match *self {
             Self::Wall { ahead_us } => measure(timer, wall).abs_diff(ahead_us) >= US_PER_MS as u64,
@@ -124,11 +119,12 @@ impl DueClock {
         }
     }
 
-    /// Measures the distance again. Instants change, so the caller must place all waiting messages anew.
-    pub(crate) fn read_again(&mut self, timer: &Clock, wall: &dyn WallTime) {
-        if let Self::Wall { ahead_us } = self {
-            *ahead_us = measure(timer, wall);
-        }
+    /// Measures the distance again, and returns how many milliseconds the wall clock was stepped by. Instants change,
+    /// so the caller must place all waiting messages anew.
+    pub(crate) fn read_again(&mut self, timer: &Clock, wall: &dyn WallTime) -> i64 {
+        let Self::Wall { ahead_us } = self else { return 0 };
+        let before_us = std::mem::replace(ahead_us, measure(timer, wall));
+        ahead_us.saturating_sub(before_us) / US_PER_MS
     }
 
     fn replayed_us(&self, due_ms: i64) -> i64 {
@@ -232,7 +228,7 @@ mod tests {
         assert!(!clock.was_stepped(&timer, &wall));
         wall_us.fetch_add(600, Ordering::Relaxed);
         assert!(clock.was_stepped(&timer, &wall));
-        clock.read_again(&timer, &wall);
+        assert_eq!(clock.read_again(&timer, &wall), 1);
         assert!(!clock.was_stepped(&timer, &wall));
         wall_us.fetch_sub(1_000, Ordering::Relaxed);
         assert!(clock.was_stepped(&timer, &wall));

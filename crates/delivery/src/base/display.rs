@@ -52,6 +52,17 @@ pub(crate) fn is_escaped(c: char) -> bool {
         )
 }
 
+/// Appends bytes as a part of an address: plain ones as they are, and others as in `%2F`.
+pub(crate) fn write_percent(out: &mut String, bytes: &[u8], is_plain: impl Fn(u8) -> bool) {
+    for byte in bytes {
+        if is_plain(*byte) {
+            out.push(char::from(*byte));
+        } else {
+            let _ = write!(out, "%{byte:02X}"); // a string takes everything
+        }
+    }
+}
+
 /// A number with a comma between each three digits.
 #[must_use]
 pub fn with_commas(number: usize) -> String {

@@ -110,8 +110,7 @@ fn other_unit(value: i128, thousandfold: i128) -> Option<String> {
     Some(match value {
         0 if thousandfold == 0 => "is no due time: a field that was never set has this value".into(),
         _ if DAYS.contains(&value) => {
-            let (year, month, day) = date_of_day(value as i64 - DAYS_UNTIL_1970)?;
-            format!("looks like days: in a spreadsheet it is {year:04}-{month:02}-{day:02}")
+            format!("looks like days: in a spreadsheet it is {}", date_of_day(value as i64 - DAYS_UNTIL_1970)?)
         }
         _ if SECONDS.contains(&value) => format!("looks like seconds; in milliseconds it is {thousandfold}"),
         _ if MICROSECONDS.contains(&value) => {

@@ -39,6 +39,8 @@ pub struct StoreError {
     path: PathBuf,
     what: String,
     advice: &'static str,
+    /// It may be gone at the next attempt: a lock of another program, a full disk, a disk that failed once.
+    passes: bool,
 }
 
 /// SQLite tells a page that the disk could not read as damage.
@@ -53,7 +55,17 @@ impl StoreError {
     }
 
     pub(crate) fn new(path: &Path, what: impl Into<String>, advice: &'static str) -> Self {
-        Self { path: path.to_owned(), what: what.into(), advice }
+        Self { path: path.to_owned(), what: what.into(), advice, passes: false }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the store may be used again by itself. A failed *sync* does not pass: the next one may succeed although
+    /// pages before it were lost.
+    pub(crate) fn passes(&self) -> bool {
+        self.passes
     }
 
     /// An error of SQLite in SQLite's own words, with advice.
@@ -62,7 +74,18 @@ impl StoreError {
             CannotOpen, DatabaseBusy, DatabaseCorrupt, DatabaseLocked, DiskFull, NotADatabase, PermissionDenied,
             ReadOnly, SystemIoFailure,
         };
-        let advice = match error.sqlite_error_code() {
+        use rusqlite::ffi::{SQLITE_IOERR_DIR_FSYNC, SQLITE_IOERR_FSYNC};
+        let code = error.sqlite_error_code();
+        let is_sync = error
+            .sqlite_error()
+            .is_some_and(|it| [SQLITE_IOERR_FSYNC, SQLITE_IOERR_DIR_FSYNC].contains(&it.extended_code));
+        let passes = matches!(
+            code,
+            Some(DiskFull | ReadOnly | CannotOpen | PermissionDenied | DatabaseBusy | DatabaseLocked | SystemIoFailure)
+        );
+        let what = if is_sync { format!("a sync of the disk failed: {error}") } else { error.to_string() };
+        let advice = match code {
+            _ if is_sync => "check the disk, and run again: nothing that was accepted is lost",
             Some(DiskFull) => "make room on the disk and run again: nothing that was accepted is lost",
             Some(ReadOnly | CannotOpen | PermissionDenied) => "make it and its folder writable",
             Some(DatabaseCorrupt) => DAMAGED,
@@ -75,7 +98,7 @@ impl StoreError {
             }
             _ => "run again: nothing that was accepted is lost; if it comes again, report it",
         };
-        Self::new(path, error.to_string(), advice)
+        Self { passes: passes && !is_sync, ..Self::new(path, what, advice) }
     }
 }
 
@@ -95,6 +118,9 @@ pub enum DeliveryError {
     Usage(String),
     /// The store failed.
     Store(StoreError),
+    /// The store can't be written now, and is tried again and again: another program holds a lock on it, or its disk is
+    /// full. Nothing of the last part of the call was accepted: it can be given again.
+    StoreWaits(StoreError),
     /// The destination failed for good, and the run ends. The store keeps all messages that are not delivered.
     Failed(String),
     /// The queue is closed and takes no more messages.
@@ -115,6 +141,14 @@ impl fmt::Display for DeliveryError {
         match self {
             Self::Usage(text) | Self::Failed(text) => f.write_str(text),
             Self::Store(error) => error.fmt(f),
+            Self::StoreWaits(error) => {
+                let what = &error.what;
+                write!(
+                    f,
+                    "the store {} can't be written now: {what}; try again: it goes on by itself",
+                    error.path.display()
+                )
+            }
             Self::Closed => f.write_str("the queue is closed: it takes no more messages"),
         }
     }

@@ -34,19 +34,21 @@ impl fmt::Display for Refused {
     }
 }
 
-impl From<serde_json::Error> for Refused {
-    /// Leaves out the line number, which is always 1.
-    fn from(error: serde_json::Error) -> Self {
+impl Refused {
+    /// The byte counts from the start of `json`. The parser counts it from the start of a line.
+    pub(crate) fn at(json: &str, error: &serde_json::Error) -> Self {
         let text = error.to_string();
         let what = text.rsplit_once(" at line ").map_or(&*text, |(what, _)| what);
-        Self::Syntax(if error.column() == 0 { what.to_owned() } else { format!("{what}, at byte {}", error.column()) })
+        let before: usize = json.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
+        let byte = before + error.column();
+        Self::Syntax(if byte == 0 { what.to_owned() } else { format!("{what}, at byte {byte}") })
     }
 }
 
 /// Checks one value, without the white space around it.
 pub(crate) fn value_of(text: &str) -> Result<&str, Refused> {
     check_depth(text)?;
-    let value: &RawValue = serde_json::from_str(text)?;
+    let value: &RawValue = serde_json::from_str(text).map_err(|error| Refused::at(text, &error))?;
     check_surrogates(text)?;
     Ok(value.get())
 }
@@ -146,36 +148,7 @@ fn code_at(bytes: &[u8], at: usize) -> Option<u16> {
 
 /// Appends text as a JSON string.
 pub fn write_text(out: &mut Vec<u8>, text: &str) {
-    out.push(b'"');
-    write_escaped(out, text);
-    out.push(b'"');
-}
-
-fn write_escaped(out: &mut Vec<u8>, text: &str) {
-    let bytes = text.as_bytes();
-    let mut start = 0;
-    for (at, byte) in bytes.iter().enumerate() {
-        if *byte >= b' ' && *byte != b'"' && *byte != b'\\' {
-            continue;
-        }
-        out.extend_from_slice(&bytes[start..at]);
-        start = at + 1;
-        let short = match byte {
-            b'"' | b'\\' => *byte,
-            b'\n' => b'n',
-            b'\r' => b'r',
-            b'\t' => b't',
-            0x08 => b'b',
-            0x0c => b'f',
-            _ => {
-                let digit = |value: u8| b"0123456789abcdef"[usize::from(value)];
-                out.extend_from_slice(&[b'\\', b'u', b'0', b'0', digit(byte >> 4), digit(byte & 15)]);
-                continue;
-            }
-        };
-        out.extend_from_slice(&[b'\\', short]);
-    }
-    out.extend_from_slice(&bytes[start..]);
+    serde_json::to_writer(out, text).expect("a vector takes all bytes");
 }
 
 /// JSON is kept unchanged, but on one line. Any other text becomes a JSON string. Too deeply nested JSON is an error.
@@ -215,6 +188,7 @@ mod tests {
             ("NaN", "\"NaN\""),
             ("", "\"\""),
             ("two\r\nlines", "\"two\\r\\nlines\""),
+            ("\t\u{8}\u{c}\u{1f}\u{7f}\"\\/", "\"\\t\\b\\f\\u001f\u{7f}\\\"\\\\/\""),
             ("\"\\ud800\"", "\"\\\"\\\\ud800\\\"\""),
         ] {
             assert_eq!(String::from_utf8_lossy(&json_or_text(text).unwrap()), kept, "{text}");
@@ -246,6 +220,7 @@ mod tests {
     #[test]
     fn an_error_says_what_and_where() {
         assert_eq!(value_of("[1,]").unwrap_err().to_string(), "expected value, at byte 4");
+        assert_eq!(value_of("[1,\n2,\r\n ]").unwrap_err().to_string(), "expected value, at byte 10");
         assert_eq!(on_one_line(b"\"\xff\"").unwrap_err().to_string(), "byte 2 is not UTF-8");
         assert_eq!(on_one_line(b"[1,\n2]").unwrap(), Some(b"[1, 2]".to_vec()));
         assert_eq!(on_one_line(b"[1, 2]").unwrap(), None);

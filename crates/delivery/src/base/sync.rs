@@ -11,7 +11,7 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The locks of a running engine, in the order in which a thread may take them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -102,6 +102,23 @@ impl Condvar {
     pub(crate) fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         let MutexGuard { inner, held } = guard;
         MutexGuard { inner: self.0.wait(inner).unwrap_or_else(PoisonError::into_inner), held }
+    }
+
+    /// Waits while this is so, but only until `end`. Then the caller looks again at what it waited for.
+    pub(crate) fn wait_while<'a, T>(
+        &self,
+        mut guard: MutexGuard<'a, T>,
+        end: Option<Instant>,
+        mut is_so: impl FnMut(&mut T) -> bool,
+    ) -> MutexGuard<'a, T> {
+        while is_so(&mut guard) {
+            guard = match end.map(|end| end.saturating_duration_since(Instant::now())) {
+                None => self.wait(guard),
+                Some(Duration::ZERO) => break,
+                Some(left) => self.wait_timeout(guard, left),
+            };
+        }
+        guard
     }
 
     /// Like [`Condvar::wait`], but waits at most `timeout`.

@@ -3,13 +3,18 @@
 //! - Text has an offset, unless the user has named the zone of times without one. The offset may be as short as `+01`,
 //!   and the seconds may be missing. Fractions finer than a millisecond are rounded up, so no message is early (D3).
 //! - `due_times` has the rules for numbers. Text may name any time from 1970 on.
+//! - Zones have names of the IANA database (rule D19). The folder of the system has names that are no place's zone, and
+//!   these are refused: `localtime` differs from machine to machine, and `right/Europe/Berlin` counts leap seconds.
 //!
-//! Example: `1970-01-01T01:00:00.0001+01:00` is 1 ms, and is written as `1970-01-01T00:00:00.001Z`.
+//! Example: `1970-01-01T01:00:00.0001+01:00` is 1 ms, and is written as `1970-01-01T00:00:00.001Z`. 2026-10-25 02:30 comes
+//! twice in Europe/Berlin, and 2026-03-29 02:30 never. Both are refused, because no rule could know which moment is meant.
 
-use jiff::tz::TimeZone;
+use jiff::civil::{Date, DateTime};
+use jiff::tz::{AmbiguousOffset, TimeZone};
+use jiff::{SignedDuration, Timestamp};
 
+use crate::base::display::quoted;
 use crate::base::error::BadRecord;
-use crate::base::zones::epoch_ms_of;
 
 /// 9999-12-31T23:59:59.999Z, the last time that RFC 3339 can write.
 pub const MAX_DUE_MS: i64 = 253_402_300_799_999;
@@ -21,7 +26,7 @@ pub(crate) const ALLOWED: &str = "RFC 3339 with an offset, such as 2026-01-31T08
 pub(crate) const NO_TIME: &str = "is not a time";
 pub(crate) const NO_ZONE: &str = "has no zone";
 
-const MS_PER_DAY: i64 = 86_400_000;
+const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 
 /// The epoch milliseconds of a time given as text, or an error text. `zone` is that of times without an offset; without
 /// it they are refused.
@@ -58,28 +63,30 @@ pub(crate) fn delay_in_range(delay_ms: f64) -> Result<f64, BadRecord> {
     Err(BadRecord::new("delay_ms is not a number in range", allowed))
 }
 
+/// Divides a time, and rounds up: no message is early (D3).
+pub(crate) fn divided_up(time: i64, by: i64) -> i64 {
+    time.div_euclid(by) + i64::from(time.rem_euclid(by) > 0)
+}
+
 /// Formats a time in UTC with milliseconds, as in every output. A time before 1970 is written as the start of 1970,
 /// and a time after 9999 as the end of 9999.
 #[must_use]
 pub fn rfc_3339(epoch_ms: i64) -> [u8; 24] {
-    let epoch_ms = epoch_ms.clamp(0, MAX_DUE_MS) as u64;
-    let (days, in_day) = (epoch_ms / MS_PER_DAY as u64, epoch_ms % MS_PER_DAY as u64);
-    let (year, month, day) = date_of(days as u32);
+    let time = EPOCH + SignedDuration::from_millis(epoch_ms.clamp(0, MAX_DUE_MS));
     let mut out = *b"0000-00-00T00:00:00.000Z";
-    let mut put = |at: usize, value: u32| {
+    let mut put = |at: usize, value: i16| {
         out[at] = b'0' + (value / 10) as u8;
         out[at + 1] = b'0' + (value % 10) as u8;
     };
-    let (seconds, ms) = ((in_day / 1000) as u32, (in_day % 1000) as u32);
-    put(0, year / 100);
-    put(2, year % 100);
-    put(5, month);
-    put(8, day);
-    put(11, seconds / 3600);
-    put(14, seconds / 60 % 60);
-    put(17, seconds % 60);
-    put(20, ms / 10);
-    out[22] = b'0' + (ms % 10) as u8;
+    put(0, time.year() / 100);
+    put(2, time.year() % 100);
+    put(5, time.month().into());
+    put(8, time.day().into());
+    put(11, time.hour().into());
+    put(14, time.minute().into());
+    put(17, time.second().into());
+    put(20, time.millisecond() / 10);
+    out[22] = b'0' + (time.millisecond() % 10) as u8;
     out
 }
 
@@ -116,14 +123,15 @@ fn epoch_ms(text: &[u8]) -> Result<Shown, &'static str> {
         _ => (0, &text[end..]),
     };
     let offset_minutes = offset_of(zone)?;
-    let pair = |at: usize| i64::from(text[at] - b'0') * 10 + i64::from(text[at + 1] - b'0');
-    let (year, month, day) = (pair(0) * 100 + pair(2), pair(5), pair(8));
-    let (hour, minute, second) = (pair(11), pair(14), if has_seconds { pair(17) } else { 0 });
-    if year == 0 || day == 0 || day > days_in(year, month) || hour > 23 || minute > 59 || second > 59 {
-        return Err("is not on the calendar");
+    let pair = |at: usize| ((text[at] - b'0') * 10 + (text[at + 1] - b'0')) as i8;
+    let year = i16::from(pair(0)) * 100 + i16::from(pair(2));
+    let second = if has_seconds { pair(17) } else { 0 };
+    match DateTime::new(year, pair(5), pair(8), pair(11), pair(14), second, 0) {
+        Ok(time) if year > 0 => {
+            Ok(Shown { ms: time.duration_since(EPOCH).as_millis() as i64 + fraction_ms, offset_minutes })
+        }
+        _ => Err("is not on the calendar"),
     }
-    let minutes = days_since_1970(year, month, day) * 1440 + hour * 60 + minute;
-    Ok(Shown { ms: (minutes * 60 + second) * 1000 + fraction_ms, offset_minutes })
 }
 
 fn ms_rounded_up(fraction: &[u8]) -> i64 {
@@ -156,48 +164,45 @@ fn offset_of(zone: &[u8]) -> Result<Option<i64>, &'static str> {
     Ok(Some(sign * (hours * 60 + minutes)))
 }
 
-fn is_leap(year: i64) -> bool {
-    year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
+/// The date of a day since 1970, or before. `None` outside the years 0 to 9999.
+pub(crate) fn date_of_day(days: i64) -> Option<Date> {
+    let since = SignedDuration::from_secs(days.checked_mul(24 * 60 * 60)?);
+    EPOCH.date().checked_add(since).ok().filter(|date| date.year() >= 0)
 }
 
-/// Days in a month; 0 for a month that does not exist.
-fn days_in(year: i64, month: i64) -> i64 {
-    match month {
-        2 => 28 + i64::from(is_leap(year)),
-        4 | 6 | 9 | 11 => 30,
-        1..=12 => 31,
-        _ => 0,
+const A_ZONE: &str = "a name of the IANA database, such as Europe/Berlin or UTC";
+const NO_PLACE: [&str; 4] = ["factory", "localtime", "posixrules", "etc/unknown"];
+const NO_PLACES: [&str; 2] = ["posix/", "right/"];
+
+/// The zone of this name. `field` is the name of the field, for the error.
+///
+/// # Errors
+/// There is no such zone here, or it is no place's zone.
+pub(crate) fn zone_named(name: &str, field: &str) -> Result<TimeZone, BadRecord> {
+    let plain = name.to_ascii_lowercase();
+    let is_a_place = !NO_PLACE.contains(&&*plain) && !NO_PLACES.iter().any(|folder| plain.starts_with(folder));
+    let found = if is_a_place { TimeZone::get(name).ok() } else { None };
+    found.ok_or_else(|| {
+        let reason = format!("{field} is {}: no time zone of this name is known here", quoted(name, 60));
+        BadRecord::new(reason, format!("{field}: {A_ZONE}"))
+    })
+}
+
+/// Milliseconds since 1970 of a time that the clocks of a zone show. `shown_ms` is that time as if the zone were UTC.
+///
+/// # Errors
+/// The clocks never show the time, or they show it twice.
+pub(crate) fn epoch_ms_of(shown_ms: i64, zone: &TimeZone) -> Result<i64, String> {
+    let name = zone.iana_name().unwrap_or("this zone");
+    let shown = Timestamp::from_millisecond(shown_ms).map_err(|_| "is not on the calendar".to_owned())?;
+    let shown = zone.to_ambiguous_timestamp(TimeZone::UTC.to_datetime(shown));
+    match shown.offset() {
+        AmbiguousOffset::Gap { .. } => Err(format!("is at no time in {name}, whose clock is put forward there")),
+        AmbiguousOffset::Fold { .. } => Err(format!("is twice in {name}, whose clock is put back there")),
+        AmbiguousOffset::Unambiguous { .. } => {
+            shown.unambiguous().map(Timestamp::as_millisecond).map_err(|_| "is not on the calendar".to_owned())
+        }
     }
-}
-
-// If a year begins in March, its leap day is at its end. Then (153 * month + 2) / 5 days of the year lie before a
-// month. 400 such years have 146,097 days. 1970-01-01 is day 719,468, counted from the first of March of year 0.
-
-fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + (153 * month + 2) / 5 + day
-        - 1
-        - 719_468
-}
-
-/// Year, month and day of a day since 1970, up to the year 9999.
-fn date_of(days: u32) -> (u32, u32, u32) {
-    let days = days + 719_468;
-    let (era, in_era) = (days / 146_097, days % 146_097);
-    let year = (in_era - in_era / 1_460 + in_era / 36_524 - in_era / 146_096) / 365;
-    let in_year = in_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * in_year + 2) / 153;
-    let day = in_year - (153 * month + 2) / 5 + 1;
-    let year = era * 400 + year;
-    if month < 10 { (year, month + 3, day) } else { (year + 1, month - 9, day) }
-}
-
-/// Year, month and day of a day, which may be before 1970. `None` outside the years 0 to 9999.
-pub(crate) fn date_of_day(days: i64) -> Option<(u32, u32, u32)> {
-    let days_of_2000_years = 5 * 146_097; // the calendar repeats every 400 years
-    let (year, month, day) =
-        date_of(u32::try_from(days.checked_add(days_of_2000_years)?).ok().filter(|d| *d < 5_000_000)?);
-    Some((year.checked_sub(2000).filter(|year| *year <= 9999)?, month, day))
 }
 
 #[cfg(test)]

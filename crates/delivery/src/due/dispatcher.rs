@@ -21,14 +21,13 @@
 //!   alarm.
 //! - A lock guards the dispatcher. No sink is called under it.
 
-mod again;
+mod control;
 mod event;
 mod failing;
 mod parking;
-mod pausing;
 mod placing;
 mod settle;
-mod suspects;
+mod strikes;
 mod taking;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -36,62 +35,26 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fastrand::Rng;
 use rustc_hash::FxHashMap;
 
-use super::doubt::{Doubts, Key};
+use super::clocks::{Alarm, Armed, Clocks};
+use super::destination::{Destination, Destinations};
+use super::doubt::Key;
 use super::lanes::Slot;
-use super::measures::SendMeasures;
-use super::outage::Outage;
 use super::outcome_feed::{Ended, OutcomeFeeds};
-use super::pace::Pace;
-use super::places::{PlaceLimits, Places};
 use super::retry::Retry;
+use super::strikes::Strikes;
+use super::table::{self, Withdrawn};
 use super::window::{Bounds, State, Window};
 use crate::base::clock::{DueClock, WallTime};
 use crate::message::Body;
 use crate::store::{Attempts, Done, Outcome};
-use tickwheel::{Clock, Config, Error, Handle, Released, Ticket, Timer, When};
+use tickwheel::{Handle, Timer};
 
 pub use event::Event;
 
-/// The most messages that expire under one hold of the lock.
-const EXPIRED_AT_ONCE: usize = 1_000;
-
-/// The alarms of the timer.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Alarm {
-    /// Messages are due in this millisecond.
-    Due(i64),
-    /// A message may be sent that would have been early before.
-    Again(Slot, i64),
-    /// A key has waited long enough.
-    Waited(Key),
-    /// A round of tries begins. The number is the start of the outage.
-    Round(u64),
-    /// One more new key may be tried. The number is the start of the outage.
-    NewTry(u64),
-    /// No send was accepted for a second, or some were.
-    Quiet,
-    /// Messages that wait for their next attempt should be read from the store.
-    Tried,
-    /// Messages of this send that a crashed process may have been sending do not hold up others any more.
-    Suspected(u64),
-    /// A send is not young any more. It may leave its ordinary place.
-    Older,
-    /// The rate allows more messages.
-    Paced,
-    /// A send takes too long.
-    CutOff(u64),
-}
-
-/// An entry in a queue for sending.
-#[derive(Clone, Copy, Debug)]
-enum Offer {
-    Lane(u32),
-    /// A message without a key, or a message that is tried again.
-    Message(Slot, i64),
-}
+/// The most messages that are taken and not sent under one hold of the lock: they expire, or wait for their notes.
+const PASSED_AT_ONCE: usize = 1_000;
 
 /// The dispatcher's results for the writer.
 #[derive(Debug, Default)]
@@ -101,15 +64,15 @@ pub(crate) struct Outcomes {
     pub(crate) dead: Vec<Dead>,
     /// The messages in `done`, for the readers of outcomes.
     pub(crate) ended: Vec<Arc<Ended>>,
-    /// Messages that were tried, or are about to be.
+    /// Messages that were tried.
     pub(crate) attempts: Vec<Attempts>,
-    /// Messages in `attempts` that go out once the attempt is on disk.
-    pub(crate) before_send: Vec<i64>,
+    /// Messages with strikes: each goes out once this is on disk, or does not any more.
+    pub(crate) noted: Vec<(i64, bool)>,
 }
 
 impl Outcomes {
     pub(crate) fn is_empty(&self) -> bool {
-        self.done.is_empty() && self.attempts.is_empty()
+        self.done.is_empty() && self.attempts.is_empty() && self.noted.is_empty()
     }
 
     /// Leaves `other` empty, with its memory: it has the results of the next send.
@@ -118,7 +81,7 @@ impl Outcomes {
         self.dead.append(&mut other.dead);
         self.ended.append(&mut other.ended);
         self.attempts.append(&mut other.attempts);
-        self.before_send.append(&mut other.before_send);
+        self.noted.append(&mut other.noted);
     }
 }
 
@@ -137,7 +100,7 @@ pub(crate) struct Dead {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TakenBack {
     /// It does not go out. The fields say how often it was tried, and whether it may have arrived.
-    Taken { attempts: u32, strikes: u32, redelivered: bool },
+    Taken { attempts: u32, counted: u32, strikes: u32, redelivered: bool },
     /// It is being sent.
     Sending,
     /// It has its outcome, which may not be committed.
@@ -172,6 +135,7 @@ struct InFlight {
 }
 
 struct Flight {
+    share: u32,
     messages: Vec<InFlight>,
     /// On the timer's clock.
     began_us: u64,
@@ -179,13 +143,26 @@ struct Flight {
     time_out: Option<Handle>,
 }
 
-/// When parked messages are read.
+/// The sends without an answer, by their numbers.
+#[derive(Default)]
+struct Flights {
+    open: FxHashMap<u64, Flight>,
+    /// The share of each call that has not returned, cut off or not.
+    shares: FxHashMap<u64, u32>,
+    next: u64,
+}
+
+/// Messages that left memory until their next attempt.
 #[derive(Debug, Default)]
-struct Reading {
-    /// The next time to read, and the alarm for it.
+pub(crate) struct ParkedMessages {
+    /// The number of each message for which its lane waits, and the lane.
+    lanes: FxHashMap<i64, Key>,
+    /// The next time to read some, and the alarm for it.
     next: Option<(i64, Option<Handle>)>,
     /// Messages to read at once, because their wait is over.
     wanted: Vec<i64>,
+    /// While the destination is down: one should be read before its next attempt.
+    pub(crate) wants_one_early: bool,
 }
 
 struct Moment {
@@ -193,91 +170,73 @@ struct Moment {
     messages: Vec<(Slot, i64)>,
 }
 
+/// Messages that wait for their due time.
+#[derive(Default)]
+struct Moments {
+    by_due: BTreeMap<i64, Moment>,
+    /// Messages that were tried, and would be early since a step of the wall clock, by their numbers. Each waits for an
+    /// alarm.
+    early: FxHashMap<i64, (Slot, Option<Handle>)>,
+}
+
+/// A message that is due after `until_ms` waits for the writer.
+#[derive(Debug)]
+pub(crate) struct SendLimit {
+    pub(crate) until_ms: i64,
+    pub(crate) is_wanted: bool,
+    /// Sending is paused: due messages wait until it is resumed.
+    is_paused: bool,
+}
+
+/// Which messages are next.
+#[derive(Debug)]
+struct Turns {
+    /// The shares with messages in their queues, the next one first. One without is found out when its turn comes.
+    shares: VecDeque<u32>,
+    /// Keys that failed together. They are tried at once.
+    to_wake: Vec<Key>,
+    /// How many messages a send may have, as asked for by the last [`Dispatcher::take`]: what [`Dispatcher::has_ready`]
+    /// goes by.
+    most_in_send: usize,
+    /// `take` has reached its limit of messages that are not sent, and there may be more of them.
+    has_more_to_pass: bool,
+}
+
 /// The dispatcher: see the text of the module.
-#[expect(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 pub(crate) struct Dispatcher {
     pub(crate) window: Window,
-    /// A message that is due after this time waits for the writer.
-    pub(crate) sent_until_ms: i64,
-    pub(crate) wants_limit: bool,
+    /// By share.
+    pub(crate) to: Destinations,
+    pub(crate) limit: SendLimit,
+    pub(crate) parked: ParkedMessages,
     /// A message that left memory may be tried again, so the loader should read.
     pub(crate) wants_load: bool,
     pub(crate) outcomes: Outcomes,
     pub(crate) events: Vec<Event>,
-    pub(crate) is_halted: bool,
-    pub(crate) pace: Pace,
-    pub(crate) measures: SendMeasures,
     /// The readers of outcomes.
     pub(crate) feeds: Arc<OutcomeFeeds>,
-    /// Sending is paused: due messages wait until it is resumed.
-    is_paused: bool,
-    timer: Arc<Timer<Alarm>>,
-    wall: Arc<dyn WallTime>,
-    clock: Option<DueClock>,
-    /// The start of the process on the timer's clock and on the wall clock. See [`Dispatcher::steady_us`].
-    began: (u64, i64),
-    retry: Retry,
-    /// A message is given up after it was due this long while its key had no success. The time of outages does not
-    /// count.
-    unanswered_for: Duration,
-    random: Rng,
-    pub(crate) places: Places,
-    doubts: Doubts,
-    outage: Outage,
-    /// The destination was down when the last process ended.
-    pub(crate) was_down: bool,
-    /// An alarm is set for the time when the destination may be down.
-    is_quiet_armed: bool,
-    /// Keys that failed together. They are tried at once.
-    to_wake: Vec<Key>,
-    /// The number of each message that left memory while its lane waits for it, and the number of the lane.
-    parked_lanes: FxHashMap<i64, i64>,
-    reading: Reading,
-    moments: BTreeMap<i64, Moment>,
-    /// Messages and lanes to send, of keys that are not in doubt.
-    fresh: VecDeque<Offer>,
-    /// Messages and lanes to send, of keys in doubt.
-    in_doubt: VecDeque<Offer>,
-    /// While the destination is down: those of keys in doubt that are likely to show that it is back.
-    likely: VecDeque<Offer>,
-    /// The last send was of a key in doubt. If both kinds share places or the rate, the other kind comes next.
-    was_in_doubt: bool,
-    /// An alarm is set for the time when a send stops being young.
-    is_older_armed: bool,
-    flights: FxHashMap<u64, Flight>,
-    next_flight: u64,
-    /// Messages that were tried, and would be early since a step of the wall clock, by their numbers. Each waits for an
-    /// alarm.
-    early: FxHashMap<i64, (Slot, Option<Handle>)>,
-    /// Messages that a crashed process may have been sending: of keys that are not in doubt, and of keys in doubt.
-    suspects: [VecDeque<(Slot, i64)>; 2],
-    /// Those that go out now, with their counted attempts before. The attempt of each is noted, and has no answer.
-    suspects_out: FxHashMap<i64, u32>,
-    /// How many messages a send may have, as asked for by the last [`Dispatcher::take`]: what [`Dispatcher::has_ready`]
-    /// goes by.
-    most_in_send: usize,
-    released: Vec<Ticket>,
-    /// `take` has reached its limit of expired messages, and there may be more of them.
-    has_more_expired: bool,
+    pub(crate) is_halted: bool,
+    clocks: Clocks,
+    moments: Moments,
+    turns: Turns,
+    flights: Flights,
+    strikes: Strikes,
 }
 
 impl fmt::Debug for Dispatcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Dispatcher")
-            .field("fresh", &self.fresh)
-            .field("in_doubt", &self.in_doubt)
-            .field("doubts", &self.doubts)
-            .field("sent_until_ms", &self.sent_until_ms)
-            .field("wants_limit", &self.wants_limit)
-            .field("moments", &self.moments.keys().collect::<Vec<_>>())
-            .field("flights", &self.flights.len())
+            .field("queues", &self.to.iter().map(|it| &it.queues).collect::<Vec<_>>())
+            .field("limit", &self.limit)
+            .field("moments", &self.moments.by_due.keys().collect::<Vec<_>>())
+            .field("flights", &self.flights.open.len())
             .finish_non_exhaustive()
     }
 }
 
 impl Dispatcher {
     pub(crate) fn new(
-        timer: Arc<Timer<Alarm>>,
+        timer: Arc<Timer<Armed>>,
         wall: Arc<dyn WallTime>,
         bounds: Bounds,
         is_global: bool,
@@ -285,65 +244,64 @@ impl Dispatcher {
         unanswered_for: Duration,
         seed: u64,
     ) -> Self {
+        let clocks = Clocks::new(timer, wall);
         Self {
             window: Window::new(bounds, is_global),
-            sent_until_ms: i64::MIN,
-            wants_limit: false,
+            to: Destinations::new(Destination::new(retry, unanswered_for, seed, clocks.now_us())),
+            limit: SendLimit { until_ms: i64::MIN, is_wanted: false, is_paused: false },
+            parked: ParkedMessages::default(),
             wants_load: false,
             outcomes: Outcomes::default(),
             events: Vec::new(),
-            is_halted: false,
-            pace: Pace::default(),
-            measures: SendMeasures { changed_us: timer.clock().now_us(), ..SendMeasures::default() },
             feeds: Arc::default(),
-            is_paused: false,
-            began: (timer.clock().now_us(), wall.now_us()),
-            timer,
-            wall,
-            clock: None,
-            retry,
-            unanswered_for,
-            random: Rng::with_seed(seed),
-            places: Places::new(PlaceLimits::NONE),
-            doubts: Doubts::default(),
-            outage: Outage::default(),
-            was_down: false,
-            is_quiet_armed: false,
-            to_wake: Vec::new(),
-            parked_lanes: FxHashMap::default(),
-            reading: Reading::default(),
-            moments: BTreeMap::new(),
-            fresh: VecDeque::new(),
-            in_doubt: VecDeque::new(),
-            likely: VecDeque::new(),
-            was_in_doubt: false,
-            is_older_armed: false,
-            flights: FxHashMap::default(),
-            next_flight: 0,
-            early: FxHashMap::default(),
-            suspects: <[VecDeque<_>; 2]>::default(),
-            suspects_out: FxHashMap::default(),
-            most_in_send: 1,
-            released: Vec::new(),
-            has_more_expired: false,
+            is_halted: false,
+            clocks,
+            moments: Moments::default(),
+            turns: Turns { shares: VecDeque::new(), to_wake: Vec::new(), most_in_send: 1, has_more_to_pass: false },
+            flights: Flights::default(),
+            strikes: Strikes::default(),
         }
     }
 
     // --- For the writer ------------------------------------------------------
 
+    /// Takes the place of the sender of the same store as it was before the store was opened anew. That one has no send in
+    /// flight, and the writer has its outcomes. Sends that were cut off keep their places.
+    pub(crate) fn take_over(&mut self, before: &mut Self) {
+        std::mem::swap(&mut self.clocks, &mut before.clocks);
+        self.clocks.forget_alarms();
+        std::mem::swap(&mut self.feeds, &mut before.feeds);
+        self.is_halted = before.is_halted;
+        self.flights.next = before.flights.next;
+        self.flights.shares = std::mem::take(&mut before.flights.shares);
+        self.flights.shares.retain(|_, share| *share == 0); // the others are opened anew, with all places free
+        self.events.append(&mut before.events);
+        self.to[0].take_over(&mut before.to[0]);
+    }
+
+    /// Whether messages are due by the clock.
+    pub(crate) fn is_started(&self) -> bool {
+        self.clocks.due.is_some()
+    }
+
+    /// Whether a send has no answer, and was not cut off.
+    pub(crate) fn has_flights(&self) -> bool {
+        !self.flights.open.is_empty()
+    }
+
     /// Starts the clock: from now on messages are due.
     pub(crate) fn start(&mut self, clock: DueClock) {
-        self.clock = Some(clock);
+        self.clocks.due = Some(clock);
     }
 
     /// The latest due time within `ms` milliseconds from now. `None` before the start.
     pub(crate) fn due_within(&self, ms: f64) -> Option<i64> {
-        Some(self.clock?.due_within(ms, self.timer.clock().now_us(), self.wall.now_us()))
+        Some(self.clocks.due?.due_within(ms, self.clocks.now_us(), self.clocks.wall.now_us()))
     }
 
     /// The first due time on the timer.
     pub(crate) fn first_due_ms(&self) -> Option<i64> {
-        self.moments.first_key_value().map(|(due_ms, _)| *due_ms)
+        self.moments.by_due.first_key_value().map(|(due_ms, _)| *due_ms)
     }
 
     /// Keeps a message from going out, if this is still possible. Its lane goes on once the outcome is committed.
@@ -353,18 +311,17 @@ impl Dispatcher {
             return TakenBack::Absent;
         };
         let entry = self.window.entry(slot);
-        match entry.state {
-            State::Over => TakenBack::Over(entry.outcome.expect("it is over")),
-            State::Sending => TakenBack::Sending,
-            State::Uncommitted | State::Waiting | State::Ready | State::Retrying | State::Parked | State::Leaving => {
-                let (attempts, strikes) = (entry.attempts, entry.strikes);
+        match table::taken_back(entry.state) {
+            Withdrawn::Over => TakenBack::Over(entry.outcome.expect("it is over")),
+            Withdrawn::Sending => TakenBack::Sending,
+            Withdrawn::InTime => {
+                let (attempts, counted, strikes) = (entry.attempts, entry.counted, entry.strikes);
                 let redelivered = entry.may_have_arrived() || entry.was_sent;
-                self.suspects_out.remove(&seq);
+                self.strikes.forget(seq);
                 self.outcomes.attempts.retain(|it| it.seq != seq);
-                self.outcomes.before_send.retain(|noted| *noted != seq);
                 self.forget_doubt(slot);
                 self.window.end(slot, outcome);
-                TakenBack::Taken { attempts, strikes, redelivered }
+                TakenBack::Taken { attempts, counted, strikes, redelivered }
             }
         }
     }
@@ -386,69 +343,76 @@ impl Dispatcher {
 
     /// Since when the destination is down, on the timer's clock, and why.
     pub(crate) fn down(&self) -> Option<(u64, &str)> {
-        self.outage.down()
+        self.to[0].outage.down()
     }
 
-    /// Whether this message, or its key, waits after a send that was not accepted.
+    /// Whether this message, or its key, waits after a send that was not accepted. `id`: of its destination.
     #[cfg(test)]
-    pub(crate) fn waits(&self, key: Option<&str>, id: &str) -> bool {
-        let lane = if self.window.is_global() { Some(0) } else { crate::message::incoming::lane_of(key) };
+    pub(crate) fn waits(&self, share_id: i64, key: Option<&str>, id: &str) -> bool {
+        use crate::message::incoming::{lane_in, lane_of};
+
+        let Some(share) = self.window.shares().find(|share| self.window.share(*share).id == share_id) else {
+            return false;
+        };
+        let lane = lane_of(key).map(|number| lane_in(share_id, number));
+        let lane = if self.window.is_global() { Some(0) } else { lane };
         let is_it =
             |entry: &super::window::Entry| entry.body.as_ref().is_some_and(|it| (it.key(), it.id()) == (key, id));
         let key = match lane {
-            Some(lane) => Some(Key::Lane(lane)),
-            None => self.window.slots().find(|(_, entry)| is_it(entry)).map(|(_, entry)| Key::Message(entry.seq)),
+            Some(lane) => Some(Key::Lane(share, lane)),
+            None => self.window.slots().find(|(_, entry)| is_it(entry)).map(|(_, it)| Key::Message(share, it.seq)),
         };
-        key.and_then(|key| self.doubts.get(key)).is_some_and(super::doubt::Doubt::waits)
+        key.and_then(|key| self.to[share].doubts.get(key)).is_some_and(super::doubt::Doubt::waits)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_any_down(&self) -> bool {
+        self.to.iter().any(|it| it.outage.is_down())
     }
 
     /// Whether all due messages can be on their way.
     #[cfg(test)]
-    pub(crate) fn has_room_and_no_suspects(&self) -> bool {
-        !self.window.was_full && self.suspects_out.is_empty() && self.suspects.iter().all(VecDeque::is_empty)
+    pub(crate) fn has_room_and_no_strikes(&self) -> bool {
+        !self.window.was_full && !self.strikes.has_any()
     }
 
     // --- For the senders -----------------------------------------------------
 
     /// Handles all alarms whose time has come.
     pub(crate) fn advance(&mut self) {
-        let mut released = std::mem::take(&mut self.released);
-        self.timer.advance(&mut |batch: Released| released.extend(batch.tickets));
-        for ticket in released.drain(..) {
-            let Some(alarm) = self.timer.claim(ticket).map(|claimed| claimed.task) else { continue };
+        self.clocks.release();
+        while let Some(alarm) = self.clocks.next_released() {
             match alarm {
                 Alarm::Due(due_ms) => self.release(due_ms),
                 Alarm::Again(slot, seq) => {
-                    self.early.remove(&seq);
+                    self.moments.early.remove(&seq);
                     self.offer_message(slot, seq);
                 }
                 Alarm::Waited(key) => self.has_waited(key),
-                Alarm::Round(since_us) => self.begin_round(since_us),
-                Alarm::NewTry(since_us) => self.add_new_try(since_us),
-                Alarm::Quiet => {
-                    self.is_quiet_armed = false;
-                    self.look_for_outage();
+                Alarm::Round(share, since_us) => self.begin_round(share, since_us),
+                Alarm::Quiet(share) => {
+                    self.to[share].outage.is_quiet_armed = false;
+                    self.look_for_outage(share);
                 }
                 Alarm::Tried => self.read_tried(),
-                Alarm::Suspected(flight) => self.suspected_long(flight),
-                Alarm::Older => self.is_older_armed = false,
-                Alarm::Paced => self.pace.goes_on(),
+                Alarm::Alone => self.end_alone(),
+                Alarm::Older(share) => self.to[share].places.is_older_armed = false,
+                Alarm::Paced(share) => self.to[share].pace.goes_on(),
                 Alarm::CutOff(flight) => self.cut_off(flight),
             }
         }
-        self.released = released;
         self.wake_some();
     }
 
-    /// Whether the last `take` reached its limit of expired messages. If so, call `take` again. The answer is given
+    /// Whether the last `take` reached its limit of messages that are not sent. If so, call `take` again. The answer is given
     /// only once.
-    pub(crate) fn take_more_expired(&mut self) -> bool {
-        std::mem::take(&mut self.has_more_expired)
+    pub(crate) fn has_more_to_pass(&mut self) -> bool {
+        std::mem::take(&mut self.turns.has_more_to_pass)
     }
 
     /// Whether this send has no answer, and was not cut off.
     pub(crate) fn is_in_flight(&self, number: u64) -> bool {
-        self.flights.contains_key(&number)
+        self.flights.open.contains_key(&number)
     }
 
     /// Stops all sending.
@@ -458,20 +422,40 @@ impl Dispatcher {
 
     // --- Inside --------------------------------------------------------------
 
-    fn wait_for_tokens(&mut self) {
-        let wait_us = self.pace.wait_us();
-        self.arm(Duration::from_micros(wait_us), Alarm::Paced);
+    pub(super) fn share_of(&self, slot: Slot) -> u32 {
+        self.window.entry(slot).share
     }
 
-    fn arm(&self, after: Duration, alarm: Alarm) -> Option<Handle> {
-        self.add(after.into(), alarm)
+    /// The share of the destination with this number in the store. `settings`: as the store has them.
+    pub(crate) fn open_share(&mut self, id: i64, settings: impl FnOnce() -> Option<Arc<str>>) -> u32 {
+        let share = self.window.open_share(id);
+        if share as usize >= self.to.len() {
+            self.to.add(self.to[0].like(self.clocks.now_us()));
+            if let Some(settings) = settings() {
+                self.set_share(share, &settings);
+            }
+        }
+        share
     }
 
-    fn add(&self, when: When, alarm: Alarm) -> Option<Handle> {
-        self.timer.add(when, alarm).ok() // a closed timer takes no task: no message is sent then
+    /// The destination has these settings from now on, if it is in memory.
+    pub(crate) fn set_destination(&mut self, id: i64, settings: &str) {
+        if let Some(share) = self.window.share_numbered(id) {
+            self.set_share(share, settings);
+        }
     }
-}
 
-pub(crate) fn timer(clock: Clock) -> Result<Timer<Alarm>, Error> {
-    Timer::new(&Config::default(), clock)
+    fn set_share(&mut self, share: u32, settings: &str) {
+        let (usual, now_us) = (self.to[0].usual(), self.clocks.now_us());
+        // A version that can't read them sends nothing there.
+        match serde_json::from_str(settings) {
+            Ok(settings) => self.to[share].set(settings, &usual, now_us),
+            Err(_) => self.to[share].is_paused = true,
+        }
+    }
+
+    fn wait_for_tokens(&mut self, share: u32) {
+        let wait_us = self.to[share].pace.wait_us();
+        self.clocks.arm(Duration::from_micros(wait_us), Alarm::Paced(share));
+    }
 }

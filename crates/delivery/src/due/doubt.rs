@@ -17,13 +17,21 @@ use tickwheel::Handle;
 /// twice as many are remembered, so that the list need not be searched each time.
 const CALM: usize = 5_000;
 
-/// A key that can be in doubt.
+/// A key that can be in doubt, of a share of the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Key {
     /// The number of a lane.
-    Lane(i64),
+    Lane(u32, i64),
     /// The number of a message that has no key.
-    Message(i64),
+    Message(u32, i64),
+}
+
+impl Key {
+    pub(crate) fn share(self) -> u32 {
+        match self {
+            Self::Lane(share, _) | Self::Message(share, _) => share,
+        }
+    }
 }
 
 /// The facts about a key in doubt.
@@ -38,6 +46,8 @@ pub(crate) struct Doubt {
     pub(crate) accepted_before: Option<u64>,
     /// The key waits until this alarm.
     pub(crate) alarm: Option<Handle>,
+    /// Since when it waits.
+    pub(crate) waits_from_us: u64,
     /// The message for which the lane waits, if that message has left memory.
     pub(crate) parked: Option<i64>,
     /// `parked` goes before messages that are due earlier and came meanwhile. `false` after a restart, if it certainly did
@@ -52,11 +62,6 @@ pub(crate) struct Doubt {
 impl Doubt {
     pub(crate) fn waits(&self) -> bool {
         self.alarm.is_some()
-    }
-
-    /// No send of the key has failed since the last accepted one.
-    pub(crate) fn was_only_slow(&self) -> bool {
-        self.fails == 0 && self.since_us.is_none()
     }
 }
 
@@ -96,13 +101,20 @@ impl Doubts {
         self.by_key.iter().any(|(key, doubt)| holds(*key, doubt))
     }
 
+    /// The key that has waited longest, of those that may be tried. It looks at all keys: once a second, while the
+    /// destination is down and no key without doubt is ready.
+    pub(crate) fn longest_waiting(&self, may_be_tried: impl Fn(Key) -> bool) -> Option<Key> {
+        let waiting = self.by_key.iter().filter(|(key, doubt)| doubt.waits() && may_be_tried(**key));
+        waiting.min_by_key(|(_, doubt)| doubt.waits_from_us).map(|(key, _)| *key)
+    }
+
     pub(crate) fn get_or_add(&mut self, key: Key) -> &mut Doubt {
         self.by_key.entry(key).or_default()
     }
 
     /// A send of this key was accepted, but took long. A message without a key is not remembered, because it has ended.
     pub(crate) fn slowed(&mut self, key: Key) {
-        if matches!(key, Key::Lane(_)) && self.by_key.insert(key, Doubt::default()).is_none() {
+        if matches!(key, Key::Lane(..)) && self.by_key.insert(key, Doubt::default()).is_none() {
             self.calms_down(key);
         }
     }
@@ -139,13 +151,13 @@ mod tests {
     fn a_key_that_is_calm_again_and_again_does_not_push_out_others__d8() {
         let mut doubts = Doubts::default();
         for _ in 0..5 * CALM {
-            doubts.slowed(Key::Lane(1));
+            doubts.slowed(Key::Lane(0, 1));
             if doubts.len() == 1 {
-                doubts.slowed(Key::Lane(2));
+                doubts.slowed(Key::Lane(0, 2));
             }
-            doubts.forget(Key::Lane(1));
+            doubts.forget(Key::Lane(0, 1));
         }
-        assert!(doubts.has(Key::Lane(2)));
+        assert!(doubts.has(Key::Lane(0, 2)));
         assert!(doubts.calm.len() <= 2 * CALM);
     }
 
@@ -153,9 +165,9 @@ mod tests {
     fn the_keys_that_became_calm_first_are_forgotten_first__d8() {
         let mut doubts = Doubts::default();
         for number in 0..=2 * CALM as i64 {
-            doubts.slowed(Key::Lane(number));
+            doubts.slowed(Key::Lane(0, number));
         }
         assert_eq!(doubts.len(), CALM);
-        assert!(!doubts.has(Key::Lane(0)) && doubts.has(Key::Lane(2 * CALM as i64)));
+        assert!(!doubts.has(Key::Lane(0, 0)) && doubts.has(Key::Lane(0, 2 * CALM as i64)));
     }
 }

@@ -19,6 +19,8 @@ pub(crate) type Slot = u32;
 #[expect(clippy::struct_excessive_bools, reason = "each is a state of its own")]
 pub(crate) struct Lane {
     pub(crate) number: i64,
+    /// The number of its share in the window.
+    pub(crate) share: u32,
     pub(crate) in_flight: Option<Slot>,
     pub(crate) uncommitted: u32,
     pub(crate) more_from: Option<Position>,
@@ -38,10 +40,11 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    pub(crate) fn new(number: i64, is_global: bool) -> Self {
+    pub(crate) fn new(number: i64, share: u32, is_global: bool) -> Self {
         let order = if is_global { Order::Many(BTreeMap::new()) } else { Order::Few(Vec::new()) };
         Self {
             number,
+            share,
             in_flight: None,
             uncommitted: 0,
             more_from: None,
@@ -143,7 +146,7 @@ mod tests {
     fn a_lane_keeps_the_order_of_delivery_whatever_comes_and_goes__d4() {
         for is_global in [false, true] {
             let mut random = fastrand::Rng::with_seed(3);
-            let (mut lane, mut expected) = (Lane::new(7, is_global), BTreeMap::new());
+            let (mut lane, mut expected) = (Lane::new(7, 0, is_global), BTreeMap::new());
             for seq in 0..2_000_u32 {
                 let position = (random.i64(0..20), i64::from(seq));
                 lane.insert(position, seq, 3);
@@ -163,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_lane_is_needed_while_anything_is_known_of_it__d4() {
-        let unused = || Lane::new(7, false);
+        let unused = || Lane::new(7, 0, false);
         assert!(unused().is_unused() && unused().is_free());
         let mut lane = unused();
         lane.in_flight = Some(1);

@@ -12,6 +12,7 @@
 //! Example: 50/s is 1 message in 20,000 µs. The bucket holds 5 tokens, or 100,000 parts. Five messages go out at once,
 //! and the sixth 20 ms later.
 
+use crate::base::display::quoted;
 use crate::base::error::DeliveryError;
 
 /// The bucket holds the tokens of this time.
@@ -45,6 +46,28 @@ impl Rate {
         let Self { messages, per_us } = self;
         let text = format!("rate is {messages} in {per_us} us: it may be one a day to 1,000,000 a second");
         Err(DeliveryError::Usage(text))
+    }
+
+    /// Reads `N/s`, `N/min`, `N/h` or `N/day`.
+    ///
+    /// # Errors
+    /// [`DeliveryError::Usage`]: the text is none, or not within bounds.
+    pub(crate) fn parse(text: &str) -> Result<Self, DeliveryError> {
+        let usage = || {
+            let text = quoted(text, 40);
+            DeliveryError::Usage(format!("the rate {text} is none: write it as 100/s, 30/min, 500/h or 1/day"))
+        };
+        let (count, unit) = text.split_once('/').ok_or_else(usage)?;
+        let per_s = match unit {
+            "s" => 1,
+            "min" => 60,
+            "h" => 3_600,
+            "day" => 86_400,
+            _ => return Err(usage()),
+        };
+        let rate = Self { messages: count.parse().map_err(|_| usage())?, per_us: per_s * 1_000_000 };
+        rate.check()?;
+        Ok(rate)
     }
 
     /// How many messages go out at once after a quiet time.

@@ -101,6 +101,8 @@ pub(crate) struct Places {
     /// When [`Places::age`] ran last.
     now_us: u64,
     sharing: Sharing,
+    /// An alarm is set for the time when a send stops being young.
+    pub(crate) is_older_armed: bool,
 }
 
 impl Places {
@@ -120,11 +122,8 @@ impl Places {
             usual_us: 0.0,
             now_us: 0,
             sharing: Sharing::default(),
+            is_older_armed: false,
         }
-    }
-
-    pub(crate) fn limits(&self) -> PlaceLimits {
-        self.limits
     }
 
     pub(crate) fn set_limits(&mut self, limits: PlaceLimits) {
@@ -162,9 +161,26 @@ impl Places {
         is_free.then(|| if bytes < most { usize::MAX } else { most / places })
     }
 
-    /// How many more sends of keys in doubt may start, but for their bytes.
-    pub(crate) fn free_in_doubt(&self) -> usize {
+    pub(crate) fn limits(&self) -> PlaceLimits {
+        self.limits
+    }
+
+    /// How many calls have not returned.
+    pub(crate) fn taken(&self) -> usize {
+        self.taken.len()
+    }
+
+    /// None is taken, and the limits are the same.
+    pub(crate) fn like(&self) -> Self {
+        Self::new(self.limits)
+    }
+
+    /// How many more sends of this kind may start, but for their bytes.
+    pub(crate) fn free(&self, is_in_doubt: bool) -> usize {
         let PlaceLimits { young, spare, .. } = self.limits;
+        if !is_in_doubt {
+            return young.saturating_sub(self.young);
+        }
         if self.has_spare() {
             return spare.saturating_sub(self.spare);
         }
@@ -290,7 +306,7 @@ impl Places {
     }
 
     /// The send has ended. Returns whether it was slow.
-    pub(crate) fn free(&mut self, number: u64, now_us: u64) -> bool {
+    pub(crate) fn leave(&mut self, number: u64, now_us: u64) -> bool {
         let Some(place) = self.taken.remove(&number) else { return false };
         let took_us = now_us.saturating_sub(place.began_us);
         let is_slow = took_us > self.young_us();
@@ -361,8 +377,8 @@ mod tests {
         assert!(places.may(false), "the first one is in the spare place");
         assert!(!places.may(true), "there is no other");
         assert_eq!((places.spare_taken(), places.next_free_us()), (1, None));
-        assert!(places.free(0, 200_000), "it was slow");
-        assert!(!places.free(1, 60_000));
+        assert!(places.leave(0, 200_000), "it was slow");
+        assert!(!places.leave(1, 60_000));
         assert!(places.are_free());
     }
 
@@ -376,7 +392,7 @@ mod tests {
         places.take(3, 0, 10, false);
         places.age(100_000);
         assert!(!places.may(false), "no spare place is free for those that are old");
-        places.free(0, 100_000);
+        places.leave(0, 100_000);
         places.age(100_000);
         assert!(places.may(false) && !places.may(true));
     }
@@ -408,7 +424,7 @@ mod tests {
         places.take(3, 100_000, 1_000, false);
         assert!(!places.may(false));
         for number in 0..4 {
-            places.free(number, 100_000);
+            places.leave(number, 100_000);
         }
         assert!(places.may(false) && places.may(true) && places.are_free());
     }
@@ -419,15 +435,15 @@ mod tests {
         kept.take(0, 0, 0, false);
         kept.hangs(0, 0);
         assert!(!kept.may(false));
-        let mut replaced = Places::new(PlaceLimits { hanging: 1, ..places(1, 0).limits() });
+        let mut replaced = Places::new(PlaceLimits { hanging: 1, ..places(1, 0).limits });
         for number in [0, 1] {
             replaced.take(number, 0, 0, false);
             replaced.hangs(number, 0);
             assert_eq!(replaced.may(false), number == 0);
         }
-        replaced.free(1, 0);
+        replaced.leave(1, 0);
         assert!(replaced.may(false));
-        replaced.free(0, 0);
+        replaced.leave(0, 0);
         replaced.take(2, 0, 0, false);
         assert!(!replaced.may(false));
     }
@@ -486,7 +502,7 @@ mod tests {
             places.take(number, 600_000_000, 0, true);
         }
         assert!(places.others_go_first());
-        places.free(0, 600_000_000);
+        places.leave(0, 600_000_000);
         assert!(places.others_go_first(), "the next one may be as slow");
         places.age(600_200_000);
         assert!(!places.others_go_first() && places.may(true));
@@ -498,7 +514,7 @@ mod tests {
         places.take(0, 0, 0, false);
         places.hangs(0, 0); // and never returns
         places.take(1, 0, 0, true);
-        places.free(1, 10_000_000);
+        places.leave(1, 10_000_000);
         for (now_us, go_first) in [(10_000_000, true), (19_999_999, true), (20_000_000, false)] {
             places.age(now_us);
             assert_eq!(places.others_go_first(), go_first, "{now_us}");
@@ -529,7 +545,7 @@ mod tests {
                     places.hangs(open[random.usize(0..open.len())], now_us);
                 }
                 if random.bool() && !open.is_empty() {
-                    places.free(open.swap_remove(random.usize(0..open.len())), now_us);
+                    places.leave(open.swap_remove(random.usize(0..open.len())), now_us);
                 }
                 let most = limits.young + limits.spare + if limits.spare == 0 { limits.hanging } else { 0 };
                 assert!(open.len() <= most && places.young <= limits.young && places.spare <= limits.spare);
@@ -540,7 +556,7 @@ mod tests {
                 assert!(places.young_line.len() <= 2 * most + 66);
             }
             for number in open {
-                places.free(number, now_us);
+                places.leave(number, now_us);
             }
             let Places { young, spare, in_doubt, hanging, cut_off, young_bytes, spare_bytes, .. } = places;
             assert_eq!([young, spare, in_doubt, hanging, cut_off, young_bytes, spare_bytes], [0; 7], "seed {seed}");

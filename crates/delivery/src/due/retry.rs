@@ -17,11 +17,13 @@ pub struct Retry {
     pub longest_ms: u64,
     /// A list of exact waits, used instead. The last one is repeated.
     pub waits_ms: Vec<u64>,
+    /// Each attempt counts, whatever the answer, and the attempt after the last wait of the list is the last one.
+    pub waits_end: bool,
 }
 
 impl Default for Retry {
     fn default() -> Self {
-        Self { max_attempts: 8, first_ms: 1_000, longest_ms: 300_000, waits_ms: Vec::new() }
+        Self { max_attempts: 8, first_ms: 1_000, longest_ms: 300_000, waits_ms: Vec::new(), waits_end: false }
     }
 }
 
@@ -40,6 +42,11 @@ impl Retry {
         (whole_us - half_us).saturating_add(rng.u64(0..=half_us))
     }
 
+    /// How many counted attempts make a message a dead letter.
+    pub(crate) fn most_attempts(&self) -> u32 {
+        if self.waits_end { self.waits_ms.len() as u32 + 1 } else { self.max_attempts }
+    }
+
     /// The longest of the waits.
     pub(crate) fn longest_us(&self) -> u64 {
         self.waits_ms.iter().copied().max().unwrap_or(self.longest_ms).saturating_mul(1_000)
@@ -50,7 +57,8 @@ impl Retry {
 mod tests {
     use super::*;
 
-    const SHORT: Retry = Retry { max_attempts: 5, first_ms: 200, longest_ms: 1_000, waits_ms: Vec::new() };
+    const SHORT: Retry =
+        Retry { max_attempts: 5, first_ms: 200, longest_ms: 1_000, waits_ms: Vec::new(), waits_end: false };
 
     #[test]
     fn the_back_off_doubles_and_is_shortened_at_random__d6() {
@@ -87,7 +95,13 @@ mod tests {
     #[test]
     fn a_time_of_odd_length_or_of_none_is_no_error() {
         let mut rng = Rng::with_seed(1);
-        let of = |first_ms, longest_ms| Retry { max_attempts: 1, first_ms, longest_ms, waits_ms: Vec::new() };
+        let of = |first_ms, longest_ms| Retry {
+            max_attempts: 1,
+            first_ms,
+            longest_ms,
+            waits_ms: Vec::new(),
+            waits_end: false,
+        };
         assert_eq!(of(0, 0).wait_us(1, &mut rng), 0);
         assert!(of(u64::MAX, u64::MAX).wait_us(u32::MAX, &mut rng) >= u64::MAX / 2);
         assert!((500..=1000).contains(&of(1, 1).wait_us(0, &mut rng)));

@@ -1,9 +1,11 @@
 //! The waiting messages that are in memory (rules D4, D8): the next ones to be due, within bounds, in order per key.
 //!
-//! The store has all messages. The window has the messages before its `cursor`, and only the first few messages of each
+//! The store has all messages. The window has the messages before a `cursor`, and only the first few messages of each
 //! key. The cursor is a position `(due_ms, seq)` in the order of delivery. The window has no lock, no clock and no
 //! thread. The dispatcher's lock guards it, and the writer moves it on.
 //!
+//! - Each destination is a *share* (D23): it has its own cursor, and may have as much of the memory as is free. So none that
+//!   can't be sent keeps others out. Share 0 has the messages that name no destination.
 //! - A waiting message at or before the cursor is in memory. There are two exceptions. If a lane has a `more_from`, its
 //!   messages from that position on are only in the store. A message without a key may be parked. No message that
 //!   waits in memory is after the cursor. These rules keep each lane in order.
@@ -12,8 +14,8 @@
 //! - If a lane has no room for such a new message, the lane's last messages go back to the store, and `more_from` is
 //!   set. If the window has no room, the latest tenth of all messages goes back, and the cursor moves back too. Reading
 //!   ahead finds the messages again.
-//! - No waiting message of a paused key is in memory: see `pausing.rs`. If a key fails again and again, only the
-//!   message that is being tried is in memory: see `waiting.rs`. If that message waits long for its next attempt, it
+//! - No waiting message of a paused key is in memory: see `held.rs`. If a key fails again and again, only the
+//!   message that is being tried is in memory. If that message waits long for its next attempt, it
 //!   leaves memory too: see `parking.rs`.
 //! - A message is *near* if it came into memory when it was accepted. The store has no waiting row for it. If a near
 //!   message goes back, the store has to write that row.
@@ -23,21 +25,23 @@
 //! `more_from` is now (20, 2).
 
 mod entry;
+mod held;
 mod leaving;
 mod parking;
-mod pausing;
-mod waiting;
+mod share;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::lanes::{Lane, Slot};
 use crate::message::Body;
-use crate::message::earliest::Earliest;
+use crate::message::incoming::lane_in;
+use crate::message::partition::Earliest;
 use crate::store::{Outcome, Position, WaitingRow};
 
 pub use entry::Bounds;
+use entry::Share;
 pub(crate) use entry::{Entry, Gone, State};
 pub(crate) use parking::Parked;
 
@@ -46,22 +50,25 @@ pub(crate) use parking::Parked;
 pub(crate) struct Window {
     bounds: Bounds,
     is_global: bool,
-    pub(crate) cursor: Option<Position>,
+    /// Share 0 is always there.
+    shares: Vec<Share>,
+    /// The number of each share, by the number of its destination.
+    share_numbers: FxHashMap<i64, u32>,
     /// A message was not read, because there was no room.
     pub(crate) was_full: bool,
     entries: Vec<Option<Entry>>,
     free: Vec<Slot>,
     by_seq: FxHashMap<i64, Slot>,
     bytes: usize,
+    /// Bytes of messages that wait for a group: memory has them beside the window, and the bound is for both.
+    pub(crate) queued_bytes: usize,
     lanes: Vec<Lane>,
     free_lanes: Vec<u32>,
     lane_numbers: FxHashMap<i64, u32>,
-    /// The numbers of all lanes whose key is paused. The window may know nothing else of such a lane.
+    /// The numbers of all paused keys. The window may know nothing else of such a key.
     paused: FxHashSet<i64>,
     /// The numbers of all lanes whose key waits after a send that was not accepted.
     waiting: FxHashSet<i64>,
-    /// Lanes that may run empty while the store has more of their messages, ordered by the lane's `more_from`.
-    needy: BTreeSet<(Position, u32)>,
     /// The new `more_from` of each lane that changed since the last [`Window::take_changed_lanes`].
     changed: FxHashMap<i64, Option<Position>>,
     /// Messages in the state `Leaving`.
@@ -84,8 +91,10 @@ impl Window {
     pub(crate) fn new(bounds: Bounds, is_global: bool) -> Self {
         Self {
             bounds,
+            queued_bytes: 0,
             is_global,
-            cursor: None,
+            shares: vec![Share::new(0)],
+            share_numbers: FxHashMap::from_iter([(0, 0)]),
             was_full: false,
             entries: Vec::new(),
             free: Vec::new(),
@@ -96,7 +105,6 @@ impl Window {
             lane_numbers: FxHashMap::default(),
             paused: FxHashSet::default(),
             waiting: FxHashSet::default(),
-            needy: BTreeSet::new(),
             changed: FxHashMap::default(),
             leaving: Vec::new(),
             sent_and_left: Vec::new(),
@@ -175,35 +183,15 @@ impl Window {
         self.lane_numbers.get(&number).copied()
     }
 
-    /// Whether a lane may run empty while the store has more of its messages, up to the cursor.
-    pub(crate) fn has_needy_lanes(&self) -> bool {
-        self.needy_lanes().next().is_some()
-    }
-
-    /// Such lanes. A lane that left memory after the cursor waits until the loader has read that far: nothing can be
-    /// refilled before, and the writer must not try it again and again.
-    fn needy_lanes(&self) -> impl Iterator<Item = (Position, u32)> {
-        self.needy.iter().copied().take_while(|(from, _)| self.cursor.is_some_and(|cursor| *from <= cursor))
-    }
-
-    /// Whether less than four fifths of the bounds are used, if so many bytes are added.
-    pub(crate) fn has_room_ahead(&self, bytes: usize) -> bool {
-        self.len() == 0
-            || (self.len() < self.bounds.messages / 5 * 4 && self.bytes + bytes <= self.bounds.bytes / 5 * 4)
-    }
-
-    pub(crate) fn has_room(&self, bytes: usize) -> bool {
-        self.len() == 0 || (self.len() < self.bounds.messages && self.bytes + bytes <= self.bounds.bytes)
-    }
-
     /// Takes in a message that was just accepted. Returns its slot if it comes into memory. Messages that left memory
     /// to make room are added to `gone`.
     pub(crate) fn admit(&mut self, row: WaitingRow, partition: u8, body: Body, gone: &mut Vec<Gone>) -> Option<Slot> {
         let position = (row.due_ms, row.seq);
-        if self.cursor.is_none_or(|cursor| position > cursor) {
+        let share = self.open_share(row.share);
+        if !self.is_read(share, position) {
             return None;
         }
-        if let Some(lane) = self.known_lane(row.lane) {
+        if let Some(lane) = self.known_lane(&row) {
             let more_from = self.lane(lane).more_from;
             if more_from.is_some_and(|from| position >= from) {
                 return None;
@@ -216,10 +204,10 @@ impl Window {
                 }
             }
         }
-        if !self.has_room(row.size as usize) {
-            self.make_room(row, gone);
-            if !self.has_room(row.size as usize) {
-                self.set_back(position);
+        if !self.has_room(share, row.size as usize) {
+            self.make_room(share, row, gone);
+            if !self.has_room(share, row.size as usize) {
+                self.set_back(share, position);
                 return None;
             }
         }
@@ -228,27 +216,30 @@ impl Window {
         Some(slot)
     }
 
-    /// Takes in the next messages after the cursor from the store. `is_all`: these are all messages until `until_ms`.
+    /// Takes in the next messages after the share's cursor from the store. `is_all`: these are all until `until_ms`.
     ///
     /// Does nothing while a message after the cursor is going back to the store. If the cursor passed such a message, the
     /// message would never be read again. One before the cursor does not matter: its lane is refilled. So keys that fail
     /// all the time do not keep others from being read.
-    pub(crate) fn read_ahead(&mut self, rows: &[WaitingRow], until_ms: i64, is_all: bool) -> Vec<Slot> {
+    pub(crate) fn read_ahead(&mut self, share: u32, rows: &[WaitingRow], until_ms: i64, is_all: bool) -> Vec<Slot> {
         let mut chosen = Vec::new();
-        let is_after = |slot: &Slot| self.cursor.is_none_or(|cursor| self.entry(*slot).position() > cursor);
+        let is_after = |slot: &Slot| {
+            let entry = self.entry(*slot);
+            entry.share == share && !self.is_read(share, entry.position())
+        };
         if self.leaving().any(|slot| is_after(&slot)) {
             return chosen;
         }
         for row in rows {
-            if !self.has_room_ahead(row.size as usize) {
+            if !self.has_room_ahead(share, row.size as usize) {
                 self.was_full = true;
                 return chosen;
             }
-            self.cursor = Some((row.due_ms, row.seq));
+            self.share_mut(share).move_cursor((row.due_ms, row.seq));
             if self.by_seq.contains_key(&row.seq) || self.is_parked(row) {
                 continue;
             }
-            if let Some(lane) = self.known_lane(row.lane) {
+            if let Some(lane) = self.known_lane(row) {
                 if self.lane(lane).more_from.is_some_and(|from| from <= (row.due_ms, row.seq)) {
                     continue;
                 }
@@ -260,27 +251,35 @@ impl Window {
             chosen.push(self.add(*row, None, false));
         }
         if is_all {
-            self.cursor = Some((until_ms, i64::MAX));
+            self.share_mut(share).move_cursor((until_ms, i64::MAX));
         }
         chosen
     }
 
-    /// The lanes to refill, at most 200, and the position to read from. `None` if no lane needs it, or there is no
-    /// room.
-    pub(crate) fn refill_from(&mut self) -> Option<(Vec<i64>, Position)> {
-        let (start, _) = self.needy_lanes().next()?;
-        if !self.has_room(0) {
+    /// The lanes of the share to refill, at most 200, and the position to read from. `None` if no lane needs it, or there
+    /// is no room.
+    pub(crate) fn refill_from(&mut self, share: u32) -> Option<(Vec<i64>, Position)> {
+        let (start, _) = self.share(share).needy_lanes().next()?;
+        if !self.has_room(share, 0) {
             self.was_full = true;
             return None;
         }
-        Some((self.needy_lanes().take(200).map(|(_, lane)| self.lane(lane).number).collect(), start))
+        let lanes = self.share(share).needy_lanes().take(200);
+        Some((lanes.map(|(_, lane)| self.lane(lane).number).collect(), start))
     }
 
-    /// Takes in these rows. They are all rows of these lanes from `start` to `end`. Does nothing for a lane whose messages
-    /// are going back to the store, or went back while the rows were read.
-    pub(crate) fn refill(&mut self, numbers: &[i64], rows: &[WaitingRow], start: Position, end: Position) -> Vec<Slot> {
+    /// Takes in these rows. They are all rows of these lanes of the share from `start` to `end`. Does nothing for a lane
+    /// whose messages are going back to the store, or went back while the rows were read.
+    pub(crate) fn refill(
+        &mut self,
+        share: u32,
+        numbers: &[i64],
+        rows: &[WaitingRow],
+        start: Position,
+        end: Position,
+    ) -> Vec<Slot> {
         let leaving: FxHashSet<u32> = self.leaving().filter_map(|slot| self.entry(slot).lane).collect();
-        let cursor = self.cursor.expect("what is refilled was left behind a cursor");
+        let cursor = self.share(share).cursor.expect("what is refilled was left behind a cursor");
         let lanes: Vec<u32> = numbers.iter().filter_map(|number| self.lane_numbers.get(number).copied()).collect();
         let mut open: Vec<u32> = lanes.clone();
         open.retain(|lane| {
@@ -298,7 +297,7 @@ impl Window {
             if !is_left || self.by_seq.contains_key(&row.seq) {
                 continue;
             }
-            let has_room = self.has_room(row.size as usize);
+            let has_room = self.has_room(share, row.size as usize);
             if has_room && self.fits(lane, row.size) {
                 chosen.push(self.add(*row, None, false));
             } else {
@@ -306,7 +305,7 @@ impl Window {
                 self.leave(lane, Some(position));
                 if has_room {
                     // The lane is full. It becomes needy again when a message leaves it.
-                    self.needy.remove(&(position, lane));
+                    self.share_mut(share).needy.remove(&(position, lane));
                 }
                 open.retain(|other| *other != lane);
             }
@@ -397,9 +396,14 @@ impl Window {
     }
 
     /// The lane of a message, if the window knows it. A paused lane is created if it is not known.
-    fn known_lane(&mut self, lane: Option<i64>) -> Option<u32> {
-        let number = self.number(lane)?;
-        if self.paused.contains(&number) { Some(self.open_lane(number)) } else { self.find_lane(lane) }
+    fn known_lane(&mut self, row: &WaitingRow) -> Option<u32> {
+        let number = self.number(row.lane)?;
+        if self.paused.contains(&lane_in(row.share, number)) {
+            let share = self.open_share(row.share);
+            Some(self.open_lane(share, number))
+        } else {
+            self.find_lane(row.lane)
+        }
     }
 
     fn fits(&self, lane: u32, size: u32) -> bool {
@@ -413,14 +417,16 @@ impl Window {
     }
 
     fn add(&mut self, row: WaitingRow, body: Option<Body>, is_near: bool) -> Slot {
-        let lane = self.number(row.lane).map(|number| self.open_lane(number));
+        let share = self.open_share(row.share);
+        let lane = self.number(row.lane).map(|number| self.open_lane(share, number));
         let entry = Entry {
             seq: row.seq,
             due_ms: row.due_ms,
             lane,
+            share,
             size: row.size,
             attempts: row.attempts,
-            strikes: row.strikes,
+            counted: row.counted,
             waited_us: row.waited_ms.max(0) as u64 * 1_000,
             waited_from_us: 0,
             tried_ms: row.tried_ms,
@@ -429,9 +435,9 @@ impl Window {
             is_near,
             partition: 0,
             redelivered: row.redelivered,
-            is_noted: false,
             was_sent: false,
             is_unanswered: row.is_unanswered,
+            strikes: row.strikes,
             outcome: None,
             body,
         };
@@ -444,18 +450,19 @@ impl Window {
         };
         self.by_seq.insert(row.seq, slot);
         self.bytes += row.size as usize;
+        self.share_takes(share, row.size as usize);
         if let Some(lane) = lane {
             self.lane_mut(lane).insert((row.due_ms, row.seq), slot, row.size as usize);
         }
         slot
     }
 
-    fn open_lane(&mut self, number: i64) -> u32 {
+    fn open_lane(&mut self, share: u32, number: i64) -> u32 {
         if let Some(lane) = self.lane_numbers.get(&number) {
             return *lane;
         }
-        let mut new = Lane::new(number, self.is_global);
-        new.is_paused = self.paused.contains(&number);
+        let mut new = Lane::new(number, share, self.is_global);
+        new.is_paused = !self.paused.is_empty() && self.paused.contains(&lane_in(self.share(share).id, number));
         new.is_waiting = !self.waiting.is_empty() && self.waiting.contains(&number);
         let lane = if let Some(lane) = self.free_lanes.pop() {
             self.lanes[lane as usize] = new;
@@ -473,6 +480,7 @@ impl Window {
         self.free.push(slot);
         self.by_seq.remove(&entry.seq);
         self.bytes -= entry.size as usize;
+        self.share_gives(entry.share, entry.size as usize);
         if let Some(lane) = entry.lane {
             self.tidy(lane);
         }

@@ -24,7 +24,7 @@ use crate::base::error::BadRecord;
 use crate::base::json::write_base64;
 use crate::base::json::write_text;
 use crate::base::times::date_of_day;
-use crate::formats::arrow_values::{binary, decimal, float, inner, integer, is_null, span, text, timestamp};
+use crate::formats::arrow_values::{binary, decimal, float, inner, integer, is_null, span, text, timestamp, value};
 
 const ALLOWED: &str =
     "text, finite numbers, booleans, binary, times from year 0 to 9999, and structs, lists and maps of these";
@@ -124,14 +124,12 @@ fn write_other(out: &mut Vec<u8>, array: &dyn Array, at: usize, how: How) -> Res
             let text = date(array, at).ok_or_else(|| out_of_range(days_of(array, at)))?;
             let _ = write!(out, "\"{text}\"");
         }
-        DataType::Time32(TimeUnit::Second) => {
-            write_time(out, array.as_primitive::<Time32SecondType>().value(at).into(), 1)?;
-        }
-        DataType::Time32(_) => write_time(out, array.as_primitive::<Time32MillisecondType>().value(at).into(), 1_000)?,
+        DataType::Time32(TimeUnit::Second) => write_time(out, value::<Time32SecondType>(array, at).into(), 1)?,
+        DataType::Time32(_) => write_time(out, value::<Time32MillisecondType>(array, at).into(), 1_000)?,
         DataType::Time64(TimeUnit::Microsecond) => {
-            write_time(out, array.as_primitive::<Time64MicrosecondType>().value(at), 1_000_000)?;
+            write_time(out, value::<Time64MicrosecondType>(array, at), 1_000_000)?;
         }
-        DataType::Time64(_) => write_time(out, array.as_primitive::<Time64NanosecondType>().value(at), 1_000_000_000)?,
+        DataType::Time64(_) => write_time(out, value::<Time64NanosecondType>(array, at), 1_000_000_000)?,
         DataType::Struct(fields) if is_variant(fields, array, at) => {
             return Err(Unfit::new("it is a VARIANT, so write it to the file as JSON in text", "a VARIANT"));
         }
@@ -260,15 +258,14 @@ fn out_of_range(value: i64) -> Unfit {
 
 /// The text of a date, in the years 0 to 9999.
 pub(crate) fn date(array: &dyn Array, at: usize) -> Option<String> {
-    let (year, month, day) = date_of_day(days_of(array, at))?;
-    Some(format!("{year:04}-{month:02}-{day:02}"))
+    Some(date_of_day(days_of(array, at))?.to_string())
 }
 
 /// The days since 1970 of a date.
 fn days_of(array: &dyn Array, at: usize) -> i64 {
     match array.data_type() {
-        DataType::Date32 => array.as_primitive::<Date32Type>().value(at).into(),
-        _ => array.as_primitive::<Date64Type>().value(at).div_euclid(86_400_000),
+        DataType::Date32 => value::<Date32Type>(array, at).into(),
+        _ => value::<Date64Type>(array, at).div_euclid(86_400_000),
     }
 }
 
@@ -294,8 +291,8 @@ fn time_of_day(value: i64, per_second: i64) -> String {
 /// A timestamp without its zone, in the years 0 to 9999.
 pub(crate) fn iso_8601(value: i64, per_second: i64) -> Option<String> {
     let per_day = 86_400 * per_second;
-    let (year, month, day) = date_of_day(value.div_euclid(per_day))?;
-    Some(format!("{year:04}-{month:02}-{day:02}T{}", time_of_day(value.rem_euclid(per_day), per_second)))
+    let date = date_of_day(value.div_euclid(per_day))?;
+    Some(format!("{date}T{}", time_of_day(value.rem_euclid(per_day), per_second)))
 }
 
 #[cfg(test)]

@@ -27,13 +27,14 @@ use crate::base::due_times::integer_of;
 use crate::base::error::BadRecord;
 use crate::base::json::write_base64;
 use crate::base::json::{json_or_text, write_text};
+use crate::base::times::divided_up;
 use crate::formats::arrow_json::{Unfit, date, iso_8601, show_json, write_json};
 use crate::formats::arrow_values::{binary, decimal, float, inner, integer, is_null, text, timestamp};
 use crate::formats::lines::KEPT;
 use crate::formats::ndjson::number_of;
-use crate::message::columns::VALUES;
+use crate::message::columns::{DUE_AT, EXPIRES_AT, VALUES};
 use crate::message::fields::{Fields, Payload, Request, Schema, Value};
-use crate::message::origin::{Origin, Record};
+use crate::message::incoming::Origin;
 use crate::message::parsed::Parsed;
 
 /// The extension type of a column, in its metadata.
@@ -67,7 +68,7 @@ impl ArrowRows<'_> {
             let origin = |record| Origin { source: Arc::clone(&self.source), line, record };
             match self.request(&columns, at) {
                 Err(bad) => {
-                    let record = self.keeps_origin.then(|| Record::from(&*self.shown(batch, at)));
+                    let record = self.keeps_origin.then(|| self.shown(batch, at).into());
                     Parsed::Bad(bad, origin(record))
                 }
                 read => Parsed::of(read, self.keeps_origin, || origin(None)),
@@ -76,12 +77,6 @@ impl ArrowRows<'_> {
     }
 
     fn request(&self, columns: &Columns<'_>, at: usize) -> Result<Request, BadRecord> {
-        fn plain_at<'c>(column: Option<&'c ArrayRef>, at: usize) -> Value<'c> {
-            column.map_or(Value::Absent, |array| plain(array, at))
-        }
-        fn instant_at<'c>(column: Option<&'c ArrayRef>, at: usize) -> Value<'c> {
-            column.map_or(Value::Absent, |array| due_of(array, at))
-        }
         let max = self.schema.max_record();
         if let Some(fault) = &columns.fault {
             return Err(fault.clone());
@@ -89,20 +84,11 @@ impl ArrowRows<'_> {
         if let Some((name, _)) = columns.not_text.iter().find(|(_, rows)| rows.contains(&at)) {
             return Err(BadRecord::new(format!("{name} is not UTF-8"), "text in UTF-8; other bytes as payload_base64"));
         }
-        let [id, key, due, delay_ms, expires, op, payload_base64, traceparent, every, cron] =
-            columns.parts.each_ref().map(Option::as_ref);
-        let values = [
-            plain_at(id, at),
-            plain_at(key, at),
-            instant_at(due, at),
-            plain_at(delay_ms, at),
-            instant_at(expires, at),
-            plain_at(op, at),
-            plain_at(payload_base64, at),
-            plain_at(traceparent, at),
-            plain_at(every, at),
-            plain_at(cron, at),
-        ];
+        let mut values: [Value<'_>; VALUES] = Default::default();
+        for (place, (value, array)) in values.iter_mut().zip(&columns.parts).enumerate() {
+            let read = if [DUE_AT, EXPIRES_AT].contains(&place) { due_of } else { plain };
+            *value = array.as_ref().map_or(Value::Absent, |array| read(array, at));
+        }
         let name = self.schema.columns.payload();
         let payload = columns.payload.as_ref().map_or(Ok(None), |array| payload_of(array, at, max));
         let mut fields = Fields::of(values, payload.map_err(|unfit| unfit.bad(name))?);
@@ -280,7 +266,7 @@ fn due_of(array: &dyn Array, at: usize) -> Value<'_> {
 fn milliseconds_up(value: i64, per_second: i64) -> i64 {
     match per_second / 1000 {
         0 => value.saturating_mul(1000),
-        per_ms => value.div_euclid(per_ms) + i64::from(value.rem_euclid(per_ms) > 0),
+        per_ms => divided_up(value, per_ms),
     }
 }
 

@@ -8,7 +8,7 @@ use arrow_array::types::{
     TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type,
     UInt16Type, UInt32Type, UInt64Type,
 };
-use arrow_array::{Array, ArrayRef};
+use arrow_array::{Array, ArrayRef, ArrowPrimitiveType};
 use arrow_schema::{DataType, IntervalUnit, TimeUnit};
 
 /// Whether the value is null. A dictionary may also have a null among its own values.
@@ -43,6 +43,11 @@ pub(crate) fn inner(array: &dyn Array, at: usize) -> Option<(&ArrayRef, usize)> 
     }
 }
 
+/// The value of a type with a fixed size.
+pub(crate) fn value<T: ArrowPrimitiveType>(array: &dyn Array, at: usize) -> T::Native {
+    array.as_primitive::<T>().value(at)
+}
+
 /// The value of any type of text.
 pub(crate) fn text(array: &dyn Array, at: usize) -> Option<&str> {
     match array.data_type() {
@@ -67,14 +72,14 @@ pub(crate) fn binary(array: &dyn Array, at: usize) -> Option<&[u8]> {
 /// The value of any type of integer.
 pub(crate) fn integer(array: &dyn Array, at: usize) -> Option<i128> {
     Some(match array.data_type() {
-        DataType::Int8 => array.as_primitive::<Int8Type>().value(at).into(),
-        DataType::Int16 => array.as_primitive::<Int16Type>().value(at).into(),
-        DataType::Int32 => array.as_primitive::<Int32Type>().value(at).into(),
-        DataType::Int64 => array.as_primitive::<Int64Type>().value(at).into(),
-        DataType::UInt8 => array.as_primitive::<UInt8Type>().value(at).into(),
-        DataType::UInt16 => array.as_primitive::<UInt16Type>().value(at).into(),
-        DataType::UInt32 => array.as_primitive::<UInt32Type>().value(at).into(),
-        DataType::UInt64 => array.as_primitive::<UInt64Type>().value(at).into(),
+        DataType::Int8 => value::<Int8Type>(array, at).into(),
+        DataType::Int16 => value::<Int16Type>(array, at).into(),
+        DataType::Int32 => value::<Int32Type>(array, at).into(),
+        DataType::Int64 => value::<Int64Type>(array, at).into(),
+        DataType::UInt8 => value::<UInt8Type>(array, at).into(),
+        DataType::UInt16 => value::<UInt16Type>(array, at).into(),
+        DataType::UInt32 => value::<UInt32Type>(array, at).into(),
+        DataType::UInt64 => value::<UInt64Type>(array, at).into(),
         _ => return None,
     })
 }
@@ -82,9 +87,9 @@ pub(crate) fn integer(array: &dyn Array, at: usize) -> Option<i128> {
 /// The value of any type of float.
 pub(crate) fn float(array: &dyn Array, at: usize) -> Option<f64> {
     Some(match array.data_type() {
-        DataType::Float16 => array.as_primitive::<Float16Type>().value(at).into(),
-        DataType::Float32 => array.as_primitive::<Float32Type>().value(at).into(),
-        DataType::Float64 => array.as_primitive::<Float64Type>().value(at),
+        DataType::Float16 => value::<Float16Type>(array, at).into(),
+        DataType::Float32 => value::<Float32Type>(array, at).into(),
+        DataType::Float64 => value::<Float64Type>(array, at),
         _ => return None,
     })
 }
@@ -92,10 +97,10 @@ pub(crate) fn float(array: &dyn Array, at: usize) -> Option<f64> {
 /// The digits of any type of decimal: in full, or with an exponent if that is shorter.
 pub(crate) fn decimal(array: &dyn Array, at: usize) -> Option<String> {
     let (unscaled, scale) = match array.data_type() {
-        DataType::Decimal32(_, scale) => (array.as_primitive::<Decimal32Type>().value(at).to_string(), *scale),
-        DataType::Decimal64(_, scale) => (array.as_primitive::<Decimal64Type>().value(at).to_string(), *scale),
-        DataType::Decimal128(_, scale) => (array.as_primitive::<Decimal128Type>().value(at).to_string(), *scale),
-        DataType::Decimal256(_, scale) => (array.as_primitive::<Decimal256Type>().value(at).to_string(), *scale),
+        DataType::Decimal32(_, scale) => (value::<Decimal32Type>(array, at).to_string(), *scale),
+        DataType::Decimal64(_, scale) => (value::<Decimal64Type>(array, at).to_string(), *scale),
+        DataType::Decimal128(_, scale) => (value::<Decimal128Type>(array, at).to_string(), *scale),
+        DataType::Decimal256(_, scale) => (value::<Decimal256Type>(array, at).to_string(), *scale),
         _ => return None,
     };
     let (sign, digits) = unscaled.strip_prefix('-').map_or(("", &*unscaled), |digits| ("-", digits));
@@ -118,35 +123,27 @@ pub(crate) fn decimal(array: &dyn Array, at: usize) -> Option<String> {
 pub(crate) fn timestamp(array: &dyn Array, at: usize) -> Option<(i64, i64)> {
     let DataType::Timestamp(unit, _) = array.data_type() else { return None };
     Some(match unit {
-        TimeUnit::Second => (array.as_primitive::<TimestampSecondType>().value(at), 1),
-        TimeUnit::Millisecond => (array.as_primitive::<TimestampMillisecondType>().value(at), 1_000),
-        TimeUnit::Microsecond => (array.as_primitive::<TimestampMicrosecondType>().value(at), 1_000_000),
-        TimeUnit::Nanosecond => (array.as_primitive::<TimestampNanosecondType>().value(at), 1_000_000_000),
+        TimeUnit::Second => (value::<TimestampSecondType>(array, at), 1),
+        TimeUnit::Millisecond => (value::<TimestampMillisecondType>(array, at), 1_000),
+        TimeUnit::Microsecond => (value::<TimestampMicrosecondType>(array, at), 1_000_000),
+        TimeUnit::Nanosecond => (value::<TimestampNanosecondType>(array, at), 1_000_000_000),
     })
 }
 
 /// The value of a duration or an interval with its units, for people.
 pub(crate) fn span(array: &dyn Array, at: usize) -> Option<String> {
     Some(match array.data_type() {
-        DataType::Duration(TimeUnit::Second) => format!("{} s", array.as_primitive::<DurationSecondType>().value(at)),
-        DataType::Duration(TimeUnit::Millisecond) => {
-            format!("{} ms", array.as_primitive::<DurationMillisecondType>().value(at))
-        }
-        DataType::Duration(TimeUnit::Microsecond) => {
-            format!("{} us", array.as_primitive::<DurationMicrosecondType>().value(at))
-        }
-        DataType::Duration(TimeUnit::Nanosecond) => {
-            format!("{} ns", array.as_primitive::<DurationNanosecondType>().value(at))
-        }
-        DataType::Interval(IntervalUnit::YearMonth) => {
-            format!("{} months", array.as_primitive::<IntervalYearMonthType>().value(at))
-        }
+        DataType::Duration(TimeUnit::Second) => format!("{} s", value::<DurationSecondType>(array, at)),
+        DataType::Duration(TimeUnit::Millisecond) => format!("{} ms", value::<DurationMillisecondType>(array, at)),
+        DataType::Duration(TimeUnit::Microsecond) => format!("{} us", value::<DurationMicrosecondType>(array, at)),
+        DataType::Duration(TimeUnit::Nanosecond) => format!("{} ns", value::<DurationNanosecondType>(array, at)),
+        DataType::Interval(IntervalUnit::YearMonth) => format!("{} months", value::<IntervalYearMonthType>(array, at)),
         DataType::Interval(IntervalUnit::DayTime) => {
-            let value = array.as_primitive::<IntervalDayTimeType>().value(at);
+            let value = value::<IntervalDayTimeType>(array, at);
             format!("{} days {} ms", value.days, value.milliseconds)
         }
         DataType::Interval(IntervalUnit::MonthDayNano) => {
-            let value = array.as_primitive::<IntervalMonthDayNanoType>().value(at);
+            let value = value::<IntervalMonthDayNanoType>(array, at);
             format!("{} months {} days {} ns", value.months, value.days, value.nanoseconds)
         }
         _ => return None,

@@ -10,14 +10,17 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use crate::base::due_times::integer_of;
 use crate::base::error::BadRecord;
 use crate::base::json::{Refused, json_or_text, value_of, write_text};
 use crate::formats::csv_split::CsvSplit;
+use crate::formats::lines::Block;
 use crate::formats::ndjson::number_of;
 use crate::message::columns::{MISSED, TZ, VALUES};
 use crate::message::fields::{Fields, Payload, Schema, Value};
-use crate::message::origin::Origin;
+use crate::message::incoming::Origin;
 use crate::message::parsed::Parsed;
 
 /// The columns of a file, by their place in its rows.
@@ -61,7 +64,7 @@ impl CsvHeader {
             return Err(BadRecord::new(reason, format!("{}, as the header", names.len())));
         }
         let cell = |place: Option<usize>| place.map(|at| cells[at].as_str());
-        let [id, key, due, delay_ms, expires, op, mut base64, traceparent, every, cron] = parts.map(cell);
+        let [id, key, due, delay_ms, expires, op, mut base64, traceparent, every, cron, destination] = parts.map(cell);
         let mut payload = cell(*payload);
         let has_no_payload = matches!(op, Some("cancel" | "reschedule"));
         if has_no_payload {
@@ -96,6 +99,7 @@ impl CsvHeader {
             text(traceparent),
             every.map_or(Value::Absent, number),
             text(cron),
+            text(destination),
         ];
         let payload = payload.map(|bytes| Payload { bytes, is_json: true });
         Ok(Fields { others: others.collect(), ..Fields::of(values, payload) })
@@ -108,6 +112,8 @@ pub struct Csv {
     source: Arc<str>,
     schema: Schema,
     after: u64,
+    /// How many lines were read.
+    lines: u64,
     split: CsvSplit,
     header: Option<CsvHeader>,
     /// Whether the header can't be used. Then nothing more is read.
@@ -120,19 +126,28 @@ impl Csv {
     #[must_use]
     pub fn new(source: &str, schema: Schema, after: u64) -> Self {
         let split = CsvSplit::new(schema.max_record(), schema.columns.id());
-        Self { source: source.into(), schema, after, split, header: None, is_refused: false }
+        Self { source: source.into(), schema, after, lines: 0, split, header: None, is_refused: false }
     }
 
     /// Reads the items of the rows that end with these lines, in order. No bytes are the end of the input. About 1 µs
     /// each. `left_out`: bytes of the last line that are missing, because the line is too long. `now_ns`: the wall time
     /// from which a `delay_ms` counts; `None` in a replay.
     pub fn read(&mut self, lines: &[u8], left_out: usize, now_ns: Option<i64>) -> Vec<Parsed> {
+        let block = Block { bytes: lines, first_line: self.lines + 1, left_out };
+        let end = lines.is_empty().then_some(None);
         let mut found = Vec::new();
-        self.split.add(lines, left_out);
-        while !self.is_refused
-            && let Some(row) = self.split.next_row()
-        {
-            let origin = || Origin { source: Arc::clone(&self.source), line: row.line, record: Some(row.data.into()) };
+        for line in block.lines(self.schema.max_record()).map(Some).chain(end) {
+            self.lines = line.map_or(self.lines, |line| line.number);
+            let row = match line {
+                Some(line) => self.split.add(&line),
+                None => self.split.end(),
+            };
+            let Some(row) = row.filter(|_| !self.is_refused) else { continue };
+            let origin = || Origin {
+                source: Arc::clone(&self.source),
+                line: row.line,
+                record: Some(Bytes::copy_from_slice(row.data)),
+            };
             if let Some(header) = &self.header {
                 if row.line > self.after {
                     let read = row.cells.and_then(|cells| self.schema.check(&header.fields(cells)?, now_ns));

@@ -1,14 +1,15 @@
 //! The rows of a hand-off (rule S3): messages that were read and checked elsewhere, and go to a deliverer.
 //!
-//! A row has one of five kinds. Empty fields are null:
+//! A row has one of four kinds. Empty fields are null:
 //!
 //! | | `id`, `key` | `due_ms`, `delay_ms` | `payload`, `is_json` | `source`, `line` | `reason`, `allowed` |
 //! |---|---|---|---|---|---|
 //! | a message | its name | the due time; also the delay, if given | the content to deliver | its place in the input | |
-//! | a recurring message | its name | the delay of the first occurrence, if given | the content to deliver | its place in the input | |
 //! | a cancel | its name | | | its place in the input | |
 //! | a reschedule | its name | the due time | | its place in the input | |
 //! | a dead letter | | | the original record | its place in the input | the reason, and the allowed values |
+//!
+//! A recurring message is written as a dead letter (S2): nothing but a deliverer's own store makes its occurrences.
 //!
 //! Further columns:
 //!
@@ -17,39 +18,35 @@
 //!   here is marked as a repeat.
 //! - `moved_to_ms`: the present due time of a message that was rescheduled before it came here. Its content still has
 //!   the first due time.
-//! - `recurrence`: the rule of a recurring message, as JSON.
-//! - `asked_ms`: where a recurring message is put, cancelled or rescheduled, the time of this request. No two requests
-//!   of a sender have the same time. A request that is not later than one that was done before is a repeat, and changes
-//!   nothing. So a sender may send its requests again, all or some of them, from any request on.
 //! - `partition`: only in a written stream. The partition of the row (`message/partition.rs`); for a dead letter, its
 //!   line modulo 64. The hold uses it, and no deliverer reads it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float64Type, Int64Type};
 use arrow_array::{
-    Array, ArrayRef, BinaryArray, BooleanArray, Float64Array, Int32Array, Int64Array, PrimitiveArray, RecordBatch,
-    StringArray,
+    Array, ArrayRef, BinaryArray, BooleanArray, Float64Array, Int32Array, Int64Array, RecordBatch, StringArray,
 };
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{DataType, Field, Schema};
+use bytes::Bytes;
 
 use crate::base::display::{cut, quoted};
 use crate::base::error::BadRecord;
 use crate::base::times::due_in_range;
 use crate::message::fields::Request;
-use crate::message::origin::{Origin, Record};
+use crate::message::incoming::Origin;
 use crate::message::parsed::Parsed;
 use crate::message::partition::{PARTITIONS, partition_of_incoming, partition_of_name};
-use crate::message::recurrence::{NEVER_MS, Recurrence};
+use crate::message::record::record_of_incoming;
 use crate::message::{Body, Cancel, Extras, Message, Reschedule, check_name, checked};
 
 /// How long a cancel is remembered. A cancel passes at once, but the hold may keep its message for this long (D7).
 pub(crate) const KEEP_CANCELS_DAYS: u32 = 400;
 
 /// The name of each column, its type, and whether it may be null.
-const COLUMNS: [(&str, DataType, bool); 16] = [
+const COLUMNS: [(&str, DataType, bool); 14] = [
     ("id", DataType::Utf8, true),
     ("key", DataType::Utf8, true),
     ("due_ms", DataType::Int64, true),
@@ -64,16 +61,14 @@ const COLUMNS: [(&str, DataType, bool); 16] = [
     ("allowed", DataType::Utf8, true),
     ("moved_to_ms", DataType::Int64, true),
     ("again", DataType::Boolean, false),
-    ("recurrence", DataType::Utf8, true),
-    ("asked_ms", DataType::Int64, true),
 ];
 
 /// Writes the items as an Arrow IPC stream of one batch. Each row also has its partition. The original record of a
 /// message is left out.
 #[must_use]
 pub fn write_stream(items: &[Parsed]) -> Vec<u8> {
-    fn texts<'a>(items: &'a [Parsed], of: impl Fn(&'a Parsed) -> Option<&'a str>) -> ArrayRef {
-        Arc::new(items.iter().map(of).collect::<StringArray>())
+    fn texts<'a>(items: &[&'a Parsed], of: impl Fn(&'a Parsed) -> Option<&'a str>) -> ArrayRef {
+        Arc::new(items.iter().copied().map(of).collect::<StringArray>())
     }
     fn message(item: &Parsed) -> Option<&Message> {
         if let Parsed::Message(incoming) = item { Some(&incoming.message) } else { None }
@@ -90,42 +85,39 @@ pub fn write_stream(items: &[Parsed]) -> Vec<u8> {
     }
     fn due_ms(item: &Parsed) -> Option<i64> {
         match item {
-            Parsed::Message(incoming) => Some(incoming.message.due_ms).filter(|due_ms| *due_ms != NEVER_MS),
+            Parsed::Message(incoming) => Some(incoming.message.due_ms),
             Parsed::Reschedule(to, _) => Some(to.due_ms),
             Parsed::Cancel(..) | Parsed::Bad(..) => None,
         }
     }
-    fn rule(message: Option<&Message>) -> Option<String> {
-        Some(message?.body.recurrence()?.to_handed())
-    }
-    let messages = || items.iter().map(message);
+    let items: Vec<_> = items.iter().map(letter_if_it_stays).collect();
+    let items: Vec<&Parsed> = items.iter().map(AsRef::as_ref).collect();
+    let messages = || items.iter().copied().map(message);
     let columns: Vec<ArrayRef> = vec![
-        texts(items, |item| match item {
+        texts(&items, |item| match item {
             Parsed::Message(incoming) => Some(incoming.message.body.id()),
             Parsed::Cancel(cancel, _) => Some(&cancel.id),
             Parsed::Reschedule(to, _) => Some(&to.id),
             Parsed::Bad(..) => None,
         }),
-        texts(items, |item| match item {
+        texts(&items, |item| match item {
             Parsed::Message(incoming) => incoming.message.body.key(),
             Parsed::Cancel(cancel, _) => cancel.key.as_deref(),
             Parsed::Reschedule(to, _) => to.key.as_deref(),
             Parsed::Bad(..) => None,
         }),
-        Arc::new(items.iter().map(due_ms).collect::<Int64Array>()),
+        Arc::new(items.iter().copied().map(due_ms).collect::<Int64Array>()),
         Arc::new(messages().map(|it| it.and_then(|it| it.delay_ms)).collect::<Float64Array>()),
-        Arc::new(items.iter().map(payload_of).collect::<BinaryArray>()),
+        Arc::new(items.iter().copied().map(payload_of).collect::<BinaryArray>()),
         Arc::new(messages().map(|it| it.map(|it| it.body.is_json())).collect::<BooleanArray>()),
         Arc::new(messages().map(|it| it.and_then(Message::expires_ms)).collect::<Int64Array>()),
-        texts(items, |item| message(item).and_then(Message::traceparent)),
-        texts(items, |item| item.origin().map(|origin| &*origin.source)),
+        texts(&items, |item| message(item).and_then(Message::traceparent)),
+        texts(&items, |item| item.origin().map(|origin| &*origin.source)),
         Arc::new(items.iter().map(|item| item.origin().map(|origin| origin.line as i64)).collect::<Int64Array>()),
-        texts(items, |item| bad(item).map(|bad| bad.reason.as_str())),
-        texts(items, |item| bad(item).map(|bad| bad.allowed.as_str())),
+        texts(&items, |item| bad(item).map(|bad| bad.reason.as_str())),
+        texts(&items, |item| bad(item).map(|bad| bad.allowed.as_str())),
         Arc::new(Int64Array::from(vec![None; items.len()])), // the rows come from an input: none was moved
         Arc::new(BooleanArray::from(vec![false; items.len()])), // or sent before
-        Arc::new(messages().map(rule).collect::<StringArray>()),
-        Arc::new(Int64Array::from(vec![None; items.len()])), // the hold numbers them
         Arc::new(items.iter().map(|item| Some(i32::from(partition_of_item(item)))).collect::<Int32Array>()),
     ];
     let mut fields = COLUMNS.map(|(name, kind, is_nullable)| Field::new(name, kind, is_nullable)).to_vec();
@@ -134,6 +126,26 @@ pub fn write_stream(items: &[Parsed]) -> Vec<u8> {
     let mut writer = StreamWriter::try_new(Vec::new(), batch.schema_ref()).expect("memory takes it");
     writer.write(&batch).expect("memory takes it");
     writer.into_inner().expect("memory takes it")
+}
+
+/// A dead letter, if the message is none that goes through Spark.
+fn letter_if_it_stays(item: &Parsed) -> Cow<'_, Parsed> {
+    match item {
+        Parsed::Message(incoming) if incoming.message.recurs() || incoming.message.body.destination().is_some() => {
+            let (reason, which) = match incoming.message.body.destination() {
+                None => ("a recurring message does not go through Spark", "due or delay_ms"),
+                Some(_) => ("a message that names a destination does not go through Spark", "no destination"),
+            };
+            let allowed = format!(
+                "messages with {which}; give others to the store of a deliverer, by POST /messages of tickwheel serve"
+            );
+            let bad = BadRecord::new(reason, allowed);
+            let place = incoming.origin.as_ref().map_or(("".into(), 0), |it| (Arc::clone(&it.source), it.line));
+            let record = Some(record_of_incoming(incoming).into());
+            Cow::Owned(Parsed::Bad(bad, Origin { source: place.0, line: place.1, record }))
+        }
+        _ => Cow::Borrowed(item),
+    }
 }
 
 fn partition_of_item(item: &Parsed) -> u8 {
@@ -183,20 +195,18 @@ fn check_columns(schema: &Schema) -> Result<(), BadRecord> {
 struct Rows<'a> {
     id: &'a StringArray,
     key: &'a StringArray,
-    due_ms: &'a PrimitiveArray<Int64Type>,
-    delay_ms: &'a PrimitiveArray<Float64Type>,
+    due_ms: &'a Int64Array,
+    delay_ms: &'a Float64Array,
     payload: &'a BinaryArray,
     is_json: &'a BooleanArray,
-    expires_ms: &'a PrimitiveArray<Int64Type>,
+    expires_ms: &'a Int64Array,
     traceparent: &'a StringArray,
     source: &'a StringArray,
-    line: &'a PrimitiveArray<Int64Type>,
+    line: &'a Int64Array,
     reason: &'a StringArray,
     allowed: &'a StringArray,
-    moved_to_ms: &'a PrimitiveArray<Int64Type>,
+    moved_to_ms: &'a Int64Array,
     again: &'a BooleanArray,
-    recurrence: &'a StringArray,
-    asked_ms: &'a PrimitiveArray<Int64Type>,
 }
 
 impl<'a> Rows<'a> {
@@ -216,25 +226,23 @@ impl<'a> Rows<'a> {
             allowed: batch.column(11).as_string(),
             moved_to_ms: batch.column(12).as_primitive(),
             again: batch.column(13).as_boolean(),
-            recurrence: batch.column(14).as_string(),
-            asked_ms: batch.column(15).as_primitive(),
         }
     }
 
-    fn item(&self, at: usize, max_payload: usize, origin: impl Fn(Option<Record>) -> Origin) -> Parsed {
+    fn item(&self, at: usize, max_payload: usize, origin: impl Fn(Option<Bytes>) -> Origin) -> Parsed {
         let data = if self.payload.is_valid(at) { self.payload.value(at) } else { &[] };
         if let Some(reason) = text_at(self.reason, at) {
             let bad = BadRecord::new(reason, text_at(self.allowed, at).unwrap_or(""));
-            return Parsed::Bad(bad, origin(Some(data.into())));
+            return Parsed::Bad(bad, origin(Some(Bytes::copy_from_slice(data))));
         }
         let moved_to_ms = number_at(self.moved_to_ms, at).map(|due_ms| due_in_range(due_ms, "moved_to_ms")).transpose();
         match (self.request(at, data, max_payload), moved_to_ms) {
-            (Err(bad), _) | (_, Err(bad)) => Parsed::Bad(bad, origin(Some(data.into()))),
+            (Err(bad), _) | (_, Err(bad)) => Parsed::Bad(bad, origin(Some(Bytes::copy_from_slice(data)))),
             (read, Ok(moved_to_ms)) => {
                 let mut item = Parsed::of(read, true, || origin(None));
                 if let Parsed::Message(incoming) = &mut item {
                     incoming.redelivered = self.again.value(at);
-                    incoming.moved_to_ms = moved_to_ms.filter(|_| !incoming.message.recurs());
+                    incoming.moved_to_ms = moved_to_ms;
                 }
                 item
             }
@@ -246,35 +254,17 @@ impl<'a> Rows<'a> {
             return Err(BadRecord::new("id is missing", "id: text, not empty"));
         };
         let key = text_at(self.key, at);
-        if let Some(rule) = text_at(self.recurrence, at) {
-            return self.recurring(at, (key, id), data, rule, max_payload);
-        }
         let Some(due_ms) = number_at(self.due_ms, at) else {
             check_name(key, id)?;
-            let (id, key, asked_ms) = (id.into(), key.map(Into::into), number_at(self.asked_ms, at));
-            return Ok(Request::Cancel(Cancel { id, key, keep_days: KEEP_CANCELS_DAYS, asked_ms }));
+            let (id, key) = (id.into(), key.map(Into::into));
+            return Ok(Request::Cancel(Cancel { id, key, keep_days: KEEP_CANCELS_DAYS }));
         };
         if self.payload.is_null(at) {
             check_name(key, id)?;
             let due_ms = due_in_range(due_ms, "due_ms")?;
-            let (id, key, asked_ms) = (id.into(), key.map(Into::into), number_at(self.asked_ms, at));
-            return Ok(Request::Reschedule(Reschedule { id, key, due_ms, asked_ms }));
+            return Ok(Request::Reschedule(Reschedule { id: id.into(), key: key.map(Into::into), due_ms }));
         }
         checked(self.message(at, (key, id), data, due_ms), max_payload).map(Request::Message)
-    }
-
-    fn recurring(
-        &self,
-        at: usize,
-        name: (Option<&str>, &str),
-        data: &[u8],
-        rule: &str,
-        max_payload: usize,
-    ) -> Result<Request, BadRecord> {
-        let mut message = self.message(at, name, data, NEVER_MS);
-        let rule = Recurrence { asked_ms: number_at(self.asked_ms, at), ..Recurrence::from_handed(rule)? };
-        message.body = message.body.recurring(rule);
-        checked(message, max_payload).map(Request::Message)
     }
 
     fn message(&self, at: usize, (key, id): (Option<&str>, &str), data: &[u8], due_ms: i64) -> Message {
@@ -290,11 +280,8 @@ fn text_at(texts: &StringArray, at: usize) -> Option<&str> {
     texts.is_valid(at).then(|| texts.value(at))
 }
 
-fn number_at<T: arrow_array::ArrowPrimitiveType<Native: Into<i64>>>(
-    numbers: &PrimitiveArray<T>,
-    at: usize,
-) -> Option<i64> {
-    numbers.is_valid(at).then(|| numbers.value(at).into())
+fn number_at(numbers: &Int64Array, at: usize) -> Option<i64> {
+    numbers.is_valid(at).then(|| numbers.value(at))
 }
 
 #[cfg(test)]

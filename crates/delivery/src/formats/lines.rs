@@ -24,8 +24,6 @@ pub(crate) struct Line<'a> {
     pub number: u64,
     /// The bytes of the line; if it is too long, only the first of them.
     pub data: &'a [u8],
-    /// Where the line begins in the block.
-    pub start: usize,
     /// The whole length of the line, with the newline.
     pub size: usize,
 }
@@ -76,13 +74,12 @@ impl<B: AsRef<[u8]>> Block<B> {
             let rest = bytes.get(start..).filter(|rest| !rest.is_empty())?;
             let here = memchr(b'\n', rest).map_or(rest.len(), |end| end + 1);
             let size = if here == rest.len() { here + self.left_out } else { here };
-            let mut line = Line { number, data: &rest[..here], start, size };
+            let mut line = Line { number, data: &rest[..here], size };
             if size > max_line {
                 line.data = &line.data[..here.min(KEPT)];
             }
             if number == 1 && line.data.starts_with(BYTE_ORDER_MARK) {
                 line.data = &line.data[BYTE_ORDER_MARK.len()..];
-                line.start += BYTE_ORDER_MARK.len();
             }
             start += here;
             number += 1;

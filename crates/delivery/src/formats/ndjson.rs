@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -19,7 +20,7 @@ use crate::base::json::{Refused, check_depth, check_surrogates, without_line_end
 use crate::formats::lines::{Block, Line};
 use crate::message::columns::{DUE_AT, EXPIRES_AT, VALUES};
 use crate::message::fields::{Fields, Payload, Request, Schema, Value};
-use crate::message::origin::{Origin, Record};
+use crate::message::incoming::Origin;
 use crate::message::parsed::Parsed;
 
 const ALLOWED: &str = "one JSON object per line, each name once";
@@ -44,21 +45,22 @@ pub struct Ndjson<'a> {
 
 impl Ndjson<'_> {
     /// Reads the items of some lines, in order. About 1 µs each.
-    pub fn read(&self, block: &Block<Arc<[u8]>>) -> impl Iterator<Item = Parsed> {
+    pub fn read(&self, block: &Block<Bytes>) -> impl Iterator<Item = Parsed> {
         block.lines(self.schema.max_record()).filter_map(|line| {
             let data = trim(line.data);
             if data.is_empty() || line.number <= self.after {
                 return None;
             }
-            Some(Parsed::of(self.request(&line), self.keeps_origin, || self.origin(block, &line, data)))
+            let origin = || self.origin(block.bytes.slice_ref(data), line.number);
+            Some(Parsed::of(self.request(&line), self.keeps_origin, origin))
         })
     }
 
     /// Reads the bytes of a single record, for example a Kafka message. `line` is the place of the record in its
     /// source.
     #[must_use]
-    pub fn read_value(&self, bytes: &Arc<[u8]>, line: u64) -> Parsed {
-        let block = Block::whole(Arc::clone(bytes));
+    pub fn read_value(&self, bytes: &Bytes, line: u64) -> Parsed {
+        let block = Block::whole(bytes.clone());
         let mut items = self.read(&block);
         let first = items.next();
         let count = usize::from(first.is_some()) + items.count();
@@ -71,21 +73,16 @@ impl Ndjson<'_> {
             }
             _ => {
                 let bad = BadRecord::new(format!("the value holds {count} records"), "one JSON object per value");
-                Parsed::Bad(bad, self.whole(bytes, line))
+                Parsed::Bad(bad, self.origin(bytes.clone(), line))
             }
         }
     }
 
     /// Reads one record, which may extend over several lines. The caller has checked its size.
     #[must_use]
-    pub fn read_object(&self, bytes: &Arc<[u8]>) -> Parsed {
-        let line = Line { number: 1, data: bytes, start: 0, size: 0 };
-        Parsed::of(self.request(&line), self.keeps_origin, || self.whole(bytes, 1))
-    }
-
-    fn whole(&self, bytes: &Arc<[u8]>, line: u64) -> Origin {
-        let record = Record::part_of(bytes, 0, bytes.len());
-        Origin { source: Arc::clone(&self.source), line, record: Some(record) }
+    pub fn read_object(&self, bytes: &Bytes) -> Parsed {
+        let line = Line { number: 1, data: bytes, size: 0 };
+        Parsed::of(self.request(&line), self.keeps_origin, || self.origin(bytes.clone(), 1))
     }
 
     fn request(&self, line: &Line<'_>) -> Result<Request, BadRecord> {
@@ -93,11 +90,8 @@ impl Ndjson<'_> {
         self.schema.check(&fields_of(text, self.schema)?, self.now_ns)
     }
 
-    fn origin(&self, block: &Block<Arc<[u8]>>, line: &Line<'_>, data: &[u8]) -> Origin {
-        let blank = line.data.iter().take_while(|byte| is_blank(**byte)).count();
-        let start = line.start + blank;
-        let record = Record::part_of(&block.bytes, start, start + data.len());
-        Origin { source: Arc::clone(&self.source), line: line.number, record: Some(record) }
+    fn origin(&self, record: Bytes, line: u64) -> Origin {
+        Origin { source: Arc::clone(&self.source), line, record: Some(record) }
     }
 }
 
@@ -113,7 +107,7 @@ pub(crate) fn fields_of<'a>(text: &'a str, schema: &Schema) -> Result<Fields<'a>
     check_depth(text).map_err(refused)?;
     let mut parser = serde_json::Deserializer::from_str(text);
     let found = AnObject(schema).deserialize(&mut parser).and_then(|found| parser.end().map(|()| found));
-    let Found { values, others, is_double } = found.map_err(|error| refused(error.into()))?;
+    let Found { values, payload, others, is_double } = found.map_err(|error| refused(Refused::at(text, &error)))?;
     check_surrogates(text).map_err(refused)?;
     let mut read: [Value<'_>; VALUES] = Default::default();
     for (at, (value, raw)) in read.iter_mut().zip(values).enumerate() {
@@ -123,8 +117,8 @@ pub(crate) fn fields_of<'a>(text: &'a str, schema: &Schema) -> Result<Fields<'a>
     if is_double {
         return Err(BadRecord::new("a name occurs twice in the object", ALLOWED));
     }
-    let payload = others.payload.map(|raw| Payload { bytes: without_line_ends(raw.as_bytes()), is_json: true });
-    let others = others.fields.into_iter().map(|(name, raw)| (name, without_line_ends(raw.as_bytes())));
+    let payload = payload.map(|raw| Payload { bytes: without_line_ends(raw.as_bytes()), is_json: true });
+    let others = others.into_iter().map(|(name, raw)| (name, without_line_ends(raw.as_bytes())));
     Ok(Fields { others: others.collect(), ..Fields::of(read, payload) })
 }
 
@@ -147,17 +141,13 @@ fn trim(mut bytes: &[u8]) -> &[u8] {
 }
 
 /// The members of an object, not yet decoded.
+#[derive(Default)]
 struct Found<'a> {
     /// In the order of `Columns::values`.
     values: [Option<&'a str>; VALUES],
-    others: Others<'a>,
-    is_double: bool,
-}
-
-#[derive(Default)]
-struct Others<'a> {
     payload: Option<&'a str>,
-    fields: SmallVec<[(Cow<'a, str>, &'a str); 4]>,
+    others: SmallVec<[(Cow<'a, str>, &'a str); 4]>,
+    is_double: bool,
 }
 
 struct AnObject<'a>(&'a Schema);
@@ -187,7 +177,7 @@ impl<'de> Visitor<'de> for AnObject<'_> {
         const MANY: usize = 16;
         let columns = &self.0.columns;
         let names = columns.values();
-        let mut found = Found { values: [None; VALUES], others: Others::default(), is_double: false };
+        let mut found = Found::default();
         let mut many: HashSet<Cow<'de, str>> = HashSet::new();
         while let Some(Name(name)) = members.next_key()? {
             let raw = members.next_value::<&RawValue>()?.get();
@@ -200,12 +190,12 @@ impl<'de> Visitor<'de> for AnObject<'_> {
             }
             if name == columns.payload() {
                 is_known = true;
-                found.is_double |= found.others.payload.replace(raw).is_some();
+                found.is_double |= found.payload.replace(raw).is_some();
             }
             if is_known || found.is_double {
                 continue; // a record with a name twice is refused, so its other fields are not needed
             }
-            let others = &mut found.others.fields;
+            let others = &mut found.others;
             if others.len() < MANY {
                 found.is_double = others.iter().any(|(other, _)| *other == name);
             } else {
@@ -235,7 +225,7 @@ fn value_of(raw: &str) -> Result<Value<'_>, Refused> {
         [b'"', text @ .., b'"'] if memchr::memchr(b'\\', text).is_none() => {
             Ok(Value::Text(Cow::Borrowed(&raw[1..raw.len() - 1])))
         }
-        [b'"', ..] => Ok(Value::Text(Cow::Owned(serde_json::from_str(raw)?))),
+        [b'"', ..] => Ok(Value::Text(Cow::Owned(serde_json::from_str(raw).map_err(|error| Refused::at(raw, &error))?))),
         [b'-' | b'0'..=b'9', ..] => number_of(raw),
         [b'n', ..] => Ok(Value::Absent),
         _ => Ok(Value::Other),

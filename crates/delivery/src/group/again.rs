@@ -32,7 +32,7 @@ impl Group<'_> {
                 return Ok(Answer::Paused);
             }
             let now_ms = dispatcher.steady_ms();
-            (dispatcher.try_lane(lane), now_ms, dispatcher.window.cursor.is_some_and(|(due_ms, _)| due_ms >= now_ms))
+            (dispatcher.try_key(lane), now_ms, dispatcher.window.have_all_read(now_ms))
         };
         match found {
             Again::Absent if !is_read => {
@@ -99,7 +99,7 @@ impl Group<'_> {
 
     /// Whether sending is paused, also after the items before this one.
     fn is_paused(&self, dispatcher: &Dispatcher, lane: Option<i64>) -> bool {
-        let is_lane_paused = |lane| dispatcher.window.is_lane_paused(lane) && !self.resumed_lanes.contains(&lane);
+        let is_lane_paused = |lane| dispatcher.window.is_key_paused(lane) && !self.resumed_lanes.contains(&lane);
         dispatcher.is_paused() && !self.resumes || lane.is_some_and(is_lane_paused)
     }
 }

@@ -11,7 +11,7 @@ use crate::due::dispatcher::TakenBack;
 use crate::due::window::Entry;
 use crate::group::items::Answer;
 use crate::message::incoming::lane_of;
-use crate::store::{Action, ActionKind, Done, Filter, Outcome, Position, Result};
+use crate::store::{Action, ActionKind, Filter, Outcome, Position, Result};
 
 /// How many messages one group looks at, and how many it changes. Outcomes that come meanwhile wait for its commit.
 const LOOK: usize = 8_000;
@@ -92,15 +92,7 @@ impl Group<'_> {
                 match dispatcher.take_back(seq, Outcome::Cancelled) {
                     TakenBack::Taken { .. } | TakenBack::Absent => {
                         action.too_late -= u64::from(self.actions.sending.remove(&seq));
-                        done.push(Done {
-                            seq,
-                            due_ms,
-                            outcome: Outcome::Cancelled,
-                            at_ms: self.now_ms,
-                            lateness_us: None,
-                            attempts: 0,
-                            redelivered: false,
-                        });
+                        done.push(self.done(seq, due_ms, Outcome::Cancelled));
                     }
                     TakenBack::Sending if !is_near || self.actions.sending.insert(seq) => action.too_late += 1,
                     TakenBack::Sending | TakenBack::Over(_) => {}

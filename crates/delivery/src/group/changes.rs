@@ -3,8 +3,9 @@
 //! Each change has one exact answer, also in the moment of sending. If a message is taken back, it does not go out. If
 //! its send has begun, the send is not undone.
 
-use super::{DAY_MS, Group, answer_of, held_of};
+use super::{DAY_MS, Group, answer_of, held_of, lane_of_body};
 use crate::due::dispatcher::TakenBack;
+use crate::due::strikes::IN_GROUP;
 use crate::due::window::State;
 use crate::formats::ndjson::fields_of;
 use crate::group::items::Answer;
@@ -13,26 +14,18 @@ use crate::message::fields::{Request, Schema, Value};
 use crate::message::incoming::{Incoming, lane_of};
 use crate::message::partition::partition_of_name;
 use crate::message::recurrence::NEVER_MS;
-use crate::message::{Cancel, Extras, Message, Reschedule};
-use crate::store::{Attempts, Filter, Known, Outcome, PAUSED, Result, WaitingRow};
+use crate::message::{Cancel, Message, Reschedule};
+use crate::store::{Attempts, CRASHED, Filter, Known, Outcome, PAUSED, Result, WaitingRow};
 
 impl Group<'_> {
     pub(super) fn cancel(&mut self, cancel: &Cancel) -> Result<Answer> {
         let key = cancel.key.as_deref();
-        let id = self.written_id(key, &cancel.id)?;
-        let known = self.store.find(key, &id)?;
+        let (known, id) = self.named(key, &cancel.id)?;
         let Some(known) = known.filter(|known| known.outcome != Some(Outcome::Withdrawn)) else {
-            // With a time the message came before. A store without it must not cancel the next one.
-            if cancel.asked_ms.is_none() {
-                let until_ms = self.now_ms.saturating_add(i64::from(cancel.keep_days) * DAY_MS);
-                self.store.remember_cancel(key, &id, self.now_ms, Some(until_ms))?;
-            }
+            let until_ms = self.now_ms.saturating_add(i64::from(cancel.keep_days) * DAY_MS);
+            self.store.remember_cancel(key, &id, self.now_ms, Some(until_ms))?;
             return Ok(Answer::Unknown);
         };
-        if self.was_done(&known, cancel.asked_ms)? {
-            self.counts.duplicates += 1;
-            return Ok(Answer::Cancelled);
-        }
         match self.take_back(&known, Outcome::Cancelled)? {
             Ok(_) => {
                 self.taken_back.push((known.seq, None));
@@ -75,7 +68,7 @@ impl Group<'_> {
         if is_global || !self.store.pause_key(lane, key, self.now_ms)? {
             return Ok(Answer::Refused);
         }
-        let gone = self.dispatcher.lock().pause_lanes(&[lane]);
+        let gone = self.dispatcher.lock().pause_keys(&[lane]);
         let held: Vec<_> = gone.iter().filter(|gone| gone.was_near).map(held_of).collect();
         self.store.hold(&held)?;
         Ok(Answer::Paused)
@@ -85,15 +78,10 @@ impl Group<'_> {
     /// millisecond.
     pub(super) fn reschedule(&mut self, to: &Reschedule) -> Result<Answer> {
         let key = to.key.as_deref();
-        let Some(known) = self.store.find(key, &self.written_id(key, &to.id)?)? else {
+        let (Some(known), _) = self.named(key, &to.id)? else {
             self.counts.reschedules_too_late += 1;
             return Ok(Answer::Unknown);
         };
-        if self.was_done(&known, to.asked_ms)? {
-            self.counts.duplicates += 1;
-            return Ok(Answer::Rescheduled);
-        }
-        self.note_asked(&known, to.asked_ms)?;
         let known = self.open_one(known)?;
         let left = match self.take_back(&known, Outcome::Moved)? {
             Ok(left) => left,
@@ -102,23 +90,29 @@ impl Group<'_> {
                 return Ok(answer);
             }
         };
-        let tried = left.tried.as_ref();
-        let (seq, message) = self.store.move_to(&known, to.due_ms, tried)?;
-        self.store.move_occurrence(known.seq, seq)?;
-        self.taken_back.push((known.seq, Some(seq)));
-        self.finish(&[self.done(known.seq, known.due_ms, Outcome::Moved)])?;
         self.counts.rescheduled += 1;
-        self.admit_again(seq, message, left.redelivered, tried)?;
+        self.move_to(&known, to.due_ms, &left)?;
         Ok(Answer::Rescheduled)
     }
 
+    /// Gives another due time to a message that was taken back.
+    pub(super) fn move_to(&mut self, known: &Known, due_ms: i64, left: &Left) -> Result<()> {
+        let tried = left.tried.as_ref();
+        let (seq, message) = self.store.move_to(known, due_ms, tried)?;
+        self.store.move_occurrence(known.seq, seq)?;
+        self.taken_back.push((known.seq, Some(seq)));
+        self.finish(&[self.done(known.seq, known.due_ms, Outcome::Moved)])?;
+        self.admit_again(seq, message, left.redelivered, tried)
+    }
+
     /// Replaces the waiting message of the same name. If that message has an outcome, the new message is accepted
-    /// beside it. In both cases a destination sees another digest than before.
-    pub(super) fn replace(&mut self, put: Incoming, at_latest_ms: Option<i64>) -> Result<Answer> {
+    /// beside it. In both cases a destination sees another digest than before. Returns the answer, and the due time of a
+    /// message that is accepted.
+    pub(super) fn replace(&mut self, put: Incoming, at_latest_ms: Option<i64>) -> Result<(Answer, Option<i64>)> {
         let known = self.store.find(put.message.key(), put.message.id())?;
         let recurs = put.message.body.recurrence().is_some();
         if recurs && known.as_ref().is_some_and(|known| known.due_ms == NEVER_MS) {
-            return self.recur_again(put, true);
+            return Ok((self.recur_again(put, true)?, None));
         }
         let Incoming { mut message, content, .. } = put;
         let at_latest_ms = at_latest_ms.filter(|_| !recurs);
@@ -129,7 +123,7 @@ impl Group<'_> {
         if let (Some(known), Err(_)) = (&known, &taken_back)
             && self.store.is_open(known)?
         {
-            return Ok(Answer::Delivering); // it is being sent, or its outcome is not on disk
+            return Ok((Answer::Delivering, None)); // it is being sent, or its outcome is not on disk
         }
         let waited = known.as_ref().filter(|_| taken_back.is_ok());
         let latest_ms = match (waited, at_latest_ms) {
@@ -141,9 +135,9 @@ impl Group<'_> {
             }
         };
         message.due_ms = message.due_ms.min(latest_ms.unwrap_or(i64::MAX));
+        let due_ms = (!recurs).then_some(message.due_ms);
         let again = known.is_some().then(|| self.store.last_seq() + 1);
-        let extras = Extras { latest_ms, again, ..message.body.extras().cloned().unwrap_or_default() };
-        message.body = message.body.with_extras(extras);
+        message.body = message.body.with(|extras| (extras.latest_ms, extras.again) = (latest_ms, again));
         let Some(known) = known else {
             let (digest, lane) = (put.digest, put.lane);
             let mut answers = Vec::new();
@@ -151,7 +145,7 @@ impl Group<'_> {
                 vec![Incoming { message, digest, content, lane, origin: None, redelivered: false, moved_to_ms: None }],
                 &mut answers,
             )?;
-            return Ok(answers[0]);
+            return Ok((answers[0], due_ms));
         };
         let seq = self.store.write_again(&message, content)?;
         let answer = if taken_back.is_ok() {
@@ -168,7 +162,7 @@ impl Group<'_> {
         if recurs {
             self.begin_recurring(seq, &message.body)?;
         }
-        Ok(answer)
+        Ok((answer, due_ms))
     }
 
     /// Makes a dead letter a message again, with all attempts and without `expires`.
@@ -181,7 +175,7 @@ impl Group<'_> {
     /// Returns whether the dead letter is a message again. It stays as it is if its record is gone, if `filter` does
     /// not match, or if the message was submitted again since then.
     pub(super) fn requeue_letter(&mut self, seq: i64, filter: Option<&Filter>) -> Result<bool> {
-        let Some(record) = self.store.letter(seq)? else { return Ok(false) };
+        let Some((record, reason)) = self.store.letter(seq)? else { return Ok(false) };
         let Some(mut message) = read_again(&record, self.now_ms) else { return Ok(false) };
         let takes = |it: &Filter| it.takes_due(message.due_ms) && it.takes_key(message.key());
         let Some(known) = self.store.find(message.key(), message.id())?.filter(|known| known.seq == seq) else {
@@ -190,10 +184,14 @@ impl Group<'_> {
         if !(known.outcome.is_some_and(Outcome::is_dead) && filter.is_none_or(takes)) {
             return Ok(false);
         }
+        let share = match message.body.destination().map(|name| self.store.destination(name)) {
+            Some(None) => return Ok(false), // it was removed
+            Some(Some(it)) => it.share,
+            None => 0,
+        };
         self.store.drop_letter(seq)?;
-        let again = self.store.again_of(seq)?;
-        let extras = Extras { again, ..message.body.extras().cloned().unwrap_or_default() };
-        message.body = message.body.with_extras(extras);
+        let (again, first) = self.store.numbers_of(seq)?;
+        message.body = message.body.with(|extras| extras.share = share).numbered(again, first);
         let seq = self.store.write_again(&message, known.content)?;
         self.counts.accepted += 1;
         self.counts.requeued += 1;
@@ -202,7 +200,13 @@ impl Group<'_> {
             self.begin_recurring(seq, &message.body)?;
             return Ok(true);
         }
-        self.admit_again(seq, message, true, None)?; // if it was tried, it may have arrived
+        // A message that ended the process each time goes out with care.
+        let strikes = if reason.ends_with(CRASHED) { IN_GROUP } else { 0 };
+        let struck = Attempts { strikes, ..Attempts::none(seq) };
+        if strikes > 0 {
+            self.store.note_attempts(std::slice::from_ref(&struck))?;
+        }
+        self.admit_again(seq, message, true, Some(&struck))?; // if it was tried, it may have arrived
         Ok(true)
     }
 
@@ -214,15 +218,17 @@ impl Group<'_> {
         tried: Option<&Attempts>,
     ) -> Result<()> {
         let (due_ms, size) = (message.due_ms, message.size_in_memory() as u32);
-        let lane = lane_of(message.key());
+        let (share, lane) = lane_of_body(&message.body);
         let tried = tried.cloned().unwrap_or_else(|| Attempts::none(seq));
         let row = WaitingRow {
             redelivered,
             attempts: tried.attempts,
-            strikes: tried.strikes,
+            counted: tried.counted,
             waited_ms: tried.waited_ms,
             tried_ms: tried.at_ms,
             is_unanswered: tried.is_unanswered,
+            strikes: tried.strikes,
+            share,
             ..WaitingRow::untried(due_ms, seq, lane, size)
         };
         self.admit(&[(row, partition_of_name(message.key(), message.id()), message.body)])
@@ -236,10 +242,11 @@ impl Group<'_> {
         }
         let found = self.dispatcher.lock().take_back(known.seq, outcome);
         Ok(match found {
-            TakenBack::Taken { attempts, strikes, redelivered } => {
+            TakenBack::Taken { attempts, counted, strikes, redelivered } => {
                 let noted = self.store.attempts(known.seq)?;
                 let noted = noted.unwrap_or_else(|| Attempts::none(known.seq));
-                let tried = (attempts > 0).then_some(Attempts { attempts, strikes, next_ms: None, ..noted });
+                let is_known = attempts > 0 || strikes > 0;
+                let tried = is_known.then_some(Attempts { attempts, counted, strikes, next_ms: None, ..noted });
                 Ok(Left { redelivered, tried })
             }
             TakenBack::Absent if self.store.is_open(known)? => {
@@ -275,9 +282,9 @@ impl Group<'_> {
 /// The state of a message that was taken back, for the message that takes its place.
 pub(super) struct Left {
     /// It may have arrived.
-    redelivered: bool,
+    pub(super) redelivered: bool,
     /// Its attempts, if there were any.
-    tried: Option<Attempts>,
+    pub(super) tried: Option<Attempts>,
 }
 
 /// Reads the message from the record of a dead letter. It leaves out `expires`, because a reschedule may have moved the

@@ -50,6 +50,13 @@ pub enum Item {
         /// `true`: sending pauses; `false`: sending goes on.
         is_paused: bool,
     },
+    /// Sets a named destination.
+    SetDestination {
+        /// Its name.
+        name: String,
+        /// The settings as JSON, checked.
+        settings: String,
+    },
     /// Tries a failing key, or a failing message without a key, at once.
     Again(Failing),
     /// A question about the state of a message.
@@ -104,6 +111,7 @@ impl Item {
             | Self::Look { id, key } => 100 + name_size(key.as_deref(), id),
             Self::Pause { key, .. } => 100 + name_size(key.as_deref(), ""),
             Self::Again(Failing::Key(name) | Failing::Message(name)) => 100 + name_size(None, name),
+            Self::SetDestination { name, settings } => 100 + name.len() + settings.len(),
             Self::Act { id, filter, .. } => 100 + id.len() + filter.size(),
             Self::Progress(it) => 100 + it.source.len(),
         }
@@ -178,12 +186,13 @@ pub struct Receipt {
 
 #[derive(Debug, Default)]
 struct Shared {
-    result: Mutex<Option<Result<Vec<Answer>, DeliveryError>>>,
+    result: Mutex<Option<Result<Answers, DeliveryError>>>,
     has_come: Condvar,
 }
 
 impl Receipt {
-    pub(crate) fn pair() -> (Self, Completion) {
+    #[doc(hidden)]
+    pub fn pair() -> (Self, Completion) {
         let shared = Arc::new(Shared::default());
         let for_writer = shared.clone();
         let complete = move |result| {
@@ -218,7 +227,7 @@ impl Receipt {
     /// # Errors
     /// The error that ended the run before all items were on disk.
     pub fn answers(self) -> Result<Vec<Result<Answer, BadRecord>>, DeliveryError> {
-        let mut answers = self.wait(None).expect("it waits without a time-out")?.into_iter();
+        let mut answers = self.wait(None).expect("it waits without a time-out")?.given.into_iter();
         let mut refused = self.refused.into_iter().peekable();
         let mut all = Vec::with_capacity(answers.len() + refused.len());
         loop {
@@ -232,45 +241,44 @@ impl Receipt {
         }
     }
 
-    /// Waits for the answers, in order: one for each item, except letters and progress. `None` if they do not come in
-    /// time.
+    /// Waits for the answers. `None` if they do not come in time.
     ///
     /// # Errors
     /// The error that ended the engine before all items were on disk.
+    #[doc(hidden)]
     #[must_use]
-    pub(crate) fn wait(&self, timeout: Option<Duration>) -> Option<Result<Vec<Answer>, DeliveryError>> {
+    pub fn wait(&self, timeout: Option<Duration>) -> Option<Result<Answers, DeliveryError>> {
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let mut result = self.shared.result.lock();
-        while result.is_none() {
-            result = match end {
-                None => self.shared.has_come.wait(result),
-                Some(end) => {
-                    let left = end.saturating_duration_since(Instant::now());
-                    if left.is_zero() {
-                        return None;
-                    }
-                    self.shared.has_come.wait_timeout(result, left)
-                }
-            };
-        }
-        result.clone()
+        let Shared { result, has_come } = &*self.shared;
+        has_come.wait_while(result.lock(), end, |result| result.is_none()).clone()
     }
 }
 
+/// The answers to the items of a ticket.
+#[derive(Clone, Debug, Default)]
+pub struct Answers {
+    /// In order: one for each item, except letters and progress.
+    pub given: Vec<Answer>,
+    /// The due times of replacements: the place of the answer, and milliseconds since 1970.
+    pub due_ms: Vec<(usize, i64)>,
+}
+
 /// A function that gets the answers. The writer's thread calls it once, so it must be quick.
-pub type Completion = Box<dyn FnOnce(Result<Vec<Answer>, DeliveryError>) + Send>;
+pub type Completion = Box<dyn FnOnce(Result<Answers, DeliveryError>) + Send>;
 
 /// Items that were submitted together, and their answers so far.
 pub struct Ticket {
     pub(crate) items: std::vec::IntoIter<Item>,
-    pub(crate) answers: Vec<Answer>,
+    pub(crate) answers: Answers,
     pub(crate) complete: Completion,
+    /// It is refused if one before it was, because the store could not be written: until a ticket comes that does not follow.
+    pub follows: bool,
 }
 
 impl Ticket {
     /// A ticket for these items; `complete` is called with their answers.
     #[must_use]
     pub fn new(items: Vec<Item>, complete: Completion) -> Self {
-        Self { items: items.into_iter(), answers: Vec::new(), complete }
+        Self { items: items.into_iter(), answers: Answers::default(), complete, follows: false }
     }
 }

@@ -8,6 +8,7 @@ pub(crate) mod loader;
 mod next_occurrence;
 pub(crate) mod operations;
 pub(crate) mod running_actions;
+mod stepped_rules;
 pub(crate) mod writer;
 pub(crate) mod writer_queue;
 
@@ -16,15 +17,16 @@ use crate::base::summary::Summary;
 use crate::base::sync::Mutex;
 use crate::due::dispatcher::Dispatcher;
 use crate::due::lanes::Slot;
-use crate::due::window::Gone;
-use crate::group::items::{Answer, Item};
+use crate::due::window::{Entry, Gone};
+use crate::group::items::{Answer, Answers, Item};
 use crate::group::operations::replied;
 use crate::group::running_actions::Actions;
-use crate::message::incoming::{Incoming, lane_of};
+use crate::message::incoming::{Incoming, lane_in, lane_of};
 use crate::message::partition::partition_of_incoming;
 use crate::message::record::record_of_incoming;
 use crate::message::{Body, Reschedule};
-use crate::store::{Accepted, Known, Letter, Outcome, Result, Store, WaitingRow};
+use crate::sinks::TakesNamed;
+use crate::store::{Accepted, Known, Letter, Outcome, Result, Store, StoredDestination, WaitingRow};
 
 const DAY_MS: i64 = 86_400_000;
 /// How many messages come into memory under one hold of the dispatcher's lock. Senders wait meanwhile.
@@ -47,6 +49,10 @@ pub(super) struct Group<'a> {
     /// Sending goes on after the commit: `resumes` for all messages, `resumed_lanes` for the messages of these lanes.
     pub(super) resumes: bool,
     pub(super) resumed_lanes: Vec<i64>,
+    /// Destinations that were set.
+    pub(super) destinations: Vec<StoredDestination>,
+    /// Whether messages may, or have to, name one.
+    pub(super) takes_named: TakesNamed,
     store: &'a mut Store,
     dispatcher: &'a Mutex<Dispatcher>,
     now_ms: i64,
@@ -69,6 +75,8 @@ impl<'a> Group<'a> {
             actions,
             resumes: false,
             resumed_lanes: Vec::new(),
+            destinations: Vec::new(),
+            takes_named: TakesNamed::No,
             store,
             dispatcher,
             now_ms,
@@ -76,12 +84,19 @@ impl<'a> Group<'a> {
     }
 
     /// Does the items of a ticket in order. Puts that follow each other are accepted together.
-    pub(super) fn apply(&mut self, items: Vec<Item>, answers: &mut Vec<Answer>) -> Result<()> {
+    pub(super) fn apply(&mut self, items: Vec<Item>, answered: &mut Answers) -> Result<()> {
+        let answers = &mut answered.given;
         let mut puts = Vec::new();
         for item in items {
             match item {
                 Item::Put(incoming) => {
-                    puts.push(incoming);
+                    match self.addressed(incoming) {
+                        Ok(incoming) => puts.push(incoming),
+                        Err(refused) => {
+                            self.accept(std::mem::take(&mut puts), answers)?;
+                            answers.push(replied("put", refused));
+                        }
+                    }
                     continue;
                 }
                 _ if !puts.is_empty() => self.accept(std::mem::take(&mut puts), answers)?,
@@ -90,7 +105,12 @@ impl<'a> Group<'a> {
             match item {
                 Item::Put(_) => unreachable!("taken above"),
                 Item::Replace { put, at_latest_ms } => {
-                    answers.push(replied("replace", self.replace(put, at_latest_ms)?));
+                    let (answer, due_ms) = match self.addressed(put) {
+                        Ok(put) => self.replace(put, at_latest_ms)?,
+                        Err(refused) => (refused, None),
+                    };
+                    answered.due_ms.extend(due_ms.map(|due_ms| (answers.len(), due_ms)));
+                    answers.push(replied("replace", answer));
                 }
                 Item::Requeue { id, key } => answers.push(replied("requeue", self.requeue(key.as_deref(), &id)?)),
                 Item::Cancel(cancel) => answers.push(replied("cancel", self.cancel(&cancel)?)),
@@ -102,6 +122,14 @@ impl<'a> Group<'a> {
                         Some(key) => self.pause_key(&key, is_paused)?,
                     };
                     answers.push(replied(if is_paused { "pause" } else { "resume" }, answer));
+                }
+                Item::SetDestination { .. } if self.takes_named == TakesNamed::No => {
+                    answers.push(replied("set_destination", Answer::Refused));
+                }
+                Item::SetDestination { name, settings } => {
+                    let is_new = self.store.destination(&name).is_none();
+                    self.destinations.push(self.store.set_destination(&name, &settings, self.now_ms)?);
+                    answers.push(replied("set_destination", if is_new { Answer::Accepted } else { Answer::Replaced }));
                 }
                 Item::Again(failing) => answers.push(replied("again", self.try_at_once(&failing)?)),
                 Item::Look { id, key } => answers.push(replied("look", self.look(key.as_deref(), &id)?)),
@@ -115,6 +143,35 @@ impl<'a> Group<'a> {
         if puts.is_empty() { Ok(()) } else { self.accept(puts, answers) }
     }
 
+    /// Finds the destination that the message names, or refuses the message.
+    fn addressed(&mut self, mut put: Incoming) -> std::result::Result<Incoming, Answer> {
+        let Some(name) = put.message.body.destination() else {
+            return if self.takes_named == TakesNamed::All { Err(self.no_destination(&put)) } else { Ok(put) };
+        };
+        let Some(share) = self.store.destination(name).map(|it| it.share) else {
+            return Err(self.no_destination(&put));
+        };
+        put.message.body = put.message.body.with(|extras| extras.share = share);
+        Ok(put)
+    }
+
+    fn no_destination(&mut self, put: &Incoming) -> Answer {
+        if let Some(origin) = &put.origin {
+            self.letters.push(Letter {
+                source: origin.source.to_string(),
+                line: origin.line as i64,
+                reason: put.message.body.destination().map_or_else(
+                    || "no destination is named".to_owned(),
+                    |name| format!("no destination has the name {name}"),
+                ),
+                allowed: "the name of a destination that is set".to_owned(),
+                record: record_of_incoming(put),
+            });
+            self.counts.dead_letters += 1;
+        }
+        Answer::Refused
+    }
+
     fn accept(&mut self, puts: Vec<Incoming>, answers: &mut Vec<Answer>) -> Result<()> {
         let first = answers.len();
         let accepted = self.store.accept(&puts, self.now_ms)?;
@@ -124,15 +181,11 @@ impl<'a> Group<'a> {
         for (put, accepted) in puts.into_iter().zip(accepted) {
             let recurs = put.message.body.recurrence().is_some();
             answers.push(match accepted {
-                Accepted::New(seq) | Accepted::NewAgain { seq, .. } => {
+                Accepted::New { seq, again, first, redelivered: may_have_arrived } => {
                     self.counts.accepted += 1;
                     if recurs {
                         recurring.push(Recurring::New(seq, put.message.body.clone()));
                     }
-                    let (again, may_have_arrived) = match accepted {
-                        Accepted::NewAgain { again, redelivered, .. } => (again, redelivered),
-                        _ => (None, false),
-                    };
                     let (due_ms, size) = (put.message.due_ms, put.message.size_in_memory() as u32);
                     let partition = partition_of_incoming(&put);
                     if let Some(due_ms) = put.moved_to_ms {
@@ -140,14 +193,12 @@ impl<'a> Group<'a> {
                             id: put.message.id().into(),
                             key: put.message.key().map(Into::into),
                             due_ms,
-                            asked_ms: None,
                         });
                     }
-                    let (lane, redelivered) = (put.lane, put.redelivered || may_have_arrived);
-                    let row = WaitingRow { redelivered, ..WaitingRow::untried(due_ms, seq, lane, size) };
-                    let body = put.message.body;
-                    let body = if let Some(number) = again { body.again(number) } else { body };
-                    fresh.push((row, partition, body));
+                    let (share, redelivered) = (put.message.body.share(), put.redelivered || may_have_arrived);
+                    let lane = put.lane.map(|number| lane_in(share, number));
+                    let row = WaitingRow { share, redelivered, ..WaitingRow::untried(due_ms, seq, lane, size) };
+                    fresh.push((row, partition, put.message.body.numbered(again, first)));
                     Answer::Accepted
                 }
                 Accepted::CancelledBefore(_) => {
@@ -184,6 +235,7 @@ impl<'a> Group<'a> {
         for part in fresh.chunks(ADMIT) {
             let mut dispatcher = self.dispatcher.lock();
             for (row, partition, body) in part {
+                dispatcher.open_share(row.share, || self.store.settings_of(row.share));
                 let slot = dispatcher.window.admit(*row, *partition, body.clone(), &mut gone);
                 if let Some(slot) = slot {
                     self.admitted.push((slot, row.seq));
@@ -227,10 +279,22 @@ enum Recurring {
     Known(usize, Incoming),
 }
 
+/// The row of a near message in memory.
+pub(super) fn row_of(entry: &Entry, redelivered: bool) -> WaitingRow {
+    let (share, lane) = entry.body.as_ref().map_or((0, None), lane_of_body);
+    WaitingRow { share, redelivered, ..WaitingRow::untried(entry.due_ms, entry.seq, lane, entry.size) }
+}
+
 /// The row of a near message that leaves memory.
 pub(super) fn held_of(gone: &Gone) -> WaitingRow {
-    let lane = gone.body.as_ref().and_then(|body| lane_of(body.key()));
-    WaitingRow { redelivered: gone.redelivered, ..WaitingRow::untried(gone.due_ms, gone.seq, lane, gone.size) }
+    let (share, lane) = gone.body.as_ref().map_or((0, None), lane_of_body);
+    WaitingRow { redelivered: gone.redelivered, share, ..WaitingRow::untried(gone.due_ms, gone.seq, lane, gone.size) }
+}
+
+/// The number of its destination, and of its lane there.
+pub(super) fn lane_of_body(body: &Body) -> (i64, Option<i64>) {
+    let share = body.share();
+    (share, lane_of(body.key()).map(|number| lane_in(share, number)))
 }
 
 fn answer_of(outcome: Outcome) -> Answer {

@@ -6,7 +6,8 @@
 //!     +-- replaced: what waits is made anew by the new rule  +-- cancelled: what waits is cancelled too
 //! ```
 //!
-//! So one occurrence is open at a time. A crash can neither leave an occurrence out nor make it twice.
+//! So one occurrence is open at a time. A crash can neither leave an occurrence out nor make it twice. After a step of the
+//! wall clock, `stepped_rules.rs` makes the open ones anew.
 
 use std::borrow::Cow;
 
@@ -17,7 +18,7 @@ use crate::message::incoming::Incoming;
 use crate::message::record::record_of;
 use crate::message::recurrence::{NEVER_MS, Recurrence, occurrence_id, occurrence_of};
 use crate::message::{Body, Extras, Message};
-use crate::store::{Accepted, Done, Known, Letter, Occurrence, Outcome, Result};
+use crate::store::{Accepted, Done, Known, Letter, Occurrence, Outcome, Result, Steps};
 
 /// How many times of a rule in a row may be over, because they were delivered or cancelled under an earlier rule. Each
 /// costs a look into the store. After this many, the rule goes on from now.
@@ -35,10 +36,18 @@ impl Group<'_> {
         for one in done.iter().filter(|one| one.due_ms == NEVER_MS) {
             self.end_occurrence(one.seq)?;
         }
-        for Occurrence { of_seq, at_ms, .. } in self.store.take_occurrences(done)? {
-            let message = self.store.open_message(of_seq)?;
+        for it in self.store.take_occurrences(done)? {
+            let mut message = self.store.open_message(it.of_seq)?;
+            let at_ms = match self.step_since(recurrence_of(&message), &it) {
+                None => it.at_ms,
+                Some(step) => {
+                    let at_ms = self.over_after(step, &message, it.at_ms)?;
+                    self.move_rule(step, &mut message, it.of_seq)?;
+                    at_ms
+                }
+            };
             let next_ms = recurrence_of(&message).after(at_ms, self.now_ms);
-            self.make_occurrence(of_seq, &message, next_ms, Some(at_ms))?;
+            self.make_occurrence(it.of_seq, &message, next_ms, Some(at_ms))?;
         }
         Ok(())
     }
@@ -56,21 +65,17 @@ impl Group<'_> {
         // Looked up now: an earlier item of the group may have taken its place.
         let known = self.store.find(put.message.key(), put.message.id())?.expect("its name is known");
         if !is_forced && (known.due_ms != NEVER_MS || known.content == put.content) {
-            self.note_before(&known, &put)?;
             return Ok(self.again(&put, &known));
-        }
-        if self.was_done(&known, recurrence_of(&put.message).asked_ms)? {
-            self.counts.duplicates += 1;
-            return Ok(Answer::Duplicate);
         }
         let is_open = self.store.is_open(&known)?;
         let Incoming { mut message, content, .. } = put;
         if is_open {
             let other = self.store.open_message(known.seq)?;
-            let rule = recurrence_of(&message).clone().in_place_of(recurrence_of(&other));
+            let sent_ms = recurrence_of(&other).sent_ms;
+            let rule = Recurrence { sent_ms, ..recurrence_of(&message).clone() };
             message.body = message.body.recurring(rule);
         }
-        message.body = message.body.again(self.store.last_seq() + 1);
+        message.body = message.body.numbered(Some(self.store.last_seq() + 1), None);
         let seq = self.store.write_again(&message, content)?;
         self.admit_again(seq, message.clone(), false, None)?;
         if !is_open {
@@ -84,24 +89,15 @@ impl Group<'_> {
         Ok(Answer::Replaced)
     }
 
-    /// Keeps what a lost deliverer may have sent (`before` of the new rule), although the message is known: it came
-    /// with a backup.
-    fn note_before(&mut self, known: &Known, put: &Incoming) -> Result<()> {
-        let rule = recurrence_of(&put.message);
-        match self.open_rule(known)? {
-            Some(kept) if rule.before.is_some() => self.store.put_rule(known.seq, &kept.in_place_of(rule)),
-            _ => Ok(()),
-        }
-    }
-
     /// Makes the new rule go on where the earlier rule is. If the open occurrence is due, or is being sent, it is the
     /// last occurrence of the earlier rule. If it is not due yet, the occurrence of the new rule takes its place. Times
     /// that are over get no occurrence.
     fn follow(&mut self, seq: i64, message: &Message, before: i64) -> Result<()> {
+        self.make_anew(before)?;
         let open = self.store.occurrence_of(before)?;
         let is_due = open.as_ref().is_some_and(|(known, _)| known.due_ms <= self.now_ms);
         if is_due || self.withdraw_occurrence(before)? == Withdrawn::Sending {
-            return self.store.give_occurrence(before, seq);
+            return self.give_occurrence(before, seq);
         }
         let rule = recurrence_of(message);
         let (next_ms, after_ms) = match open {
@@ -120,11 +116,16 @@ impl Group<'_> {
         if self.take_back(&known, Outcome::Withdrawn)?.is_err() {
             return Ok(Withdrawn::Sending);
         }
+        self.withdraw(&known)?;
+        Ok(Withdrawn::Waited)
+    }
+
+    /// Ends an occurrence that was taken back.
+    pub(super) fn withdraw(&mut self, known: &Known) -> Result<()> {
         self.store.drop_occurrence(known.seq)?;
         self.taken_back.push((known.seq, None));
         self.counts.cancelled += 1;
-        self.store.finish(&[self.done(known.seq, known.due_ms, Outcome::Withdrawn)])?;
-        Ok(Withdrawn::Waited)
+        self.store.finish(&[self.done(known.seq, known.due_ms, Outcome::Withdrawn)])
     }
 
     /// Ends a rule. No other occurrence follows, even if one is being sent.
@@ -139,25 +140,32 @@ impl Group<'_> {
 
     /// Makes the occurrence of this time, or of the first later time without an outcome. `after_ms`: the time of the
     /// occurrence before.
-    fn make_occurrence(
+    pub(super) fn make_occurrence(
         &mut self,
         of_seq: i64,
         message: &Message,
         mut at_ms: Result<i64, BadRecord>,
         mut after_ms: Option<i64>,
     ) -> Result<()> {
+        let Steps { count: steps, sum_ms: stepped_ms, .. } = self.store.steps();
         for look in 1..=2 * MOST_OVER {
             let due_ms = match at_ms {
                 Ok(due_ms) => due_ms,
                 Err(bad) => return self.end_recurring(of_seq, message, bad),
             };
-            let put = occurrence(message, due_ms, None);
+            let put = occurrence(message, due_ms, steps);
+            if steps > 0 {
+                // A caller that cancels an occurrence ahead names its time alone.
+                let plain = occurrence_id(message.id(), due_ms, 0);
+                self.store.rename_cancel(message.key(), &plain, put.message.id())?;
+            }
             let redelivered = recurrence_of(message).may_have_been_sent(due_ms);
             let seq = match self.store.accept(std::slice::from_ref(&put), self.now_ms)?.remove(0) {
-                Accepted::New(seq) => self.admit_occurrence(seq, put.message, redelivered)?,
-                Accepted::NewAgain { seq, again, redelivered: may_have_arrived } => {
-                    let put = occurrence(message, due_ms, again);
-                    self.admit_occurrence(seq, put.message, redelivered || may_have_arrived)?
+                Accepted::New { seq, again, first, redelivered: may_have_arrived } => {
+                    let message = Message { body: put.message.body.numbered(again, first), ..put.message };
+                    self.counts.accepted += 1;
+                    self.admit_again(seq, message, redelivered || may_have_arrived, None)?;
+                    seq
                 }
                 // A message of this name was submitted, or its dead letter was requeued: it is the occurrence.
                 Accepted::Known(known) if self.store.is_open(&known)? => known.seq,
@@ -168,21 +176,18 @@ impl Group<'_> {
                     self.counts.cancelled += is_new;
                     after_ms = Some(due_ms);
                     let rule = recurrence_of(message);
-                    at_ms = if look == MOST_OVER { rule.from(self.now_ms) } else { rule.after(due_ms, self.now_ms) };
+                    at_ms =
+                        if look == MOST_OVER { rule.at_or_after(self.now_ms) } else { rule.after(due_ms, self.now_ms) };
                     continue;
                 }
             };
-            return self.store.put_occurrence(seq, Occurrence { of_seq, at_ms: due_ms, after_ms });
+            let made_ms = self.now_ms;
+            let made = Occurrence { of_seq, at_ms: due_ms, after_ms, made_ms, stepped_ms };
+            return self.store.put_occurrence(seq, made);
         }
         let bad =
             BadRecord::new("too many of its times in a row are over already", "a first due time that is not over");
         self.end_recurring(of_seq, message, bad)
-    }
-
-    fn admit_occurrence(&mut self, seq: i64, message: Message, redelivered: bool) -> Result<i64> {
-        self.counts.accepted += 1;
-        self.admit_again(seq, message, redelivered, None)?;
-        Ok(seq)
     }
 
     /// Ends a rule that has no more times. A dead letter says why.
@@ -202,33 +207,21 @@ impl Group<'_> {
         Ok(())
     }
 
-    /// Whether a request with this `asked_ms` was done before, or concerns an earlier message of the same name.
-    pub(super) fn was_done(&mut self, known: &Known, asked_ms: Option<i64>) -> Result<bool> {
-        let rule = if asked_ms.is_some() { self.open_rule(known)? } else { None };
-        Ok(rule.is_some_and(|rule| rule.asked_ms >= asked_ms))
-    }
-
-    /// Notes the `asked_ms` of a request that is done now.
-    pub(super) fn note_asked(&mut self, known: &Known, asked_ms: Option<i64>) -> Result<()> {
-        let rule = if asked_ms.is_some() { self.open_rule(known)? } else { None };
-        rule.map_or(Ok(()), |rule| self.store.put_rule(known.seq, &Recurrence { asked_ms, ..rule }))
-    }
-
-    fn open_rule(&self, known: &Known) -> Result<Option<Recurrence>> {
-        if known.due_ms != NEVER_MS || !self.store.is_open(known)? {
-            return Ok(None);
-        }
-        Ok(Some(recurrence_of(&self.store.open_message(known.seq)?).clone()))
-    }
-
-    /// The id of an occurrence as the engine writes it. A caller may write the due time in another form.
-    pub(super) fn written_id<'a>(&self, key: Option<&str>, id: &'a str) -> Result<Cow<'a, str>> {
-        let Some((of, due_ms)) = occurrence_of(id).filter(|_| self.store.recurring_count() > 0) else {
-            return Ok(id.into());
+    /// The message that a caller names, and the id under which a cancel of it is remembered. An occurrence may be named by
+    /// its time alone, in any form.
+    pub(super) fn named<'a>(&mut self, key: Option<&str>, id: &'a str) -> Result<(Option<Known>, Cow<'a, str>)> {
+        let known = self.store.find(key, id)?;
+        let is_there = known.as_ref().is_some_and(|it| it.outcome != Some(Outcome::Withdrawn));
+        let Some((of, due_ms)) = occurrence_of(id).filter(|_| !is_there && self.store.recurring_count() > 0) else {
+            return Ok((known, id.into()));
         };
-        let has_rule = self.store.find(key, of)?.is_some_and(|it| it.is_open_rule());
-        let is_other = self.store.find(key, id)?.is_some(); // a message of its own
-        Ok(if has_rule && !is_other { occurrence_id(of, due_ms).into() } else { id.into() })
+        let Some(rule) = self.store.find(key, of)?.filter(Known::is_open_rule) else { return Ok((known, id.into())) };
+        self.make_anew(rule.seq)?;
+        let plain = occurrence_id(of, due_ms, 0);
+        match self.store.occurrence_of(rule.seq)? {
+            Some((open, it)) if it.at_ms == due_ms => Ok((Some(open), plain.into())),
+            _ => Ok((self.store.find(key, &plain)?, plain.into())),
+        }
     }
 
     /// If a caller names a recurring message and a due time, it means the open occurrence. Returns that occurrence.
@@ -240,7 +233,7 @@ impl Group<'_> {
     }
 
     pub(super) fn done(&self, seq: i64, due_ms: i64, outcome: Outcome) -> Done {
-        Done { seq, due_ms, outcome, at_ms: self.now_ms, lateness_us: None, attempts: 0, redelivered: false }
+        Done::unsent(seq, due_ms, outcome, self.now_ms)
     }
 }
 
@@ -255,15 +248,16 @@ enum Withdrawn {
     Sending,
 }
 
-/// Makes the occurrence for `due_ms`. `again`: its number, if its name had an outcome before.
-fn occurrence(of: &Message, due_ms: i64, again: Option<i64>) -> Incoming {
+/// Makes the occurrence for `due_ms`.
+fn occurrence(of: &Message, due_ms: i64, steps: i64) -> Incoming {
     let body = &of.body;
-    let extras = Extras { traceparent: body.traceparent().map(Into::into), again, ..Extras::default() };
-    let id = occurrence_id(body.id(), due_ms);
+    let (traceparent, destination) = (body.traceparent().map(Into::into), body.destination().map(Into::into));
+    let extras = Extras { traceparent, destination, share: body.share(), ..Extras::default() };
+    let id = occurrence_id(body.id(), due_ms, steps);
     let body = Body::new(body.key(), &id, body.payload(), body.is_json()).with_extras(extras);
     Incoming::of(Message { body, due_ms, delay_ms: None })
 }
 
-fn recurrence_of(message: &Message) -> &Recurrence {
+pub(super) fn recurrence_of(message: &Message) -> &Recurrence {
     message.body.recurrence().expect("a message that is never due has a rule")
 }

@@ -66,6 +66,8 @@ const fn too_late(answer: Answer, sentence: &'static str) -> Reply {
 
 const UNKNOWN: Reply = Reply { answer: Unknown, status: 404, exit_code: 1, sentence: "no message has this name" };
 const REFUSED: Reply = Reply { answer: Refused, status: 409, exit_code: 2, sentence: "this key can't be paused" };
+const NO_DESTINATION: Reply =
+    Reply { answer: Refused, status: 422, exit_code: 2, sentence: "it names no destination, or one that is not set" };
 const DELIVERED: Reply = too_late(Delivered, "it is delivered");
 const DELIVERING: Reply = too_late(Delivering, "it is being sent in this moment");
 const DEAD: Reply = too_late(Dead, "it is a dead letter");
@@ -83,6 +85,7 @@ pub const OPERATIONS: &[Operation] = &[
             too_late(Conflict, "it was accepted before with other content"),
             done(Cancelled, 200, "a cancel came before it"),
             done(Replaced, 200, "it recurs, and has another rule or payload now"),
+            NO_DESTINATION,
         ],
     },
     Operation {
@@ -94,6 +97,7 @@ pub const OPERATIONS: &[Operation] = &[
             done(Duplicate, 200, "it was accepted before, with the same content"),
             done(Cancelled, 200, "a cancel came before it"),
             DELIVERING,
+            NO_DESTINATION,
         ],
     },
     Operation {
@@ -171,6 +175,15 @@ pub const OPERATIONS: &[Operation] = &[
         name: "pause",
         requests: &["POST /pause"],
         replies: &[done(Paused, 200, "nothing more is sent"), REFUSED],
+    },
+    Operation {
+        name: "set_destination",
+        requests: &[],
+        replies: &[
+            done(Accepted, 201, "it is set"),
+            done(Replaced, 200, "it has these settings now"),
+            Reply { sentence: "only webhooks can be named, and this sends to none", ..REFUSED },
+        ],
     },
     Operation { name: "resume", requests: &["POST /resume"], replies: &[done(Resumed, 200, "what is due is sent")] },
     Operation {

@@ -14,16 +14,36 @@ pub(crate) struct Actions {
     pub(crate) slots: Option<usize>,
     /// Near messages that the first action found while they were being sent. Each counts as too late once.
     pub(crate) sending: FxHashSet<i64>,
+    /// Rules have to follow a step of the wall clock: how far that is.
+    pub(crate) stepping: Option<Stepping>,
+}
+
+/// How far the rules have followed a step of the wall clock (D19).
+#[derive(Debug, Default)]
+pub(crate) struct Stepping {
+    /// Rules up to this number were looked at; `i64::MAX`: all.
+    pub(crate) at: i64,
+    /// Of these, the rules whose occurrence was being sent.
+    pub(crate) sending: Vec<i64>,
 }
 
 impl Actions {
     /// Continues the actions of earlier runs. All their messages have rows, so `slots` is `None`.
-    pub(crate) fn go_on(running: Vec<Action>) -> Self {
-        Self { running: running.into(), ..Self::default() }
+    pub(crate) fn go_on(running: Vec<Action>, followed: Option<i64>) -> Self {
+        Self {
+            running: running.into(),
+            stepping: followed.map(|at| Stepping { at, ..Stepping::default() }),
+            ..Self::default()
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.running.is_empty()
+        self.running.is_empty() && self.stepping.is_none()
+    }
+
+    /// Whether the next group has a part to do at once. What is being sent is waited for.
+    pub(crate) fn has_more(&self) -> bool {
+        !self.running.is_empty() || self.stepping.as_ref().is_some_and(|it| it.at < i64::MAX)
     }
 
     pub(crate) fn begin(&mut self, action: Action) {

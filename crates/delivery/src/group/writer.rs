@@ -29,12 +29,15 @@ use crate::due::lanes::Slot;
 use crate::due::measures::{CommitMeasures, Lateness};
 use crate::due::outcome_feed::Ended;
 use crate::due::window::State;
-use crate::group::running_actions::Actions;
-use crate::group::{Group, held_of};
+use crate::group::running_actions::{Actions, Stepping};
+use crate::group::{Group, held_of, row_of};
 use crate::message::Message;
-use crate::message::incoming::lane_of;
 use crate::message::record::record_of;
-use crate::store::{Action, Attempts, Broken, CRASHED, Checkpoints, Done, Letter, Outcome, Result, Store, WaitingRow};
+use crate::sinks::TakesNamed;
+use crate::store::{
+    Action, Attempts, Broken, CRASHED, Checkpoints, Done, Letter, Outcome, Position, Result, STEADY_UNTIL, STOPPING,
+    Steps, Store, StoredDestination,
+};
 
 /// The most items and bytes of one transaction.
 const GROUP_ITEMS: usize = 4_096;
@@ -52,6 +55,11 @@ pub(crate) struct Begun {
     outcomes: Outcomes,
     position: Option<String>,
     taken_through: Option<i64>,
+    was_asked_to_stop: bool,
+    /// How far the wall clock was stepped since the start.
+    pub(crate) stepped_ms: i64,
+    /// What waits for the next group.
+    queued_bytes: usize,
 }
 
 #[cfg(test)]
@@ -65,29 +73,37 @@ impl Begun {
     pub(crate) fn has_outcomes(&self) -> bool {
         !self.outcomes.done.is_empty()
     }
+
+    /// After a failure: what another group has to write, and the letters that the observer has. Notes of sends are made
+    /// anew.
+    pub(crate) fn kept(self) -> (Outcomes, Option<i64>) {
+        (Outcomes { noted: Vec::new(), ..self.outcomes }, self.taken_through)
+    }
 }
 
 /// A group on disk that the other threads do not know of yet.
 pub(crate) struct Committed {
     done: Vec<i64>,
-    noted: Vec<i64>,
+    noted: Vec<(i64, bool)>,
     placed: Vec<(Slot, i64)>,
     sent_until_ms: Option<i64>,
     is_woken: bool,
     resumes: bool,
     resumed_lanes: Vec<i64>,
+    destinations: Vec<StoredDestination>,
     /// Outcomes for the feeds.
     ended: Vec<Arc<Ended>>,
 }
 
 /// Owns the store.
 pub(crate) struct Writer {
+    /// Dropped first, so that the store's connection is the last one, and decides what becomes of the log.
+    pub(crate) checkpoints: Option<Checkpoints>,
     pub(crate) store: Store,
     pub(crate) loader: Loader,
     pub(crate) summary: Summary,
     pub(crate) commits: CommitMeasures,
     pub(crate) lateness: Lateness,
-    pub(crate) checkpoints: Option<Checkpoints>,
     /// When the writer last checked the store's file, on the timer's clock.
     looked_at_us: u64,
     /// Tickets that were begun; they are answered in this order.
@@ -95,7 +111,11 @@ pub(crate) struct Writer {
     /// The observer is getting the letters up to this number.
     telling_through: Option<i64>,
     /// Messages without an outcome that an earlier process may have sent.
-    suspects: FxHashSet<i64>,
+    from_earlier: FxHashSet<i64>,
+    /// The steps of the wall clock that the store has, of this process.
+    stepped_ms: i64,
+    /// The store has it that the process was asked to stop.
+    is_stop_noted: bool,
     /// Messages that the last group took back, each with its new number if it goes on. Attempts that are reported later
     /// count for the new number.
     taken_back: FxHashMap<i64, Option<i64>>,
@@ -105,33 +125,39 @@ pub(crate) struct Writer {
     actions: Actions,
     /// The reason why the destination is down, as the store has it.
     noted_down: Option<String>,
+    /// Whether messages may, or have to, name their destination.
+    pub(crate) takes_named: TakesNamed,
 }
 
 impl Writer {
     /// `actions`: those of earlier runs that go on.
     pub(crate) fn new(store: Store, horizon_ms: f64, actions: Vec<Action>) -> Self {
+        let actions = Actions::go_on(actions, store.steps().followed);
         Self {
+            checkpoints: None,
             store,
             loader: Loader::new(horizon_ms),
             summary: Summary::default(),
             commits: CommitMeasures::default(),
             lateness: Lateness::default(),
-            checkpoints: None,
             looked_at_us: 0,
             begun: VecDeque::new(),
             telling_through: None,
-            suspects: FxHashSet::default(),
+            from_earlier: FxHashSet::default(),
+            stepped_ms: 0,
+            is_stop_noted: false,
             taken_back: FxHashMap::default(),
             tried_now: FxHashMap::default(),
-            actions: Actions::go_on(actions),
+            actions,
             noted_down: None,
+            takes_named: TakesNamed::No,
         }
     }
 
     /// The destination was asked for all messages that an earlier process may have sent: these did not arrive.
-    pub(crate) fn suspect(&mut self, seqs: FxHashSet<i64>, queue: &WriterQueue) {
+    pub(crate) fn wait_for_earlier(&mut self, seqs: FxHashSet<i64>, queue: &WriterQueue) {
         queue.set_earlier_is_over(seqs.is_empty());
-        self.suspects = seqs;
+        self.from_earlier = seqs;
     }
 
     /// Takes the work of one group from the queue: parts of tickets, and outcomes.
@@ -169,10 +195,17 @@ impl Writer {
         state.is_committing = !outcomes.done.is_empty();
         state.is_busy = !parts.is_empty() || !outcomes.is_empty();
         state.is_woken = false;
-        let begun =
-            Begun { parts, outcomes, position: state.position.clone(), taken_through: state.taken_through.take() };
+        let begun = Begun {
+            parts,
+            outcomes,
+            position: state.position.clone(),
+            taken_through: state.taken_through.take(),
+            was_asked_to_stop: state.was_asked_to_stop,
+            stepped_ms: self.stepped_ms,
+            queued_bytes: state.bytes,
+        };
         drop(state);
-        queue.notify_room();
+        queue.room.notify_all();
         begun
     }
 
@@ -199,51 +232,80 @@ impl Writer {
 
     /// Whether the group has no work except the upkeep.
     pub(crate) fn is_idle(&self, begun: &Begun) -> bool {
-        begun.parts.is_empty() && begun.outcomes.is_empty() && self.actions.is_empty()
+        let has_work = !begun.parts.is_empty() || !begun.outcomes.is_empty() || begun.stepped_ms != self.stepped_ms;
+        !has_work && self.actions.is_empty()
     }
 
     /// Commits a group. The sinks have already synced the messages that the group calls delivered.
-    pub(crate) fn commit(&mut self, begun: Begun, dispatcher: &Mutex<Dispatcher>, now_ms: i64) -> Result<Committed> {
+    pub(crate) fn commit(
+        &mut self,
+        begun: &mut Begun,
+        dispatcher: &Mutex<Dispatcher>,
+        now_ms: i64,
+    ) -> Result<Committed> {
         let result = self.transact(begun, dispatcher, now_ms);
         if result.is_err() {
-            let _ = self.store.rollback(); // the store is not used again, and the first error counts
+            let _ = self.store.rollback(); // this value is not used again, and the first error counts
         }
         result
     }
 
-    fn transact(&mut self, begun: Begun, dispatcher: &Mutex<Dispatcher>, now_ms: i64) -> Result<Committed> {
-        let is_idle = self.is_idle(&begun);
-        let Begun { parts, outcomes, position, taken_through } = begun;
+    fn transact(&mut self, begun: &mut Begun, dispatcher: &Mutex<Dispatcher>, now_ms: i64) -> Result<Committed> {
+        let is_idle = self.is_idle(begun);
+        let Begun { parts, outcomes, position, taken_through, was_asked_to_stop, stepped_ms, queued_bytes } = begun;
+        dispatcher.lock().window.queued_bytes = *queued_bytes;
         kill_point("group: begun");
         self.store.begin()?;
-        if let Some(through) = taken_through {
+        if let Some(through) = *taken_through {
             self.store.letters_written(through)?;
             self.telling_through = None;
         }
-        self.store.note_attempts(&self.attempts_of(outcomes.attempts, &outcomes.before_send))?;
-        if let Some(position) = position.filter(|_| !outcomes.done.is_empty()) {
-            self.store.put_meta(POSITION, &position)?;
+        if *was_asked_to_stop && !std::mem::replace(&mut self.is_stop_noted, true) {
+            self.store.put_meta(STOPPING, true)?;
+        }
+        self.store.note_attempts(&self.attempts_of(&outcomes.attempts))?;
+        self.store.note_sends(&outcomes.noted)?;
+        if let Some(position) = position.as_ref().filter(|_| !outcomes.done.is_empty()) {
+            self.store.put_meta(POSITION, position)?;
         }
         let letters: Vec<Letter> = outcomes.dead.iter().map(letter_of).collect();
         self.store.put_letters(&letters, now_ms)?; // before the items, which may ask for one of these letters
+        if *stepped_ms != self.stepped_ms {
+            let Steps { count, sum_ms, .. } = self.store.steps();
+            let sum_ms = sum_ms + *stepped_ms - self.stepped_ms;
+            self.store.put_steps(Steps { count: count + 1, sum_ms, followed: Some(0) })?;
+            self.actions.stepping = Some(Stepping::default());
+        }
         let mut group = Group::new(&mut self.store, &mut self.actions, dispatcher, now_ms);
+        group.takes_named = self.takes_named;
         group.finish(&outcomes.done)?;
         let dead = outcomes.dead.len() as u64;
         group.counts.delivered += outcomes.done.iter().filter(|it| it.outcome == Outcome::Delivered).count() as u64;
         group.counts.dead_letters += dead;
         group.counts.undeliverable += dead;
         group.counts.expired += outcomes.dead.iter().filter(|it| it.outcome == Outcome::Expired).count() as u64;
-        for (place, items) in parts {
+        for (place, items) in std::mem::take(parts) {
             group.apply(items, &mut self.begun[place].answers)?;
         }
         group.act()?;
-        let Group { counts, letters, admitted, first_due_ms, taken_back, tried_now, resumes, resumed_lanes, .. } =
-            group;
+        group.follow_step()?;
+        let Group {
+            counts,
+            letters,
+            admitted,
+            first_due_ms,
+            taken_back,
+            tried_now,
+            resumes,
+            resumed_lanes,
+            destinations,
+            ..
+        } = group;
         self.taken_back = taken_back.iter().copied().collect();
         self.tried_now = tried_now.into_iter().collect();
         for (seq, goes_on) in &taken_back {
-            if let Some(goes_on) = goes_on.filter(|_| self.suspects.contains(seq)) {
-                self.suspects.insert(goes_on);
+            if let Some(goes_on) = goes_on.filter(|_| self.from_earlier.contains(seq)) {
+                self.from_earlier.insert(goes_on);
             }
         }
         self.store.put_letters(&letters, now_ms)?;
@@ -257,6 +319,7 @@ impl Writer {
             return Err(Broken::PANICKED); // a thread panicked while it changed the window
         }
         self.store.commit()?;
+        self.stepped_ms = *stepped_ms;
         if let Some(checkpoints) = self.checkpoints.as_ref().filter(|_| !is_idle) {
             checkpoints.after_commit(&self.store);
         }
@@ -271,9 +334,9 @@ impl Writer {
             }
         }
         let done = outcomes.done.iter().map(|it| it.seq).chain(taken_back.into_iter().map(|(seq, _)| seq)).collect();
-        let (noted, ended) = (outcomes.before_send, outcomes.ended);
-        let is_woken = more || self.loader.is_behind || !resumed_lanes.is_empty() || !self.actions.is_empty();
-        Ok(Committed { done, noted, placed, sent_until_ms, is_woken, resumes, resumed_lanes, ended })
+        let Outcomes { noted, ended, .. } = std::mem::take(outcomes);
+        let is_woken = more || self.loader.is_behind || !resumed_lanes.is_empty() || self.actions.has_more();
+        Ok(Committed { done, noted, placed, sent_until_ms, is_woken, resumes, resumed_lanes, destinations, ended })
     }
 
     /// Notes the state for other processes that look at the store.
@@ -292,10 +355,10 @@ impl Writer {
     }
 
     /// Leaves out the attempts of messages that were taken back meanwhile. If such a message goes on under a new
-    /// number, its attempts go there. A note before a send, which `before_send` lists, does not: the message was not sent.
-    fn attempts_of(&self, attempts: Vec<Attempts>, before_send: &[i64]) -> Vec<Attempts> {
+    /// number, its attempts go there.
+    fn attempts_of(&self, attempts: &[Attempts]) -> Vec<Attempts> {
         let mut kept = Vec::with_capacity(attempts.len());
-        for mut it in attempts {
+        for mut it in attempts.iter().cloned() {
             if self.tried_now.get(&it.seq) == Some(&it.attempts) {
                 it.next_ms = it.next_ms.min(Some(it.at_ms));
             }
@@ -303,10 +366,6 @@ impl Writer {
             while let Some(next) = goes_on.and_then(|seq| self.taken_back.get(&seq)) {
                 it.next_ms = None;
                 goes_on = *next; // this number may have been taken back in the same group too
-            }
-            let is_moved = goes_on != Some(it.seq);
-            if is_moved && it.error.as_deref() == Some(CRASHED) && before_send.contains(&it.seq) {
-                continue;
             }
             if let Some(seq) = goes_on {
                 kept.push(Attempts { seq, ..it });
@@ -327,10 +386,8 @@ impl Writer {
             if !entry.is_near || entry.state == State::Over {
                 continue; // its outcome comes with a later group
             }
-            let lane = entry.body.as_ref().and_then(|body| lane_of(body.key()));
             // One that is sent later is covered by the limit, or `take_uncovered` has it.
-            let redelivered = entry.redelivered || entry.was_sent;
-            held.push(WaitingRow { redelivered, ..WaitingRow::untried(entry.due_ms, seq, lane, entry.size) });
+            held.push(row_of(entry, entry.redelivered || entry.was_sent));
             dispatcher.window.hold_near(slot);
         }
         drop(dispatcher);
@@ -351,13 +408,18 @@ impl Writer {
         let first_ms = [dispatcher.first_due_ms(), first_due_ms, loaded_ms].into_iter().flatten().min();
         let first_ms = first_ms.map_or(i64::MIN, |first_ms| first_ms.saturating_add(LIMIT_AHEAD_MS as i64));
         // Senders use the earlier limit until this one is on disk, so it never goes back.
-        let until_ms = soon_ms.max(first_ms).max(dispatcher.sent_until_ms);
-        let cursor = dispatcher.window.cursor;
+        let until_ms = soon_ms.max(first_ms).max(dispatcher.limit.until_ms);
+        let cursors = dispatcher.window.take_moved_cursors();
         let changed: Vec<_> = dispatcher.window.take_changed_lanes().collect();
         let uncovered = dispatcher.window.take_uncovered();
+        let is_in_memory = |(_, seq): &&Position| dispatcher.window.find(*seq).is_some();
+        let may_be_sent: Vec<_> = uncovered.iter().filter(is_in_memory).copied().collect();
+        let steady_until_ms = dispatcher.steady_ms().saturating_add(LIMIT_AHEAD_MS as i64);
         drop(dispatcher);
         self.store.note_may_have_arrived(&uncovered)?;
-        self.store.note_send_limit(Some(until_ms), cursor, &changed)?;
+        self.store.note_uncovered(&may_be_sent)?;
+        self.store.put_meta(STEADY_UNTIL, steady_until_ms)?;
+        self.store.note_send_limit(Some(until_ms), &cursors, &changed)?;
         Ok(Some(until_ms))
     }
 
@@ -371,11 +433,11 @@ impl Writer {
     ) -> Result<bool> {
         kill_point("group: committed");
         queue.note_committed();
-        if !self.suspects.is_empty() {
+        if !self.from_earlier.is_empty() {
             for seq in &committed.done {
-                self.suspects.remove(seq);
+                self.from_earlier.remove(seq);
             }
-            queue.set_earlier_is_over(self.suspects.is_empty());
+            queue.set_earlier_is_over(self.from_earlier.is_empty());
         }
         let mut has_more_room = false;
         let mut done = committed.done.as_slice();
@@ -391,22 +453,25 @@ impl Writer {
             placed = later;
             if done.is_empty() && placed.is_empty() {
                 dispatcher.window.rows_are_committed();
-                dispatcher.noted(committed.noted.iter().copied());
+                dispatcher.are_noted(&committed.noted);
                 if committed.resumes {
                     dispatcher.pause(false);
                 }
+                for it in &committed.destinations {
+                    dispatcher.set_destination(it.share, &it.settings);
+                }
                 for lane in &committed.resumed_lanes {
-                    dispatcher.resume_lane(*lane);
+                    dispatcher.resume_key(*lane);
                 }
                 if let Some(until_ms) = committed.sent_until_ms {
-                    dispatcher.sent_until_ms = until_ms;
-                    dispatcher.wants_limit = false;
+                    dispatcher.limit.until_ms = until_ms;
+                    dispatcher.limit.is_wanted = false;
                 }
                 break;
             }
         }
         kill_point("group: placed");
-        let letters = self.read_letters()?;
+        let letters = self.read_letters();
         let mut answered = Vec::new();
         while self.begun.front().is_some_and(|ticket| ticket.items.len() == 0) {
             answered.extend(self.begun.pop_front());
@@ -421,55 +486,61 @@ impl Writer {
             state.groups_in_all = self.store.commits();
             state.is_committing = false;
             state.is_busy = false;
-            if letters.is_some() {
-                state.letters = letters;
+            if let Ok(Some(letters)) = &letters {
+                state.letters = Some(letters.clone());
             }
             state.has_letters = self.store.has_unwritten_letters();
             state.is_woken |= committed.is_woken || has_more_room || !self.begun.is_empty();
             state.is_woken || !state.tickets.is_empty()
         };
-        queue.notify_done();
+        queue.emptied.notify_all();
         queue.feeds.tell(&committed.ended);
         kill_point("group: answering");
         for ticket in answered {
             (ticket.complete)(Ok(ticket.answers));
         }
-        Ok(more)
+        letters.map(|_| more) // everything else is published, also if they can't be read
+    }
+
+    /// Goes on with the store that was opened anew: what memory had of it is on disk, or was refused.
+    pub(crate) fn go_on_with(&mut self, store: Store, horizon_ms: f64, actions: Vec<Action>) {
+        self.actions = Actions::go_on(actions, store.steps().followed);
+        self.store = store;
+        self.loader = Loader::new(horizon_ms);
+        self.taken_back.clear();
+        self.tried_now.clear();
+        (self.is_stop_noted, self.noted_down) = (false, None);
     }
 
     /// Writes the last transaction. Messages that were sent without an outcome may have arrived, so they are marked. If
     /// these are known, no other message counts as sent. `late`: outcomes that no group has.
-    pub(crate) fn end(&mut self, dispatcher: &Dispatcher, late: Outcomes, sends: Sends) -> Result<()> {
-        let (mut near, mut others, mut unsent) = (Vec::new(), Vec::new(), Vec::new());
+    pub(crate) fn end(&mut self, dispatcher: &Dispatcher, late: &Outcomes, sends: Sends) -> Result<()> {
+        let (mut near, mut others) = (Vec::new(), Vec::new());
         let mut are_known = sends != Sends::Unknown;
-        for (slot, it) in dispatcher.window.slots() {
+        for (_, it) in dispatcher.window.slots() {
             if it.state == State::Over {
                 are_known = false; // an answer that came too late for a commit
                 continue;
-            }
-            if it.is_noted {
-                let noted = dispatcher.attempts_of_noted(slot);
-                // A send that hangs was made. It is no strike: the process did not die.
-                unsent.push(if it.state == State::Sending { noted.and_one_more() } else { noted });
             }
             if !it.was_sent {
                 continue;
             }
             if it.is_near {
-                let lane = it.body.as_ref().and_then(|body| lane_of(body.key()));
-                near.push(WaitingRow { redelivered: true, ..WaitingRow::untried(it.due_ms, it.seq, lane, it.size) });
+                near.push(row_of(it, true));
             } else {
                 others.push(it.position());
             }
         }
         others.extend(dispatcher.window.sent_and_left());
         self.store.begin()?;
-        self.store.note_attempts(&self.attempts_of(late.attempts, &late.before_send))?;
-        self.store.note_attempts(&unsent)?;
+        self.store.note_attempts(&self.attempts_of(&late.attempts))?;
+        self.store.forget_sends()?; // this end is no message's fault
         self.store.hold(&near)?;
         self.store.note_may_have_arrived(&others)?;
         if are_known {
-            self.store.note_send_limit(None, None, &[])?;
+            self.store.note_send_limit(None, &[], &[])?;
+        } else {
+            self.store.put_meta(STOPPING, true)?;
         }
         self.store.commit()
     }
@@ -519,7 +590,9 @@ fn letter_of(dead: &Dead) -> Letter {
         let reason = format!("expired at {} after {attempts}", String::from_utf8_lossy(&expired_at));
         (reason, "give the record again, with a later expires or without one")
     } else {
-        let reason = format!("gave up after {attempts}: {}", dead.reason);
+        // A send that ends the process is no attempt.
+        let after = if dead.reason == CRASHED { String::new() } else { format!(" after {attempts}") };
+        let reason = format!("gave up{after}: {}", dead.reason);
         (reason, "requeue it once the reason is gone, if its store is kept; or correct the record, and give it again")
     };
     let (source, allowed) = ("delivery".to_owned(), allowed.to_owned());

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::items::{Item, Ticket};
-use crate::base::error::DeliveryError;
+use crate::base::error::{DeliveryError, StoreError};
 use crate::base::summary::Summary;
 use crate::base::sync::{Condvar, Mutex, MutexGuard, Rank};
 use crate::due::dispatcher::Outcomes;
@@ -18,11 +18,14 @@ use crate::due::measures::CommitMeasures;
 use crate::due::outcome_feed::OutcomeFeeds;
 use crate::store::Letter;
 
-/// The most items and bytes that wait for a group.
+/// While so many items or bytes wait for a group, no ticket is added. A ticket of any size is added below that, so a large one
+/// does not wait until no small one comes.
 const QUEUE_ITEMS: usize = 60_000;
 const QUEUE_BYTES: usize = 32 << 20;
 /// How long outcomes are gathered if there is no ticket.
 const GATHER_US: u64 = 20_000;
+/// How long a caller waits for a store that can't be written. Later ones are refused at once.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// How old the outcomes of one group may be before sending pauses.
 const GROUP_US: u64 = 50_000;
 
@@ -31,11 +34,11 @@ pub(crate) struct WriterQueue {
     pub(crate) feeds: Arc<OutcomeFeeds>,
     state: Mutex<QueueState>,
     /// The writer waits here for something to write.
-    work: Condvar,
-    /// Callers that submit wait here for room.
-    room: Condvar,
+    pub(crate) work: Condvar,
+    /// Callers that submit wait here for room: until a group has taken items.
+    pub(crate) room: Condvar,
     /// Callers wait here until nothing waits any more, or the run has failed.
-    emptied: Condvar,
+    pub(crate) emptied: Condvar,
     /// Counts the groups that were begun, under the lock. Each group takes all outcomes there are.
     groups: AtomicU64,
     /// Counts the groups on disk. The writer stores it after a commit. Senders read it, because they act only on groups
@@ -61,7 +64,12 @@ pub(crate) struct QueueState {
     pub(crate) busy_since_us: u64,
     pub(crate) is_woken: bool,
     pub(crate) is_stopping: bool,
+    pub(crate) was_asked_to_stop: bool,
     pub(crate) failure: Option<DeliveryError>,
+    /// Why the store can't be written now, and since when. Nothing is sent meanwhile.
+    pub(crate) waits: Option<(StoreError, Instant)>,
+    /// Tickets were refused for this reason since the last one that follows none.
+    refused: Option<StoreError>,
     /// The position of the destination when all reported messages had arrived.
     pub(crate) position: Option<String>,
     /// Dead letters for the observer, and the number of the last one.
@@ -130,32 +138,13 @@ impl WriterQueue {
         self.state.lock()
     }
 
-    /// Waits in the writer's thread for work, at most for `timeout`.
-    pub(crate) fn wait_for_work<'a>(
-        &self,
-        state: MutexGuard<'a, QueueState>,
-        timeout: Duration,
-    ) -> MutexGuard<'a, QueueState> {
-        self.work.wait_timeout(state, timeout)
-    }
-
-    /// Waits in a caller's thread until the queue may be empty, at most for `timeout`.
-    pub(crate) fn wait_until_emptied<'a>(
-        &self,
-        state: MutexGuard<'a, QueueState>,
-        timeout: Duration,
-    ) -> MutexGuard<'a, QueueState> {
-        self.emptied.wait_timeout(state, timeout)
-    }
-
-    /// Called when a group has taken items.
-    pub(crate) fn notify_room(&self) {
-        self.room.notify_all(); // all, because a small ticket may fit where a large one does not
-    }
-
-    /// Called when a group is done.
-    pub(crate) fn notify_done(&self) {
-        self.emptied.notify_all();
+    /// Changes the state, and wakes the writer.
+    fn wake_with(&self, change: impl FnOnce(&mut QueueState)) {
+        let mut state = self.lock();
+        change(&mut state);
+        state.is_woken = true;
+        drop(state);
+        self.work.notify_one();
     }
 
     fn notify_all(&self) {
@@ -176,17 +165,20 @@ impl WriterQueue {
         let (items, bytes) = (ticket.items.len(), ticket.items.as_slice().iter().map(Item::size).sum::<usize>());
         let mut state = self.lock();
         while waits_for_room
-            && state.items > 0
-            && (state.items >= QUEUE_ITEMS || state.bytes + bytes > QUEUE_BYTES)
+            && (state.items >= QUEUE_ITEMS || state.bytes >= QUEUE_BYTES || state.waits.is_some())
             && state.failure.is_none()
             && !state.is_stopping
         {
-            let Some(end) = end else {
+            let refused_at = state.waits.as_ref().map(|(_, since)| *since + PATIENCE);
+            if refused_at.is_some_and(|at| at <= Instant::now()) {
+                break;
+            }
+            let Some(until) = end.into_iter().chain(refused_at).min() else {
                 state = self.room.wait(state);
                 continue;
             };
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() && end == Some(until) {
                 return Ok(Some(ticket));
             }
             state = self.room.wait_timeout(state, left);
@@ -196,6 +188,14 @@ impl WriterQueue {
         }
         if state.is_stopping {
             return Err(DeliveryError::Closed);
+        }
+        if let Some((error, _)) = &state.waits {
+            return Err(DeliveryError::StoreWaits(error.clone()));
+        }
+        if !ticket.follows {
+            state.refused = None;
+        } else if let Some(error) = &state.refused {
+            return Err(DeliveryError::StoreWaits(error.clone()));
         }
         state.tickets.push_back(ticket);
         state.items += items;
@@ -215,8 +215,7 @@ impl WriterQueue {
             return;
         }
         let was_empty = state.outcomes.is_empty();
-        // Messages of `before_send` wait until their attempts are on disk, and they are late already.
-        state.is_woken |= !outcomes.before_send.is_empty();
+        state.is_woken |= !outcomes.noted.is_empty(); // they are late already, and wait for the commit of the note
         if was_empty {
             state.outcomes_since_us = now_us;
         }
@@ -230,23 +229,24 @@ impl WriterQueue {
 
     /// Wakes the writer: there is something to load, or the send limit is reached.
     pub(crate) fn wake(&self) {
-        self.lock().is_woken = true;
-        self.work.notify_one();
+        self.wake_with(|_| ());
     }
 
     /// Whether sending has to pause.
     pub(crate) fn is_behind(&self, now_us: u64) -> bool {
         let state = self.lock();
         let most_us = if state.is_committing { GROUP_US } else { 2 * GROUP_US };
-        !state.outcomes.is_empty() && now_us.saturating_sub(state.outcomes_since_us) > most_us
+        state.waits.is_some() || !state.outcomes.is_empty() && now_us.saturating_sub(state.outcomes_since_us) > most_us
+    }
+
+    /// The next group notes that the process was asked to stop: if it is ended from now on, no message is to blame (D6).
+    pub(crate) fn ask_to_stop(&self) {
+        self.wake_with(|state| state.was_asked_to_stop = true);
     }
 
     /// Takes no more tickets. The writer ends once everything in the queue is committed.
     pub(crate) fn stop(&self) {
-        let mut state = self.lock();
-        state.is_stopping = true;
-        state.is_woken = true;
-        drop(state);
+        self.wake_with(|state| (state.is_stopping, state.was_asked_to_stop) = (true, true));
         self.notify_all();
     }
 
@@ -254,6 +254,31 @@ impl WriterQueue {
     pub(crate) fn fail(&self, error: &DeliveryError) {
         self.lock().failure.get_or_insert_with(|| error.clone());
         self.reject(error);
+    }
+
+    /// A group could not be written. What it took from the senders, and the letters that the observer has, is `kept`;
+    /// waiting tickets get the error.
+    pub(crate) fn wait_for_store(&self, error: &StoreError, kept: Option<(Outcomes, Option<i64>)>) {
+        {
+            let mut state = self.lock();
+            state.waits.get_or_insert_with(|| (error.clone(), Instant::now()));
+            state.refused = Some(error.clone());
+            if let Some((mut kept, taken_through)) = kept {
+                kept.append(&mut state.outcomes);
+                state.outcomes = kept;
+                state.taken_through = state.taken_through.or(taken_through);
+            }
+            (state.is_committing, state.is_busy) = (false, false);
+        }
+        self.reject(&DeliveryError::StoreWaits(error.clone()));
+    }
+
+    /// The store can be written again.
+    pub(crate) fn go_on(&self) {
+        let mut state = self.lock();
+        (state.waits, state.is_woken) = (None, true);
+        drop(state);
+        self.notify_all();
     }
 
     /// Gives the error to all waiting tickets.
@@ -270,18 +295,15 @@ impl WriterQueue {
         }
     }
 
-    /// Takes the dead letters that the observer gets now.
+    /// Takes dead letters on disk that the observer does not have. When it has them, call
+    /// [`WriterQueue::letters_taken`] with the number.
     pub(crate) fn take_letters(&self) -> Option<(Vec<Letter>, i64)> {
         self.lock().letters.take()
     }
 
     /// The observer has the letters up to this number.
     pub(crate) fn letters_taken(&self, through: i64) {
-        let mut state = self.lock();
-        state.taken_through = Some(through);
-        state.is_woken = true;
-        drop(state);
-        self.work.notify_one();
+        self.wake_with(|state| state.taken_through = Some(through));
     }
 }
 
@@ -289,7 +311,8 @@ impl QueueState {
     /// Whether nothing waits. `items` also counts the rest of a ticket whose first part is taken.
     pub(crate) fn is_empty(&self) -> bool {
         let has_items = self.items > 0 || !self.tickets.is_empty();
-        self.open == 0 && !has_items && self.outcomes.is_empty() && !self.is_busy && !self.has_letters
+        let is_written = self.outcomes.is_empty() && !self.is_busy && self.waits.is_none();
+        self.open == 0 && !has_items && is_written && !self.has_letters
     }
 
     /// How long until there is something to do, in microseconds; 0 for now.
@@ -316,3 +339,6 @@ impl WriterQueue {
         state.is_woken || !state.tickets.is_empty() || !state.outcomes.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests;

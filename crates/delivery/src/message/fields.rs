@@ -23,15 +23,15 @@ use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
 use jiff::tz::TimeZone;
 use smallvec::SmallVec;
 
-use crate::base::display::{cut, quoted, with_commas};
+use crate::base::display::{cut, quoted};
 use crate::base::due_times::{due_from_float, due_from_integer, due_from_text};
 use crate::base::error::BadRecord;
 use crate::base::json::write_text;
-use crate::base::times::{ALLOWED, delay_in_range, due_in_range};
-use crate::base::zones::zone_named;
+use crate::base::times::zone_named;
+use crate::base::times::{ALLOWED, delay_in_range, divided_up, due_in_range};
 use crate::message::columns::{CRON, Columns, DELAY_MS, EVERY, EXPIRES, PAYLOAD_BASE64, TRACEPARENT, VALUES};
 use crate::message::recurrence::NEVER_MS;
-use crate::message::{Body, Cancel, Extras, MAX_NAME, Message, Reschedule, check_extras, check_size};
+use crate::message::{Body, Cancel, Extras, MAX_NAME, Message, Reschedule, check_extras, check_size, too_long};
 
 const BASE64: GeneralPurpose =
     GeneralPurpose::new(&STANDARD, GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true));
@@ -72,28 +72,20 @@ pub struct Payload<'a> {
 pub type Other<'a> = (Cow<'a, str>, Cow<'a, [u8]>);
 
 /// A record's values before the check.
+#[expect(missing_docs, reason = "most are the fields of these names")]
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fields<'a> {
-    /// The field `id`.
     pub id: Value<'a>,
-    /// The field `key`.
     pub key: Value<'a>,
-    /// The field `due`.
     pub due: Value<'a>,
-    /// The field `delay_ms`.
     pub delay_ms: Value<'a>,
-    /// The field `expires`.
     pub expires: Value<'a>,
-    /// The field `op`.
     pub op: Value<'a>,
-    /// The field `payload_base64`.
     pub payload_base64: Value<'a>,
-    /// The field `traceparent`.
     pub traceparent: Value<'a>,
-    /// The field `every`.
     pub every: Value<'a>,
-    /// The field `cron`.
     pub cron: Value<'a>,
+    pub destination: Value<'a>,
     /// The payload, if the format has it apart from the other fields.
     pub payload: Option<Payload<'a>>,
     /// All fields that no rule knows.
@@ -106,9 +98,23 @@ pub(crate) type Values<'a> = [Value<'a>; VALUES];
 impl<'a> Fields<'a> {
     /// Fields with no entry in `others`.
     pub(crate) fn of(values: Values<'a>, payload: Option<Payload<'a>>) -> Self {
-        let [id, key, due, delay_ms, expires, op, payload_base64, traceparent, every, cron] = values;
+        let [id, key, due, delay_ms, expires, op, payload_base64, traceparent, every, cron, destination] = values;
         let others = SmallVec::new();
-        Self { id, key, due, delay_ms, expires, op, payload_base64, traceparent, every, cron, payload, others }
+        Self {
+            id,
+            key,
+            due,
+            delay_ms,
+            expires,
+            op,
+            payload_base64,
+            traceparent,
+            every,
+            cron,
+            destination,
+            payload,
+            others,
+        }
     }
 }
 
@@ -217,7 +223,7 @@ impl Schema {
             return Err(BadRecord::new("a reschedule has more than a name and a time", allowed));
         }
         let (due_ms, _) = self.due(fields, now_ns)?;
-        Ok(Request::Reschedule(Reschedule { id: id.into(), key: key.map(Into::into), due_ms, asked_ms: None }))
+        Ok(Request::Reschedule(Reschedule { id: id.into(), key: key.map(Into::into), due_ms }))
     }
 
     fn refuse_near_misses(&self, fields: &Fields<'_>) -> Result<(), BadRecord> {
@@ -233,6 +239,7 @@ impl Schema {
                 || (name == DELAY_MS && !is_absent(&fields.delay_ms))
                 || (name == EXPIRES && !is_absent(&fields.expires))
                 || (name == TRACEPARENT && !is_absent(&fields.traceparent))
+                || (name == columns.destination() && !is_absent(&fields.destination))
                 || ([EVERY, CRON].contains(&name) && fields.recurs())
         };
         for (name, json) in &fields.others {
@@ -265,7 +272,7 @@ impl Schema {
                     let allowed = format!("with --speed: {name}; in an outbox: a written_ms of this century");
                     return Err(BadRecord::new(reason, allowed));
                 };
-                let now_ms = now_ns.div_euclid(1_000_000) + i64::from(now_ns.rem_euclid(1_000_000) > 0);
+                let now_ms = divided_up(now_ns, 1_000_000);
                 let due_ms = due_in_range(now_ms.saturating_add(delay_ms.ceil() as i64), "now + delay_ms")?;
                 Ok((due_ms, Some(delay_ms)))
             }
@@ -295,7 +302,11 @@ impl Schema {
             Value::Absent => None,
             given => Some(text(given, TRACEPARENT)?.into()),
         };
-        Ok(Extras { expires_ms, traceparent, ..Extras::default() })
+        let destination = match &fields.destination {
+            Value::Absent => None,
+            given => Some(text(given, self.columns.destination())?.into()),
+        };
+        Ok(Extras { expires_ms, traceparent, destination, ..Extras::default() })
     }
 
     fn no_key(&self) -> BadRecord {
@@ -345,10 +356,7 @@ fn without_nulls<'f, 'a>(fields: &'f Fields<'a>) -> Cow<'f, Fields<'a>> {
 
 fn text<'a>(value: &'a Value<'_>, name: &str) -> Result<&'a str, BadRecord> {
     let state = match value {
-        Value::Text(text) if text.len() > MAX_NAME => {
-            let reason = format!("{name} has {} bytes", with_commas(text.len()));
-            return Err(BadRecord::new(reason, format!("{name}: at most {} bytes", with_commas(MAX_NAME))));
-        }
+        Value::Text(text) if text.len() > MAX_NAME => return Err(too_long(name, text.len())),
         Value::Text(text) if !text.is_empty() => return Ok(text),
         Value::Text(_) => "empty",
         Value::Absent => "missing",
@@ -366,12 +374,13 @@ fn cancel(fields: &Fields<'_>, id: &str, key: Option<&str>) -> Result<Request, B
         let allowed = "op: \"cancel\" with id, key and nothing else";
         return Err(BadRecord::new("a cancel has more than id and key", allowed));
     }
-    Ok(Request::Cancel(Cancel { id: id.into(), key: key.map(Into::into), keep_days: 0, asked_ms: None }))
+    Ok(Request::Cancel(Cancel { id: id.into(), key: key.map(Into::into), keep_days: 0 }))
 }
 
 /// Whether the record has only a name, and perhaps a time.
 fn is_plain(fields: &Fields<'_>) -> bool {
-    let others = [&fields.payload_base64, &fields.expires, &fields.traceparent, &fields.every, &fields.cron];
+    let Fields { payload_base64, expires, traceparent, every, cron, destination, .. } = fields;
+    let others = [payload_base64, expires, traceparent, every, cron, destination];
     fields.others.is_empty() && fields.payload.is_none() && others.into_iter().all(|value| *value == Value::Absent)
 }
 

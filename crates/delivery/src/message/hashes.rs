@@ -15,6 +15,7 @@
 //! - the due time in ms, or `+` and the delay
 //! - if the message expires: `!` and the time in ms
 //! - if the message recurs: `*` and the rule
+//! - if it names a destination: `@` and the name
 //! - a space
 //! - the payload
 //!
@@ -35,17 +36,38 @@ pub(crate) struct Parts<'a> {
     pub(crate) delay_ms: Option<f64>,
     pub(crate) expires_ms: Option<i64>,
     pub(crate) recurrence: Option<&'a Recurrence>,
+    pub(crate) destination: Option<&'a str>,
     pub(crate) payload: &'a [u8],
     pub(crate) is_json: bool,
 }
 
-/// A digest of 15 or 16 bytes.
-pub(crate) type ContentHash = ([u8; 16], u8);
+/// A digest of a message's content: the due time or the given delay, the expiry, the rule, and the payload.
+///
+/// It has 15 bytes for JSON and 16 for other bytes, so JSON and bytes never count as the same content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Content {
+    bytes: [u8; 16],
+    len: u8,
+}
+
+impl Content {
+    /// The digest that the store has kept. `None`: it is none.
+    pub(crate) fn from_bytes(kept: &[u8]) -> Option<Self> {
+        let mut bytes = [0; 16];
+        bytes.get_mut(..kept.len())?.copy_from_slice(kept);
+        (kept.len() >= 15).then_some(Self { bytes, len: kept.len() as u8 })
+    }
+
+    /// The bytes that the store keeps.
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len.into()]
+    }
+}
 
 /// The hashes of one message.
 pub(crate) struct All {
     pub(crate) name: [u8; 16],
-    pub(crate) content: ContentHash,
+    pub(crate) content: Content,
     pub(crate) lane: Option<i64>,
 }
 
@@ -85,13 +107,12 @@ pub(crate) fn name_again_of(key: Option<&str>, id: &str, number: i64) -> [u8; 16
 }
 
 /// The lane of a key.
-#[must_use]
 pub(crate) fn lane_of(key: &str) -> i64 {
     first_64(params(8).hash(key.as_bytes()).as_bytes())
 }
 
 /// The hash of the content.
-pub(crate) fn content_of(parts: Parts<'_>) -> ContentHash {
+pub(crate) fn content_of(parts: Parts<'_>) -> Content {
     let (length, prefix) = content_prefix(parts);
     let mut state = params(length).to_state();
     let hash = state.update(&prefix).update(parts.payload).finalize();
@@ -143,6 +164,10 @@ fn content_prefix(parts: Parts<'_>) -> (usize, SmallVec<[u8; 640]>) {
         text.push(b'*');
         text.extend_from_slice(recurrence.content().as_bytes());
     }
+    if let Some(destination) = parts.destination {
+        text.push(b'@');
+        text.extend_from_slice(destination.as_bytes());
+    }
     text.push(b' ');
     (if parts.is_json { 15 } else { 16 }, text)
 }
@@ -159,22 +184,16 @@ fn float(value: f64) -> String {
     }
 }
 
-fn content(hash: &[u8]) -> ContentHash {
-    let mut bytes = [0; 16];
-    bytes[..hash.len()].copy_from_slice(hash);
-    (bytes, hash.len() as u8)
+fn content(hash: &[u8]) -> Content {
+    Content::from_bytes(hash).expect("it has its length")
 }
 
 fn sixteen(hash: &[u8]) -> [u8; 16] {
-    let mut bytes = [0; 16];
-    bytes.copy_from_slice(hash);
-    bytes
+    hash.try_into().expect("16 bytes")
 }
 
 fn first_64(hash: &[u8]) -> i64 {
-    let mut bytes = [0; 8];
-    bytes.copy_from_slice(hash);
-    i64::from_le_bytes(bytes)
+    i64::from_le_bytes(hash.try_into().expect("8 bytes"))
 }
 
 #[cfg(test)]

@@ -2,12 +2,9 @@
 
 mod body;
 pub(crate) mod columns;
-pub(crate) mod earliest;
-mod extras;
 pub(crate) mod fields;
 pub(crate) mod hashes;
 pub(crate) mod incoming;
-pub(crate) mod origin;
 pub(crate) mod parsed;
 pub(crate) mod partition;
 pub(crate) mod record;
@@ -17,14 +14,12 @@ mod recurring;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::base::clock::{SystemWallTime, WallTime as _};
-use crate::base::error::BadRecord;
-
 use crate::base::display::with_commas;
+use crate::base::error::BadRecord;
 use crate::base::json;
-use crate::base::times::{delay_in_range, due_in_range};
+use crate::base::times::{delay_in_range, divided_up, due_in_range};
 
-pub use body::Body;
-pub use extras::{Extras, check_traceparent};
+pub use body::{Body, Extras, check_traceparent, checked_destination};
 
 /// The most bytes of an id, and of a key (D12).
 pub(crate) const MAX_NAME: usize = 1 << 20;
@@ -88,10 +83,8 @@ impl Message {
     /// ```
     #[must_use]
     pub fn after(id: &str, delay: Duration, payload: impl AsRef<[u8]>) -> Self {
-        let now_us = SystemWallTime.now_us();
-        let now_ms = now_us.div_euclid(1_000) + i64::from(now_us.rem_euclid(1_000) > 0);
         let delay_ms = delay.as_secs_f64() * 1_000.0;
-        let due_ms = now_ms.saturating_add(i64::try_from(delay.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX));
+        let due_ms = now_ms().saturating_add(i64::try_from(delay.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX));
         Self { body: Body::new(None, id, payload.as_ref(), false), due_ms, delay_ms: Some(delay_ms) }
     }
 
@@ -120,8 +113,7 @@ impl Message {
     /// ```
     #[must_use]
     pub fn expires_at(self, expires: SystemTime) -> Self {
-        let extras = Extras { expires_ms: Some(ms_of(expires)), ..self.extras() };
-        Self { body: self.body.with_extras(extras), ..self }
+        Self { body: self.body.with(|extras| extras.expires_ms = Some(ms_of(expires))), ..self }
     }
 
     /// Sets the trace and the span in which the message was made, as W3C Trace Context writes them. The destination
@@ -136,8 +128,20 @@ impl Message {
     /// ```
     #[must_use]
     pub fn with_traceparent(self, traceparent: &str) -> Self {
-        let extras = Extras { traceparent: Some(traceparent.into()), ..self.extras() };
-        Self { body: self.body.with_extras(extras), ..self }
+        Self { body: self.body.with(|extras| extras.traceparent = Some(traceparent.into())), ..self }
+    }
+
+    /// Names the destination of the message. It must be set before the message comes: see
+    /// [`Deliverer::set_destination`](crate::Deliverer::set_destination).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel_delivery::Message;
+    /// let message = Message::after("tea", Duration::from_secs(180), "ready").to("kitchen");
+    /// ```
+    #[must_use]
+    pub fn to(self, destination: &str) -> Self {
+        Self { body: self.body.with(|extras| extras.destination = Some(destination.into())), ..self }
     }
 
     fn extras(&self) -> Extras {
@@ -247,12 +251,12 @@ impl Message {
         let Self { body, due_ms, delay_ms } = self;
         let (key, id, payload) = (body.key(), body.id(), body.payload());
         let (expires_ms, recurrence, is_json) = (body.expires_ms(), body.recurrence(), body.is_json());
-        hashes::Parts { key, id, due_ms: *due_ms, delay_ms: *delay_ms, expires_ms, recurrence, payload, is_json }
+        let (due_ms, delay_ms, destination) = (*due_ms, *delay_ms, body.destination());
+        hashes::Parts { key, id, due_ms, delay_ms, expires_ms, recurrence, destination, payload, is_json }
     }
 
     /// The approximate size in memory, in bytes: the parts of the message, and 200 for its entries in the engine's
     /// tables (D8).
-    #[must_use]
     pub(crate) fn size_in_memory(&self) -> usize {
         size_in_memory(self.body.size())
     }
@@ -277,9 +281,6 @@ pub struct Cancel {
     pub key: Option<String>,
     /// The least number of days for which the cancel is remembered, if its message has not come. 0: as long as ids.
     pub keep_days: u32,
-    /// The time of the request, if the caller may send it twice. It concerns a recurring message that came before this
-    /// time, and nothing that comes later.
-    pub asked_ms: Option<i64>,
 }
 
 /// A request to deliver a waiting message at another time (D16).
@@ -291,8 +292,11 @@ pub struct Reschedule {
     pub key: Option<String>,
     /// The new due time.
     pub due_ms: i64,
-    /// The time of the request, if the caller may send it twice. The repeat does not move a later occurrence.
-    pub asked_ms: Option<i64>,
+}
+
+/// The wall clock in milliseconds since 1970, rounded up.
+fn now_ms() -> i64 {
+    divided_up(SystemWallTime.now_us(), 1_000)
 }
 
 /// Milliseconds since 1970, rounded up.
@@ -303,16 +307,19 @@ pub(crate) fn ms_of(time: SystemTime) -> i64 {
     }
 }
 
+/// The error for a part of a name that is longer than [`MAX_NAME`].
+fn too_long(part: &str, size: usize) -> BadRecord {
+    let reason = format!("{part} has {} bytes", with_commas(size));
+    BadRecord::new(reason, format!("{part}: at most {} bytes", with_commas(MAX_NAME)))
+}
+
 /// Checks the name of a message.
 ///
 /// # Errors
 /// A part of the name is empty or longer than 1 MiB.
 pub fn check_name(key: Option<&str>, id: &str) -> Result<(), BadRecord> {
     let empty = |part: &str| Err(BadRecord::new(format!("{part} is empty"), format!("{part}: text, not empty")));
-    let long = |part: &str, size: usize| {
-        let reason = format!("{part} has {} bytes", with_commas(size));
-        Err(BadRecord::new(reason, format!("{part}: at most {} bytes", with_commas(MAX_NAME))))
-    };
+    let long = |part: &str, size: usize| Err(too_long(part, size));
     match key {
         _ if id.is_empty() => empty("id"),
         Some("") => empty("key"),
@@ -362,6 +369,7 @@ pub(crate) fn check_extras(message: &Message) -> Result<(), BadRecord> {
             return Err(BadRecord::new(reason, "expires: a time after due"));
         }
     }
+    message.body.destination().map_or(Ok(()), |name| checked_destination(name).map(drop))?;
     message.traceparent().map_or(Ok(()), check_traceparent)
 }
 

@@ -2,8 +2,7 @@
 
 use crate::base::error::BadRecord;
 use crate::message::fields::Request;
-use crate::message::incoming::Incoming;
-use crate::message::origin::Origin;
+use crate::message::incoming::{Incoming, Origin};
 use crate::message::{Cancel, Reschedule, name_size, size_in_memory};
 
 /// The result of reading a record.
@@ -22,7 +21,6 @@ pub enum Parsed {
 impl Parsed {
     /// Turns a request or an error into a result. `origin` tells where the record was read; a message keeps it only
     /// if `keeps_origin` is true.
-    #[must_use]
     pub(crate) fn of(read: Result<Request, BadRecord>, keeps_origin: bool, origin: impl FnOnce() -> Origin) -> Self {
         match read {
             Ok(Request::Message(message)) => Self::Message(Incoming::from_origin(message, keeps_origin.then(origin))),

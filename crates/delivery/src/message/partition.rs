@@ -6,7 +6,7 @@
 //! keep partitions, so this rule never changes.
 //!
 //! Example: key `customer 3` is in partition 13 with all its messages. Message `a` without a key is in partition 1,
-//! and so is `a@2026-01-31T08:00:00.000Z`.
+//! and so are `a@2026-01-31T08:00:00.000Z` and `a@2026-01-31T08:00:00.000Z#2`.
 
 use crate::message::incoming::{Digest, Incoming, lane_of};
 use crate::message::recurrence::recurring_id;
@@ -14,38 +14,75 @@ use crate::message::recurrence::recurring_id;
 /// The number of partitions.
 pub const PARTITIONS: u8 = 64;
 
-/// The partition of messages in this lane.
-#[must_use]
-pub(crate) fn partition_of_lane(lane: i64) -> u8 {
-    partition_of(lane)
-}
-
 /// The partition of a message without a key. `number` is the number of its name.
-#[must_use]
 pub(crate) fn partition_of_id(number: i64, id: &str) -> u8 {
     partition_of(recurring_id(id).map_or(number, |of| Digest::of(None, of).number()))
 }
 
 /// The partition of a message whose hashes are known.
-#[must_use]
 pub(crate) fn partition_of_incoming(incoming: &Incoming) -> u8 {
     match incoming.lane {
-        Some(lane) => partition_of_lane(lane),
+        Some(lane) => partition_of(lane),
         None => partition_of_id(incoming.digest.number(), incoming.message.id()),
     }
 }
 
 /// The partition of the message with this name. Costs a hash.
-#[must_use]
 pub(crate) fn partition_of_name(key: Option<&str>, id: &str) -> u8 {
     match lane_of(key) {
-        Some(lane) => partition_of_lane(lane),
+        Some(lane) => partition_of(lane),
         None => partition_of(Digest::of(None, recurring_id(id).unwrap_or(id)).number()),
     }
 }
 
-fn partition_of(number: i64) -> u8 {
+/// The partition for the number of a lane, or of a name.
+pub(crate) fn partition_of(number: i64) -> u8 {
     (number as u64 % u64::from(PARTITIONS)) as u8
+}
+
+/// A number for each partition.
+pub(crate) type PerPartition = [i64; PARTITIONS as usize];
+
+/// The earliest due time in each partition, from which the marks are made (rule S4). Empty at first. Takes 512 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Earliest(PerPartition);
+
+impl Default for Earliest {
+    fn default() -> Self {
+        Self([i64::MAX; PARTITIONS as usize])
+    }
+}
+
+impl Earliest {
+    /// Adds a message with this due time.
+    pub(crate) fn add(&mut self, partition: u8, due_ms: i64) {
+        let earliest_ms = &mut self.0[usize::from(partition)];
+        *earliest_ms = due_ms.min(*earliest_ms);
+    }
+
+    /// Adds a message with this due time to each partition, because its partition is not known.
+    pub(crate) fn add_to_all(&mut self, due_ms: i64) {
+        for earliest_ms in &mut self.0 {
+            *earliest_ms = due_ms.min(*earliest_ms);
+        }
+    }
+
+    /// Adds the times of another value.
+    pub(crate) fn add_all(&mut self, other: &Self) {
+        for (earliest_ms, other_ms) in self.0.iter_mut().zip(other.0) {
+            *earliest_ms = other_ms.min(*earliest_ms);
+        }
+    }
+
+    /// The latest of these times. A message due at this time or later changes nothing, whatever its partition.
+    pub(crate) fn latest_ms(&self) -> i64 {
+        self.0.into_iter().max().expect("there are partitions")
+    }
+
+    /// For each partition, the last millisecond before the earliest due time and before `now_ms`.
+    pub(crate) fn marks(&self, now_ms: i64) -> PerPartition {
+        self.0.map(|earliest_ms| earliest_ms.min(now_ms) - 1)
+    }
 }
 
 #[cfg(test)]
@@ -74,8 +111,11 @@ mod tests {
 
     #[test]
     fn an_occurrence_is_where_its_recurring_message_is__s5_d19() {
-        for id in ["a", "a@b", ""] {
-            assert_eq!(partition_of_name(None, &format!("{id}@2026-01-31T08:00:00.000Z")), partition_of_name(None, id));
+        for id in ["a", "a@b", "a#1", ""] {
+            for steps in ["", "#1", "#9223372036854775807"] {
+                let occurrence = format!("{id}@2026-01-31T08:00:00.000Z{steps}");
+                assert_eq!(partition_of_name(None, &occurrence), partition_of_name(None, id));
+            }
         }
         let others = ["a@2026-01-31T08:00:00.000", "a@2026-13-31T08:00:00.000Z", "a@2026-01-31T09:00:00.00+01:00"];
         let at_home = others.iter().filter(|id| partition_of_name(None, id) == partition_of_name(None, "a")).count();

@@ -1,7 +1,6 @@
 //! Writes a message as a record that can be read again, for dead letters and exports (rule D1).
 
-use super::incoming::Incoming;
-use super::origin::Origin;
+use super::incoming::{Incoming, Origin};
 use super::recurrence::Rule;
 use super::{Body, Message};
 use crate::base::json::{write_base64, write_text};
@@ -10,13 +9,12 @@ use crate::base::times::rfc_3339;
 /// The record from which the message was read. If it was not kept, a record from which the same message can be read.
 pub(crate) fn record_of_incoming(incoming: &Incoming) -> Vec<u8> {
     match &incoming.origin {
-        Some(Origin { record: Some(record), .. }) => record.as_bytes().to_vec(),
+        Some(Origin { record: Some(record), .. }) => record.to_vec(),
         _ => record_of(&incoming.message),
     }
 }
 
 /// The message as a record that can be given again, without a newline (rule D1).
-#[must_use]
 pub(crate) fn record_of(message: &Message) -> Vec<u8> {
     let mut out = Vec::with_capacity(message.body.size() + 64);
     match message.body.recurrence() {
@@ -35,8 +33,16 @@ pub(crate) fn record_of(message: &Message) -> Vec<u8> {
         out.push(b'"');
     }
     write_traceparent(&mut out, &message.body);
+    write_destination(&mut out, &message.body);
     out.push(b'}');
     out
+}
+
+pub(crate) fn write_destination(out: &mut Vec<u8>, body: &Body) {
+    if let Some(destination) = body.destination() {
+        out.extend_from_slice(b",\"destination\":");
+        write_text(out, destination);
+    }
 }
 
 pub(crate) fn write_traceparent(out: &mut Vec<u8>, body: &Body) {

@@ -23,8 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::display::{quoted, with_commas};
 use crate::base::due_times::due_from_text;
 use crate::base::error::BadRecord;
-use crate::base::times::{MAX_DUE_MS, due_in_range, rfc_3339};
-use crate::base::zones::{known_zone, zone_named};
+use crate::base::times::{MAX_DUE_MS, due_in_range, rfc_3339, zone_named};
 
 /// The due time of the recurring message itself, after all real due times. The message is never sent; its occurrences
 /// are.
@@ -32,8 +31,10 @@ pub(crate) const NEVER_MS: i64 = MAX_DUE_MS + 1;
 
 /// Bytes of the due time in the id of an occurrence, after the `@`.
 const DUE: usize = 24;
-/// The most bytes of a recurring message's id. The id of an occurrence has 25 more, and must fit into a usual id.
-const LONGEST_ID: usize = (1 << 20) - 1 - DUE;
+/// The most bytes of the count of steps in such an id, with the `#`.
+const STEPS: usize = 20;
+/// The most bytes of a recurring message's id. The id of an occurrence has up to 45 more, and must fit into a usual id.
+const LONGEST_ID: usize = (1 << 20) - 1 - DUE - STEPS;
 
 const LONGEST_PATTERN: usize = 256;
 const SECOND: SignedDuration = SignedDuration::from_secs(1);
@@ -82,30 +83,10 @@ pub struct Recurrence {
     /// The start, if the record gave it as a due time and not as a delay. It is part of the content (D5).
     #[serde(skip)]
     pub(crate) given_ms: Option<i64>,
-    /// The state at another deliverer that had the message before and is lost.
+    /// Of a store that was restored: all occurrences up to this time may have been sent. If they are sent again, they
+    /// are marked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) before: Option<Before>,
-    /// The time of the last request to put the message or to reschedule an occurrence, if the caller may send a
-    /// request twice.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) asked_ms: Option<i64>,
-}
-
-/// The known state of a deliverer that had the message and is lost with its disk (S4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Before {
-    /// All occurrences up to this time had their outcome.
-    pub(crate) settled_ms: Option<i64>,
-    /// All occurrences up to this time may have been sent. If they are sent again, they are marked.
-    pub(crate) sent_ms: i64,
-}
-
-/// The form in which a process passes the rule to another process, with all parts of the content.
-#[derive(Serialize, Deserialize)]
-struct Handed {
-    #[serde(flatten)]
-    recurrence: Recurrence,
-    given: bool,
+    pub(crate) sent_ms: Option<i64>,
 }
 
 impl Rule {
@@ -144,8 +125,8 @@ impl Rule {
 
     fn at_or_after(&self, from_ms: i64) -> Result<i64, BadRecord> {
         let Self::Cron { cron, tz } = self else { return Ok(from_ms) };
-        let no_zone = || BadRecord::new(format!("tz is {}: it is not known here any more", quoted(tz, 60)), TZ);
-        let (pattern, zone) = (pattern(cron)?, known_zone(tz).ok_or_else(no_zone)?);
+        let no_zone = |_| BadRecord::new(format!("tz is {}: it is not known here any more", quoted(tz, 60)), TZ);
+        let (pattern, zone) = (pattern(cron)?, TimeZone::get(tz).map_err(no_zone)?);
         let from = instant(from_ms.saturating_add(999).div_euclid(1_000))?;
         let found = if has_every_hour(cron) {
             let next = pattern.find_next_occurrence(&from.to_zoned(zone), true);
@@ -216,34 +197,12 @@ impl Recurrence {
     /// # Errors
     /// There is no occurrence.
     pub fn first_ms(&self) -> Result<i64, BadRecord> {
-        let settled_ms = self.before.and_then(|it| it.settled_ms);
-        self.at_or_after(settled_ms.map_or(self.from_ms, |settled_ms| settled_ms.saturating_add(1)))
+        self.at_or_after(self.from_ms)
     }
 
-    /// Whether another deliverer may have sent the occurrence due at `due_ms`.
+    /// Whether the occurrence due at `due_ms` may have been sent before the store was restored.
     pub(crate) fn may_have_been_sent(&self, due_ms: i64) -> bool {
-        self.before.is_some_and(|it| due_ms <= it.sent_ms)
-    }
-
-    /// Lets this rule replace `other`. The new rule continues after the settled occurrences of `other`, and takes
-    /// over what `other` may have sent.
-    pub(crate) fn in_place_of(self, other: &Self) -> Self {
-        let before = match (self.before, other.before) {
-            (Some(one), Some(other)) => Some(Before {
-                settled_ms: one.settled_ms.max(other.settled_ms),
-                sent_ms: one.sent_ms.max(other.sent_ms),
-            }),
-            (one, other) => one.or(other),
-        };
-        Self { before, asked_ms: self.asked_ms.max(other.asked_ms), ..self }
-    }
-
-    /// When the first occurrence from this time on is due.
-    ///
-    /// # Errors
-    /// The same as for [`Recurrence::after`].
-    pub fn from(&self, at_ms: i64) -> Result<i64, BadRecord> {
-        self.at_or_after(at_ms)
+        self.sent_ms.is_some_and(|sent_ms| due_ms <= sent_ms)
     }
 
     /// When the occurrence after `last_ms` is due, asked at the time `now_ms`.
@@ -259,7 +218,28 @@ impl Recurrence {
         }
     }
 
-    fn at_or_after(&self, at_ms: i64) -> Result<i64, BadRecord> {
+    /// The rule after a step of the wall clock. `every` goes on in its rhythm. A pattern that had begun goes on from
+    /// the corrected time.
+    pub(crate) fn stepped(&self, step: Step) -> Self {
+        let from_ms = match &self.rule {
+            Rule::Every { .. } => self.from_ms + step.by_ms,
+            Rule::Cron { .. } if self.from_ms <= step.before_ms() => self.from_ms.min(step.now_ms),
+            Rule::Cron { .. } => self.from_ms,
+        };
+        Self { from_ms, sent_ms: self.sent_ms.map(|sent_ms| sent_ms + step.by_ms), ..self.clone() }
+    }
+
+    /// When the open occurrence, which was due at `at_ms`, is due after a step. It fails as [`Recurrence::after`] does.
+    pub(crate) fn open_after(&self, step: Step, at_ms: i64) -> Result<i64, BadRecord> {
+        match &self.rule {
+            Rule::Every { .. } => due_in_range(at_ms + step.by_ms, "the next due time"),
+            Rule::Cron { .. } if at_ms > step.now_ms => Ok(self.at_or_after(step.now_ms)?.min(at_ms)),
+            Rule::Cron { .. } => Ok(at_ms),
+        }
+    }
+
+    /// When the first occurrence from this time on is due. It fails as [`Recurrence::after`] does.
+    pub(crate) fn at_or_after(&self, at_ms: i64) -> Result<i64, BadRecord> {
         let at_ms = at_ms.max(self.from_ms);
         let due_ms = match &self.rule {
             Rule::Every { every } => {
@@ -316,23 +296,7 @@ impl Recurrence {
     /// The part of the content that comes from the rule. Two records with the same content share it, as well as the
     /// delay and the payload.
     pub(crate) fn content(&self) -> String {
-        Self { from_ms: self.given_ms.unwrap_or(0), before: None, asked_ms: None, ..self.clone() }.to_json()
-    }
-
-    /// The JSON for a hand-off.
-    pub(crate) fn to_handed(&self) -> String {
-        let handed = Handed { recurrence: self.clone(), given: self.given_ms.is_some() };
-        serde_json::to_string(&handed).expect("numbers and text are JSON")
-    }
-
-    /// Reads the JSON of a hand-off.
-    ///
-    /// # Errors
-    /// The text was not written by [`Recurrence::to_handed`].
-    pub fn from_handed(text: &str) -> Result<Self, BadRecord> {
-        let bad = |error| BadRecord::new(format!("recurrence: {error}"), "what a hand-off of this version has");
-        let Handed { recurrence, given } = serde_json::from_str(text).map_err(bad)?;
-        Ok(Self { given_ms: given.then_some(recurrence.from_ms), ..recurrence })
+        Self { from_ms: self.given_ms.unwrap_or(0), sent_ms: None, ..self.clone() }.to_json()
     }
 
     /// The approximate size in memory, in bytes.
@@ -342,6 +306,20 @@ impl Recurrence {
             Rule::Cron { cron, tz } => cron.len() + tz.len(),
         };
         size_of::<Self>() + rule
+    }
+}
+
+/// A step of the wall clock, as an occurrence sees it that was made before.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    pub(crate) by_ms: i64,
+    pub(crate) now_ms: i64,
+}
+
+impl Step {
+    /// What the clock would show now without the step.
+    pub(crate) fn before_ms(self) -> i64 {
+        self.now_ms - self.by_ms
     }
 }
 
@@ -368,20 +346,25 @@ pub(crate) fn check_parts(id: &str, can_expire: bool) -> Result<(), BadRecord> {
 
 /// The id of the recurring message, if `id` is the id of an occurrence.
 pub(crate) fn recurring_id(id: &str) -> Option<&str> {
-    occurrence_of(id).map(|(of, _)| of).filter(|of| id.len() == of.len() + 1 + DUE)
+    let (of, rest) = id.rsplit_once('@')?;
+    let (due, steps) = rest.split_once('#').map_or((rest, Some(0)), |(due, steps)| (due, steps.parse().ok()));
+    let due_ms = due_from_text(due, "due", None).ok().filter(|_| due.len() == DUE)?;
+    (occurrence_id(of, due_ms, steps?) == id).then_some(of)
 }
 
-/// The id of the recurring message, and the due time, if `id` may name an occurrence. The time may have any form that a due
-/// time may have.
+/// The id of the recurring message, and the due time, if `id` may name an occurrence by its time alone. The time may have any
+/// form that a due time may have.
 pub(crate) fn occurrence_of(id: &str) -> Option<(&str, i64)> {
     let (of, due) = id.rsplit_once('@')?;
     Some((of, due_from_text(due, "due", None).ok()?))
 }
 
-/// The id of the occurrence due at `due_ms`.
-pub(crate) fn occurrence_id(id: &str, due_ms: i64) -> String {
+/// The id of the occurrence due at `due_ms`, made after so many steps of the wall clock. The count tells a time that the
+/// clock shows again from the first one.
+pub(crate) fn occurrence_id(id: &str, due_ms: i64, steps: i64) -> String {
     let due = rfc_3339(due_ms);
-    format!("{id}@{}", std::str::from_utf8(&due).expect("it is ASCII"))
+    let due = std::str::from_utf8(&due).expect("it is ASCII");
+    if steps == 0 { format!("{id}@{due}") } else { format!("{id}@{due}#{steps}") }
 }
 
 fn pattern(cron: &str) -> Result<Cron, BadRecord> {

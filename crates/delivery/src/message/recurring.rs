@@ -2,14 +2,13 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::{Body, Message, ms_of};
-use crate::base::clock::{SystemWallTime, WallTime as _};
+use super::{Body, Message, ms_of, now_ms};
 use crate::message::recurrence::{Missed, NEVER_MS, Recurrence, Rule};
 
 impl Message {
     /// A message that recurs every `interval`. The first occurrence is due one interval after this call. Each
-    /// occurrence is a message of its own with the id `ID@DUE`. The engine makes it when the occurrence before has
-    /// its outcome.
+    /// occurrence is a message of its own with the id `ID@DUE`; once the wall clock was stepped N times, `ID@DUE#N`.
+    /// The engine makes it when the occurrence before has its outcome.
     ///
     /// If the same name is submitted again with other content, the new message takes the place of the old one. A
     /// cancel ends the message.
@@ -82,8 +81,7 @@ impl Message {
     }
 
     fn recurring(id: &str, rule: Rule, from_ms: i64, payload: &[u8]) -> Self {
-        let recurrence =
-            Recurrence { rule, missed: Missed::default(), from_ms, given_ms: None, before: None, asked_ms: None };
+        let recurrence = Recurrence { rule, missed: Missed::default(), from_ms, given_ms: None, sent_ms: None };
         Self { body: Body::new(None, id, payload, false).recurring(recurrence), due_ms: NEVER_MS, delay_ms: None }
     }
 
@@ -93,9 +91,4 @@ impl Message {
             Some(recurrence) => Self { body: self.body.recurring(change(recurrence)), ..self },
         }
     }
-}
-
-fn now_ms() -> i64 {
-    let now_us = SystemWallTime.now_us();
-    now_us.div_euclid(1_000) + i64::from(now_us.rem_euclid(1_000) > 0)
 }

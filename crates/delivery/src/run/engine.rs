@@ -13,16 +13,18 @@ mod looking;
 mod marks;
 mod recover;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use super::settings::Settings;
 use crate::base::clock::{DueClock, WallTime};
 use crate::base::error::{DeliveryError, StoreError};
+use crate::base::open_stores::FileId;
 use crate::base::summary::Summary;
 use crate::base::sync::{Mutex, MutexGuard, Rank};
-use crate::due::dispatcher::{Alarm, Dispatcher, timer};
+use crate::due::clocks::{Armed, timer};
+use crate::due::dispatcher::Dispatcher;
 use crate::due::measures::Percentiles;
 use crate::due::outcome_feed::OutcomeFeed;
 use crate::due::pace::Pace;
@@ -30,10 +32,12 @@ use crate::due::places::PlaceLimits;
 use crate::group::items::{Completion, Item, Receipt, Ticket};
 use crate::group::writer::{Begun, Committed, Sends, Writer};
 use crate::group::writer_queue::WriterQueue;
-use crate::sinks::{Delivery, Verdicts};
+use crate::sinks::named::NamedSettings;
+use crate::sinks::{Delivery, TakesNamed, Verdicts};
 use crate::store::file::owner::Ownership;
-use crate::store::upgrade::step_up;
-use crate::store::{self, Broken, Letter, Opening, Options, PAUSED, Progress, RESTORED, Store};
+use crate::store::{
+    self, Action, Broken, Checkpoints, Opening, Options, PAUSED, Progress, RESTORED, Store, StoredDestination,
+};
 use tickwheel::{Clock, Timer};
 
 /// An open store with all its waiting messages. Nothing is due before `start`.
@@ -43,7 +47,7 @@ use tickwheel::{Clock, Timer};
 pub struct Engine {
     pub(crate) queue: WriterQueue,
     pub(crate) dispatcher: Mutex<Dispatcher>,
-    pub(crate) timer: Arc<Timer<Alarm>>,
+    pub(crate) timer: Arc<Timer<Armed>>,
     pub(crate) wall: Arc<dyn WallTime>,
     pub(crate) settings: Settings,
     /// The writer, until the engine is closed.
@@ -63,57 +67,27 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Opens the store; a missing file is created. A store of an older version is upgraded, after a backup. Messages
-    /// that an earlier process may have sent before it crashed are marked as such.
+    /// Opens the store; a missing file is created. Messages that an earlier process may have sent before it crashed are
+    /// marked as such.
     ///
     /// # Errors
     /// The store cannot be used.
     pub(crate) fn open(
-        mut ownership: Ownership,
+        ownership: Ownership,
         settings: Settings,
         clock: Clock,
         wall: Arc<dyn WallTime>,
     ) -> Result<Self, DeliveryError> {
-        step_up(&mut ownership, wall.now_us() / 1000, &mut |_| true)?;
         let timer = timer(clock).map_err(|error| DeliveryError::Usage(error.to_string()))?;
         let timer = Arc::new(timer);
-        let mut options = Options::new(
-            settings.keep_ids_ms as i64,
-            Box::new({
-                let timer = timer.clone();
-                move || timer.clock().now_ms() as i64
-            }),
-            Box::new({
-                let wall = wall.clone();
-                move || wall.now_us() / 1000
-            }),
-        );
-        options.limits = settings.limits;
         let ownership = Arc::new(ownership);
         let weak = Arc::downgrade(&ownership);
-        let path = ownership.path().to_owned();
-        options.guard = Some(ownership);
-        let store = Store::open(&path, options)?;
-        let mut dispatcher = Dispatcher::new(
-            timer.clone(),
-            wall.clone(),
-            settings.bounds,
-            settings.is_global,
-            settings.retry.clone(),
-            Duration::from_millis(settings.unanswered_for_ms),
-            settings.seed,
-        );
+        let (store, dispatcher, actions) = open_store(&ownership, &settings, &timer, &wall, None)?;
+        let mut dispatcher = dispatcher;
+        dispatcher.to[0].pace = Pace::new(settings.rate, timer.clock().now_us());
         let (store_id, openings, open) = (store.id().to_owned(), store.openings().to_vec(), store.open_count());
-        let kept = || {
-            let (inputs, restored) = (store.inputs()?, store.get_meta(RESTORED)?);
-            let (paused_ms, paused_lanes) = (store.get_meta::<i64>(PAUSED)?, store.paused_lanes()?);
-            Ok((inputs, restored, paused_ms, paused_lanes, store.running_actions()?))
-        };
-        let (inputs, restored, paused_ms, paused_lanes, actions) = kept().map_err(|broken: Broken| broken.of(&path))?;
-        pause_keys(&paused_lanes, &mut dispatcher)?;
-        dispatcher.pace = Pace::new(settings.rate, timer.clock().now_us());
-        dispatcher.was_down = store.was_down();
-        dispatcher.pause(paused_ms.is_some());
+        let kept = || Ok((store.inputs()?, store.get_meta(RESTORED)?));
+        let (inputs, restored) = kept().map_err(|broken: Broken| broken.of(ownership.path()))?;
         let mut writer = Writer::new(store, settings.horizon_ms as f64, actions);
         writer.summary.resumed = open;
         writer.commits.last_ms = wall.now_us() / 1000;
@@ -186,7 +160,7 @@ impl Engine {
         {
             let mut dispatcher = self.lock_dispatcher();
             dispatcher.start(clock);
-            dispatcher.window.cursor = Some((i64::MIN, 0));
+            dispatcher.window.start();
         }
         let _ = self.with_writer(|writer| writer.loader.start()); // a closed engine loads nothing
         self.queue.wake();
@@ -270,7 +244,6 @@ impl Engine {
     }
 
     /// Whether nothing waits, nothing is under way, and the observer has every dead letter.
-    #[must_use]
     pub(crate) fn is_empty(&self) -> bool {
         self.queue.lock().is_empty()
     }
@@ -322,39 +295,104 @@ impl Engine {
     /// The second part. After it the group is on disk.
     pub(crate) fn commit_group(
         &self,
-        begun: Begun,
+        mut begun: Begun,
         sync: &dyn Fn() -> Result<(), DeliveryError>,
     ) -> Result<Committed, DeliveryError> {
         let result = self.try_writer(|writer| writer.look_at_place(self.timer.clock().now_us()));
         // The sink's own sync may be Python, and take long. So no lock is held, and the engine may be closed meanwhile.
         let result = result.and_then(|()| if begun.has_outcomes() { sync() } else { Ok(()) });
+        begun.stepped_ms = self.lock_dispatcher().stepped_ms(); // no rule goes by a clock that was stepped unseen
         let now_ms = self.wall.now_us() / 1000;
         let began_us = self.timer.clock().now_us();
-        self.or_fail(result.and_then(|()| {
+        let result = result.and_then(|()| {
             self.try_writer(|writer| {
                 let is_idle = writer.is_idle(&begun);
-                let committed = writer.commit(begun, &self.dispatcher, now_ms)?;
+                let committed = writer.commit(&mut begun, &self.dispatcher, now_ms)?;
                 if !is_idle {
                     writer.commits.durations.add(self.timer.clock().now_us().saturating_sub(began_us) as i64);
                 }
                 Ok(committed)
             })
-        }))
+        });
+        self.or_fail(result, Some(begun))
     }
 
     /// The third part: messages go on the timer, and tickets get their answers.
     pub(crate) fn publish_group(&self, committed: &Committed) -> Result<bool, DeliveryError> {
-        let more = self.or_fail(self.try_writer(|writer| writer.publish(committed, &self.queue, &self.dispatcher)))?;
+        let published = self.try_writer(|writer| writer.publish(committed, &self.queue, &self.dispatcher));
+        let more = self.or_fail(published, None)?;
         self.flush(&mut self.lock_dispatcher()); // a pause takes notes back, and no sender may come by
         Ok(more)
     }
 
-    fn or_fail<T>(&self, result: Result<T, DeliveryError>) -> Result<T, DeliveryError> {
-        if let Err(error) = &result {
-            self.give_up(error);
-            self.queue.fail(error);
+    /// After an error, tickets get it. If it passes, the store is to be opened anew, and what `begun` took is kept.
+    fn or_fail<T>(&self, result: Result<T, DeliveryError>, begun: Option<Begun>) -> Result<T, DeliveryError> {
+        match result {
+            Err(DeliveryError::Store(error)) if error.passes() => {
+                let waits = DeliveryError::StoreWaits(error.clone());
+                self.give_up(&waits);
+                self.queue.wait_for_store(&error, begun.map(Begun::kept));
+                Err(waits)
+            }
+            Err(error) => {
+                self.give_up(&error);
+                self.queue.fail(&error);
+                Err(error)
+            }
+            done => done,
         }
-        result
+    }
+
+    // --- After a group that could not be written -------------------------------
+
+    /// Opens the store anew, once it can be written, and commits what the senders have reported meanwhile (D6). No send is in
+    /// flight.
+    ///
+    /// # Errors
+    /// [`DeliveryError::StoreWaits`]: it still can't be written. Others end the run.
+    pub(crate) fn open_anew(&self, sync: &dyn Fn() -> Result<(), DeliveryError>) -> Result<(), DeliveryError> {
+        let written = self.try_writer(|writer| {
+            writer.store.check_place()?;
+            writer.store.try_to_write()?;
+            Ok(writer.store.file())
+        });
+        let opened = written.and_then(|file| {
+            let ownership = self.ownership.upgrade().ok_or(DeliveryError::Closed)?;
+            open_store(&ownership, &self.settings, &self.timer, &self.wall, file)
+        });
+        let (store, mut sender, actions) = self.or_fail(opened, None)?;
+        self.with_writer(|writer| {
+            let mut dispatcher = self.lock_dispatcher();
+            self.flush(&mut dispatcher);
+            sender.take_over(&mut dispatcher);
+            *dispatcher = sender;
+            drop(dispatcher);
+            writer.go_on_with(store, self.settings.horizon_ms as f64, actions);
+        })?;
+        self.write(sync)?;
+        let noted = self.try_writer(|writer| {
+            writer.store.begin()?;
+            writer.store.note_unanswered()?;
+            writer.store.commit()
+        });
+        self.or_fail(noted, None)?;
+        let mut dispatcher = self.lock_dispatcher();
+        let is_started = dispatcher.is_started();
+        if is_started {
+            dispatcher.window.start(); // unless it was started meanwhile
+        }
+        drop(dispatcher);
+        if is_started {
+            self.with_writer(|writer| writer.loader.start())?;
+        }
+        self.queue.go_on();
+        Ok(())
+    }
+
+    /// Why the store can't be written now, if it can't: nothing is sent, and calls are refused.
+    #[must_use]
+    pub fn waits_for_store(&self) -> Option<String> {
+        self.queue.lock().waits.as_ref().map(|(error, _)| error.to_string())
     }
 
     /// Gives the error to tickets that were begun.
@@ -379,20 +417,37 @@ impl Engine {
         error
     }
 
-    /// Takes dead letters on disk that the observer does not have. When it has them, call [`Engine::letters_taken`] with
-    /// the number.
-    pub(crate) fn take_letters(&self) -> Option<(Vec<Letter>, i64)> {
-        self.queue.take_letters()
+    /// Sets whether the sink sends to destinations that messages name; before the start.
+    ///
+    /// # Errors
+    /// It does not, and the store has some.
+    pub(crate) fn take_named(&self, named: TakesNamed) -> Result<(), DeliveryError> {
+        let count = self.with_writer(|writer| {
+            writer.takes_named = named;
+            writer.store.all_destinations().count()
+        })?;
+        if named != TakesNamed::No || count == 0 {
+            return Ok(());
+        }
+        let text =
+            "the store has named destinations, which are webhooks: deliver with a webhook, or with none beside them";
+        Err(DeliveryError::Usage(text.to_owned()))
     }
 
-    /// Notes that the observer has all dead letters up to this number.
-    pub(crate) fn letters_taken(&self, through: i64) {
-        self.queue.letters_taken(through);
+    /// The named destinations of the store, as of the last commit. Their secrets stay in the store.
+    pub(crate) fn destinations(&self) -> Result<BTreeMap<String, NamedSettings>, DeliveryError> {
+        self.with_writer(|writer| {
+            let read = |it: &StoredDestination| {
+                let stored: NamedSettings = serde_json::from_str(&it.settings).unwrap_or_default();
+                (it.name.to_string(), NamedSettings { secrets: Vec::new(), ..stored })
+            };
+            writer.store.all_destinations().map(read).collect()
+        })
     }
 
     /// Sets how many sends there may be at a time; before the start.
     pub(crate) fn set_places(&self, limits: PlaceLimits) {
-        self.lock_dispatcher().places.set_limits(limits);
+        self.lock_dispatcher().to[0].places.set_limits(limits);
         let _ = self.place_limits.set(limits);
     }
 
@@ -420,7 +475,7 @@ impl Engine {
         let time_out = is_cut_off.then(|| Duration::from_millis(self.settings.sink_timeout_ms));
         let taken = dispatcher.take(most, most_bytes, time_out);
         self.flush(dispatcher);
-        if dispatcher.wants_limit || std::mem::take(&mut dispatcher.wants_load) {
+        if dispatcher.limit.is_wanted || std::mem::take(&mut dispatcher.wants_load) {
             self.queue.wake();
         }
         taken
@@ -455,12 +510,6 @@ impl Engine {
         self.lock_dispatcher().is_in_flight(flight)
     }
 
-    /// When the timer has its next task, on its clock, in microseconds; `None` if it has no task.
-    #[must_use]
-    pub(crate) fn next_wake_us(&self) -> Option<u64> {
-        self.timer.next_wake_us()
-    }
-
     /// Closes the engine, and the store.
     ///
     /// # Errors
@@ -475,8 +524,11 @@ impl Engine {
         dispatcher.halt();
         let mut late = std::mem::take(&mut self.queue.lock().outcomes);
         late.append(&mut dispatcher.outcomes);
-        let ended = if is_usable { writer.end(&dispatcher, late, sends) } else { Ok(()) };
+        let ended = if is_usable { writer.end(&dispatcher, &late, sends) } else { Ok(()) };
         drop(dispatcher);
+        if !is_usable || writer.checkpoints.as_ref().is_some_and(Checkpoints::are_failing) {
+            writer.store.keep_log();
+        }
         writer.give_up(&DeliveryError::Closed);
         self.queue.reject(&DeliveryError::Closed);
         self.queue.feeds.end();
@@ -512,6 +564,42 @@ impl Engine {
     }
 }
 
+/// Opens the store, with its sender before the start. `before`: see [`Options::before`].
+fn open_store(
+    ownership: &Arc<Ownership>,
+    settings: &Settings,
+    timer: &Arc<Timer<Armed>>,
+    wall: &Arc<dyn WallTime>,
+    before: Option<FileId>,
+) -> Result<(Store, Dispatcher, Vec<Action>), DeliveryError> {
+    let (clock, wall_time) = (timer.clone(), wall.clone());
+    let mut options = Options::new(
+        settings.keep_ids_ms as i64,
+        Box::new(move || clock.clock().now_ms() as i64),
+        Box::new(move || wall_time.now_us() / 1000),
+    );
+    options.limits = settings.limits;
+    options.before = before;
+    options.guard = Some(ownership.clone());
+    let path = ownership.path();
+    let store = Store::open(path, options)?;
+    let mut dispatcher = Dispatcher::new(
+        timer.clone(),
+        wall.clone(),
+        settings.bounds,
+        settings.is_global,
+        settings.retry.clone(),
+        Duration::from_millis(settings.unanswered_for_ms),
+        settings.seed,
+    );
+    let kept = || Ok((store.get_meta::<i64>(PAUSED)?, store.paused_lanes()?, store.running_actions()?));
+    let (paused_ms, paused_lanes, actions) = kept().map_err(|broken: Broken| broken.of(path))?;
+    pause_keys(&paused_lanes, &mut dispatcher)?;
+    dispatcher.to[0].was_down = store.was_down();
+    dispatcher.pause(paused_ms.is_some());
+    Ok((store, dispatcher, actions))
+}
+
 /// Pauses the keys that an earlier process was asked to pause.
 fn pause_keys(lanes: &[i64], dispatcher: &mut Dispatcher) -> Result<(), DeliveryError> {
     if !lanes.is_empty() && dispatcher.window.is_global() {
@@ -519,11 +607,11 @@ fn pause_keys(lanes: &[i64], dispatcher: &mut Dispatcher) -> Result<(), Delivery
                     (tickwheel resume STORE --key KEY), or deliver in order per key";
         return Err(DeliveryError::Usage(text.to_owned()));
     }
-    dispatcher.pause_lanes(lanes);
+    dispatcher.pause_keys(lanes);
     Ok(())
 }
 
 #[cfg(test)]
-mod disk_full;
-#[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod unwritable;

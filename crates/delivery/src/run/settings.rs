@@ -5,6 +5,8 @@ use crate::base::error::DeliveryError;
 use crate::due::pace::Rate;
 use crate::due::retry::Retry;
 use crate::due::window::Bounds;
+use crate::sinks::inside::Allowed;
+use crate::sinks::named::NamedSettings;
 use crate::store::Limits;
 
 /// A setting that is a number.
@@ -63,6 +65,23 @@ impl Setting {
     }
 }
 
+/// Checks the settings of a named destination, in JSON as a request gives them (D23).
+///
+/// # Errors
+/// [`DeliveryError::Usage`]: what is wrong with them. It shows no secret.
+pub fn check_destination(json: &str) -> Result<(), DeliveryError> {
+    let given: NamedSettings = serde_json::from_str(json)
+        .map_err(|error| DeliveryError::Usage(format!("the settings can't be read: {error}")))?;
+    #[cfg(feature = "http")]
+    crate::sinks::http::webhook_of(&given)?;
+    given.rate.as_deref().map_or(Ok(()), |rate| Rate::parse(rate).map(drop))?;
+    given.concurrency.map_or(Ok(()), |it| CONCURRENCY.check(it as f64))?;
+    given.spare.map_or(Ok(()), |it| SPARE.check(it as f64))?;
+    given.sink_timeout_s.map_or(Ok(()), |it| SINK_TIMEOUT.check(it))?;
+    let mut waits = given.waits_s.iter().flatten();
+    waits.try_for_each(|wait| Setting { name: "a wait", ..FIRST_WAIT }.check(*wait))
+}
+
 /// How to deliver.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -86,6 +105,8 @@ pub struct Settings {
     pub sink_timeout_ms: u64,
     /// How long a message is known after its outcome.
     pub keep_ids_ms: u64,
+    /// The addresses inside that named destinations may have.
+    pub allowed: Allowed,
     /// The bounds of memory.
     pub bounds: Bounds,
     /// The seed for the jitter of back-off.
@@ -108,6 +129,9 @@ impl Settings {
         Setting { least: s(retry.first_ms), ..LONGEST_WAIT }.check(s(retry.longest_ms))?;
         for wait_ms in &retry.waits_ms {
             Setting { name: "a wait", ..FIRST_WAIT }.check(s(*wait_ms))?;
+        }
+        if retry.waits_end && retry.waits_ms.is_empty() {
+            return Err(DeliveryError::Usage("waits-end needs waits: give the list that ends".to_owned()));
         }
         UNANSWERED_FOR.check(s(*unanswered_for_ms))?;
         self.spare.map_or(Ok(()), |spare| SPARE.check(spare as f64))?;
@@ -132,6 +156,7 @@ impl Default for Settings {
             unanswered_for_ms: 86_400_000,
             sink_timeout_ms: 30_000,
             keep_ids_ms: 7 * 86_400_000,
+            allowed: Allowed::default(),
             bounds: Bounds::default(),
             seed: 0,
             limits: Limits::default(),

@@ -29,9 +29,9 @@ use crate::base::summary::Summary;
 use crate::base::sync::Mutex;
 use crate::due::dispatcher::Event;
 use crate::due::places::PlaceLimits;
-use crate::group::items::{Item, Receipt};
 use crate::group::writer::Sends;
-use crate::sinks::{OpenSink, Opened};
+use crate::group::writer_queue::QueueState;
+use crate::sinks::{OpenSink, Opened, TakesNamed};
 use crate::store::Checkpoints;
 use crate::store::file::owner::Ownership;
 use tickwheel::Clock;
@@ -39,7 +39,7 @@ use tickwheel::Clock;
 pub use shared::Observer;
 
 use senders::caught;
-use shared::{ABORT, LOOK_AT_CLOCK, Shared, spawn};
+use shared::{ABORT, Shared, spawn};
 
 /// The delivery of a store, until [`Running::close`].
 pub struct Running {
@@ -83,10 +83,12 @@ impl Running {
     fn start_threads(&self, sinks: Vec<Opened>) -> Result<(), DeliveryError> {
         let shared = &self.shared;
         let weak = Arc::downgrade(shared);
-        let failed = move |error: &StoreError| {
-            if let Some(shared) = weak.upgrade() {
+        let failed = move |error: &StoreError| match weak.upgrade() {
+            Some(shared) if error.passes() => {
                 shared.tell(vec![Event::CheckpointFailed { reason: error.to_string() }]);
             }
+            Some(shared) => shared.fail(&error.clone().into()),
+            None => {}
         };
         shared.engine.with_writer(|writer| {
             writer.checkpoints = Some(Checkpoints::start(&writer.store, Box::new(failed))?);
@@ -110,14 +112,6 @@ impl Running {
         self.shared.engine.start(clock);
     }
 
-    /// As [`Engine::submit`].
-    ///
-    /// # Errors
-    /// As there.
-    pub(crate) fn submit(&self, items: Vec<Item>) -> Result<Receipt, DeliveryError> {
-        self.shared.engine.submit(items)
-    }
-
     /// The error that ended the run, if an error did.
     #[must_use]
     pub fn failure(&self) -> Option<DeliveryError> {
@@ -136,20 +130,9 @@ impl Running {
     pub fn wait_until_empty(&self, timeout: Duration) -> Result<bool, DeliveryError> {
         let queue = &self.shared.engine.queue;
         let end = Instant::now().checked_add(timeout);
-        let mut state = queue.lock();
-        loop {
-            if let Some(failure) = &state.failure {
-                return Err(failure.clone());
-            }
-            if state.is_empty() {
-                return Ok(true);
-            }
-            let left = end.map_or(LOOK_AT_CLOCK, |end| end.saturating_duration_since(Instant::now()));
-            if left.is_zero() {
-                return Ok(false);
-            }
-            state = queue.wait_until_emptied(state, left);
-        }
+        let is_open = |state: &mut QueueState| state.failure.is_none() && !state.is_empty();
+        let state = queue.emptied.wait_while(queue.lock(), end, is_open);
+        state.failure.clone().map_or_else(|| Ok(state.is_empty()), Err)
     }
 
     /// Sends the messages that are due by now, commits, and stops. Later submits are refused. `timeout` limits how long
@@ -164,6 +147,7 @@ impl Running {
     /// The error that ended the run, or a failure while it was closed.
     pub fn close(&self, timeout: Option<Duration>) -> Result<Summary, DeliveryError> {
         let shared = self.shared.clone();
+        shared.engine.queue.ask_to_stop();
         shared.end_within(timeout);
         let all_ended = shared.stop_senders();
         shared.engine.queue.stop();
@@ -229,6 +213,11 @@ fn open_sinks(engine: &Engine, open: &OpenSink, threads: usize) -> Result<Vec<Op
     let mut first = open(engine.store_id())?;
     engine.check_process()?;
     engine.recover(if let Opened::Sink(sink) = &mut first { Some(&mut **sink) } else { None })?;
+    engine.take_named(if let Opened::ReplySink(sink) = &first {
+        caught(|| Ok(sink.named(&engine.settings.allowed)))?
+    } else {
+        TakesNamed::No
+    })?;
     let limits = caught(|| Ok(limits_of(&first, &engine.settings, threads)))?;
     engine.set_places(limits);
     let threads = if matches!(first, Opened::Sink(_)) { limits.young } else { 1 };

@@ -106,7 +106,7 @@ fn what_is_being_sent_is_counted_as_too_late_and_is_delivered__d16() {
 
 #[test]
 fn all_dead_letters_are_tried_anew_or_those_of_a_key__d16() {
-    let retry = Retry { max_attempts: 1, first_ms: 100, longest_ms: 100, waits_ms: Vec::new() };
+    let retry = Retry { max_attempts: 1, first_ms: 100, longest_ms: 100, waits_ms: Vec::new(), waits_end: false };
     let world = ByHand::start(Settings { retry, ..Settings::default() });
     for n in 0..40 {
         world.give(vec![put(["a", "b"].get(n % 3).copied(), &n.to_string(), START_MS)]);

@@ -11,7 +11,7 @@
 //!
 //! - One message of a key is in flight at a time, in order.
 //! - There are no more sends at a time than places.
-//! - While the destination is down, there are at most four tries a round, and one a second beside them.
+//! - While the destination is down, there are at most four tries a second.
 
 mod fixed;
 mod outages;
@@ -44,8 +44,8 @@ enum Kind {
     /// No answer in time, and the call returns only long after its cut-off.
     Stays,
     Answers(u16),
-    /// It asks for a wait of a minute.
-    Busy,
+    /// It asks for a wait of so many seconds.
+    Busy(u64),
     /// Each send takes this time.
     Slow(u64),
     /// Healthy and gone in turn, each for this time.
@@ -67,7 +67,7 @@ impl Kind {
             Self::Gone | Self::Flaps(_) => (1_000, Verdict::Unreachable { reason, retry_after_ms }),
             Self::Silent => (TIME_OUT_US, Verdict::Unanswered { reason, retry_after_ms }),
             Self::Stays => (5 * TIME_OUT_US / 2, Verdict::Unanswered { reason, retry_after_ms }),
-            Self::Busy => (USUAL_US, Verdict::Unanswered { reason, retry_after_ms: Some(60_000) }),
+            Self::Busy(s) => (USUAL_US, Verdict::Unanswered { reason, retry_after_ms: Some(s * 1_000) }),
             Self::Answers(500) => (USUAL_US, Verdict::Failed { reason, retry_after_ms }),
             Self::Answers(_) => (USUAL_US, Verdict::Unanswered { reason, retry_after_ms }),
         }
@@ -216,15 +216,9 @@ fn customer_of(id: &str) -> usize {
     id.split_once('-').unwrap().0.parse().unwrap()
 }
 
-/// The most tries in so long an outage: four a round, and one a second.
+/// The most tries in so long an outage: four a second.
 fn most_tries(down_us: u64) -> u64 {
-    let (mut rounds, mut at_us, mut after_us) = (1, 250_000, 500_000);
-    while at_us <= down_us {
-        rounds += 1;
-        at_us += after_us;
-        after_us = (2 * after_us).min(10 * S_US);
-    }
-    4 * rounds + down_us / S_US
+    4 * (1 + down_us / S_US)
 }
 
 impl Play {
@@ -283,7 +277,8 @@ impl Play {
             self.note_events();
             self.look_whether_it_is_back();
             let mut next_us = self.in_flight.peek().map_or(u64::MAX, |Reverse((at_us, _))| *at_us);
-            let wake_us = self.world.engine.next_wake_us().map_or(u64::MAX, |us| us.saturating_add(self.began_us));
+            let wake_us =
+                self.world.engine.timer.next_wake_us().map_or(u64::MAX, |us| us.saturating_add(self.began_us));
             next_us = next_us.min(wake_us).min(self.now_us + 200_000);
             if let Some(at_us) = self.plan.restart_us.filter(|at_us| *at_us <= next_us) {
                 self.plan.restart_us = None;
@@ -385,14 +380,14 @@ impl Play {
     fn note_events(&mut self) {
         let events = self.world.engine.take_events();
         self.result.downs_us.extend(events.iter().filter(|it| matches!(it, Event::Down { .. })).map(|_| self.now_us));
-        while let Some((letters, through)) = self.world.engine.take_letters() {
+        while let Some((letters, through)) = self.world.engine.queue.take_letters() {
             for letter in letters {
                 let text = String::from_utf8(letter.record).unwrap();
                 let id = text.split("\"id\":\"").nth(1).unwrap().split('"').next().unwrap();
                 let after_us = self.now_us.saturating_sub(self.due_us[id]);
                 self.result.customers[customer_of(id)].dead.push((self.now_us, after_us));
             }
-            self.world.engine.letters_taken(through);
+            self.world.engine.queue.letters_taken(through);
             self.world.write();
         }
     }

@@ -26,7 +26,7 @@ fn it_is_sent_until_its_last_millisecond_and_not_after__d17() {
     world.advance_ms(10);
     assert_eq!(world.send(), ["in time"]);
     world.write();
-    assert!(world.engine.is_empty() || world.engine.take_letters().is_some());
+    assert!(world.engine.is_empty() || world.engine.queue.take_letters().is_some());
     let summary = world.engine.summary();
     assert_eq!((summary.delivered, summary.undeliverable, summary.expired, summary.dead_letters), (1, 1, 1, 1));
 }
@@ -39,7 +39,7 @@ fn its_letter_says_when_and_can_be_given_again_and_its_key_goes_on__d2_d17() {
     assert!(world.take().is_none(), "the key waits until that is on disk");
     assert_eq!(world.give(vec![look("a")]), [Answer::Expired]);
     assert_eq!(world.send(), ["b"]);
-    let (letters, _) = world.engine.take_letters().unwrap();
+    let (letters, _) = world.engine.queue.take_letters().unwrap();
     let record = String::from_utf8(letters[0].record.clone()).unwrap();
     assert_eq!(letters[0].reason, "expired at 2023-11-14T22:13:20.001Z after 0 attempts");
     assert!(record.contains(r#""expires":"2023-11-14T22:13:20.001Z""#), "{record}");
@@ -47,7 +47,7 @@ fn its_letter_says_when_and_can_be_given_again_and_its_key_goes_on__d2_d17() {
 
 #[test]
 fn one_that_waits_for_its_next_attempt_expires_too_also_after_a_restart__d17() {
-    let retry = Retry { max_attempts: 5, first_ms: 100, longest_ms: 100, waits_ms: Vec::new() };
+    let retry = Retry { max_attempts: 5, first_ms: 100, longest_ms: 100, waits_ms: Vec::new(), waits_end: false };
     let mut world = ByHand::start(Settings { retry, ..Settings::default() });
     world.give(vec![expiring(Some("k"), "a", START_MS, START_MS + 150)]);
     for attempt in 1..=2 {

@@ -134,7 +134,7 @@ fn a_message_that_was_moved_after_an_attempt_does_not_hold_up_its_key_after_a_re
     let mut world = ByHand::start(settings(2_000));
     world.give(vec![put(Some("k"), "b", START_MS)]);
     assert_eq!(world.deliver(|_| unanswered()).len(), 1);
-    let moved = Reschedule { id: "b".to_owned(), key: Some("k".to_owned()), due_ms: START_MS + 60_000, asked_ms: None };
+    let moved = Reschedule { id: "b".to_owned(), key: Some("k".to_owned()), due_ms: START_MS + 60_000 };
     assert_eq!(world.give(vec![Item::Reschedule(moved), put(Some("k"), "a", START_MS)])[0], Answer::Rescheduled);
     world = world.again();
     assert_eq!(ids(&world.pass_ms(10_000, arrives)), ["a"]);

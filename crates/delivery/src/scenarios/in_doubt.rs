@@ -6,8 +6,8 @@ use crate::group::items::Item;
 use crate::message::Reschedule;
 use crate::run::settings::Settings;
 use crate::sinks::{Verdict, Verdicts};
-use crate::store::look::failing::KeyInDoubt;
 use crate::store::look::snapshot::Snapshot;
+use crate::store::look::troubles::KeyInDoubt;
 
 const WAITS_MS: [u64; 2] = [5_000, 20_000];
 
@@ -84,26 +84,9 @@ fn what_has_not_failed_or_was_moved_or_cancelled_is_not_named__d14() {
         fail(&world, Some("moved"), "m");
         world.give(vec![put(Some("k"), "untried", START_MS + 1)]);
         assert_eq!(named(&longest(&world, 10)), [(Some("k"), "cancelled"), (Some("moved"), "m")]);
-        let to = Reschedule { id: "m".into(), key: Some("moved".into()), due_ms: START_MS + 60_000, asked_ms: None };
+        let to = Reschedule { id: "m".into(), key: Some("moved".into()), due_ms: START_MS + 60_000 };
         world.give(vec![cancel(Some("k"), "cancelled"), Item::Reschedule(to)]);
         world.write();
         assert_eq!(longest(&world, 10), [], "{wait_ms}");
     }
-}
-
-#[test]
-fn a_note_before_a_send_leaves_what_is_known_of_the_last_failure__d14() {
-    let world = ByHand::start(settings(5_000));
-    fail(&world, Some("k"), "a");
-    let world = world.again();
-    world.write();
-    assert_eq!(longest(&world, 1)[0].error.as_deref(), Some("no a"));
-    world.advance_ms(5_000);
-    for _ in 0..2 {
-        assert!(world.take().is_none(), "it is read, then noted");
-        world.write();
-    }
-    let noted = longest(&world, 1);
-    assert_eq!((noted[0].error.as_deref(), noted[0].fails), (Some("no a"), 2), "a crash would count this send");
-    assert_eq!(world.take().map(|(_, deliveries)| deliveries.len()), Some(1));
 }

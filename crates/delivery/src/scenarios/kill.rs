@@ -15,7 +15,6 @@
 
 mod disk;
 mod power;
-mod upgrade;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
@@ -30,7 +29,7 @@ use crate::Event;
 use crate::base::clock::{SystemWallTime, WallTime as _};
 use crate::base::error::DeliveryError;
 use crate::due::window::Bounds;
-use crate::group::items::{Answer, Item};
+use crate::group::items::{Answers, Item};
 use crate::message::incoming::{Digest, Incoming};
 use crate::message::{Body, Cancel, Message};
 use crate::run::settings::Settings;
@@ -138,7 +137,7 @@ fn put(number: u64, due_ms: i64) -> Item {
 }
 
 fn cancel(number: u64) -> Item {
-    Item::Cancel(Cancel { id: format!("i{number}"), key: key_of(number), keep_days: 0, asked_ms: None })
+    Item::Cancel(Cancel { id: format!("i{number}"), key: key_of(number), keep_days: 0 })
 }
 
 /// An item as it is written to a file, once when it is submitted and once with its answer.
@@ -203,7 +202,7 @@ fn child() {
     }
     // A message may have been accepted, delivered and forgotten. Then its producer must not submit it again.
     if keep_ids_ms > 60_000 {
-        again.chunks(TICKET as usize).for_each(|part| submit(&running, folder, part.to_vec()));
+        again.chunks(TICKET as usize).for_each(|part| submit(&running, folder, part.to_vec()).unwrap());
     }
     if is_last {
         assert!(running.wait_until_empty(Duration::from_secs(60)).unwrap(), "it does not come to an end");
@@ -236,17 +235,24 @@ fn child() {
         next += TICKET;
         let lines: String = asked.iter().map(|it| it.line() + "\n").collect();
         said.write_all(lines.as_bytes()).unwrap();
-        submit(&running, folder, asked);
+        if let Err(error) = submit(&running, folder, asked) {
+            assert!(setting("TICKWHEEL_KILL_SYNC").is_some(), "{error}");
+            running.close(None).unwrap_err();
+            std::process::exit(3);
+        }
         std::thread::park_timeout(EVERY.saturating_sub(start.elapsed()));
         assert!(turn < 12_000, "it was not killed");
     }
 }
 
-fn submit(running: &Running, folder: &Path, asked: Vec<Asked>) {
+fn submit(running: &Running, folder: &Path, asked: Vec<Asked>) -> Result<(), DeliveryError> {
     let items = asked.iter().map(|it| it.item()).collect();
     let mut file = appending(&folder.join("answered"));
-    let complete = move |answers: Result<Vec<Answer>, DeliveryError>| {
-        let answers = answers.unwrap();
+    let complete = move |answers: Result<Answers, DeliveryError>| {
+        let answers = match answers {
+            Err(_) if setting("TICKWHEEL_KILL_SYNC").is_some() => return,
+            answers => answers.unwrap().given,
+        };
         assert_eq!(answers.len(), asked.len());
         let mut lines = Vec::new();
         for (it, answer) in asked.iter().zip(answers) {
@@ -254,7 +260,7 @@ fn submit(running: &Running, folder: &Path, asked: Vec<Asked>) {
         }
         file.write_all(&lines).unwrap();
     };
-    running.engine().submit_with(items, Box::new(complete)).unwrap();
+    running.engine().submit_with(items, Box::new(complete))
 }
 
 // --- The process that kills it -------------------------------------------------

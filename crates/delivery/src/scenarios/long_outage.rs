@@ -44,7 +44,7 @@ impl Outage {
         while let Some((number, deliveries)) = self.engine.take(1_024, 1 << 20, true) {
             self.sent += deliveries.len();
             if self.is_down {
-                assert!(self.sent < 1_000, "only a few keys are tried");
+                assert!(self.sent < 2_500, "four keys a second are tried");
                 let refused = Verdict::Unreachable { reason: "refused".to_owned(), retry_after_ms: None };
                 self.engine.settle(number, Verdicts::Each(vec![refused; deliveries.len()]), None);
                 continue;

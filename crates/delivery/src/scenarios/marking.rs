@@ -15,8 +15,8 @@ use crate::due::window::Bounds;
 use crate::group::items::{Answer, Item};
 use crate::group::writer::{Begun, Committed};
 use crate::message::Reschedule;
-use crate::message::earliest::{Earliest, PerPartition};
 use crate::message::partition::partition_of_name;
+use crate::message::partition::{Earliest, PerPartition};
 use crate::run::engine::Engine;
 use crate::run::settings::Settings;
 use crate::sinks::{Verdict, Verdicts};
@@ -25,7 +25,7 @@ use crate::store::Limits;
 const HOUR_MS: i64 = 3_600_000;
 
 fn to(key: Option<&str>, id: &str, due_ms: i64) -> Item {
-    Item::Reschedule(Reschedule { id: id.to_owned(), key: key.map(str::to_owned), due_ms, asked_ms: None })
+    Item::Reschedule(Reschedule { id: id.to_owned(), key: key.map(str::to_owned), due_ms })
 }
 
 fn replacing(key: Option<&str>, id: &str, due_ms: i64) -> Item {
@@ -122,7 +122,13 @@ fn a_dead_letter_has_its_outcome_and_counts_again_when_it_is_given_again__s4_d16
 
 #[test]
 fn what_waits_for_another_attempt_counts__s4() {
-    let retry = Retry { max_attempts: 5, first_ms: HOUR_MS as u64, longest_ms: HOUR_MS as u64, waits_ms: Vec::new() };
+    let retry = Retry {
+        max_attempts: 5,
+        first_ms: HOUR_MS as u64,
+        longest_ms: HOUR_MS as u64,
+        waits_ms: Vec::new(),
+        waits_end: false,
+    };
     let world = ByHand::start(Settings { retry, ..Settings::default() });
     world.give(vec![put(Some("k"), "a", START_MS), put(None, "a", START_MS)]);
     refuse(&world);

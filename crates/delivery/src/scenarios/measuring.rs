@@ -129,8 +129,6 @@ fn what_may_have_arrived_before_is_counted_when_it_arrives_again__d15() {
     assert!(world.take().is_some());
     let world = world.again();
     world.write();
-    assert!(world.take().is_none(), "its attempt is to be on disk first");
-    world.write();
     assert_eq!(world.send(), ["a"]);
     assert_eq!(world.engine.sends().redelivered, 1);
 }
@@ -158,7 +156,7 @@ fn commits_conflicts_and_moves_are_counted_once_each__d15() {
     let commits = world.engine.commits();
     assert_eq!((commits.last_ms, commits.durations.counts.iter().sum::<u64>()), (START_MS, 0), "there was nothing");
     world.give(vec![due(None, "a", HOUR_MS), due(None, "a", HOUR_MS + 1), due(None, "a", HOUR_MS)]);
-    let move_it = Reschedule { id: "a".to_owned(), key: None, due_ms: START_MS + 5, asked_ms: None };
+    let move_it = Reschedule { id: "a".to_owned(), key: None, due_ms: START_MS + 5 };
     world.give(vec![Item::Reschedule(move_it)]);
     assert_eq!(world.send(), ["a"]);
     world.write();

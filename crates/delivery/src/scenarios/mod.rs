@@ -3,6 +3,7 @@
 mod bulk;
 mod cancelling;
 mod customers;
+mod destinations;
 mod doubting;
 mod due_times;
 mod expiring;
@@ -29,6 +30,7 @@ mod retrying;
 mod sharing;
 mod simulation;
 mod small_memory;
+mod striking;
 pub(crate) mod testing;
 mod trying_again;
 mod unanswered;

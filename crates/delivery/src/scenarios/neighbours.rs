@@ -36,7 +36,8 @@ pub(super) fn run(world: &ByHand, until_us: u64, send: &dyn Fn(&str) -> (u64, Ve
             flights.insert(number, vec![verdict]);
         }
         let next_us = heap.peek().map_or(u64::MAX, |Reverse((at, _))| *at);
-        let next_us = next_us.min(world.engine.next_wake_us().unwrap_or(u64::MAX)).min(now_us + 50_000).max(now_us + 1);
+        let next_us =
+            next_us.min(world.engine.timer.next_wake_us().unwrap_or(u64::MAX)).min(now_us + 50_000).max(now_us + 1);
         world.advance_us(next_us - now_us);
         now_us = next_us;
         while let Some(Reverse((_, number))) = heap.peek().copied().filter(|it| it.0.0 <= now_us) {
@@ -44,8 +45,8 @@ pub(super) fn run(world: &ByHand, until_us: u64, send: &dyn Fn(&str) -> (u64, Ve
             world.engine.settle(number, Verdicts::Each(flights.remove(&number).unwrap()), None);
         }
         let _ = world.engine.take_events();
-        while let Some((_, through)) = world.engine.take_letters() {
-            world.engine.letters_taken(through);
+        while let Some((_, through)) = world.engine.queue.take_letters() {
+            world.engine.queue.letters_taken(through);
             world.write();
         }
     }
@@ -107,7 +108,7 @@ fn a_sender_that_waits_for_a_place_sleeps__d6() {
             flights.push(flight);
         }
         let now_us = world.engine.clock().now_us();
-        if world.engine.next_wake_us().is_some_and(|at_us| at_us <= now_us) {
+        if world.engine.timer.next_wake_us().is_some_and(|at_us| at_us <= now_us) {
             wakes += 1;
             continue;
         }

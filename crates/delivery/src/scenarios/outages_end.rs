@@ -160,3 +160,28 @@ fn an_outage_ends_when_nothing_is_left_to_try__d6() {
         }
     }
 }
+
+/// A try arrives and ends the outage. Another one, which began before that, is refused.
+#[test]
+fn a_refusal_counts_only_if_the_destination_was_up_when_its_send_began__d6() {
+    let retry = Retry { max_attempts: 1, ..Retry::default() };
+    let world = ByHand::start(Settings { retry, ..Settings::default() });
+    world.give((0..20).map(|id| put(Some(&format!("h{id}")), &id.to_string(), START_MS)).collect());
+    world.pass_ms(5_000, |_| unanswered(None));
+    let mut begun = Vec::new();
+    for _ in 0..10 {
+        world.advance_ms(1_000);
+        begun.extend(world.next_send());
+    }
+    assert!(world.engine.down().is_some() && begun.len() > 1);
+    let no = || Verdict::Refused("no".to_owned());
+    let (arrives, refused) = (begun.pop().unwrap(), begun.pop().unwrap());
+    world.engine.settle(arrives.0, Verdicts::Delivered, None);
+    assert!(world.engine.down().is_none());
+    world.engine.settle(refused.0, Verdicts::Each(vec![no()]), None);
+    world.write();
+    assert_eq!(world.engine.open_count(), 19, "the refused one is tried again");
+    let tried = world.deliver(|_| no()).len() as u64;
+    assert!(tried > 0);
+    assert_eq!(world.engine.open_count(), 19 - tried, "these began while it was up");
+}

@@ -42,7 +42,8 @@ fn pass_ms(world: &ByHand, ms: u64, verdict: &Verdict) -> Vec<(u64, String, u32)
         if now_us >= end_us {
             return seen;
         }
-        let next_us = world.engine.next_wake_us().unwrap_or(u64::MAX).clamp(now_us + 1_000, end_us.max(now_us + 1_000));
+        let next_us =
+            world.engine.timer.next_wake_us().unwrap_or(u64::MAX).clamp(now_us + 1_000, end_us.max(now_us + 1_000));
         world.advance_us(next_us - now_us);
     }
 }
@@ -155,7 +156,7 @@ fn what_is_due_earlier_goes_before_a_message_that_certainly_did_not_arrive__d4()
                 assert_eq!(ids(&answer_all(&world, &verdict)), ["b"]);
                 if is_moved {
                     let (id, key) = ("a".into(), Some("k".into()));
-                    world.give(vec![Item::Reschedule(Reschedule { id, key, due_ms: START_MS - 5, asked_ms: None })]);
+                    world.give(vec![Item::Reschedule(Reschedule { id, key, due_ms: START_MS - 5 })]);
                 } else {
                     world.give(vec![put(Some("k"), "a", START_MS - 5)]);
                 }

@@ -66,14 +66,14 @@ impl World {
         let open: OpenSink = Arc::new(move |_: &str| {
             Ok(Opened::Sink(Box::new(Notes { most, sent: noted.clone(), refuses: refused.clone() })))
         });
-        let retry = Retry { max_attempts, first_ms: 1, longest_ms: 2, waits_ms: Vec::new() };
+        let retry = Retry { max_attempts, first_ms: 1, longest_ms: 2, waits_ms: Vec::new(), waits_end: false };
         let folder = Arc::new(folder_in_memory()); // a slow disk would decide each race
         let settings = Settings { retry, ..Settings::default() };
         Self { delivering: Delivering::in_folder(folder, THREADS, settings, open), sent, refuses }
     }
 
     fn ask(&self, items: Vec<Item>) -> Vec<Answer> {
-        self.delivering.running.submit(items).unwrap().wait(Some(LONG)).unwrap().unwrap()
+        self.delivering.running.engine().submit(items).unwrap().wait(Some(LONG)).unwrap().unwrap().given
     }
 
     fn wait_until_empty(&self) {
@@ -142,9 +142,7 @@ fn a_message_goes_out_at_the_time_that_it_was_moved_to_or_at_its_own__d16() {
     let world = World::start(5, 16);
     let mut told = Vec::new();
     rounds(&world, &[Answer::Rescheduled, Answer::Delivered], |world, ids, due_ms| {
-        let to = |id: &String| {
-            Item::Reschedule(Reschedule { id: id.clone(), key: None, due_ms: due_ms + 30, asked_ms: None })
-        };
+        let to = |id: &String| Item::Reschedule(Reschedule { id: id.clone(), key: None, due_ms: due_ms + 30 });
         let given = world.ask(ids.iter().map(to).collect());
         told.extend(ids.iter().cloned().zip(given.clone()).map(|(id, answer)| (id, answer, due_ms + 30)));
         given

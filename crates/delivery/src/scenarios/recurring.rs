@@ -1,5 +1,6 @@
 //! Messages that come again and again (D19): each occurrence is made with the outcome of the one before.
 
+mod stepping;
 mod storm;
 
 use super::testing::{ByHand, START_MS, cancel, put};
@@ -10,8 +11,8 @@ use crate::group::items::{Answer, Item};
 use crate::message::columns::Columns;
 use crate::message::fields::{Request, Schema};
 use crate::message::incoming::Incoming;
-use crate::message::recurrence::{Before, Recurrence};
-use crate::message::{Cancel, MAX_PAYLOAD, Reschedule};
+use crate::message::recurrence::Recurrence;
+use crate::message::{MAX_PAYLOAD, Reschedule};
 use crate::run::settings::Settings;
 use crate::sinks::{Delivery, Verdict, Verdicts};
 use crate::store::{ActionKind, Filter};
@@ -45,7 +46,7 @@ fn at(after_ms: i64) -> String {
 }
 
 fn ids(deliveries: &[Delivery]) -> Vec<&str> {
-    deliveries.iter().map(Delivery::id).collect()
+    deliveries.iter().map(|it| it.id()).collect()
 }
 
 /// The ids that go out in this many steps of 100 ms.
@@ -98,7 +99,7 @@ fn what_was_missed_follows_its_rule_also_where_nothing_ran__d19() {
 
 #[test]
 fn the_next_is_made_whatever_became_of_the_one_before__d19() {
-    let retry = Retry { max_attempts: 1, first_ms: 100, longest_ms: 100, waits_ms: Vec::new() };
+    let retry = Retry { max_attempts: 1, first_ms: 100, longest_ms: 100, waits_ms: Vec::new(), waits_end: false };
     let world = ByHand::start(Settings { retry, ..Settings::default() });
     world.give(vec![beat("")]);
     let (number, _) = world.take().unwrap();
@@ -202,12 +203,7 @@ fn its_occurrence_can_be_put_off_and_the_one_after_it_is_due_by_the_rule__d16_d1
     world.give(vec![beat("")]);
     assert_eq!(ids(&world.sent()), [at(0)]);
     let to = |id: &str, after_ms| {
-        Item::Reschedule(Reschedule {
-            id: id.to_owned(),
-            key: Some("k".to_owned()),
-            due_ms: START_MS + after_ms,
-            asked_ms: None,
-        })
+        Item::Reschedule(Reschedule { id: id.to_owned(), key: Some("k".to_owned()), due_ms: START_MS + after_ms })
     };
     assert_eq!(world.give(vec![to(&at(1_000), 1_300)]), [Answer::Rescheduled]);
     assert_eq!(sent_in(&world, 12), [] as [&str; 0]);
@@ -271,7 +267,7 @@ fn one_whose_rule_has_no_more_times_is_a_dead_letter__d2_d19() {
     let record = format!(r#"{{"id":"beat","every":{},"due":{START_MS},"payload":1}}"#, crate::base::times::MAX_DUE_MS);
     world.give(vec![self::record(&record)]);
     assert_eq!(ids(&world.sent()), [at(0)]);
-    let (letters, _) = world.engine.take_letters().expect("one letter");
+    let (letters, _) = world.engine.queue.take_letters().expect("one letter");
     assert_eq!(letters[0].reason, "it recurs no more: no occurrence is left before year 10000");
     let text = String::from_utf8(letters[0].record.clone()).unwrap();
     assert!(text.contains(r#""every":253402300799999"#) && text.contains(r#""missed":"skip""#), "{text}");
@@ -319,12 +315,7 @@ fn one_that_went_out_before_its_time_does_not_come_again_under_another_rule__d5_
         record(&format!(r#"{{"id":"beat","key":"k","every":3600000,"due":{},"payload":"{text}"}}"#, START_MS + 500))
     };
     world.give(vec![hourly("old")]);
-    let now = Item::Reschedule(Reschedule {
-        id: "beat".to_owned(),
-        key: Some("k".to_owned()),
-        due_ms: START_MS,
-        asked_ms: None,
-    });
+    let now = Item::Reschedule(Reschedule { id: "beat".to_owned(), key: Some("k".to_owned()), due_ms: START_MS });
     assert_eq!(world.give(vec![now]), [Answer::Rescheduled]);
     assert_eq!(ids(&world.sent()), [at(500)]);
     assert_eq!(world.give(vec![hourly("new")]), [Answer::Replaced]);
@@ -363,47 +354,19 @@ fn a_rule_that_begins_anew_finds_its_way_past_all_that_has_arrived__d8_d19() {
     assert_eq!(sent_in(&world, 1)[0], at(1_200), "the first from then on");
 }
 
-/// A message for every second from the start on. A deliverer that is now lost had it before.
-fn going_on(missed: &str, before: Before) -> Item {
+/// A message for every second from the start on, as in a store that was restored: what is due by `sent_ms` may have
+/// been sent.
+fn restored(missed: &str, sent_ms: i64) -> Item {
     let Item::Put(mut put) = beat(&format!(r#","missed":"{missed}""#)) else { panic!("it is no message") };
-    let rule = Recurrence { before: Some(before), ..put.message.body.recurrence().unwrap().clone() };
+    let rule = Recurrence { sent_ms: Some(sent_ms), ..put.message.body.recurrence().unwrap().clone() };
     put.message.body = put.message.body.recurring(rule);
     Item::Put(put)
 }
 
 #[test]
-fn one_that_a_lost_deliverer_had_goes_on_after_what_that_had_settled__d19_s4() {
-    for (missed, expected) in [
-        ("skip", vec![(2_000, true), (5_000, true), (6_000, false)]),
-        ("all", vec![(2_000, true), (3_000, true), (4_000, true), (5_000, true), (6_000, false)]),
-        ("last", vec![(2_000, true), (4_000, true), (5_000, true), (6_000, false)]),
-    ] {
-        let mut world = ByHand::start(Settings::default());
-        world.advance_ms(4_500);
-        let before = Before { settled_ms: Some(START_MS + 1_000), sent_ms: START_MS + 5_500 };
-        assert_eq!(world.give(vec![going_on(missed, before)]), [Answer::Accepted]);
-        assert_eq!(
-            world.give(vec![beat(&format!(r#","missed":"{missed}""#))]),
-            [Answer::Duplicate],
-            "the same content"
-        );
-        let mut found = Vec::new();
-        for step in 0..20 {
-            found.extend(world.sent().iter().map(|it| (it.id().to_owned(), it.redelivered)));
-            if step == 2 {
-                world = world.again(); // that it may repeat is kept
-            }
-            world.advance_ms(100);
-        }
-        let expected: Vec<_> = expected.into_iter().map(|(after_ms, repeats)| (at(after_ms), repeats)).collect();
-        assert_eq!(found, expected, "{missed}");
-    }
-}
-
-#[test]
-fn of_one_that_settled_nothing_all_may_be_repeats__d19_s4() {
+fn after_a_restore_the_occurrences_that_may_have_been_sent_are_marked__d19_d20() {
     let world = ByHand::start(Settings::default());
-    world.give(vec![going_on("skip", Before { settled_ms: None, sent_ms: START_MS + 500 })]);
+    world.give(vec![restored("skip", START_MS + 500)]);
     let first = world.sent();
     assert_eq!((ids(&first), first[0].redelivered), (vec![at(0).as_str()], true));
     world.advance_ms(1_000);
@@ -411,11 +374,10 @@ fn of_one_that_settled_nothing_all_may_be_repeats__d19_s4() {
 }
 
 #[test]
-fn a_rule_that_takes_the_place_of_one_that_catches_up_marks_what_may_repeat__d19_s4() {
+fn a_rule_that_takes_the_place_of_one_that_catches_up_marks_what_may_repeat__d19_d20() {
     let mut world = ByHand::start(Settings::default());
     world.advance_ms(4_500);
-    let before = Before { settled_ms: Some(START_MS + 1_000), sent_ms: START_MS + 5_500 };
-    world.give(vec![going_on("all", before)]);
+    world.give(vec![restored("all", START_MS + 5_500)]);
     assert_eq!(world.give(vec![beat(r#","missed":"all","traceparent":null"#)]), [Answer::Duplicate]);
     let other = record(&format!(
         r#"{{"id":"beat","key":"k","every":1000,"due":{START_MS},"missed":"all","payload":"another"}}"#
@@ -427,96 +389,8 @@ fn a_rule_that_takes_the_place_of_one_that_catches_up_marks_what_may_repeat__d19
         marked.extend(world.sent().iter().map(|it| (it.id().to_owned(), it.redelivered)));
         world.advance_ms(100);
     }
-    let expected = [(2_000, true), (3_000, true), (4_000, true), (5_000, true), (6_000, false)];
-    assert_eq!(marked, expected.map(|(after_ms, is_marked)| (at(after_ms), is_marked)));
-}
-
-#[test]
-fn a_reschedule_that_is_given_twice_moves_one_occurrence__d16_d19_s3() {
-    let mut world = ByHand::start(Settings::default());
-    let daily = |text: &str| {
-        record(&format!(r#"{{"id":"beat","key":"k","every":86400000,"due":{},"payload":"{text}"}}"#, START_MS + 1_000))
-    };
-    let to = |after_ms, asked_ms| {
-        Item::Reschedule(Reschedule {
-            id: "beat".to_owned(),
-            key: Some("k".to_owned()),
-            due_ms: START_MS + after_ms,
-            asked_ms: Some(asked_ms),
-        })
-    };
-    world.give(vec![daily("old"), to(300, 7)]);
-    assert_eq!(sent_in(&world, 4), [at(1_000)]);
-    assert_eq!(world.give(vec![to(300, 7)]), [Answer::Rescheduled]);
-    world = world.again();
-    world.give(vec![to(300, 7), daily("new"), to(300, 7)]);
-    assert_eq!(sent_in(&world, 4), [] as [&str; 0], "that of tomorrow");
-    assert_eq!(world.engine.summary().duplicates, 2, "since it began");
-    world.give(vec![to(900, 8)]);
-    assert_eq!(sent_in(&world, 9), [at(86_401_000)], "it was asked for once more");
-}
-
-/// The request with the time at which it was asked.
-fn asked(item: Item, asked_ms: i64) -> Item {
-    let asked_ms = Some(asked_ms);
-    match item {
-        Item::Cancel(cancel) => Item::Cancel(Cancel { asked_ms, ..cancel }),
-        Item::Reschedule(to) => Item::Reschedule(Reschedule { asked_ms, ..to }),
-        Item::Put(mut put) => {
-            let rule = Recurrence { asked_ms, ..put.message.body.recurrence().unwrap().clone() };
-            put.message.body = put.message.body.recurring(rule);
-            Item::Put(put)
-        }
-        other => panic!("{other:?} has no time"),
-    }
-}
-
-#[test]
-fn requests_that_are_given_again_from_any_of_them_on_change_nothing__d7_d16_d19_s3() {
-    let daily = |text: &str| {
-        record(&format!(r#"{{"id":"beat","key":"k","every":86400000,"due":{},"payload":"{text}"}}"#, START_MS + 1_000))
-    };
-    let to = Reschedule { id: "beat".to_owned(), key: Some("k".to_owned()), due_ms: START_MS + 300, asked_ms: None };
-    let requests = || {
-        let all =
-            [daily("old"), cancel(Some("k"), "beat"), daily("new"), daily("newest"), Item::Reschedule(to.clone())];
-        all.into_iter().zip(1..).map(|(item, asked_ms)| asked(item, asked_ms)).collect::<Vec<_>>()
-    };
-    for from in 0..requests().len() {
-        let world = ByHand::start(Settings::default());
-        world.give(requests());
-        world.give(requests().split_off(from));
-        assert_eq!(sent_in(&world, 9), [at(1_000)], "{from}: moved to 300, it keeps its name");
-        world.give(requests().split_off(from));
-        assert_eq!(sent_in(&world, 9), [] as [&str; 0], "{from}: the next is that of tomorrow");
-    }
-}
-
-#[test]
-fn a_cancel_of_one_that_recurred_before_does_not_wait_for_the_next__d7_d19_s4() {
-    let world = ByHand::start(Settings::default());
-    assert_eq!(world.give(vec![asked(cancel(Some("k"), "beat"), 7)]), [Answer::Unknown]);
-    assert_eq!(world.engine.with_store(|store| store.remembered_cancels()), 0);
-    assert_eq!(world.give(vec![asked(beat(""), 8), asked(cancel(Some("k"), "beat"), 7)])[0], Answer::Accepted);
-    assert_eq!(sent_in(&world, 1), [at(0)]);
-}
-
-#[test]
-fn the_same_again_tells_a_store_that_was_restored_what_may_have_been_sent__d19_d20_s4() {
-    let world = ByHand::start(Settings::default());
-    world.give(vec![beat(r#","missed":"all""#)]);
-    world.advance_ms(500);
-    assert_eq!(ids(&world.sent()), [at(0)]);
-    let before = Before { settled_ms: Some(START_MS), sent_ms: START_MS + 2_000 };
-    assert_eq!(world.give(vec![going_on("all", before)]), [Answer::Duplicate]);
-    let mut marked = Vec::new();
-    for _ in 0..30 {
-        world.advance_ms(100);
-        marked.extend(world.sent().iter().map(|it| (it.id().to_owned(), it.redelivered)));
-    }
-    // The first occurrence exists already: the restore marks open messages.
-    let expected = [(1_000, false), (2_000, true), (3_000, false)];
-    assert_eq!(marked, expected.map(|(after_ms, is_marked)| (at(after_ms), is_marked)));
+    let expected: Vec<_> = (0..7).map(|second| (at(1_000 * second), second < 6)).collect();
+    assert_eq!(marked, expected);
 }
 
 const DAY_MS: i64 = 86_400_000;
@@ -551,12 +425,8 @@ fn an_occurrence_may_be_named_by_any_form_of_its_time__d7_d16_d19() {
     let world = ByHand::start(Settings::default());
     world.give(vec![beat("")]);
     assert_eq!(ids(&world.sent()), [at(0)]);
-    let moved = Reschedule {
-        id: "beat@2023-11-14T22:13:22Z".to_owned(),
-        key: Some("k".to_owned()),
-        due_ms: START_MS + 2_500,
-        asked_ms: None,
-    };
+    let moved =
+        Reschedule { id: "beat@2023-11-14T22:13:22Z".to_owned(), key: Some("k".to_owned()), due_ms: START_MS + 2_500 };
     // The one of 1 s waits. The one of 3 s is not made yet.
     let of_1 = "beat@2023-11-14T23:13:21+01:00";
     let of_3 = "beat@2023-11-14T22:13:23Z";

@@ -1,11 +1,13 @@
 //! A message takes the place of a waiting message, however often this happens (D16). And a dead letter gets a second
 //! life.
 
+use std::time::Duration;
+
 use super::testing::{ByHand, START_MS, arrives, cancel, put};
 use crate::due::retry::Retry;
-use crate::group::items::{Answer, Item};
+use crate::group::items::{Answer, Answers, Item};
 use crate::message::incoming::Incoming;
-use crate::message::{Body, Message};
+use crate::message::{Body, Message, Reschedule};
 use crate::run::settings::Settings;
 use crate::sinks::{Delivery, Verdict, Verdicts};
 
@@ -69,7 +71,7 @@ fn while_one_is_sent_nothing_is_accepted_and_after_its_end_it_is_a_new_one__d16(
 
 #[test]
 fn what_was_sent_without_an_answer_is_no_reason_to_take_the_new_one_for_it__d5_d16() {
-    let retry = Retry { max_attempts: 5, first_ms: 100, longest_ms: 100, waits_ms: Vec::new() };
+    let retry = Retry { max_attempts: 5, first_ms: 100, longest_ms: 100, waits_ms: Vec::new(), waits_end: false };
     let world = ByHand::start(Settings { retry, ..Settings::default() });
     world.give(vec![put(Some("k"), "a", START_MS)]);
     let (number, first) = world.take().unwrap();
@@ -99,8 +101,11 @@ fn one_that_is_put_off_again_and_again_is_due_at_the_latest_so_long_after_the_fi
     let mut world = ByHand::start(Settings::default());
     for round in 0..5 {
         let due_ms = START_MS + round * 10 + 20;
-        let answer = world.give(vec![replace("a", &round.to_string(), due_ms, Some(35))]);
-        assert_eq!(answer, [if round == 0 { Answer::Accepted } else { Answer::Replaced }], "{round}");
+        let receipt = world.submit(vec![replace("a", &round.to_string(), due_ms, Some(35))]);
+        world.write();
+        let Answers { given, due_ms: told_ms } = receipt.wait(Some(Duration::ZERO)).unwrap().unwrap();
+        assert_eq!(given, [if round == 0 { Answer::Accepted } else { Answer::Replaced }], "{round}");
+        assert_eq!(told_ms, [(0, due_ms.min(START_MS + 35))], "the due time on disk");
         world = world.again();
         assert_eq!(texts(&world.sent()), [], "{round}");
         if round == 3 {
@@ -115,7 +120,7 @@ fn one_that_is_put_off_again_and_again_is_due_at_the_latest_so_long_after_the_fi
 
 #[test]
 fn a_dead_letter_is_tried_anew_and_may_have_arrived__d16() {
-    let retry = Retry { max_attempts: 1, first_ms: 100, longest_ms: 100, waits_ms: Vec::new() };
+    let retry = Retry { max_attempts: 1, first_ms: 100, longest_ms: 100, waits_ms: Vec::new(), waits_end: false };
     let mut world = ByHand::start(Settings { retry, ..Settings::default() });
     world.give(vec![put(Some("k"), "a", START_MS), put(Some("k"), "b", START_MS)]);
     assert_eq!(world.give(vec![requeue("a"), requeue("c")]), [Answer::Waiting, Answer::Unknown]);
@@ -132,14 +137,14 @@ fn a_dead_letter_is_tried_anew_and_may_have_arrived__d16() {
 
 #[test]
 fn a_letter_goes_with_its_message_and_those_that_come_after_it_are_told__d2_d16() {
-    let retry = Retry { max_attempts: 1, first_ms: 100, longest_ms: 100, waits_ms: Vec::new() };
+    let retry = Retry { max_attempts: 1, first_ms: 100, longest_ms: 100, waits_ms: Vec::new(), waits_end: false };
     let mut world = ByHand::start(Settings { retry, ..Settings::default() });
     for id in ["a", "b"] {
         world.give(vec![put(Some("k"), id, START_MS)]);
         fail(&world, Verdict::Refused("no".to_owned()));
-        let (letters, through) = world.engine.take_letters().expect("one to tell");
+        let (letters, through) = world.engine.queue.take_letters().expect("one to tell");
         assert_eq!(letters.len(), 1);
-        world.engine.letters_taken(through);
+        world.engine.queue.letters_taken(through);
         world.write();
         // The newest letter is gone, also when the store is opened: the next one has another number.
         assert_eq!(world.give(vec![requeue(id), cancel(Some("k"), id)]), [Answer::Requeued, Answer::Cancelled]);
@@ -164,7 +169,7 @@ fn give_up(world: &ByHand) -> Delivery {
 
 /// Messages are dead letters once their key is without an answer for 50 ms.
 fn impatient() -> Settings {
-    let retry = Retry { max_attempts: 1, first_ms: 100, longest_ms: 100, waits_ms: Vec::new() };
+    let retry = Retry { max_attempts: 1, first_ms: 100, longest_ms: 100, waits_ms: Vec::new(), waits_end: false };
     Settings { retry, unanswered_for_ms: 50, ..Settings::default() }
 }
 
@@ -204,4 +209,32 @@ fn other_content_under_the_name_of_a_dead_letter_is_another_message__d5() {
     let third = world.deliver(arrives);
     assert!(third[0].redelivered);
     assert_eq!(third[0].digest(), second.digest());
+}
+
+/// By it an SQL sink tells a message from an earlier one of the same name, which the store has forgotten.
+#[test]
+fn what_is_moved_or_tried_anew_keeps_its_first_number__d5_s4() {
+    let strict = Retry { max_attempts: 1, ..Retry::default() };
+    let mut world = ByHand::start(Settings { retry: strict, ..Settings::default() });
+    let Item::Put(mut handed) = put(Some("k2"), "handed", START_MS) else { panic!("it is a message") };
+    handed.redelivered = true; // another store may have sent it
+    let same = || put(Some("k3"), "same", START_MS);
+    world.give(vec![put(Some("k"), "moved", START_MS), Item::Put(handed), same()]);
+    for round in 0..3 {
+        let moves = [(Some("k".to_owned()), "moved".to_owned()), (Some("k2".to_owned()), "handed".to_owned())]
+            .map(|(key, id)| Item::Reschedule(Reschedule { id, key, due_ms: START_MS - round }));
+        assert_eq!(world.give(moves.into()), [Answer::Rescheduled; 2]);
+        world = world.again();
+        world.write();
+        let (number, sent) = world.take().expect("they are due");
+        let mut found: Vec<_> = sent.iter().map(|it| (it.id(), it.first_seq(), it.seq > it.first_seq())).collect();
+        found.sort_unstable();
+        assert_eq!(found, [("handed", 0, true), ("moved", 1, true), ("same", 3, round > 0)]);
+        let refused = vec![Verdict::Refused("no".to_owned()); 3];
+        world.engine.settle(number, Verdicts::Each(refused), None);
+        world.write();
+        let anew =
+            vec![requeue("moved"), Item::Requeue { id: "handed".to_owned(), key: Some("k2".to_owned()) }, same()];
+        assert_eq!(world.give(anew), [Answer::Requeued, Answer::Requeued, Answer::Accepted]);
+    }
 }

@@ -1,6 +1,7 @@
 //! A message that is not accepted is tried again after its wait, until it is a dead letter. Then its key goes on (D6).
 
 use super::testing::{ByHand, START_MS, arrives, ids, put};
+use crate::due::dispatcher::Event;
 use crate::due::retry::Retry;
 use crate::group::items::{Answer, Item};
 use crate::run::settings::Settings;
@@ -24,7 +25,7 @@ fn with(retry: Retry) -> ByHand {
 
 /// The reasons of the dead letters.
 fn reasons(world: &ByHand) -> Vec<String> {
-    let letters = world.engine.take_letters().map_or_else(Vec::new, |(letters, _)| letters);
+    let letters = world.engine.queue.take_letters().map_or_else(Vec::new, |(letters, _)| letters);
     letters.into_iter().map(|it| it.reason).collect()
 }
 
@@ -34,7 +35,7 @@ fn the_back_off_passes_between_two_attempts__d6() {
         (vec![], [100..=200, 200..=400, 400..=800, 800..=1_600]),
         (vec![200, 3_000, 500], [200..=200, 3_000..=3_000, 500..=500, 500..=500]),
     ] {
-        let world = with(Retry { max_attempts: 5, first_ms: 200, longest_ms: 60_000, waits_ms });
+        let world = with(Retry { max_attempts: 5, first_ms: 200, longest_ms: 60_000, waits_ms, waits_end: false });
         world.give(vec![due("a", 0)]);
         let sent = world.pass_ms(10_000, refused);
         assert_eq!(sent.iter().map(|it| it.attempt).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
@@ -47,12 +48,39 @@ fn the_back_off_passes_between_two_attempts__d6() {
 }
 
 #[test]
+fn the_end_of_the_waits_is_the_end_of_the_message_whatever_the_answers_were__d6() {
+    let answers: [fn(&Delivery) -> Verdict; 3] = [
+        refused,
+        |_| Verdict::Failed { reason: "no".to_owned(), retry_after_ms: None },
+        |_| Verdict::Unanswered { reason: "no".to_owned(), retry_after_ms: None },
+    ];
+    for answer in answers {
+        let retry = Retry { max_attempts: 2, waits_ms: vec![200, 3_000, 500], waits_end: true, ..Retry::default() };
+        let world = ByHand::start(Settings { retry, unanswered_for_ms: 1_000, ..Settings::default() });
+        world.give(vec![due("a", 0)]);
+        let sent = world.pass_ms(100_000, answer);
+        let gaps: Vec<_> = sent.windows(2).map(|two| (two[1].delivered_at_ms - two[0].delivered_at_ms) / 10).collect();
+        assert_eq!(gaps, [20, 300, 50]);
+        assert_eq!(reasons(&world), ["gave up after 4 attempts: no"]);
+    }
+}
+
+#[test]
+fn many_failures_of_one_message_are_one_event_with_their_count__d15() {
+    let world = with(Retry { max_attempts: 1_000, waits_ms: vec![1_000], ..Retry::default() });
+    world.give(vec![due("a", 0)]);
+    assert_eq!(world.pass_ms(119_500, refused).len(), 120);
+    let failed = |event: &Event| if let Event::Failed { times, .. } = event { Some(*times) } else { None };
+    assert_eq!(world.engine.take_events().iter().filter_map(failed).collect::<Vec<_>>(), [1, 10, 100]);
+}
+
+#[test]
 fn a_dead_letter_has_the_message_and_its_key_goes_on_and_it_can_be_put_again__d6() {
     let world = with(Retry { max_attempts: 3, ..Retry::default() });
     world.give(vec![due("a", 0), due("b", 0)]);
     let only_b = |it: &Delivery| if it.body.id() == "a" { refused(it) } else { Verdict::Delivered };
     assert_eq!(ids(&world.pass_ms(60_000, only_b)), ["a", "a", "a", "b"]);
-    let (letters, _) = world.engine.take_letters().expect("a dead letter");
+    let (letters, _) = world.engine.queue.take_letters().expect("a dead letter");
     assert_eq!((&*letters[0].source, &*letters[0].reason), ("delivery", "gave up after 3 attempts: no"));
     let record = String::from_utf8(letters[0].record.clone()).unwrap();
     assert_eq!(record, r#"{"id":"a","key":"k","due":"2023-11-14T22:13:20.000Z","payload":{"x":1}}"#);

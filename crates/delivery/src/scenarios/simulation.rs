@@ -19,15 +19,17 @@ use crate::due::places::PlaceLimits;
 use crate::due::retry::Retry;
 use crate::due::window::{Bounds, State};
 use crate::group::writer::{Begun, Committed};
-use crate::message::earliest::Earliest;
 use crate::message::incoming::Digest;
+use crate::message::partition::Earliest;
 use crate::run::engine::Engine;
 use crate::run::settings::Settings;
 use crate::store::file::owner::Ownership;
 use crate::store::maintenance::check;
 use crate::store::{Limits, Outcome};
 use tickwheel::Clock;
-use types::{Destination, Failures, Flight, Key, Life, MAX_ATTEMPTS, Name, Random, Stored, Telling, Ticket};
+use types::{
+    Destination, Failures, Flight, Key, Life, MAX_ATTEMPTS, Name, Random, Stored, Telling, Ticket, destination,
+};
 
 const START_MS: i64 = 1_700_000_000_000;
 const STEPS: usize = 150;
@@ -41,6 +43,8 @@ struct World {
     is_shown: bool,
     store: PathBuf,
     settings: Settings,
+    /// How many destinations there are (D23).
+    shares: i64,
     wall_us: Arc<AtomicI64>,
     engine: Engine,
     submitted: Vec<Ticket>,
@@ -72,7 +76,10 @@ struct World {
     /// How old the world is, without the time between two processes.
     lived_us: u64,
     /// Since when a key, or a message without one, is without success.
-    failing_since_us: BTreeMap<(Option<u8>, Option<Key>), u64>,
+    failing_since_us: BTreeMap<types::WaitsAs, u64>,
+    /// Since when the key of each message was without success as the message failed first. After the store was opened again, a success of its key since then is not known.
+    first_failed_us: BTreeMap<Key, u64>,
+    was_opened_again: bool,
     /// Ordinary and spare.
     places: (usize, usize),
     /// The outage that was seen last: since when, and how many tries it had.
@@ -122,10 +129,11 @@ impl World {
         let keep_ids_ms = if random.below(2) == 0 { 2_000 + random.below(20_000) } else { 7 * 86_400_000 };
         // Messages that wait long leave memory.
         let waits_ms = if random.below(2) == 0 { vec![100, 1_500, 15_000] } else { Vec::new() };
+        let shares = if random.below(3) == 0 { 3 } else { 1 };
         let settings = Settings {
-            is_global: random.below(6) == 0,
+            is_global: shares == 1 && random.below(6) == 0,
             horizon_ms: 200 + random.below(2_000),
-            retry: Retry { max_attempts: MAX_ATTEMPTS, first_ms: 100, longest_ms: 1_000, waits_ms },
+            retry: Retry { max_attempts: MAX_ATTEMPTS, first_ms: 100, longest_ms: 1_000, waits_ms, waits_end: false },
             sink_timeout_ms: 2_000,
             unanswered_for_ms: if random.below(2) == 0 { 20_000 + random.below(100_000) } else { 86_400_000 },
             bounds: Bounds {
@@ -135,7 +143,7 @@ impl World {
                 lane_bytes: least_bytes / 2 + random.below(3_000) as usize,
             },
             keep_ids_ms,
-            rate: pacing::rate(&mut random),
+            rate: pacing::rate(&mut random).filter(|_| shares == 1),
             seed,
             limits: Limits::tiny(),
             ..Settings::default()
@@ -153,6 +161,7 @@ impl World {
             is_shown,
             store,
             settings,
+            shares,
             wall_us,
             engine,
             submitted: Vec::new(),
@@ -176,6 +185,8 @@ impl World {
             failures: BTreeMap::new(),
             lived_us: 0,
             failing_since_us: BTreeMap::new(),
+            first_failed_us: BTreeMap::new(),
+            was_opened_again: false,
             places,
             down: None,
             crashes: 0,
@@ -190,6 +201,14 @@ impl World {
             paused_in_group: BTreeSet::new(),
             sent_us: Vec::new(),
         };
+        world.engine.with_store(|store| {
+            store.begin().unwrap();
+            for share in 1..shares {
+                let set = store.set_destination(&destination(share), r#"{"url":"http://d/"}"#, 0).unwrap();
+                assert_eq!(set.share, share);
+            }
+            store.commit().unwrap();
+        });
         world.start();
         world
     }
@@ -198,7 +217,7 @@ impl World {
         let (young, spare) = self.places;
         let limits = PlaceLimits { young, spare, hanging: 0, ..PlaceLimits::NONE };
         self.engine.set_places(limits);
-        let suspects = self.engine.with_store(|store| store.suspects()).unwrap();
+        let suspects = self.engine.with_store(|store| store.may_have_arrived()).unwrap();
         show!(self, "suspects {:?}", suspects.iter().map(|it| it.seq).collect::<Vec<_>>());
         let mut sink = Destination { log: self.log.clone(), asked: Vec::new(), arrived: Vec::new() };
         self.engine.recover(Some(&mut sink)).unwrap();
@@ -209,6 +228,11 @@ impl World {
         self.engine.start(self.engine.wall_clock());
         self.is_off = false;
         self.check_summary();
+    }
+
+    /// The destination of the messages with this name.
+    fn share_of(&self, name: Name) -> i64 {
+        i64::from(name.1) % self.shares
     }
 
     /// Every accepted message went out, or is still there (D11).

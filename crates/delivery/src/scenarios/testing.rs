@@ -61,7 +61,7 @@ pub(crate) fn put(key: Option<&str>, id: &str, due_ms: i64) -> Item {
 }
 
 pub(crate) fn cancel(key: Option<&str>, id: &str) -> Item {
-    Item::Cancel(Cancel { id: id.to_owned(), key: key.map(str::to_owned), keep_days: 0, asked_ms: None })
+    Item::Cancel(Cancel { id: id.to_owned(), key: key.map(str::to_owned), keep_days: 0 })
 }
 
 /// A record that could not be read.
@@ -83,7 +83,7 @@ pub(crate) fn many(count: usize) -> Vec<Item> {
 /// Retries soon.
 pub(crate) fn settings() -> Settings {
     Settings {
-        retry: Retry { max_attempts: 3, first_ms: 10, longest_ms: 50, waits_ms: Vec::new() },
+        retry: Retry { max_attempts: 3, first_ms: 10, longest_ms: 50, waits_ms: Vec::new(), waits_end: false },
         sink_timeout_ms: 30_000,
         ..Settings::default()
     }
@@ -158,7 +158,7 @@ impl Delivering {
     }
 
     pub(crate) fn submit(&self, items: Vec<Item>) {
-        self.running.submit(items).unwrap().wait(Some(LONG)).unwrap().unwrap();
+        self.running.engine().submit(items).unwrap().wait(Some(LONG)).unwrap().unwrap();
     }
 }
 
@@ -289,7 +289,7 @@ impl ByHand {
 
     /// When the timer has its next task.
     pub(crate) fn next_wake_us(&self) -> u64 {
-        self.engine.next_wake_us().expect("there is something on the timer")
+        self.engine.timer.next_wake_us().expect("there is something on the timer")
     }
 
     /// Writes until nothing is left to write.
@@ -350,7 +350,7 @@ impl ByHand {
                 return all;
             }
             let load_us = now_us + self.settings.horizon_ms * 250;
-            let next_us = self.engine.next_wake_us().unwrap_or(u64::MAX).max(now_us + 1_000);
+            let next_us = self.engine.timer.next_wake_us().unwrap_or(u64::MAX).max(now_us + 1_000);
             self.advance_us(next_us.min(load_us).min(end_us) - now_us);
             all.extend(self.deliver(&answer));
         }
@@ -389,7 +389,7 @@ pub(crate) fn ids(deliveries: &[Delivery]) -> Vec<&str> {
 
 /// The answers that have come by now.
 pub(crate) fn answered(receipt: &Receipt) -> Option<Result<Vec<Answer>, DeliveryError>> {
-    receipt.wait(Some(Duration::ZERO))
+    receipt.wait(Some(Duration::ZERO)).map(|answers| Ok(answers?.given))
 }
 
 /// Starts a thread of the test.

@@ -20,7 +20,7 @@ fn unreachable() -> Verdict {
 
 fn started(messages: usize) -> ByHand {
     let world = ByHand::start(Settings {
-        retry: Retry { max_attempts: 5, first_ms: 100, longest_ms: 100, waits_ms: Vec::new() },
+        retry: Retry { max_attempts: 5, first_ms: 100, longest_ms: 100, waits_ms: Vec::new(), waits_end: false },
         ..Settings::default()
     });
     world.give((0..messages).map(|id| put(None, &id.to_string(), START_MS)).collect());

@@ -1,9 +1,13 @@
 //! A delivery to a sink, and its verdict (rules D5, D6).
 
-use crate::message::incoming::Digest;
-use crate::message::{Body, Message};
+use std::ops::Deref;
+use std::sync::Arc;
 
-/// One attempt to deliver a message.
+use crate::message::Message;
+use crate::message::incoming::Digest;
+use crate::sinks::named::NamedSettings;
+
+/// One attempt to deliver a message. The parts of the [`Message`] are read as those of the delivery.
 ///
 /// ```
 /// use tickwheel_delivery::{Delivery, Verdict};
@@ -18,10 +22,8 @@ use crate::message::{Body, Message};
 pub struct Delivery {
     /// The number of the message in its store.
     pub seq: i64,
-    #[doc(hidden)]
-    pub body: Body,
-    /// When it is due, in milliseconds since 1970.
-    pub due_ms: i64,
+    /// The message.
+    pub message: Message,
     /// When it is sent.
     pub delivered_at_ms: i64,
     /// How late it is sent, in microseconds. Never negative.
@@ -31,6 +33,9 @@ pub struct Delivery {
     /// Whether it may have arrived before. An earlier send had no answer, or the process that sent it ended before the
     /// outcome was stored.
     pub redelivered: bool,
+    /// The destination that the message names.
+    #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only webhooks have names"))]
+    pub(crate) to: Option<Arc<NamedSettings>>,
 }
 
 impl Delivery {
@@ -44,78 +49,7 @@ impl Delivery {
         attempt: u32,
         redelivered: bool,
     ) -> Self {
-        let Message { body, due_ms, .. } = message;
-        Self { seq, body, due_ms, delivered_at_ms, lateness_us, attempt, redelivered }
-    }
-
-    /// The id of the message. Its name is `(key, id)`.
-    ///
-    /// ```
-    /// # use tickwheel_delivery::{Destination, Verdict};
-    /// let to = Destination::function(|delivery| {
-    ///     println!("{}", delivery.id());
-    ///     Verdict::Delivered
-    /// });
-    /// ```
-    #[must_use]
-    pub fn id(&self) -> &str {
-        self.body.id()
-    }
-
-    /// The key of the message, if it has one. Messages of one key are delivered in order.
-    ///
-    /// ```
-    /// # use tickwheel_delivery::{Destination, Verdict};
-    /// let to = Destination::function(|delivery| {
-    ///     println!("{}", delivery.key().unwrap_or("no key"));
-    ///     Verdict::Delivered
-    /// });
-    /// ```
-    #[must_use]
-    pub fn key(&self) -> Option<&str> {
-        self.body.key()
-    }
-
-    /// The payload.
-    ///
-    /// ```
-    /// # use tickwheel_delivery::{Destination, Verdict};
-    /// let to = Destination::function(|delivery| match std::str::from_utf8(delivery.payload()) {
-    ///     Ok(text) if !text.is_empty() => Verdict::Delivered,
-    ///     _ => Verdict::Refused("no text".to_owned()),
-    /// });
-    /// ```
-    #[must_use]
-    pub fn payload(&self) -> &[u8] {
-        self.body.payload()
-    }
-
-    /// Whether the payload is JSON, on one line.
-    ///
-    /// ```
-    /// # use tickwheel_delivery::{Destination, Verdict};
-    /// let to = Destination::function(|delivery| {
-    ///     assert!(delivery.is_json());
-    ///     Verdict::Delivered
-    /// });
-    /// ```
-    #[must_use]
-    pub fn is_json(&self) -> bool {
-        self.body.is_json()
-    }
-
-    /// The trace and the span in which the message was made, in the form of W3C Trace Context, if the message has them.
-    ///
-    /// ```
-    /// # use tickwheel_delivery::{Destination, Verdict};
-    /// let to = Destination::function(|delivery| {
-    ///     println!("{}", delivery.traceparent().unwrap_or("not traced"));
-    ///     Verdict::Delivered
-    /// });
-    /// ```
-    #[must_use]
-    pub fn traceparent(&self) -> Option<&str> {
-        self.body.traceparent()
+        Self { seq, message, delivered_at_ms, lateness_us, attempt, redelivered, to: None }
     }
 
     /// 128 bits of `BLAKE2b` of the name. A destination recognizes a repeated message by them, whatever store it comes
@@ -131,6 +65,29 @@ impl Delivery {
     #[must_use]
     pub fn digest(&self) -> [u8; 16] {
         Digest::of_body(&self.body).0
+    }
+
+    /// No send of a message with this digest has a lower number in this store, unless its name was forgotten since then. It
+    /// is `seq`, or the number before a reschedule or a requeue. 0 if another store may have sent it.
+    ///
+    /// ```
+    /// # use tickwheel_delivery::{Destination, Verdict};
+    /// let to = Destination::function(|delivery| {
+    ///     assert!(delivery.first_seq() <= delivery.seq);
+    ///     Verdict::Delivered
+    /// });
+    /// ```
+    #[must_use]
+    pub fn first_seq(&self) -> i64 {
+        self.body.extras().and_then(|extras| extras.first).unwrap_or(self.seq)
+    }
+}
+
+impl Deref for Delivery {
+    type Target = Message;
+
+    fn deref(&self) -> &Message {
+        &self.message
     }
 }
 

@@ -58,18 +58,13 @@ mod tests {
     use arrow_array::types::Int64Type;
 
     use super::*;
-    use crate::message::Body;
+    use crate::message::{Body, Message};
 
     #[test]
     fn each_delivery_is_a_row_and_only_a_key_may_be_missing() {
-        let one = |key: Option<&str>, payload: &[u8], is_json, seq| Delivery {
-            seq,
-            body: Body::new(key, "é", payload, is_json),
-            due_ms: 1,
-            delivered_at_ms: 3,
-            lateness_us: 2_000,
-            attempt: 4,
-            redelivered: is_json,
+        let one = |key: Option<&str>, payload: &[u8], is_json, seq| {
+            let message = Message::from_parts(Body::new(key, "é", payload, is_json), 1, None);
+            Delivery::from_parts(message, seq, 3, 2_000, 4, is_json)
         };
         let rows = delivery_rows(&[one(Some("k"), b"1.50", true, 7), one(None, b"\xff", false, 8)]);
         assert_eq!((rows.num_rows(), rows.num_columns()), (2, 11));

@@ -8,6 +8,7 @@
 //! - A write that fails ends the run, because the next one would probably fail for every message.
 //! - A file that was moved, removed or replaced is noticed before the next write (D10), and made anew. If that fails, the
 //!   destination is away until it works.
+//! - A sync that fails ends the run, because a later one may report success for lines that are lost.
 
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
@@ -23,6 +24,7 @@ use rustix::io::Errno;
 
 use crate::base::display::is_escaped;
 use crate::base::error::DeliveryError;
+use crate::base::folders::{has_no_disk, sync_folder};
 use crate::base::open_stores::{FileId, is_open_here, store_is_open};
 use crate::base::sync::Mutex;
 use crate::sinks::line::LineWriter;
@@ -42,12 +44,14 @@ pub(crate) enum Target {
 pub(crate) struct LineSink {
     target: Target,
     file: FileSink,
-    /// A second handle of the file. The thread that syncs holds the lock meanwhile.
-    syncer: Arc<Mutex<FileSink>>,
+    syncer: Arc<Mutex<Syncer>>,
     writer: LineWriter,
     lines: Vec<u8>,
     is_terminal: bool,
 }
+
+/// A second handle of the file, or why its sync failed. The thread that syncs holds the lock meanwhile.
+type Syncer = Result<FileSink, DeliveryError>;
 
 impl LineSink {
     /// Opens the target.
@@ -56,20 +60,29 @@ impl LineSink {
     /// [`DeliveryError::Usage`] if the target can't be opened or written. The user should name another file.
     pub(crate) fn open(target: &Target) -> Result<Self, DeliveryError> {
         let file = FileSink::open(target)?;
-        let syncer = Arc::new(Mutex::new(file.try_clone()?));
+        let syncer = Arc::new(Mutex::new(Ok(file.try_clone()?)));
         let is_terminal = file.file.is_terminal();
         Ok(Self { target: target.clone(), file, syncer, writer: LineWriter::default(), lines: Vec::new(), is_terminal })
     }
 
-    /// Opens the file that is at the path now, or makes it anew. The lines in the file before are on the disk then.
-    fn open_again(&mut self) -> Result<(), DeliveryError> {
+    /// Opens the file that is at the path now, or makes it anew.
+    fn open_again(&self) -> Result<(FileSink, Syncer), DeliveryError> {
         let file = FileSink::open(&self.target)?;
-        let mut syncer = self.syncer.lock();
-        syncer.sync()?;
-        *syncer = file.try_clone()?;
-        self.file = file;
-        Ok(())
+        let syncer = file.try_clone()?;
+        Ok((file, Ok(syncer)))
     }
+}
+
+/// Makes all written lines durable.
+///
+/// # Errors
+/// A sync failed, now or before. The system may report success for a later sync, although lines are lost.
+fn sync(syncer: &mut Syncer) -> Result<(), DeliveryError> {
+    let synced = syncer.as_ref().map_err(Clone::clone).and_then(FileSink::sync);
+    if let Err(error) = &synced {
+        *syncer = Err(error.clone());
+    }
+    synced
 }
 
 impl Sink for LineSink {
@@ -83,12 +96,20 @@ impl Sink for LineSink {
     }
 
     fn send(&mut self, deliveries: &[Delivery]) -> Result<Verdicts, DeliveryError> {
-        if self.file.is_gone(&self.target)
-            && let Err(error) = self.open_again()
-        {
-            let reason = format!("the file was moved or removed: {error}");
-            let away = Verdict::Unreachable { reason, retry_after_ms: None };
-            return Ok(Verdicts::Each(vec![away; deliveries.len()]));
+        if self.file.is_gone(&self.target) {
+            match self.open_again() {
+                Ok((file, again)) => {
+                    let mut syncer = self.syncer.lock();
+                    sync(&mut syncer)?; // the lines in the file before, which no other handle can sync
+                    *syncer = again;
+                    self.file = file;
+                }
+                Err(error) => {
+                    let reason = format!("the file was moved or removed: {error}");
+                    let away = Verdict::Unreachable { reason, retry_after_ms: None };
+                    return Ok(Verdicts::Each(vec![away; deliveries.len()]));
+                }
+            }
         }
         self.lines.clear();
         for delivery in deliveries {
@@ -103,11 +124,11 @@ impl Sink for LineSink {
 
     fn sync(&self) -> Option<SyncFn> {
         let syncer = self.syncer.clone();
-        Some(Arc::new(move || syncer.lock().sync()))
+        Some(Arc::new(move || sync(&mut syncer.lock())))
     }
 
     fn close(&mut self) -> Result<(), DeliveryError> {
-        self.file.sync()
+        sync(&mut self.syncer.lock())
     }
 }
 
@@ -243,22 +264,6 @@ fn open_pipe(path: &Path) -> Result<File, Error> {
     Ok(pipe)
 }
 
-/// Syncs the folder: a new file may lose its name when the power fails, even if its content was synced.
-fn sync_folder(path: &Path) -> Result<(), Error> {
-    let path = path.canonicalize()?;
-    let Some(folder) = path.parent() else { return Ok(()) };
-    match File::open(folder).and_then(|folder| folder.sync_all()) {
-        // If files in a folder may be made but not listed, the folder can't be opened, and so it can't be synced.
-        Err(error) if has_no_disk(&error) || error.kind() == ErrorKind::PermissionDenied => Ok(()),
-        synced => synced,
-    }
-}
-
-/// A pipe, a terminal and `/dev/null` have no disk.
-fn has_no_disk(error: &Error) -> bool {
-    matches!(Errno::from_io_error(error), Some(Errno::INVAL | Errno::ROFS | Errno::OPNOTSUPP))
-}
-
 /// The text of the operating system, without the number.
 fn reason(error: &Error) -> String {
     if Errno::from_io_error(error) == Some(Errno::FBIG) {
@@ -353,9 +358,13 @@ mod tests {
         assert_eq!(read, "a\n");
     }
 
-    fn send(sink: &mut LineSink, id: &str) -> Verdicts {
+    fn delivery(id: &str) -> Delivery {
         let message = Message { body: Body::new(None, id, b"1", true), due_ms: 0, delay_ms: None };
-        sink.send(&[Delivery::from_parts(message, 1, 0, 0, 1, false)]).unwrap()
+        Delivery::from_parts(message, 1, 0, 0, 1, false)
+    }
+
+    fn send(sink: &mut LineSink, id: &str) -> Verdicts {
+        sink.send(&[delivery(id)]).unwrap()
     }
 
     fn has(path: &Path, id: &str) -> bool {
@@ -383,6 +392,25 @@ mod tests {
         assert_eq!(send(&mut sink, "d"), Verdicts::Delivered);
         assert!(has(&path, "a") && has(&path, "d"), "a file that is there already gets the next lines");
         sync().unwrap();
+    }
+
+    #[test]
+    fn a_sync_that_fails_before_the_file_is_made_anew_ends_the_run_and_no_later_one_works__d6() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.ndjson");
+        let mut sink = LineSink::open(&Target::File(path.clone())).unwrap();
+        let sync = sink.sync().unwrap();
+        assert_eq!(send(&mut sink, "a"), Verdicts::Delivered);
+        let only_a_path = OFlags::PATH.bits() as i32; // such a file can't be synced
+        let file = OpenOptions::new().read(true).custom_flags(only_a_path).open(&path).unwrap();
+        *sink.syncer.lock() = Ok(FileSink { file, id: None });
+        std::fs::rename(&path, folder.path().join("out.1")).unwrap();
+        let failures = [sink.send(&[delivery("b")]).unwrap_err(), sync().unwrap_err(), sink.close().unwrap_err()];
+        for failure in failures {
+            let DeliveryError::Failed(text) = failure else { panic!("{failure:?}") };
+            assert_eq!(text, "the destination can't be synced to disk: Bad file descriptor");
+        }
+        assert!(sink.syncer.lock().is_err(), "no handle is left for which the system may report success");
     }
 
     #[test]

@@ -19,12 +19,13 @@ mod certificates;
 mod connect;
 mod lookups;
 mod masking;
-mod shared_webhook;
 mod signature;
+mod tls_errors;
 mod webhook;
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -36,17 +37,19 @@ use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustc_hash::FxHashMap;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Builder;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{AbortHandle, LocalSet, spawn_local};
 
 use self::connect::Connect;
+use self::lookups::Guard;
 use self::masking::Sent;
-pub use self::shared_webhook::SharedWebhook;
 use self::signature::signatures;
-pub use self::webhook::Webhook;
+pub use self::webhook::{SharedWebhook, Webhook};
+use super::inside::Allowed;
 use super::line::LineWriter;
-use super::{Delivery, Reply, ReplySink, Verdict};
+use super::named::NamedSettings;
+use super::{Delivery, Reply, ReplySink, TakesNamed, Verdict};
 use crate::base::clock::{SystemWallTime, WallTime as _};
 use crate::base::error::DeliveryError;
 use crate::base::json::write_text;
@@ -72,7 +75,11 @@ type Requests = Client<Connect, Full<Bytes>>;
 /// POSTs to one host.
 #[derive(Debug)]
 pub(crate) struct HttpSink {
-    webhook: SharedWebhook,
+    /// `None`: each message names its destination.
+    webhook: Option<SharedWebhook>,
+    guard: Guard,
+    /// Of each named destination, by its number, the settings of the last send, and what was made of them.
+    named: FxHashMap<i64, (Arc<NamedSettings>, Arc<Webhook>)>,
     max_in_flight: usize,
     lines: LineWriter,
     to_thread: Option<UnboundedSender<Command>>,
@@ -81,7 +88,8 @@ pub(crate) struct HttpSink {
 
 #[derive(Debug)]
 enum Command {
-    Post(Box<(Request<Full<Bytes>>, Sent)>, Reply),
+    /// `true`: to a named destination.
+    Post(Box<(Request<Full<Bytes>>, Sent)>, Reply, bool),
     Abort(u64),
 }
 
@@ -91,21 +99,29 @@ impl HttpSink {
     /// # Errors
     /// [`DeliveryError::Usage`] for `https` if the system has no certificates to check the receiver with;
     /// [`DeliveryError::Failed`] if the system gives no thread.
-    pub(crate) fn open(webhook: SharedWebhook) -> Result<Self, DeliveryError> {
+    pub(crate) fn open(webhook: Option<SharedWebhook>) -> Result<Self, DeliveryError> {
         let max_in_flight = most_in_flight();
-        let connect = Connect::new(webhook.current().address.is_https())?;
+        let is_https = webhook.as_ref().is_some_and(|it| it.current().address.is_https());
+        // A destination that is set later may need certificates. Without any, it gets an error for each request.
+        let guard = Guard::default();
+        let connects = Connect::new(true, guard.clone())
+            .or_else(|error| if is_https { Err(error) } else { Connect::new(false, guard.clone()) })?;
         let runtime = Builder::new_current_thread()
             .enable_io()
             .enable_time()
             .build()
             .map_err(|error| DeliveryError::no_thread(&error))?;
+        let most = max_in_flight.saturating_add(SPARE);
         let (to_thread, commands) = unbounded_channel(); // bounded by the messages in flight
         let thread = thread::Builder::new()
             .name("http-deliver".to_owned())
-            .spawn(move || run(&runtime, connect, max_in_flight.saturating_add(SPARE), commands))
+            // Requests in flight end with the set of tasks, when the sink is closed.
+            .spawn(move || LocalSet::new().block_on(&runtime, receive(connects, most, commands)))
             .map_err(|error| DeliveryError::no_thread(&error))?;
         Ok(Self {
             webhook,
+            guard,
+            named: FxHashMap::default(),
             max_in_flight,
             lines: LineWriter::default(),
             to_thread: Some(to_thread),
@@ -121,7 +137,7 @@ impl HttpSink {
         let again = delivery.body.extras().and_then(|extras| extras.again);
         let id = idempotency_key(delivery.body.key(), delivery.body.id(), again);
         let id_value = HeaderValue::from_str(&id).expect("hex");
-        let webhook = self.webhook.current();
+        let webhook = self.webhook_for(delivery)?;
         let Webhook { address, headers: own, secrets } = &*webhook;
         let uri = address.uri_for(delivery.body.key(), delivery.body.id())?;
         let mut headers = HeaderMap::with_capacity(own.len() + 6);
@@ -150,6 +166,22 @@ impl HttpSink {
         Ok((request, Sent { webhook, uri, signature }))
     }
 
+    /// # Errors
+    /// The reason, if there is none.
+    fn webhook_for(&mut self, delivery: &Delivery) -> Result<Arc<Webhook>, String> {
+        let share = delivery.body.share();
+        let (Some(settings), true) = (&delivery.to, share != 0) else {
+            let own = self.webhook.as_ref().filter(|_| share == 0).map(SharedWebhook::current);
+            return own.ok_or_else(|| "its destination was removed".to_owned());
+        };
+        if let Some((_, webhook)) = self.named.get(&share).filter(|(of, _)| Arc::ptr_eq(of, settings)) {
+            return Ok(webhook.clone());
+        }
+        let webhook = Arc::new(webhook_of(settings).map_err(|error| error.to_string())?);
+        self.named.insert(share, (settings.clone(), webhook.clone()));
+        Ok(webhook)
+    }
+
     fn command(&self, command: Command) -> Result<(), DeliveryError> {
         let sent = self.to_thread.as_ref().is_some_and(|thread| thread.send(command).is_ok());
         if sent { Ok(()) } else { Err(DeliveryError::Failed("the thread of the webhooks has ended".to_owned())) }
@@ -169,14 +201,19 @@ impl ReplySink for HttpSink {
         SPARE
     }
 
+    fn named(&self, allowed: &Allowed) -> TakesNamed {
+        let _ = self.guard.set(allowed.clone()); // it is asked once
+        if self.webhook.is_some() { TakesNamed::Some } else { TakesNamed::All }
+    }
+
     fn start(&mut self, delivery: Delivery, reply: Reply) -> Result<(), DeliveryError> {
         let request = self.request(&delivery);
-        let reply = match self.webhook.log() {
+        let reply = match self.webhook.as_ref().and_then(SharedWebhook::log) {
             Some(log) => log.noting(&delivery, reply),
             None => reply,
         };
         match request {
-            Ok(request) => self.command(Command::Post(Box::new(request), reply)),
+            Ok(request) => self.command(Command::Post(Box::new(request), reply, delivery.to.is_some())),
             Err(reason) => {
                 reply.settle(Verdict::Refused(reason));
                 Ok(())
@@ -206,7 +243,6 @@ impl Drop for HttpSink {
 
 /// The value of the header. It is equal for messages with the same `(key, id)`, because they are the same message (D1).
 /// `again` makes it different if the name is used again after an outcome.
-#[must_use]
 pub(crate) fn idempotency_key(key: Option<&str>, id: &str, again: Option<i64>) -> String {
     let mut text = Vec::with_capacity(id.len() + 32);
     text.push(b'[');
@@ -224,6 +260,17 @@ pub(crate) fn idempotency_key(key: Option<&str>, id: &str, again: Option<i64>) -
     Params::new().hash_length(16).hash(&text).to_hex().to_string()
 }
 
+/// What the settings of a named destination mean.
+///
+/// # Errors
+/// [`DeliveryError::Usage`]: what is wrong with them. It shows no secret.
+pub(crate) fn webhook_of(settings: &NamedSettings) -> Result<Webhook, DeliveryError> {
+    let webhook = Webhook::to(&settings.url)?;
+    let mut headers = settings.headers.iter();
+    let webhook = headers.try_fold(webhook, |webhook, (name, value)| webhook.with_header(name, value))?;
+    settings.secrets.iter().try_fold(webhook, |webhook, secret| webhook.with_secret(secret))
+}
+
 fn most_in_flight() -> usize {
     use rustix::process::{Resource, getrlimit};
     let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
@@ -232,25 +279,22 @@ fn most_in_flight() -> usize {
     IN_FLIGHT.min(usize::try_from(free).unwrap_or(usize::MAX))
 }
 
-/// Runs the thread of the connections, until the sink is closed.
-fn run(runtime: &Runtime, connect: Connect, most: usize, commands: UnboundedReceiver<Command>) {
-    let posts = LocalSet::new();
-    posts.block_on(runtime, receive(connect, most, commands));
-    drop(posts); // requests in flight end here
-}
-
-async fn receive(connect: Connect, most: usize, mut commands: UnboundedReceiver<Command>) {
-    let client: Requests = Client::builder(TokioExecutor::new())
-        .pool_timer(TokioTimer::new())
-        .pool_idle_timeout(IDLE)
-        .pool_max_idle_per_host(most)
-        .build(connect);
+/// Does what the sink asks, until it is closed.
+async fn receive(connects: (Connect, Connect), most: usize, mut commands: UnboundedReceiver<Command>) {
+    let client = |connect| -> Requests {
+        Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            .pool_max_idle_per_host(most)
+            .build(connect)
+    };
+    let (own, named) = (client(connects.0), client(connects.1));
     let posts: Rc<RefCell<FxHashMap<u64, AbortHandle>>> = Rc::default();
     while let Some(command) = commands.recv().await {
         match command {
-            Command::Post(request, reply) => {
+            Command::Post(request, reply, is_named) => {
                 let number = reply.number();
-                let (client, ended) = (client.clone(), posts.clone());
+                let (client, ended) = (if is_named { named.clone() } else { own.clone() }, posts.clone());
                 let post = spawn_local(async move {
                     let (request, sent) = *request;
                     let verdict = post(&client, request, &sent).await;

@@ -1,12 +1,12 @@
 //! Writes a delivery as one line of NDJSON (rule D11), the same for files, standard output and webhooks.
 //!
 //! The members are `id, key, due, payload` (or `payload_base64`), `delivered_at, lateness_ms, attempt, redelivered`,
-//! and `traceparent` if the message has one. Times are RFC 3339 in UTC with milliseconds; `lateness_ms` is exact to the
+//! and `traceparent` and `destination` if the message has one. Times are RFC 3339 in UTC with milliseconds; `lateness_ms` is exact to the
 //! microsecond. A small message takes about 0.2 µs.
 
 use super::delivery::Delivery;
 use crate::base::times::rfc_3339;
-use crate::message::record::{write_names, write_traceparent};
+use crate::message::record::{write_destination, write_names, write_traceparent};
 
 /// Writes lines. Keeps the last two times as text, because messages that go out together share them.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +29,7 @@ impl LineWriter {
         out.extend_from_slice(b",\"redelivered\":");
         out.extend_from_slice(if delivery.redelivered { b"true" } else { b"false" });
         write_traceparent(out, &delivery.body);
+        write_destination(out, &delivery.body);
         out.extend_from_slice(b"}\n");
     }
 }
@@ -81,7 +82,7 @@ mod tests {
         let body = Body::new(key, "a", payload, is_json);
         let delivered_at_ms = 1_700_000_000_002;
         let delivery =
-            Delivery { seq: 1, body, due_ms: 1, delivered_at_ms, lateness_us, attempt: 1, redelivered: false };
+            Delivery::from_parts(Message::from_parts(body, 1, None), 1, delivered_at_ms, lateness_us, 1, false);
         let mut out = Vec::new();
         LineWriter::default().write(&mut out, &delivery);
         String::from_utf8(out).unwrap()
@@ -138,15 +139,8 @@ mod tests {
         let body = Body::new(None, "a", b"1", true);
         let mut writer = LineWriter::default();
         for due_ms in [1, 1, 2, 1] {
-            let delivery = Delivery {
-                seq: 1,
-                body: body.clone(),
-                due_ms,
-                delivered_at_ms: due_ms + 7,
-                lateness_us: 7000,
-                attempt: 2,
-                redelivered: true,
-            };
+            let message = Message::from_parts(body.clone(), due_ms, None);
+            let delivery = Delivery::from_parts(message, 1, due_ms + 7, 7000, 2, true);
             let mut out = Vec::new();
             writer.write(&mut out, &delivery);
             let text = String::from_utf8(out).unwrap();

@@ -7,7 +7,10 @@ pub(crate) mod file;
 pub(crate) mod function;
 #[cfg(feature = "http")]
 pub(crate) mod http;
+#[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only webhooks have names"))]
+pub(crate) mod inside;
 pub(crate) mod line;
+pub(crate) mod named;
 mod reply;
 #[cfg(feature = "http")]
 pub(crate) mod send_log;
@@ -21,6 +24,7 @@ pub use reply::Reply;
 use std::sync::Arc;
 
 use crate::base::error::DeliveryError;
+use inside::Allowed;
 
 /// Makes sent messages durable. The writer calls it from its own thread before it commits an outcome.
 pub type SyncFn = Arc<dyn Fn() -> Result<(), DeliveryError> + Send + Sync>;
@@ -167,6 +171,13 @@ pub trait ReplySink: Send {
         0
     }
 
+    /// Whether it sends to the destinations that messages name. These may have `allowed` addresses inside.
+    #[doc(hidden)] // of the webhooks
+    fn named(&self, allowed: &Allowed) -> TakesNamed {
+        let _ = allowed;
+        TakesNamed::No
+    }
+
     /// Starts to send this delivery, and does not wait for the result. The sink gives the result to the reply later.
     ///
     /// # Errors
@@ -186,6 +197,17 @@ pub trait ReplySink: Send {
     fn close(&mut self) -> Result<(), DeliveryError> {
         Ok(())
     }
+}
+
+/// Whether a sink sends to destinations that messages name (D23).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TakesNamed {
+    /// No message may name one.
+    No,
+    /// A message may name one.
+    Some,
+    /// Each message has to name one.
+    All,
 }
 
 /// An open sink of either kind.

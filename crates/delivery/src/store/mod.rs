@@ -15,13 +15,12 @@
 //! | `mod.rs`, `types.rs` | [`Store`], its transactions, and the types that they take and return |
 //! | `sql.rs` | statements, and why one failed |
 //! | `file/` | the file: tables, options, ownership by one process, checkpoints, and replacement by another file |
-//! | `tables/` | the small tables, one file each |
+//! | `tables/` | the small tables |
 //! | `names/` | the known names |
 //! | `open/` | open messages: accepted, moved, waiting, being sent, finished, and found again after a crash |
 //! | `retention.rs`, `upkeep.rs` | forgetting old messages, and giving free pages back |
 //! | `look/` | separate connections that read due times, overdue messages, recurring messages, failing keys, and all tables |
 //! | `maintenance/` | check, compact, back up, restore |
-//! | `upgrade/` | a store of an older version |
 
 pub(crate) mod file;
 pub(crate) mod look;
@@ -29,17 +28,17 @@ pub(crate) mod maintenance;
 mod names;
 mod open;
 mod retention;
-mod sql;
+pub(crate) mod sql;
 mod tables;
 #[cfg(test)]
 mod tests;
 mod types;
-pub(crate) mod upgrade;
 mod upkeep;
 
 use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
+use rusqlite::config::DbConfig;
 use rusqlite::types::{FromSql, ToSql};
 
 use crate::message::incoming::Digest;
@@ -47,18 +46,15 @@ use crate::message::incoming::Digest;
 pub(crate) use file::checkpoints::Checkpoints;
 pub(crate) use file::options::Limits;
 pub(crate) use file::options::{Guard, Options};
-pub(crate) use look::census::Census;
-pub(crate) use look::overdue::add_overdue;
-pub use look::rules::Name;
-pub(crate) use look::rules::rules_of;
+pub(crate) use look::beside_writer::{Census, add_overdue};
+pub(crate) use open::may_have_arrived::STEADY_UNTIL;
 pub(crate) use open::occurrences::Occurrence;
+pub(crate) use open::recover::STOPPING;
 pub(crate) use sql::{Broken, Result};
-pub(crate) use tables::bulk_actions::Action;
-pub use tables::bulk_actions::{Filter, Kind as ActionKind};
-pub(crate) use tables::meta::{PAUSED, RESTORED};
-pub(crate) use tables::openings::Opening;
-pub use tables::paused_keys::MOST_PAUSED_KEYS;
-pub(crate) use types::{Accepted, Attempts, CRASHED, Done, Known, Position, WaitingRow};
+pub(crate) use tables::meta::{Opening, PAUSED, RESTORED};
+pub(crate) use tables::requests::Action;
+pub use tables::requests::{Filter, Kind as ActionKind, MOST_PAUSED_KEYS};
+pub(crate) use types::{Accepted, Attempts, CRASHED, Done, Known, Position, Steps, StoredDestination, WaitingRow};
 pub use types::{Letter, Outcome, Progress};
 
 use crate::base::open_stores::FileId;
@@ -66,8 +62,8 @@ use names::Names;
 use open::collector::Collector;
 use open::near::{Floor, Near};
 use retention::Retention;
-use tables::{meta, openings};
-use types::Letters;
+use tables::meta;
+use types::{Destinations, Letters};
 
 /// The SQLite file, and the part of it that is also in memory.
 pub(crate) struct Store {
@@ -83,13 +79,17 @@ pub(crate) struct Store {
     open: u64,
     cancels: u64,
     with_attempts: u64,
+    /// How many of these rows have strikes and no attempts.
+    untried: u64,
     recurring: u64,
+    steps: Steps,
     moved: u64,
     redelivered_until_ms: i64,
     was_down: bool,
     openings: Vec<Opening>,
     commits: i64,
     names: Names,
+    destinations: Destinations,
     near: Near,
     floor: Floor,
     collector: Collector,
@@ -108,13 +108,11 @@ impl std::fmt::Debug for Store {
 /// Opening a store, and the most frequent questions.
 impl Store {
     /// The store's unique name: 32 hexadecimal digits.
-    #[must_use]
     pub(crate) fn id(&self) -> &str {
         &self.id
     }
 
     /// The number of messages without an outcome.
-    #[must_use]
     pub(crate) fn open_count(&self) -> u64 {
         self.open
     }
@@ -137,35 +135,30 @@ impl Store {
     /// Counts the transaction as a group.
     pub(crate) fn count_commit(&mut self) -> Result<()> {
         self.commits += 1;
-        openings::count(&self.db, self.commits)
+        meta::put(&self.db, meta::COMMITS, self.commits)
     }
 
     /// The number of open recurring messages.
-    #[must_use]
     pub(crate) fn recurring_count(&self) -> u64 {
         self.recurring
     }
 
     /// The number of the message that was accepted last; 0 before the first.
-    #[must_use]
     pub(crate) fn last_seq(&self) -> i64 {
         self.next_seq - 1
     }
 
     /// The number of the last row of the ledger; 0 before the first.
     #[cfg(test)]
-    #[must_use]
     pub(crate) fn last_n(&self) -> i64 {
         self.last_n
     }
 
     /// The number of cancels that wait for their message.
-    #[must_use]
     pub(crate) fn remembered_cancels(&self) -> u64 {
         self.cancels
     }
 
-    #[must_use]
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -189,7 +182,6 @@ impl Store {
 
     /// Near messages that must be held now, because they keep the store from forgetting others. Some are in chunks
     /// far behind. Others are in old chunks, if `keep_ids` is over for messages after them.
-    #[must_use]
     pub(crate) fn stragglers(&self) -> Vec<i64> {
         self.near.stragglers(self.limits.chunks_open, self.retention.old_n())
     }
@@ -207,7 +199,6 @@ impl Store {
 
     /// Whether the message is open and has no row in `waiting`.
     #[cfg(test)]
-    #[must_use]
     pub(crate) fn is_near(&self, seq: i64) -> bool {
         self.near.has(seq)
     }
@@ -221,17 +212,37 @@ impl Store {
 impl Store {
     /// Begins a transaction.
     pub(crate) fn begin(&mut self) -> Result<()> {
-        sql::run(&self.db, "BEGIN IMMEDIATE")
+        sql::execute(&self.db, "BEGIN IMMEDIATE", []).map(drop)
     }
 
     /// When it returns, all changes since `begin` are on disk.
     pub(crate) fn commit(&mut self) -> Result<()> {
-        sql::run(&self.db, "COMMIT")
+        sql::execute(&self.db, "COMMIT", []).map(drop)
+    }
+
+    /// Whether the file can be written again, after it could not. This value is not used again, because memory is not
+    /// undone.
+    pub(crate) fn try_to_write(&mut self) -> Result<()> {
+        self.rollback()?;
+        self.begin()?;
+        self.put_meta("committed_ms", self.get_meta::<i64>("committed_ms")?)?;
+        self.commit()
+    }
+
+    /// Lets the close leave the log as it is. A close that moves the log removes it after a sync that can't be trusted,
+    /// because an earlier one failed.
+    pub(crate) fn keep_log(&self) {
+        let _ = self.db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true); // it is always known
+    }
+
+    /// How the same file is opened anew.
+    pub(crate) fn file(&self) -> Option<FileId> {
+        self.file
     }
 
     /// Undoes all changes since `begin`, unless SQLite has already done so after an error. Do not use the store
     /// again, because memory is not undone.
     pub(crate) fn rollback(&mut self) -> Result<()> {
-        if self.db.is_autocommit() { Ok(()) } else { sql::run(&self.db, "ROLLBACK") }
+        if self.db.is_autocommit() { Ok(()) } else { sql::execute(&self.db, "ROLLBACK", []).map(drop) }
     }
 }

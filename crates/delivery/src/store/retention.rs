@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use rusqlite::Connection;
 
 use super::names::Names;
-use super::sql::{Result, cached};
+use super::sql::{Result, cached, execute, rows};
 use crate::store::file::options::{ClockMs, Limits, Options};
 use crate::store::tables::meta;
 
@@ -62,9 +62,7 @@ impl Retention {
             Some((kept_ms, then_ms)) => kept_ms.saturating_add(now_ms.saturating_sub(then_ms).clamp(0, DAY_MS)),
             None => now_ms,
         };
-        let parts = cached(db, "SELECT from_ms, last_n FROM days ORDER BY from_ms")?
-            .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
-            .collect::<rusqlite::Result<_>>()?;
+        let parts = rows(db, "SELECT from_ms, last_n FROM days ORDER BY from_ms", [], |row| row.try_into())?.into();
         let mut retention = Self {
             keep_ms,
             part_ms: (keep_ms / 8).clamp(limits.shortest_part_ms, DAY_MS.max(limits.shortest_part_ms)),
@@ -141,7 +139,7 @@ impl Retention {
         }
         let (from_ms, last_n) = self.parts.back().copied().unwrap_or((i64::MIN, self.forgotten_n));
         if ends.last_n > last_n && now_ms >= from_ms.saturating_add(self.part_ms) {
-            cached(db, "INSERT INTO days (from_ms, last_n) VALUES (?, ?)")?.execute([now_ms, ends.last_n])?;
+            execute(db, "INSERT INTO days (from_ms, last_n) VALUES (?, ?)", [now_ms, ends.last_n])?;
             self.parts.push_back((now_ms, ends.last_n));
         }
         Ok(())
@@ -152,23 +150,21 @@ impl Retention {
         if self.forgotten_n < through {
             let text = "SELECT n, seq FROM ledger WHERE n > ? AND n <= ? ORDER BY n LIMIT ?";
             let most = self.limits.forgotten_in_step;
-            let rows: Vec<(i64, i64)> = cached(db, text)?
-                .query_map([self.forgotten_n, through, most as i64], |row| Ok((row.get(0)?, row.get(1)?)))?
-                .collect::<rusqlite::Result<_>>()?;
-            self.forgotten_n = rows.last().filter(|_| rows.len() == most).map_or(through, |(n, _)| *n);
-            let mut seqs: Vec<i64> = rows.into_iter().map(|(_, seq)| seq).collect();
+            let old: Vec<(i64, i64)> = rows(db, text, [self.forgotten_n, through, most as i64], |row| row.try_into())?;
+            self.forgotten_n = old.last().filter(|_| old.len() == most).map_or(through, |(n, _)| *n);
+            let mut seqs: Vec<i64> = old.into_iter().map(|(_, seq)| seq).collect();
             seqs.sort_unstable();
             delete_messages(db, &seqs)?;
             names.forget(db, &seqs)?;
             // The very last row stays, because its number is needed to go on.
-            cached(db, "DELETE FROM ledger WHERE n <= ? AND n < ?")?.execute([self.forgotten_n, ends.last_n])?;
+            execute(db, "DELETE FROM ledger WHERE n <= ? AND n < ?", [self.forgotten_n, ends.last_n])?;
             meta::put(db, "forgotten_n", self.forgotten_n)?;
             meta::put(db, "last_seq", ends.last_seq)?;
         }
         while let Some((from_ms, last_n)) = self.parts.front()
             && *last_n <= self.forgotten_n
         {
-            cached(db, "DELETE FROM days WHERE from_ms = ?")?.execute([from_ms])?;
+            execute(db, "DELETE FROM days WHERE from_ms = ?", [from_ms])?;
             self.parts.pop_front();
         }
         Ok(self.forgotten_n < through)
@@ -196,12 +192,9 @@ fn old_cancels(
     most: usize,
 ) -> Result<(Vec<OldCancel>, Option<i64>)> {
     let text = "SELECT max(rowid), count(*) FROM (SELECT rowid FROM cancels WHERE rowid > ? ORDER BY rowid LIMIT ?)";
-    let (last, count): (Option<i64>, i64) =
-        cached(db, text)?.query_row([after, most as i64], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let (last, count): (Option<i64>, i64) = cached(db, text)?.query_row([after, most as i64], |row| row.try_into())?;
     let Some(last) = last else { return Ok((Vec::new(), None)) };
     let text = "SELECT rowid, key, id FROM cancels WHERE rowid > ? AND rowid <= ? AND at_ms < ? AND until_ms < ?";
-    let old = cached(db, text)?
-        .query_map([after, last, before_ms, now_ms], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
-        .collect::<rusqlite::Result<_>>()?;
+    let old = rows(db, text, [after, last, before_ms, now_ms], |row| row.try_into())?;
     Ok((old, (count == most as i64).then_some(last)))
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rusqlite::{CachedStatement, Connection};
+use rusqlite::{CachedStatement, Connection, Params, Row};
 
 use crate::base::error::StoreError;
 use crate::base::kill_point::kill_point;
@@ -50,15 +50,56 @@ pub(crate) type Result<T, E = Broken> = std::result::Result<T, E>;
 /// The prepared statement. It is prepared once for the connection.
 pub(super) fn cached<'a>(db: &'a Connection, text: &str) -> rusqlite::Result<CachedStatement<'a>> {
     #[cfg(test)]
-    seen::note(text);
+    {
+        seen::note(text);
+        failing::pass()?;
+    }
     kill_point(text);
     db.prepare_cached(text)
 }
 
-/// Runs a statement without values and rows.
-pub(super) fn run(db: &Connection, text: &str) -> Result<()> {
-    cached(db, text)?.raw_execute()?;
-    Ok(())
+/// Runs a statement that gives no rows. Returns how many rows it has changed.
+pub(super) fn execute(db: &Connection, text: &str, values: impl Params) -> Result<usize> {
+    Ok(cached(db, text)?.execute(values)?)
+}
+
+/// All rows of a query, each made by `made`.
+pub(super) fn rows<T>(
+    db: &Connection,
+    text: &str,
+    values: impl Params,
+    made: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<Vec<T>> {
+    cached(db, text)?.query_map(values, made)?.collect()
+}
+
+/// Lets a statement of this thread fail, as on a full disk.
+#[cfg(test)]
+pub(crate) mod failing {
+    use std::cell::Cell;
+
+    std::thread_local! {
+        static LEFT: Cell<Option<u32>> = const { Cell::new(None) };
+    }
+
+    /// The statement after so many others fails.
+    pub(crate) fn after(statements: u32) {
+        LEFT.set(Some(statements));
+    }
+
+    /// Whether none has failed. From now on none does.
+    pub(crate) fn end() -> bool {
+        LEFT.take().is_some()
+    }
+
+    pub(super) fn pass() -> rusqlite::Result<()> {
+        let Some(left) = LEFT.get() else { return Ok(()) };
+        LEFT.set(left.checked_sub(1));
+        match left {
+            0 => Err(rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL), None)),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// The statements that ran on this thread, for the tests of their plans.

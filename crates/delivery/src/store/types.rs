@@ -2,7 +2,11 @@
 
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 
-use crate::message::incoming::Content;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::message::hashes::Content;
 use crate::message::recurrence::NEVER_MS;
 
 /// `(due_ms, seq)`: the order of delivery (D4).
@@ -61,9 +65,7 @@ impl FromSql for Outcome {
 /// A message that was accepted before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Known {
-    /// Its number.
     pub seq: i64,
-    /// When the message is due.
     pub due_ms: i64,
     /// The digest of its content.
     pub content: Content,
@@ -82,11 +84,10 @@ impl Known {
 /// The answer to a submitted message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Accepted {
-    /// The message is new, with this number.
-    New(i64),
-    /// Like `New`, but an earlier message of its name is a dead letter or was withdrawn. `again`: the number by which
-    /// destinations know it, if not by its name alone. `redelivered`: it is the dead letter again, and may have arrived.
-    NewAgain { seq: i64, again: Option<i64>, redelivered: bool },
+    /// The message is new, with the number `seq`. If an earlier message of its name is a dead letter or was withdrawn,
+    /// `again` is the number by which destinations know it, if not by its name alone. `first`: as in `Extras`.
+    /// `redelivered`: it is that dead letter again, and may have arrived.
+    New { seq: i64, again: Option<i64>, first: Option<i64>, redelivered: bool },
     /// The message is new, but a cancel came before it, so it has its outcome.
     CancelledBefore(i64),
     /// The name is known.
@@ -94,59 +95,41 @@ pub(crate) enum Accepted {
 }
 
 /// An open message in `waiting`, without its text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WaitingRow {
-    /// When it is due.
     pub due_ms: i64,
-    /// Its number.
     pub seq: i64,
-    /// The number of its key; `None` if it has no key.
+    /// The number of its lane; `None` if it has no key.
     pub lane: Option<i64>,
+    /// The number of its destination; 0 if it names none.
+    pub share: i64,
     /// The size in memory, in bytes.
     pub size: u32,
     /// Whether the message may have arrived before.
     pub redelivered: bool,
-    /// The number of attempts.
+    // Of its `Attempts`, if there are some:
     pub attempts: u32,
-    /// The number of attempts that count towards the most that there may be.
-    pub strikes: u32,
-    /// How long it was due, and its key without success, while the destination was up.
+    pub counted: u32,
     pub waited_ms: i64,
-    /// The time of the next attempt.
     pub next_ms: Option<i64>,
-    /// When the attempts were noted, by a clock that is not stepped. 0 if there are none.
+    /// `at_ms` there.
     pub tried_ms: i64,
-    /// An attempt had no answer, or failed: the message may have arrived.
     pub is_unanswered: bool,
+    pub strikes: u32,
 }
 
 impl WaitingRow {
     /// A message that was not tried.
     pub(crate) fn untried(due_ms: i64, seq: i64, lane: Option<i64>, size: u32) -> Self {
-        Self {
-            due_ms,
-            seq,
-            lane,
-            size,
-            redelivered: false,
-            attempts: 0,
-            strikes: 0,
-            waited_ms: 0,
-            next_ms: None,
-            tried_ms: 0,
-            is_unanswered: false,
-        }
+        Self { due_ms, seq, lane, size, ..Self::default() }
     }
 }
 
 /// A message with its outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Done {
-    /// Its number.
     pub seq: i64,
-    /// When it was due.
     pub due_ms: i64,
-    /// How it ended.
     pub outcome: Outcome,
     /// The time of the outcome.
     pub at_ms: i64,
@@ -158,40 +141,43 @@ pub(crate) struct Done {
     pub redelivered: bool,
 }
 
+impl Done {
+    /// A message that ends without a send.
+    pub(crate) fn unsent(seq: i64, due_ms: i64, outcome: Outcome, at_ms: i64) -> Self {
+        Self { seq, due_ms, outcome, at_ms, lateness_us: None, attempts: 0, redelivered: false }
+    }
+}
+
 /// The stored facts about failed attempts of a message (D6).
 #[expect(clippy::struct_field_names, reason = "it is the count of them")]
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Attempts {
-    /// The message's number.
     pub seq: i64,
     /// The number of attempts.
     pub attempts: u32,
     /// The number of attempts that count towards the most that there may be.
-    pub strikes: u32,
+    pub counted: u32,
     /// How long it was due, and its key without success, while the destination was up.
     pub waited_ms: i64,
     /// The time of the next attempt.
     pub next_ms: Option<i64>,
-    /// The error of the last send that ended with one. [`CRASHED`] if sends were made and none did, `None` if none was made.
+    /// The error of the last send that was not accepted.
     pub error: Option<String>,
     /// The time of this note, by a clock that is not stepped while the process runs.
     pub at_ms: i64,
     /// An attempt had no answer, or failed: the message may have arrived.
     pub is_unanswered: bool,
+    /// How often the process ended while the message may have been sent. Any answer makes it 0.
+    pub strikes: u32,
 }
 
-/// The reason for an attempt that counts because the process crashed during it.
-pub(crate) const CRASHED: &str = "the process ended while this was being sent";
+/// The reason of a message that is given up because the process ended each time it was sent.
+pub(crate) const CRASHED: &str = "the process ended each time this was sent";
 
 impl Attempts {
     /// No attempt was made.
     pub(crate) fn none(seq: i64) -> Self {
-        Self { seq, attempts: 0, strikes: 0, waited_ms: 0, next_ms: None, error: None, at_ms: 0, is_unanswered: false }
-    }
-
-    /// With a send whose end is not known.
-    pub(crate) fn and_one_more(self) -> Self {
-        Self { attempts: self.attempts.saturating_add(1), error: Some(CRASHED.to_owned()), ..self }
+        Self { seq, ..Self::default() }
     }
 }
 
@@ -230,4 +216,51 @@ pub struct Progress {
     pub size: i64,
     /// `BLAKE2b` of those bytes.
     pub digest: [u8; 16],
+}
+
+/// A named destination (D23).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StoredDestination {
+    pub name: Arc<str>,
+    /// It is never given again to another destination.
+    pub share: i64,
+    /// As JSON.
+    pub settings: Arc<str>,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(in crate::store) struct Destinations {
+    shares: FxHashMap<Arc<str>, i64>,
+    by_share: FxHashMap<i64, StoredDestination>,
+}
+
+impl Destinations {
+    pub(in crate::store) fn add(&mut self, it: StoredDestination) {
+        self.shares.insert(it.name.clone(), it.share);
+        self.by_share.insert(it.share, it);
+    }
+
+    pub(in crate::store) fn all(&self) -> impl Iterator<Item = &StoredDestination> {
+        self.by_share.values()
+    }
+
+    pub(in crate::store) fn named(&self, name: &str) -> Option<&StoredDestination> {
+        self.by_share.get(self.shares.get(name)?)
+    }
+
+    pub(in crate::store) fn numbered(&self, share: i64) -> Option<&StoredDestination> {
+        self.by_share.get(&share)
+    }
+}
+
+/// The steps of the wall clock that were seen while the store was open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Steps {
+    /// How many they were. The ids of later occurrences have this number.
+    pub count: i64,
+    /// All of them together; negative if the clock went back.
+    pub sum_ms: i64,
+    /// The occurrences of the recurring messages up to this number have followed; `None`: all have.
+    pub followed: Option<i64>,
 }

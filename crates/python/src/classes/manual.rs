@@ -153,7 +153,8 @@ impl ManualTimer {
     /// task is pending until it is cancelled, but not while a coroutine of it runs: the wait may end then, and the
     /// series with it. A series whose call runs at a shutdown ends with that call, and is in no list. Inside a callback
     /// of this timer the call waits for nothing, nor in a signal handler or a destructor that interrupts a shutdown of
-    /// the same thread. The list stays in `unfinished`. A second call is allowed.
+    /// the same thread, nor on the thread of an executor's loop: `await timer.aclose()` there; `wait_pending=True`
+    /// is a `RuntimeError`. The list stays in `unfinished`. A second call is allowed.
     #[pyo3(
         signature = (timeout_ms=None, *, wait_pending=Omittable::OMITTED),
         text_signature = "($self, timeout_ms=None, *, wait_pending=False)"

@@ -35,8 +35,10 @@ use tickwheel::{Clock, Wait};
 /// wake-ups. `slack_us`: the minimum time between two wake-ups, by which a task may be late. A given number always
 /// holds. The default is 100; above 2,000 wake-ups in a second it grows to at most 1,000, until there are fewer than
 /// 500. `max_pending`: the maximum number of pending tasks; an add that would exceed it raises `TimerFull`.
-/// `on_error(task, exception)`: called with what a callback raises; by default that goes to the exception handler of
-/// the loop, or to the logger `tickwheel`. After Kafka's `SystemTimer`.
+/// `on_error(task, exception)`: called with the `TimerTask`, or the `TaskBatch` of `add_many`, and what its callback
+/// raised: an `Exception`, on a thread of the timer also `KeyboardInterrupt` and `SystemExit`. By default that goes
+/// to the exception handler of the loop, or to the logger `tickwheel`, which tells of repeats within a minute by
+/// their count. After Kafka's `SystemTimer`.
 ///
 /// >>> with SystemTimer("demo") as timer:
 /// ...     task = timer.after(60_000, print, "a minute has passed")
@@ -151,7 +153,8 @@ impl SystemTimer {
     /// task is pending until it is cancelled, but not while a coroutine of it runs: the wait may end then, and the
     /// series with it. A series whose call runs at a shutdown ends with that call, and is in no list. Inside a callback
     /// of this timer the call waits for nothing, nor in a signal handler or a destructor that interrupts a shutdown of
-    /// the same thread. The list stays in `unfinished`. A second call is allowed.
+    /// the same thread, nor on the thread of an executor's loop: `await timer.aclose()` there; `wait_pending=True`
+    /// is a `RuntimeError`. The list stays in `unfinished`. A second call is allowed.
     #[pyo3(
         signature = (timeout_ms=None, *, wait_pending=Omittable::OMITTED),
         text_signature = "($self, timeout_ms=None, *, wait_pending=False)"
@@ -167,7 +170,15 @@ impl SystemTimer {
         let waits = wait_pending.flag("wait_pending", false, "with True it waits for what is pending")?;
         let core = entered.core();
         core.check_process(py)?;
-        let is_inside = InsideCallback::is_inside(core) || core.callees.target(py).is_loop_of_this_thread(py)?;
+        let is_on_loop = core.callees.target(py).is_loop_of_this_thread(py)?;
+        if waits && is_on_loop && !core.lock(py)?.is_closed {
+            return Err(PyRuntimeError::new_err(format!(
+                "timer '{}' runs its callbacks on the loop of this thread, and a wait for them would block that: call `await \
+                 timer.aclose(wait_pending=True)` in a coroutine",
+                core.name
+            )));
+        }
+        let is_inside = is_on_loop || InsideCallback::is_inside(core);
         let limit_us = timeout.map(|timeout| core.timer.clock().now_us().saturating_add(timeout.to_us()));
         if waits && !is_inside {
             wait_for_pending(py, core, limit_us.unwrap_or(u64::MAX))?;

@@ -4,6 +4,7 @@
 //! timer does. `garbage_collection` says what the garbage collector sees of this (border rule 8).
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use pyo3::prelude::*;
@@ -16,6 +17,7 @@ use crate::tools::fork::{BelongsToProcess, fork_epoch};
 use crate::tools::gil_cell::GilCell;
 use crate::tools::native_lock::SIGNAL_CHECK_US;
 use crate::values::due_line::DueLine;
+use crate::values::logged_failures::LoggedFailures;
 use tickwheel::internal::State;
 use tickwheel::internal::sync::{JoinHandle, MutexGuard, PlainMutex, Sender};
 use tickwheel::{Released, Timer as NativeTimer};
@@ -41,6 +43,7 @@ pub(crate) struct TimerCore {
     pub(crate) name: String,
     pub(crate) driver: Driver,
     pub(crate) callees: Callees,
+    pub(crate) logged_failures: Arc<LoggedFailures>,
     epoch: u32,
     pub(crate) threads: Threads,
     pub(crate) backlog: GilCell<Backlog>,
@@ -90,6 +93,7 @@ impl TimerCore {
             name,
             driver,
             callees,
+            logged_failures: Arc::default(),
             epoch: fork_epoch(),
             threads: Threads::default(),
             backlog: GilCell::default(),

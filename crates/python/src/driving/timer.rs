@@ -7,7 +7,9 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
+use crate::core::inside_callback::InsideCallback;
 use crate::core::loop_only;
+use crate::core::timer_core::Driver;
 use crate::driving::timer_object::Timer;
 use crate::engine::inspect;
 use crate::engine::leaving;
@@ -18,7 +20,7 @@ use crate::scheduled::periodic::{PeriodicTask, Periods};
 use crate::scheduled::task_adding;
 use crate::scheduled::task_leaving;
 use crate::scheduled::task_object::TimerTask;
-use crate::tools::args;
+use crate::tools::args::{self, Omittable};
 use crate::tools::describe;
 use crate::tools::errors;
 use crate::tools::finalizing::ForeignCall;
@@ -161,8 +163,8 @@ impl Timer {
     /// a call runs or waits. They are left out (`"skip"`), made up for one by one (`"all"`), or one call stands for all
     /// (`"last"`). A coroutine runs as one of `after` does: until it has ended the call runs, and the task is not
     /// pending. An exception goes to `on_error`, and the calls go on. Returns the task; `cancel` ends it, and a call
-    /// that has begun goes on. Errors: as `after`.
-    #[pyo3(signature = (period_ms, callback, *args, start_ms=None, jitter_ms=None, missed=None, context=None))]
+    /// that has begun goes on. `name`: as for `TimerTask`. Errors: as `after`.
+    #[pyo3(signature = (period_ms, callback, *args, start_ms=None, jitter_ms=None, missed=None, context=None, name=None))]
     #[expect(clippy::too_many_arguments, reason = "they are the arguments of the Python method")]
     fn every<'py>(
         &self,
@@ -173,10 +175,11 @@ impl Timer {
         jitter_ms: Option<&Bound<'py, PyAny>>,
         missed: Option<&Bound<'py, PyAny>>,
         context: Option<&Bound<'py, PyAny>>,
+        name: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PeriodicTask>> {
         let entered = self.enter(callback.py())?;
         let periods = Periods { period_ms, start_ms, jitter_ms, missed };
-        PeriodicTask::start(entered.timer_ref(), &periods, (callback, args), context)
+        PeriodicTask::start(entered.timer_ref(), &periods, (callback, args), (context, name))
     }
 
     /// Add one timer for each int64 of a buffer, Arrow array or Arrow stream. Timers that expire together share one
@@ -319,11 +322,33 @@ impl Timer {
     /// task is pending until it is cancelled, but not while a coroutine of it runs: the wait may end then, and the
     /// series with it. A series whose call runs at a shutdown ends with that call, and is in no list. Inside a callback
     /// of this timer the call waits for nothing, nor in a signal handler or a destructor that interrupts a shutdown of
-    /// the same thread. The list stays in `unfinished`. A second call is allowed.
+    /// the same thread, nor on the thread of an executor's loop: `await timer.aclose()` there; `wait_pending=True`
+    /// is a `RuntimeError`. The list stays in `unfinished`. A second call is allowed.
     #[pyo3(signature = (timeout_ms=None, *, wait_pending=false))]
     fn shutdown(&self, timeout_ms: Option<&Bound<'_, PyAny>>, wait_pending: bool) -> PyResult<()> {
         let _ = (timeout_ms, wait_pending);
         Err(PyNotImplementedError::new_err("a Timer is not made by itself: use SystemTimer or ManualTimer"))
+    }
+
+    /// As `shutdown`, for a coroutine: the loop goes on meanwhile, and runs what is due if it is the executor.
+    ///
+    /// Arguments and result: as those of `shutdown`. If the wait is cancelled, the timer is shut down at once.
+    #[pyo3(
+        signature = (timeout_ms=None, *, wait_pending=Omittable::OMITTED),
+        text_signature = "($self, timeout_ms=None, *, wait_pending=False)"
+    )]
+    fn aclose<'py>(
+        slf: &Bound<'py, Self>,
+        timeout_ms: Option<&Bound<'py, PyAny>>,
+        wait_pending: Omittable<'py>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = slf.py();
+        let entered = slf.get().enter(py)?;
+        entered.core().check_process(py)?;
+        let waits = wait_pending.flag("wait_pending", false, "with True it waits for what is pending")?;
+        // A manual timer is driven by the caller, and inside a callback a shutdown waits for nothing.
+        let needs_thread = entered.core().driver != Driver::Manual && !InsideCallback::is_inside(entered.core());
+        py.import("tickwheel.aio.waiting")?.call_method1("close", (slf, timeout_ms, waits, needs_thread))
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
@@ -346,7 +371,7 @@ impl Timer {
         drop(entered);
         let unfinished = slf.call_method0("shutdown")?;
         match unfinished.len() {
-            Ok(count) if count > 0 && exc_type.is_none() => leaving::say_left(slf.py(), &core, count),
+            Ok(count) if count > 0 && exc_type.is_none() => leaving::say_left(&core, &unfinished),
             _ => Ok(()), // a subclass may return what it likes
         }
     }

@@ -54,6 +54,7 @@ pub(crate) fn register(py: Python<'_>, id: u64, core: &Arc<TimerCore>, thread: &
     if matches!(core.callees.target(py), CallbackTarget::Pool(_)) {
         before_pools_close(py)?;
     }
+    py.import("tickwheel._forks")?; // its hook is for processes with timers
     let entry = RunningTimer { core: ProcessOwned::new(Arc::clone(core)), thread: thread.clone().unbind() };
     running_timers(py)?.set_item(id, Py::new(py, entry)?)
 }
@@ -75,6 +76,23 @@ pub(crate) fn thread_ends(py: Python<'_>, id: u64) -> PyResult<()> {
     }
     ending.append(&entry.cast_into::<RunningTimer>()?.get().thread)?;
     timers.del_item(id)
+}
+
+/// In a forked child: the list is of this process from now on. Returns the names of the parent's timers that had something
+/// to run: it does not run here, and the program may never touch that timer again.
+#[pyfunction]
+pub(crate) fn _leave_timers_to_parent(py: Python<'_>) -> PyResult<Vec<String>> {
+    let timers = running_timers(py)?;
+    let mut names = Vec::new();
+    for entry in timers.values() {
+        let core = &entry.cast::<RunningTimer>()?.get().core;
+        if core.callees.use_counts(py).open_entries > 0 {
+            names.push(core.name.clone());
+        }
+    }
+    timers.clear();
+    ending_threads(py)?.call_method0("clear")?;
+    Ok(names)
 }
 
 /// The exit hook: stops every timer, waits for the callback that is running, and drops the remaining tasks.

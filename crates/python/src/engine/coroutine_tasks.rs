@@ -4,6 +4,8 @@
 //! it is closed and reported as an error. For the timer the callback has ended when it returns. The next call of a series
 //! comes after the coroutine has ended, so calls do not overlap.
 
+use std::sync::Arc;
+
 use pyo3::exceptions::PyTypeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -19,6 +21,7 @@ use crate::tools::fork::fork_epoch;
 use crate::tools::made_once::intern;
 use crate::values::callback_scope;
 use crate::values::coroutines::is_coroutine;
+use crate::values::logged_failures::LoggedFailures;
 use crate::values::report_failure::{self, Failure};
 
 /// Runs a coroutine that a callback returned, or closes it and returns an error if the executor is not a loop. Returns
@@ -62,6 +65,7 @@ fn start(
     let refers = Refers {
         event_loop: event_loop.clone().unbind(),
         on_error: core.on_error(py).map(Bound::unbind),
+        logged: Arc::clone(&core.logged_failures),
         task: task.clone().unbind(),
         callback: callback.map(|callback| callback.clone_ref(py)),
         running: running.clone().unbind(),
@@ -101,6 +105,7 @@ pub(crate) struct CoroutineEnded {
 struct Refers {
     event_loop: Py<PyAny>,
     on_error: Option<Py<PyAny>>,
+    logged: Arc<LoggedFailures>,
     task: Py<PyAny>,
     callback: Option<Py<PyAny>>,
     running: Py<PySet>,
@@ -139,6 +144,7 @@ impl CoroutineEnded {
             timer: Some(&self.timer),
             event_loop: Some(refers.event_loop.bind(py).clone()),
             on_error: refers.on_error.as_ref().map(|on_error| on_error.bind(py).clone()),
+            logged: Some(&refers.logged),
             task: refers.task.bind(py),
             name: failure_details::name_of(refers.task.bind(py)),
             source: failure_details::source_of(refers.task.bind(py), refers.callback.as_ref()),

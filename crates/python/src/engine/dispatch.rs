@@ -278,6 +278,7 @@ fn call_task<'py>(
             if !called.is_periodic {
                 return Ok(py.None().into_bound(py));
             }
+            called.callback = series.as_super().get().callback(py);
             PeriodicTask::call(series, called.context.as_ref())
         }
         DueCall::Method if called.context.is_some() => {

@@ -21,6 +21,7 @@ pub(crate) fn failure_of<'a, 'py>(
         timer: Some(&core.name),
         event_loop: core.callees.event_loop(py),
         on_error: core.on_error(py),
+        logged: Some(&core.logged_failures),
         task,
         name: name_of(task),
         source: source_of(task, callback),

@@ -8,6 +8,7 @@ use crate::engine::inspect::Pace;
 use crate::operations::later_check;
 use crate::operations::operation;
 use crate::scheduled::batch::TaskBatch;
+use crate::scheduled::periodic::PeriodicTask;
 use crate::scheduled::task_leaving;
 use crate::scheduled::task_object::TimerTask;
 use crate::tools::errors;
@@ -85,10 +86,25 @@ fn forget_all(py: Python<'_>, core: &TimerCore, drained: Vec<Pending<TaskRef>>) 
 }
 
 /// A `with` block was left, and these tasks will not run: a pool of the standard library would have waited for them.
-pub(crate) fn say_left(py: Python<'_>, core: &TimerCore, count: usize) -> PyResult<()> {
+pub(crate) fn say_left(core: &TimerCore, unfinished: &Bound<'_, PyAny>) -> PyResult<()> {
+    let (py, count) = (unfinished.py(), unfinished.len()?);
+    let series = unfinished.try_iter()?.flatten().filter(Bound::is_instance_of::<PeriodicTask>).count();
     let (tasks, them) = if count == 1 { ("task is", "it") } else { ("tasks are", "them") };
+    let way = match core.driver {
+        _ if series == count => format!("a series has no end: cancel {them} before"),
+        Driver::Caller => format!("call advance_clock until len(timer) is 0 to run {them}"),
+        _ if core.callees.target(py).is_loop_of_this_thread(py)? => {
+            format!("`await timer.aclose(wait_pending=True)` waits for {them}")
+        }
+        _ => format!("shutdown(wait_pending=True) waits for {them}"),
+    };
+    let cancel = if series > 0 && series < count {
+        format!(" (series among them: {series}; cancel those first)")
+    } else {
+        String::new()
+    };
     let text = format!(
-        "timer '{}' was left with {count} pending: the {tasks} in `unfinished` and will not run; shutdown(wait_pending=True) waits for {them}",
+        "timer '{}' was left with {count} pending: the {tasks} in `unfinished` and will not run; {way}{cancel}",
         core.name
     );
     py.import("logging")?.call_method1("getLogger", ("tickwheel",))?.call_method1("warning", ("%s", text)).map(drop)

@@ -151,6 +151,7 @@ impl<'py> PythonHost<'py> {
             timer: timer.map(|timer| timer.name.as_str()),
             event_loop: timer.and_then(|timer| timer.callees.event_loop(self.py)),
             on_error,
+            logged: timer.map(|timer| &*timer.logged_failures),
             task,
             name: op.bind(self.py).as_super().get().name(self.py),
             source: Source::Operation { purgatory, method },

@@ -59,11 +59,12 @@ impl PeriodicTask {
         timer_ref: &Py<TimerRef>,
         periods: &Periods<'_, 'py>,
         (callback, args): (&Bound<'py, PyAny>, &Bound<'py, PyTuple>),
-        context: Option<&Bound<'py, PyAny>>,
+        (context, name): (Option<&Bound<'py, PyAny>>, Option<&Bound<'py, PyAny>>),
     ) -> PyResult<Bound<'py, Self>> {
         let (py, core) = (callback.py(), timer_ref.get().core());
         let (period, every) = periods.read()?;
         args::callable(callback, "callback")?;
+        let name = name.map(args::task_name).transpose()?;
         loop_only::check_callback(core, callback)?;
         let context = loop_only::context_of_add(core, context, py)?;
         core.check_process(py)?;
@@ -71,7 +72,7 @@ impl PeriodicTask {
         let occurrences = Occurrences::new(&every, now).map_err(|error| core.to_python_error(py, &error))?;
         let number = occurrences.first_from(now.0);
         let args = (!args.is_empty()).then(|| args.clone().unbind());
-        let mut fields = TaskFields::new(Some(period), Some(callback.clone().unbind()), args, None);
+        let mut fields = TaskFields::new(Some(period), Some(callback.clone().unbind()), args, name);
         fields.kind = TaskKind::Periodic;
         let series = GilCell::new(Series { number, context, ..Series::default() });
         let task = Self { occurrences, timer_ref: timer_ref.clone_ref(py), series };

@@ -67,3 +67,13 @@ macro_rules! intern {
     }};
 }
 pub(crate) use intern;
+
+/// An attribute of a module, imported once.
+macro_rules! imported {
+    ($py:expr, $module:expr, $name:literal) => {{
+        static KEPT: $crate::tools::made_once::MadeOnce<pyo3::Py<pyo3::PyAny>> =
+            $crate::tools::made_once::MadeOnce::new();
+        KEPT.import($py, $module, $name)
+    }};
+}
+pub(crate) use imported;

@@ -213,10 +213,15 @@ pub(crate) fn check_method(
 
 /// The name of a callback in the source code. Its attributes may be any object: a mock has all of them.
 pub(crate) fn callback_name(callback: &Bound<'_, PyAny>) -> PyResult<String> {
-    let function = unwrap_partials(callback)?;
-    match function.getattr(intern!(callback.py(), "__qualname__")) {
+    let py = callback.py();
+    let mut function = unwrap_partials(callback)?;
+    if function.get_type().is(WEAK_METHOD.import(py, "tickwheel.weak", "weak_method")?) {
+        let method = function.getattr(intern!(py, "_method"))?.call0()?;
+        function = if method.is_none() { function } else { method };
+    }
+    match function.getattr(intern!(py, "__qualname__")) {
         Ok(name) if name.is_instance_of::<PyString>() => Ok(name.to_string()),
-        Err(exit) if !exit.is_instance_of::<PyException>(callback.py()) => Err(exit),
+        Err(exit) if !exit.is_instance_of::<PyException>(py) => Err(exit),
         _ => Ok(function.get_type().qualname()?.to_string()),
     }
 }

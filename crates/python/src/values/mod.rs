@@ -8,6 +8,7 @@ pub(crate) mod due_line;
 pub(crate) mod function_parts;
 pub(crate) mod key_collection;
 pub(crate) mod keys;
+pub(crate) mod logged_failures;
 pub(crate) mod on_error;
 pub(crate) mod report_failure;
 pub(crate) mod turnstile;

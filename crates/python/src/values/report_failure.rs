@@ -18,6 +18,7 @@ use crate::values::callback_scope;
 use crate::values::callback_target;
 use crate::values::coroutine_functions;
 use crate::values::coroutines;
+use crate::values::logged_failures::LoggedFailures;
 
 /// An exception, and where it came from.
 pub(crate) struct Failure<'a, 'py> {
@@ -26,6 +27,8 @@ pub(crate) struct Failure<'a, 'py> {
     /// The loop that is the timer's executor.
     pub(crate) event_loop: Option<Bound<'py, PyAny>>,
     pub(crate) on_error: Option<Bound<'py, PyAny>>,
+    /// What the log has of the same timer.
+    pub(crate) logged: Option<&'a LoggedFailures>,
     /// The first argument of `on_error`.
     pub(crate) task: &'a Bound<'py, PyAny>,
     /// The name that the user gave the task.
@@ -64,7 +67,11 @@ pub(crate) fn report(py: Python<'_>, failure: &Failure<'_, '_>, propagate: bool)
         return Err(PyErr::from_value(second.into_any()));
     }
     let what = failure.on_error.as_ref().map_or("the report of a failure", |_| "on_error");
-    let logged = linked.and_then(|()| log(&format!("{}{what} failed", prefix(failure)), &second));
+    let logged = linked.and_then(|()| {
+        let what = format!("{}{what} failed", prefix(failure));
+        let told = limited(failure, &what, what.clone(), &second)?;
+        told.map_or(Ok(()), |(text, is_full)| log(py, &text, is_full.then_some(&second)))
+    });
     let Err(third) = logged else { return Ok(()) };
     if propagate && callback_scope::is_exit(py, &third) {
         let _ = link(third.value(py), &second);
@@ -81,23 +88,43 @@ pub(crate) fn report(py: Python<'_>, failure: &Failure<'_, '_>, propagate: bool)
 
 fn pass_to_loop_or_log(failure: &Failure<'_, '_>, error: &Bound<'_, PyBaseException>) -> PyResult<()> {
     let py = error.py();
-    let message = describe(failure)?;
-    let Some(event_loop) = &failure.event_loop else { return log(&message, error) };
-    if !callback_target::is_loop_of_this_thread(event_loop)? {
-        return log(&message, error);
-    }
+    let (what, message) = describe(failure)?;
+    let event_loop = match &failure.event_loop {
+        Some(event_loop) if callback_target::is_loop_of_this_thread(event_loop)? => Some(event_loop),
+        _ => None,
+    };
+    // A handler of the program gets each, as `on_error` does. The loop's own one logs it.
+    let has_handler = match event_loop.map(|it| it.getattr_opt(intern!(py, "get_exception_handler"))).transpose()? {
+        Some(Some(get)) => !get.call0()?.is_none(),
+        other => other.is_some(),
+    };
+    let told = if has_handler { Some((message, true)) } else { limited(failure, &what, message, error)? };
+    let Some((text, is_full)) = told else { return Ok(()) };
+    let Some(event_loop) = event_loop else { return log(py, &text, is_full.then_some(error)) };
     let context = PyDict::new(py);
-    context.set_item(intern!(py, "message"), message)?;
-    context.set_item(intern!(py, "exception"), error)?;
+    context.set_item(intern!(py, "message"), text)?;
+    if is_full {
+        context.set_item(intern!(py, "exception"), error)?;
+    }
     context.set_item(intern!(py, "timer_task"), failure.task)?;
     event_loop.call_method1(intern!(py, "call_exception_handler"), (context,)).map(drop)
 }
 
-fn log(message: &str, error: &Bound<'_, PyBaseException>) -> PyResult<()> {
-    let py = error.py();
+/// As [`LoggedFailures::limit`]. What is on no timer is told each time.
+fn limited(
+    failure: &Failure<'_, '_>,
+    what: &str,
+    message: String,
+    error: &Bound<'_, PyBaseException>,
+) -> PyResult<Option<(String, bool)>> {
+    let Some(logged) = failure.logged else { return Ok(Some((message, true))) };
+    logged.limit(what, message, error)
+}
+
+fn log(py: Python<'_>, message: &str, traceback: Option<&Bound<'_, PyBaseException>>) -> PyResult<()> {
     let logger = py.import("logging")?.call_method1("getLogger", ("tickwheel",))?;
     let options = PyDict::new(py);
-    options.set_item("exc_info", error)?;
+    options.set_item("exc_info", traceback)?;
     logger.call_method("error", ("%s", message), Some(&options)).map(drop)
 }
 
@@ -130,8 +157,8 @@ fn prefix(failure: &Failure<'_, '_>) -> String {
     failure.timer.map_or_else(String::new, |timer| format!("timer '{timer}': "))
 }
 
-/// Names the timer, the callback and the task's name, if it has one; of an operation, its purgatory and the method.
-fn describe(failure: &Failure<'_, '_>) -> PyResult<String> {
+/// Names the timer and the callback; of an operation, its purgatory and the method. Then the same with the task's name.
+fn describe(failure: &Failure<'_, '_>) -> PyResult<(String, String)> {
     let (task, py) = (failure.task, failure.task.py());
     let name_of = |callback: &Py<PyAny>| coroutine_functions::callback_name(callback.bind(py));
     let what = match failure.source {
@@ -147,7 +174,8 @@ fn describe(failure: &Failure<'_, '_>) -> PyResult<String> {
     };
     let name = failure.name.as_ref().map_or_else(String::new, |name| format!(" of task '{}'", name.bind(py)));
     let verb = if errors::is_rejected(py, &failure.error) { "was refused by the executor" } else { "failed" };
-    Ok(format!("{}{what}{name} {verb}", prefix(failure)))
+    let of = format!("{}{what}", prefix(failure));
+    Ok((format!("{of} {verb}"), format!("{of}{name} {verb}")))
 }
 
 fn class_name(object: &Bound<'_, PyAny>) -> PyResult<String> {

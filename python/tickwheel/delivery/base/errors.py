@@ -67,3 +67,10 @@ class Unanswered(TickwheelError):
 
 class StoreFailed(DeliveryFailed):
     """The store can't be read or written. It still has everything that was accepted before."""
+
+
+class StoreUnavailable(StoreFailed):
+    """The store can't be written now: another program holds a lock on it, or its disk is full (D6). The queue tries it
+    again and again, and goes on by itself. Make the call again: what was accepted of it counts once. When a queue is
+    opened: another process has the store, for longer than `wait_s`.
+    """

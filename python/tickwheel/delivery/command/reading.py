@@ -1,29 +1,39 @@
 """The reader of a run: a thread that reads files and submits their records.
 
 Its position in the input is committed with the records. It does not wait for answers; if too much is queued, it blocks.
+What is refused, as the store can't be written now, is submitted again, with all that came after it (D6).
 """
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from typing import Protocol
+from concurrent.futures import Future, wait
+from pathlib import Path
+from typing import Any, Protocol
 
 from tickwheel._event import Event
+from tickwheel.delivery.base.errors import StoreUnavailable
 from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.model.entries import Answer
 from tickwheel.delivery.model.message import Columns
 from tickwheel.delivery.read.folders import some_of
+from tickwheel.delivery.read.refused import refused_rows
 from tickwheel.delivery.read.sources import OpenSource, Source
 
 ITS_START = "its start"
 """The position of a reader that has read nothing."""
 
 _SUBMIT_WITHIN_S = 1
+_TRY_STORE_EVERY_S = 0.2
 
 
 class Reader(Protocol):
     """Submits the input, in threads of its own. An error goes to `Running.fail`, which ends the run."""
+
+    @property
+    def has_refused_rows(self) -> bool:
+        """Whether an earlier run has refused rows of the files that were continued."""
 
     @property
     def stopped_at(self) -> str | None:
@@ -60,8 +70,9 @@ class Reading(threading.Thread):
         self._taking = threading.Lock()  # held while records are submitted, not during a wait
         self._stopped = False
         self._over = Event()
-        self._last: Future[list[Answer]] | None = None
+        self._submitted = deque[tuple[list[Any], Future[list[Answer]]]]()  # perhaps not on disk
         self.stopped_at: str | None = ITS_START
+        self.has_refused_rows = False
 
     def stop(self) -> None:
         """Submit nothing from now on. The call does not wait for a read in progress. If a submit waits for room, the
@@ -73,6 +84,8 @@ class Reading(threading.Thread):
 
     def has_ended(self, timeout_s: float) -> bool:
         """Whether everything was read and committed, or reading failed, within this time."""
+        if not self._taking.locked():
+            self._goes_on()  # the thread may wait for input for ever
         return self._over.wait(timeout_s)
 
     def run(self) -> None:
@@ -87,24 +100,66 @@ class Reading(threading.Thread):
 
     def _read(self) -> bool:
         """Whether it reached the end."""
-        nothing_new = list[str]()
+        nothing_new, continued = list[str](), dict[str, Path]()
         for source in self._sources:
             opened = OpenSource(source, self._columns, self._running.engine.inputs, self._now_ns)
             read = 0
             for part in opened:
                 read += len(part.records)
+                while not self._goes_on() and not self._stopped:
+                    self._over.wait(_TRY_STORE_EVERY_S)
                 with self._taking:
                     if self._stopped:
                         return False
                     self.stopped_at = f"line {part.line} of {source.name}"
-                    self._last = self._running.submit([part.records, *([part.progress] if part.progress else [])])
+                    self._submit([part.records, *([part.progress] if part.progress else [])])
+            if opened.is_continued and source.path is not None:
+                continued[source.name] = source.path
             if opened.was_read and not read:
                 nothing_new.append(source.name)
         if nothing_new:  # with another option, a user expects that they are read again
             self._say(f"Nothing new in files that earlier runs have read to the end: {some_of(nothing_new)}")
-        if self._last is not None:
-            self._last.result()  # all is on disk
+        while self._submitted:
+            if self._goes_on():
+                wait([answers for _, answers in self._submitted], _TRY_STORE_EVERY_S)
+            elif self._stopped:
+                return False
+            else:
+                self._over.wait(_TRY_STORE_EVERY_S)
+        if continued and (refused := refused_rows(self._running.store, continued)):
+            self.has_refused_rows = True
+            reason = next(iter(refused.values()))
+            self._say(
+                f"Earlier runs have refused rows of {some_of([*refused])}, as: {reason}. They are not read again."
+            )
+            self._say(
+                "To read a file again, as with another option: copy it to another name, and deliver that, with the same"
+                " --store. The rows that were accepted count as duplicates."
+            )
         return True
+
+    def _submit(self, items: list[Any]) -> None:
+        try:
+            answers = self._running.submit(items, follows=bool(self._submitted))
+        except StoreUnavailable as refused:
+            answers = Future()
+            answers.set_exception(refused)
+        self._submitted.append((items, answers))
+
+    def _goes_on(self) -> bool:
+        """Whether nothing is refused. What was is submitted again once the store can be written."""
+        with self._taking:
+            try:
+                while self._submitted and self._submitted[0][1].done():
+                    self._submitted[0][1].result()
+                    self._submitted.popleft()
+            except StoreUnavailable:
+                if self._stopped or self._running.engine.waits_for_store is not None:
+                    return False
+                again, self._submitted = self._submitted, deque()
+                for items, _ in again:
+                    self._submit(items)
+            return True
 
     def _now_ns(self) -> int | None:
         return None if self._is_replay else time.time_ns()

@@ -9,11 +9,6 @@ from tickwheel._native import OutcomeReader
 from tickwheel.delivery.model.entries import Answer, Outcome
 
 _READ_AT_ONCE: Final = 256
-_ANSWERS: Final = {
-    Outcome.DELIVERED: Answer.DELIVERED,
-    Outcome.DEAD: Answer.DEAD,
-    Outcome.EXPIRED: Answer.EXPIRED,
-}
 
 
 class MessageOutcome(NamedTuple):
@@ -83,5 +78,5 @@ def _outcome_of(
 ) -> MessageOutcome:
     id_, key, due_ms, outcome, ended_at_ms, lateness_us, attempts, redelivered, reason = read
     lateness_ms = None if lateness_us is None else lateness_us / 1000
-    state = _ANSWERS[Outcome(outcome)]
+    state = Answer[Outcome(outcome).name]
     return MessageOutcome(id_, key, due_ms, state, ended_at_ms, lateness_ms, attempts, redelivered, reason)

@@ -10,20 +10,18 @@ from asyncio import AbstractEventLoop
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from itertools import count
+from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
-from typing import Protocol
+from typing import Any
 
 from msgspec import structs
 
-from tickwheel._native import MOST_PAUSED_KEYS, DeliveryEngine, OutcomeReader, Records
-from tickwheel.delivery.base.errors import BadRecord, DeliveryFailed
+from tickwheel._native import MOST_PAUSED_KEYS, DeliveryEngine, Receipt, Records
+from tickwheel.delivery.base.errors import DeliveryFailed
 from tickwheel.delivery.base.threads import start
-from tickwheel.delivery.model.entries import Answer, Fault, Item, Letter, answered
-from tickwheel.delivery.model.message import MAX_PAYLOAD
+from tickwheel.delivery.model.entries import Letter
 from tickwheel.delivery.model.settings import Settings
-from tickwheel.delivery.model.summary import COUNTS, PERCENTILES, Summary
+from tickwheel.delivery.model.summary import PERCENTILES, Summary
 from tickwheel.delivery.observe.log import log_events, log_text
 from tickwheel.delivery.observe.tracing import SendSpans, is_tracing
 from tickwheel.delivery.outbox.reader import OutboxReader
@@ -32,40 +30,6 @@ from tickwheel.delivery.sight import InDoubt, StoreView
 from tickwheel.delivery.sinks import CoroutineFunction, Destination, Opener, SinkSettings
 
 _SAY_AFTER_S = 2
-
-
-class Answers(Protocol):
-    """Receives answers. The engine's thread for answers calls exactly one method, once."""
-
-    def set_result(self, answers: list[Answer], /) -> object:
-        """All is on disk."""
-
-    def set_exception(self, error: BaseException, /) -> object:
-        """Delivery has failed, or the queue was closed."""
-
-
-class Asked:
-    """Answers to wait for. A signal's handler may raise in the wait. `Future.result` could leave its lock taken then,
-    and the engine's thread for answers would hang.
-    """
-
-    def __init__(self) -> None:
-        self._came: SimpleQueue[list[Answer] | BaseException] = SimpleQueue()
-
-    def set_result(self, answers: list[Answer], /) -> None:
-        """All is on disk."""
-        self._came.put(answers)
-
-    def set_exception(self, error: BaseException, /) -> None:
-        """Delivery has failed, or the queue was closed."""
-        self._came.put(error)
-
-    def result(self) -> list[Answer]:
-        """The answers. Call it once."""
-        came = self._came.get()
-        if isinstance(came, BaseException):
-            raise came
-        return came
 
 
 class Running:
@@ -152,50 +116,46 @@ class Running:
         if self._spans is not None:
             self._spans.start()
 
-    def submit(self, items: Sequence[Item], max_payload: int = MAX_PAYLOAD) -> "Future[list[Answer]]":
-        """Submit items: the future gets the answers to messages, cancels and looks, in order, once all are on disk.
-
-        Blocks while much is queued. Errors: `BadRecord`, `DeliveryFailed`; `RuntimeError` after `close`.
+    def submit(self, given: object, **options: Any) -> "Future[list[Any]]":
+        """Submit, and do not wait for the disk: the future gets for each item its answer, or the `BadRecord` that it
+        is, in order, once all are on disk. Blocks while much is queued. Errors: `BadRecord`, `WrongUsage`,
+        `DeliveryFailed`; `RuntimeError` after `close`.
         """
         future = _future()
-        self.engine.submit(items, future, max_payload)
+        self.engine.queue(given, partial(_give, future), **options)
         return future
 
-    def ask(self, items: Sequence[Item]) -> "Asked":
-        """As `submit`, for a wait that a signal may end."""
-        asked = Asked()
-        self.engine.submit(items, asked, MAX_PAYLOAD)
-        return asked
+    def submit_parts(self, parts: Iterable[Records], **options: Any) -> "Future[list[Any]]":
+        """As `submit`, each part as soon as it is read. Errors: as of `submit`; earlier parts may be accepted then."""
+        together, tickets = _future(), [self.submit(part, **options) for part in parts]
 
-    def try_submit(self, items: Sequence[Item], answers: Answers) -> bool:
-        """As `submit`, but does not wait: `False` while much is queued, and then nothing is submitted."""
-        return self.engine.try_submit(items, answers, MAX_PAYLOAD)
+        def give(last: "Future[list[Any]]") -> None:
+            try:
+                last.result(0)  # answers come in order, but an error may come to the last one first
+                together.set_result([each for ticket in tickets for each in ticket.result(0)])
+            except BaseException as error:
+                together.set_exception(error)
 
-    def follow(self) -> OutcomeReader:
-        """Read outcomes of messages from now on. Errors: `DeliveryFailed` if the system gives no file descriptor."""
-        return self.engine.follow()
+        if tickets:
+            tickets[-1].add_done_callback(give)
+        else:
+            together.set_result([])
+        return together
 
-    def submit_records(self, records: Iterable[Records]) -> "Future[list[Answer | BadRecord]]":
-        """Submit parts from a reader that makes no dead letters, each part as soon as it is read. The future gets, for
-        each record, its answer or its fault. Errors: as of `submit`; earlier parts may be accepted then.
+    def try_submit(
+        self, given: object, told: Callable[[Receipt | BaseException], object], **options: Any
+    ) -> Records | None:
+        """As `submit`, but does not wait: while much is queued, it submits nothing, and returns what it has read, to be
+        given again. `told` is called in the engine's thread for answers.
         """
-        faults, tickets = [], []
-        for part in records:
-            faults.append(part.faults())
-            tickets.append(self.submit([part]))
-        return _together(faults, tickets)
-
-    def check_may_wait(self) -> None:
-        """Errors: `RuntimeError` in a callback of an answer's future: no answer comes before it returns."""
-        self.engine.check_may_wait()
+        return self.engine.queue(given, told, waits=False, **options)
 
     @property
     def summary(self) -> Summary:
         """The counts as they stand; lateness only once it is closed."""
         late_ms = zip(PERCENTILES, self.engine.percentiles(), strict=True)
-        lateness_ms = {name: _rounded(value) for name, value in late_ms}
-        counts = zip(COUNTS, self.engine.counts(), strict=True)
-        return Summary(**dict(counts), lateness_ms=lateness_ms)
+        lateness_ms = {name: None if value is None else round(value, 3) for name, value in late_ms}
+        return Summary(**self.engine.counts(), lateness_ms=lateness_ms)
 
     def with_figures(self, in_doubt: InDoubt) -> InDoubt:
         """With the figures that only the engine has."""
@@ -249,37 +209,14 @@ class Running:
                 self._spans.stop()
 
 
-def _future() -> "Future[list[Answer]]":
-    future: Future[list[Answer]] = Future()
+def _future() -> "Future[list[Any]]":
+    future: Future[list[Any]] = Future()
     future.set_running_or_notify_cancel()  # cancelling the future would not take the messages back
     return future
 
 
-def _together(
-    faults: Sequence[Sequence[Fault | None]], tickets: "Sequence[Future[list[Answer]]]"
-) -> "Future[list[Answer | BadRecord]]":
-    """A future of the answers of all tickets, together with the faults of each part."""
-    future: Future[list[Answer | BadRecord]] = Future()
-    future.set_running_or_notify_cancel()
-    left = count(len(tickets) - 1, -1)
-
-    def give(_: object = None) -> None:
-        if next(left) > 0:  # one step, so one thread gets each number
-            return
-        try:
-            parts = zip(faults, tickets, strict=True)
-            answers = [each for part, ticket in parts for each in answered(part, ticket.result(0))]
-        except BaseException as error:
-            future.set_exception(error)
-        else:
-            future.set_result(answers)
-
-    for ticket in tickets:
-        ticket.add_done_callback(give)
-    if not tickets:
-        give()
-    return future
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 3)
+def _give(future: "Future[list[Any]]", told: Receipt | BaseException) -> None:
+    if isinstance(told, BaseException):
+        future.set_exception(told)
+    else:
+        future.set_result(told.answers())

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tickwheel import _native
-from tickwheel.delivery.base.errors import WrongUsage, quoted
+from tickwheel.delivery.model.bulk import checked_text
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedStore:
     """The result of a check, with one line for each of the `problems`. `messages`: all known messages; `waiting`: the
-    messages without an outcome.
+    messages without an outcome; both are 0 if the tables can't be read, and then `problems` says why.
     """
 
     messages: int
@@ -35,7 +35,7 @@ def check_store(store: str | os.PathLike[str]) -> CheckedStore:
     """Check whether a store is whole: by SQLite's own check, and by comparing its tables with each other.
 
     The store may be in use, and is not changed. Takes a second for 200,000 messages. Errors: `WrongUsage` if it is no
-    store of this version; `StoreFailed` if it can't be read.
+    store of this format; `StoreFailed` if it can't be read.
     """
     return _checked(_native.check_store(store))
 
@@ -44,7 +44,7 @@ def compact_store(store: str | os.PathLike[str]) -> CompactedStore:
     """Give every free page back to the disk; a crash in the middle leaves the store as it was.
 
     Needs as much room again until it is done, also in the folder for temporary files (`TMPDIR`). Errors: `WrongUsage`
-    if it is no store of this version, or in use; `StoreFailed`.
+    if it is no store of this format, or in use; `StoreFailed`.
     """
     return CompactedStore(*_native.compact_store(store))
 
@@ -52,22 +52,22 @@ def compact_store(store: str | os.PathLike[str]) -> CompactedStore:
 def pause_store(store: str | os.PathLike[str], key: str | None = None) -> None:
     """Pause a store that no process uses: the next deliverer sends nothing (D16), or nothing of `key`, until resumed.
 
-    Errors: `WrongUsage` if the file is no store of this version; if it is in use, because then its deliverer must be
+    Errors: `WrongUsage` if the file is no store of this format; if it is in use, because then its deliverer must be
     asked; if `key` can't be a key; and if 10,000 keys are paused already. `StoreFailed` for other errors.
     """
-    _native.pause_store(store, _checked_key(key), is_paused=True)
+    _native.pause_store(store, None if key is None else checked_text(key, "key"), is_paused=True)
 
 
 def resume_store(store: str | os.PathLike[str], key: str | None = None) -> None:
     """Resume a paused store, or a paused key in a store, for the next deliverer. Errors: as of `pause_store`."""
-    _native.pause_store(store, _checked_key(key), is_paused=False)
+    _native.pause_store(store, None if key is None else checked_text(key, "key"), is_paused=False)
 
 
 def backup_store(store: str | os.PathLike[str], to: str | os.PathLike[str]) -> CheckedStore:
     """Copy a store, as it is at one moment, to the file `to`, which appears only when it is complete and on disk.
 
     The store may be in use, and is not changed. The copy is checked. It delivers nothing before it is restored. Errors:
-    `WrongUsage` if `store` is no store of this version, or `to` exists; `StoreFailed`.
+    `WrongUsage` if `store` is no store of this format, `to` exists, or its folder does not; `StoreFailed`.
     """
     return _checked(_native.backup_store(store, to))
 
@@ -81,14 +81,6 @@ def restore_store(backup: str | os.PathLike[str], store: str | os.PathLike[str],
     also if `store` is in use; `StoreFailed`. After an error `store` is as it was.
     """
     return _native.restore_store(backup, store, force)
-
-
-def _checked_key(key: str | None) -> str | None:
-    """The key, checked. Errors: `WrongUsage` if it is no text in UTF-8."""
-    try:
-        return key if key is None else key.encode().decode()
-    except (AttributeError, UnicodeEncodeError):
-        raise WrongUsage(f"key is {quoted(key)}: give text in UTF-8") from None
 
 
 def _checked(found: tuple[int, int, list[str]]) -> CheckedStore:

@@ -5,9 +5,8 @@ from datetime import datetime
 from typing import TypeAlias
 
 from tickwheel._native import due_ms_of, rfc_3339
-from tickwheel.delivery.base.errors import BadRecord, WrongUsage
+from tickwheel.delivery.base.errors import BadRecord, WrongUsage, quoted
 from tickwheel.delivery.model.entries import Act, ActionKind
-from tickwheel.delivery.model.putting import plain_of
 
 OTHER_ACTION = BadRecord("this id is of another action", "the same kind and filters again, or another id")
 
@@ -58,11 +57,19 @@ def is_text(text: object) -> bool:
         return False
 
 
+def checked_text(given: str, name: str) -> str:
+    """Errors: `WrongUsage` if it is no text in UTF-8."""
+    try:
+        return given.encode().decode()
+    except (AttributeError, UnicodeEncodeError):
+        raise WrongUsage(f"{name} is {quoted(given)}: give text in UTF-8") from None
+
+
 def ms_of(name: str, time: Time | None) -> int | None:
     """Milliseconds since 1970. Errors: `BadRecord`, which says the `name`."""
     if time is None:
         return None
     try:
-        return due_ms_of(plain_of(time), None)
+        return due_ms_of(time, None)
     except BadRecord as error:
         raise BadRecord(name + error.reason.removeprefix("due"), error.allowed) from None

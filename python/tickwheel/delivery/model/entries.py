@@ -1,18 +1,18 @@
-"""Items to submit, other than messages and cancels, and the answers once they are on disk (rules D2, D5, D7, D11)."""
+"""Items to submit, other than messages and cancels (rules D2, D5, D7, D11)."""
 
-from collections.abc import Iterable, Iterator
 from enum import IntEnum, StrEnum
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import msgspec
 
 from tickwheel import _native
 from tickwheel._native import Answer as Answer
-from tickwheel._native import Records
 from tickwheel.delivery.base.errors import BadRecord, WrongUsage
-from tickwheel.delivery.model.message import Cancel, Message
 
 OTHER_CONTENT = BadRecord(*_native.OTHER_CONTENT)
+NO_DESTINATION = BadRecord(
+    "the message names a destination that is not set, or none where each has to", "the name of one that is set"
+)
 
 
 class Outcome(IntEnum):
@@ -94,6 +94,13 @@ class Pause(msgspec.Struct, frozen=True, gc=False):
     key: str | None = None
 
 
+class SetDestination(msgspec.Struct, frozen=True, gc=False):
+    """A request to set a named destination (D23). `settings`: JSON."""
+
+    name: str
+    settings: str
+
+
 class Again(msgspec.Struct, frozen=True, gc=False):
     """A request to try a failing key at once, or a failing message without a key (D16): one of the two is given."""
 
@@ -103,16 +110,3 @@ class Again(msgspec.Struct, frozen=True, gc=False):
     def __post_init__(self) -> None:
         if (self.id is None) == (self.key is None):
             raise WrongUsage("name what to try: either a key, or the id of a message without a key")
-
-
-Fault: TypeAlias = tuple[int, str, str]
-"""The fault of a record: its line, the reason, and the allowed form."""
-
-Item: TypeAlias = Records | Message | Cancel | Reschedule | Requeue | Act | Pause | Again | Look | Letter | Progress
-
-
-def answered(faults: Iterable[Fault | None], answers: Iterable[Answer]) -> "Iterator[Answer | BadRecord]":
-    """For each record, in order, its answer; or a `BadRecord` if it has a fault, because then it has no answer."""
-    given = iter(answers)
-    for fault in faults:
-        yield next(given) if fault is None else BadRecord(*fault[1:])

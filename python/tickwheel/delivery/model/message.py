@@ -4,6 +4,8 @@ The rules are native code, the same for every format: `message/fields.rs` in the
 a record. The files in `formats/`, beside `message/`, read records.
 """
 
+from typing import NamedTuple
+
 import msgspec
 
 MAX_PAYLOAD = 1 << 20
@@ -13,26 +15,22 @@ MAX_RECORD = 2 * MAX_PAYLOAD
 """The most bytes of one record: written as base64 or with doubled quotes, a payload may take twice its size."""
 
 
-class Columns(msgspec.Struct, frozen=True):
+class Columns(NamedTuple):
     """The name of the field or column of each part; `None` if the caller named none, and the usual name is used.
 
     A key that is named must be in each record; with a `?` behind its name it may be missing. `zone` is the zone of
     times without an offset.
 
-    >>> Columns(id="flight", key="tail?").names
-    ('flight', 'tail?', None, None, None)
+    >>> Columns(id="flight", key="tail?")
+    Columns(id='flight', key='tail?', due=None, payload=None, destination=None, zone=None)
     """
 
     id: str | None = None
     key: str | None = None
     due: str | None = None
     payload: str | None = None
+    destination: str | None = None
     zone: str | None = None
-
-    @property
-    def names(self) -> tuple[str | None, str | None, str | None, str | None, str | None]:
-        """All five, in order."""
-        return self.id, self.key, self.due, self.payload, self.zone
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
@@ -41,7 +39,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     `payload`: bytes, or JSON as `msgspec.Raw`; a queue takes any value that JSON can hold. `delay_ms` is kept if the
     record gave one, because two records with the same delay have the same content (D5) but different due times. Past
     `expires_ms` it is not delivered (D17). `traceparent`: the trace and span in which it was made, as W3C Trace Context
-    writes them.
+    writes them. `destination`: the name of one that is set (D23).
     """
 
     id: str
@@ -51,6 +49,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     delay_ms: float | None = None
     expires_ms: int | None = None
     traceparent: str | None = None
+    destination: str | None = None
 
 
 class Cancel(msgspec.Struct, frozen=True, gc=False):

@@ -14,7 +14,7 @@ class Bounds:
     """How much may be in memory; of one key too, which has at least one message whatever its size."""
 
     messages: int = 400_000
-    size: int = 96 << 20
+    size: int = 64 << 20
     lane_messages: int = 128
     lane_size: int = 4 << 20
 
@@ -24,7 +24,7 @@ class Settings:
     """Errors: `WrongUsage`. `unanswered_for_s`: how long a message about which nothing is known is due, and its key
     without success, until it is a dead letter. `seed`: of the jitter of back-off. `rate`: how fast messages are sent.
     `concurrency`: how many sends there are at a time. `spare`: how many more that are slow or in doubt. `None`: as the
-    destination takes them.
+    destination takes them. `allow_addresses`: networks inside that named destinations may have (D23).
     """
 
     order: Literal["key", "global"] = "key"
@@ -38,6 +38,7 @@ class Settings:
     rate: Rate | None = None
     concurrency: int | None = None
     spare: int | None = None
+    allow_addresses: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.order not in ("key", "global"):
@@ -62,11 +63,16 @@ class Settings:
                 least = self.retry.first_ms / 1000
             kinds = int if is_whole else int | float
             if isinstance(value, bool) or not isinstance(value, kinds) or not least <= value <= most:
-                raise WrongUsage(f"{name} is {_shown(value)}: it may be {least:g} to {most:,.0f}")
+                kind = "a whole number, " if is_whole and not _is_whole(value) else ""
+                raise WrongUsage(f"{name} is {_shown(value)}: it may be {kind}{least:g} to {most:,.0f}")
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _shown(value: object) -> str:
     try:
-        return f"{value:g}" if isinstance(value, int | float) else quoted(value)
+        return f"{value:g}" if isinstance(value, int | float) and not isinstance(value, bool) else quoted(value)
     except OverflowError:  # no float holds it
         return quoted(value)

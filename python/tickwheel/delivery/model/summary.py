@@ -11,10 +11,16 @@ this run. Percentiles are by nearest rank, at most a thousandth too large: of 1,
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Final
 
 PERCENTILES: Final = {"p50": 0.5, "p99": 0.99, "p999": 0.999, "max": 1.0}
+
+_WRITTEN: Final = (
+    *("accepted", "delivered", "duplicates", "cancelled", "dead_letters", "resumed", "undeliverable", "not_delivered"),
+    *("expired", "requeued", "rescheduled", "reschedules_too_late", "cancels_too_late", "cancels_unknown"),
+    *("conflicts", "lateness_ms"),
+)
 
 
 @dataclass(slots=True)
@@ -37,11 +43,6 @@ class Summary:
     conflicts: int = 0
     lateness_ms: Mapping[str, float | None] = field(default_factory=lambda: percentiles([]))
 
-    def add(self, other: "Summary") -> None:
-        """Add the counts of another summary, but not its lateness."""
-        for name in COUNTS:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-
     @property
     def not_delivered(self) -> int:
         """Messages that wait, or are not known to have arrived."""
@@ -49,27 +50,7 @@ class Summary:
 
     def as_dict(self) -> dict[str, int | Mapping[str, float | None]]:
         """The values written to `--summary`; lateness in milliseconds."""
-        return {
-            "accepted": self.accepted,
-            "delivered": self.delivered,
-            "duplicates": self.duplicates,
-            "cancelled": self.cancelled,
-            "dead_letters": self.dead_letters,
-            "resumed": self.resumed,
-            "undeliverable": self.undeliverable,
-            "not_delivered": self.not_delivered,
-            "expired": self.expired,
-            "requeued": self.requeued,
-            "rescheduled": self.rescheduled,
-            "reschedules_too_late": self.reschedules_too_late,
-            "cancels_too_late": self.cancels_too_late,
-            "cancels_unknown": self.cancels_unknown,
-            "conflicts": self.conflicts,
-            "lateness_ms": self.lateness_ms,
-        }
-
-
-COUNTS: Final = [part.name for part in fields(Summary) if part.name != "lateness_ms"]
+        return {name: getattr(self, name) for name in _WRITTEN}
 
 
 def percentiles(values: Sequence[float]) -> dict[str, float | None]:

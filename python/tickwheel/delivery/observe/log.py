@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from tickwheel._native import rfc_3339
 from tickwheel._printable import logger_of
 from tickwheel.delivery.model.entries import Letter
 
@@ -16,18 +17,20 @@ _EVENTS: Final = {
     "down": (logging.ERROR, "the destination is down: %s"),
     "up": (logging.WARNING, "the destination is up again, after %d ms"),
     "up untried": (logging.WARNING, "the destination counts as up after %d ms: no message waits for it any more"),
-    "failed": (logging.WARNING, "message %s failed for the first time: %s"),
+    "failed": (logging.WARNING, "message %s failed %s: %s"),
     "cut off": (logging.WARNING, "message %s cut off: no answer in time"),
     "paused": (logging.WARNING, "sending is paused: what is due waits until it is resumed"),
     "resumed": (logging.WARNING, "sending goes on"),
     "keys paused": (logging.WARNING, "keys that are paused: %d; what is due of them waits until they are resumed"),
     "left out": (logging.WARNING, "events that were not logged, as there were too many: %d"),
-    "clock stepped": (logging.WARNING, "the wall clock was stepped"),
+    "clock stepped": (logging.WARNING, "the wall clock was stepped by %+.3f s, to %s"),
     "slow sync": (
         logging.WARNING,
         "a sink's sync() takes more than %d s, and nothing is committed until it returns",
     ),
     "checkpoint failed": (logging.ERROR, "a checkpoint failed: %s"),
+    "store waits": (logging.ERROR, "%s; nothing is sent or accepted until then"),
+    "store goes on": (logging.WARNING, "the store can be written again, after %d ms"),
     "no thread": (
         logging.WARNING,
         "fewer messages are sent at a time, until the system gives more threads: %s",
@@ -43,11 +46,16 @@ def log_events(events: Sequence[tuple[Any, ...]]) -> None:
     for name, *values in events:
         level, text = _EVENTS.get(name, (logging.INFO, name))
         if name == "failed":
-            key, id_, reason = values
-            values = [_named(key, id_), reason]
+            key, id_, times, reason = values
+            values = [_named(key, id_), "for the first time" if times == 1 else f"{times:,} times in a row", reason]
         elif name == "cut off":
-            key, id_, messages = values
+            key, id_, messages, times = values
+            if f"{times}".strip("0") != "1":
+                continue  # it is told at the first, the tenth, the hundredth time, and so on
             values = [_named(key, id_) + (" was" if messages == 1 else f" and {messages - 1:,} more were")]
+        elif name == "clock stepped":
+            by_ms, to_ms = values
+            values = [by_ms / 1000, rfc_3339(to_ms)]
         elif name == "keys paused" and values == [0]:
             text, values = "no key is paused any more", []
         logger.log(level, text, *values)
@@ -68,9 +76,9 @@ def log_no_position(error: BaseException) -> None:
     logger.error("a sink's position() failed, and the last one that it returned holds: %r", error, exc_info=error)
 
 
-def log_cancelled(number: int, of: int, first: tuple[str, str | None, int | None] | None) -> None:
+def log_cancelled(number: int, of: int, id_: str, key: str | None) -> None:
     """Log that messages of a `put` or `put_many` are not accepted, as their names were cancelled before."""
-    name = "" if first is None else _named(first[1], first[0])
+    name = _named(key, id_)
     if of == 1:
         logger.warning("message %s not accepted: it was cancelled before", name)
     else:

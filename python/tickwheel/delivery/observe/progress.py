@@ -4,8 +4,7 @@
 """
 
 import time
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Self, TypeAlias
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -14,26 +13,6 @@ from tickwheel._printable import printable
 from tickwheel.delivery.model.summary import Summary
 
 _PLAIN_EVERY_S = 10
-
-
-class Reporter(Protocol):
-    """Shows progress; used as a context manager."""
-
-    def show(self, summary: Summary, *, reading: bool) -> None:
-        """Show the present state. `reading`: more messages may be accepted."""
-
-    def say(self, line: str) -> None:
-        """Print a line of its own."""
-
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None: ...
-
-
-def reporter(console: Console, *, live: bool) -> Reporter:
-    """The reporter for this console. `live=False` if other output would overwrite a bar."""
-    return _Bar(console) if console.is_terminal and live else _Lines(console)
 
 
 class _Bar:
@@ -82,3 +61,14 @@ class _Lines:
 
     def __exit__(self, *_: object) -> None:
         pass
+
+
+Reporter: TypeAlias = _Bar | _Lines
+"""Shows progress inside its block. `show`: the present state, where `reading` says that more may be accepted. `say`: a
+line.
+"""
+
+
+def reporter(console: Console, *, live: bool) -> Reporter:
+    """The reporter for this console. `live=False` if other output would overwrite a bar."""
+    return _Bar(console) if console.is_terminal and live else _Lines(console)

@@ -22,20 +22,19 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from itertools import islice
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from tickwheel._event import Event
 from tickwheel._native import NdjsonLines, Records
-from tickwheel.delivery.base.errors import DeliveryFailed
-from tickwheel.delivery.model.entries import Answer, Item
+from tickwheel.delivery.base.errors import DeliveryFailed, StoreUnavailable
 from tickwheel.delivery.model.message import Columns
 from tickwheel.delivery.observe.log import logger
 from tickwheel.delivery.outbox.fetching import fetch_row, read_batch, text_of
 from tickwheel.delivery.outbox.source import Row, Source
 from tickwheel.delivery.sinks.patience import Patience
 
-Submit: TypeAlias = Callable[[Sequence[Item], int], "Future[list[Answer]]"]
-"""Submits items with payloads of at most that many bytes; the future gets the answers once they are on disk."""
+Submit: TypeAlias = Callable[..., "Future[list[Any]]"]
+"""Submits records; the future gets the answers once they are on disk."""
 
 _FIRST_WAIT_S: Final = 0.1
 _LONGEST_WAIT_S: Final = 30.0
@@ -60,7 +59,7 @@ class OutboxReader(threading.Thread):
         super().__init__(name="outbox-reader", daemon=True)
         self._source = source
         self._submit = submit
-        self._lines = NdjsonLines("", Columns().names, source.max_payload)
+        self._lines = NdjsonLines("", Columns(), source.max_payload)
         self._accepted: Sequence[Row] = ()  # on disk in the store, and not deleted yet
         self._kept: dict[int, int] = {}  # by number: the mark of a row that is accepted and can't be deleted
         self._patience = Patience(_LONGEST_DELETE_S)
@@ -132,27 +131,30 @@ class OutboxReader(threading.Thread):
         self._is_idle = False
         self.oldest_ms = next((row.written_ms for row in rows if not row.fault), None)
         if rows:
-            self._accept(rows)
-            self._delete_accepted(rows)
+            if self._accept(rows):
+                self._delete_accepted(rows)
             self._note_up()
         else:
             self._note_up()
             self._is_idle = True
             self._source.wait(self._stopping, _TRY_KEPT_EVERY_S if self._kept else _LONG_S)
 
-    def _accept(self, rows: Sequence[Row]) -> None:
-        """Submit the rows, and return once they are on disk. A row counts as accepted before only if all its values are
-        equal, because in a restored database another row may have the same number.
+    def _accept(self, rows: Sequence[Row]) -> bool:
+        """Submit the rows, and return whether they are on disk. A row counts as accepted before only if all its values
+        are equal, because in a restored database another row may have the same number.
         """
         known = frozenset(self._accepted)
         new = [row for row in rows if row not in known] if known else rows
         if new:
-            records = self._records_of(new)
             try:
-                self._submit(records, self._source.max_payload).result()
+                self._submit(self._records_of(new)).result()
+            except StoreUnavailable:  # the engine has told it; the rows are read again
+                self._stopping.wait(_FIRST_WAIT_S)
+                return False
             except (DeliveryFailed, RuntimeError) as error:
                 raise _EngineEnded from error
         self._accepted = rows
+        return True
 
     def _delete_accepted(self, rows: Sequence[Row]) -> None:
         room = _MOST_KEPT - len(self._kept)

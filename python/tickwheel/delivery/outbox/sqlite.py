@@ -22,12 +22,11 @@ from typing import Final
 
 from tickwheel._event import Event
 from tickwheel._native import refuse_open_store
-from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.observe.log import logger
 from tickwheel.delivery.outbox.source import LEAST, MOST, NO_RECORD, Blame, Row, Source, SourceOpener
 from tickwheel.delivery.outbox.tables import BATCH_BYTES, BATCH_ROWS
 from tickwheel.delivery.sinks.interrupting import TimeLimit
-from tickwheel.delivery.sinks.tables import table_of
+from tickwheel.delivery.sinks.tables import file_and_table
 
 FORM: Final = "sqlite:PATH?table=T"
 
@@ -179,9 +178,5 @@ class SqliteSource(Source):
 
 def opener_of(address: str, max_payload: int) -> SourceOpener:
     """Reads the address; the file is opened later. Errors: `WrongUsage`."""
-    path, mark, query = address.partition(":")[2].rpartition("?")
-    if not mark or not path or "\0" in path:
-        raise WrongUsage(f"{address!r:.200} names no file, or no table: write {FORM}")
-    (table,) = table_of(query, FORM)
-    file = Path(path).absolute()
+    file, table = file_and_table(address, FORM)
     return lambda: SqliteSource(file, table, max_payload)

@@ -7,12 +7,10 @@
 A statement is one round trip, and atomic also where the caller has no transaction open.
 """
 
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.sinks.tables import table_of
-
-Dialect: TypeAlias = Literal["postgresql", "sqlite"]
 
 TABLE: Final = "tickwheel_outbox"
 """The name of the table, if no other is given."""

@@ -16,22 +16,16 @@ from contextlib import suppress
 from contextvars import copy_context
 from functools import partial, wraps
 from inspect import getdoc, signature
-from pathlib import Path
-from types import TracebackType
 from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
+from tickwheel._native import Receipt
 from tickwheel.delivery.base.threads import start
 from tickwheel.delivery.engine.outcomes import Outcomes
 from tickwheel.delivery.engine.running import Running
-from tickwheel.delivery.model.entries import Answer, Item
-from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.model.summary import Summary
-from tickwheel.delivery.observe.dead_letters import PutLetters
-from tickwheel.delivery.outbox.source import SourceOpener
 from tickwheel.delivery.queue.queue import DeliveryQueue
 from tickwheel.delivery.queue.submitting import Submitter
 from tickwheel.delivery.sight import Action, StoreView
-from tickwheel.delivery.sinks import Opener
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -56,35 +50,28 @@ class _QueueOnLoop(DeliveryQueue):
         self._submitter = Submitter(self._running)
         self._looking = ThreadPoolExecutor(_LOOKS, thread_name_prefix="looks-at-delivery")
 
-    def _run(
-        self,
-        store: Path,
-        opener: Opener,
-        settings: Settings,
-        put_letters: PutLetters,
-        outboxes: Sequence[SourceOpener],
-    ) -> Running:
-        check = self._check_wanted
-        return Running(store, opener, settings, put_letters, check=check, loop=self.loop, outboxes=outboxes)
+    def _run(self, *given: Any, **options: Any) -> Running:
+        return super()._run(*given, check=self._check_wanted, loop=self.loop, **options)
 
     def _check_wanted(self) -> None:
         if self._is_given_up.is_set() or not threading.main_thread().is_alive():  # the process ends
             raise _GivenUp
+        self._wait.check()
 
-    def _ask(self, parts: Sequence[Sequence[Item]], read: Callable[[list[Answer]], _T]) -> _T:
+    def _ask(self, parts: Sequence[object], read: Callable[[list[Receipt]], _T], **options: Any) -> _T:
         # A coroutine that a cancelled task leaves would warn that no task has awaited it.
-        return partial(self._asked, parts, read)  # type: ignore[return-value]
+        return partial(self._asked, parts, read, **options)  # type: ignore[return-value]
 
-    async def _asked(self, parts: Sequence[Sequence[Item]], read: Callable[[list[Answer]], _T]) -> _T:
-        futures = [await self._submitter.submit(part) for part in parts]
-        return read([answer for future in futures for answer in await future])
+    async def _asked(self, parts: Sequence[object], read: Callable[[list[Receipt]], _T], **options: Any) -> _T:
+        futures = [await self._submitter.submit(part, **options) for part in parts]
+        return read([await future for future in futures])
 
     def check_process(self) -> None:
         """Errors: `WrongUsage` in a forked child."""
-        self._running.check_may_wait()
+        self._running.engine.check_may_wait()
 
     def outcomes(self) -> Outcomes:
-        return Outcomes(self._running.follow(), self._running.check)
+        return Outcomes(self._running.engine.follow(), self._running.check)
 
     async def look(self, function: Callable[[], _T]) -> _T:
         """Calls it in a thread. Errors: its own; `WrongUsage` in a forked child."""
@@ -237,6 +224,7 @@ class AsyncDeliveryQueue:
     again = _awaited(DeliveryQueue.again)
     cancel_many = _awaited(DeliveryQueue.cancel_many)
     requeue_many = _awaited(DeliveryQueue.requeue_many)
+    set_destination = _awaited(DeliveryQueue.set_destination)
     pause = _awaited(DeliveryQueue.pause)
     resume = _awaited(DeliveryQueue.resume)
     state = _awaited(DeliveryQueue.state)
@@ -302,9 +290,7 @@ class AsyncDeliveryQueue:
             raise
         return self
 
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def _opened(self) -> _QueueOnLoop:

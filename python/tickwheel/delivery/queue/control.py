@@ -4,16 +4,14 @@ Both give the same answers, each once it is on disk. This is for the command lin
 """
 
 import time
-from abc import ABC, abstractmethod
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final, TypeAlias
 
 from tickwheel._native import StoreSnapshot, rfc_3339, store_owner
 from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.model.bulk import OTHER_ACTION
-from tickwheel.delivery.model.entries import Act, Again, Answer, Item, Pause, Requeue, Reschedule
+from tickwheel.delivery.model.entries import Act, Again, Answer, Pause, Requeue, Reschedule
 from tickwheel.delivery.model.message import Cancel
 from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.observe.log import log_letters
@@ -26,42 +24,7 @@ _LOOK_EVERY_S: Final = 0.2
 _KEEP_IDS_DAYS: Final = 36_500.0  # the longest: how long ids are kept is for the next deliverer to say
 
 
-class Control(ABC):
-    """Errors of every call: `WrongUsage`, `DeliveryFailed`."""
-
-    @abstractmethod
-    def ask(self, item: Cancel | Reschedule | Requeue | Again | Pause) -> Answer:
-        """The answer to one request."""
-
-    @abstractmethod
-    def begin(self, act: Act) -> None:
-        """Begin an action on many messages."""
-
-    @abstractmethod
-    def action(self, id_: str) -> Action:
-        """How far an action is."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Close the store, or the HTTP client."""
-
-    def wait(self, act: Act) -> Action:
-        """Begin an action, and wait for its end."""
-        self.begin(act)
-        while (found := self.action(act.id)).ended is None:
-            time.sleep(_LOOK_EVERY_S)
-        return found
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-class StoreControl(Control):
+class StoreControl:
     """Opens a store, and delivers nothing. Errors: `WrongUsage` if there is none, or a process works with it."""
 
     def __init__(self, store: Path) -> None:
@@ -96,11 +59,12 @@ class StoreControl(Control):
         """Nothing was sent."""
         self._running.close(_TIMEOUT_S)
 
-    def _answer(self, item: Item) -> Answer:
-        [answer] = self._running.ask([item]).result()
+    def _answer(self, item: Cancel | Reschedule | Requeue | Again | Pause | Act) -> Answer:
+        [receipt] = self._running.engine.submit([item], format="item")
+        [answer] = receipt.answers()
         if answer is Answer.REFUSED:
             raise WrongUsage(": ".join(self._running.why_not_paused()))
-        return answer
+        return answer  # type: ignore[return-value]  # it is no record
 
 
 def _check_letters(store: Path) -> None:
@@ -118,7 +82,7 @@ def _never(_delivery: object) -> None:
     raise AssertionError("nothing is due in a store that is only opened")
 
 
-class HttpControl(ServerView, Control):
+class HttpControl(ServerView):
     """Asks a `tickwheel serve`."""
 
     def ask(self, item: Cancel | Reschedule | Requeue | Again | Pause) -> Answer:
@@ -143,3 +107,15 @@ class HttpControl(ServerView, Control):
         filters |= {"key": act.filter_key, "key_prefix": act.key_prefix}
         is_all = all(value is None for value in filters.values())
         self.request("POST", "/actions", {"kind": act.kind, "id": act.id, **filters, "all": is_all})
+
+
+Control: TypeAlias = StoreControl | HttpControl
+"""Errors of every call: `WrongUsage`, `DeliveryFailed`."""
+
+
+def wait(control: Control, act: Act) -> Action:
+    """Begin an action, and wait for its end."""
+    control.begin(act)
+    while (found := control.action(act.id)).ended is None:
+        time.sleep(_LOOK_EVERY_S)
+    return found

@@ -1,43 +1,44 @@
 """`DeliveryQueue`: durable delayed delivery inside a Python program (rule D11)."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from datetime import datetime, timedelta
 from inspect import iscoroutinefunction
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
-from tickwheel._native import ArrowRows, NdjsonLines, Records, due_ms_of
+import msgspec
+
+from tickwheel._native import ArrowRows, Receipt, due_ms_of, read_records
 from tickwheel.delivery.base.errors import BadRecord, WrongUsage
 from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.model.bulk import OTHER_ACTION, Time, act_of
 from tickwheel.delivery.model.entries import (
+    NO_DESTINATION,
     OTHER_CONTENT,
     Act,
     Again,
     Answer,
-    Item,
     Letter,
     Look,
     Pause,
     Requeue,
     Reschedule,
+    SetDestination,
 )
 from tickwheel.delivery.model.message import MAX_PAYLOAD, Cancel, Columns, Message
 from tickwheel.delivery.model.pace import Rate
-from tickwheel.delivery.model.putting import item_of, message_of, plain_of, put_of, span_of
 from tickwheel.delivery.model.retry import Retry
 from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.model.summary import Summary
-from tickwheel.delivery.observe.dead_letters import PutLetters
 from tickwheel.delivery.observe.log import log_cancelled, log_letters, logger, subject_of
 from tickwheel.delivery.observe.tracing import current_traceparent
-from tickwheel.delivery.outbox.source import SourceOpener, sources_of
+from tickwheel.delivery.outbox.source import sources_of
+from tickwheel.delivery.queue.store_wait import StoreWait
 from tickwheel.delivery.sight import Action, StoreView
-from tickwheel.delivery.sinks import Opener, OwnSink, open_sink, sink_of
+from tickwheel.delivery.sinks import Destination, Opener, OwnSink, open_sink, sink_of
 from tickwheel.delivery.sinks.python import ONLY_FOR_FUNCTIONS
 
 _CLOSE_WITHIN_S = 30.0
@@ -47,9 +48,11 @@ _T = TypeVar("_T")
 class DeliveryQueue:
     """A durable queue: delivers messages on time to the millisecond, in order per key, once, also after a crash.
 
-    `store`: a file, made if it does not exist; if another process has it open, the constructor waits. `order`: `"key"`,
-    or `"global"` for one order of all messages. `horizon_s`: how far ahead messages are loaded into memory.
-    `backoff_s`: the first wait and the longest; or `waits_s`: all waits. `rate`: as `"100/s"` or `"30/min"`. `outbox`:
+    `store`: a file, made if it does not exist; if another process has it open, the constructor waits for that to end,
+    at most `wait_s` (`None`: for ever), and logs a warning after 1 s. `order`: `"key"`, or `"global"` for one order of
+    all messages. `horizon_s`: how far ahead messages are loaded into memory. `backoff_s`: the first wait and the
+    longest; or `waits_s`: all waits, of which the last one is used again and again; with `waits_end` the end of the
+    list is the end of the message. `rate`: as `"100/s"` or `"30/min"`. `outbox`:
     an address, or several. `max_attempts`, `unanswered_for_s`, `sink_timeout_s`, `keep_ids_days`, `concurrency` and
     `spare` are the options of the commands. `unavailable`: an exception class, or several; a function raises it if the
     receiver of a message is away. `on_dead_letter`: called with each message that is given up, in a separate thread;
@@ -60,10 +63,13 @@ class DeliveryQueue:
     - an address, as for `tickwheel deliver --to`;
     - a function, called with each `Delivery`, from up to 8 threads, for one message of a key at a time;
     - a coroutine function, with up to 256 calls at a time on an event loop in a thread;
-    - a subclass of `tickwheel.delivery.sinks.Sink`.
+    - a subclass of `tickwheel.delivery.sinks.Sink`;
+    - `None`: each message names its destination. `set_destination` says what they are, and `allow_addresses` which
+      networks inside they may be in, as `10.1.0.0/16`.
 
     Close the queue, or use it as a context manager. If a program forgets it, it delivers until the process ends.
-    Errors: `WrongUsage`, also if this process has the store open; `StoreFailed`, `DeliveryFailed`.
+    Errors: `WrongUsage`, also if this process has the store open; `StoreUnavailable` once `wait_s` is over;
+    `StoreFailed`, `DeliveryFailed`.
 
     >>> import tempfile, threading
     >>> arrived = threading.Event()
@@ -82,23 +88,25 @@ class DeliveryQueue:
     def __init__(
         self,
         store: str | Path,
-        to: str | OwnSink,
+        to: str | OwnSink | None,
         *,
         order: Literal["key", "global"] = "key",
         horizon_s: float = 10.0,
         max_attempts: int = 8,
         backoff_s: tuple[float, float] = (1.0, 300.0),
         waits_s: Sequence[float] | None = None,
+        waits_end: bool = False,
         unanswered_for_s: float = 86_400.0,
         sink_timeout_s: float = 30.0,
         keep_ids_days: float = 7.0,
         rate: str | None = None,
         concurrency: int | None = None,
         spare: int | None = None,
+        allow_addresses: Iterable[str] = (),
         unavailable: type[BaseException] | tuple[type[BaseException], ...] = (),
-        give_up_after_s: float | None = None,
         outbox: str | Iterable[str] | None = None,
         on_dead_letter: Callable[[Letter], object] | None = None,
+        wait_s: float | None = None,
     ) -> None:
         if on_dead_letter is not None and not callable(on_dead_letter):
             raise WrongUsage(
@@ -109,12 +117,13 @@ class DeliveryQueue:
                 "on_dead_letter is a coroutine function, and is called in a thread: give an ordinary one, or read"
                 " AsyncDeliveryQueue.outcomes()"
             )
-        if give_up_after_s is not None:
-            raise WrongUsage("give_up_after_s is gone: give unanswered_for_s, which holds for each key by itself")
         if isinstance(to, str) and unavailable != ():
             raise WrongUsage(ONLY_FOR_FUNCTIONS)
-        opener = open_sink(to) if isinstance(to, str) else sink_of(to, unavailable)
-        retry = Retry.of_seconds(max_attempts, backoff_s, waits_s)
+        if to is None:
+            opener: Opener = Destination.named()
+        else:
+            opener = open_sink(to) if isinstance(to, str) else sink_of(to, unavailable)
+        retry = Retry.of_seconds(max_attempts, backoff_s, waits_s, waits_end)
         settings = Settings(
             order,
             horizon_s,
@@ -125,6 +134,7 @@ class DeliveryQueue:
             rate=None if rate is None else Rate.of(rate),
             concurrency=concurrency,
             spare=spare,
+            allow_addresses=tuple(allow_addresses),
         )
 
         def put_letters(letters: Sequence[Letter]) -> None:
@@ -134,11 +144,11 @@ class DeliveryQueue:
                 except BaseException:  # not even SystemExit ends the queue from here
                     logger.exception("on_dead_letter failed with the letter of %s", subject_of(letter))
 
+        self._wait = StoreWait(wait_s)
         letters = put_letters if on_dead_letter else log_letters
-        self._running = self._run(Path(store), opener, settings, letters, sources_of(outbox))
+        self._running = self._run(Path(store), opener, settings, letters, outboxes=sources_of(outbox))
         self._running.start()
-        self._lines = NdjsonLines("queue", Columns().names, MAX_PAYLOAD, letters=False)
-        self._rows = ArrowRows("queue", Columns().names, MAX_PAYLOAD, letters=False)
+        self._rows = ArrowRows("queue", Columns(), MAX_PAYLOAD, letters=False)
 
     def put(
         self,
@@ -150,6 +160,7 @@ class DeliveryQueue:
         key: str | None = None,
         expires: datetime | str | int | None = None,
         traceparent: str | None = None,
+        destination: str | None = None,
         replace: bool = False,
         debounce_ms: float | timedelta | None = None,
         at_latest_ms: int | timedelta | None = None,
@@ -163,9 +174,9 @@ class DeliveryQueue:
         `due`: RFC 3339 text, a `datetime` with a zone, or epoch milliseconds; or else `delay_ms` from now. Milliseconds
         are a number or a `timedelta`. `payload`: bytes of any kind, or a value that JSON can hold. `expires`, as `due`:
         past it the message is not delivered, and is a dead letter (D17). `traceparent`: comes out with it; by default
-        that of OpenTelemetry's current span.
-        Errors: `BadRecord`, also for a known id with other content; `WrongUsage` for a payload that JSON can't hold, as
-        NaN.
+        that of OpenTelemetry's current span. `destination`: see `set_destination`.
+        Errors: `BadRecord`, also for a known id with other content, or a destination that is not set; `WrongUsage` for
+        a payload that JSON can't hold, as NaN.
         Costs one commit; the messages of a `put_many` share one.
 
         `replace`: the message takes the place of the earlier message with this name (D16). `REPLACED`: the earlier
@@ -182,9 +193,10 @@ class DeliveryQueue:
         <Answer.REPLACED: 'replaced'>
 
         `every` (milliseconds) or `cron` (five fields, or six with the seconds first; `tz`: a time zone, by default
-        UTC): it recurs (D19). Each occurrence is a message with the id `ID@DUE`, made when the one before has its
-        outcome. Times that have passed by then are skipped, or follow `missed`. `due` or `delay_ms`: of the first.
-        The same id with other content takes its place: `REPLACED`; a `cancel` ends it.
+        UTC): it recurs (D19). Each occurrence is a message with the id `ID@DUE`, or `ID@DUE#N` once the wall clock was
+        stepped N times. It is made when the one before has its outcome. Times that have passed by then are skipped, or
+        follow `missed`. `due` or `delay_ms`: of the first. The same id with other content takes its place: `REPLACED`;
+        a `cancel` ends it.
 
         >>> with tempfile.TemporaryDirectory() as folder, DeliveryQueue(f"{folder}/r.db", to=lambda _: None) as queue:
         ...     queue.put("report", "write it", cron="30 9 * * MON-FRI", tz="Europe/Berlin", due=1_900_000_000_000)
@@ -192,26 +204,37 @@ class DeliveryQueue:
         <Answer.ACCEPTED: 'accepted'>
         'report@2030-03-18T08:30:00.000Z'
         """
-        put = put_of(
-            id,
-            payload,
-            due,
-            delay_ms=delay_ms,
-            key=key,
-            expires=expires,
-            traceparent=current_traceparent() if traceparent is None else traceparent,
-            replace=replace,
-            debounce_ms=debounce_ms,
-            at_latest_ms=at_latest_ms,
-            every=every,
-            cron=cron,
-            tz=tz,
-            missed=missed,
-        )
-        return self._ask([[put]], lambda answers: _accepted(answers, put))
+        given = {
+            "id": id,
+            "payload": payload,
+            "due": due,
+            "delay_ms": delay_ms,
+            "key": key,
+            "expires": expires,
+            "traceparent": traceparent,
+            "destination": destination,
+            "replace": replace,
+            "debounce_ms": debounce_ms,
+            "at_latest_ms": at_latest_ms,
+            "every": every,
+            "cron": cron,
+            "tz": tz,
+            "missed": missed,
+        }
+
+        def accepted(receipts: list[Receipt]) -> Answer:
+            [answer] = _warned(receipts, [(id, key)])
+            if answer is Answer.CONFLICT:
+                raise OTHER_CONTENT
+            if answer is Answer.REFUSED:
+                raise NO_DESTINATION
+            return answer
+
+        return self._ask([given], accepted, format="item", trace=current_traceparent())
 
     def put_many(self, messages: Iterable[Message | Mapping[str, Any] | Sequence[Any]]) -> list[Answer]:
-        """Accept messages in one or a few commits, and return once they are on disk; may answer `CONFLICT`.
+        """Accept messages in one or a few commits, and return once they are on disk; `CONFLICT` and `REFUSED` are
+        answers too.
 
         A message is a `Message`, a dict with the arguments of `put`, also `replace` and `debounce_ms`, or a tuple `(id,
         due, payload)` or `(id, due, payload, key)`. All are read and checked first: if one is wrong, or `messages`
@@ -219,15 +242,10 @@ class DeliveryQueue:
         errors of a signal's handler. After these two, some messages may be accepted: the same call answers `DUPLICATE`
         for them.
         """
-        try:
-            given = iter(messages)
-        except TypeError:
-            raise WrongUsage(f"{messages!r:.200} can't be put: give a list of messages, or another iterable") from None
-        every = [*_each(given, message_of)]
-        if (parent := current_traceparent()) is not None:
-            every = [message.traced_by(parent) for message in every]
-        parts = [every[at : at + 1000] for at in range(0, len(every), 1000)]
-        return self._ask(parts, lambda answers: _warned(answers, every))
+        parts = read_records(messages, format="messages", trace=current_traceparent())
+        every: Iterable[Any] = chain.from_iterable(part.to_list() for part in parts)
+        names = ((message.id, message.key) for message in every)
+        return self._ask(parts, lambda receipts: _warned(receipts, names))
 
     def cancel(self, id: str, key: str | None = None) -> Answer:  # noqa: A002
         """Cancel a message (D7), and return once the cancel is on disk.
@@ -235,7 +253,7 @@ class DeliveryQueue:
         `CANCELLED`: it will not be sent, or was cancelled before. `DELIVERED`, `DEAD`, `EXPIRED`: too late.
         `DELIVERING`: it is being sent in this moment. `UNKNOWN`: it has not come. If it comes later, it is cancelled.
         """
-        return self._ask([[Cancel(id, key)]], _the_one)
+        return self._ask([Cancel(id, key)], _the_one, format="item")
 
     def reschedule(
         self,
@@ -256,7 +274,7 @@ class DeliveryQueue:
         ...     queue.put("tea", "ready", delay_ms=180_000), queue.reschedule("tea", delay_ms=240_000)
         (<Answer.ACCEPTED: 'accepted'>, <Answer.RESCHEDULED: 'rescheduled'>)
         """
-        return self._ask([[Reschedule(id, key, due_ms_of(plain_of(due), span_of(delay_ms)))]], _the_one)
+        return self._ask([Reschedule(id, key, due_ms_of(due, delay_ms))], _the_one, format="item")
 
     def requeue(self, id: str, key: str | None = None) -> Answer:  # noqa: A002
         """Try a dead letter anew, with all attempts (D16), and return once that is on disk.
@@ -264,7 +282,7 @@ class DeliveryQueue:
         `REQUEUED`: it goes out, marked `redelivered`, as it may have arrived before; it does not expire. Otherwise as
         `state`, where `DEAD` and `EXPIRED` say that its record is not kept any more: of the last 100,000 it is.
         """
-        return self._ask([[Requeue(id, key)]], _the_one)
+        return self._ask([Requeue(id, key)], _the_one, format="item")
 
     def again(self, id: str | None = None, *, key: str | None = None) -> Answer:  # noqa: A002
         """Try a failing key at once, or a failing message without a key by its `id` (D16); return once that is on disk.
@@ -280,7 +298,7 @@ class DeliveryQueue:
         ...     queue.again(key="shop 1")
         <Answer.UNKNOWN: 'unknown'>
         """
-        return self._ask([[Again(id, key)]], _the_one)
+        return self._ask([Again(id, key)], _the_one, format="item")
 
     def cancel_many(
         self,
@@ -324,12 +342,63 @@ class DeliveryQueue:
         return next(iter(self.view.actions(id)), None)
 
     def _begin(self, act: Act) -> str:
-        def begun(answers: list[Answer]) -> str:
-            if _the_one(answers) is Answer.CONFLICT:
+        def begun(receipts: list[Receipt]) -> str:
+            if _the_one(receipts) is Answer.CONFLICT:
                 raise OTHER_ACTION
             return act.id
 
-        return self._ask([[act]], begun)
+        return self._ask([act], begun, format="item")
+
+    def set_destination(
+        self,
+        name: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        secrets: Sequence[str] = (),
+        rate: str | None = None,
+        concurrency: int | None = None,
+        spare: int | None = None,
+        waits_s: Sequence[float] | None = None,
+        sink_timeout_s: float | None = None,
+        paused: bool = False,
+    ) -> Answer:
+        """Set a webhook that messages name by `destination` (D23), and return once it is on disk: `ACCEPTED`, or
+        `REPLACED` if there was one of this name.
+
+        The next send uses it. The store keeps it, with its secrets. Each has limits of its own, and none holds up
+        another. `to` is a webhook too, for messages that name none, or `None`: then each message has to name one.
+        `url`: as for `to`; addresses of this machine and of private networks are refused at the send. `secrets`: sign
+        each request. `rate`: as `100/s`. What is left out is as for the queue. Errors: `BadRecord` for a name that is
+        not allowed, `WrongUsage` for a setting, or if `to` is no webhook.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder, DeliveryQueue(f"{folder}/r.db", to=None) as queue:
+        ...     queue.set_destination("acme", "https://acme.example/hooks", rate="10/s")
+        ...     queue.put("tea", "ready", delay_ms=60_000, destination="acme")
+        <Answer.ACCEPTED: 'accepted'>
+        <Answer.ACCEPTED: 'accepted'>
+        """
+        given = {
+            "url": url,
+            "headers": headers,
+            "secrets": secrets,
+            "rate": rate,
+            "concurrency": concurrency,
+            "spare": spare,
+            "waits_s": waits_s,
+            "sink_timeout_s": sink_timeout_s,
+            "paused": paused,
+        }
+        settings = msgspec.json.encode({name: value for name, value in given.items() if value is not None}).decode()
+
+        def set_now(receipts: list[Receipt]) -> Answer:
+            answer = _the_one(receipts)
+            if answer is Answer.REFUSED:
+                raise WrongUsage("only webhooks can be named: give to= a webhook, or None")
+            return answer
+
+        return self._ask([SetDestination(name, settings)], set_now, format="item")
 
     def pause(self, key: str | None = None) -> None:
         """Send nothing more (D16), or nothing of a key, until `resume`, also after a restart; return once on disk.
@@ -346,18 +415,18 @@ class DeliveryQueue:
         (False, None, True)
         """
 
-        def paused(answers: list[Answer]) -> None:
-            if _the_one(answers) is Answer.REFUSED:
+        def paused(receipts: list[Receipt]) -> None:
+            if _the_one(receipts) is Answer.REFUSED:
                 raise WrongUsage(": ".join(self._running.why_not_paused()))
 
-        return self._ask([[Pause(is_paused=True, key=key)]], paused)
+        return self._ask([Pause(is_paused=True, key=key)], paused, format="item")
 
     def resume(self, key: str | None = None) -> None:
         """Send due messages again, all or those of a key, and return once this is on disk.
 
         A paused key waits for its own `resume`.
         """
-        return self._ask([[Pause(is_paused=False, key=key)]], lambda _: None)
+        return self._ask([Pause(is_paused=False, key=key)], lambda _: None, format="item")
 
     @property
     def is_paused(self) -> bool:
@@ -366,7 +435,7 @@ class DeliveryQueue:
 
     def state(self, id: str, key: str | None = None) -> Answer:  # noqa: A002
         """The state of a message: one of the answers of `cancel`, or `WAITING`."""
-        return self._ask([[Look(id, key)]], _the_one)
+        return self._ask([Look(id, key)], _the_one, format="item")
 
     @property
     def view(self) -> StoreView:
@@ -381,8 +450,7 @@ class DeliveryQueue:
         A message is given as to `put_many`. Blocks while some thousand are queued. Errors: `BadRecord`, and then none
         is accepted; `WrongUsage`; `DeliveryFailed` once delivery has failed, also from the future.
         """
-        given: Any = _each(items, item_of) if isinstance(items, Iterable) else items
-        return self._running.submit(given)
+        return self._running.submit(items)
 
     def submit_ndjson(self, data: bytes) -> "Future[list[Answer | BadRecord]]":
         r"""Submit the messages and cancels in lines of NDJSON (D1), and do not wait for the disk.
@@ -399,7 +467,7 @@ class DeliveryQueue:
         >>> tea, cake.reason
         (<Answer.ACCEPTED: 'accepted'>, 'due is missing')
         """
-        return self._running.submit_records([_traced(self._lines.read(data, now_ns=time.time_ns()))])
+        return self._running.submit(data, format="lines", trace=current_traceparent())
 
     def submit_arrow(self, batch: Any) -> "Future[list[Answer | BadRecord]]":
         """The same for the rows of a `pyarrow.RecordBatch` or `Table` with columns of D1: an entry for each row.
@@ -420,7 +488,7 @@ class DeliveryQueue:
         check_names(self._rows, batch.schema)
         now_ns = time.time_ns()
         read = (read_batch(self._rows, each, now_ns=now_ns) for each in batches)
-        return self._running.submit_records(map(_traced, chain.from_iterable(read)))
+        return self._running.submit_parts(chain.from_iterable(read), trace=current_traceparent())
 
     def wait_until_empty(self, timeout_s: float) -> bool:
         """Whether the queue got empty within this time. Errors: `DeliveryFailed` once delivery has failed."""
@@ -441,64 +509,34 @@ class DeliveryQueue:
         """
         self._running.close(_CLOSE_WITHIN_S)
 
-    def _run(
-        self,
-        store: Path,
-        opener: Opener,
-        settings: Settings,
-        put_letters: PutLetters,
-        outboxes: Sequence[SourceOpener],
-    ) -> Running:
+    def _run(self, *given: Any, **options: Any) -> Running:
         """`AsyncDeliveryQueue` opens it in another way."""
-        return Running(store, opener, settings, put_letters, outboxes=outboxes)
+        return Running(*given, **{"waiting": self._wait.say, "check": self._wait.check} | options)
 
-    def _ask(self, parts: Sequence[Sequence[Item]], read: Callable[[list[Answer]], _T]) -> _T:
-        """Submit all parts, and return what `read` makes of the answers. `AsyncDeliveryQueue` waits in another way."""
-        self._running.check_may_wait()
-        tickets = [self._running.ask(part) for part in parts]
-        return read([answer for ticket in tickets for answer in ticket.result()])
+    def _ask(self, parts: Sequence[object], read: Callable[[list[Receipt]], _T], **options: Any) -> _T:
+        """Submit all parts, and return what `read` makes of the receipts. `AsyncDeliveryQueue` waits in another way."""
+        return read(self._running.engine.submit(parts, **options))
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
-def _each(given: Iterable[Any], read: Callable[[Any], _T]) -> Iterator[_T]:
-    """Reads each. An error gets a note with the number of its item."""
-    for at, one in enumerate(given):
-        try:
-            yield read(one)
-        except (BadRecord, WrongUsage) as error:
-            error.add_note(f"It is number {at} of those that were given, counted from 0.")
-            raise
+def _answers(receipts: list[Receipt]) -> list[Any]:
+    return [answer for receipt in receipts for answer in receipt.answers()]
 
 
-def _the_one(answers: list[Answer]) -> Answer:
-    [answer] = answers
-    return answer
+def _the_one(receipts: list[Receipt]) -> Answer:
+    [answer] = _answers(receipts)
+    return answer  # type: ignore[no-any-return]
 
 
-def _accepted(answers: list[Answer], put: Records) -> Answer:
-    [answer] = _warned(answers, [put])
-    if answer is Answer.CONFLICT:
-        raise OTHER_CONTENT
-    return answer
-
-
-def _warned(answers: list[Answer], puts: Sequence[Records]) -> list[Answer]:
+def _warned(receipts: list[Receipt], names: Iterable[tuple[str, str | None]]) -> list[Answer]:
     """The answers. A cancelled message is never sent: the log says so, as callers rarely look at an answer."""
+    answers = _answers(receipts)
     number = answers.count(Answer.CANCELLED)
     if number:
-        [name] = puts[answers.index(Answer.CANCELLED)].names()
-        log_cancelled(number, len(puts), name)
+        log_cancelled(number, len(answers), *next(islice(names, answers.index(Answer.CANCELLED), None)))
     return answers
-
-
-def _traced(records: Records) -> Records:
-    """Messages without a `traceparent` get that of the current span."""
-    parent = current_traceparent()
-    return records if parent is None else records.traced_by(parent)

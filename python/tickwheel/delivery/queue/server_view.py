@@ -10,7 +10,9 @@ from urllib.parse import SplitResult, quote, urlencode, urlsplit
 import msgspec
 
 from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
+from tickwheel.delivery.base.tls_errors import sentence, usual_context
 from tickwheel.delivery.sight import Action, Details, LetterPage, Page, StoreStatus
+from tickwheel.delivery.sinks.addresses import without_secrets
 
 _T = TypeVar("_T")
 _TIMEOUT_S: Final = 30
@@ -32,13 +34,18 @@ class ServerView:
         try:
             parts = urlsplit(url)
         except ValueError as error:  # as of half a bracket
-            raise WrongUsage(f"{url!r:.200} is no address of a tickwheel serve: {error}") from None
-        if not parts.netloc or parts.query or parts.fragment or "@" in parts.netloc:
+            raise WrongUsage(f"{without_secrets(url)} is no address of a tickwheel serve: {error}") from None
+        if "@" in parts.netloc:
+            advice = "leave it out, and give a token (--token-file FILE)"
+            raise WrongUsage(f"{without_secrets(url)} has a user, which is not sent: {advice}")
+        if not parts.netloc or parts.query or parts.fragment:
             raise WrongUsage(f"{url!r:.200} is no address of a tickwheel serve: write http://HOST:PORT, or https://")
         _check_port(url, parts)
         self._url = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
         self._headers = {} if token is None else {"authorization": f"Bearer {token.decode('ascii')}"}
-        secure = urllib.request.HTTPSHandler(context=context or ssl.create_default_context())
+        if context is None and parts.scheme == "https":
+            context = usual_context()
+        secure = urllib.request.HTTPSHandler(context=context)
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), secure)
 
     def list(self, **which: Any) -> Page:
@@ -98,8 +105,9 @@ class ServerView:
             with refused:
                 status, text = refused.code, bytes(refused.read(_LONGEST_ANSWER))
         except (OSError, http.client.HTTPException) as error:
-            reason = getattr(error, "reason", error)
-            raise DeliveryFailed(f"{self._url} can't be asked: {reason}") from error
+            cause = error.reason if isinstance(error, urllib.error.URLError) else error
+            told = sentence(cause) if isinstance(cause, ssl.SSLError) else cause
+            raise DeliveryFailed(f"{self._url} can't be asked: {told}") from error
         self._check(status, text)
         return text
 

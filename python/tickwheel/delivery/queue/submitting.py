@@ -1,4 +1,4 @@
-"""Submits items for an event loop, and gives the answers on it (rules D8, D11).
+"""Submits items for an event loop, and gives the receipts on it (rules D8, D11).
 
 Nothing here blocks the loop. While much is queued, tasks wait for room, and submit in the order in which they came.
 Tasks share commits, because the engine commits what is queued together.
@@ -8,16 +8,16 @@ The engine's thread for answers wakes the loop once for all answers that have co
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final, TypeAlias
+from functools import partial
+from typing import Any, Final, TypeAlias
 
+from tickwheel._native import Receipt
 from tickwheel.delivery.engine.running import Running
-from tickwheel.delivery.model.entries import Answer, Item
 
 _LOOK_FOR_ROOM_EVERY_S: Final = 0.02
 
-_Future: TypeAlias = "asyncio.Future[list[Answer]]"
+_Future: TypeAlias = "asyncio.Future[Receipt]"
 
 
 class Submitter:
@@ -27,63 +27,50 @@ class Submitter:
         self._running = running
         self._turn = asyncio.Lock()
         self._has_room = asyncio.Event()
-        self._given: deque[tuple[_Future, list[Answer] | BaseException]] = deque()
+        self._told: deque[tuple[_Future, Receipt | BaseException]] = deque()
         self._is_loop_woken = False
 
-    async def ask(self, items: Sequence[Item]) -> list[Answer]:
-        """The answers, once all are on disk. Errors: those of `submit`; `DeliveryFailed`."""
-        return await (await self.submit(items))
+    async def ask(self, given: object, **options: Any) -> Receipt:
+        """The receipt, once all is on disk. Errors: those of `submit`; `DeliveryFailed`."""
+        return await (await self.submit(given, **options))
 
-    async def submit(self, items: Sequence[Item]) -> _Future:
-        """Wait while much is queued, and submit. The future gets the answers once all are on disk. If its task was
+    async def submit(self, given: object, **options: Any) -> _Future:
+        """Wait while much is queued, and submit. The future gets the receipt once all is on disk. If its task was
         cancelled, the items may be accepted. Errors: `BadRecord`, `DeliveryFailed`; `RuntimeError` after `close`.
         """
         future: _Future = asyncio.get_running_loop().create_future()
-        answers = _Answers(self, future)
+        told = partial(self.give, future)
         async with self._turn:
-            while not self._running.try_submit(items, answers):
+            left = self._running.try_submit(given, told, **options)
+            while left is not None:
                 self._has_room.clear()
                 with suppress(TimeoutError):  # an outbox may fill the queue, and its answers do not set `_has_room`
                     async with asyncio.timeout(_LOOK_FOR_ROOM_EVERY_S):
                         await self._has_room.wait()
+                left = self._running.try_submit(left, told)
         return future
 
-    def give(self, future: _Future, given: list[Answer] | BaseException) -> None:
+    def give(self, future: _Future, told: Receipt | BaseException) -> None:
         """In the engine's thread for answers."""
-        self._given.append((future, given))
+        self._told.append((future, told))
         if self._is_loop_woken:
-            return  # `_take_all` clears this before it looks into `_given`
+            return  # `_take_all` clears this before it looks into `_told`
         self._is_loop_woken = True
         try:
             future.get_loop().call_soon_threadsafe(self._take_all)
         except RuntimeError:  # the loop is closed: no task waits any more
             self._is_loop_woken = False
-            self._given.clear()
+            self._told.clear()
 
     def _take_all(self) -> None:
         self._is_loop_woken = False
         self._has_room.set()
-        while self._given:
-            future, given = self._given.popleft()
+        while self._told:
+            future, told = self._told.popleft()
             if future.done():
                 continue  # its task was cancelled
-            if isinstance(given, BaseException):
-                future.set_exception(given)
+            if isinstance(told, BaseException):
+                future.set_exception(told)
                 future.exception()  # marks it as retrieved: if several parts fail, only one error is raised
             else:
-                future.set_result(given)
-
-
-class _Answers:
-    """Stands for the future of a ticket in the engine's thread for answers."""
-
-    __slots__ = ("_future", "_submitter")
-
-    def __init__(self, submitter: Submitter, future: _Future) -> None:
-        self._submitter, self._future = submitter, future
-
-    def set_result(self, answers: list[Answer]) -> None:
-        self._submitter.give(self._future, answers)
-
-    def set_exception(self, error: BaseException) -> None:
-        self._submitter.give(self._future, error)
+                future.set_result(told)

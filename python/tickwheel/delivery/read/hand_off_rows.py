@@ -21,5 +21,5 @@ def batch_of(records: Records) -> Any:
     return batch
 
 
-HANDED: Final = pa.schema([*batch_of(NdjsonLines("", Columns().names, MAX_PAYLOAD).read(b"")).schema][:-1])
+HANDED: Final = pa.schema([*batch_of(NdjsonLines("", Columns(), MAX_PAYLOAD).read(b"")).schema][:-1])
 """The schema of a hand-off: what is held, and what a deliverer reads."""

@@ -1,11 +1,13 @@
-"""Reads Parquet files, a row group and a batch at a time; a record's line is its row, counted from 1.
+"""Reads Parquet files by pyarrow, a row group and a batch at a time; a record's line is its row, counted from 1.
 
-- Memory holds one batch of at most `_ROWS` rows and about `_BYTES` bytes, and the rows that are read at once:
-  `parquet_steps` says how many. A row group of which a single row could take too much is not read.
-- A file that can't be opened, or whose columns can't be used, is one dead letter, at line 1, and the other files go on
-  (D2). A broken row group is one dead letter at the row where reading stopped; it names the lost rows, and the next row
-  group goes on. A row group with a negative number of rows counts as one row. An error of the operating system ends the
-  run, as for other formats.
+- Memory holds one batch of at most `_ROWS` rows and about `_BYTES` bytes, and what pyarrow reads at once: of each
+  column a page and a dictionary, and the values of `_STEP` rows. By the footer, a row group has at most
+  `_MOST_OF_A_GROUP` bytes (D8). For a damaged file, or for rows of many megabytes from a dictionary, pyarrow may take
+  gigabytes.
+- A file that can't be opened, whose columns can't be used, or with a row group that is too large, is one dead letter,
+  at line 1, and the other files go on (D2). A broken row group is one dead letter at the row where reading stopped; it
+  names the lost rows, and the next row group goes on. An error of the operating system ends the run, as for other
+  formats.
 
 pyarrow is loaded when the first Parquet file is named: `pip install 'tickwheel[parquet]'`.
 """
@@ -16,17 +18,17 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from tickwheel._native import ArrowRows, Records
 from tickwheel.delivery.base.errors import BadRecord, WrongUsage
 from tickwheel.delivery.model.message import MAX_PAYLOAD, MAX_RECORD, Columns
-from tickwheel.delivery.read.parquet_pages import WHOLE, Chunk, row_groups
-from tickwheel.delivery.read.parquet_steps import rows_at_once
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_STEP = 64
+_STEP = 32
 _ROWS = 1024
 _BYTES = 4 << 20
 _BUFFER = 1 << 18  # bytes read ahead per column; without it, the whole column of a row group
 _MOST_ROW = 8 * MAX_RECORD
+_MOST_OF_A_GROUP = 1 << 30
+_WHOLE = "an undamaged Parquet file"
 
 
 def need_pyarrow() -> None:
@@ -52,37 +54,25 @@ def read_parquet(
     def bad(line: int, reason: str, allowed: str) -> Records:
         return Records.bad(source, line, reason, allowed, b"")
 
+    rows = ArrowRows(source, columns, MAX_PAYLOAD)
     try:
         # With `pre_buffer` a whole row group would be in memory, read by threads.
         file = parquet.ParquetFile(stream, buffer_size=_BUFFER, pre_buffer=False, page_checksum_verification=True)
         groups = [file.metadata.row_group(group) for group in range(file.num_row_groups)]
-        schema = file.schema_arrow
-        columns_of_groups = row_groups(stream)
-    except Exception as error:
-        yield bad(1, f"the file can't be read: {_reason(error)}", WHOLE), 0
-        return
-    rows = ArrowRows(source, columns.names, MAX_PAYLOAD)
-    try:
-        check_names(rows, schema)
+        check_names(rows, file.schema_arrow)
+        _check_sizes(groups)
     except BadRecord as fault:
         yield bad(1, fault.reason, fault.allowed), 0
         return
+    except Exception as error:
+        yield bad(1, f"the file can't be read: {_reason(error)}", _WHOLE), 0
+        return
     line = 0
     for number, group in enumerate(groups):
-        try:
-            chunks = next(columns_of_groups)
-        except Exception as error:
-            _reason(error)
-            chunks = []
-        if group.num_rows < 0:
-            line += 1
-            if line > after:
-                yield bad(line, f"row group {number + 1} can't be read: it has {group.num_rows} rows", WHOLE), line
-            continue
-        end, reason, allowed = line + group.num_rows, "there are no more", WHOLE
-        for batch in _batches(stream, file, number, group, chunks):
-            if isinstance(batch, BadRecord):
-                reason, allowed = batch.reason, batch.allowed
+        end, reason = line + group.num_rows, "there are no more"
+        for batch in _batches(file, number, group):
+            if isinstance(batch, str):
+                reason = batch
                 break
             skipped = min(max(after - line, 0), batch.num_rows)
             line += skipped
@@ -94,34 +84,41 @@ def read_parquet(
                 line += len(records)
                 yield records, line
         if (first := max(line, after) + 1) <= end:
-            yield bad(first, f"rows {first} to {end} can't be read: {reason}", allowed), end
+            yield bad(first, f"rows {first} to {end} can't be read: {reason}", _WHOLE), end
         line = end
 
 
-def _batches(
-    stream: BinaryIO, file: Any, number: int, group: Any, chunks: list[Chunk]
-) -> "Iterator[pa.RecordBatch | BadRecord]":
+def _check_sizes(groups: list[Any]) -> None:
+    """Errors: `BadRecord` if the file has a row group of a size that is not read."""
+    for number, group in enumerate(groups, 1):
+        if group.num_rows < 0:
+            raise BadRecord(f"the file can't be read: row group {number} has {group.num_rows} rows", _WHOLE)
+        if group.total_byte_size > _MOST_OF_A_GROUP:
+            raise BadRecord(
+                f"row group {number} has {group.total_byte_size:,} bytes before compression",
+                f"at most {_MOST_OF_A_GROUP:,}: write the file with smaller row groups; no row of it is read",
+            )
+
+
+def _batches(file: Any, number: int, group: Any) -> "Iterator[pa.RecordBatch | str]":
     """The row group in batches, at the end the reason if it can't be read further. It is read in small steps, because
     the size of rows is known only after reading, and returned in large batches.
     """
     import pyarrow as pa
 
+    step = max(1, min(_STEP, _BYTES * group.num_rows // max(1, group.total_byte_size)))
     try:
-        if len(chunks) != len(file.schema):
-            raise BadRecord("its columns are not in the footer", WHOLE)
-        usual = max(1, min(_STEP, _BYTES * group.num_rows // max(1, group.total_byte_size)))
-        step = rows_at_once(stream, file.schema, chunks, group.num_rows, usual)
         steps = file.iter_batches(batch_size=step, row_groups=[number], use_threads=False)
     except Exception as error:
-        yield error if isinstance(error, BadRecord) else BadRecord(_reason(error), WHOLE)
+        yield _reason(error)
         return
     taken: list[pa.RecordBatch] = []
-    size, broken = 0, None
+    size, broken = 0, ""
     while True:
         try:
             batch = next(steps, None)
         except Exception as error:
-            batch, broken = None, BadRecord(_reason(error), WHOLE)
+            batch, broken = None, _reason(error)
         is_large = batch is not None and batch.nbytes > _BYTES
         if batch is not None and not is_large:
             taken.append(batch)
@@ -133,7 +130,7 @@ def _batches(
             break
         if is_large:
             yield from _in_pieces(batch)
-    if broken is not None:
+    if broken:
         yield broken
 
 

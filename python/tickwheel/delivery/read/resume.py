@@ -6,7 +6,7 @@ input can't be continued.
 """
 
 from hashlib import blake2b
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 from tickwheel.delivery.model.entries import Progress
 
@@ -29,17 +29,7 @@ class WatchedWhole:
         return Progress(name, line, self._size, self._digest)
 
 
-class Rereadable(Protocol):
-    """The part of a file's interface that this module needs."""
-
-    def read(self, size: int = -1, /) -> bytes:
-        """At most `size` bytes."""
-
-    def seek(self, offset: int, /) -> int:
-        """Go there."""
-
-
-def lines_taken(stream: Rereadable, before: Progress | None, *, is_text: bool = True) -> int:
+def lines_taken(stream: BinaryIO, before: Progress | None, *, is_text: bool = True) -> int:
     """The last line that an earlier run took from this input; 0 for another input. Leaves the stream at its start.
 
     A last line of text without its newline was perhaps not finished then: if there is more now, it is read again.

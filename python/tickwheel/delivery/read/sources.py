@@ -8,15 +8,15 @@ end.
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from tickwheel._native import NdjsonLines, Records
+from tickwheel._native import CsvRows, NdjsonLines, Records
 from tickwheel.delivery.base.errors import DeliveryFailed, WrongUsage
 from tickwheel.delivery.model.entries import Progress
 from tickwheel.delivery.model.message import MAX_PAYLOAD, MAX_RECORD, Columns
-from tickwheel.delivery.read.blocks import LineBlocks
-from tickwheel.delivery.read.csv_rows import read_csv
+from tickwheel.delivery.read.blocks import Block, LineBlocks
 from tickwheel.delivery.read.folders import SUFFIXES, files_of, path_as_text, way_to_read
 from tickwheel.delivery.read.parquet import need_pyarrow, read_parquet
 from tickwheel.delivery.read.resume import WatchedWhole, lines_taken
@@ -74,6 +74,8 @@ class OpenSource:
         self._name = path_as_text(source.path.resolve()) if source.path else ""
         self._before = before.get(self._name)
         self._now_ns = now_ns
+        self.is_continued = False
+        """Whether records were left out because an earlier run has taken them."""
 
     @property
     def was_read(self) -> bool:
@@ -91,13 +93,14 @@ class OpenSource:
                 _STDIN if path is None else path, "rb", buffering=-1 if is_parquet else 0, closefd=path is not None
             ) as stream:
                 after = 0 if path is None else lines_taken(stream, self._before)
+                self.is_continued = after > 0
                 read = {".csv": self._csv, ".parquet": self._parquet}.get(suffix, self._lines)
                 yield from read(stream, after)
         except OSError as error:
             raise DeliveryFailed(f"{self.source.name} can't be read: {error.strerror}") from error
 
     def _lines(self, stream: Any, after: int) -> Iterator[Part]:
-        lines = NdjsonLines(self.source.name, self._columns.names, MAX_PAYLOAD, after=after)
+        lines = NdjsonLines(self.source.name, self._columns, MAX_PAYLOAD, after=after)
         blocks = LineBlocks(stream.read, MAX_RECORD)
         for block in blocks:
             records = lines.read(
@@ -115,6 +118,21 @@ class OpenSource:
         watched = WatchedWhole(stream)
         for records, line in read_parquet(self.source.name, stream, self._columns, self._now_ns, after):
             yield Part(records, line, watched.progress(self._name, line))
+
+
+def read_csv(
+    source: str, blocks: LineBlocks, columns: Columns, now_ns: Callable[[], int | None], after: int = 0
+) -> Iterator[tuple[Records, int]]:
+    """The records that begin after the line `after`, each time with the line where the last one begins. After a header
+    that can't be used, which is one bad record, nothing of the file is read.
+    """
+    rows = CsvRows(source, columns, MAX_PAYLOAD, after=after)
+    for block in chain(blocks, [Block(b"", 0, 0)]):  # no bytes are the end
+        records, line, is_refused = rows.read(block.data, left_out=block.left_out, now_ns=now_ns())
+        if len(records):
+            yield records, line
+        if is_refused:
+            return
 
 
 def _expand(given: str, say: Callable[[str], object], stdin_format: str) -> list[Source]:

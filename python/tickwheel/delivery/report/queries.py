@@ -28,8 +28,8 @@ _SHOWN_LONG: Final = 400  # characters of a reason, or of a record
 class Counts:
     """Counts of the messages in the store: `accepted = delivered + cancelled + undeliverable + waiting`.
 
-    A message is forgotten some days after its outcome (`--keep-ids`), a dead letter never: `dead_letters` counts all
-    since the store was made. `since_ms` is the time of the oldest known outcome.
+    A message is forgotten some days after its outcome (`--keep-ids`). `dead_letters`: how many are kept. `since_ms` is
+    the time of the oldest known outcome.
     """
 
     accepted: int

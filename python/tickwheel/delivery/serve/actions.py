@@ -1,11 +1,5 @@
 """Actions on many messages over HTTP (rule D16).
 
-| request | answer |
-|---|---|
-| `POST /actions`, `{"kind": "cancel" or "requeue", ...}` | 202 and its id; 200: known id; 409: id of another action |
-| `GET /actions` | the last ones, the newest first |
-| `GET /actions/{id}` | how far it is; 404 unknown |
-
 The filters are `key`, `key_prefix`, `due_from` and `due_before`; a message must match every given filter. Without a
 filter: `"all": true`. `id`: a name of the client's own, so that it can repeat a request that got no answer.
 """
@@ -18,12 +12,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from tickwheel.delivery.base.errors import BadRecord, StoreFailed, WrongUsage
+from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.model.bulk import OTHER_ACTION, act_of
-from tickwheel.delivery.model.entries import Answer, Item
+from tickwheel.delivery.model.entries import Act, Answer
 from tickwheel.delivery.model.operations import reply
 from tickwheel.delivery.serve.bodies import Bodies
-from tickwheel.delivery.serve.problems import json_response, problem, refuse_query, unavailable
+from tickwheel.delivery.serve.problems import decoded, json_response, problem, refuse_query
 from tickwheel.delivery.serve.threads import Threads
 from tickwheel.delivery.sight import NoStore, StoreView
 
@@ -32,7 +26,7 @@ _ALLOWED: Final = (
     '{"kind": "cancel" or "requeue"} with key, key_prefix, due_from, due_before, or "all": true; and an id if you like'
 )
 
-Ask: TypeAlias = Callable[[Item], Awaitable[Answer]]
+Ask: TypeAlias = Callable[[Act], Awaitable[Answer]]
 
 
 class _Asked(msgspec.Struct, forbid_unknown_fields=True):
@@ -62,15 +56,11 @@ class Actions:
     async def _begin(self, request: Request) -> Response:
         refuse_query(request)
         async with self._bodies.receive(request, _MOST) as body:
+            asked = msgspec.structs.asdict(decoded(body, _Asked, _ALLOWED))
             try:
-                asked = msgspec.structs.asdict(msgspec.json.decode(body, type=_Asked))
                 act = act_of(asked.pop("kind"), **asked, how_all='"all": true')
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                raise problem(400, f"the body can't be read: {error}", _ALLOWED) from error
             except WrongUsage as error:
                 raise problem(400, str(error), _ALLOWED) from error
-            except BadRecord as error:
-                raise problem(400, error.reason, error.allowed) from error
         answer = await self._ask(act)
         if answer is Answer.CONFLICT:
             raise problem(409, OTHER_ACTION.reason, OTHER_ACTION.allowed)
@@ -91,7 +81,7 @@ class Actions:
     async def _read(self, id_: str | None) -> list[object]:
         try:
             return [*await self._pages.run(lambda: self._view.actions(id_))]
-        except (StoreFailed, NoStore) as error:  # the second: its file was moved
-            raise unavailable(error) from error
+        except NoStore:
+            raise
         except WrongUsage as error:
             raise problem(400, str(error), "/actions/{id}") from error

@@ -1,20 +1,13 @@
 """The TLS files of a client of the ports (rule D12)."""
 
 import ssl
+import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.base.secret_files import read_file
 from tickwheel.delivery.serve.tls import MOST_BYTES, load_certificate, reason_of
-
-
-def context_of(ca: Path, cert: Path | None, key: Path | None) -> ssl.SSLContext:
-    """For a client of HTTP. The files were read by `ClientTls.read`."""
-    context = ssl.create_default_context(cafile=str(ca))
-    if cert is not None:
-        load_certificate(context, cert, key or cert)
-    return context
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +37,15 @@ class ClientTls:
         own_key = read_file("--tls-key", key, MOST_BYTES, is_secret=True) if key else own
         load_certificate(context, cert, key or cert)
         return cls(authorities, own, own_key)
+
+    def context(self) -> ssl.SSLContext:
+        """For a client of HTTP."""
+        context = ssl.create_default_context(cadata=self.ca.decode("ascii", "ignore"))
+        if self.cert is not None:
+            # Python reads a certificate from a file only.
+            with tempfile.TemporaryDirectory(prefix="tickwheel-") as folder:
+                path = Path(folder) / "cert.pem"
+                path.touch(0o600)
+                path.write_bytes(self.cert + b"\n" + (self.key or b""))
+                context.load_cert_chain(path)
+        return context

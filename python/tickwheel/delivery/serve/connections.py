@@ -22,6 +22,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tickwheel._printable import logger_of
+from tickwheel.delivery.base.tls_errors import sentence
 
 HEAD_WITHIN_S: Final = 10
 
@@ -186,7 +187,7 @@ class Acceptor:
                 lambda: self._protocol(place), client, ssl=context, **times
             )
         except OSError as error:  # no TLS, or no trusted certificate
-            _log.info("the TLS handshake of a client failed: %s", error)
+            _log.info("the TLS handshake of a client failed: %s", sentence(error, "client"))
             place.works()
             client.close()
         except asyncio.CancelledError:  # the place was needed, or the time is over

@@ -6,6 +6,7 @@ No token is needed.
 |---|---|---|
 | `GET /livez`, `/healthz` | it works, or waits | `failed`: delivery has failed, start it again |
 | `GET /readyz` | due messages go out | `failed`; `down`: the destination is down, messages are accepted and wait; |
+| | | `store`: it can't be written now, so nothing is accepted or sent until it can; |
 | | | `no descriptors`: the process may open no more files, so pages and sends fail |
 
 The threads for requests are started before the port is open (`threads.py`), so they are not looked at. Before the store
@@ -38,6 +39,8 @@ def health_routes(running: Running) -> Sequence[Route]:
             return _told("failed")
         if not _has_descriptors():
             return _told("no descriptors")
+        if running.engine.waits_for_store:
+            return _told("store")
         return _told("down" if running.engine.down else None)
 
     routes = {"/livez": live, "/healthz": live, "/readyz": ready}

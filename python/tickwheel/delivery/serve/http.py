@@ -1,39 +1,18 @@
 """Accepts messages over HTTP (rules D7, D11, D12). A message or a cancel is answered after its commit.
 
-| request | answers |
-|---|---|
-| `POST /messages`, a message (D1) | 201 accepted; 200 duplicate, or cancelled before it came; 409 other content |
-| `POST /messages`, a cancel (D1) | 200 cancelled; 409 too late; 202 unknown, and remembered |
-| `POST /messages`, NDJSON of many (type `application/x-ndjson`) | 200; a line each, in order: `line`, `status`, ... |
-| `POST /messages`, an Arrow IPC stream of many; `POST /hand-off`, `GET /hand-off/marks` | `arrow_bodies.py` |
-| `DELETE /messages/{id}?key=K`, `/message?id=I&key=K` | the same |
-| `POST /requeue`, `{"id": ..., "key": ...}` | 200 requeued; 409 it is no dead letter; 404 unknown |
-| `PATCH` of them, `{"due": ...}` or `{"delay_ms": ...}` | 200 rescheduled; 409 too late; 404 unknown |
-| `GET` of them | 200 with its state, due time, attempts, last error and payload; 404 |
-| `GET /messages?state=S&key=K&due_from=T&due_before=T&limit=N&cursor=C` | 200, a page of them: `listing.py` |
-| `GET /dead?limit=N&cursor=C` | 200, a page of dead letters |
-| `GET /status` | 200, the store in figures |
-| `POST /again?key=K`, or `?id=I` | 200 `tried`: a failing key is tried at once; 404 nothing waits; 409 |
-| `POST /pause`, `POST /resume` | 200 `paused`, `resumed`: nothing more is sent; due messages are sent again |
-| `POST /pause?key=K`, `POST /resume?key=K` | the same for a key; 409 where it can't be paused |
-| `GET /metrics` | 200, Prometheus's text format |
-| `GET /livez`, `/readyz`, `/healthz` | 200, or 503: `health.py` |
-| `GET /`, `/events` | 200, the page and its events: `live.py` |
+`docs/openapi.yaml` describes each request with its answers. `arrow_bodies` takes Arrow streams, `actions` begins
+actions on many messages, `listing` answers with pages of messages, and `health`, `metrics` and `live` show the server.
 
-Other statuses: 400, 401 without a token and 403 without its right (`guard.py`), 404, 405, 408, 413, 503. Every body is
-JSON: the state of a message is `id, key, state`, an error is `reason, allowed`. An id is the rest of the path,
+Any request may get 400, 401 without a token, 403 without its right (`guard.py`), 404, 405, 408, 413 and 503. Every body
+is JSON: the state of a message is `id, key, state`, an error is `reason, allowed`. An id is the rest of the path,
 percent-encoded, with slashes or without. Proxies may change a path (`//` becomes `/`), and so the id: then `/message`
 takes it from the query. In the query a + is a space, as in forms.
 """
 
-import codecs
-import io
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import chain, islice
-from typing import TypeAlias
-from urllib.parse import parse_qsl, unquote_to_bytes
+from typing import Any
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 from starlette.applications import Starlette
@@ -44,23 +23,21 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Scope
 
-from tickwheel._native import NdjsonLines, Records, due_ms_of, rfc_3339
+from tickwheel._native import Receipt, due_ms_of, read_records, rfc_3339
 from tickwheel.delivery.base.errors import BadRecord, StoreFailed, WrongUsage
 from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.model.bulk import is_text
 from tickwheel.delivery.model.entries import (
+    NO_DESTINATION,
     OTHER_CONTENT,
     Again,
     Answer,
-    Fault,
-    Item,
     Look,
     Pause,
     Requeue,
     Reschedule,
-    answered,
 )
-from tickwheel.delivery.model.message import Cancel, Columns
+from tickwheel.delivery.model.message import Cancel
 from tickwheel.delivery.model.operations import reply
 from tickwheel.delivery.queue.submitting import Submitter
 from tickwheel.delivery.serve.actions import Actions
@@ -71,15 +48,23 @@ from tickwheel.delivery.serve.health import health_routes
 from tickwheel.delivery.serve.listing import Listing
 from tickwheel.delivery.serve.live import Live
 from tickwheel.delivery.serve.metrics import renderer
-from tickwheel.delivery.serve.problems import AGAIN, fault, json_response, problem, refuse_query, unavailable
-from tickwheel.delivery.serve.replacing import Replacing
+from tickwheel.delivery.serve.problems import (
+    AGAIN,
+    decoded,
+    fault,
+    json_response,
+    parameters,
+    problem,
+    refuse_query,
+    unavailable,
+)
 from tickwheel.delivery.serve.threads import Threads
+from tickwheel.delivery.sight import NoStore
 
 _OVERHEAD = 1 << 16  # bytes for the names and the id beside a payload in base64
 _NDJSON = ("application/x-ndjson", "application/ndjson", "application/jsonl")
 _MANY = 4 << 20  # bytes of many messages
 _MOST_BAD = 10_000  # records of a body
-_LINES_AT_ONCE = 1_000
 _NOT_JSON = "not a JSON object"
 _ONE = "one JSON object, each name once; for many, one on each line, send Content-Type: application/x-ndjson"
 _NONE_OF_MANY = "; none of its messages was accepted"
@@ -92,9 +77,10 @@ _ROUTES = (
 _NO_KEY = "no message without a key has this id yet, and one that comes is cancelled; one with a key needs ?key=K"
 _LONGEST_NAME = 1 << 22  # an id and a key have at most 1 MiB each, and with escapes twice as much
 _IN_ADDRESS = "UTF-8, percent-encoded, and ?key=K"
+_REPLACING = "/messages, or /messages?replace=true, and then &at_latest_ms=N if it is put off again and again"
+_MOST_DIGITS = 15
+_REFUSED = {Answer.CONFLICT: OTHER_CONTENT, Answer.REFUSED: NO_DESTINATION}
 _DUE_ALLOWED = '{"due": RFC 3339 or epoch milliseconds}, or {"delay_ms": milliseconds from now}'
-
-_Change: TypeAlias = Callable[[Records], Records]
 
 
 class _Name(msgspec.Struct, forbid_unknown_fields=True):
@@ -107,8 +93,8 @@ class _Due(msgspec.Struct, forbid_unknown_fields=True):
     delay_ms: float | None = None
 
     def due_ms(self) -> int:
-        """Errors: `BadRecord`, and `msgspec.DecodeError` for a value of another type."""
-        due = msgspec.json.decode(self.due, type=str | int | float | None)
+        """Errors: 400 for a value of another type, `BadRecord`."""
+        due = decoded(self.due, str | int | float | None, _DUE_ALLOWED)
         text = bytes(self.due).decode()
         if isinstance(due, float) and "e" in text.lower():
             due = text  # as in a record: it is refused, because it may be rounded
@@ -148,7 +134,8 @@ def app(running: Running, max_payload: int, bodies: Bodies, live: Live) -> ASGIA
         *health_routes(running),
         *live.routes,
     ]
-    inner = Starlette(routes=routes, exception_handlers={HTTPException: _refuse, Exception: _broken})
+    refusals = {HTTPException: _refuse, BadRecord: _bad, StoreFailed: _away, NoStore: _away, Exception: _broken}
+    inner = Starlette(routes=routes, exception_handlers=refusals)
     inner.router.redirect_slashes = False
     return inner
 
@@ -163,89 +150,56 @@ class _Messages:
         self.actions = Actions(self._ask, running.view, pages, self._bodies)
         self.arrow = ArrowBodies(running, self._submitter, max_payload, bodies)
         self._of_many = Threads("lines", 4, REQUESTS)
-        self._lines = NdjsonLines("-", Columns().names, max_payload, letters=False)
 
     async def post(self, request: Request) -> Response:
-        replacing, traced = Replacing.of(request), _traced(request)
-
-        def change(records: Records) -> Records:
-            return replacing.place(traced(records))
-
+        options = _options_of(request)
         if is_arrow(request):
             with self._bodies.room_for_faults() as take_room:
-                answers = await self.arrow.messages(request, change, take_room)
-                return await self._told((line, *each) for line, each in enumerate(answers, 1))
+                return await self._told(await self.arrow.messages(request, options, take_room))
         limit = 2 * self._max_payload + _OVERHEAD
+        options["max_payload"] = self._max_payload
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() in _NDJSON:
             async with self._bodies.receive(request, max(limit, _MANY), _NONE_OF_MANY) as body:
                 with self._bodies.room_for_faults(_NONE_OF_MANY) as take_room:
-                    return await self._many(body, change, take_room)
+                    return await self._many(body, options, take_room)
         async with self._bodies.receive(request, limit) as body:
-            return await self._one(body, change, is_put_off=replacing.at_latest_ms is not None)
+            return await self._one(body, options)
 
-    async def _one(self, body: bytes, change: _Change, *, is_put_off: bool) -> Response:
-        records = change(self._lines.read_object(body, now_ns=time.time_ns()))
-        [fault], [name], [operation] = records.faults(), records.names(), records.operations()
-        if name is None:
-            assert fault is not None
-            bad = BadRecord(*fault[1:])
-            raise problem(_status_of(bad), bad.reason, _ONE if bad.reason.startswith(_NOT_JSON) else bad.allowed)
-        (id_, key, due_ms), answer = name, await self._ask(records)
-        if answer is Answer.CONFLICT:
-            raise problem(409, OTHER_CONTENT.reason, OTHER_CONTENT.allowed)
-        due = {}
-        if is_put_off and answer in (Answer.ACCEPTED, Answer.REPLACED):
-            due = await self._due_of(id_, key)
-        elif answer is Answer.ACCEPTED:
-            assert due_ms is not None
-            due = {"due": rfc_3339(due_ms)}
-        return _state(operation, id_, key, answer, **due)
+    async def _one(self, body: bytes, options: dict[str, Any]) -> Response:
+        receipt = await self._submit(body, format="object", **options)
+        [(_, operation, found)] = receipt.rows()
+        if isinstance(found, BadRecord):
+            allowed = _ONE if found.reason.startswith(_NOT_JSON) else found.allowed
+            raise problem(_status_of(found), found.reason, allowed)
+        if (bad := _REFUSED.get(found)) is not None:
+            raise problem(reply(operation, found).status, bad.reason, bad.allowed)
+        assert receipt.name is not None
+        id_, key, due = receipt.name
+        is_put_off = found is Answer.REPLACED and "at_latest_ms" in options
+        more = {"due": due} if due and (found is Answer.ACCEPTED or is_put_off) else {}
+        return _state(operation, id_, key, found, **more)
 
-    async def _due_of(self, id_: str, key: str | None) -> dict[str, str]:
-        """The due time of a committed message, which may be earlier than in its record; nothing if it can't be read."""
+    async def _many(self, body: bytes, options: dict[str, Any], take_room: Callable[[int], None]) -> Response:
+        read = partial(read_records, body, format="lines", most_bad=_MOST_BAD, **options)
         try:
-            due = (await self._listing.details(id_, key)).get("due")
-        except HTTPException:  # the message is accepted all the same
-            return {}
-        return {"due": due} if due else {}
-
-    async def _many(self, body: bytes, change: _Change, take_room: Callable[[int], None]) -> Response:
-        records, faults = await self._of_many.call(partial(self._read, body, change))
-        take_room(_bad_in(faults))
+            [records] = await self._of_many.call(read)
+        except BadRecord as bad:
+            raise problem(400, bad.reason + _NONE_OF_MANY, bad.allowed) from bad
+        take_room(records.bad_count)
         try:
-            answers = await self._submitter.ask(records)
+            receipt = await self._submitter.ask(records)
         except Exception as error:
             raise unavailable(error, f"; {SOME}", f"{AGAIN}: what was accepted answers duplicate") from error
-        operations = chain.from_iterable(part.operations() for part in records)
-        return await self._told(zip(_numbered(body), operations, answered(faults, answers), strict=True))
+        return await self._told([receipt])
 
-    def _read(self, body: bytes, change: _Change) -> tuple[list[Records], list[Fault | None]]:
-        """The records, in parts, and their faults. Errors: 400 for too many bad ones, of which no more are read."""
-        records: list[Records] = []
-        faults: list[Fault | None] = []
-        lines, first_line, bad, now_ns = io.BytesIO(body), 1, 0, time.time_ns()
-        while part := [*islice(lines, _LINES_AT_ONCE)]:
-            records.append(change(self._lines.read(b"".join(part), first_line=first_line, now_ns=now_ns)))
-            found = records[-1].faults()
-            faults += found
-            first_line += len(part)
-            bad += _bad_in(found)
-            if bad > _MOST_BAD:
-                line, reason, allowed = next(filter(None, faults))
-                raise problem(
-                    400,
-                    f"more than {_MOST_BAD:,} records are bad, the first in line {line}: {reason}{_NONE_OF_MANY}",
-                    f"at most {_MOST_BAD:,} bad records in a request; {allowed}",
-                )
-        return records, faults
-
-    async def _told(self, found: Iterable[tuple[int, str, Answer | BadRecord]]) -> Response:
+    async def _told(self, receipts: Sequence[Receipt]) -> Response:
         """For each record, in order, its line and the status that it would have had alone."""
 
         def text() -> bytes:
             lines = bytearray()  # there may be 200,000
-            for each in found:
-                lines += msgspec.json.encode(_answer(*each)) + b"\n"
+            rows = (row for receipt in receipts for row in receipt.rows())
+            for number, (line, operation, found) in enumerate(rows, 1):
+                lines += msgspec.json.encode(_answer(number if len(receipts) > 1 else line, operation, found)) + b"\n"
             return bytes(lines)
 
         return Response(await self._of_many.call(text), 200, media_type="application/x-ndjson")
@@ -267,10 +221,7 @@ class _Messages:
     async def requeue(self, request: Request) -> Response:
         refuse_query(request)
         async with self._bodies.receive(request, 2 * _LONGEST_NAME) as body:
-            try:
-                name = msgspec.json.decode(body, type=_Name)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                raise problem(400, f"the body can't be read: {error}", '{"id": text, "key": text or null}') from error
+            name = decoded(body, _Name, '{"id": text, "key": text or null}')
         if not is_text(name.id) or not (name.key is None or is_text(name.key)):
             raise problem(400, "the id or the key is empty, or too long", "text of 1 byte to 1 MiB")
         answer = await self._ask(Requeue(name.id, name.key))
@@ -302,44 +253,32 @@ class _Messages:
 
     async def _reschedule(self, request: Request, id_: str, key: str | None) -> Response:
         async with self._bodies.receive(request, _OVERHEAD) as body:
-            try:
-                due_ms = msgspec.json.decode(body, type=_Due).due_ms()
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                raise problem(400, f"the body can't be read: {error}", _DUE_ALLOWED) from error
-            except BadRecord as error:
-                raise problem(400, error.reason, error.allowed) from error
+            due_ms = decoded(body, _Due, _DUE_ALLOWED).due_ms()
         answer = await self._ask(Reschedule(id_, key, due_ms))
         due = {"due": rfc_3339(due_ms)} if answer is Answer.RESCHEDULED else {}
         return _state("reschedule", id_, key, answer, **due)
 
-    async def _ask(self, item: Item) -> Answer:
+    async def _ask(self, item: object) -> Answer:
+        [answer] = (await self._submit(item, format="item")).answers()
+        return answer  # type: ignore[return-value]  # it is no record
+
+    async def _submit(self, given: object, **options: Any) -> Receipt:
         try:
-            [answer] = await self._submitter.ask([item])
+            return await self._submitter.ask(given, **options)
         except Exception as error:
             raise unavailable(error) from error
-        return answer
 
 
 def _status_of(bad: BadRecord) -> int:
     return 413 if bad.is_too_large else 400
 
 
-def _bad_in(faults: Sequence[Fault | None]) -> int:
-    return len(faults) - faults.count(None)
-
-
-def _numbered(body: bytes) -> Iterator[int]:
-    """The numbers of the lines that have a record."""
-    lines = io.BytesIO(body.removeprefix(codecs.BOM_UTF8))
-    return (number for number, line in enumerate(lines, 1) if line.strip(b" \t\r\n"))
-
-
 def _answer(line: int, operation: str, found: Answer | BadRecord) -> dict[str, object]:
     if isinstance(found, BadRecord):
         return {"line": line, "status": _status_of(found), **fault(found.reason, found.allowed)}
     status = reply(operation, found).status
-    if found is Answer.CONFLICT:
-        return {"line": line, "status": status, **fault(OTHER_CONTENT.reason, OTHER_CONTENT.allowed)}
+    if (bad := _REFUSED.get(found)) is not None:
+        return {"line": line, "status": status, **fault(bad.reason, bad.allowed)}
     return {"line": line, "status": status, "state": found}
 
 
@@ -382,26 +321,23 @@ def _key(request: Request, reason: str, allowed: str) -> str | None:
 
 def _given(request: Request, names: Sequence[str], reason: str, allowed: str) -> dict[str, str]:
     """The parameters in the address, each of these at most once and not empty. Errors: 400."""
-    try:
-        query = request.scope["query_string"].decode("ascii")
-        given = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), errors="strict", max_num_fields=3)
-    except ValueError as error:
-        raise problem(400, f"the address can't be read: {error}", _IN_ADDRESS) from None
-    seen: dict[str, str] = {}
-    for name, value in given:
-        if name in seen or name not in names:
-            other = f"{name} twice" if name in seen else name
-            raise problem(400, f"the address has {other!r:.100}", allowed)
-        seen[name] = value
-    if not all(seen.values()):
+    given = parameters(request, names, allowed)
+    if not all(given.values()):
         raise problem(400, reason, allowed)
-    return seen
+    return given
 
 
-def _traced(request: Request) -> _Change:
-    """Messages without a `traceparent` get the `traceparent` of the request."""
-    parent = request.headers.get("traceparent")
-    return (lambda records: records) if parent is None else lambda records: records.traced_by(parent)
+def _options_of(request: Request) -> dict[str, Any]:
+    """What a `POST /messages` says of all its messages (rule D16), as the engine's `submit` takes it. Errors: 400."""
+    options: dict[str, Any] = {"trace": request.headers.get("traceparent")}
+    given = parameters(request, ("replace", "at_latest_ms"), _REPLACING)
+    if not given:
+        return options
+    latest = given.get("at_latest_ms", "0")
+    is_whole = latest.isascii() and latest.isdecimal() and len(latest) <= _MOST_DIGITS
+    if given.get("replace") != "true" or not is_whole:
+        raise problem(400, f"the address asks for {str(request.url.query)!r:.100}", _REPLACING)
+    return options | {"replace": True} | ({"at_latest_ms": int(latest)} if "at_latest_ms" in given else {})
 
 
 def _state(operation: str, id_: str, key: str | None, answer: Answer, **more: str) -> Response:
@@ -430,6 +366,16 @@ async def _refuse(request: Request, error: Exception) -> Response:
         return Response(status_code=204, headers={"allow": methods})
     reason = f"there is no {request.method} {request.url.path[:200]}"
     return json_response(error.status_code, fault(reason, _ROUTES), {"allow": methods} if methods else None)
+
+
+async def _bad(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, BadRecord)
+    return json_response(400, fault(error.reason, error.allowed))
+
+
+async def _away(request: Request, error: Exception) -> Response:
+    """The store can't be read, or its file was moved."""
+    return await _refuse(request, unavailable(error))
 
 
 async def _broken(_request: Request, _error: Exception) -> Response:

@@ -1,9 +1,7 @@
 """The page at `GET /`, and the events that it gets while it is open (rule D14).
 
-| request | answers |
-|---|---|
-| `GET /` | 200, the page: without a token, as it shows nothing of the store |
-| `GET /events` | 200, server-sent events: `hello` with the rights of the sender, then `wheel` and `figures` |
+The page needs no token, as it shows nothing of the store. The events are `hello` with the rights of the sender, then
+`wheel` and `figures`.
 
 All pages get the same frames. The engine is asked up to five times a second how full its wheel is, and once a second
 for its figures, however many pages are open. While no page is open, it is not asked. If a page does not take a frame in
@@ -27,11 +25,12 @@ from tickwheel._native import StoreSnapshot
 from tickwheel.delivery.base.errors import StoreFailed, WrongUsage
 from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.serve.access import Access
+from tickwheel.delivery.serve.metrics import MOST as COUNTED
+from tickwheel.delivery.serve.metrics import WINDOWS_MS, look
 from tickwheel.delivery.serve.problems import AGAIN, problem, refuse_query, without_folders
 from tickwheel.delivery.serve.threads import Threads
 from tickwheel.delivery.serve.tokens import Right, names_of
-from tickwheel.delivery.sight.doubt import in_doubt_of
-from tickwheel.delivery.sight.status import count_paused_keys, sizes_of
+from tickwheel.delivery.sight.status import count_paused_keys, in_doubt_of, sizes_of
 from tickwheel.pages.live.assembly import live_page
 from tickwheel.pages.live.frames import REST
 
@@ -41,8 +40,7 @@ FRAME_S: Final = 0.2
 _FIGURES_EVERY: Final = 5  # frames
 _HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}  # nginx passes each event on at once
 _STREAM: Final = "text/event-stream"
-_COUNTED: Final = 250_000  # waiting messages in the store, at most
-_WITHIN_MS: Final = {"now": 0, "1m": 60_000, "1h": 3_600_000, "1d": 86_400_000}
+_WITHIN_MS: Final = {"now": 0, **WINDOWS_MS}
 _COUNTS: Final = ("accepted", "delivered", "cancelled", "expired", "dead_letters")
 
 
@@ -172,9 +170,9 @@ class Frames:
 def figures(running: Running, now_ms: int) -> dict[str, Any]:
     """The engine and its store, as a page shows them. Errors: `StoreFailed`, `WrongUsage`."""
     measures, summary = running.engine.measures(), running.summary
-    first_ms, due = running.engine.census([now_ms + ms for ms in _WITHIN_MS.values()], _COUNTED)
+    waiting = look(running, now_ms, _WITHIN_MS)
     with StoreSnapshot(running.store) as db:
-        paused_keys = count_paused_keys(db)
+        paused_keys, letters = count_paused_keys(db), db.dead_letters()
         in_doubt = running.with_figures(in_doubt_of(db)) if measures.keys_in_doubt else None
     size, log_size = sizes_of(running.store)
     messages, in_memory = running.engine.in_memory()
@@ -184,10 +182,11 @@ def figures(running: Running, now_ms: int) -> dict[str, Any]:
         "at_ms": now_ms,
         "since_ms": running.opened_ms,
         "counts": {name: getattr(summary, name) for name in _COUNTS},
+        "dead_letters": letters,
         "states": dict(measures.states),
-        "due": dict(zip(_WITHIN_MS, due, strict=True)),
-        "due_most": _COUNTED,
-        "oldest_overdue_ms": 0 if first_ms is None else max(0, now_ms - first_ms),
+        "due": waiting.due,
+        "due_most": COUNTED,
+        "oldest_overdue_ms": waiting.oldest_overdue_ms,
         "destination": {"up": reason is None, "reason": reason, "changed_ms": measures.destination_changed_ms},
         "in_doubt": in_doubt,
         "paused": running.engine.is_paused,

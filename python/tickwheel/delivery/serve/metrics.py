@@ -7,7 +7,7 @@ No label has a key or an id: the number of time series is fixed.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import Final, NamedTuple, TypeAlias
 
@@ -61,34 +61,34 @@ class EngineCollector(Collector):
 
     def _outboxes(self) -> Iterator[Metric]:
         outboxes = self._running.outboxes
-        yield _counter("outbox_rows", "Rows of outboxes that were accepted.", sum(each.rows for each in outboxes))
+        yield counter("outbox_rows", "Rows of outboxes that were accepted.", sum(each.rows for each in outboxes))
         down = sum(not each.is_up for each in outboxes)
-        yield _gauge("outboxes_down", "Outboxes whose database does not answer.", down)
+        yield gauge("outboxes_down", "Outboxes whose database does not answer.", down)
         now_ms = self._wall_ns() // 1_000_000
         ages_ms = [max(0, now_ms - each.oldest_ms) for each in outboxes if each.oldest_ms is not None]
         age = "How long ago the oldest row was written that the last look into an outbox has found; 0 if none."
-        yield _gauge("outbox_oldest_row_seconds", age, max(ages_ms, default=0) / 1000)
+        yield gauge("outbox_oldest_row_seconds", age, max(ages_ms, default=0) / 1000)
 
     def _destination(self, measures: EngineMeasures) -> Iterator[Metric]:
         running = self._running
-        yield _gauge("destination_up", "Whether the destination takes messages.", running.engine.down is None)
-        yield _gauge(
+        yield gauge("destination_up", "Whether the destination takes messages.", running.engine.down is None)
+        yield gauge(
             "destination_changed_timestamp_seconds",
             "Since when the destination is up, or down.",
             measures.destination_changed_ms / 1000,
         )
-        yield _gauge("paused", "Whether sending is paused.", running.engine.is_paused)
+        yield gauge("paused", "Whether sending is paused.", running.engine.is_paused)
         with StoreSnapshot(running.store) as db:
-            yield _gauge("paused_keys", "Keys of which nothing is sent.", count_paused_keys(db))
+            yield gauge("paused_keys", "Keys of which nothing is sent.", count_paused_keys(db))
         rate = "How many messages --rate allows in a second; 0 if it is not given."
-        yield _gauge("rate_messages_per_second", rate, running.rate.per_s if running.rate else 0)
+        yield gauge("rate_messages_per_second", rate, running.rate.per_s if running.rate else 0)
 
     def _waiting(self, measures: EngineMeasures) -> Iterator[Metric]:
         yield _labelled(GaugeMetricFamily, "messages", "Messages without an outcome.", "state", measures.states)
         waiting = look(self._running, self._wall_ns() // 1_000_000)
         within = f"Messages that are due within this time, or overdue; counted up to {MOST}."
         yield _labelled(GaugeMetricFamily, "due_messages", within, "within", waiting.due.items())
-        yield _gauge(
+        yield gauge(
             "oldest_overdue_seconds",
             "How long the oldest message without an outcome has been due.",
             waiting.oldest_overdue_ms / 1000,
@@ -101,60 +101,60 @@ class EngineCollector(Collector):
             measures.blocked_keys,
         )
         messages, size = self._running.engine.in_memory()
-        yield _gauge("window_messages", "Messages in memory.", messages)
-        yield _gauge("window_bytes", "Memory that the messages take, as far as it is bounded.", size)
+        yield gauge("window_messages", "Messages in memory.", messages)
+        yield gauge("window_bytes", "Memory that the messages take, as far as it is bounded.", size)
 
     def _store(self, measures: EngineMeasures) -> Iterator[Metric]:
         yield _histogram("commit_duration_seconds", "How long a commit took.", measures.commit_durations)
         running = "For how long a commit has been going on, with the destination's sync before it; 0 if none is."
-        yield _gauge("commit_running_seconds", running, measures.commit_running_us / 1e6)
-        yield _gauge(
+        yield gauge("commit_running_seconds", running, measures.commit_running_us / 1e6)
+        yield gauge(
             "last_commit_timestamp_seconds",
             "When the last commit ended, or the store was opened.",
             measures.last_commit_ms / 1000,
         )
         size, log_size = sizes_of(self._running.store)
-        yield _gauge("store_bytes", "The size of the store's file.", size)
-        yield _gauge("store_log_bytes", "The size of the store's write-ahead log.", log_size)
+        yield gauge("store_bytes", "The size of the store's file.", size)
+        yield gauge("store_log_bytes", "The size of the store's write-ahead log.", log_size)
 
 
 def _messages(summary: Summary, measures: EngineMeasures) -> Iterator[Metric]:
     """The outcomes of messages, as of the last commit."""
-    yield _counter("accepted_messages", "New messages.", summary.accepted)
-    yield _counter("delivered_messages", "Messages that have arrived.", summary.delivered)
-    yield _counter("redelivered_messages", "Those among them that may have arrived before too.", measures.redelivered)
-    yield _counter("cancelled_messages", "Messages that were cancelled.", summary.cancelled)
-    yield _counter("late_cancels", "Cancels that came after the message was sent.", summary.cancels_too_late)
-    yield _counter("rescheduled_messages", "Messages that got another due time or payload.", summary.rescheduled)
-    yield _counter("late_reschedules", "Other due times that came too late.", summary.reschedules_too_late)
-    yield _counter("expired_messages", "Messages whose time was over before they were sent.", summary.expired)
-    yield _counter("requeued_messages", "Dead letters that are tried anew.", summary.requeued)
-    yield _counter("duplicates", "Messages and cancels that were known already.", summary.duplicates)
-    yield _counter("conflicts", "Messages that were known with other content.", summary.conflicts)
+    yield counter("accepted_messages", "New messages.", summary.accepted)
+    yield counter("delivered_messages", "Messages that have arrived.", summary.delivered)
+    yield counter("redelivered_messages", "Those among them that may have arrived before too.", measures.redelivered)
+    yield counter("cancelled_messages", "Messages that were cancelled.", summary.cancelled)
+    yield counter("late_cancels", "Cancels that came after the message was sent.", summary.cancels_too_late)
+    yield counter("rescheduled_messages", "Messages that got another due time or payload.", summary.rescheduled)
+    yield counter("late_reschedules", "Other due times that came too late.", summary.reschedules_too_late)
+    yield counter("expired_messages", "Messages whose time was over before they were sent.", summary.expired)
+    yield counter("requeued_messages", "Dead letters that are tried anew.", summary.requeued)
+    yield counter("duplicates", "Messages and cancels that were known already.", summary.duplicates)
+    yield counter("conflicts", "Messages that were known with other content.", summary.conflicts)
     letters = {"input": summary.dead_letters - summary.undeliverable, "delivery": summary.undeliverable}
     told = "Records that could not be read, and messages that were given up or have expired."
     yield _labelled(CounterMetricFamily, "dead_letters", told, "source", letters.items())
 
 
 def _sending(measures: EngineMeasures) -> Iterator[Metric]:
-    yield _counter("attempts", "Messages that were sent, each time.", measures.attempts)
+    yield counter("attempts", "Messages that were sent, each time.", measures.attempts)
     failed = "Attempts that failed, also those that do not count."
     yield _labelled(CounterMetricFamily, "failed_attempts", failed, "cause", measures.failures)
-    yield _counter("cut_off_sends", "Sends that took longer than --sink-timeout.", measures.cut_off_sends)
-    yield _gauge("keys_in_doubt", "Keys whose last send was not accepted, or was slow.", measures.keys_in_doubt)
+    yield counter("cut_off_sends", "Sends that took longer than --sink-timeout.", measures.cut_off_sends)
+    yield gauge("keys_in_doubt", "Keys whose last send was not accepted, or was slow.", measures.keys_in_doubt)
     taken, all_of_them = measures.spare_places
-    yield _gauge("spare_places", "Spare places, for sends that take long and for keys in doubt.", all_of_them)
-    yield _gauge("spare_places_taken", "Spare places that are taken.", taken)
-    yield _gauge("hanging_senders", "Threads that were cut off, and have not ended.", measures.hanging_senders)
+    yield gauge("spare_places", "Spare places, for sends that take long and for keys in doubt.", all_of_them)
+    yield gauge("spare_places_taken", "Spare places that are taken.", taken)
+    yield gauge("hanging_senders", "Threads that were cut off, and have not ended.", measures.hanging_senders)
     late = "How long after its due time a message was sent that has arrived."
     yield _histogram("lateness_seconds", late, measures.lateness)
     yield _histogram("send_duration_seconds", "How long the destination took for a send.", measures.send_durations)
 
 
-def look(running: Running, now_ms: int) -> Waiting:
+def look(running: Running, now_ms: int, windows_ms: Mapping[str, int] = WINDOWS_MS) -> Waiting:
     """Counts the waiting messages, at most `MOST` per window. Errors: `StoreFailed`."""
-    first_ms, due = running.engine.census([now_ms + ms for ms in WINDOWS_MS.values()], MOST)
-    return Waiting(max(0, now_ms - first_ms) if first_ms is not None else 0, dict(zip(WINDOWS_MS, due, strict=True)))
+    first_ms, due = running.engine.census([now_ms + ms for ms in windows_ms.values()], MOST)
+    return Waiting(max(0, now_ms - first_ms) if first_ms is not None else 0, dict(zip(windows_ms, due, strict=True)))
 
 
 def renderer(running: Running) -> Callable[[str], tuple[bytes, str]]:
@@ -170,11 +170,13 @@ def renderer(running: Running) -> Callable[[str], tuple[bytes, str]]:
     return render
 
 
-def _gauge(name: str, what: str, value: float) -> Metric:
+def gauge(name: str, what: str, value: float) -> Metric:
+    """A figure as it is now."""
     return GaugeMetricFamily(f"tickwheel_{name}", what, value)
 
 
-def _counter(name: str, what: str, value: int) -> Metric:
+def counter(name: str, what: str, value: int) -> Metric:
+    """A count that only grows."""
     return CounterMetricFamily(f"tickwheel_{name}", what, value)
 
 

@@ -1,8 +1,9 @@
-"""How a request is answered that can't be served: JSON with `reason` and `allowed`."""
+"""Parameters and JSON of a request, and the answer to one that can't be served: JSON with `reason` and `allowed`."""
 
 import re
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import parse_qsl
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -33,6 +34,32 @@ def without_folders(text: str) -> str:
     'sqlite:a.db?table=t is away'
     """
     return _FOLDERS.sub("", text)
+
+
+def parameters(request: Request, names: Sequence[str], allowed: str) -> dict[str, str]:
+    """The parameters in the address: of these, and each at most once. Errors: 400."""
+    try:
+        query, most = request.scope["query_string"].decode("ascii"), max(3, len(names))
+        given = parse_qsl(
+            query, keep_blank_values=True, strict_parsing=bool(query), errors="strict", max_num_fields=most
+        )
+    except ValueError as error:
+        raise problem(400, f"the address can't be read: {error}", allowed) from None
+    seen: dict[str, str] = {}
+    for name, value in given:
+        if name in seen or name not in names:
+            other = f"{name} twice" if name in seen else name
+            raise problem(400, f"the address has {other!r:.100}", allowed)
+        seen[name] = value
+    return seen
+
+
+def decoded(body: bytes | msgspec.Raw, kind: Any, allowed: str) -> Any:
+    """The JSON of a body. Errors: 400."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise problem(400, f"the body can't be read: {error}", allowed) from error
 
 
 def refuse_query(request: Request) -> None:

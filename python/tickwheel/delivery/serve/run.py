@@ -7,7 +7,6 @@ cleanly. Undelivered messages wait in the store for the next run, or for a secon
 reads the files of tokens, certificates and webhooks again. systemd is told each step.
 """
 
-import contextlib
 import importlib
 import signal
 from collections.abc import Callable, Sequence
@@ -40,8 +39,8 @@ _LIBRARIES = ("starlette", "uvicorn", "prometheus_client")
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """The store, the destination, the settings and the addresses of a service. `max_payload`: bytes; `output`: the file
-    of the destination, if it is a file. Errors: `WrongUsage`.
+    """The store, the destination, the settings and the addresses of a service. `max_payload`: bytes. Errors:
+    `WrongUsage`.
     """
 
     store: Path
@@ -51,7 +50,6 @@ class Service:
     listen: Address
     credentials: Credentials
     max_payload: int
-    output: Path | None = None
     health: Address | None = None
     outboxes: Sequence[SourceOpener] = ()
 
@@ -86,7 +84,6 @@ def serve(
 
 def _serve(service: Service, say: Callable[[str], object], read_again: SignalEvent, notifier: Notifier) -> Ended:
     running, ports, code, failure = None, None, 0, None
-    was_there = service.output is None or service.output.exists()
     try:
         access = Access(service.credentials.tokens, service.listen)
         listening = Listening(service.listen, service.health)
@@ -120,8 +117,6 @@ def _serve(service: Service, say: Callable[[str], object], read_again: SignalEve
         say(_STOPPING)
     except WrongUsage:
         _close(running, ports)
-        if not was_there:
-            _remove_if_empty(service.output)
         raise
     except Exception as error:
         failure = _failure(error)
@@ -185,13 +180,6 @@ def need_libraries() -> None:
             importlib.import_module(name)
         except ImportError as error:
             raise WrongUsage(f"{name} can't be imported ({error}): run pip install 'tickwheel[serve]'") from error
-
-
-def _remove_if_empty(output: Path | None) -> None:
-    """Remove the destination's file, if this start has made it and nothing was sent to it."""
-    with contextlib.suppress(OSError):
-        if output is not None and output.is_file() and not output.stat().st_size:
-            output.unlink()
 
 
 def _failure(error: Exception) -> str:

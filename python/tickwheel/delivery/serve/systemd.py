@@ -17,12 +17,10 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final
 
 from tickwheel._printable import logger_of
 
 _log = logger_of("tickwheel.delivery")
-_US: Final = 1_000_000
 
 
 class Notifier:

@@ -7,11 +7,9 @@ Other code uses `view`, so Python, HTTP and the command line offer the same.
 """
 
 from tickwheel.delivery.sight.actions import Action
-from tickwheel.delivery.sight.doubt import InDoubt, KeyInDoubt
 from tickwheel.delivery.sight.letters import LetterPage, LetterSeen
-from tickwheel.delivery.sight.messages import Page, Rule, Seen, State
-from tickwheel.delivery.sight.one import Details
-from tickwheel.delivery.sight.status import StoreStatus
+from tickwheel.delivery.sight.messages import Details, Page, Rule, Seen, State
+from tickwheel.delivery.sight.status import InDoubt, KeyInDoubt, StoreStatus
 from tickwheel.delivery.sight.view import NoStore, StoreView
 
 __all__ = [

@@ -4,7 +4,7 @@ import msgspec
 
 from tickwheel._native import StoreSnapshot
 from tickwheel.delivery.model.entries import ActionKind
-from tickwheel.delivery.sight.messages import time_of
+from tickwheel.delivery.sight.messages import with_times
 
 
 class Action(msgspec.Struct, frozen=True):
@@ -28,14 +28,4 @@ class Action(msgspec.Struct, frozen=True):
 
 def list_actions(db: StoreSnapshot, id_: str | None = None) -> list[Action]:
     """The last actions, the newest first; or the action with this id, if it is kept. Errors: `StoreFailed`."""
-    return [
-        Action(
-            kind=ActionKind(it.pop("kind")),
-            due_from=time_of(it.pop("due_from_ms")),
-            due_before=time_of(it.pop("due_before_ms")),
-            began=time_of(it.pop("began_ms")),
-            ended=time_of(it.pop("ended_ms")),
-            **it,
-        )
-        for it in db.actions(id_)
-    ]
+    return [Action(**with_times(it) | {"kind": ActionKind(it["kind"])}) for it in db.actions(id_)]

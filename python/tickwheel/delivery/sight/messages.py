@@ -1,5 +1,8 @@
-"""Pages of messages: waiting messages in order of delivery; ended messages, the last one first; recurring messages."""
+"""Messages: one by its name, and pages of them. Waiting messages come in order of delivery, recurring ones in order of
+acceptance, ended messages by their end, the last one first.
+"""
 
+import base64
 import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -31,12 +34,7 @@ class State(StrEnum):
     EXPIRED = "expired"
 
 
-_OUTCOMES: Final = {
-    State.DELIVERED: Outcome.DELIVERED,
-    State.CANCELLED: Outcome.CANCELLED,
-    State.DEAD: Outcome.DEAD,
-    State.EXPIRED: Outcome.EXPIRED,
-}
+_OUTCOMES: Final = {state: Outcome[state.name] for state in State if state.name in Outcome.__members__}
 _STATES: Final = {**{outcome: state for state, outcome in _OUTCOMES.items()}, Outcome.WITHDRAWN: State.CANCELLED}
 
 
@@ -117,26 +115,57 @@ def list_messages(db: StoreSnapshot, state: State, which: Filter, cursor: str | 
 
 def seen(found: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of `Seen`, for what the store says of a message."""
-    outcome, rule, late_us = found["outcome"], found["rule"], found["lateness_us"]
-    state = _STATES[outcome] if outcome else State.WAITING if rule is None else State.RECURRING
-    return {
-        "id": found["id"],
-        "key": found["key"],
-        "state": state,
-        "due": time_of(found["due_ms"]),
-        "attempts": found["attempts"],
-        "last_error": found["last_error"],
-        "next_try": time_of(found["next_try_ms"]),
-        "redelivered": found["may_have_arrived"],
-        "ended": time_of(found["ended_ms"]),
+    told = with_times(found)
+    outcome, rule, late_us = told.pop("outcome"), told.pop("rule"), told.pop("lateness_us")
+    return told | {
+        "state": _STATES[outcome] if outcome else State.WAITING if rule is None else State.RECURRING,
         "lateness_ms": None if late_us is None else late_us / 1_000,
         "rule": rule and msgspec.json.decode(rule, type=Rule),
     }
 
 
+class Details(Seen, frozen=True, kw_only=True):
+    """A message with its content, as long as the store has it: the payload, as JSON or as bytes in base64; `expires`
+    and `traceparent`, if it has them. `seq`: its number. `key_paused_since`: only of a waiting or recurring message, if
+    its key is paused. `next_id`: only of a recurring message; the id of its open occurrence.
+    """
+
+    seq: int
+    next_id: str | None = None
+    key_paused_since: str | None = None
+    payload: msgspec.Raw | None = None
+    payload_base64: str | None = None
+    expires: str | None = None
+    traceparent: str | None = None
+
+
+def show_message(db: StoreSnapshot, id_: str, key: str | None) -> Details | None:
+    """The newest message with this name; `None`: it has not come, or is forgotten. Errors: `StoreFailed`.
+
+    The time and the lateness of an outcome come from a part of the ledger: for a delivered message, the 300,000 rows
+    from its due time on; for other outcomes, the last 300,000 rows. If the outcome is not there, they are missing.
+    """
+    found = db.show(id_, key)
+    if found is None:
+        return None
+    payload, is_json = found.pop("payload") or (b"", None)
+    return Details(
+        **seen(found),
+        payload=msgspec.Raw(payload) if is_json else None,
+        payload_base64=base64.b64encode(payload).decode() if is_json is False else None,
+    )
+
+
 def time_of(epoch_ms: int | None) -> str | None:
     """As RFC 3339 in UTC, if there is one."""
     return None if epoch_ms is None else rfc_3339(epoch_ms)
+
+
+def with_times(found: Mapping[str, Any]) -> dict[str, Any]:
+    """What the store tells, with RFC 3339 in UTC in place of milliseconds since 1970: `due_ms` becomes `due`."""
+    return {
+        name.removesuffix("_ms"): time_of(value) if name.endswith("_ms") else value for name, value in found.items()
+    }
 
 
 def check_limit(limit: int) -> None:

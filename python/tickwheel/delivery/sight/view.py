@@ -6,11 +6,10 @@ from typing import Literal
 
 from tickwheel._native import StoreSnapshot
 from tickwheel.delivery.base.errors import WrongUsage
-from tickwheel.delivery.model.bulk import Time, range_of
+from tickwheel.delivery.model.bulk import Time, checked_text, range_of
 from tickwheel.delivery.sight.actions import Action, list_actions
 from tickwheel.delivery.sight.letters import LetterPage, list_letters
-from tickwheel.delivery.sight.messages import Filter, Page, State, list_messages
-from tickwheel.delivery.sight.one import Details, show_message
+from tickwheel.delivery.sight.messages import Details, Filter, Page, State, list_messages, show_message
 from tickwheel.delivery.sight.status import StoreStatus, status_of
 
 
@@ -59,13 +58,13 @@ class StoreView:
         if state not in list(State):
             raise WrongUsage(f"state is {state!r:.100}: ask for {', '.join(State)}")
         part = range_of(due_from, due_before)
-        which = Filter(None if key is None else _text(key, "key"), *part, limit)
+        which = Filter(None if key is None else checked_text(key, "key"), *part, limit)
         with _opened(self._store) as db:
             return list_messages(db, State(state), which, cursor)
 
     def show(self, id: str, key: str | None = None) -> Details | None:  # noqa: A002, as in a message
         """The newest message with this name and its payload; `None`: it has not come, or is forgotten."""
-        name = _text(id, "id"), None if key is None else _text(key, "key")
+        name = checked_text(id, "id"), None if key is None else checked_text(key, "key")
         with _opened(self._store) as db:
             return show_message(db, *name)
 
@@ -77,7 +76,7 @@ class StoreView:
     # `list` is a method here, and no type any more.
     def actions(self, id: str | None = None) -> Sequence[Action]:  # noqa: A002
         """The last actions on many messages, the newest first; or the one with this id, if it is kept."""
-        name = None if id is None else _text(id, "id")
+        name = None if id is None else checked_text(id, "id")
         with _opened(self._store) as db:
             return list_actions(db, name)
 
@@ -93,12 +92,3 @@ def _opened(store: Path) -> StoreSnapshot:
         return StoreSnapshot(store)
     except WrongUsage as error:
         raise NoStore(str(error)) from error
-
-
-def _text(given: str, part: str) -> str:
-    """Errors: `WrongUsage`."""
-    try:
-        given.encode()
-    except (AttributeError, UnicodeEncodeError):
-        raise WrongUsage(f"{part} is {given!r:.100}: give text in UTF-8") from None
-    return given

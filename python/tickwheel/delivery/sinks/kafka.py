@@ -10,6 +10,9 @@
   have it all the same. The late copy may come after later records of its key.
 - A reader can drop copies: for each `tickwheel-store`, remember every `tickwheel-seq` seen. The first copies are in
   order.
+- A partition without a leader holds up its own keys alone (D6). If no record is answered for three seconds, the sink
+  asks whether a partition lacks its leader, and takes back what no broker has. While one lacks it, each send asks
+  first, and tries only the records of the other partitions.
 - A producer goes on by itself when a broker is back, without copies. Records that were on their way when the brokers
   went down therefore keep their full time-out. After a lost connection a send first looks for a broker; without a
   broker, the destination is down (D6).
@@ -20,9 +23,10 @@
 """
 
 import re
+import struct
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, ClassVar
 
@@ -43,6 +47,7 @@ _ON_ITS_WAY = 5  # requests to a broker; up to this many the idempotent producer
 _WAIT_SHARE = 0.9  # of the time-out, so that the sink is not cut off: its producer keeps late copies in order
 _LOOK_AGAIN_S = 0.1
 _LOOK_S = 3.0  # for a broker, after a lost connection; longer than the client waits until it connects again
+_QUIET_S = 3.0  # longer than that, and than a partition usually has no leader
 _BROKER = re.compile(r"[A-Za-z0-9._-]+(:\d{1,5})?|\[[0-9A-Fa-f:.]+\](:\d{1,5})?", flags=re.ASCII)
 _TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}", flags=re.ASCII)
 
@@ -86,6 +91,8 @@ class KafkaSink(Sink):
         self._last_error = ""
         self._is_down = False  # a broker is not there, as the client heard last
         self._together = _TOGETHER
+        self._partitions = 0
+        self._without_leader: set[int] = set()  # of the partitions, as a broker said last
         self._common = {
             "bootstrap.servers": brokers,
             "error_cb": self._note_error,
@@ -95,8 +102,8 @@ class KafkaSink(Sink):
         with self._reading() as consumer:
             self._written: _Offsets = {partition: end for partition, (_, end) in self._bounds(consumer).items()}
         self._position = _text_of(self._written)
-        self._producer: Producer | None = self._new_producer()
-        self._producer.list_topics(topic, timeout=self._own_s)  # connects now, not when the first message is due
+        self._producer: Producer | None = None
+        self._look(self._own_s)  # connects now, not when the first message is due
 
     def send(self, deliveries: Sequence[Delivery]) -> Refusals:
         """Returns when each record has its answer. Errors: `Unavailable`, if none has arrived."""
@@ -144,13 +151,22 @@ class KafkaSink(Sink):
         self._producer = None
 
     def _look_for_brokers(self) -> None:
-        """After a lost connection. Errors: `KafkaException`."""
+        """After a lost connection, with a new producer, or while a partition lacks its leader. Errors:
+        `KafkaException`.
+        """
+        if self._producer is not None:
+            self._producer.poll(0)  # takes the client's events since the last send
+        if self._producer is None or self._is_down or self._without_leader:
+            self._look(min(self._own_s, _LOOK_S))
+            self._is_down = False
+
+    def _look(self, timeout_s: float) -> None:
+        """Ask a broker which partitions have a leader."""
         if self._producer is None:
             self._producer = self._new_producer()
-        self._producer.poll(0)  # takes the client's events since the last send
-        if self._is_down:
-            self._producer.list_topics(self._topic, timeout=min(self._own_s, _LOOK_S))
-            self._is_down = False
+        partitions = self._producer.list_topics(self._topic, timeout=timeout_s).topics[self._topic].partitions
+        self._partitions = len(partitions)
+        self._without_leader = {number for number, partition in partitions.items() if partition.leader < 0}
 
     def _write_apart(
         self, deliveries: Sequence[Delivery], together: Mapping[int, int], refused: _Refused, until_s: float
@@ -178,6 +194,9 @@ class KafkaSink(Sink):
         answers: dict[int, KafkaError | None] = {}
         refused: _Refused = {}
         for place, delivery in deliveries.items():
+            if self._lacks_leader(delivery.message.key):
+                refused[place] = Unanswered(_NO_LEADER)
+                continue
             try:
                 self._producer.produce(
                     self._topic,
@@ -188,16 +207,14 @@ class KafkaSink(Sink):
                 refused[place] = None  # the client has no room
             except (KafkaException, UnicodeError) as error:
                 refused[place] = f"{type(error).__name__}: {error}"
-        if self._producer.flush(_WAIT_SHARE * self._settings.timeout_s):
-            self._producer.purge()
-            self._producer.flush(self._own_s)
+        self._wait(self._producer, answers)
         is_over = False  # for this producer
         together = {}
         for place in deliveries.keys() - refused.keys():
             answer = answers.get(place, _NO_ANSWER)
             if answer is None:
                 continue
-            text = self._error_text(answer)
+            text = _NO_LEADER if answer.code() == KafkaError._PURGE_QUEUE else self._error_text(answer)
             if answer.code() in (*_NOT_THERE, *_NO_TOPIC) or (self._is_down and answer.code() in _NO_ANSWERS):
                 refused[place] = Unavailable(text)
             else:
@@ -208,6 +225,28 @@ class KafkaSink(Sink):
         if is_over or len(answers) + len(refused) < len(deliveries):
             self._producer = None  # the next send makes a new one
         return refused, together
+
+    def _wait(self, producer: Producer, answers: Mapping[int, object]) -> None:
+        """Until each record has its answer. What no broker has is taken back if a partition lacks its leader."""
+        until_s = time.monotonic() + _WAIT_SHARE * self._settings.timeout_s
+        while (left_s := until_s - time.monotonic()) > 0:
+            answered = len(answers)
+            if not producer.flush(min(_QUIET_S, left_s)):
+                return
+            left_s = until_s - time.monotonic()
+            if len(answers) == answered and left_s > 0:
+                with suppress(KafkaException):  # no broker answers
+                    self._look(min(_LOOK_S, left_s))
+                if self._without_leader:
+                    producer.purge(in_flight=False)
+        producer.purge()
+        producer.flush(self._own_s)
+
+    def _lacks_leader(self, key: str | None) -> bool:
+        """Whether the key's partition does. Without a key the producer chooses a partition that has one."""
+        if key is None or not self._without_leader:
+            return False
+        return (_murmur2(key.encode()) & 0x7FFF_FFFF) % self._partitions in self._without_leader
 
     def _new_producer(self) -> Producer:
         return Producer(
@@ -315,7 +354,9 @@ class KafkaSink(Sink):
         return f"{error.name()}: {error.str()}{last}"
 
 
+_M = 0x5BD1_E995
 _NO_ANSWER = KafkaError(KafkaError._TIMED_OUT, "no answer")
+_NO_LEADER = "LEADER_NOT_AVAILABLE: no broker took the record, because its partition has no leader"
 
 
 def opener_of(spec: str) -> SinkOpener:
@@ -345,6 +386,19 @@ def _record(delivery: Delivery, store_id: str) -> dict[str, Any]:
             "tickwheel-redelivered": b"true" if delivery.redelivered else b"false",
         },
     }
+
+
+def _murmur2(data: bytes) -> int:
+    """The hash by which Kafka's clients choose the partition of a key: MurmurHash2 with Kafka's seed."""
+    value = 0x9747_B28C ^ len(data)
+    whole = len(data) & ~3
+    for (word,) in struct.iter_unpack("<I", data[:whole]):
+        mixed = word * _M & 0xFFFF_FFFF
+        value = (value * _M ^ (mixed ^ mixed >> 24) * _M) & 0xFFFF_FFFF
+    if whole < len(data):
+        value = (value ^ int.from_bytes(data[whole:], "little")) * _M & 0xFFFF_FFFF
+    value = (value ^ value >> 13) * _M & 0xFFFF_FFFF
+    return value ^ value >> 15
 
 
 def _place_of(message: Message) -> tuple[int, int]:

@@ -2,7 +2,7 @@ r"""The sink `postgresql://...?table=T` (rule D10): a row of `T` for each messag
 
 - Each `send` is a transaction, usually one statement and one round trip. The digest of each message goes into `T_ids`;
   if the digest is new there, the row goes into `T`. If the connection is lost during a commit, and the result is
-  unknown, the commit can therefore be tried again. Earlier versions wrote `T_delivered`, which is only read.
+  unknown, the commit can therefore be tried again.
 - `T` may already exist, with more columns, constraints and triggers. If a statement fails and the connection still
   answers `SELECT 1`, the batch is halved until the rows are found that fail alone, each half in a savepoint. A row is
   refused by a constraint, its data or a trigger. A row that another session has locked, or that takes too long, has no
@@ -14,7 +14,7 @@ r"""The sink `postgresql://...?table=T` (rule D10): a row of `T` for each messag
 - All connections share an advisory lock of their store and table. Before a new connection writes, it ends all
   connections with the lock that belong to other runs. A send ends the connections of its own run that were lost
   meanwhile, or belong to a replaced sink. The server may not have executed all statements of such a connection yet: it
-  never will. An earlier version has the lock alone. A new version ends it as well.
+  never will.
 - A pooler may be between in session mode. In transaction mode it is refused at the start: see `poolers.py`.
 - A payload is stored as `json`, not `jsonb`, to keep every byte: its spaces, its order, a number such as 1.50. It may
   also have \u0000, which `jsonb` refuses. A payload that is not JSON in UTF-8 is in `payload_bytes`. PostgreSQL's text
@@ -28,11 +28,11 @@ r"""The sink `postgresql://...?table=T` (rule D10): a row of `T` for each messag
 import math
 import select
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 import psycopg
 from psycopg import sql
@@ -40,10 +40,10 @@ from psycopg.conninfo import conninfo_to_dict
 
 from tickwheel.delivery.base.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
 from tickwheel.delivery.sinks.addresses import secrets_in, secrets_of, without, without_secrets
-from tickwheel.delivery.sinks.patience import ALONE_S, Patience, samples
+from tickwheel.delivery.sinks.patience import ALONE_S, Patience, Search, samples
 from tickwheel.delivery.sinks.poolers import backend_of
-from tickwheel.delivery.sinks.sink import NONE_REFUSED, Delivery, Refusals, Sink, SinkOpener, SinkSettings
-from tickwheel.delivery.sinks.tables import EARLIER_AT_ONCE, MAX_BATCH, OWN_SHARE, payload_of, table_of
+from tickwheel.delivery.sinks.sink import NONE_REFUSED, Delivery, Refusals, SinkOpener, SinkSettings
+from tickwheel.delivery.sinks.tables import EARLIER_AT_ONCE, TableSink, Verdicts, check_columns, row_of, table_of
 from tickwheel.delivery.sinks.writers import Runs, Writer
 
 FORM = "postgresql://USER:PASSWORD@HOST/DATABASE?table=T"
@@ -60,11 +60,9 @@ _TYPES = {
     "redelivered": "boolean",
 }
 _SENT = {**_TYPES, "payload": "text"}  # an array of json has no binary form here; the server converts the text
-_IDS_TYPES = {"digest": "bytea", "store": "text", "run": "text"}
+_IDS_TYPES = {"digest": "bytea", "store": "text", "run": "text", "first_seq": "bigint"}
 _MOMENTS = ("due", "delivered_at")
 _NOT_NULL = {"id", "due", "delivered_at", "lateness_ms", "attempt", "redelivered"}
-
-_Verdicts: TypeAlias = dict[int, str | Unanswered | Unavailable | None]
 
 # Classes of SQLSTATE: data, constraints, functions and triggers, limits.
 _OF_THE_ROW = {"21", "22", "23", "38", "39", "44", "54", "P0"}
@@ -79,13 +77,8 @@ _LOOK_WITHIN = 0.2  # of the time-out: a send that lost its connection by then l
 _SIZE_AT_ONCE = 16 << 20  # bytes of payload in one statement
 
 _DROP_EARLIER = """
-    DELETE FROM {ids} WHERE digest IN (SELECT digest FROM {ids} WHERE store = %s AND run <> %s LIMIT %s)
-"""
-
-_DROP_USED_AGAIN = """
-    DELETE FROM {ids}
-    WHERE digest = ANY(%(again)b::bytea[])
-    OR digest = ANY(%(earlier)b::bytea[]) AND store = %(store)s AND run <> %(run)s
+    DELETE FROM {ids} WHERE run <> %(run)s AND digest IN (
+        SELECT digest FROM {ids} WHERE store = %(store)s AND run <> %(run)s LIMIT %(most)s)
 """
 
 _SETTINGS = """
@@ -119,18 +112,26 @@ _LOOK_FOR_OTHERS_S = 0.005  # until they have ended
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-_Row = tuple[Any, ...]  # digest, and the columns
+_Row = tuple[Any, ...]  # digest, the columns, and `first_seq`
+_Old = Sequence[tuple[bytes, int]]
 
-_PARTS = ", ".join(f"%({name})b::{kind}[]" for name, kind in {"digest": "bytea", **_SENT}.items())
+_PARTS = ", ".join(
+    f"%({name})b::{kind}[]" for name, kind in {"digest": "bytea", **_SENT, "first_seq": "bigint"}.items()
+)
 _INSERT = f"""
-    WITH old AS (DELETE FROM {{ids}} WHERE digest = ANY(%(old)b::bytea[])),
+    WITH old AS (
+        DELETE FROM {{ids}} WHERE digest = ANY(%(old)b::bytea[])
+        AND (store <> %(store)s OR first_seq = ANY(%(old_first_seq)b::bigint[]))
+    ),
     new AS (
-        INSERT INTO {{ids}} (digest, store, run) SELECT unnest(%(digest)b::bytea[]), %(store)s, %(run)s
-        ON CONFLICT (digest) DO NOTHING RETURNING digest
+        INSERT INTO {{ids}} AS it (digest, store, run, first_seq)
+        SELECT unnest(%(digest)b::bytea[]), %(store)s, %(run)s, unnest(%(first_seq)b::bigint[])
+        ON CONFLICT (digest) DO UPDATE SET run = excluded.run, first_seq = excluded.first_seq
+        WHERE it.store = excluded.store AND it.first_seq < excluded.first_seq RETURNING digest
     )
     INSERT INTO {{table}} ({", ".join(_TYPES)})
     SELECT {", ".join("payload::json" if name == "payload" else name for name in _TYPES)}
-    FROM unnest({_PARTS}) WITH ORDINALITY AS sent (digest, {", ".join(_TYPES)}, place)
+    FROM unnest({_PARTS}) WITH ORDINALITY AS sent (digest, {", ".join(_TYPES)}, first_seq, place)
     JOIN new USING (digest) ORDER BY place
 """  # noqa: S608, made of the names above
 
@@ -139,20 +140,15 @@ class _NotThereError(psycopg.OperationalError):
     """No connection can be made."""
 
 
-class PostgresqlSink(Sink):
+class PostgresqlSink(TableSink):
     """Writes to `table`, and creates it if it is missing. `options`: for libpq, with the password."""
 
-    max_batch: ClassVar[int] = MAX_BATCH
-    threads: ClassVar[int] = 1
     spare: ClassVar[int] = 1
 
     def __init__(self, options: dict[str, Any], names: list[str], settings: SinkSettings, writer: Writer) -> None:
+        super().__init__(settings, writer)
         self._options = options
-        self._writer = writer
-        self._settings = settings
-        self._own_s = OWN_SHARE * settings.timeout_s
         self._table = sql.Identifier(*names)
-        self._delivered = sql.Identifier(*names[:-1], f"{names[-1]}_delivered")
         self._ids = sql.Identifier(*names[:-1], f"{names[-1]}_ids")
         self._insert = sql.SQL(_INSERT).format(table=self._table, ids=self._ids)
         self._lock = _lock_of(settings.store_id, names)
@@ -177,25 +173,23 @@ class PostgresqlSink(Sink):
             self.close()
             raise
 
-    def send(self, deliveries: Sequence[Delivery]) -> Refusals:
-        """One transaction. Errors: `Unavailable`, `Unanswered`, if none is known to have arrived."""
-        self._writer.begin(deliveries)
+    def _send(self, deliveries: Sequence[Delivery]) -> Refusals:
         try:
-            return self._send(deliveries)
+            return self._write_all(deliveries)
         except _NotThereError as error:
             raise Unavailable(_error_text(error)) from None
         except psycopg.Error as error:
             raise Unanswered(f"{type(error).__name__}: {_error_text(error)}") from None
-        finally:
-            self._writer.end()
 
-    def _send(self, deliveries: Sequence[Delivery]) -> Refusals:
+    def _write_all(self, deliveries: Sequence[Delivery]) -> Refusals:
         rows = [_row(delivery) for delivery in deliveries]
         search = _Search(self._own_s, self._patience, len(rows))
         with self._connected() as connection:
-            self._drop_names(connection, deliveries)
+            old: _Old = ()
+            if self._writer.may_delete():
+                self._drop_earlier(connection)
+                old = self._writer.free()
             self._limit(connection, len(rows))
-            old = self._writer.free() if self._writer.may_delete() else ()
             verdicts = None
             if _size(rows) <= _SIZE_AT_ONCE:
                 began_s = time.monotonic()
@@ -212,46 +206,21 @@ class PostgresqlSink(Sink):
                         raise
             if verdicts is None:
                 verdicts = self._in_parts(connection, rows, old, search)
-        self._writer.note([it for place, it in enumerate(deliveries) if place not in verdicts])
         return verdicts
 
-    def committed(self, sends: int, earlier: bool) -> None:
-        """The next sends delete the digests of these sends."""
-        self._writer.committed(sends, earlier)
-
-    def arrived(self, suspects: Sequence[Delivery], position: str | None) -> Collection[int]:  # noqa: ARG002
-        """Looks up the suspects by their digests, and where an earlier version wrote, by their seqs."""
+    def _there(self, digests: Sequence[bytes]) -> Iterable[tuple[bytes, str, int]]:
         with self._connected() as connection:
             self._limit(connection, 1)
-            select = sql.SQL("SELECT digest FROM {} WHERE digest = ANY(%b::bytea[])").format(self._ids)
-            there = {digest for (digest,) in connection.execute(select, ([it.digest for it in suspects],), binary=True)}
-            found = {it.seq for it in suspects if it.digest in there}
-            if connection.execute("SELECT to_regclass(%s)", (self._delivered.as_string(connection),)).fetchone() != (
-                None,
-            ):
-                select = sql.SQL("SELECT seq FROM {} WHERE store = %s AND seq = ANY(%s)").format(self._delivered)
-                seqs = [it.seq for it in suspects]
-                found |= {seq for (seq,) in connection.execute(select, (self._settings.store_id, seqs))}
-        return found
+            select = sql.SQL("SELECT digest, store, first_seq FROM {} WHERE digest = ANY(%b::bytea[])")
+            return connection.execute(select.format(self._ids), (digests,), binary=True).fetchall()
 
-    def _drop_names(self, connection: psycopg.Connection, deliveries: Sequence[Delivery]) -> None:
-        """Delete the digests of other messages that had the names of these, and some of those of earlier runs."""
-        again = self._writer.used_again(deliveries)
-        has_earlier = self._writer.has_earlier
-        if not again and not has_earlier:
-            return
-        if not self._writer.may_delete(self._own_s / 2):
-            raise psycopg.OperationalError("another sink of this run deletes digests, and takes too long")
-        self._limit(connection, 1)
-        own = {"store": self._settings.store_id, "run": self._settings.run}
-        earlier = [it.digest for it in deliveries] if has_earlier else []
-        drop = sql.SQL(_DROP_USED_AGAIN).format(ids=self._ids)
-        connection.execute(drop, {"again": again, "earlier": earlier, **own})
-        self._writer.deleted(again)
-        if has_earlier:
+    def _drop_earlier(self, connection: psycopg.Connection) -> None:
+        """Delete some digests of earlier runs."""
+        if self._writer.has_earlier:
+            self._limit(connection, 1)
+            own = {"store": self._settings.store_id, "run": self._settings.run}
             drop = sql.SQL(_DROP_EARLIER).format(ids=self._ids)
-            dropped = connection.execute(drop, (self._settings.store_id, self._settings.run, EARLIER_AT_ONCE))
-            if dropped.rowcount < EARLIER_AT_ONCE:
+            if connection.execute(drop, {**own, "most": EARLIER_AT_ONCE}).rowcount < EARLIER_AT_ONCE:
                 self._writer.no_earlier()
 
     def close(self) -> None:
@@ -295,7 +264,8 @@ class PostgresqlSink(Sink):
                 self._writer.connects(backend_of(self._connection, self._connect, self._own_s))
                 self._limits = (0, 0)
                 self._connection.execute(_SETTINGS, {"timeout_ms": str(math.ceil(self._own_s * 1000))})
-                self._take_lock(self._connection)
+                self._connection.execute("SELECT pg_advisory_lock_shared(%s)", (self._lock,))
+                self._end_others(self._connection)
                 self._defers = None
             elif self._writer.lost_backends():
                 self._limit(self._connection, 1)
@@ -321,15 +291,6 @@ class PostgresqlSink(Sink):
         except psycopg.Error as error:
             raise _NotThereError(without(secrets_of(self._options), _error_text(error))) from None
 
-    def _take_lock(self, connection: psycopg.Connection) -> None:
-        until_s = time.monotonic() + self._own_s
-        while connection.execute("SELECT pg_try_advisory_lock_shared(%s)", (self._lock,)).fetchone() != (True,):
-            self._end_others(connection)  # an earlier version has it alone
-            if time.monotonic() > until_s:
-                raise psycopg.OperationalError("another connection has the lock of this store and table, and keeps it")
-            time.sleep(_LOOK_FOR_OTHERS_S)
-        self._end_others(connection)
-
     def _end_others(self, connection: psycopg.Connection) -> None:
         """Ends all connections with the lock but those of this run, and returns once they have ended."""
         lost = self._writer.lost_backends()
@@ -340,7 +301,7 @@ class PostgresqlSink(Sink):
             time.sleep(_LOOK_FOR_OTHERS_S)
         self._writer.are_over(lost)
 
-    def _write_together(self, connection: psycopg.Connection, rows: Sequence[_Row], old: Sequence[bytes]) -> None:
+    def _write_together(self, connection: psycopg.Connection, rows: Sequence[_Row], old: _Old) -> None:
         if not self._has_deferrable(connection):
             self._write(connection, rows, old)
             return
@@ -354,12 +315,12 @@ class PostgresqlSink(Sink):
             self._defers = connection.execute(_DEFERS, table).fetchone() == (True,)
         return self._defers
 
-    def _write(self, connection: psycopg.Connection, rows: Sequence[_Row], old: Sequence[bytes]) -> None:
-        columns = zip(*rows, strict=True) if rows else [()] * (1 + len(_TYPES))
-        values = {name: list(column) for name, column in zip(("digest", *_TYPES), columns, strict=True)}
-        connection.execute(
-            self._insert, {**values, "store": self._settings.store_id, "run": self._settings.run, "old": list(old)}
-        )
+    def _write(self, connection: psycopg.Connection, rows: Sequence[_Row], old: _Old) -> None:
+        columns = zip(*rows, strict=True) if rows else [()] * (2 + len(_TYPES))
+        values = {name: list(column) for name, column in zip(("digest", *_TYPES, "first_seq"), columns, strict=True)}
+        dropped = {"old": [digest for digest, _ in old], "old_first_seq": [first_seq for _, first_seq in old]}
+        own = {"store": self._settings.store_id, "run": self._settings.run}
+        connection.execute(self._insert, {**values, **dropped, **own})
 
     def _limit(self, connection: psycopg.Connection, rows: int) -> None:
         """Set how long a statement with so many rows may take: several shall not wait for one that takes long."""
@@ -368,14 +329,12 @@ class PostgresqlSink(Sink):
             connection.execute(_LIMITS.format("false"), limits)
             self._limits = limits
 
-    def _in_parts(
-        self, connection: psycopg.Connection, rows: Sequence[_Row], old: Sequence[bytes], search: "_Search"
-    ) -> Refusals:
+    def _in_parts(self, connection: psycopg.Connection, rows: Sequence[_Row], old: _Old, search: "_Search") -> Refusals:
         """Write the rows in one transaction, and return the verdicts of those that fail alone.
 
         Errors: `psycopg.Error` if no row can be written, whatever is in it.
         """
-        verdicts: _Verdicts = {}
+        verdicts: Verdicts = {}
         self._limit(connection, 1)
         with connection.transaction():
             connection.execute("SET CONSTRAINTS ALL IMMEDIATE")  # a deferred constraint would refuse the whole batch
@@ -413,7 +372,7 @@ class PostgresqlSink(Sink):
         rows: Sequence[_Row],
         start: int,
         search: "_Search",
-        verdicts: _Verdicts,
+        verdicts: Verdicts,
     ) -> None:
         if search.is_over:
             verdicts.update(dict.fromkeys(range(start, start + len(rows))))
@@ -433,7 +392,7 @@ class PostgresqlSink(Sink):
         self,
         connection: psycopg.Connection,
         rows: Sequence[_Row],
-        old: Sequence[bytes],
+        old: _Old,
         search: "_Search",
         *,
         is_kept: bool = True,
@@ -458,8 +417,8 @@ class PostgresqlSink(Sink):
         return None
 
 
-class _Search:
-    """The search for the rows that fail: how long each of its statements may take. It begins with the send.
+class _Search(Search):
+    """How long each statement of the search may take.
 
     A row that another session has locked is waited for `_LOCK_WAIT_MS`, and several rows, of which one may be locked,
     much shorter. All waits for locks take `_LOCK_WAITS_S` at most, besides 1 ms for each statement. A part of the batch
@@ -470,18 +429,13 @@ class _Search:
     """
 
     def __init__(self, own_s: float, patience: Patience, rows: int) -> None:
-        self._until_s = time.monotonic() + own_s
+        super().__init__(own_s, min(ALONE_S, own_s / 4), patience, rows)
         self._lock_waits_s = min(_LOCK_WAITS_S, own_s / 4)
-        self._alone_s = min(ALONE_S, own_s / 4)
-        self._patience = patience
-        self._rows = rows
-        self.is_slow = False
-        self.waits_long = False
 
     def limits(self, rows: int) -> tuple[int, int]:
         """The longest wait for a lock, and the longest time of the statement, in milliseconds."""
         lock_ms = min(_LOCK_WAIT_MS if rows == 1 else _LOOK_WAIT_MS, int(self._lock_waits_s * 1000))
-        left_s = self._until_s - time.monotonic()
+        left_s = self.left_s
         if self.waits_long and rows == self._rows:
             statement_s = _TOGETHER_SHARE * left_s
         elif rows == 0 or self._rows == 1:
@@ -505,11 +459,6 @@ class _Search:
     def has_failed(self, rows: int) -> bool:
         """Whether this is the batch, which took too long, and is not tried again."""
         return self.is_slow and rows == self._rows and not self.waits_long
-
-    @property
-    def is_over(self) -> bool:
-        """Whether no time is left for another statement."""
-        return time.monotonic() > self._until_s
 
 
 def opener_of(spec: str) -> SinkOpener:
@@ -542,18 +491,7 @@ def read_address(spec: str) -> tuple[dict[str, Any], list[str]]:
 
 
 def _row(delivery: Delivery) -> _Row:
-    message = delivery.message
-    return (
-        delivery.digest,
-        message.id,
-        message.key,
-        _EPOCH + timedelta(milliseconds=message.due_ms),
-        *payload_of(message),
-        _EPOCH + timedelta(milliseconds=delivery.delivered_at_ms),
-        delivery.lateness_ms,
-        delivery.attempt,
-        delivery.redelivered,
-    )
+    return delivery.digest, *row_of(delivery, lambda ms: _EPOCH + timedelta(milliseconds=ms)), delivery.first_seq
 
 
 def _size(rows: Sequence[_Row]) -> int:
@@ -600,9 +538,7 @@ def _make(connection: psycopg.Connection, name: sql.Identifier, types: dict[str,
             columns = ", ".join(f"{name} {kind}{' NOT NULL' * (name in _NOT_NULL)}" for name, kind in types.items())
             connection.execute(sql.SQL("CREATE TABLE {} ({})").format(name, sql.SQL(columns + key)))
         there: dict[str, str] = dict(connection.execute(_COLUMNS_THERE, (text,)).fetchall())
-    missing = [column for column in types if column not in there]
-    if missing:
-        raise DeliveryFailed(f"the table {text} has no {', '.join(missing)}: add them, or name a new table")
+    check_columns(text, types, there)
     for column in _MOMENTS:
         if column in types and not _keeps_a_moment(connection, there[column]):
             raise DeliveryFailed(

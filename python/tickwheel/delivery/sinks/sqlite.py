@@ -2,7 +2,7 @@
 
 - Each `send` is a transaction. The digest of each message goes into `T_ids`; if the digest is new there, the row goes
   into `T`. After a crash `arrived` returns the messages whose rows exist. If a message is sent again, also from another
-  store, it gets no second row. Earlier versions wrote `T_delivered`, which is only read.
+  store, it gets no second row.
 - The rows of a batch are written together. If some exist already, or one fails, all are written one by one, each in
   a savepoint. If a row ends the transaction, the rows before it and after it get transactions of their own.
 - `T` may already exist, with more columns, constraints and triggers. A row for which they fail is refused alone, and a
@@ -22,23 +22,29 @@ import itertools
 import math
 import sqlite3
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import ClassVar, Final, TypeAlias
+from typing import Final
 
 from tickwheel._native import refuse_open_store, rfc_3339
 from tickwheel.delivery.base.appending import file_at, make
 from tickwheel.delivery.base.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
 from tickwheel.delivery.sinks.interrupting import TimeLimit, was_interrupted
-from tickwheel.delivery.sinks.patience import ALONE_S, Patience, samples
-from tickwheel.delivery.sinks.sink import Delivery, Refusals, Sink, SinkOpener, SinkSettings
-from tickwheel.delivery.sinks.tables import COLUMNS, EARLIER_AT_ONCE, MAX_BATCH, OWN_SHARE, payload_of, table_of
+from tickwheel.delivery.sinks.patience import ALONE_S, Patience, Search, samples
+from tickwheel.delivery.sinks.sink import Delivery, Refusals, SinkOpener, SinkSettings
+from tickwheel.delivery.sinks.tables import (
+    COLUMNS,
+    EARLIER_AT_ONCE,
+    TableSink,
+    Verdicts,
+    check_columns,
+    file_and_table,
+    row_of,
+)
 from tickwheel.delivery.sinks.writers import Runs, Writer
 
 FORM = "sqlite:PATH?table=T"
-
-_Verdicts: TypeAlias = dict[int, str | Unanswered | Unavailable | None]
 
 _PROBE: Final = "SELECT 1"
 _OF_A_ROW: Final = (sqlite3.Error, OverflowError, UnicodeError)  # if the connection answers after it
@@ -55,31 +61,29 @@ _TOO_LONG: Final = (
 _MOST_DOUBLED: Final = 20
 
 
-class SqliteSink(Sink):
+class SqliteSink(TableSink):
     """Writes to `table`, and creates it if it is missing."""
 
-    max_batch: ClassVar[int] = MAX_BATCH
-    threads: ClassVar[int] = 1
-
     def __init__(self, path: Path, table: str, settings: SinkSettings, writer: Writer) -> None:
+        super().__init__(settings, writer)
         self._path = path
         self._table = table
-        self._settings = settings
-        self._writer = writer
-        self._own_s = OWN_SHARE * settings.timeout_s
         self._patience = Patience(self._own_s / 6)
         self._insert = f'INSERT INTO "{table}" ({", ".join(COLUMNS)}) VALUES ({", ".join("?" * len(COLUMNS))})'  # noqa: S608
         # A cached EXPLAIN would not notice that the table is gone.
         self._insert_none = (
             f'INSERT INTO "{table}" ({", ".join(COLUMNS)}) SELECT {", ".join("?" * len(COLUMNS))} WHERE 0'
         )
-        self._note = f'INSERT INTO "{table}_ids" (digest, store, run) VALUES (?, ?, ?) ON CONFLICT (digest) DO NOTHING'  # noqa: S608
-        self._drop = f'DELETE FROM "{table}_ids" WHERE digest = ?'  # noqa: S608
+        self._note = (
+            f'INSERT INTO "{table}_ids" AS it (digest, store, run, first_seq) VALUES (?, ?, ?, ?)'  # noqa: S608
+            " ON CONFLICT (digest) DO UPDATE SET run = excluded.run, first_seq = excluded.first_seq"
+            " WHERE it.store = excluded.store AND it.first_seq < excluded.first_seq"
+        )
+        self._drop = f'DELETE FROM "{table}_ids" WHERE digest = ? AND (store <> ? OR first_seq = ?)'  # noqa: S608
         self._drop_earlier = (
             f'DELETE FROM "{table}_ids" WHERE digest IN'  # noqa: S608
             f' (SELECT digest FROM "{table}_ids" WHERE store = ? AND run <> ? LIMIT {EARLIER_AT_ONCE})'
         )
-        self._drop_one_earlier = f'DELETE FROM "{table}_ids" WHERE digest = ? AND store = ? AND run <> ?'  # noqa: S608
         self._will_have_earlier = True  # once the open transaction is committed
         self._database: sqlite3.Connection | None = None
         self._limit: TimeLimit
@@ -95,16 +99,8 @@ class SqliteSink(Sink):
             self.close()
             raise
 
-    def send(self, deliveries: Sequence[Delivery]) -> Refusals:
-        """One transaction if no row is refused. Errors: `Unavailable`, `Unanswered`, if none has arrived."""
-        self._writer.begin(deliveries)
-        try:
-            return self._send(deliveries)
-        finally:
-            self._writer.end()
-
     def _send(self, deliveries: Sequence[Delivery]) -> Refusals:
-        verdicts: _Verdicts = {}
+        verdicts: Verdicts = {}
         parts = [range(len(deliveries))]  # the next one last
         part = range(0)
         search = _Search(self._own_s, self._patience, len(deliveries))
@@ -144,23 +140,12 @@ class SqliteSink(Sink):
         except BaseException:
             self._close()
             raise
-        self._writer.note([it for place, it in enumerate(deliveries) if place not in verdicts])
         return verdicts
 
-    def committed(self, sends: int, earlier: bool) -> None:
-        """The next sends delete the digests of these sends."""
-        self._writer.committed(sends, earlier)
-
-    def arrived(self, suspects: Sequence[Delivery], position: str | None) -> Collection[int]:  # noqa: ARG002
-        """Looks up the suspects by their digests, and where an earlier version wrote, by their seqs."""
+    def _there(self, digests: Sequence[bytes]) -> Iterable[tuple[bytes, str, int]]:
         database = self._open()
-        of_digest = f'SELECT 1 FROM "{self._table}_ids" WHERE digest = ?'  # noqa: S608
-        found = {it.seq for it in suspects if database.execute(of_digest, (it.digest,)).fetchone()}
-        if database.execute(f'PRAGMA table_info("{self._table}_delivered")').fetchall():
-            of_seq = f'SELECT 1 FROM "{self._table}_delivered" WHERE store = ? AND seq = ?'  # noqa: S608
-            store = self._settings.store_id
-            found |= {it.seq for it in suspects if database.execute(of_seq, (store, it.seq)).fetchone()}
-        return found
+        of_digest = f'SELECT digest, store, first_seq FROM "{self._table}_ids" WHERE digest = ?'  # noqa: S608
+        return [row for digest in digests for row in database.execute(of_digest, (digest,))]
 
     def close(self) -> None:
         """Close the file; an open transaction is rolled back."""
@@ -213,17 +198,15 @@ class SqliteSink(Sink):
             self._limit = TimeLimit(database)
         return self._database
 
-    def _begin(self, database: sqlite3.Connection, deliveries: Sequence[Delivery]) -> None:
+    def _begin(self, database: sqlite3.Connection) -> None:
         database.execute("BEGIN IMMEDIATE")
         if self._writer.is_replaced:  # and its successor waits for this transaction
             raise sqlite3.OperationalError("this sink was replaced")
-        not_needed = [*self._writer.free(), *self._writer.used_again(deliveries)]  # no other sink deletes meanwhile
-        database.executemany(self._drop, [(digest,) for digest in not_needed])
+        store = self._settings.store_id
+        database.executemany(self._drop, ((digest, store, first_seq) for digest, first_seq in self._writer.free()))
         self._will_have_earlier = True
         if self._writer.has_earlier:
-            of_these = ((it.digest, self._settings.store_id, self._settings.run) for it in deliveries)
-            database.executemany(self._drop_one_earlier, of_these)
-            earlier = (self._settings.store_id, self._settings.run)
+            earlier = (store, self._settings.run)
             self._will_have_earlier = database.execute(self._drop_earlier, earlier).rowcount == EARLIER_AT_ONCE
 
     def _write_together(self, database: sqlite3.Connection, deliveries: Sequence[Delivery], search: "_Search") -> bool:
@@ -231,15 +214,14 @@ class SqliteSink(Sink):
 
         Errors: `sqlite3.Error` if no row can be written, whatever is in it.
         """
-        store, run = self._settings.store_id, self._settings.run
-        self._begin(database, deliveries)
+        self._begin(database)
         began_s = time.monotonic()
         try:
             with self._limit.within(search.together_s(deliveries[0].attempt)):
-                noted = database.executemany(self._note, ((it.digest, store, run) for it in deliveries))
+                noted = database.executemany(self._note, (self._noted(it) for it in deliveries))
                 are_new = noted.rowcount == len(deliveries)
                 if are_new:
-                    database.executemany(self._insert, map(_row, deliveries))
+                    database.executemany(self._insert, (row_of(it, rfc_3339) for it in deliveries))
             if are_new:
                 self._patience.note(time.monotonic() - began_s)
                 self._commit(database)
@@ -257,7 +239,7 @@ class SqliteSink(Sink):
         deliveries: Sequence[Delivery],
         part: range,
         search: "_Search",
-        verdicts: _Verdicts,
+        verdicts: Verdicts,
     ) -> list[range]:
         """Write the rows in one transaction, each alone. `verdicts` gets the error of each row that fails, and `None`
         for each row that no time was left for.
@@ -265,7 +247,7 @@ class SqliteSink(Sink):
         If a row ends the transaction, or the commit fails, nothing is written. Then the result is the parts to write
         next; the row that failed is in none of them.
         """
-        self._begin(database, [deliveries[place] for place in part])
+        self._begin(database)
         began_s = time.monotonic()
         for place in part:
             if place in verdicts:
@@ -303,10 +285,12 @@ class SqliteSink(Sink):
     def _write_row(self, database: sqlite3.Connection, delivery: Delivery) -> None:
         """After an error the savepoint is open, unless the transaction has ended."""
         database.execute("SAVEPOINT of_a_row")  # a trigger with RAISE(FAIL) leaves what it has done
-        noted = (delivery.digest, self._settings.store_id, self._settings.run)
-        if database.execute(self._note, noted).rowcount:  # else it already has its row
-            database.execute(self._insert, _row(delivery))
+        if database.execute(self._note, self._noted(delivery)).rowcount:  # else it already has its row
+            database.execute(self._insert, row_of(delivery, rfc_3339))
         database.execute("RELEASE of_a_row")
+
+    def _noted(self, delivery: Delivery) -> tuple[bytes, str, str, int]:
+        return delivery.digest, self._settings.store_id, self._settings.run, delivery.first_seq
 
     def _commit(self, database: sqlite3.Connection) -> None:
         database.execute("COMMIT")
@@ -327,19 +311,12 @@ class SqliteSink(Sink):
         return Unanswered(_text(error))
 
 
-class _Search:
+class _Search(Search):
     """How long the statements of one send may take."""
 
     def __init__(self, own_s: float, patience: Patience, rows: int) -> None:
-        self._until_s = time.monotonic() + own_s
-        self._patience = patience
-        self._rows = rows
-        self._alone_s = ALONE_S if rows > 1 else 0.0
+        super().__init__(own_s, ALONE_S if rows > 1 else 0.0, patience, rows)
         self._quickest_s = math.inf
-        self.is_slow = False
-        """Whether the batch took too long."""
-        self.waits_long = False
-        """Whether the database is slow, as each of some rows took too long too."""
 
     def together_s(self, attempt: int) -> float:
         """For all rows together. `attempt`: of the only row."""
@@ -350,7 +327,7 @@ class _Search:
         is_alone = self._rows == 1
         usual_s = self._patience.part_s(1.0 if is_alone or self.waits_long else 1 / self._rows)
         limit_s = max(usual_s * (1 << min(attempt - 1, _MOST_DOUBLED)), self._alone_s)
-        return min(limit_s, self._left_s / (1 if is_alone else 6))
+        return min(limit_s, self.left_s / (1 if is_alone else 6))
 
     def note_row(self, took_s: float, *, is_written: bool) -> None:
         """A row alone took so long."""
@@ -363,23 +340,10 @@ class _Search:
         """The time of the quickest row that was written alone, or 0."""
         return self._quickest_s if self._quickest_s < math.inf else 0.0
 
-    @property
-    def is_over(self) -> bool:
-        """Whether no time is left for another row."""
-        return self._left_s < 0
-
-    @property
-    def _left_s(self) -> float:
-        return self._until_s - time.monotonic()
-
 
 def opener_of(spec: str) -> SinkOpener:
     """Reads the address; the file is opened later. Errors: `WrongUsage`."""
-    path, mark, query = spec.partition(":")[2].rpartition("?")
-    if not mark or not path or "\0" in path:
-        raise WrongUsage(f"{spec!r} names no file, or no table: write {FORM}")
-    (table,) = table_of(query, FORM)
-    file = Path(path).absolute()
+    file, table = file_and_table(spec, FORM)
     runs = Runs()
     return lambda settings: SqliteSink(file, table, settings, runs.join(settings))
 
@@ -392,20 +356,6 @@ def holds_no_row(path: Path) -> bool:
             return not any(db.execute(f'SELECT 1 FROM "{name}"').fetchone() for name in tables)  # noqa: S608
     except sqlite3.Error:
         return False
-
-
-def _row(delivery: Delivery) -> tuple[object, ...]:
-    message = delivery.message
-    return (
-        message.id,
-        message.key,
-        rfc_3339(message.due_ms),
-        *payload_of(message),
-        rfc_3339(delivery.delivered_at_ms),
-        delivery.lateness_ms,
-        delivery.attempt,
-        delivery.redelivered,
-    )
 
 
 def _verdict(error: Exception) -> str | Unanswered:
@@ -429,14 +379,10 @@ def _make_tables(database: sqlite3.Connection, path: Path, table: str) -> None:
         " redelivered INTEGER NOT NULL)"
     )
     database.execute(
-        f'CREATE TABLE IF NOT EXISTS "{table}_ids" (digest BLOB PRIMARY KEY, store TEXT NOT NULL, run TEXT NOT NULL)'
-        " WITHOUT ROWID"
+        f'CREATE TABLE IF NOT EXISTS "{table}_ids" (digest BLOB PRIMARY KEY, store TEXT NOT NULL, run TEXT NOT NULL,'
+        " first_seq INTEGER NOT NULL) WITHOUT ROWID"
     )
-    for name, needed in ((table, COLUMNS), (f"{table}_ids", ("digest", "store", "run"))):
+    for name, needed in ((table, COLUMNS), (f"{table}_ids", ("digest", "store", "run", "first_seq"))):
         there = {row[1].lower() for row in database.execute(f'PRAGMA table_info("{name}")')}
-        missing = [column for column in needed if column not in there]
-        if missing:
-            raise DeliveryFailed(
-                f"the table {name} in {path} has no {', '.join(missing)}: add them, or name a new table"
-            )
+        check_columns(f"{name} in {path}", needed, there)
     database.execute("COMMIT")

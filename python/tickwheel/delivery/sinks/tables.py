@@ -1,16 +1,24 @@
-"""The common parts of the two SQL sinks (rule D5): the columns of a delivery, and the table's name.
+"""The common parts of the two SQL sinks (rule D5): what is asked and told of digests, the columns, the table's name.
 
 A transaction that writes the table `T` also writes `T_ids`. That table has the 128-bit digest of each message's key and
-id, the store, and the run that sent it. A message whose digest is in `T_ids` has its row in `T`, and gets no second
-one. `writers.py` says which digests of this run are not needed any more. Digests of earlier runs are deleted once every
-message that those runs may have sent has its outcome.
+id, the store, the run that sent it, and `first_seq`. A message whose digest is in `T_ids` has its row in `T`, and gets
+no second one. If the digest is of the same store and has a lower `first_seq`, it is that of an earlier message, whose
+name the store has forgotten since. The new message takes its place. `writers.py` says which digests of this run are not
+needed any more. Digests of earlier runs are deleted once every message that those runs may have sent has its outcome.
 """
 
+import math
 import re
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from pathlib import Path
+from typing import ClassVar, TypeAlias
 from urllib.parse import parse_qsl
 
-from tickwheel.delivery.base.errors import WrongUsage
+from tickwheel.delivery.base.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
 from tickwheel.delivery.model.message import Message
+from tickwheel.delivery.sinks.sink import Delivery, Refusals, Sink, SinkSettings
+from tickwheel.delivery.sinks.writers import Writer
 
 COLUMNS = (
     "id",
@@ -39,6 +47,69 @@ EARLIER_AT_ONCE = 2 * MAX_BATCH
 """Digests of earlier runs that one send deletes."""
 
 
+Verdicts: TypeAlias = dict[int, str | Unanswered | Unavailable | None]
+
+
+class TableSink(Sink):
+    """A sink that writes to `T` and `T_ids`."""
+
+    max_batch: ClassVar[int] = MAX_BATCH
+    threads: ClassVar[int] = 1
+
+    def __init__(self, settings: SinkSettings, writer: Writer) -> None:
+        self._settings = settings
+        self._writer = writer
+        self._own_s = OWN_SHARE * settings.timeout_s
+
+    def send(self, deliveries: Sequence[Delivery]) -> Refusals:
+        """One transaction if no row is refused. Errors: `Unavailable`, `Unanswered`, if none is known to be written."""
+        self._writer.begin(deliveries)
+        try:
+            verdicts = self._send(deliveries)
+            self._writer.note([it for place, it in enumerate(deliveries) if place not in verdicts])
+        finally:
+            self._writer.end()
+        return verdicts
+
+    @abstractmethod
+    def _send(self, deliveries: Sequence[Delivery]) -> Refusals: ...
+
+    def committed(self, sends: int, earlier: bool) -> None:
+        """The next sends delete the digests of these sends."""
+        self._writer.committed(sends, earlier)
+
+    def arrived(self, suspects: Sequence[Delivery], position: str | None) -> Collection[int]:  # noqa: ARG002
+        """Looks up the suspects by their digests."""
+        store, there = self._settings.store_id, self._there([it.digest for it in suspects])
+        first = {digest: seq if of == store else math.inf for digest, of, seq in there}
+        return {it.seq for it in suspects if first.get(it.digest, -1) >= it.first_seq}
+
+    @abstractmethod
+    def _there(self, digests: Sequence[bytes]) -> Iterable[tuple[bytes, str, int]]:
+        """Digest, store and `first_seq` of those that are in `T_ids`."""
+
+
+def row_of(delivery: Delivery, moment: Callable[[int], object]) -> tuple[object, ...]:
+    """The values of `COLUMNS`. `moment`: the value of milliseconds since 1970."""
+    message = delivery.message
+    return (
+        message.id,
+        message.key,
+        moment(message.due_ms),
+        *payload_of(message),
+        moment(delivery.delivered_at_ms),
+        delivery.lateness_ms,
+        delivery.attempt,
+        delivery.redelivered,
+    )
+
+
+def check_columns(table: str, needed: Iterable[str], there: Container[str]) -> None:
+    """Errors: `DeliveryFailed` if a column is missing."""
+    if missing := [column for column in needed if column not in there]:
+        raise DeliveryFailed(f"the table {table} has no {', '.join(missing)}: add them, or name a new table")
+
+
 def table_of(query: str, form: str, *, schema: bool = False) -> list[str]:
     """The parts of the name in `table=T`: one, or two if it has a `schema`. Errors: `WrongUsage`."""
     given = parse_qsl(query, keep_blank_values=True)
@@ -53,6 +124,15 @@ def table_of(query: str, form: str, *, schema: bool = False) -> list[str]:
             f" {LONGEST_NAME} of them" + (", and a schema and a dot before it" if schema else "")
         )
     return names
+
+
+def file_and_table(spec: str, form: str) -> tuple[Path, str]:
+    """The parts of `sqlite:PATH?table=T`. Errors: `WrongUsage`."""
+    path, mark, query = spec.partition(":")[2].rpartition("?")
+    if not mark or not path or "\0" in path:
+        raise WrongUsage(f"{spec!r:.200} names no file, or no table: write {form}")
+    (table,) = table_of(query, form)
+    return Path(path).absolute(), table
 
 
 def payload_of(message: Message) -> tuple[str | None, bytes | None]:

@@ -10,9 +10,7 @@ threads therefore use these classes. Each thread has its own `Writer`.
 - A database may still execute statements of a lost connection. `Writer.lost_backends` says which connections these are.
 - A digest is needed until the store has committed the message's outcome. A writer knows this by the number of a send
   and not by a clock. If a writer was replaced, the next run deletes its digests.
-- Deleting takes time. Suppose a message has the name of an earlier message that the store has forgotten, and the table
-  still has their digest. The old digest is deleted first; otherwise the new message would count as arrived.
-- One writer at a time deletes digests. Otherwise one could delete a digest that another has just written again.
+- One writer at a time deletes digests, so that none waits for another.
 """
 
 import threading
@@ -48,14 +46,13 @@ class Runs:
 
 
 class _Run:
-    """The state that the writers of a run share. The lock of `changed` guards it."""
+    """The state that the writers of a run share. `lock` guards it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.changed = threading.Condition()
+        self.lock = threading.Lock()
         self.is_over = False
         self.writers: list[Writer] = []
-        self.seqs: dict[bytes, int] = {}  # by digest, for the digests in the table
         self.retried: dict[int, int] = {}  # by seq: the number of the last attempt, from 2
         self.deleter: Writer | None = None
         self.lost: set[int] = set()
@@ -74,7 +71,7 @@ class Writer:
     >>> writer.free()
     []
     >>> writer.committed(1, earlier=True)
-    >>> writer.free() == [a.digest]
+    >>> writer.free() == [(a.digest, 1)]
     True
 
     Memory: some 200 bytes for each delivery whose outcome is not committed. Sending pauses while these are two groups.
@@ -90,7 +87,7 @@ class Writer:
         self._committed = 0
         self._freed = 0
         self._earlier = False
-        with run.changed:
+        with run.lock:
             run.writers.append(self)
 
     @property
@@ -101,7 +98,7 @@ class Writer:
     def begin(self, deliveries: Sequence[Delivery]) -> None:
         """Begin a send of these messages. It replaces other writers that still send some of them."""
         digests = frozenset(it.digest for it in deliveries)
-        with self._run.changed:
+        with self._run.lock:
             self._sends += 1
             if any(self._run.retried.get(it.seq, 0) > it.attempt for it in deliveries):
                 self._is_replaced = True
@@ -125,13 +122,13 @@ class Writer:
 
     def end(self) -> None:
         """The send is over, however it ended."""
-        with self._run.changed:
+        with self._run.lock:
             self._in_hand = frozenset()
             self._end_deleting()
 
     def close(self) -> None:
         """The sink is closed."""
-        with self._run.changed:
+        with self._run.lock:
             self._leave()
 
     def _leave(self) -> None:
@@ -144,12 +141,12 @@ class Writer:
 
     def connects(self, backend: int) -> None:
         """It has a new connection, to this process of the server. Called before anything else may end that process."""
-        with self._run.changed:
+        with self._run.lock:
             self._backend = backend
 
     def disconnects(self, *, is_lost: bool) -> None:
         """The connection is closed. `is_lost`: the server may still do what it was sent."""
-        with self._run.changed:
+        with self._run.lock:
             if is_lost:
                 self._note_lost()
             self._backend = None
@@ -161,17 +158,17 @@ class Writer:
 
     def backends(self) -> Sequence[int]:
         """The connections of all writers of the run that are not lost."""
-        with self._run.changed:
+        with self._run.lock:
             return [it._backend for it in self._run.writers if it._backend is not None]
 
     def lost_backends(self) -> Collection[int]:
         """The connections that were lost or are of replaced writers, and are not known to be over."""
-        with self._run.changed:
+        with self._run.lock:
             return frozenset(self._run.lost)
 
     def are_over(self, backends: Collection[int]) -> None:
         """These connections do nothing any more."""
-        with self._run.changed:
+        with self._run.lock:
             self._run.lost -= {*backends}
 
     # --- Digests -------------------------------------------------------------
@@ -190,56 +187,36 @@ class Writer:
         """All of them are deleted."""
         self._run.has_earlier = False
 
-    def may_delete(self, wait_s: float = 0) -> bool:
-        """Whether this writer may delete digests until the end of its send. Waits up to `wait_s` for another writer."""
-        with self._run.changed:
-            if not self._run.changed.wait_for(lambda: self._run.deleter in (None, self), wait_s):
-                return False
-            self._run.deleter = self
-            return True
+    def may_delete(self) -> bool:
+        """Whether this writer may delete digests until the end of its send."""
+        with self._run.lock:
+            self._run.deleter = self._run.deleter or self
+            return self._run.deleter is self
 
     def _end_deleting(self) -> None:
         if self._run.deleter is self:
             self._run.deleter = None
-            self._run.changed.notify_all()
 
     def note(self, deliveries: Sequence[Delivery]) -> None:
         """The send has written these digests, or has found them in the table."""
-        sent = [(it.digest, it.seq) for it in deliveries]
-        with self._run.changed:
+        sent = [(it.digest, it.first_seq) for it in deliveries]
+        with self._run.lock:
             if not self.is_replaced:
                 self._sent.append((self._sends, sent))
-                self._run.seqs.update(sent)
 
-    def used_again(self, deliveries: Sequence[Delivery]) -> list[bytes]:
-        """Digests in the table that belong to earlier messages with the same names."""
-        with self._run.changed:
-            seqs = self._run.seqs
-            return [it.digest for it in deliveries if seqs.get(it.digest, it.seq) != it.seq] if seqs else []
-
-    def deleted(self, digests: Sequence[bytes]) -> None:
-        """These digests are deleted, and the deletion is committed."""
-        with self._run.changed:
-            for digest in digests:
-                self._run.seqs.pop(digest, None)
-
-    def free(self) -> list[bytes]:
-        """Some digests that may be deleted; the same digests until `forget`."""
-        free: list[bytes] = []
+    def free(self) -> list[tuple[bytes, int]]:
+        """Some digests that may be deleted, each with its `first_seq`; the same digests until `forget`."""
+        free: list[tuple[bytes, int]] = []
         self._freed = 0
-        with self._run.changed:
-            for send, sent in self._sent:
-                if send > self._committed or self._freed == SENDS_AT_ONCE:
-                    break
-                free += [digest for digest, seq in sent if self._run.seqs.get(digest) == seq]
-                self._freed += 1
+        for send, sent in self._sent:
+            if send > self._committed or self._freed == SENDS_AT_ONCE:
+                break
+            free += sent
+            self._freed += 1
         return free
 
     def forget(self) -> None:
         """The digests that `free` returned last are deleted, and the deletion is committed."""
-        with self._run.changed:
-            for _ in range(self._freed):
-                for digest, seq in self._sent.popleft()[1]:
-                    if self._run.seqs.get(digest) == seq:
-                        del self._run.seqs[digest]
+        for _ in range(self._freed):
+            self._sent.popleft()
         self._freed = 0

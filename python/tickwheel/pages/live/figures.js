@@ -32,14 +32,15 @@ function tile(name, value, words, state = "") {
 }
 
 /* First of all: what an operator comes for. */
-function show_tiles({ destination, paused, due, oldest_overdue_ms, counts, since_ms, at_ms }, upTo) {
+function show_tiles({ destination, paused, due, oldest_overdue_ms, dead_letters, counts, since_ms, at_ms }, upTo) {
   const lasts = (epoch_ms) => `for ${duration(Math.max(0, at_ms - epoch_ms))}`;
   if (paused) tile("destination", "Paused", "nothing is sent", "ill");
   else if (destination.up) tile("destination", "Up", destination.changed_ms ? lasts(destination.changed_ms) : "", "well");
   else tile("destination", "Down", `${lasts(destination.changed_ms)}: ${short(destination.reason, 80)}`, "ill");
   const oldest = oldest_overdue_ms ? `the oldest for ${duration(oldest_overdue_ms)}` : "nothing is late";
   tile("overdue", upTo(due.now), oldest, oldest_overdue_ms >= LONG_OVERDUE_MS ? "ill" : "");
-  tile("dead", count(counts.dead_letters), `since ${utc(since_ms).slice(0, 16).replace("T", " ")} UTC`, counts.dead_letters ? "ill" : "");
+  const recent = `new since ${utc(since_ms).slice(0, 16).replace("T", " ")} UTC: ${count(counts.dead_letters)}`;
+  tile("dead", count(dead_letters), recent, dead_letters ? "ill" : "");
   tile("hour", upTo(due["1h"]), `${upTo(due["1m"])} in the next minute`);
   tile("late", lateness.usual, lateness.total ? `of ${count(lateness.total)} in the last minute` : "nothing was sent in the last minute");
 }
@@ -85,7 +86,7 @@ class Doubt {
   }
 
   row({ key, id, since, fails, next_try, is_paused, last_error }) {
-    const next = make("span", {}, is_paused ? "paused" : when(next_try));
+    const next = make("span", {}, is_paused ? "paused" : when(next_try, "soon"));
     const isWhole = (key ?? id).length < LONGEST_NAME;
     if (this.may_control && isWhole && !is_paused) next.append(" ", this.again(key === null ? { id } : { key }));
     const cells = [["since", when(since)], ["failed sends", count(fails)], ["next try", next], ["error", short(last_error ?? "", 300)]];
@@ -127,7 +128,7 @@ function show_service(figures, rates) {
     ["delivered", count(counts.delivered)],
     ["cancelled", count(counts.cancelled)],
     ["expired", count(counts.expired)],
-    ["dead letters", count(counts.dead_letters)],
+    ["new dead letters", count(counts.dead_letters)],
     ["being sent", count(states.in_flight)],
     ["wait for a retry", count(states.retrying)],
     ["recurring", count(states.recurring)],
@@ -138,7 +139,7 @@ function show_service(figures, rates) {
     ["its log", size(figures.store_log_bytes)],
   ]);
   const since = (epoch_ms) => `since ${utc(epoch_ms).slice(0, 19)} UTC`;
-  find("flow-words").textContent = `Accepted to dead letters are counted ${since(figures.since_ms)}, when this process began. The lists have what was before.`;
+  find("flow-words").textContent = `Accepted to new dead letters are counted ${since(figures.since_ms)}, when this process began. The lists have what was before.`;
   doubt.show(figures.in_doubt);
   const { destination, paused, paused_keys } = figures;
   const keys = paused_keys ? ` ${count(paused_keys)} ${paused_keys === 1 ? "key is" : "keys are"} paused.` : "";

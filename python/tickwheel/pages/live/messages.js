@@ -14,6 +14,7 @@ const lines = (text) => text.slice(0, 20_000).split("\n").map(shown).join("\n") 
 
 const REFRESH_MS = 5000;
 const AT_ONCE = 20;
+const MOST_LOOKS = 10;
 
 class Messages {
   constructor() {
@@ -109,9 +110,17 @@ class Messages {
     this.put(found);
   }
 
-  asked(cursor) {
-    const query = cursor === null ? this.query : `${this.query}&cursor=${encodeURIComponent(cursor)}`;
-    return ask("GET", `${this.state === "letters" ? "/dead" : "/messages"}?${query}`);
+  /* One look of the service may find fewer than there are: some more are made. */
+  async asked(cursor) {
+    const [path, name, query] = this.state === "letters" ? ["/dead", "letters", this.query] : ["/messages", "messages", this.query];
+    const found = { [name]: [], next: cursor };
+    for (let look = 0; look < MOST_LOOKS; look += 1) {
+      const part = await ask("GET", `${path}?${query}${found.next === null ? "" : `&cursor=${encodeURIComponent(found.next)}`}`);
+      found[name].push(...part[name].filter((it) => it.source !== "delivery"));
+      found.next = part.next;
+      if (found.next === null || found[name].length >= AT_ONCE) break;
+    }
+    return found;
   }
 
   /* Shows the first page as it is now, unless the reader is at work in it. */
@@ -129,7 +138,7 @@ class Messages {
   }
 
   put(found) {
-    const rows = this.state === "letters" ? found.letters.filter((it) => it.source !== "delivery").map((it) => this.letter(it)) : found.messages.map((it) => this.message(it));
+    const rows = this.state === "letters" ? found.letters.map((it) => this.letter(it)) : found.messages.map((it) => this.message(it));
     this.rows.tBodies[0].append(...rows);
     const all = this.rows.tBodies[0].rows.length;
     this.rows.hidden = !all;

@@ -28,23 +28,24 @@ const size = (bytes) => {
 const server = { ahead_ms: 0 };
 
 /* "in 3 min", "2 h ago". */
-function from_now(instant) {
+function from_now(instant, past = "") {
   const ms = Date.parse(instant) - Date.now() - server.ahead_ms;
   const away = Math.abs(ms);
   const [size, name] = [[31_557_600_000, "years"], [86_400_000, "days"], [3_600_000, "h"], [60_000, "min"], [1000, "s"]].find(([size]) => away >= 2 * size) ?? [1000, "s"];
   const whole = `${count(Math.floor(away / size))} ${name}`;
+  if (past && ms < 1000) return past;
   return away < 1000 ? "now" : ms > 0 ? `in ${whole}` : `${whole} ago`;
 }
 
-/* An instant as people say it; the exact one is shown to a pointer. */
-function when(instant) {
-  const told = Number.isNaN(Date.parse(instant)) ? instant : from_now(instant);
-  return make("time", { datetime: instant, title: instant }, told);
+/* An instant as people say it; the exact one is shown to a pointer. `past`: what is said instead once it is over. */
+function when(instant, past = "") {
+  const told = Number.isNaN(Date.parse(instant)) ? instant : from_now(instant, past);
+  return make("time", { datetime: instant, title: instant, "data-past": past }, told);
 }
 
 setInterval(() => {
   for (const time of document.querySelectorAll("main time[datetime]")) {
-    const told = from_now(time.dateTime);
+    const told = from_now(time.dateTime, time.dataset.past);
     if (told !== time.textContent) time.textContent = told;
   }
 }, 1000);

@@ -14,8 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812, the usual name
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from tickwheel.analysis.figures import MINUTE_MS
 from tickwheel.recording import About, read_recording
-from tickwheel.spark.analytics.figures import MINUTE_MS, counted, in_order, percentiles, start_of
+from tickwheel.spark.analytics.figures import counted, in_order, percentiles, start_of
 from tickwheel.spark.analytics.schemas import EVENTS
 
 KINDS: Final = {"added": "added", "moved": "moved", "cancelled": "cancelled", "expired": "expired", "wake_ups": "woke"}

@@ -11,15 +11,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812, the usual name
 
+from tickwheel.analysis.figures import KEYS, MINUTE_MS, OUTCOMES, UNITS_MS
 from tickwheel.delivery.model.summary import PERCENTILES
 from tickwheel.delivery.report.lateness import BOUNDS_US
-
-KEYS: Final = 100
-"""The most keys that a figure has."""
-
-OUTCOMES: Final = ("delivered", "cancelled", "undeliverable", "waiting")
-MINUTE_MS: Final = 60_000
-UNITS_MS: Final = {"minute": MINUTE_MS, "hour": 60 * MINUTE_MS, "day": 1440 * MINUTE_MS}
 
 
 def outcomes(messages: DataFrame) -> DataFrame:

@@ -259,15 +259,17 @@ class Commands(Http):
 
 
 class HandOff(Http):
-    """What Spark hands off: messages, cancels, other due times. None has an answer: it is on disk, or a dead letter."""
+    """What Spark hands off: messages, cancels, other due times. None has an answer: it is on disk, or a dead letter. A
+    recurring message is a dead letter too (S2): the store of a deliverer makes its occurrences.
+    """
 
     name = "hand-off"
-    without = frozenset({"replace"})
+    without = frozenset({"replace", "every", "cron"})
 
     def do(self, op: str, fields: dict[str, Any]) -> str | None:  # type: ignore[override]
         if op in STEERING:
             return super().do(op, fields)
-        records = NdjsonLines("in", Columns().names, 2 * MAX_PAYLOAD).read(line(op, fields), now_ns=time.time_ns())
+        records = NdjsonLines("in", Columns(), 2 * MAX_PAYLOAD).read(line(op, fields), now_ns=time.time_ns())
         given = stream(batch_of(records).select(HANDED.names))
         reply = self.served.ask("POST", "/hand-off", given, headers=ARROW)
         assert reply[:2] == (200, {"rows": 1}), reply

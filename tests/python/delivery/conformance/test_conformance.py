@@ -17,7 +17,9 @@ WITHIN_S = 20.0
 
 
 def has_a_way(surface: Any, steps: tuple[Step, ...]) -> bool:
-    return not surface.without & {name for step in steps if isinstance(step, Do) for name in step.fields}
+    return not surface.without & {
+        name for step in steps if isinstance(step, Do) for name, value in step.fields.items() if value is not None
+    }
 
 
 PAIRS = [(kind, name) for name, steps in SCENARIOS.items() for kind in SURFACES if has_a_way(SURFACES[kind], steps)]

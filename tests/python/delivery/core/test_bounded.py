@@ -15,7 +15,7 @@ def put(id_: str, due_ms: int, key: str | None, payload: bytes = b"1") -> Messag
 
 
 def test_keys_that_fail_with_large_messages_stop_nobody__D6_D8(tmp_path: Path) -> None:
-    """150 MB of messages that are tried again and again, with 96 MiB of memory."""
+    """150 MB of messages that are tried again and again, with 64 MiB of memory."""
     count, all_arrived = 150, threading.Event()
     arrived: set[str] = set()
 

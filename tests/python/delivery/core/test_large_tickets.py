@@ -10,7 +10,7 @@ import pytest
 
 from tickwheel.delivery import DeliveryFailed, DeliveryQueue, Message
 from tickwheel.delivery.engine.running import Running
-from tickwheel.delivery.model.entries import Answer, Item
+from tickwheel.delivery.model.entries import Answer
 from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.sinks import Sink
 
@@ -19,7 +19,7 @@ GROUP = 4_096
 pytestmark = pytest.mark.timeout(30)
 
 
-def puts(count: int, name: str = "m") -> list[Item]:
+def puts(count: int, name: str = "m") -> list[Any]:
     return [Message(f"{name}{number}", None, 4_000_000_000_000, b"x") for number in range(count)]
 
 

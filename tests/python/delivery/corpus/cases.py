@@ -212,9 +212,9 @@ ROWS = [
         "a quote that is never closed",
         "csv",
         b'id,due,payload\na,1700000000005,"open\nb,1700000000005,x\nc,1700000000005,y\n',
-        [BAD_ROW, OK, OK],
+        [BAD_ROW],
     ),
-    Case("quotes that open in every line", "csv", b"id,due,p\n" + b'x",5,"\n' * 3, [BAD_ROW] * 3),
+    Case("quotes that open in every line", "csv", b"id,due,p\n" + b'x",5,"\n' * 3, [BAD_ROW]),
     Case(
         "a row that is too long",
         "csv",
@@ -225,7 +225,7 @@ ROWS = [
         "a quoted cell that is too long",
         "csv",
         b'id,due,payload\na,1700000000005,"' + (b"x" * 9999 + b"\n") * 210 + b'"\n',
-        ["a quoted cell does not end", *["the row has 1 cells"] * 209, BAD_ROW],
+        ["a quoted cell does not end", BAD_ROW],
     ),
 ]
 

@@ -14,7 +14,8 @@ from delivery.delivering import Run, crashed, to_function
 from delivery.made_store import MadeStore
 from tickwheel.delivery import Answer, Letter, Message
 from tickwheel.delivery.base.errors import StoreFailed, WrongUsage
-from tickwheel.delivery.model.entries import Look
+from tickwheel.delivery.model.entries import Look, Requeue
+from tickwheel.delivery.model.retry import Retry
 from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.report import write_report
 from tickwheel.delivery.report.lateness import BOUNDS_US
@@ -130,6 +131,20 @@ def test_the_latest_dead_letters_are_shown_and_all_are_counted__D2(desk: FilledS
     assert figures.counts.dead_letters == 70
     assert [letter.line for letter in figures.letters] == [*range(69, 19, -1)]
     assert figures.letters[0].record == "{" + "x" * 399 + "…"
+
+
+def test_a_dead_letter_that_was_tried_again_is_not_counted__D2(tmp_path: Path) -> None:
+    works: list[bool] = []
+
+    def send(_: object) -> None:
+        if not works:
+            raise ValueError("not today")
+
+    with Run(tmp_path, to_function(send), Settings(retry=Retry(max_attempts=1))) as run:
+        run.deliver(message("a", 1, None), message("b", 1, None))
+        works.append(True)
+        run.deliver(Requeue("b", None))  # the last one
+    assert look(tmp_path / "store.db", NOW_MS).counts.dead_letters == 1
 
 
 def test_what_is_in_memory_alone_is_seen_while_it_is_delivered__D9(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import queue
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from http.client import HTTPMessage
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -117,9 +117,9 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 class Server:
     """The command as a process; it delivers to its standard output."""
 
-    def __init__(self, store: Path, *more: str, stdout: int = subprocess.PIPE) -> None:
+    def __init__(self, store: Path, *more: str, stdout: int = subprocess.PIPE, before: Sequence[str] = ()) -> None:
         ports = [] if "--listen" in more else ["--listen", "127.0.0.1:0"]
-        command = [*COMMAND, "--store", str(store), *ports, *more]
+        command = [*before, *COMMAND, "--store", str(store), *ports, *more]
         self.process = subprocess.Popen(command, stdout=stdout, stderr=subprocess.PIPE, text=True)
         self.port = 0
 

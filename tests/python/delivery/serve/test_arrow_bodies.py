@@ -16,9 +16,10 @@ import pyarrow as pa
 import pytest
 
 from delivery.batches import batch, invalid_utf8, stream, to_arrow
+from delivery.receipts import Told
+from tickwheel._native import Records
 from tickwheel.delivery import DeliveryFailed, StoreFailed
-from tickwheel.delivery.engine.running import Answers
-from tickwheel.delivery.model.entries import Answer, Letter
+from tickwheel.delivery.model.entries import Answer
 from tickwheel.delivery.model.message import Cancel, Message
 from tickwheel.delivery.serve import arrow_bodies, bodies
 from tickwheel.delivery.serve.application import REQUESTS
@@ -116,23 +117,22 @@ def test_a_stream_may_have_many_batches_and_come_in_parts_of_any_size__D11(size:
 
 
 def test_the_answer_comes_after_the_last_commit__D11(fresh: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    tickets: list[Answers] = []
+    tickets: list[Callable[[Any], object]] = []
     is_there = threading.Semaphore(0)
 
-    def submit(_items: object, answers: Answers) -> bool:
-        tickets.append(answers)
+    def submit(_: object, told: Callable[[Any], object]) -> None:
+        tickets.append(told)
         is_there.release()
-        return True
 
     monkeypatch.setattr(fresh.running, "try_submit", submit)
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(post, fresh, stream(far("a", "b"), far("c")))
         for _ in range(2):
             assert is_there.acquire(timeout=20)
-        tickets[1].set_result([Answer.ACCEPTED])
+        tickets[1](Told(Answer.ACCEPTED))
         assert fresh.ask("GET", "/healthz").status == 200
         assert not asked.done(), "the first batch is not on disk"
-        tickets[0].set_result([Answer.ACCEPTED, Answer.DUPLICATE])
+        tickets[0](Told(Answer.ACCEPTED, Answer.DUPLICATE))
         assert words(asked.result(20)) == ["accepted", "duplicate", "accepted"]
 
 
@@ -391,9 +391,8 @@ def test_once_delivery_has_failed_a_stream_is_answered_with_the_reason__D11(
 
 
 def test_a_commit_that_fails_is_answered_with_the_reason__D11(fresh: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    def submit(_items: object, answers: Answers) -> bool:
-        answers.set_exception(StoreFailed("the disk is full"))
-        return True
+    def submit(_: object, told: Callable[[Any], object]) -> None:
+        told(StoreFailed("the disk is full"))
 
     monkeypatch.setattr(fresh.running, "try_submit", submit)
     reply = post(fresh, stream(far("a")))
@@ -509,12 +508,12 @@ def test_a_stream_with_much_to_do_holds_up_no_other__D12(fresh: Served, monkeypa
     may_go_on, has_begun = threading.Event(), threading.Event()
     submit = fresh.running.try_submit
 
-    def submit_later(items: Any, *given: Any) -> bool:
+    def submit_later(given: Any, told: Any) -> Any:
         has_begun.set()
         if not may_go_on.is_set():
-            return False
-        taken.extend(map(len, items))
-        return submit(items, *given)
+            return given
+        taken.append(len(given))
+        return submit(given, told)
 
     monkeypatch.setattr(fresh.running, "try_submit", submit_later)
     with ThreadPoolExecutor(2) as pool:
@@ -539,7 +538,7 @@ def test_of_all_streams_a_single_piece_waits_for_room_in_memory__D8(
         pieces.append(await call(threads, function))
         return pieces[-1]
 
-    monkeypatch.setattr(fresh.running, "try_submit", lambda *given: has_room.is_set() and submit(*given))
+    monkeypatch.setattr(fresh.running, "try_submit", lambda *given: submit(*given) if has_room.is_set() else given[0])
     monkeypatch.setattr(Threads, "call", counted)
     with ThreadPoolExecutor(3) as pool:
         asked = [pool.submit(post, fresh, stream(far(name))) for name in "abc"]
@@ -587,9 +586,9 @@ def test_a_body_that_the_server_holds_up_is_not_closed_for_those_that_say_nothin
     given, is_taken, has_room = stream(far("a"), far("b")), threading.Event(), threading.Event()
     submit = fresh.running.try_submit
 
-    def later(*given: Any) -> bool:
+    def later(*given: Any) -> Any:
         is_taken.set()
-        return has_room.is_set() and submit(*given)
+        return submit(*given) if has_room.is_set() else given[0]
 
     monkeypatch.setattr(fresh.running, "try_submit", later)
     with closing(http.client.HTTPConnection("127.0.0.1", fresh.port, timeout=20)) as connection:
@@ -615,9 +614,9 @@ def test_a_request_that_is_not_done_when_the_server_ends_is_told_and_leaves_no_t
     served, is_taken, may_go_on = Served(tmp_path), threading.Event(), threading.Event()
     submit = served.running.try_submit
 
-    def later(*given: Any) -> bool:
+    def later(*given: Any) -> Any:
         is_taken.set()
-        return may_go_on.is_set() and submit(*given)
+        return submit(*given) if may_go_on.is_set() else given[0]
 
     monkeypatch.setattr(served.running, "try_submit", later)
     with ThreadPoolExecutor(1) as pool:
@@ -658,6 +657,6 @@ def test_a_dictionary_that_is_extended_is_refused__D12(served: Served) -> None:
 
 
 def test_a_letter_without_a_record_is_listed__D2_D14(fresh: Served) -> None:
-    fresh.running.submit([Letter("in", 1, "why", "what", b"")]).result(20)
+    fresh.running.submit(Records.bad("in", 1, "why", "what", b"")).result(20)
     [letter] = fresh.ask("GET", "/dead").body["letters"]
     assert (letter["reason"], letter["record"]) == ("why", "")

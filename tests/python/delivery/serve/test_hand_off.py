@@ -3,7 +3,7 @@
 import http.client
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from delivery.batches import batch, stream
+from delivery.receipts import Told
 from tickwheel._native import NdjsonLines, Records
 from tickwheel.delivery import StoreFailed
-from tickwheel.delivery.engine.running import Answers
 from tickwheel.delivery.model.message import MAX_PAYLOAD, Columns
 from tickwheel.delivery.read.hand_off_rows import HANDED, batch_of
 from tickwheel.delivery.serve.tokens import Right, Tokens
@@ -29,7 +29,7 @@ PIECE = 1024  # rows at most
 def rows(count: int, name: str = "m", size: int = 1) -> Any:
     line = b'{"id": "%s%d", "due": %d, "payload": "%s"}'
     lines = b"\n".join(line % (name.encode(), n, FAR_MS, b"x" * size) for n in range(count))
-    return batch_of(NdjsonLines("in", Columns().names, 2 * MAX_PAYLOAD).read(lines)).select(HANDED.names)
+    return batch_of(NdjsonLines("in", Columns(), 2 * MAX_PAYLOAD).read(lines)).select(HANDED.names)
 
 
 def hand_off(served: Served, *batches: Any, query: str = "", headers: dict[str, str] = ARROW) -> Reply:
@@ -41,15 +41,14 @@ class Disk:
 
     def __init__(self) -> None:
         self.pieces: list[int] = []
-        self.tickets: list[Answers] = []
+        self.tickets: list[Callable[[Any], object]] = []
         self._has_changed = threading.Condition()
 
-    def submit(self, items: Sequence[Records], answers: Answers) -> bool:
+    def submit(self, given: Records, told: Callable[[Any], object]) -> None:
         with self._has_changed:
-            self.pieces.append(sum(map(len, items)))
-            self.tickets.append(answers)
+            self.pieces.append(len(given))
+            self.tickets.append(told)
             self._has_changed.notify_all()
-        return True
 
     def wait_for(self, count: int) -> None:
         with self._has_changed:
@@ -77,10 +76,10 @@ def test_no_piece_waits_for_the_commit_of_another_and_the_answer_for_all__S3(dis
         assert len(disk.pieces) > 2
         *most, last = disk.tickets
         for ticket in most:
-            ticket.set_result([])
+            ticket(Told())
         assert fresh.ask("GET", "/healthz").status == 200
         assert not asked.done(), "the last piece is not on disk"
-        last.set_result([])
+        last(Told())
         assert asked.result(20)[:2] == (200, {"rows": 5_000})
 
 
@@ -89,9 +88,9 @@ def test_a_piece_that_could_not_be_written_is_told__S3(disk: Disk, fresh: Served
         asked = pool.submit(hand_off, fresh, rows(2_000))
         disk.wait_for(2_000)
         *others, last = disk.tickets
-        last.set_exception(StoreFailed("the disk is full"))
+        last(StoreFailed("the disk is full"))
         for ticket in others:
-            ticket.set_result([])
+            ticket(Told())
         reply = asked.result(20)
     assert reply.status == 503
     assert reply.body["reason"] == "the disk is full; some of its messages may have been accepted"
@@ -103,7 +102,7 @@ def test_a_piece_is_bounded_in_rows_and_bytes__S3_D8(disk: Disk, fresh: Served) 
         asked = pool.submit(hand_off, fresh, rows(30, size=600_000), rows(5_000, "n"))
         disk.wait_for(5_030)
         for ticket in disk.tickets:
-            ticket.set_result([])
+            ticket(Told())
         assert asked.result(20).status == 200
     large = disk.pieces[: next(place for place, size in enumerate(disk.pieces) if size > 30)]
     assert sum(large) == 30
@@ -121,11 +120,11 @@ def test_one_that_is_silent_or_waits_for_its_answer_holds_up_no_other__S3(disk: 
             other = pool.submit(hand_off, fresh, rows(10))
             disk.wait_for(2_010)
             for ticket in disk.tickets[before:]:
-                ticket.set_result([])
+                ticket(Told())
             assert other.result(20)[:2] == (200, {"rows": 10})
             assert not waiting.done()
             for ticket in disk.tickets[:before]:
-                ticket.set_result([])
+                ticket(Told())
             assert waiting.result(20)[:2] == (200, {"rows": 2_000})
 
 

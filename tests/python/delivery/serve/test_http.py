@@ -238,6 +238,8 @@ def test_once_delivery_has_failed_everything_says_so__D11(failure: DeliveryFaile
     try:
         assert served.ask("GET", "/healthz")[:2] == (200, {"status": "ok"})
         served.running.fail(failure)
+        bad = served.ask("POST", "/messages", {"id": "", "due": FAR_MS})
+        assert (bad.status, bad.body["reason"]) == (400, "id is empty"), "nothing of it has to be on disk"
         assert served.ask("GET", "/healthz")[:2] == (503, {"status": "failed"})
         for method, path in (("POST", "/messages"), ("DELETE", "/messages/a"), ("GET", "/messages/a")):
             reply = served.ask(method, path, {"id": "a", "due": 1700000000005})

@@ -100,7 +100,7 @@ def test_what_has_its_outcome_is_listed_with_it__D14(served: Served) -> None:
         ("state=delivered&cursor=9999999999999999999", "is no cursor"),
         ("due_from=12", "due_from is 12, which looks like seconds"),
         ("kye=k", "the address has 'kye'"),
-        ("key=k&key=l", "a parameter twice"),
+        ("key=k&key=l", "the address has 'key twice'"),
         ("key", "the address can't be read"),
         ("key=%FF", "the address can't be read"),
     ],

@@ -54,6 +54,32 @@ def test_a_page_is_greeted_and_gets_the_wheel_and_the_figures__D14(served: Serve
     assert (figures["due"]["now"], figures["due"]["1m"], figures["states"]["near"]) == (0, 1, 1)
 
 
+def test_the_dead_letters_of_a_page_are_those_that_the_store_keeps__D14(tmp_path: Path) -> None:
+    works: list[bool] = []
+
+    def send(_: object) -> None:
+        if not works:
+            raise ValueError("not today")
+
+    def letters(served: Served) -> tuple[int, int]:
+        found = live.figures(served.running, time.time_ns() // 1_000_000)
+        assert found["dead_letters"] == served.running.view.status().dead_letters
+        return found["dead_letters"], found["counts"]["dead_letters"]
+
+    with closing(Served(tmp_path, to=send, max_attempts=1)) as served:
+        for n in range(3):
+            served.ask("POST", "/messages", {"id": f"m{n}", "delay_ms": 0})
+        assert served.running.wait(10)
+        assert letters(served) == (3, 3)
+    with closing(Served(tmp_path, to=send, max_attempts=1)) as served:
+        assert letters(served) == (3, 0), "after a restart"
+        works.append(True)
+        for n in range(2):
+            assert served.ask("POST", "/requeue", {"id": f"m{n}"}).body["state"] == "requeued"
+        assert served.running.wait(10)
+        assert letters(served) == (1, 0), "two were tried again"
+
+
 def test_there_are_at_most_so_many_pages__D12(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "MOST", 3)
     with ExitStack() as stack:

@@ -14,7 +14,7 @@ from delivery.batches import stream
 from tickwheel._native import NdjsonLines
 from tickwheel.delivery import Delivery, DeliveryFailed, DeliveryQueue
 from tickwheel.delivery.engine.running import Running
-from tickwheel.delivery.model.message import MAX_PAYLOAD, Cancel, Columns, Message
+from tickwheel.delivery.model.message import MAX_PAYLOAD, Columns, Message
 from tickwheel.delivery.read.hand_off_rows import HANDED, PARTITIONS, batch_of
 from tickwheel.delivery.serve.access import Access, Address
 from tickwheel.delivery.serve.ports import Listening, Ports
@@ -117,14 +117,14 @@ def test_marks_are_told_while_a_hand_off_waits_for_room__S4(tmp_path: Path, monk
 
     submit = Running.try_submit
 
-    def submit_later(*given: Any) -> bool:
+    def submit_later(running: Running, given: Any, told: Any) -> Any:
         has_begun.set()
-        return may_end.is_set() and submit(*given)
+        return submit(running, given, told) if may_end.is_set() else given
 
     served = Served(tmp_path)
     try:
         monkeypatch.setattr(Running, "try_submit", submit_later)
-        row = batch_of(NdjsonLines("in", Columns().names, 1000).read(b'{"id": "a", "due": 4000000000000}'))
+        row = batch_of(NdjsonLines("in", Columns(), 1000).read(b'{"id": "a", "due": 4000000000000}'))
         given = stream(row.select(HANDED.names))
         with ThreadPoolExecutor(1) as pool:
             handed = pool.submit(served.ask, "POST", "/hand-off", given, headers=ARROW)
@@ -153,26 +153,11 @@ def test_marks_need_the_right_to_hand_off__S4_D12(tmp_path: Path) -> None:
         served.close()
 
 
-def test_what_recurs_in_a_partition_is_told_until_it_ends__S4_D19(served: Served) -> None:
-    rules = [{"id": f"r{n}", "key": "customer 3", "every": 60_000} for n in range(3)]
-    for rule in (*rules, {"id": "elsewhere", "every": 60_000}):
-        assert served.ask("POST", "/messages", rule).status == 201
-    assert "recurring" not in asked(served)
-    query = f"?partition={PARTITION}"
-    assert asked(served, query=query)["recurring"] == [["customer 3", f"r{n}"] for n in range(3)]
-    served.running.submit([Cancel("r1", "customer 3")]).result(20)
-    assert served.ask("POST", "/messages", rules[1]).status == 200, "a duplicate"
-    assert asked(served, query=query)["recurring"] == [["customer 3", "r0"], ["customer 3", "r2"]]
-
-
-@pytest.mark.parametrize(
-    "query", ["64", "-1", "x", "", "%201", "%C2%B2", "00001", "1&partition=2", "1&x", "1e0", "9" * 5000]
-)
-def test_what_is_no_partition_is_refused_with_what_is_one__S4(query: str, served: Served) -> None:
-    for asks in (f"?partition={query}", "?&", "?store=1", "?=1"):
+def test_marks_take_no_parameter__S4(served: Served) -> None:
+    for asks in ("?partition=1", "?&", "?store=1", "?=1", f"?{'9' * 5000}"):
         refused = ask_for(served, query=asks)
         assert refused.status == 400, asks
-        assert refused.body["allowed"] == "/hand-off/marks, or /hand-off/marks?partition=N, 0 to 63"
+        assert refused.body["allowed"] == "/hand-off/marks"
         assert len(refused.body["reason"]) < 200
 
 

@@ -12,7 +12,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import tickwheel
-from tickwheel.delivery import Delivery, Letter, Message, StoreFailed, Unavailable
+from tickwheel._native import Records
+from tickwheel.delivery import Delivery, Message, StoreFailed, Unavailable
 from tickwheel.delivery.engine.running import Running
 from tickwheel.delivery.model.settings import Settings
 from tickwheel.delivery.serve import metrics
@@ -201,7 +202,8 @@ def test_dead_letters_are_counted_by_where_they_come_from__D15(tmp_path: Path) -
     served = Served(tmp_path, to=refuse, max_attempts=1)
     try:
         served.ask("POST", "/messages", {"id": "bad", "due": 1700000000005})
-        served.running.submit([Letter("in.csv", line, "id is missing", "an id", b"{}") for line in (1, 2)]).result(10)
+        bad = [Records.bad("in.csv", line, "id is missing", "an id", b"{}") for line in (1, 2)]
+        served.running.submit(bad).result(10)
         assert served.running.wait(10)
         found = scrape(served)
         assert found["tickwheel_dead_letters_total source=input"] == 2

@@ -26,7 +26,6 @@ from tickwheel.delivery.serve import http as served_http
 from tickwheel.delivery.serve.bodies import Bodies
 from tickwheel.delivery.serve.guard import right_of
 from tickwheel.delivery.serve.live import Live
-from tickwheel.delivery.serve.replacing import Replacing
 from tickwheel.delivery.serve.tokens import Right, Tokens, names_of
 from tickwheel.delivery.sight import Action, Details, LetterSeen, Rule, Seen, State, StoreStatus
 
@@ -72,7 +71,7 @@ def address(operation: Operation, query: str = "") -> str:
 def handed(id_: str) -> bytes:
     """A hand-off of one message."""
     line = json.dumps({"id": id_, "due": FAR_MS}).encode()
-    return stream(batch_of(NdjsonLines("in", Columns().names, MAX_PAYLOAD).read(line)).select(HANDED.names))
+    return stream(batch_of(NdjsonLines("in", Columns(), MAX_PAYLOAD).read(line)).select(HANDED.names))
 
 
 def kind_of(operation: Operation) -> dict[str, str]:
@@ -153,17 +152,16 @@ def test_it_has_every_parameter_of_the_server_and_no_other__D11(served: Served) 
     known = {
         ("GET", "/messages"): [*listing._PARAMETERS],
         ("GET", "/dead"): [*listing._PARAMETERS_OF_DEAD],
-        ("POST", "/messages"): ["replace", *(name for name in Replacing.__struct_fields__ if name != "is_wanted")],
+        ("POST", "/messages"): ["replace", "at_latest_ms"],
         **{(method, "/messages/{id}"): ["key"] for method in ("GET", "DELETE", "PATCH")},
         **{(method, "/message"): ["id", "key"] for method in ("GET", "DELETE", "PATCH")},
         **{("POST", path): ["key"] for path in ("/pause", "/resume")},
         ("POST", "/again"): ["key", "id"],
         HAND_OFF: ["store"],
-        MARKS: ["partition"],
     }
     assert {operation: names for operation, names in told.items() if names} == known
     values = {"state": "dead", "due_from": str(FAR_MS), "due_before": str(FAR_MS), "limit": "1", "replace": "true"}
-    values |= {"key": "k", "at_latest_ms": "1", "partition": "63"}
+    values |= {"key": "k", "at_latest_ms": "1"}
     for operation, names in told.items():
         for name in names:
             text = f"{name}={values.get(name, '1')}" + ("&replace=true" if name == "at_latest_ms" else "")
@@ -247,6 +245,7 @@ def go_through(served: Served, seeing: Seeing) -> None:
     ask("POST", "/messages", 200, message)
     ask("POST", "/messages", 409, message | {"payload": 2})
     ask("POST", "/messages", 400, {"id": "one"})
+    ask("POST", "/messages", 422, {"id": "nowhere", "due": FAR_MS, "destination": "nowhere"})
     ask("POST", "/messages", 202, {"id": "early", "op": "cancel"})
     ask("POST", "/messages", 404, {"id": "none", "op": "reschedule", "due": FAR_MS})
     ask("POST", "/messages", 200, {"id": "one", "key": "k", "op": "reschedule", "due": FAR_MS + 1})
@@ -271,8 +270,7 @@ def go_through(served: Served, seeing: Seeing) -> None:
     ask(*HAND_OFF, 400, rows, headers=ARROW)
     ask(*HAND_OFF, 415, {"id": "handed"})
     ask(*MARKS, 200)
-    ask(*MARKS, 200, at="/hand-off/marks?partition=0")
-    ask(*MARKS, 400, at="/hand-off/marks?partition=64")
+    ask(*MARKS, 400, at="/hand-off/marks?partition=0")
 
     ask("POST", "/messages", 201, {"id": "late", "due": 1_700_000_000_000})
     assert served.arrived.get(timeout=10).message.id == "late"

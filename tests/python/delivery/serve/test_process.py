@@ -10,6 +10,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -73,6 +74,29 @@ def test_one_that_was_paused_and_goes_on_is_never_beside_the_second__D9(tmp_path
     assert second.ask("GET", "/messages/a").body["state"] == "delivered"
     second.kill(signal.SIGTERM)
     assert second.rest()[:2] == (0, "")
+
+
+def test_large_payloads_take_bounded_memory_and_it_is_given_back__D8(tmp_path: Path, start: Start) -> None:
+    server = start(tmp_path / "s.db", stdout=subprocess.DEVNULL).listening()
+
+    def told_mib(name: str) -> int:
+        status = Path(f"/proc/{server.process.pid}/status").read_text()
+        return int(re.findall(rf"{name}:\s+(\d+) kB", status)[0]) // 1024
+
+    before = told_mib("VmRSS")
+    numbers = iter(range(320))
+
+    def post(_client: int) -> None:
+        for number in numbers:
+            message = {"id": f"m{number}", "key": f"k{number % 50}", "delay_ms": 6_000, "payload": "x" * 1_000_000}
+            assert server.ask("POST", "/messages", message).status == 201
+
+    with ThreadPoolExecutor(16) as clients:
+        list(clients.map(post, range(16)))
+    while server.ask("GET", "/status").body["waiting"]:
+        pass
+    assert told_mib("VmHWM") - before <= 150, "as the guarantees say"
+    assert told_mib("VmRSS") - before <= 100, "most of it is given back"
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])

@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import ssl
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ from click.testing import CliRunner
 from delivery.batches import batch, stream
 from delivery.certificates import Pair, authority, signed, with_passphrase
 from tickwheel.commands import tickwheel
-from tickwheel.delivery import WrongUsage
+from tickwheel.delivery import DeliveryFailed, DeliveryQueue, WrongUsage
+from tickwheel.delivery.base.tls_errors import sentence
+from tickwheel.delivery.queue.server_view import ServerView
 from tickwheel.delivery.serve import connections
 from tickwheel.delivery.serve.credentials import Credentials
 from tickwheel.delivery.serve.tls import Certificates, TlsFiles
@@ -152,6 +155,90 @@ def test_with_an_authority_for_clients_each_needs_a_certificate__D12(mutual: Ser
         with pytest.raises((ssl.SSLError, ConnectionError)):
             put(mutual.port, "x", made.ca, own)
     assert status(mutual.port, context(made.ca, made.client), "/messages/x") == 404
+
+
+def _told(server: str, made: Signed) -> str:
+    with pytest.raises(DeliveryFailed) as failed:
+        ServerView(server, context=context(made.ca)).status()
+    return str(failed.value)
+
+
+def test_errors_of_tls_are_sentences_on_both_sides__D12(
+    encrypted: Served, mutual: Served, made: Signed, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = f"https://127.0.0.1:{encrypted.port}"
+    usual = ServerView(url)
+    with pytest.raises(DeliveryFailed, match=r"by no trusted authority: name its authority's file by --tls-ca$"):
+        usual.status()
+    with socket.create_server(("127.0.0.1", 0)) as plain:
+        answering = threading.Thread(target=_answer_without_tls, args=[plain])
+        answering.start()
+        assert "does not speak TLS at this port" in _told(f"https://127.0.0.1:{plain.getsockname()[1]}", made)
+        answering.join()
+    with (
+        caplog.at_level("INFO", "tickwheel"),
+        socket.create_connection(("127.0.0.1", encrypted.port), timeout=20) as connection,
+    ):
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+        with contextlib.suppress(ConnectionResetError):
+            connection.recv(4096)
+        _told(f"https://127.0.0.1:{mutual.port}", made)
+        with contextlib.suppress(ssl.SSLError, ConnectionError):
+            status(mutual.port, context(made.ca, made.stranger))
+        while len(lines := _handshakes(caplog)) < 3:
+            threading.Event().wait(0.005)
+    assert set(lines) == {
+        "the TLS handshake of a client failed: the other side speaks HTTP without TLS: write https://",
+        "the TLS handshake of a client failed: the client gave no certificate, which --tls-client-ca requires",
+        "the TLS handshake of a client failed: the client's certificate is signed by no authority of --tls-client-ca: "
+        "give the client another one, or add its authority",
+    }
+
+
+def _handshakes(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [text for record in caplog.records if "handshake" in (text := record.getMessage())]
+
+
+def _answer_without_tls(listening: socket.socket) -> None:
+    connection, _ = listening.accept()
+    with connection:
+        connection.recv(4096)
+        connection.sendall(b"HTTP/1.1 400 no TLS here\r\n\r\n")
+
+
+def _failed(code: int, message: str = "") -> ssl.SSLCertVerificationError:
+    error = ssl.SSLCertVerificationError(1, "certificate verify failed")
+    error.verify_code, error.verify_message = code, message
+    return error
+
+
+def test_each_kind_of_a_wrong_certificate_has_its_remedy__D12() -> None:
+    assert sentence(_failed(10)) == "the server's certificate has ended: renew it, or set this machine's clock"
+    assert sentence(_failed(9)).endswith("is not valid yet: set this machine's clock, or wait")
+    for code in (18, 19, 20, 21):
+        assert sentence(_failed(code)).endswith("name its authority's file by --tls-ca")
+    other = sentence(_failed(62, "Hostname mismatch, certificate is not valid for 'a'."))
+    assert "for another name (Hostname mismatch, certificate is not valid for 'a'): write a name" in other
+    assert sentence(ssl.SSLEOFError(8, "EOF")).startswith("the other side closed the connection in the middle of TLS")
+    assert sentence(ssl.SSLError(1, "odd")) == "TLS failed (odd): the log of the other side may say why"
+    assert sentence(ConnectionResetError("reset")) == "reset"
+
+
+@pytest.mark.parametrize("fault", ["missing", "empty", "damaged"])
+def test_a_named_file_of_certificates_that_is_not_usable_is_an_error_at_the_start__D12(
+    made: Signed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    named = tmp_path / "certificates.pem"
+    if fault != "missing":
+        named.write_text({"empty": "", "damaged": made.ca.cert.read_text().replace("M", "!", 3)}[fault])
+    monkeypatch.setenv("SSL_CERT_FILE", str(named))
+    with pytest.raises(WrongUsage, match=f"^SSL_CERT_FILE names '{named}', which (can't be read|has )"):
+        ServerView("https://127.0.0.1:1")
+    ServerView("http://127.0.0.1:1").close()
+    with pytest.raises(WrongUsage, match=f"SSL_CERT_FILE names '{named}', which (can't be read|has )"):
+        DeliveryQueue(tmp_path / "store.db", to="https://127.0.0.1:1/")
+    assert not (tmp_path / "store.db").exists()
+    DeliveryQueue(tmp_path / "store.db", to="http://127.0.0.1:1/").close()
 
 
 def broken(folder: Path, made: Signed) -> dict[str, tuple[TlsFiles, str]]:

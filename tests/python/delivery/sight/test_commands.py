@@ -68,7 +68,10 @@ def test_json_is_the_object_that_http_gives__D14(store: Path) -> None:
 def test_a_message_that_is_not_there_ends_with_1__D14(store: Path) -> None:
     seen = run("show", store, "m1")
     assert (seen.exit_code, seen.stdout) == (1, "")
-    assert seen.stderr == "There is no message 'm1' without a key: it has not come, or it is forgotten.\n"
+    assert seen.stderr.splitlines() == [
+        "There is no message 'm1' without a key: it has not come, or it is forgotten.",
+        "There is one of another key: --key k",
+    ]
     shown = run("show", store, "m1", "--key", "k").stdout.splitlines()
     assert shown[-1].split(maxsplit=1) == ["payload:", '{"n":1}']
     assert [line.split(maxsplit=1) for line in shown[:3]] == [["id:", "m1"], ["key:", "k"], ["state:", "waiting"]]
@@ -117,3 +120,28 @@ def test_the_status_says_which_process_works_with_the_store__D14(store: Path) ->
         assert told()[1].split() == ["in", "use:", "yes,", "by", "process", str(os.getpid())]
     found = json.loads(run("status", store, "--json").stdout)
     assert (found["in_use"], found["process"]) == (False, None)
+
+
+def test_show_without_a_key_names_the_keys_that_have_the_id__D14(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    with DeliveryQueue(path, to=print) as queue:
+        queue.put_many([("a", FAR_MS, n, f"k {n}") for n in range(2)])
+    assert run("show", path, "a").stderr.splitlines() == [
+        "There is no message 'a' without a key: it has not come, or it is forgotten.",
+        "There is one of another key: --key 'k 0', 'k 1'",
+    ]
+    assert run("show", path, "a", "--key", "k").stderr.splitlines()[1:] == [
+        "There is one of another key: --key 'k 0', 'k 1'"
+    ]
+    assert len(run("show", path, "b").stderr.splitlines()) == 1
+    with DeliveryQueue(path, to=print) as queue:
+        queue.put_many([("a", FAR_MS, n, f"k{n}") for n in range(2, 9)])
+    assert run("show", path, "a").stderr.endswith("--key 'k 0', 'k 1', k2, k3, k4, and 4 more\n")
+
+
+@pytest.mark.parametrize("command_", ["list", "pause"])
+def test_a_user_in_the_address_of_a_server_is_not_printed_and_a_token_is_advised__D10(command_: str) -> None:
+    refused = run(command_, "http://me:s3cret@127.0.0.1:7400")
+    assert refused.exit_code == 2
+    assert "leave it out, and give a token (--token-file FILE)" in " ".join(refused.stderr.split())
+    assert "s3cret" not in refused.stderr

@@ -452,12 +452,24 @@ def test_a_certificate_is_checked_and_one_that_is_not_trusted_is_down__D6_D10(
     untrusting = queue_to(url)
     untrusting.put_many([message(str(number), key=None) for number in range(5)])
     assert told.is_down.wait(LONG_S)
-    assert "certificate" in told.outages[0]
+    assert told.outages[0].startswith(
+        "the receiver's certificate is self-signed, or an authority's own, and not trusted: add it to the certificates"
+    )
     untrusting.close()
     assert untrusting.letters == []  # type: ignore[attr-defined]
     assert receiver.requests == []
 
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    told.is_down.clear()
+    told.outages.clear()
+    other = queue_to(f"https://localhost:{receiver.server_port}")
+    other.put_many([message(str(number), key=None) for number in range(5)])
+    assert told.is_down.wait(LONG_S)
+    assert told.outages[0].startswith(
+        "the receiver's certificate is for 127.0.0.1, not for localhost: write the name of the certificate in the"
+    )
+    other.close()
+
     friend = queue_to(f"{url}/a?b=c")
     friend.put_many(in_order(3))
     assert friend.wait_until_empty(LONG_S)

@@ -1,10 +1,12 @@
 """Tests with the broker inside librdkafka, which has the real protocol on a real port, but stores nothing on disk."""
 
+import ctypes
 import itertools
 import json
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import confluent_kafka
@@ -14,7 +16,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from delivery.sinks.making import MIB, ODD_IDS, batch, child_sending, delivery, kill_when_it_says, opened
 from tickwheel.delivery import DeliveryQueue
-from tickwheel.delivery.base.errors import DeliveryFailed, Unavailable, WrongUsage
+from tickwheel.delivery.base.errors import DeliveryFailed, Unanswered, Unavailable, WrongUsage
 from tickwheel.delivery.model.message import Message
 from tickwheel.delivery.sinks import Delivery, Sink, kafka, open_sink
 
@@ -217,6 +219,74 @@ def test_brokers_that_are_gone_are_told_in_time__D6() -> None:
     sink.close()
 
 
+def mock_of(cluster: Producer) -> tuple[ctypes.CDLL, ctypes.c_void_p]:
+    """The library, and the brokers in it. Python has no function for what these do."""
+    path = next(line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "librdkafka" in line)
+    library = ctypes.CDLL(path)
+    library.rd_kafka_handle_mock_cluster.restype = ctypes.c_void_p
+    handle = ctypes.c_void_p.from_address(id(cluster) + object.__basicsize__)
+    return library, ctypes.c_void_p(library.rd_kafka_handle_mock_cluster(handle))
+
+
+def set_leader(cluster: Producer, spec: str, partition: int, broker: int) -> None:
+    """Gives the partition another leader; with the broker -1, none."""
+    library, mock = mock_of(cluster)
+    topic = ctypes.c_char_p(spec.rpartition("/")[2].encode())
+    assert (
+        library.rd_kafka_mock_partition_set_leader(mock, topic, ctypes.c_int32(partition), ctypes.c_int32(broker)) == 0
+    )
+
+
+def test_a_partition_without_a_leader_holds_up_its_own_records_alone__D6(
+    cluster: Producer, spec: str, sink: Sink
+) -> None:
+    given = [delivery(seq, key=f"k{seq}") for seq in range(40)]
+    set_leader(cluster, spec, 0, -1)
+    # The broker inside librdkafka ends the process if a client that still knows the old leader writes.
+    sink._producer = None  # type: ignore[attr-defined]
+    refused = sink.send(given)
+    assert 0 < len(refused) < 40
+    assert all(isinstance(reason, Unanswered) and "no leader" in str(reason) for reason in refused.values())
+    assert sink.send([given[place] for place in refused]).keys() == set(range(len(refused)))
+    set_leader(cluster, spec, 0, 1)
+    waiting = [given[place] for place in refused]
+    while again := sink.send(waiting):  # the client has to hear of the new leader
+        waiting = [waiting[place] for place in again]
+    found = {message.key(): message.partition() for message in records(spec)}
+    of_partition = {key for key, partition in found.items() if partition == 0}
+    assert of_partition == {(given[place].message.key or "").encode() for place in refused}
+    assert len(found) == 40
+
+
+def test_a_partition_that_loses_its_leader_is_asked_for_once_no_answer_comes__D6(
+    cluster: Producer, spec: str, sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its records are taken back, and so may be others that no broker has yet: they go with the next send."""
+    monkeypatch.setattr(kafka, "_QUIET_S", 0.3)
+    given = [delivery(seq, key=f"k{seq}") for seq in range(40)]
+    set_leader(cluster, spec, 0, -1)
+    sink._producer = kafka.KafkaSink._new_producer(sink)  # type: ignore[attr-defined, arg-type]
+    refused = sink.send(given)
+    assert all(isinstance(reason, Unanswered) and "no leader" in str(reason) for reason in refused.values())
+    refused = sink.send([given[place] for place in refused])
+    set_leader(cluster, spec, 0, 1)
+    waiting = [delivery(seq, key=f"k{seq}") for seq in range(40) if seq not in seqs(spec)]
+    assert len(waiting) == len(refused) > 0
+    while again := sink.send(waiting):
+        waiting = [waiting[place] for place in again]
+    assert seqs(spec) == [*range(40)]
+
+
+def test_a_key_has_the_partition_that_the_producer_chooses__D4(spec: str, sink: Sink) -> None:
+    keys = {"", "a", "été", "\0", *("k" * n for n in range(2, 40)), *(f"{n * n}" for n in range(400))}
+    assert sink.send([delivery(seq, key=key) for seq, key in enumerate(keys)]) == {}
+    for record in records(spec):
+        sink._without_leader = {record.partition()}  # type: ignore[attr-defined]
+        key = (record.key() or b"").decode()
+        assert sink._lacks_leader(key), key  # type: ignore[attr-defined]
+        assert not sink._lacks_leader(None)  # type: ignore[attr-defined]
+
+
 class FatalProducer:
     """Answers the first batch with a fatal error, after which a producer can't be used."""
 
@@ -230,7 +300,8 @@ class FatalProducer:
     def produce(self, *_args: object, on_delivery: Any, **_more: object) -> None:
         self.answers.append(on_delivery)
 
-    def list_topics(self, *_args: object, **_more: object) -> None: ...
+    def list_topics(self, topic: str, **_more: object) -> SimpleNamespace:
+        return SimpleNamespace(topics={topic: SimpleNamespace(partitions={})})
 
     def poll(self, _timeout: float) -> int:
         return 0
@@ -271,25 +342,18 @@ def test_a_topic_that_was_deleted_is_away_and_a_new_producer_looks_for_it__D6(
     assert seqs(spec) == [1, 2]
 
 
-class SilentProducer:
+class SilentProducer(FatalProducer):
     """Never answers."""
 
-    def __init__(self, _config: object) -> None:
-        self.waited_s = 0.0
-
-    def produce(self, *_args: object, **_more: object) -> None: ...
-
-    def list_topics(self, *_args: object, **_more: object) -> None: ...
-
-    def poll(self, _timeout: float) -> int:
-        return 0
+    now_s = 0.0
 
     def flush(self, timeout_s: float) -> int:
-        self.waited_s += timeout_s
+        SilentProducer.now_s += timeout_s
         return 1
 
-    def purge(self) -> None:
-        assert self.waited_s < 10
+    def purge(self, **what: bool) -> None:
+        assert not what, "no partition lacks its leader"
+        assert SilentProducer.now_s < 10
 
 
 def test_answers_are_waited_for_less_long_than_until_the_sink_is_cut_off__D6(
@@ -297,6 +361,7 @@ def test_answers_are_waited_for_less_long_than_until_the_sink_is_cut_off__D6(
 ) -> None:
     """The same producer goes on, because the brokers recognize a late copy by its sequence numbers."""
     monkeypatch.setattr(kafka, "Producer", SilentProducer)
+    monkeypatch.setattr(kafka, "time", SimpleNamespace(monotonic=lambda: SilentProducer.now_s))
     sink = opened(spec, timeout_s=10)
     assert sink.send(batch([1, 2])).keys() == {0, 1}
 

@@ -668,7 +668,7 @@ def test_whoever_may_only_write_can_use_tables_that_are_there__D10(
         beside,
         f"CREATE ROLE {name}_writer LOGIN PASSWORD '{SECRET}'",
         f"GRANT INSERT, SELECT ON {name} TO {name}_writer",
-        f"GRANT INSERT, SELECT, DELETE ON {name}_ids TO {name}_writer",
+        f"GRANT INSERT, SELECT, UPDATE, DELETE ON {name}_ids TO {name}_writer",
     )
     url = postgres_url.replace("tick:", f"{name}_writer:")
     sink = opened(f"{url}&table={name}")

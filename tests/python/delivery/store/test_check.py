@@ -80,16 +80,16 @@ DAMAGES = {
     "INSERT INTO ledger SELECT 90, 4, 1, 0, 0, 1, 0": "messages that wait, and have an outcome: 1, number 4",
     "INSERT INTO ledger SELECT 90, seq, outcome, at_ms, 0, 1, 0 FROM ledger WHERE seq = 1":
         "messages with two outcomes: 1, number 1",
-    "INSERT INTO waiting SELECT due_ms + 1, seq, lane, size, 0 FROM waiting WHERE seq = 5":
+    "INSERT INTO waiting SELECT due_ms + 1, seq, lane, size, 0, NULL FROM waiting WHERE seq = 5":
         "messages that wait twice: 1, number 5",
     "DELETE FROM bodies": "messages that wait without a payload: 2, number 4, 5",
     "INSERT INTO bodies (seq, payload) VALUES (77, '1')": "payloads without a message: 1, number 77",
     "INSERT INTO bodies (seq, payload) VALUES (1, '1')": (
         "payloads that are not needed any more, and are never deleted: 1, number 1"
     ),
-    "INSERT INTO waiting VALUES (1, 77, NULL, 9, 0)": "waiting rows without a message: 1, number 77",
-    "INSERT INTO attempts VALUES (77, 1, NULL, NULL, 1, 0, 0, 0)": "attempts without a message: 1, number 77",
-    "INSERT INTO attempts VALUES (1, 1, NULL, NULL, 1, 0, 0, 0)": "attempts of messages that do not wait: 1, number 1",
+    "INSERT INTO waiting VALUES (1, 77, NULL, 9, 0, NULL)": "waiting rows without a message: 1, number 77",
+    "INSERT INTO attempts (seq, attempts) VALUES (77, 1)": "attempts without a message: 1, number 77",
+    "INSERT INTO attempts (seq, attempts) VALUES (1, 1)": "attempts of messages that do not wait: 1, number 1",
     "INSERT INTO moved VALUES (77, 1, 0)": "first due times without a message: 1, number 77",
     "INSERT INTO moved VALUES (1, 1, 0)": "first due times of messages that do not wait: 1, number 1",
     "INSERT INTO moved SELECT 4, 1, 99": "first due times in the partition of another name: 1, number 4",
@@ -104,7 +104,7 @@ DAMAGES = {
     "UPDATE messages SET outcome = 2 WHERE seq = 3":
         "messages whose outcome is not that of the ledger: 1, number 3",
     "UPDATE cancels SET name = 9": "cancels whose digest is not that of their key and id: 1, number 1",
-    "INSERT INTO messages SELECT 7, name, due_ms, key, id, content, NULL, NULL FROM messages WHERE seq = 4":
+    "INSERT INTO messages SELECT 7, name, due_ms, key, id, content, NULL, NULL, NULL FROM messages WHERE seq = 4":
         "messages that were accepted though their key and id were known: 1, number 7",
     "INSERT INTO paused_keys VALUES (9, 'k', 0)": "the key 'k' is paused with a lane that is not its own",
     "UPDATE meta SET value = 'x' WHERE name = 'store_id'": "the store has no id",

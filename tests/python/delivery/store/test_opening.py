@@ -1,9 +1,8 @@
-"""Opening existing files: a store, another program's file, a broken, an older or a newer store (rules D2, D5)."""
+"""Opening existing files: a store, another program's file, a broken one, one of another format (rules D2, D5, D20)."""
 
-import logging
 import os
 import random
-import signal
+import re
 import sqlite3
 import subprocess
 import sys
@@ -11,16 +10,24 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from delivery.other_users import let_others_reach
-from tickwheel.delivery import Answer, DeliveryQueue, StoreFailed, WrongUsage
-from tickwheel.delivery.engine.running import Running
-from tickwheel.delivery.model.settings import Settings
-from tickwheel.delivery.sinks import open_sink
+from tickwheel.commands import tickwheel
+from tickwheel.delivery import (
+    Answer,
+    DeliveryQueue,
+    StoreFailed,
+    StoreView,
+    WrongUsage,
+    backup_store,
+    check_store,
+    compact_store,
+    restore_store,
+)
 
 pytestmark = pytest.mark.timeout(30)
 
-VERSION_1 = Path(__file__).parents[4] / "crates/delivery/src/store/upgrade/version_1.sql"
 LATER_MS = 4_000_000_000_000
 
 
@@ -38,18 +45,69 @@ def make(store: Path) -> None:
         queue.put("a", due=LATER_MS)
 
 
-def set_version(store: Path, version: int) -> None:
+def set_format(store: Path, number: int) -> None:
     with closing(sqlite3.connect(store)) as db:
-        db.execute(f"PRAGMA user_version = {version}")
+        db.execute(f"PRAGMA user_version = {number}")
 
 
-def test_a_store_of_a_later_version_is_refused_and_left_alone__D2(store: Path) -> None:
+def refusal_of(store: Path, number: int) -> str:
+    return (
+        f"{store} is a store of format {number}, and this tickwheel reads and writes format 5 alone: deliver its"
+        " messages with the tickwheel that made it, or name another file"
+    )
+
+
+@pytest.mark.parametrize("number", [0, 1, 4, 6, 99])
+def test_a_store_of_another_format_is_refused_in_python_and_left_alone__D20(store: Path, number: int) -> None:
     make(store)
-    set_version(store, 99)
-    before = store.read_bytes()
-    with pytest.raises((WrongUsage, StoreFailed), match=r"later version of tickwheel \(99, this one knows"):
-        opened(store)
+    set_format(store, number)
+    before, copy = store.read_bytes(), store.with_name("copy.db")
+    for use in (
+        lambda: opened(store),
+        lambda: StoreView(store).list(),
+        lambda: check_store(store),
+        lambda: compact_store(store),
+        lambda: backup_store(store, copy),
+        lambda: restore_store(store, copy),
+    ):
+        with pytest.raises(WrongUsage) as refused:
+            use()
+        assert str(refused.value) == refusal_of(store, number)
     assert store.read_bytes() == before
+    assert [*store.parent.iterdir()] == [store]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "deliver INPUT --store STORE --to file:OUT",
+        "serve --store STORE --to file:OUT --listen 127.0.0.1:0",
+        "list STORE",
+        "show STORE a",
+        "status STORE",
+        "dead STORE",
+        "cancel STORE --id a",
+        "pause STORE",
+        "report STORE --out OUT",
+        "store check STORE",
+        "store compact STORE",
+        "store backup STORE OUT",
+        "store restore STORE OUT",
+    ],
+)
+def test_a_store_of_another_format_is_refused_by_each_command_and_left_alone__D20(store: Path, command: str) -> None:
+    make(store)
+    set_format(store, 3)
+    given, out = store.with_name("in.ndjson"), store.with_name("out")
+    given.write_text('{"id": "b", "due": 4000000000000}\n')
+    before = store.read_bytes()
+    names = {"STORE": str(store), "INPUT": str(given), "OUT": str(out)}
+    arguments = [re.sub("STORE|INPUT|OUT", lambda it: names[it[0]], word) for word in command.split()]
+    result = CliRunner().invoke(tickwheel, arguments)
+    words = " ".join(result.output.split())
+    assert (result.exit_code, refusal_of(store, 3) in words) == (2, True), result.output
+    assert store.read_bytes() == before
+    assert sorted(store.parent.iterdir()) == [given, store]
 
 
 def test_a_database_of_another_program_is_refused_and_left_alone__D2(store: Path) -> None:
@@ -137,63 +195,3 @@ def test_a_store_may_have_any_name(tmp_path: Path, name: str | bytes) -> None:
     assert store.exists()
     with opened(store) as queue:
         assert queue.state("a") is Answer.WAITING
-
-
-def test_a_store_of_version_1_is_stepped_up_after_a_backup_and_keeps_what_it_has__D5(
-    store: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with closing(sqlite3.connect(store)) as db:
-        db.executescript(VERSION_1.read_text())
-        before = "\n".join(db.iterdump())
-    arrived = []
-    with caplog.at_level(logging.INFO, "tickwheel.delivery"):
-        queue = DeliveryQueue(store, to=lambda it: arrived.append(it.message.id), keep_ids_days=36_500)
-    with queue:
-        states = [queue.state(id_, key) for key, id_ in [(None, "a"), ("k", "c"), ("5:g", "g"), ("far", "h")]]
-        assert states == [Answer.DELIVERED, Answer.DEAD, Answer.CANCELLED, Answer.WAITING]
-        assert queue.put("café", delay_ms=0) is Answer.CANCELLED, "a cancel is remembered"
-        while len(queue) > 1:
-            queue.wait_until_empty(0.01)
-    assert sorted(arrived) == ["b", "d", "f"]
-    [backup] = [it for it in store.parent.iterdir() if it != store]
-    assert f"it was brought up to date, and as it was it is {backup}" in caplog.text
-    with closing(sqlite3.connect(backup)) as db:
-        assert "\n".join(db.iterdump()) == before
-    with opened(store) as queue:
-        assert len(queue) == 1
-
-
-def test_a_ctrl_c_ends_a_long_step_up_and_leaves_the_store_as_it_was__D13(store: Path) -> None:
-    waiting = [(n, LATER_MS + n, f"id {n}") for n in range(1_000, 300_000)]
-    with closing(sqlite3.connect(store)) as db:
-        db.executescript(VERSION_1.read_text())
-        db.executemany("INSERT INTO messages VALUES (?1, ?1, ?2, NULL, ?3, 'fifteen letters', NULL)", waiting)
-        db.executemany("INSERT INTO bodies VALUES (?1, '1')", [(n,) for n, _, _ in waiting])
-        db.executemany("INSERT INTO waiting VALUES (?2, ?1, NULL, 700, 0)", [(n, due_ms) for n, due_ms, _ in waiting])
-        db.commit()
-    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.02)
-        with pytest.raises(KeyboardInterrupt):
-            opened(store)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    assert not any("stepping" in it.name or "version-1" in it.name for it in store.parent.iterdir())
-    with closing(sqlite3.connect(store)) as db:
-        assert db.execute("PRAGMA user_version").fetchone() == (1,)
-    with opened(store) as queue:
-        assert len(queue) >= len(waiting)
-
-
-def test_a_ctrl_c_while_a_store_of_version_1_is_stepped_up_is_not_lost__D13(store: Path) -> None:
-    with closing(sqlite3.connect(store)) as db:
-        db.executescript(VERSION_1.read_text())
-
-    def interrupt(text: str) -> None:  # where the handler of a signal that came in the meantime runs
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        Running(store, open_sink("file:/dev/null"), Settings(), print, waiting=interrupt)
-    with opened(store) as queue:  # it was closed, and is of this version
-        assert queue.state("h", "far") is Answer.WAITING

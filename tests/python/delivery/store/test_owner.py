@@ -1,17 +1,19 @@
 """One process at a time has a store, by whatever path it is opened (rule D9)."""
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tickwheel.delivery import Answer, DeliveryQueue, StoreFailed, WrongUsage
+from tickwheel.delivery import Answer, AsyncDeliveryQueue, DeliveryQueue, StoreFailed, StoreUnavailable, WrongUsage
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -20,6 +22,7 @@ LATER_MS = 4_000_000_000_000
 HAVE = """
 import logging, sys
 logging.basicConfig(stream=sys.stdout, format="%(message)s", level=logging.INFO)
+logging.getLogger().handlers[0].addFilter(lambda record: record.levelno == logging.INFO)  # the warning comes later
 from tickwheel.delivery import DeliveryQueue
 queue = DeliveryQueue(sys.argv[1], to=lambda delivery: None)
 print("mine", flush=True)
@@ -71,6 +74,64 @@ def test_the_second_process_waits_names_the_owner_and_takes_over_when_it_has_end
             first.kill()
             assert says(second) == "mine"
             assert put(second, "a") == "duplicate"
+
+
+IN_A_WORKER = """
+import asyncio, sys
+from tickwheel.delivery import AsyncDeliveryQueue, DeliveryQueue
+async def use():
+    async with AsyncDeliveryQueue(sys.argv[1], to=print):
+        pass
+asyncio.run(use()) if sys.argv[2] == "async" else DeliveryQueue(sys.argv[1], to=print)
+"""
+
+
+@pytest.mark.parametrize("kind", ["plain", "async"])
+def test_a_process_that_waits_warns_without_any_setting_of_the_log__D9(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "store.db"
+    with process(path) as first:
+        assert says(first) == "mine"
+        command = [sys.executable, "-c", IN_A_WORKER, str(path), kind]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as second:
+            assert second.stderr is not None
+            warning = second.stderr.readline()
+            second.kill()
+    assert warning.startswith(f"another process works with {path} (process {first.pid}), and this one waits: ")
+    assert "wait_s=" in warning
+
+
+def _open_async(path: Path, wait_s: float) -> None:
+    async def use() -> None:
+        async with AsyncDeliveryQueue(path, to=print, wait_s=wait_s):
+            pass
+
+    asyncio.run(use())
+
+
+def _open(path: Path, wait_s: float) -> None:
+    DeliveryQueue(path, to=print, wait_s=wait_s).close()
+
+
+@pytest.mark.parametrize("opens", [_open, _open_async])
+@pytest.mark.parametrize("wait_s", [0, 0.05])
+def test_a_wait_for_the_store_can_be_limited__D9(
+    tmp_path: Path, opens: Callable[[Path, float], None], wait_s: float
+) -> None:
+    path = tmp_path / "store.db"
+    with process(path) as first:
+        assert says(first) == "mine"
+        with pytest.raises(StoreUnavailable) as refused:
+            opens(path, wait_s)
+        assert put(first, "a") == "accepted"
+    said = f"another process works with {path} (process {first.pid}), and wait_s={wait_s} is over: "
+    assert str(refused.value).startswith(said)
+    opens(path, wait_s)
+
+
+@pytest.mark.parametrize("wait_s", [-1, float("nan"), float("inf"), "5", True])
+def test_a_wait_that_is_none_is_refused__D9(tmp_path: Path, wait_s: Any) -> None:
+    with pytest.raises(WrongUsage, match=r"wait_s is .*: give seconds from 0, or None to wait for ever"):
+        _open(tmp_path / "store.db", wait_s)
 
 
 def test_no_file_beside_the_store_can_be_removed_to_let_a_second_process_in__D9(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 //! Changes messages that were submitted, and pauses the destination (D7, D16). Each call returns once its answer is on
 //! disk.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use super::{Deliverer, usage};
@@ -8,7 +9,9 @@ use crate::base::error::DeliveryError;
 use crate::base::times::due_in_range;
 use crate::group::items::{Answer, Failing, Item};
 use crate::message::incoming::Incoming;
-use crate::message::{Cancel, Message, Reschedule, check_name, checked, ms_of};
+use crate::message::{Cancel, Message, Reschedule, check_name, checked, checked_destination, ms_of};
+use crate::run::settings::check_destination;
+use crate::sinks::named::NamedSettings;
 
 /// Control.
 impl Deliverer {
@@ -35,7 +38,7 @@ impl Deliverer {
     /// [`DeliveryError::Usage`] if no message can have this name. Otherwise the error that ended the run.
     pub fn cancel(&self, key: Option<&str>, id: &str) -> Result<Answer, DeliveryError> {
         check_name(key, id).map_err(usage)?;
-        self.ask(Item::Cancel(Cancel { id: id.to_owned(), key: key.map(str::to_owned), keep_days: 0, asked_ms: None }))
+        self.ask(Item::Cancel(Cancel { id: id.to_owned(), key: key.map(str::to_owned), keep_days: 0 }))
     }
 
     /// Returns the state of a message: an answer of [`cancel`](Deliverer::cancel), or [`Answer::Waiting`].
@@ -57,6 +60,55 @@ impl Deliverer {
     pub fn state(&self, key: Option<&str>, id: &str) -> Result<Answer, DeliveryError> {
         check_name(key, id).map_err(usage)?;
         self.ask(Item::Look { id: id.to_owned(), key: key.map(str::to_owned) })
+    }
+
+    /// Sets a named destination, for the next send of each message that names it: [`Answer::Accepted`], or
+    /// [`Answer::Replaced`] if there was one of this name. The store keeps it, with its secrets. Each has its own limits,
+    /// and is down, slow or paused by itself.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tickwheel_delivery::{Answer, Deliverer, Destination, Message, NamedSettings};
+    /// # let folder = tempfile::tempdir()?;
+    /// let deliverer = Deliverer::open(folder.path().join("reminders.db"), Destination::named())?;
+    /// let settings = NamedSettings { url: "https://acme.example/hooks".into(), ..NamedSettings::default() };
+    /// assert_eq!(deliverer.set_destination("acme", &settings)?, Answer::Accepted);
+    /// let tea = Message::after("tea", Duration::from_secs(60), "ready");
+    /// assert_eq!(deliverer.put(tea.clone().to("acme"))?, Answer::Accepted);
+    /// assert_eq!(deliverer.put(tea.to("nobody"))?, Answer::Refused);
+    /// # deliverer.close(None)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`DeliveryError::Usage`]: the name or a setting is not allowed, or this deliverer sends to no webhook. Otherwise the
+    /// error that ended the run.
+    pub fn set_destination(&self, name: &str, settings: &NamedSettings) -> Result<Answer, DeliveryError> {
+        let settings = serde_json::to_string(settings).expect("it is plain data");
+        check_destination(&settings)?;
+        match self.ask(Item::SetDestination { name: checked_destination(name).map_err(usage)?, settings })? {
+            Answer::Refused => {
+                Err(DeliveryError::Usage("only webhooks can be named, and this sends to none".to_owned()))
+            }
+            answer => Ok(answer),
+        }
+    }
+
+    /// The named destinations, with their settings but without their secrets: give them again with a change.
+    ///
+    /// ```
+    /// # use tickwheel_delivery::{Deliverer, Destination};
+    /// # let folder = tempfile::tempdir()?;
+    /// # let deliverer = Deliverer::open(folder.path().join("reminders.db"), Destination::named())?;
+    /// assert!(deliverer.destinations()?.is_empty());
+    /// # deliverer.close(None)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The deliverer is closed.
+    pub fn destinations(&self) -> Result<BTreeMap<String, NamedSettings>, DeliveryError> {
+        self.running.engine().destinations()
     }
 
     /// Gives a waiting message another due time, rounded up to the millisecond: [`Answer::Rescheduled`], or the reason
@@ -82,12 +134,7 @@ impl Deliverer {
     pub fn reschedule(&self, key: Option<&str>, id: &str, due: SystemTime) -> Result<Answer, DeliveryError> {
         check_name(key, id).map_err(usage)?;
         let due_ms = due_in_range(ms_of(due), "due").map_err(usage)?;
-        self.ask(Item::Reschedule(Reschedule {
-            id: id.to_owned(),
-            key: key.map(str::to_owned),
-            due_ms,
-            asked_ms: None,
-        }))
+        self.ask(Item::Reschedule(Reschedule { id: id.to_owned(), key: key.map(str::to_owned), due_ms }))
     }
 
     /// Accepts a message, which takes the place of the waiting message with the same name. [`Answer::Replaced`]: a

@@ -1,6 +1,6 @@
 //! How a program submits messages: as values, as lines of NDJSON, or as Arrow rows.
 
-use std::sync::Arc;
+use bytes::Bytes;
 
 use super::{Deliverer, usage};
 use crate::base::clock::{SystemWallTime, WallTime as _};
@@ -105,7 +105,7 @@ impl Deliverer {
             after: 0,
             keeps_origin: false,
         };
-        let block = Block::whole(Arc::<[u8]>::from(lines));
+        let block = Block::whole(Bytes::copy_from_slice(lines));
         self.submit_each(reader.read(&block).map(item_of))
     }
 
@@ -145,7 +145,7 @@ impl Deliverer {
                 Err(bad) => refused.push((place, bad)),
             }
         }
-        Ok(self.running.submit(items)?.with_refused(refused))
+        Ok(self.running.engine().submit(items)?.with_refused(refused))
     }
 }
 

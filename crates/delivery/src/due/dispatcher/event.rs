@@ -16,12 +16,14 @@ pub enum Event {
         /// No send has shown it: there was nothing to try any more.
         is_untried: bool,
     },
-    /// The first attempt of a message failed.
+    /// An attempt of a message failed: the first, the tenth, the hundredth, and so on.
     Failed {
         /// The first 200 characters of its key, if it has one.
         key: Option<String>,
         /// The first 200 characters of its id.
         id: String,
+        /// How many attempts of this message have failed.
+        times: u32,
         /// Why.
         reason: String,
     },
@@ -35,6 +37,8 @@ pub enum Event {
         id: String,
         /// How many messages count as unanswered.
         messages: usize,
+        /// How many attempts of the first message have failed, with this one.
+        times: u32,
     },
     /// Sending was paused: due messages wait.
     Paused,
@@ -45,8 +49,13 @@ pub enum Event {
         /// How many keys are paused.
         count: usize,
     },
-    /// The wall clock was stepped.
-    ClockStepped,
+    /// The wall clock was stepped. Messages that wait follow it.
+    ClockStepped {
+        /// How far, in milliseconds; negative if it went back.
+        by_ms: i64,
+        /// What it shows now, in milliseconds since 1970.
+        to_ms: i64,
+    },
     /// The observer was slow, so events were left out.
     LeftOut {
         /// How many events.
@@ -61,6 +70,16 @@ pub enum Event {
     CheckpointFailed {
         /// Why.
         reason: String,
+    },
+    /// The store can't be written, for a reason that may pass. Nothing is sent or accepted until it can.
+    StoreWaits {
+        /// Why.
+        reason: String,
+    },
+    /// The store can be written again.
+    StoreGoesOn {
+        /// How long it could not be, in milliseconds.
+        after_ms: u64,
     },
     /// The system gives no thread for a further sender. It is asked again and again.
     NoThread {

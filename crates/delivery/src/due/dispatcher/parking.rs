@@ -1,16 +1,15 @@
 //! Messages that leave memory while they wait for their next attempt (rules D6, D8). See `window/parking.rs`.
 
-use std::collections::VecDeque;
-
 use rustc_hash::FxHashMap;
 
-use super::{Alarm, Dispatcher, Offer};
+use super::Dispatcher;
+use crate::due::clocks::Alarm;
+use crate::due::destination::{Destination, Offer};
 use crate::due::doubt::Key;
 use crate::due::lanes::Slot;
 use crate::due::outage::TRIES_OF_A_ROUND;
 use crate::due::window::Parked;
 use crate::store::WaitingRow;
-use tickwheel::When;
 
 /// A message that waits longer than this leaves memory.
 const LONG_US: u64 = 10_000_000;
@@ -40,57 +39,63 @@ impl Dispatcher {
         if let Some(lane) = entry.lane.filter(|_| wait_us >= LONG_US) {
             // If messages behind it are not committed, it leaves with them.
             self.window.clear_away(lane);
-            self.note_parked(seq, self.window.lane(lane).number, false);
+            let lane = self.window.lane(lane);
+            self.note_parked(seq, lane.share, lane.number, false);
             self.wants_load = true; // there is room again
         }
     }
 
     /// After a start: of these messages, which may have arrived, those that waited for their next attempt keep their
     /// place. Nothing else of their lanes comes into memory before (D4).
-    pub(crate) fn keep_places(&mut self, mut suspects: Vec<WaitingRow>) {
-        suspects.retain(|row| row.next_ms.is_some());
-        suspects.sort_unstable_by_key(|row| row.tried_ms); // of several in a lane, the one that was tried last counts
-        let of_lanes = suspects.into_iter().filter_map(|row| Some((self.window.number(row.lane)?, row)));
+    pub(crate) fn keep_places(&mut self, mut rows: Vec<WaitingRow>) {
+        rows.retain(|row| row.next_ms.is_some());
+        rows.sort_unstable_by_key(|row| row.tried_ms); // of several in a lane, the one that was tried last counts
+        let of_lanes = rows.into_iter().filter_map(|row| Some((self.window.number(row.lane)?, row)));
         for (number, row) in of_lanes.collect::<FxHashMap<_, _>>() {
-            if self.window.is_global() || self.window.is_lane_paused(number) {
+            let share = self.open_share(row.share, || None);
+            if self.window.is_global() || self.window.is_lane_paused(share, number) {
                 continue;
             }
-            self.window.keep_away(number, (row.due_ms, row.seq));
-            self.note_parked(row.seq, number, true);
-            let doubt = self.doubts.get_or_add(Key::Lane(number));
-            (doubt.fails, doubt.is_no_sign) = (row.attempts, !self.was_down);
+            self.window.keep_away(share, number, (row.due_ms, row.seq));
+            self.note_parked(row.seq, share, number, true);
+            let Destination { doubts, was_down, .. } = &mut self.to[share];
+            let doubt = doubts.get_or_add(Key::Lane(share, number));
+            (doubt.fails, doubt.is_no_sign) = (row.attempts, !*was_down);
             doubt.accepted_before = Some(0);
             match row.next_ms {
                 Some(next_ms) if next_ms > self.steady_ms() => {
-                    self.wait_as_stored(Key::Lane(number), next_ms, row.tried_ms);
+                    self.wait_as_stored(Key::Lane(share, number), next_ms);
                 }
                 _ => self.want(row.seq),
             }
         }
     }
 
-    fn note_parked(&mut self, seq: i64, number: i64, keeps_place: bool) {
-        let doubt = self.doubts.get_or_add(Key::Lane(number));
+    fn note_parked(&mut self, seq: i64, share: u32, number: i64, keeps_place: bool) {
+        let key = Key::Lane(share, number);
+        let doubt = self.to[share].doubts.get_or_add(key);
         doubt.keeps_place = keeps_place;
         if let Some(before) = doubt.parked.replace(seq) {
-            self.parked_lanes.remove(&before);
+            self.parked.lanes.remove(&before);
         }
-        self.parked_lanes.insert(seq, number);
+        self.parked.lanes.insert(seq, key);
     }
 
     /// The parked messages whose attempts are stored in this transaction.
     pub(crate) fn take_parked(&mut self) -> Vec<Parked> {
         let parked = self.window.take_parked();
         for it in &parked {
+            let share = it.share;
             if let Some(number) = it.lane {
-                if self.window.is_lane_paused(number) {
+                if self.window.is_lane_paused(share, number) {
                     continue; // it comes back in the order of its lane
                 }
-                self.note_parked(it.seq, number, true);
+                self.note_parked(it.seq, share, number, true);
                 continue;
             }
-            if let Some(alarm) = self.doubts.forget(Key::Message(it.seq)).and_then(|doubt| doubt.alarm) {
-                self.timer.cancel(alarm);
+            let doubt = self.to[share].doubts.forget(Key::Message(share, it.seq));
+            if let Some(alarm) = doubt.and_then(|doubt| doubt.alarm) {
+                self.clocks.cancel(alarm);
             }
             self.expect_tried(it.next_ms);
         }
@@ -99,8 +104,8 @@ impl Dispatcher {
 
     /// The message is in memory again, or its doubt has ended.
     pub(crate) fn forget_parked(&mut self, seq: i64) {
-        if let Some(number) = self.parked_lanes.remove(&seq)
-            && let Some(doubt) = self.doubts.get_mut(Key::Lane(number))
+        if let Some(key) = self.parked.lanes.remove(&seq)
+            && let Some(doubt) = self.to[key.share()].doubts.get_mut(key)
         {
             doubt.parked.take_if(|parked| *parked == seq);
         }
@@ -111,56 +116,56 @@ impl Dispatcher {
         if self.window.number(row.lane).is_none() {
             return true;
         }
-        let Some(number) = self.parked_lanes.get(&row.seq) else { return false };
-        let is_parked = self.doubts.get(Key::Lane(*number)).is_some_and(|it| it.parked == Some(row.seq) && !it.waits());
-        is_parked && self.window.lane_numbered(*number).is_some_and(|lane| !self.window.lane(lane).is_waiting)
+        let Some(key @ Key::Lane(share, number)) = self.parked.lanes.get(&row.seq).copied() else { return false };
+        let is_parked = self.to[share].doubts.get(key).is_some_and(|it| it.parked == Some(row.seq) && !it.waits());
+        is_parked && self.window.lane_numbered(number).is_some_and(|lane| !self.window.lane(lane).is_waiting)
     }
 
     /// A message that is not in memory is taken back. If its lane waited for it, the lane goes on.
     pub(crate) fn take_back_parked(&mut self, seq: i64) {
-        self.outage.forget(Key::Message(seq));
-        self.doubts.forget(Key::Message(seq));
-        if let Some(number) = self.parked_lanes.remove(&seq) {
-            let key = Key::Lane(number);
-            if let Some(doubt) = self.doubts.get_mut(key) {
+        for share in self.to.shares() {
+            self.to[share].outage.forget(Key::Message(share, seq)); // one of them may know it
+            self.to[share].doubts.forget(Key::Message(share, seq));
+        }
+        if let Some(key) = self.parked.lanes.remove(&seq) {
+            let share = key.share();
+            if let Some(doubt) = self.to[share].doubts.get_mut(key) {
                 doubt.parked = None;
                 if let Some(alarm) = doubt.alarm.take() {
-                    self.timer.cancel(alarm);
+                    self.clocks.cancel(alarm);
                 }
             }
             self.has_waited(key);
-            self.doubts.calms_down(key);
-            self.outage.forget_unless_down(key);
+            self.to[share].doubts.calms_down(key);
+            self.to[share].outage.forget_unless_down(key);
         }
     }
 
     /// How many parked messages may come into memory. While the destination is down, there is room for those of a round:
     /// the others may be of dead keys, and none of them leaves memory.
-    pub(crate) fn room_for_tried(&self) -> usize {
-        let least = if self.outage.is_down() { TRIES_OF_A_ROUND } else { 0 };
-        self.room_beside_ready().max(least)
+    pub(crate) fn room_for_tried(&self, share: u32) -> usize {
+        let least = if self.to[share].outage.is_down() { TRIES_OF_A_ROUND } else { 0 };
+        self.room_beside_ready(share).max(least)
     }
 
     /// If very many keys are in doubt, they must not fill the memory, because they only have the spare places.
-    fn room_beside_ready(&self) -> usize {
-        let ready = self.in_doubt.iter().chain(&self.likely).map(|offer| match offer {
+    fn room_beside_ready(&self, share: u32) -> usize {
+        let ready = self.to[share].queues.in_doubt.iter().map(|offer| match offer {
             Offer::Message(slot, seq) => self.window.get(*slot, *seq),
             Offer::Lane(lane) => self.window.lane(*lane).first().map(|(_, slot)| self.window.entry(slot)),
         });
-        let suspects = self.suspects.iter().flatten().map(|(slot, seq)| self.window.get(*slot, *seq));
-        let bytes: usize = ready.chain(suspects).take(MOST_READY).flatten().map(|entry| entry.size as usize).sum();
+        let bytes: usize = ready.take(MOST_READY).flatten().map(|entry| entry.size as usize).sum();
         let bounds = self.window.bounds();
         if bytes > bounds.bytes / 4 {
             return 0;
         }
-        let suspects: usize = self.suspects.iter().map(VecDeque::len).sum();
-        let count = self.in_doubt.len() + self.likely.len() + suspects + self.suspects_out.len();
+        let count = self.to[share].queues.in_doubt.len();
         MOST_READY.min(bounds.messages / 4 + 1).saturating_sub(count).min(MOST_AT_ONCE)
     }
 
     /// The message does not come into memory by itself. If its lane waited for it, the lane goes on in its order.
     pub(crate) fn goes_on_without(&mut self, seq: i64) {
-        let Some(number) = self.parked_lanes.get(&seq).copied() else { return };
+        let Some(Key::Lane(_, number)) = self.parked.lanes.get(&seq).copied() else { return };
         self.forget_parked(seq);
         let lane = self.window.lane_numbered(number).filter(|lane| !self.window.lane(*lane).is_waiting);
         if let Some(lane) = lane {
@@ -172,18 +177,18 @@ impl Dispatcher {
 
     /// Reads this message at once, if the store has it.
     pub(crate) fn want(&mut self, seq: i64) {
-        self.reading.wanted.push(seq);
+        self.parked.wanted.push(seq);
         self.wants_load = true;
     }
 
     /// The messages to read at once.
     pub(crate) fn take_wanted(&mut self) -> Vec<i64> {
-        std::mem::take(&mut self.reading.wanted)
+        std::mem::take(&mut self.parked.wanted)
     }
 
     /// Reads from the store what is wanted, and did not fit into memory, with the next group.
     pub(crate) fn want_again(&mut self, seqs: impl IntoIterator<Item = i64>) {
-        self.reading.wanted.extend(seqs);
+        self.parked.wanted.extend(seqs);
     }
 
     /// Until when the loader should read messages, by the time of their next attempt.
@@ -193,20 +198,20 @@ impl Dispatcher {
 
     /// A parked message waits for its next attempt until `next_ms`.
     pub(crate) fn expect_tried(&mut self, next_ms: i64) {
-        if self.reading.next.as_ref().is_some_and(|(at_ms, _)| *at_ms <= next_ms) {
+        if self.parked.next.as_ref().is_some_and(|(at_ms, _)| *at_ms <= next_ms) {
             return;
         }
         let left_ms = next_ms.saturating_sub(READ_BEFORE_MS).saturating_sub(self.steady_ms());
-        let at_us = self.timer.clock().now_us().saturating_add(left_ms.max(0).cast_unsigned().saturating_mul(1_000));
-        let alarm = self.add(When::AtUs(at_us), Alarm::Tried);
-        if let Some((_, Some(before))) = self.reading.next.replace((next_ms, alarm)) {
-            self.timer.cancel(before);
+        let at_us = self.clocks.now_us().saturating_add(left_ms.max(0).cast_unsigned().saturating_mul(1_000));
+        let alarm = self.clocks.arm_at(at_us, Alarm::Tried);
+        if let Some((_, Some(before))) = self.parked.next.replace((next_ms, alarm)) {
+            self.clocks.cancel(before);
         }
     }
 
     /// It is time to read parked messages. Each load reads them: the alarm only makes it come in time.
     pub(super) fn read_tried(&mut self) {
-        self.reading.next = None;
+        self.parked.next = None;
         self.wants_load = true;
     }
 }

@@ -1,12 +1,17 @@
 //! Messages go from the window to the timer, and from the timer to the queues for sending (rules D3, D4).
 
-use super::{Alarm, Dispatcher, Event, Moment, Offer};
+use super::{Dispatcher, Event, Moment};
 use crate::base::clock::DueClock;
+use crate::due::clocks::Alarm;
+use crate::due::destination::{Destination, Offer};
 use crate::due::doubt::{Doubt, Key};
 use crate::due::lanes::Slot;
 use crate::due::outage::LONGEST_ASKED_US;
+use crate::due::table::{self, Due};
 use crate::due::window::State;
-use tickwheel::When;
+
+/// A smaller step moves no recurring message: a clock that is slewed goes so far between two looks.
+const STEP_MS: i64 = 1_000;
 
 impl Dispatcher {
     /// Puts these messages on the timer. They are committed.
@@ -20,15 +25,22 @@ impl Dispatcher {
 
     /// Whether the wall clock was stepped. If it was, all waiting messages were placed again.
     pub(crate) fn follow_clock(&mut self) -> bool {
-        let stepped = self.clock.is_some_and(|clock| clock.was_stepped(self.timer.clock(), &*self.wall));
+        let stepped =
+            self.clocks.due.is_some_and(|clock| clock.was_stepped(self.clocks.timer.clock(), &*self.clocks.wall));
         if stepped {
             self.place_again(Vec::new());
         }
         stepped
     }
 
+    /// How far the wall clock was stepped since the start, by its last look.
+    pub(crate) fn stepped_ms(&mut self) -> i64 {
+        self.follow_clock();
+        self.clocks.stepped_ms
+    }
+
     pub(super) fn place_one(&mut self, slot: Slot) {
-        let clock = self.clock.expect("nothing is placed before the start");
+        let clock = self.clocks.due.expect("nothing is placed before the start");
         let entry = self.window.entry_mut(slot);
         entry.state = State::Waiting;
         let (due_ms, seq) = (entry.due_ms, entry.seq);
@@ -50,73 +62,76 @@ impl Dispatcher {
             self.window.entry_mut(slot).state = State::Retrying;
             return self.offer_message(slot, seq);
         }
-        if let Some(moment) = self.moments.get_mut(&due_ms) {
+        if let Some(moment) = self.moments.by_due.get_mut(&due_ms) {
             moment.messages.push((slot, seq));
-        } else if let Ok(task) = self.timer.add(When::AtUs(clock.instant_us(due_ms)), Alarm::Due(due_ms)) {
-            self.moments.insert(due_ms, Moment { task, messages: vec![(slot, seq)] });
+        } else if let Some(task) = self.clocks.arm_at(clock.instant_us(due_ms), Alarm::Due(due_ms)) {
+            self.moments.by_due.insert(due_ms, Moment { task, messages: vec![(slot, seq)] });
         }
     }
 
     /// This message was tried by an earlier process, or by this one before the message left memory. Its key is in
     /// doubt, and may have to wait.
     fn was_tried_before(&mut self, slot: Slot) {
-        let now_ms = self.steady_ms();
-        let (key, from_us) = (self.key_of(slot), self.of_steady_us(self.window.entry(slot).tried_ms));
+        let (now_ms, share) = (self.steady_ms(), self.share_of(slot));
+        let (key, from_us) = (self.key_of(slot), self.clocks.of_steady_ms(self.window.entry(slot).tried_ms));
         let entry = self.window.entry_mut(slot);
-        let (attempts, next_ms, waited_us, tried_ms) = (entry.attempts, entry.next_ms, entry.waited_us, entry.tried_ms);
+        let (attempts, next_ms, waited_us) = (entry.attempts, entry.next_ms, entry.waited_us);
         entry.waited_from_us = from_us.unwrap_or(0);
-        let doubt = self.doubts.get_or_add(key);
+        let Destination { doubts, outage, was_down, .. } = &mut self.to[share];
+        let doubt = doubts.get_or_add(key);
         if let Some(from_us) = from_us
-            && matches!(key, Key::Message(_))
+            && matches!(key, Key::Message(..))
             && doubt.since_us.is_none()
         {
             // It left memory while it waited. It began to fail then at the latest.
             doubt.since_us = Some(from_us.saturating_sub(waited_us));
-            doubt.accepted_before = self.outage.accepted_count_if_none_since(from_us);
+            doubt.accepted_before = outage.accepted_count_if_none_since(from_us);
         }
         if doubt.fails > 0 || doubt.waits() {
             return;
         }
         doubt.fails = attempts;
         let failed_from_us = from_us.and_then(|from_us| from_us.checked_sub(waited_us));
-        doubt.is_no_sign = failed_from_us.is_none_or(|us| us < self.began.0) && !self.was_down;
+        doubt.is_no_sign = failed_from_us.is_none_or(|us| us < self.clocks.began.0) && !*was_down;
         if from_us.is_none() {
             doubt.accepted_before = Some(0);
         }
         if let Some(next_ms) = next_ms.filter(|next_ms| *next_ms > now_ms) {
-            let wait_us = self.wait_as_stored(key, next_ms, tried_ms);
+            let wait_us = self.wait_as_stored(key, next_ms);
             self.clear_away_if_long(slot, wait_us);
         }
     }
 
-    /// Lets the key wait until `next_ms`, as noted at `tried_ms` in the store. Returns how long. The wall clock may have been
-    /// stepped before the start: no key waits longer than it was meant to.
-    pub(super) fn wait_as_stored(&mut self, key: Key, next_ms: i64, tried_ms: i64) -> u64 {
-        let left_ms =
-            next_ms.saturating_sub(self.steady_ms()).min(next_ms.saturating_sub(tried_ms)).max(0).cast_unsigned();
-        let wait_us = left_ms.saturating_mul(1_000).min(self.retry.longest_us().max(LONGEST_ASKED_US));
-        self.wait_until(key, self.timer.clock().now_us().saturating_add(wait_us));
+    /// Lets the key wait until `next_ms`, as noted in the store. Returns how long.
+    pub(super) fn wait_as_stored(&mut self, key: Key, next_ms: i64) -> u64 {
+        let left_ms = next_ms.saturating_sub(self.steady_ms()).max(0).cast_unsigned();
+        let wait_us = left_ms.saturating_mul(1_000).min(self.to[key.share()].retry.longest_us().max(LONGEST_ASKED_US));
+        self.wait_until(key, self.clocks.now_us().saturating_add(wait_us));
         wait_us
     }
 
     /// The due time has come. A message without a key goes out, and a lane sends its first message.
     pub(super) fn release(&mut self, due_ms: i64) {
-        let Some(moment) = self.moments.remove(&due_ms) else { return };
+        let Some(moment) = self.moments.by_due.remove(&due_ms) else { return };
         for (slot, seq) in moment.messages {
             let Some(entry) = self.window.get(slot, seq) else { continue };
             if entry.state != State::Waiting {
                 continue;
             }
-            if let Some(lane) = entry.lane {
-                let it = self.window.lane_mut(lane);
-                it.due_until_ms = it.due_until_ms.max(due_ms);
-                self.offer(lane);
-            } else {
-                let waits = self.doubts.get(Key::Message(seq)).is_some_and(Doubt::waits);
-                self.window.entry_mut(slot).state = if waits { State::Retrying } else { State::Ready };
-                if !waits {
+            let (lane, share) = (entry.lane, entry.share);
+            let key_waits = || self.to[share].doubts.get(Key::Message(share, seq)).is_some_and(Doubt::waits);
+            match (table::due(lane.is_some(), lane.is_none() && key_waits()), lane) {
+                (Due::Lane, lane) => {
+                    let lane = lane.expect("it has one");
+                    let it = self.window.lane_mut(lane);
+                    it.due_until_ms = it.due_until_ms.max(due_ms);
+                    self.offer(lane);
+                }
+                (Due::Ready, _) => {
+                    self.window.entry_mut(slot).state = State::Ready;
                     self.offer_message(slot, seq);
                 }
+                (Due::Retrying, _) => self.window.entry_mut(slot).state = State::Retrying,
             }
         }
     }
@@ -130,7 +145,7 @@ impl Dispatcher {
         if position.0 <= it.due_until_ms && self.window.entry(slot).state == State::Waiting {
             let it = self.window.lane_mut(lane);
             it.is_offered = true;
-            let key = Key::Lane(it.number);
+            let key = Key::Lane(it.share, it.number);
             self.push(key, Offer::Lane(lane));
         }
     }
@@ -146,23 +161,16 @@ impl Dispatcher {
                 if !matches!(entry.state, State::Ready | State::Retrying) {
                     return None;
                 }
-                if self.window.is_paused(slot) {
-                    self.leave_paused(slot);
-                    return None;
-                }
-                if self.window.is_behind(slot) {
-                    self.goes_behind(slot);
-                    return None;
-                }
                 Some(slot)
             }
         }
     }
 
     /// The message certainly did not arrive, and a message of its key that is due earlier has come: that one goes first.
-    fn goes_behind(&mut self, slot: Slot) {
+    pub(super) fn goes_behind(&mut self, slot: Slot) {
         let entry = self.window.entry(slot);
         let (due_ms, lane) = (entry.due_ms, entry.lane.expect("another message of its lane is before it"));
+        self.unnote(entry.seq);
         self.window.put_back(slot);
         let it = self.window.lane_mut(lane);
         it.due_until_ms = it.due_until_ms.max(due_ms); // the timer has released it, maybe before a step of the wall clock
@@ -173,8 +181,9 @@ impl Dispatcher {
 
     /// The message would be early, so it waits for the timer again. If it was sent before, its lane waits for it.
     pub(super) fn put_back(&mut self, slot: Slot, clock: &DueClock) {
-        let was_sent = self.window.entry(slot).was_sent;
-        self.unnote(slot, was_sent);
+        let entry = self.window.entry(slot);
+        let (seq, was_sent) = (entry.seq, entry.was_sent);
+        self.unnote(seq);
         if was_sent {
             self.window.entry_mut(slot).state = State::Retrying;
             self.wait_until_due(slot, clock);
@@ -187,18 +196,22 @@ impl Dispatcher {
     fn wait_until_due(&mut self, slot: Slot, clock: &DueClock) {
         let entry = self.window.entry(slot);
         let (seq, due_ms) = (entry.seq, entry.due_ms);
-        let alarm = self.add(When::AtUs(clock.instant_us(due_ms)), Alarm::Again(slot, seq));
-        self.early.insert(seq, (slot, alarm));
+        let alarm = self.clocks.arm_at(clock.instant_us(due_ms), Alarm::Again(slot, seq));
+        self.moments.early.insert(seq, (slot, alarm));
     }
 
     /// The wall clock was stepped. All waiting messages are placed again, with the messages that would be early.
     pub(super) fn place_again(&mut self, early: Vec<Slot>) {
-        let Some(clock) = &mut self.clock else { return };
-        clock.read_again(self.timer.clock(), &*self.wall);
+        let Some(clock) = &mut self.clocks.due else { return };
+        let by_ms = clock.read_again(self.clocks.timer.clock(), &*self.clocks.wall);
         let clock = *clock;
-        for (seq, (slot, alarm)) in std::mem::take(&mut self.early) {
+        if by_ms.abs() >= STEP_MS {
+            self.clocks.stepped_ms = self.clocks.stepped_ms.saturating_add(by_ms);
+            self.wants_load = true; // wakes the writer, which has rules to move
+        }
+        for (seq, (slot, alarm)) in std::mem::take(&mut self.moments.early) {
             if let Some(alarm) = alarm {
-                self.timer.cancel(alarm);
+                self.clocks.cancel(alarm);
             }
             if self.window.get(slot, seq).is_some() {
                 self.wait_until_due(slot, &clock);
@@ -207,12 +220,13 @@ impl Dispatcher {
         for slot in early {
             self.put_back(slot, &clock);
         }
-        self.events.push(Event::ClockStepped);
+        let to_ms = self.clocks.wall.now_us().div_euclid(1_000);
+        self.events.push(Event::ClockStepped { by_ms, to_ms });
         for lane in self.window.lanes_mut() {
             lane.due_until_ms = i64::MIN;
         }
-        for (_, moment) in std::mem::take(&mut self.moments) {
-            self.timer.cancel(moment.task);
+        for (_, moment) in std::mem::take(&mut self.moments.by_due) {
+            self.clocks.cancel(moment.task);
         }
         let waiting = self.window.slots().filter(|(_, entry)| entry.state == State::Waiting);
         let waiting: Vec<(Slot, i64)> = waiting.map(|(slot, entry)| (slot, entry.seq)).collect();

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::failing::Ending;
 use super::{Dead, Dispatcher, Event, Flight, InFlight};
 use crate::due::lanes::Slot;
 use crate::due::measures::NO_ANSWER_IN_TIME;
 use crate::due::outcome_feed::Ended;
+use crate::due::table;
 use crate::due::window::State;
 use crate::sinks::{Verdict, Verdicts};
 use crate::store::{Done, Outcome};
@@ -17,62 +17,72 @@ const NONE_TRIED: &str = "the sink tried none of the messages it was given";
 impl Dispatcher {
     /// Frees the place of a send that was cut off. Its call has returned.
     pub(crate) fn free_place(&mut self, number: u64) {
-        self.places.free(number, self.timer.clock().now_us());
-        self.note_suspects();
+        self.leave_place(number, self.clocks.now_us());
+        self.note_strikes();
+    }
+
+    /// Returns whether the send was slow.
+    fn leave_place(&mut self, number: u64, now_us: u64) -> bool {
+        let share = self.flights.shares.remove(&number);
+        share.is_some_and(|share| self.to[share].places.leave(number, now_us))
     }
 
     /// Takes back a send that reached no sink.
     pub(crate) fn give_back(&mut self, number: u64) {
-        self.places.free(number, 0);
+        self.leave_place(number, 0);
         let Some(flight) = self.end_flight(number) else { return };
         for message in &flight.messages {
             self.untried(message);
         }
-        self.note_suspects();
+        self.note_strikes();
     }
 
     /// Settles a send with the sink's answer, and frees its place. Messages that were cut off already have their
     /// result.
     pub(crate) fn settle(&mut self, number: u64, mut verdicts: Verdicts) {
-        let now_us = self.timer.clock().now_us();
-        let is_slow = self.places.free(number, now_us);
-        let Some(flight) = self.end_flight(number) else { return self.note_suspects() };
+        let now_us = self.clocks.now_us();
+        let is_slow = self.leave_place(number, now_us);
+        let Some(flight) = self.end_flight(number) else { return self.note_strikes() };
+        let share = flight.share;
         let duration_us = now_us.saturating_sub(flight.began_us);
-        self.measures.durations.add(duration_us as i64);
+        self.to[share].measures.durations.add(duration_us as i64);
         if let Verdicts::Each(each) = &mut verdicts
             && !self.is_halted
-            && !self.is_paused
+            && !self.limit.is_paused
             && each.iter().all(|it| *it == Verdict::NotTried)
         {
             // If the messages were sent again at once, a sink that tries none would keep a core busy.
             *each = vec![Verdict::Unreachable { reason: NONE_TRIED.to_owned(), retry_after_ms: None }];
         }
         self.settle_messages(&flight, verdicts, is_slow);
-        self.note_suspects();
+        self.note_strikes();
     }
 
     /// Cuts off a send that took too long: its messages count as unanswered.
     /// [`Places::hangs`](crate::due::places::Places::hangs) decides whether the call keeps its place.
     pub(super) fn cut_off(&mut self, number: u64) {
-        let Some(flight) = self.flights.remove(&number) else { return };
-        let messages = flight.messages.len();
-        self.measures.cut_off += 1;
-        let (key, id) = self.shown_name(flight.messages[0].slot);
-        self.events.push(Event::CutOff { flight: number, key, id, messages });
-        let now_us = self.timer.clock().now_us();
-        self.places.hangs(number, now_us);
+        let Some(flight) = self.end_flight(number) else { return };
+        let (share, messages) = (flight.share, flight.messages.len());
+        self.to[share].measures.cut_off += 1;
+        let slot = flight.messages[0].slot;
+        let (key, id) = self.shown_name(slot);
+        let times = self.window.entry(slot).attempts.saturating_add(1);
+        self.events.push(Event::CutOff { flight: number, key, id, messages, times });
+        let now_us = self.clocks.now_us();
+        self.to[share].places.hangs(number, now_us);
         let duration_us = now_us.saturating_sub(flight.began_us);
-        self.measures.durations.add(duration_us as i64);
+        self.to[share].measures.durations.add(duration_us as i64);
         let verdict = Verdict::Unanswered { reason: NO_ANSWER_IN_TIME.to_owned(), retry_after_ms: None };
         self.settle_messages(&flight, Verdicts::Each(vec![verdict; messages]), false);
-        self.note_suspects();
+        self.note_strikes();
     }
 
     /// Settles the messages of a send. Its place stays taken.
     fn settle_messages(&mut self, flight: &Flight, verdicts: Verdicts, is_slow: bool) {
+        let share = flight.share;
         let count = flight.messages.len().max(1);
         let is_slow = is_slow && count == 1; // if there are many messages, it is not known which was slow
-        let duration_us = self.timer.clock().now_us().saturating_sub(flight.began_us) / count as u64;
+        let duration_us = self.clocks.now_us().saturating_sub(flight.began_us) / count as u64;
         let (each, rest) = match verdicts {
             Verdicts::Delivered => (Vec::new(), Verdict::Delivered),
             Verdicts::Each(each) => (each, Verdict::NotTried),
@@ -87,8 +97,8 @@ impl Dispatcher {
                 continue;
             }
             // Slow neighbours do not say what is usual, if spare places are there for them.
-            if !self.places.has_spare() || !self.doubts.has(self.key_of(message.slot)) {
-                self.places.note_duration(duration_us);
+            if !self.to[share].places.has_spare() || !self.to[share].doubts.has(self.key_of(message.slot)) {
+                self.to[share].places.note_duration(duration_us);
             }
             self.accepted(message.slot, is_slow, flight.began_us);
             self.delivered(message);
@@ -99,27 +109,22 @@ impl Dispatcher {
     }
 
     fn end_flight(&mut self, number: u64) -> Option<Flight> {
-        let flight = self.flights.remove(&number)?;
+        let flight = self.flights.open.remove(&number)?;
+        self.to[flight.share].outage.try_ended(number);
         if let Some(task) = flight.time_out {
-            self.timer.cancel(task);
+            self.clocks.cancel(task);
         }
         Some(flight)
     }
 
     fn settle_one(&mut self, message: &InFlight, verdict: Verdict, began_us: u64) {
-        self.measures.ended(&verdict);
-        match verdict {
-            Verdict::Delivered | Verdict::NotTried => self.untried(message),
-            Verdict::Refused(reason) => self.not_accepted(message, Ending::Refused, &reason, None, began_us),
-            Verdict::Failed { reason, retry_after_ms } => {
-                self.not_accepted(message, Ending::Failed, &reason, retry_after_ms, began_us);
+        let share = self.share_of(message.slot);
+        self.to[share].measures.ended(&verdict);
+        match table::ending(verdict) {
+            Some((ending, reason, retry_after_ms)) => {
+                self.not_accepted(message, ending, &reason, retry_after_ms, began_us);
             }
-            Verdict::Unanswered { reason, retry_after_ms } => {
-                self.not_accepted(message, Ending::Unanswered, &reason, retry_after_ms, began_us);
-            }
-            Verdict::Unreachable { reason, retry_after_ms } => {
-                self.not_accepted(message, Ending::Unreachable, &reason, retry_after_ms, began_us);
-            }
+            None => self.untried(message),
         }
     }
 
@@ -134,31 +139,16 @@ impl Dispatcher {
             attempts: entry.attempts.saturating_add(1),
             redelivered: entry.may_have_arrived(),
         };
-        self.measures.arrived(done.redelivered);
+        let share = self.share_of(message.slot);
+        self.to[share].measures.arrived(done.redelivered);
         self.end(message.slot, done, None);
     }
 
     /// The message was not tried. It goes out again at once, and no attempt is counted.
     pub(super) fn untried(&mut self, message: &InFlight) {
-        self.comes_back(message);
-        self.offer_message(message.slot, message.seq);
-    }
-
-    pub(super) fn comes_back(&mut self, message: &InFlight) {
         self.window.entry_mut(message.slot).state = State::Retrying;
-        self.unnote(message.slot, true);
-    }
-
-    /// Takes back an attempt that was noted before the send, because it is not made. `keeps_place`: among those of its key.
-    pub(super) fn unnote(&mut self, slot: Slot, keeps_place: bool) {
-        let entry = self.window.entry_mut(slot);
-        if std::mem::take(&mut entry.is_noted) {
-            entry.next_ms.take_if(|_| !keeps_place);
-            let seq = entry.seq;
-            self.suspects_out.remove(&seq);
-            let attempts = self.attempts_of_noted(slot);
-            self.outcomes.attempts.push(attempts);
-        }
+        self.unnote(message.seq);
+        self.offer_message(message.slot, message.seq);
     }
 
     /// `outcome`: `Dead`, for this reason, or `Expired`.
@@ -171,7 +161,7 @@ impl Dispatcher {
             seq,
             due_ms,
             outcome,
-            at_ms: self.wall.now_us() / 1000,
+            at_ms: self.clocks.wall.now_us() / 1000,
             lateness_us: None,
             attempts,
             redelivered: entry.may_have_arrived(),
@@ -182,7 +172,7 @@ impl Dispatcher {
 
     /// `reason`: why the message did not arrive.
     fn end(&mut self, slot: Slot, done: Done, reason: Option<&str>) {
-        self.suspects_out.remove(&done.seq);
+        self.strikes.forget(done.seq);
         if self.feeds.has_any()
             && let Some(body) = &self.window.entry(slot).body
         {

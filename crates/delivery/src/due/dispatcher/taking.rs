@@ -3,93 +3,149 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::{Alarm, Dispatcher, EXPIRED_AT_ONCE, Flight, InFlight, Offer};
+use super::{Dispatcher, Flight, InFlight, PASSED_AT_ONCE};
+use crate::due::clocks::Alarm;
+use crate::due::destination::{Destination, Offer};
 use crate::due::doubt::Key;
 use crate::due::lanes::Slot;
-use crate::due::outage::Try;
-use crate::due::window::{State, Window};
-use crate::message::Body;
+use crate::due::places::PlaceLimits;
+use crate::due::strikes::Struck;
+use crate::due::table::{self, Candidate, Startable, Taken, Turn};
+use crate::due::window::State;
+use crate::message::{Body, Message};
 use crate::sinks::Delivery;
-use crate::store::Outcome;
-use tickwheel::When;
+use crate::store::{CRASHED, Outcome};
 
 /// The most messages of keys in doubt in one send, if the sink takes many.
 const IN_DOUBT_AT_ONCE: usize = 16;
 
-/// How many messages are searched for one whose key was accepted lately, or for one that is small enough.
+/// How many messages are searched for one that is small enough.
 const SEARCHED: usize = 1_024;
-
-/// The queue from which messages are taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum From {
-    Fresh,
-    InDoubt,
-    Try(Try),
-}
 
 impl Dispatcher {
     /// Whether [`Dispatcher::take`] would return a send now. Call [`Dispatcher::advance`] before. If a message only waits
     /// for a place, an alarm is set for the time when one becomes free.
     pub(crate) fn has_ready(&mut self) -> bool {
-        self.places.age(self.timer.clock().now_us());
-        let is_ready = self.may_send() && (self.next_from().is_some() || self.may_note_suspects());
+        let is_ready = self.may_send() && (self.next_share().is_some() || self.may_note_strikes());
         if !is_ready {
-            self.wake_for_place();
+            for share in self.to.shares() {
+                self.wake_for_place(share);
+            }
         }
         is_ready
     }
 
+    /// The share whose turn it is, of those that can send now.
+    fn next_share(&mut self) -> Option<u32> {
+        let now_us = self.clocks.now_us();
+        if let Some(alone) = &self.strikes.alone {
+            let share = self.share_of(alone.slot);
+            self.to[share].places.age(now_us);
+            return self.next_from(share).map(|_| share);
+        }
+        for _ in 0..self.turns.shares.len() {
+            let share = *self.turns.shares.front()?;
+            if self.to[share].queues.are_empty() {
+                self.turns.shares.pop_front();
+                self.to[share].has_turn = false;
+                continue;
+            }
+            self.to[share].places.age(now_us);
+            if self.next_from(share).is_some() {
+                return Some(share);
+            }
+            self.turns.shares.rotate_left(1);
+        }
+        None
+    }
+
     /// Whether a due message only waits for a free place.
     pub(crate) fn waits_for_place(&self) -> bool {
-        self.may_send() && self.has_due() && self.next_from().is_none()
+        self.may_send() && self.to.shares().any(|share| self.share_waits_for_place(share))
+    }
+
+    fn share_waits_for_place(&self, share: u32) -> bool {
+        let to = &self.to[share];
+        to.pace.may_send() && !to.is_paused && self.has_due(share) && self.next_from(share).is_none()
     }
 
     /// Whether a closing engine still has a message to send: it is due, and waits only for a commit, or for a place that
     /// becomes free. If all calls were cut off `hanging` ago, no place does.
     pub(crate) fn has_more_to_send(&self, hanging: Duration) -> bool {
-        let has_place = || self.next_from().is_some() || !self.places.only_hang(hanging.as_micros() as u64);
-        self.is_open() && (self.has_due() || !self.outage.is_down() && self.has_suspects_to_send()) && has_place()
+        self.is_open() && self.to.shares().any(|share| self.share_has_more_to_send(share, hanging))
+    }
+
+    fn share_has_more_to_send(&self, share: u32, hanging: Duration) -> bool {
+        let Destination { places, outage, pace, is_paused, .. } = &self.to[share];
+        let has_place =
+            || self.next_from(share).is_some() || places.are_free() || !places.only_hang(hanging.as_micros() as u64);
+        pace.may_send()
+            && !is_paused
+            && (self.has_due(share) || !outage.is_down() && self.has_struck_to_send(share))
+            && has_place()
     }
 
     /// Whether a message is due, and is not one of those that wait for the end of an outage.
-    fn has_due(&self) -> bool {
-        (!self.fresh.is_empty() || !self.in_doubt.is_empty()) && !self.outage.is_down()
+    fn has_due(&self, share: u32) -> bool {
+        !self.to[share].queues.are_empty() && !self.to[share].outage.is_down()
     }
 
     fn may_send(&self) -> bool {
-        self.is_open() && !self.wants_limit
+        self.is_open() && !self.limit.is_wanted
     }
 
     fn is_open(&self) -> bool {
-        !self.is_halted && !self.is_paused && self.pace.may_send() && self.clock.is_some()
+        !self.is_halted && !self.limit.is_paused && self.clocks.due.is_some()
     }
 
-    fn next_from(&self) -> Option<From> {
-        if self.outage.is_down() {
-            let may_try = |is_in_doubt| self.places.may_start(is_in_doubt) == Some(usize::MAX);
-            let has_fresh = !self.fresh.is_empty() && may_try(false);
-            let (has_likely, has_failed) = (!self.likely.is_empty(), !self.in_doubt.is_empty());
-            let may_try_doubtful = may_try(true);
-            let next = self.outage.next_try(has_fresh, has_likely && may_try_doubtful, has_failed && may_try_doubtful);
-            return next.map(From::Try);
+    fn next_from(&self, share: u32) -> Option<Turn> {
+        let may_send = self.to[share].pace.may_send() && !self.to[share].is_paused;
+        if may_send { table::turn(self.startable(share)) } else { None }
+    }
+
+    fn startable(&self, share: u32) -> Startable {
+        let Destination { queues, places, outage, .. } = &self.to[share];
+        if let Some(alone) = &self.strikes.alone {
+            let may_start =
+                self.share_of(alone.slot) == share && places.may_start(self.is_in_doubt(alone.slot)).is_some();
+            return Startable::Alone(alone.is_ready && may_start);
         }
-        let may_start_fresh = self.next_that_fits(false).is_some();
-        // Both kinds take turns.
-        let is_turn_of_fresh = || may_start_fresh && (self.was_in_doubt || self.places.others_go_first());
-        if self.next_that_fits(true).is_some() && !is_turn_of_fresh() {
-            return Some(From::InDoubt);
+        if self.is_held_back() || !self.has_part_of_places(share) {
+            return Startable::Alone(false);
         }
-        may_start_fresh.then_some(From::Fresh)
+        if outage.is_down() {
+            let may_try = |is_in_doubt| places.may_start(is_in_doubt) == Some(usize::MAX);
+            let has_fresh = !queues.fresh.is_empty() && may_try(false);
+            let has_in_doubt = !queues.in_doubt.is_empty() && may_try(true);
+            return Startable::Down(outage.next_try(has_fresh, has_in_doubt));
+        }
+        let in_doubt = self.next_that_fits(share, true).is_some();
+        Startable::Up {
+            fresh: self.next_that_fits(share, false).is_some(),
+            in_doubt,
+            fresh_first: queues.was_in_doubt || in_doubt && places.others_go_first(),
+        }
+    }
+
+    /// Whether the share may have one more of the places of the process. Among others it may have as many as are free, as it
+    /// may of the memory: `Window::has_room`.
+    fn has_part_of_places(&self, share: u32) -> bool {
+        if self.to.len() == 1 {
+            return true;
+        }
+        let PlaceLimits { young, spare, .. } = self.to[0].places.limits();
+        let free = young.saturating_add(spare).saturating_sub(self.flights.shares.len());
+        self.to[share].places.taken() < free
     }
 
     /// The place in its queue of the first message that may start. While the limit for bytes is reached, large messages
     /// wait, and smaller ones pass them.
-    fn next_that_fits(&self, is_in_doubt: bool) -> Option<usize> {
-        let queue = if is_in_doubt { &self.in_doubt } else { &self.fresh };
+    fn next_that_fits(&self, share: u32, is_in_doubt: bool) -> Option<usize> {
+        let queue = self.to[share].queues.of(is_in_doubt);
         if queue.is_empty() {
             return None;
         }
-        match self.places.may_start(is_in_doubt)? {
+        match self.to[share].places.may_start(is_in_doubt)? {
             usize::MAX => Some(0),
             most => queue.iter().take(SEARCHED).position(|offer| self.bytes_of(offer) <= most),
         }
@@ -104,42 +160,18 @@ impl Dispatcher {
         entry.and_then(|entry| entry.body.as_ref()).map_or(0, Body::size)
     }
 
-    fn pop(&mut self, from: From) -> Option<Offer> {
-        match from {
-            From::Fresh => self.fresh.remove(self.next_that_fits(false)?),
-            From::InDoubt => self.in_doubt.remove(self.next_that_fits(true)?),
-            From::Try(kind @ (Try::New | Try::OfRound)) => match self.newest_known() {
-                Some(place) => self.fresh.swap_remove_back(place),
-                None if kind == Try::New => self.fresh.pop_back(),
-                None => self.fresh.swap_remove_back(self.random.usize(0..self.fresh.len().max(1))),
-            },
-            From::Try(Try::Likely) => {
-                let place = self.random.usize(0..self.likely.len().max(1));
-                self.likely.swap_remove_back(place)
+    fn pop(&mut self, share: u32, from: Turn) -> Option<Offer> {
+        let is_in_doubt = match from {
+            Turn::Fresh => false,
+            Turn::InDoubt => true,
+            Turn::Try(is_in_doubt) => return self.to[share].queues.of_mut(is_in_doubt).pop_front(),
+            Turn::Alone => {
+                let alone = self.strikes.alone.as_mut()?;
+                return std::mem::take(&mut alone.is_ready).then_some(Offer::Message(alone.slot, alone.seq));
             }
-            From::Try(Try::Failed) => self.pop_failed(),
-        }
-    }
-
-    /// Takes a message that was chosen and noted before, because others wait for it. If there is none, it takes a key in
-    /// doubt at random, which may have to be one that failed only in this outage.
-    fn pop_failed(&mut self) -> Option<Offer> {
-        let prefers_new = self.outage.prefers_new();
-        let first = self.random.usize(0..self.in_doubt.len().max(1));
-        let next = || self.in_doubt.iter().skip(first).chain(self.in_doubt.iter().take(first)).take(SEARCHED);
-        let is_new =
-            |offer: &Offer| prefers_new && self.key_of_offer(*offer).is_some_and(|key| self.outage.is_new(key));
-        let after =
-            next().position(|offer| is_noted(&self.window, offer)).or_else(|| next().position(is_new)).unwrap_or(0);
-        self.in_doubt.swap_remove_back((first + after) % self.in_doubt.len().max(1))
-    }
-
-    /// `None` if the message has gone.
-    fn key_of_offer(&self, offer: Offer) -> Option<Key> {
-        match offer {
-            Offer::Lane(lane) => Some(Key::Lane(self.window.lane(lane).number)),
-            Offer::Message(slot, seq) => self.window.get(slot, seq).map(|_| self.key_of(slot)),
-        }
+        };
+        let place = self.next_that_fits(share, is_in_doubt)?;
+        self.to[share].queues.of_mut(is_in_doubt).remove(place)
     }
 
     /// Puts this into the queue of its key.
@@ -148,39 +180,12 @@ impl Dispatcher {
     }
 
     pub(super) fn queue_of(&mut self, key: Key) -> &mut VecDeque<Offer> {
-        match self.doubts.get(key) {
-            None => &mut self.fresh,
-            Some(doubt) if self.outage.is_down() && (doubt.was_only_slow() || self.outage.is_likely(key)) => {
-                &mut self.likely
-            }
-            Some(_) => &mut self.in_doubt,
+        let to = &mut self.to[key.share()];
+        if !std::mem::replace(&mut to.has_turn, true) {
+            self.turns.shares.push_back(key.share());
         }
-    }
-
-    /// The destination went down, or is up again: likely keys have a queue of their own only while it is down.
-    pub(super) fn sort_keys_in_doubt(&mut self) {
-        if self.outage.is_down() {
-            // A try takes the newest: those that are noted, and that others wait for, must not be the last.
-            let noted = self.fresh.iter().take_while(|offer| is_noted(&self.window, offer)).count();
-            self.fresh.rotate_left(noted);
-        }
-        let mut offers = std::mem::take(&mut self.likely);
-        offers.append(&mut self.in_doubt);
-        for offer in offers {
-            if let Some(key) = self.key_of_offer(offer) {
-                self.push(key, offer);
-            }
-        }
-    }
-
-    /// The place in `fresh` of the newest message whose key was accepted lately.
-    fn newest_known(&self) -> Option<usize> {
-        let is_known = |offer: &Offer| match self.key_of_offer(*offer) {
-            Some(Key::Lane(number)) => self.outage.is_known(number),
-            _ => false,
-        };
-        let place = self.fresh.iter().rev().take(SEARCHED).position(is_known)?;
-        Some(self.fresh.len() - 1 - place)
+        let is_in_doubt = to.doubts.has(key);
+        to.queues.of_mut(is_in_doubt)
     }
 
     /// Takes the next messages to send, within these limits. Also returns the number of the send.
@@ -190,91 +195,119 @@ impl Dispatcher {
         most_bytes: usize,
         time_out: Option<Duration>,
     ) -> Option<(u64, Vec<Delivery>)> {
-        let timer_us = self.timer.clock().now_us();
-        self.most_in_send = most;
+        let timer_us = self.clocks.now_us();
+        self.turns.most_in_send = most;
         if !self.has_ready() || most == 0 {
             return None;
         }
-        let tokens = self.pace.tokens(timer_us);
-        if tokens == 0 {
-            self.wait_for_tokens();
-            return None;
-        }
-        let (from, flight, deliveries) = loop {
-            let Some(from) = self.next_from().filter(|_| self.may_send()) else {
-                self.note_suspects();
+        self.note_strikes(); // before others take the place and the token
+        let (share, tokens, from, flight, deliveries) = loop {
+            let next = if self.may_send() { self.next_share() } else { None };
+            let Some((share, from)) = next.and_then(|share| Some((share, self.next_from(share)?))) else {
+                self.note_strikes();
                 return None;
             };
-            let most = match from {
-                From::Fresh => most,
-                From::InDoubt => most.min(IN_DOUBT_AT_ONCE),
-                From::Try(_) => 1,
-            };
-            if let Some((flight, deliveries)) = self.fill(from, most.min(tokens), most_bytes) {
-                break (from, flight, deliveries);
+            let tokens = self.to[share].pace.tokens(timer_us);
+            if tokens == 0 {
+                self.wait_for_tokens(share);
+                continue;
             }
-            if self.has_more_expired {
-                self.note_suspects();
+            let most = match from {
+                Turn::Fresh => most,
+                Turn::InDoubt => most.min(IN_DOUBT_AT_ONCE),
+                Turn::Try(_) | Turn::Alone => 1,
+            };
+            if let Some((flight, deliveries)) = self.fill(share, from, most.min(tokens), most_bytes) {
+                break (share, tokens, from, flight, deliveries);
+            }
+            if self.turns.has_more_to_pass {
+                self.note_strikes();
                 return None; // other threads wait for the lock
             }
         };
-        self.pace.spend(deliveries.len());
-        let is_waiting = !self.fresh.is_empty() || !self.in_doubt.is_empty() || !self.likely.is_empty();
-        if deliveries.len() == tokens && is_waiting {
-            self.wait_for_tokens();
+        if self.turns.shares.front() == Some(&share) {
+            self.turns.shares.rotate_left(1);
         }
-        let is_in_doubt = matches!(from, From::InDoubt | From::Try(Try::Likely | Try::Failed));
-        if from == From::Fresh && !self.in_doubt.is_empty() && self.places.others_go_first() {
-            self.places.pass_over();
+        let is_in_doubt = match from {
+            Turn::Fresh | Turn::Try(false) => false,
+            Turn::InDoubt | Turn::Try(true) => true,
+            Turn::Alone => self.is_in_doubt(flight.messages[0].slot),
+        };
+        let has_struck = self.strikes.waiting().any(|(slot, seq)| self.is_of(share, slot, seq));
+        let to = &mut self.to[share];
+        to.pace.spend(deliveries.len());
+        if from == Turn::Fresh && !to.queues.in_doubt.is_empty() && to.places.others_go_first() {
+            to.places.pass_over();
         }
-        if let From::Try(it) = from {
-            self.outage.use_try(it);
+        to.queues.was_in_doubt = is_in_doubt;
+        if deliveries.len() == tokens && (!to.queues.are_empty() || has_struck) {
+            self.wait_for_tokens(share);
         }
-        self.was_in_doubt = is_in_doubt;
-        let number = self.next_flight;
-        self.next_flight += 1;
+        let number = self.flights.next;
+        self.flights.next += 1;
+        if self.to[share].outage.is_down() {
+            self.to[share].outage.use_try(is_in_doubt, number);
+        }
         let bytes = deliveries.iter().map(|it| it.body.size()).sum();
-        self.places.take(number, timer_us, bytes, is_in_doubt);
-        self.expect_suspects(number, &flight);
-        self.note_suspects();
-        let time_out = time_out.and_then(|after| self.arm(after, Alarm::CutOff(number)));
-        self.flights.insert(number, Flight { time_out, ..flight });
+        self.to[share].places.take(number, timer_us, bytes, is_in_doubt);
+        self.flights.shares.insert(number, share);
+        let time_out = time_out.map(|usual| self.to[share].time_out.unwrap_or(usual));
+        let time_out = time_out.and_then(|after| self.clocks.arm(after, Alarm::CutOff(number)));
+        if self.strikes.has_any() {
+            self.noted_are_sent(&flight);
+        }
+        self.flights.open.insert(number, Flight { time_out, ..flight });
+        self.note_strikes();
         Some((number, deliveries))
     }
 
-    fn fill(&mut self, from: From, most: usize, most_bytes: usize) -> Option<(Flight, Vec<Delivery>)> {
-        let clock = self.clock?;
-        let (timer_us, wall_us) = (self.timer.clock().now_us(), self.wall.now_us());
-        let mut flight = Flight { messages: Vec::new(), began_us: timer_us, time_out: None };
+    fn fill(&mut self, share: u32, from: Turn, most: usize, most_bytes: usize) -> Option<(Flight, Vec<Delivery>)> {
+        let clock = self.clocks.due?;
+        let (timer_us, wall_us) = (self.clocks.now_us(), self.clocks.wall.now_us());
+        let mut flight = Flight { share, messages: Vec::new(), began_us: timer_us, time_out: None };
         let mut deliveries = Vec::new();
         let mut early = Vec::new();
-        let (mut bytes, mut expired) = (0, 0);
+        let (mut bytes, mut passed) = (0, 0);
         while deliveries.len() < most && bytes < most_bytes {
-            let Some(offer) = self.pop(from) else { break };
+            let Some(offer) = self.pop(share, from) else { break };
             let Some(slot) = self.accept(offer) else { continue };
             let entry = self.window.entry(slot);
             let late_us = clock.late_us(entry.due_ms, timer_us, wall_us);
-            if late_us < 0 {
-                early.push(slot);
-                continue;
-            }
-            if entry.body.as_ref().and_then(Body::expires_ms).is_some_and(|ms| wall_us.div_euclid(1_000) > ms) {
-                self.give_up(slot, Outcome::Expired, "");
-                expired += 1;
-                self.has_more_expired = expired == EXPIRED_AT_ONCE;
-                if self.has_more_expired {
+            let is_offered_alone = matches!(offer, Offer::Message(..));
+            let candidate = Candidate {
+                is_key_paused: is_offered_alone && self.window.is_paused(slot),
+                is_behind: is_offered_alone && self.window.is_behind(slot),
+                is_early: late_us < 0,
+                is_expired: entry
+                    .body
+                    .as_ref()
+                    .and_then(Body::expires_ms)
+                    .is_some_and(|ms| wall_us.div_euclid(1_000) > ms),
+                is_past_limit: entry.due_ms > self.limit.until_ms,
+                strikes: entry.strikes,
+                is_noted: entry.strikes > 0 && self.strikes.is_noted(entry.seq),
+            };
+            let taken = table::taken(candidate);
+            match taken {
+                Taken::Send => {}
+                Taken::LeavePaused => self.leave_paused(slot),
+                Taken::GoBehind => self.goes_behind(slot),
+                Taken::WaitForDue => early.push(slot),
+                Taken::Expire => self.give_up(slot, Outcome::Expired, ""),
+                Taken::WaitForLimit => {
+                    self.push_back_in_front(from, slot);
+                    self.limit.is_wanted = true;
                     break;
                 }
-                continue;
+                Taken::GiveUp => self.give_up(slot, Outcome::Dead, CRASHED),
+                Taken::WaitForNote => self.wait_for_note(slot),
             }
-            if entry.due_ms > self.sent_until_ms {
-                self.push_back_in_front(from, slot);
-                self.wants_limit = true;
-                break;
-            }
-            if entry.redelivered && !entry.is_noted {
-                self.suspects[usize::from(self.doubts.has(self.key_of(slot)))].push_back((slot, entry.seq));
-                self.window.entry_mut(slot).state = State::Retrying;
+            if taken != Taken::Send {
+                passed += 1;
+                self.turns.has_more_to_pass = passed == PASSED_AT_ONCE;
+                if self.turns.has_more_to_pass {
+                    break;
+                }
                 continue;
             }
             let entry = self.window.entry_mut(slot);
@@ -286,12 +319,12 @@ impl Dispatcher {
             flight.messages.push(InFlight { slot, seq: entry.seq, at_ms, late_us });
             deliveries.push(Delivery {
                 seq: entry.seq,
-                body,
-                due_ms: entry.due_ms,
+                message: Message::from_parts(body, entry.due_ms, None),
                 delivered_at_ms: at_ms,
                 lateness_us: late_us,
                 attempt: entry.attempts.saturating_add(1),
                 redelivered: entry.may_have_arrived(),
+                to: self.to[share].named.clone(),
             });
         }
         if !early.is_empty() {
@@ -300,33 +333,35 @@ impl Dispatcher {
         (!deliveries.is_empty()).then_some((flight, deliveries))
     }
 
-    fn push_back_in_front(&mut self, from: From, slot: Slot) {
+    fn push_back_in_front(&mut self, from: Turn, slot: Slot) {
         let entry = self.window.entry_mut(slot);
         entry.state = State::Retrying;
-        let offer = Offer::Message(slot, entry.seq);
+        let (offer, share) = (Offer::Message(slot, entry.seq), entry.share);
         match from {
-            From::InDoubt | From::Try(Try::Failed) => self.in_doubt.push_front(offer),
-            From::Try(Try::Likely) => self.likely.push_front(offer),
-            From::Fresh | From::Try(_) => self.fresh.push_front(offer),
+            Turn::Fresh | Turn::Try(false) => self.to[share].queues.fresh.push_front(offer),
+            Turn::InDoubt | Turn::Try(true) => self.to[share].queues.in_doubt.push_front(offer),
+            Turn::Alone => {
+                if let Some(alone) = &mut self.strikes.alone {
+                    alone.is_ready = true;
+                }
+            }
         }
     }
 
     /// Sets an alarm that wakes a sender when a long send leaves its ordinary place.
-    fn wake_for_place(&mut self) {
-        let has_suspect = || self.may_send() && !self.suspects[0].is_empty();
-        if self.is_older_armed || !(self.waits_for_place() || has_suspect()) {
+    fn wake_for_place(&mut self, share: u32) {
+        let is_of = |(slot, seq): &(Slot, i64)| self.is_of(share, *slot, *seq);
+        let has_struck = || self.may_send() && self.strikes.first(Struck::Fresh).as_ref().is_some_and(is_of);
+        let waits = self.may_send() && self.share_waits_for_place(share);
+        if self.to[share].places.is_older_armed || !(waits || has_struck()) {
             return;
         }
-        if let Some(at_us) = self.places.next_free_us() {
-            self.is_older_armed = self.add(When::AtUs(at_us), Alarm::Older).is_some();
+        if let Some(at_us) = self.to[share].places.next_free_us() {
+            self.to[share].places.is_older_armed = self.clocks.arm_at(at_us, Alarm::Older(share)).is_some();
         }
     }
-}
 
-/// Whether the attempt of this message is noted before it is sent.
-fn is_noted(window: &Window, offer: &Offer) -> bool {
-    match *offer {
-        Offer::Message(slot, seq) => window.get(slot, seq).is_some_and(|entry| entry.is_noted),
-        Offer::Lane(_) => false,
+    pub(super) fn is_of(&self, share: u32, slot: Slot, seq: i64) -> bool {
+        self.window.get(slot, seq).is_some_and(|entry| entry.share == share)
     }
 }

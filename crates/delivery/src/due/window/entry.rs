@@ -1,4 +1,6 @@
-//! A message in memory, and the bounds of memory (rule D8).
+//! A message in memory, what is known of all of a destination, and the bounds of memory (rules D8, D23).
+
+use std::collections::BTreeSet;
 
 use crate::message::Body;
 use crate::store::{Outcome, Position};
@@ -18,7 +20,7 @@ pub struct Bounds {
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { messages: 400_000, bytes: 96 << 20, lane_messages: 128, lane_bytes: 4 << 20 }
+        Self { messages: 400_000, bytes: 64 << 20, lane_messages: 128, lane_bytes: 4 << 20 }
     }
 }
 
@@ -50,10 +52,14 @@ pub(crate) struct Entry {
     pub(crate) due_ms: i64,
     /// The number of the lane in the window.
     pub(crate) lane: Option<u32>,
+    /// The number of the share in the window.
+    pub(crate) share: u32,
     pub(crate) size: u32,
     /// How often it was sent, without the current send.
     pub(crate) attempts: u32,
     /// How many of these attempts count towards the allowed number.
+    pub(crate) counted: u32,
+    /// How often the process ended while it may have been sent, since its last answer.
     pub(crate) strikes: u32,
     /// How long it was due while its key had no success, as noted in the store.
     pub(crate) waited_us: u64,
@@ -69,8 +75,6 @@ pub(crate) struct Entry {
     pub(crate) partition: u8,
     /// An earlier process may have sent it. Or it was sent, went to the store, and came back.
     pub(crate) redelivered: bool,
-    /// The next attempt was given to the store before the send, and counts there.
-    pub(crate) is_noted: bool,
     /// It was sent, and may have arrived.
     pub(crate) was_sent: bool,
     /// A send failed, or ended without an answer, so it may have arrived.
@@ -87,6 +91,43 @@ impl Entry {
     /// Whether an earlier send may have arrived. If so, the next send is marked.
     pub(crate) fn may_have_arrived(&self) -> bool {
         self.redelivered || self.is_unanswered
+    }
+}
+
+/// What the window knows of the messages of one destination.
+#[derive(Debug)]
+pub(crate) struct Share {
+    /// The number of the destination in the store.
+    pub(crate) id: i64,
+    /// `None`: nothing of it is in memory.
+    pub(crate) cursor: Option<Position>,
+    /// The cursor has moved since the last group.
+    pub(super) has_moved: bool,
+    /// Lanes that may run empty while the store has more of their messages, ordered by the lane's `more_from`.
+    pub(super) needy: BTreeSet<(Position, u32)>,
+    pub(super) messages: usize,
+    pub(super) bytes: usize,
+}
+
+impl Share {
+    pub(super) fn new(id: i64) -> Self {
+        Self { id, cursor: None, has_moved: false, needy: BTreeSet::new(), messages: 0, bytes: 0 }
+    }
+
+    pub(crate) fn move_cursor(&mut self, to: Position) {
+        self.cursor = Some(to);
+        self.has_moved = true;
+    }
+
+    /// Whether a lane may run empty while the store has more of its messages, up to the cursor.
+    pub(crate) fn has_needy_lanes(&self) -> bool {
+        self.needy_lanes().next().is_some()
+    }
+
+    /// Such lanes. A lane that left memory after the cursor waits until the loader has read that far: nothing can be
+    /// refilled before, and the writer must not try it again and again.
+    pub(super) fn needy_lanes(&self) -> impl Iterator<Item = (Position, u32)> {
+        self.needy.iter().copied().take_while(|(from, _)| self.cursor.is_some_and(|cursor| *from <= cursor))
     }
 }
 

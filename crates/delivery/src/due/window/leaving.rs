@@ -3,17 +3,17 @@
 use super::Window;
 use super::entry::{Gone, State};
 use crate::due::lanes::Slot;
-use crate::message::earliest::Earliest;
+use crate::message::partition::Earliest;
 use crate::store::{Position, WaitingRow};
 
 impl Window {
     /// The message does not go out now. If it has no place in memory any more, it goes back to the store.
     pub(crate) fn put_back(&mut self, slot: Slot) {
-        let (position, lane, size) = {
+        let (position, lane, size, share) = {
             let entry = self.entry(slot);
-            (entry.position(), entry.lane, entry.size as usize)
+            (entry.position(), entry.lane, entry.size as usize, entry.share)
         };
-        let mut has_place = self.cursor.is_some_and(|cursor| position <= cursor);
+        let mut has_place = self.is_read(share, position);
         if let Some(lane) = lane {
             let it = self.lane_mut(lane);
             it.none_in_flight();
@@ -46,7 +46,7 @@ impl Window {
         !entry.may_have_arrived()
             && (lane.first().is_some_and(is_first)
                 || lane.more_from.is_some_and(|from| from < entry.position())
-                || self.cursor.is_some_and(|cursor| cursor < entry.position()))
+                || self.share(entry.share).cursor.is_some_and(|cursor| cursor < entry.position()))
     }
 
     /// Whether a message is going back to the store in the next transaction.
@@ -108,8 +108,7 @@ impl Window {
             .filter(|(_, it)| !matches!(it.state, State::Uncommitted | State::Waiting | State::Leaving) && !it.is_near)
             .filter(|(_, it)| {
                 let more_from = it.lane.and_then(|lane| self.lane(lane).more_from);
-                self.cursor.is_none_or(|cursor| it.position() > cursor)
-                    || more_from.is_some_and(|from| it.position() >= from)
+                !self.is_read(it.share, it.position()) || more_from.is_some_and(|from| it.position() >= from)
             })
             .map(|(_, it)| it.position());
         uncovered.extend(on_their_way);
@@ -127,13 +126,16 @@ impl Window {
         }
     }
 
-    /// Sends back the latest tenth of the messages, or more if the new row needs it. Only messages after the new row go
-    /// back. The cursor moves back too.
-    pub(super) fn make_room(&mut self, row: WaitingRow, gone: &mut Vec<Gone>) {
+    /// Sends back the latest tenth of the share's messages, or more if the new row needs it. Only messages after the new
+    /// row go back. The cursor moves back too.
+    pub(super) fn make_room(&mut self, share: u32, row: WaitingRow, gone: &mut Vec<Gone>) {
+        let most = self.share(share).messages;
         let mut movable: Vec<(Position, Slot)> = self
             .slots()
             .filter(|(_, it)| {
-                matches!(it.state, State::Uncommitted | State::Waiting) && it.position() > (row.due_ms, row.seq)
+                it.share == share
+                    && matches!(it.state, State::Uncommitted | State::Waiting)
+                    && it.position() > (row.due_ms, row.seq)
             })
             .map(|(slot, it)| (it.position(), slot))
             .collect();
@@ -141,7 +143,7 @@ impl Window {
         let mut first_gone = None;
         let mut count = 0;
         while let Some((position, slot)) = movable.pop() {
-            if count * 10 >= self.bounds.messages && self.has_room(row.size as usize) {
+            if count * 10 >= most && self.has_room(share, row.size as usize) {
                 break;
             }
             gone.push(self.send_back(slot));
@@ -149,18 +151,20 @@ impl Window {
             first_gone = Some(position);
         }
         if let Some(position) = first_gone {
-            self.set_back(position);
+            self.set_back(share, position);
         }
     }
 
-    /// Moves the cursor back to before this position. No message that waits in memory is at or after the position.
-    pub(super) fn set_back(&mut self, position: Position) {
+    /// Moves the share's cursor back to before this position. None of its messages that waits in memory is at or after
+    /// the position.
+    pub(super) fn set_back(&mut self, share: u32, position: Position) {
         let cursor = (position.0, position.1 - 1);
-        self.cursor = Some(cursor);
+        self.share_mut(share).move_cursor(cursor);
         self.was_full = true;
         self.has_gone_back = true;
         for lane in 0..self.lanes.len() as u32 {
-            if self.lane(lane).more_from.is_some_and(|from| from > cursor) {
+            let it = self.lane(lane);
+            if it.share == share && it.more_from.is_some_and(|from| from > cursor) {
                 self.leave(lane, None); // reading ahead finds it again
                 self.tidy(lane);
             }
@@ -191,8 +195,9 @@ impl Window {
 
     /// From this position on, the lane's messages are only in the store. `None`: all of them are in memory.
     pub(super) fn leave(&mut self, lane: u32, from: Option<Position>) {
+        let share = self.lane(lane).share;
         if let Some(old) = self.lane(lane).more_from {
-            self.needy.remove(&(old, lane));
+            self.share_mut(share).needy.remove(&(old, lane));
         }
         let it = self.lane_mut(lane);
         let goes_back = from.is_some_and(|from| it.more_from.is_none_or(|old| from < old));
@@ -206,10 +211,11 @@ impl Window {
     pub(super) fn look_after(&mut self, lane: u32) {
         let it = &self.lanes[lane as usize];
         let Some(from) = it.more_from else { return };
+        let needy = &mut self.shares[it.share as usize].needy;
         if it.len() <= self.bounds.lane_messages / 2 && !it.is_paused && !it.is_away {
-            self.needy.insert((from, lane));
+            needy.insert((from, lane));
         } else {
-            self.needy.remove(&(from, lane));
+            needy.remove(&(from, lane));
         }
     }
 }

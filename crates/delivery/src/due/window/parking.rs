@@ -18,6 +18,7 @@ use crate::store::WaitingRow;
 pub(crate) struct Parked {
     pub(crate) seq: i64,
     pub(crate) next_ms: i64,
+    pub(crate) share: u32,
     /// The number of its lane.
     pub(crate) lane: Option<i64>,
     /// For a near message: the store has to write its row.
@@ -62,14 +63,11 @@ impl Window {
             // If it was marked again meanwhile, a later group has its attempts.
             let is_same = |entry: &&Entry| entry.state == State::Parked && entry.attempts == attempts;
             let Some(entry) = self.get(slot, seq).filter(is_same) else { continue };
-            let (position, lane, is_near) = (entry.position(), entry.lane, entry.is_near);
+            let (position, lane, is_near, share) = (entry.position(), entry.lane, entry.is_near, entry.share);
             let next_ms = entry.next_ms.expect("it waits until then");
             let is_found_again = match lane.map(|lane| self.lane(lane)) {
                 // No message behind it is in memory: one that is not committed may be.
-                Some(it) => {
-                    let is_read = self.cursor.is_some_and(|cursor| position <= cursor);
-                    is_read && it.len() == 0
-                }
+                Some(it) => it.len() == 0 && self.is_read(share, position),
                 // If not, its wait is nearly over.
                 None => (next_ms, seq) > self.tried_through,
             };
@@ -87,7 +85,7 @@ impl Window {
             }
             let gone = is_near.then(|| self.gone(slot));
             self.remove(slot);
-            taken.push(Parked { seq, next_ms, lane: number, gone });
+            taken.push(Parked { seq, next_ms, share, lane: number, gone });
         }
         taken
     }
@@ -110,13 +108,14 @@ impl Window {
     ) -> (Vec<Slot>, bool) {
         let mut chosen = Vec::new();
         for row in rows {
-            if !self.has_room(row.size as usize) || left == 0 {
+            let share = self.open_share(row.share);
+            if !self.has_room(share, row.size as usize) || left == 0 {
                 self.was_full |= left > 0;
                 return (chosen, false);
             }
             left -= 1;
             self.tried_through = (row.next_ms.expect("they are found by it"), row.seq);
-            if self.number(row.lane).is_none() && self.is_read(row) && !self.by_seq.contains_key(&row.seq) {
+            if self.number(row.lane).is_none() && self.has_read(row) && !self.by_seq.contains_key(&row.seq) {
                 chosen.push(self.add(*row, None, false));
             }
         }
@@ -134,15 +133,15 @@ impl Window {
             return None;
         }
         if self.number(row.lane).is_none() {
-            return self.is_read(row).then(|| self.add(*row, None, false));
+            return self.has_read(row).then(|| self.add(*row, None, false));
         }
         // If the key was paused, the lane is refilled in its order. After a restart, and if the cursor went back, the
         // message may be after the cursor.
-        let lane = self.known_lane(row.lane)?;
+        let lane = self.known_lane(row)?;
         let it = self.lane(lane);
         let waits_for_it = it.is_away && !it.is_paused && it.in_flight.is_none();
-        let is_first = it.more_from == Some(position) && self.is_read(row);
-        let is_left = it.more_from.map_or_else(|| !self.is_read(row), |from| from <= position);
+        let is_first = it.more_from == Some(position) && self.has_read(row);
+        let is_left = it.more_from.map_or_else(|| !self.has_read(row), |from| from <= position);
         if !waits_for_it || !is_left {
             return None;
         }
@@ -163,7 +162,8 @@ impl Window {
         Some(slot)
     }
 
-    fn is_read(&self, row: &WaitingRow) -> bool {
-        self.cursor.is_some_and(|cursor| (row.due_ms, row.seq) <= cursor)
+    fn has_read(&self, row: &WaitingRow) -> bool {
+        let share = self.share_numbers.get(&row.share);
+        share.is_some_and(|share| self.is_read(*share, (row.due_ms, row.seq)))
     }
 }

@@ -19,7 +19,7 @@ fn body(lane: Option<i64>, seq: i64) -> Body {
 
 fn opened(bounds: Bounds) -> Window {
     let mut window = Window::new(bounds, false);
-    window.cursor = Some((1_000, LAST));
+    window.share_mut(0).cursor = Some((1_000, LAST));
     window
 }
 
@@ -49,7 +49,7 @@ fn end(window: &mut Window, slot: Slot, outcome: Outcome) {
 #[test]
 fn the_example_of_the_window_holds__d4_d8() {
     let mut window = opened(Bounds { lane_messages: 2, ..Bounds::default() });
-    window.cursor = Some((50, 9));
+    window.share_mut(0).cursor = Some((50, 9));
     for (due_ms, seq) in [(10, 1), (20, 2), (30, 3)] {
         add(&mut window, row(due_ms, seq, Some(1), 10));
     }
@@ -67,13 +67,13 @@ fn the_example_of_the_window_holds__d4_d8() {
 #[test]
 fn a_lane_that_was_left_after_the_cursor_is_refilled_once_the_cursor_is_there__d4_d8() {
     let mut window = opened(Bounds::default());
-    window.keep_away(1, (2_000, 1));
+    window.keep_away(0, 1, (2_000, 1));
     window.come_back(window.lane_numbers[&1]);
     assert!(!window.has_needy_lanes(), "the writer would look for it again and again");
-    assert_eq!(window.refill_from(), None);
-    window.cursor = Some((3_000, LAST));
+    assert_eq!(window.refill_from(0), None);
+    window.share_mut(0).cursor = Some((3_000, LAST));
     assert!(window.has_needy_lanes());
-    assert_eq!(window.refill_from(), Some((vec![1], (2_000, 1))));
+    assert_eq!(window.refill_from(0), Some((vec![1], (2_000, 1))));
 }
 
 /// Keys that fail again and again send messages back in every moment.
@@ -85,19 +85,19 @@ fn messages_that_go_back_keep_no_others_in_the_store__d6_d8() {
     let bad = window.lane_numbers[&1];
     window.clear_away(bad);
     window.come_back(bad);
-    window.keep_away(2, (500, 2));
+    window.keep_away(0, 2, (500, 2));
     window.come_back(window.lane_numbers[&2]);
     assert!(window.has_leaving());
-    let (numbers, start) = window.refill_from().unwrap();
+    let (numbers, start) = window.refill_from(0).unwrap();
     assert_eq!(numbers, [2, 1]);
-    let refilled = window.refill(&numbers, &[row(500, 2, Some(2), 10)], start, (1_000, LAST));
+    let refilled = window.refill(0, &numbers, &[row(500, 2, Some(2), 10)], start, (1_000, LAST));
     assert_eq!(refilled.len(), 1, "the other lane");
     assert_eq!(of_lane(&window, 1).more_from, Some((900, 1)), "its row is not in the store");
-    assert_eq!(window.read_ahead(&[row(2_000, 3, None, 10)], 3_000, true).len(), 1);
-    assert_eq!(window.cursor, Some((3_000, LAST)));
-    window.set_back((700, 4)); // now the message that goes back is after the cursor
-    assert!(window.read_ahead(&[row(2_000, 5, None, 10)], 3_000, true).is_empty());
-    assert!(window.cursor < Some((700, 4)));
+    assert_eq!(window.read_ahead(0, &[row(2_000, 3, None, 10)], 3_000, true).len(), 1);
+    assert_eq!(window.share(0).cursor, Some((3_000, LAST)));
+    window.set_back(0, (700, 4)); // now the message that goes back is after the cursor
+    assert!(window.read_ahead(0, &[row(2_000, 5, None, 10)], 3_000, true).is_empty());
+    assert!(window.share(0).cursor < Some((700, 4)));
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn after_the_cursor_went_back_nothing_overtakes_in_a_key__d4() {
         add(&mut window, row(due_ms, seq, lane, 10));
     }
     add(&mut window, row(5, 5, Some(2), 10)); // no room: the cursor and the latest messages go back
-    assert_eq!(window.cursor, Some((32, 3)));
+    assert_eq!(window.share(0).cursor, Some((32, 3)));
     assert!(window.was_full);
     let is_in = add(&mut window, row(20, 6, Some(1), 10)).is_some();
     let later = window.slots().any(|(_, it)| it.lane == Some(window.lane_numbers[&1]) && it.position() > (20, 6));
@@ -153,14 +153,14 @@ fn after_the_cursor_went_back_nothing_overtakes_in_a_key__d4() {
 #[test]
 fn what_is_on_its_way_behind_a_cursor_that_went_back_is_to_be_marked__d5() {
     let mut window = opened(Bounds { messages: 3, ..Bounds::default() });
-    window.read_ahead(&[row(30, 1, Some(1), 10)], 1_000, true); // it has a row in the store
+    window.read_ahead(0, &[row(30, 1, Some(1), 10)], 1_000, true); // it has a row in the store
     let lane = window.lane_numbers[&1];
     take(&mut window, lane);
     add(&mut window, row(20, 2, None, 10));
     add(&mut window, row(21, 3, None, 10));
     assert_eq!(window.take_uncovered(), []);
     add(&mut window, row(5, 4, None, 10));
-    assert_eq!(window.cursor, Some((21, 2)));
+    assert_eq!(window.share(0).cursor, Some((21, 2)));
     assert_eq!(window.take_uncovered(), [(30, 1)]);
     assert_eq!(window.take_uncovered(), [], "once");
 }
@@ -173,7 +173,7 @@ fn what_waits_for_a_place_behind_a_cursor_that_went_back_is_to_be_marked_once_it
         window.entry_mut(slot).state = State::Ready;
     }
     add(&mut window, row(5, 3, None, 10));
-    assert!(window.cursor < Some((30, 1)));
+    assert!(window.share(0).cursor < Some((30, 1)));
     assert_eq!(window.take_uncovered(), [], "they are near");
     window.hold_near(ready[0]);
     assert_eq!(window.take_uncovered(), [(30, 1)]);
@@ -188,7 +188,7 @@ fn a_near_one_without_a_place_goes_back_to_the_store_in_the_next_transaction__d8
     add(&mut window, row(20, 2, None, 10));
     add(&mut window, row(21, 3, None, 10));
     add(&mut window, row(5, 4, None, 10));
-    assert!(window.cursor < Some((30, 1)));
+    assert!(window.share(0).cursor < Some((30, 1)));
     window.put_back(near);
     assert_eq!(window.entry(near).state, State::Leaving);
     let left: Vec<_> = window.take_leaving().into_iter().map(|it| (it.seq, it.was_near)).collect();
@@ -209,13 +209,13 @@ fn nothing_is_read_ahead_past_a_message_that_goes_back_to_the_store__d8() {
         let slot = window.find(seq).unwrap();
         end(&mut window, slot, Outcome::Delivered);
     }
-    let cursor = window.cursor;
+    let cursor = window.share(0).cursor;
     window.put_back(near); // while the writer reads ahead
-    assert!(window.read_ahead(&[row(21, 3, None, 10)], 1_000, true).is_empty());
-    assert_eq!(window.cursor, cursor, "(30, 1) would be behind the cursor, and not in memory");
+    assert!(window.read_ahead(0, &[row(21, 3, None, 10)], 1_000, true).is_empty());
+    assert_eq!(window.share(0).cursor, cursor, "(30, 1) would be behind the cursor, and not in memory");
     assert_eq!(window.take_leaving().len(), 1);
-    assert_eq!(window.read_ahead(&[row(21, 3, None, 10), row(30, 1, None, 10)], 1_000, true).len(), 1);
-    assert_eq!(window.cursor, Some((21, 3)), "there is no room for more");
+    assert_eq!(window.read_ahead(0, &[row(21, 3, None, 10), row(30, 1, None, 10)], 1_000, true).len(), 1);
+    assert_eq!(window.share(0).cursor, Some((21, 3)), "there is no room for more");
 }
 
 #[test]
@@ -268,21 +268,21 @@ fn what_comes_between_the_cursor_and_the_rest_of_a_lane_is_not_lost__d4() {
 /// Does the loader's work, with a map as the store. `scan`: how many rows it reads at a time.
 fn load(window: &mut Window, rows: &BTreeMap<Position, WaitingRow>, until_ms: i64, scan: usize) {
     window.was_full = false;
-    if let Some((numbers, start)) = window.refill_from() {
-        let cursor = window.cursor.unwrap();
+    if let Some((numbers, start)) = window.refill_from(0) {
+        let cursor = window.share(0).cursor.unwrap();
         let between: Vec<WaitingRow> =
             if start <= cursor { rows.range(start..=cursor).map(|(_, row)| *row).collect() } else { Vec::new() };
         let end = between.get(scan.saturating_sub(1)).map_or(cursor, |row| (row.due_ms, row.seq));
         let is_in =
             |row: &&WaitingRow| (row.due_ms, row.seq) <= end && row.lane.is_some_and(|lane| numbers.contains(&lane));
         let of_lanes: Vec<WaitingRow> = between.iter().filter(is_in).copied().collect();
-        window.refill(&numbers, &of_lanes, start, end);
+        window.refill(0, &numbers, &of_lanes, start, end);
     }
-    let cursor = window.cursor.unwrap();
-    if window.has_room_ahead(0) && cursor.0 <= until_ms {
+    let cursor = window.share(0).cursor.unwrap();
+    if window.has_room_ahead(0, 0) && cursor.0 <= until_ms {
         let after = rows.range((std::ops::Bound::Excluded(cursor), std::ops::Bound::Included((until_ms, LAST))));
         let some: Vec<WaitingRow> = after.map(|(_, row)| *row).take(scan).collect();
-        window.read_ahead(&some, until_ms, some.len() < scan);
+        window.read_ahead(0, &some, until_ms, some.len() < scan);
     }
 }
 
@@ -322,24 +322,24 @@ fn one_message_is_taken_whatever_its_size__d8() {
     assert!(add(&mut window, row(20, 2, Some(2), 5)).is_none());
     assert!(add(&mut window, row(10, 3, Some(2), 500)).is_some(), "it comes before, and takes the place");
     assert_eq!(window.len(), 1);
-    assert!(window.read_ahead(&[row(2_000, 4, None, 500)], 3_000, true).is_empty());
+    assert!(window.read_ahead(0, &[row(2_000, 4, None, 500)], 3_000, true).is_empty());
 }
 
 #[test]
 fn reading_ahead_leaves_a_fifth_for_what_comes_later__d8() {
     let mut window = opened(Bounds { messages: 10, ..Bounds::default() });
-    window.cursor = Some((0, 0));
+    window.share_mut(0).cursor = Some((0, 0));
     let rows: Vec<WaitingRow> = (1..=20).map(|seq| row(seq, seq, None, 10)).collect();
-    assert_eq!(window.read_ahead(&rows, 100, true).len(), 8);
+    assert_eq!(window.read_ahead(0, &rows, 100, true).len(), 8);
     assert!(window.was_full);
-    assert_eq!(window.cursor, Some((8, 8)));
+    assert_eq!(window.share(0).cursor, Some((8, 8)));
     assert!(add(&mut window, row(3, 21, None, 10)).is_some());
 }
 
 #[test]
 fn cancelled_messages_behind_one_that_stays_are_not_kept_in_memory__d8() {
     let mut window = opened(Bounds::default());
-    window.cursor = Some((10_000, LAST));
+    window.share_mut(0).cursor = Some((10_000, LAST));
     add(&mut window, row(1, 1, Some(1), 10));
     for seq in 2..2_000 {
         let slot = add(&mut window, row(seq, seq, Some(1), 10)).unwrap();
@@ -498,7 +498,7 @@ impl World {
         assert_eq!(window.bytes(), entries.iter().map(|it| it.size as usize).sum::<usize>());
         assert!(window.len() <= self.bounds.messages, "more messages in memory than the bound");
         assert!(window.bytes() <= self.bounds.bytes.max(40), "more bytes in memory than the bound");
-        let cursor = window.cursor.unwrap();
+        let cursor = window.share(0).cursor.unwrap();
         for (position, it) in &self.open {
             let entry = window.find(it.seq).map(|slot| window.entry(slot));
             let has_row = self.rows.contains_key(position);
@@ -521,7 +521,7 @@ impl World {
             assert_eq!((it.len(), it.size), (live.len(), live.iter().map(|it| it.size as usize).sum()));
             assert_eq!(it.first().map(|it| it.0), live.iter().map(|it| it.position()).min());
             assert!(self.is_global || it.len() <= self.bounds.lane_messages + 1, "one came back at most");
-            let is_needy = window.needy.iter().any(|(_, other)| *other == lane);
+            let is_needy = window.share(0).needy.iter().any(|(_, other)| *other == lane);
             assert!(!is_needy || it.more_from.is_some());
             assert!(it.len() > 0 || it.more_from.is_none() || is_needy, "a lane ran empty and nobody looks after it");
         }
@@ -541,7 +541,7 @@ fn play(seed: u64, is_global: bool, goes_back: bool) {
         lane_bytes: random.usize(20..80),
     };
     let mut window = Window::new(bounds, is_global);
-    window.cursor = Some((-1, 0));
+    window.share_mut(0).cursor = Some((-1, 0));
     let mut world = World {
         random,
         window,
@@ -611,9 +611,9 @@ fn whatever_happens_nothing_is_lost_or_overtakes_and_the_bounds_hold__d4_d8() {
 fn a_lane_that_is_cleared_away_while_its_rows_are_read_loses_none__d8() {
     for is_read in [false, true] {
         let mut window = Window::new(Bounds { lane_messages: 4, ..Bounds::default() }, false);
-        window.cursor = Some((0, 0));
+        window.share_mut(0).cursor = Some((0, 0));
         let rows: Vec<WaitingRow> = (1..=5).map(|at| row(at, at, Some(1), 10)).collect();
-        window.read_ahead(&rows, 1_000, true);
+        window.read_ahead(0, &rows, 1_000, true);
         let lane = window.lane_numbers[&1];
         for seq in 1..=4 {
             let slot = window.find(seq).unwrap();
@@ -622,11 +622,11 @@ fn a_lane_that_is_cleared_away_while_its_rows_are_read_loses_none__d8() {
         let first = take(&mut window, lane);
         end(&mut window, first, Outcome::Delivered);
         take(&mut window, lane);
-        let (numbers, start) = window.refill_from().unwrap();
+        let (numbers, start) = window.refill_from(0).unwrap();
         assert_eq!(start, (5, 5));
         window.clear_away(lane);
         assert_eq!(of_lane(&window, 1).more_from, Some((3, 3)));
-        window.refill(&numbers, if is_read { &rows[4..] } else { &[] }, start, (1_000, LAST));
+        window.refill(0, &numbers, if is_read { &rows[4..] } else { &[] }, start, (1_000, LAST));
         assert_eq!(of_lane(&window, 1).more_from, Some((3, 3)));
     }
 }

@@ -84,7 +84,7 @@ fn a_row_is_a_message_and_a_null_is_absent__d1() {
     assert_eq!(a.message, expected(Some("k"), "a", b"{\"x\":  1.50}", 5, None));
     assert_eq!(b.message, expected(None, "b", b"{}", 6, None));
     assert_eq!(c.message, expected(None, "c", b"\"text\"", 2, Some(1.5)));
-    assert_eq!(*d, Cancel { id: "d".into(), key: None, keep_days: 0, asked_ms: None });
+    assert_eq!(*d, Cancel { id: "d".into(), key: None, keep_days: 0 });
     assert_eq!(b.origin, Some(Origin { source: "rows".into(), line: 2, record: None }));
 }
 

@@ -57,7 +57,7 @@ fn delays_and_cancels_come_in_columns_too__d7() {
     assert_eq!(message(header, "a,,1.5,,").due_ms, 2);
     assert_eq!(message(header, "a,, 5 ,,").due_ms, 5);
     let Parsed::Cancel(cancel, origin) = read(header, "b,,,cancel,") else { panic!() };
-    assert_eq!(cancel, Cancel { id: "b".into(), key: None, keep_days: 0, asked_ms: None });
+    assert_eq!(cancel, Cancel { id: "b".into(), key: None, keep_days: 0 });
     assert_eq!(origin.line, 2);
     assert_eq!(reason(header, "c,,,cancel,1"), "a cancel has more than id and key");
     assert_eq!(reason(header, "d,,soon,,"), "delay_ms is not a number in range");

@@ -9,7 +9,6 @@ use crate::message::MAX_PAYLOAD;
 use crate::message::columns::Columns;
 use crate::message::fields;
 use crate::message::incoming::Incoming;
-use crate::message::origin::Record;
 
 /// A row with a value in these columns, and null in the others.
 #[derive(Clone, Copy, Default)]
@@ -28,8 +27,6 @@ struct Row<'a> {
     allowed: Option<&'a str>,
     moved_to_ms: Option<i64>,
     again: bool,
-    recurrence: Option<&'a str>,
-    asked_ms: Option<i64>,
 }
 
 fn batch(rows: &[Row<'_>]) -> RecordBatch {
@@ -49,8 +46,6 @@ fn batch(rows: &[Row<'_>]) -> RecordBatch {
         texts(|row| row.allowed.map(Into::into)),
         Arc::new(rows.iter().map(|row| row.moved_to_ms).collect::<Int64Array>()),
         Arc::new(rows.iter().map(|row| Some(row.again)).collect::<BooleanArray>()),
-        texts(|row| row.recurrence.map(Into::into)),
-        Arc::new(rows.iter().map(|row| row.asked_ms).collect::<Int64Array>()),
     ];
     let fields = COLUMNS.map(|(name, kind, is_nullable)| Field::new(name, kind, is_nullable));
     RecordBatch::try_new(Arc::new(Schema::new(fields.to_vec())), columns).unwrap()
@@ -79,8 +74,6 @@ const MESSAGE: Row<'static> = Row {
     allowed: None,
     moved_to_ms: None,
     again: false,
-    recurrence: None,
-    asked_ms: None,
 };
 
 fn only(row: Row<'_>) -> Parsed {
@@ -111,13 +104,9 @@ fn another_due_time_and_what_few_messages_have_arrive_as_they_were__s3_d16_d17()
     };
     let found = (incoming.message.expires_ms(), incoming.message.traceparent());
     assert_eq!(found, (Some(6), Some(parent)));
-    let to = Row { id: Some("b"), due_ms: Some(7), asked_ms: Some(8), ..Row::default() };
+    let to = Row { id: Some("b"), due_ms: Some(7), ..Row::default() };
     let Parsed::Reschedule(found, _) = only(to) else { panic!("it is a reschedule") };
-    assert_eq!(found, Reschedule { id: "b".into(), key: None, due_ms: 7, asked_ms: Some(8) });
-    let Parsed::Cancel(cancel, _) = only(Row { id: Some("b"), asked_ms: Some(8), ..Row::default() }) else {
-        panic!("it is a cancel")
-    };
-    assert_eq!(cancel.asked_ms, Some(8));
+    assert_eq!(found, Reschedule { id: "b".into(), key: None, due_ms: 7 });
     let origin = || Origin { source: "x".into(), line: 1, record: None };
     let items = [Parsed::Message(incoming), Parsed::Reschedule(found, origin())];
     let again = read_stream(&sent(&items), MAX_PAYLOAD).unwrap();
@@ -151,7 +140,7 @@ fn a_row_is_a_message_a_cancel_or_a_dead_letter__s3() {
     assert_eq!(&crate::message::record::record_of_incoming(&incoming)[..], record);
 
     let Parsed::Cancel(cancel, _) = cancel else { panic!("{cancel:?}") };
-    assert_eq!(cancel, Cancel { id: "b".into(), key: None, keep_days: 400, asked_ms: None });
+    assert_eq!(cancel, Cancel { id: "b".into(), key: None, keep_days: 400 });
 
     let Parsed::Bad(bad, origin) = letter else { panic!("{letter:?}") };
     assert_eq!(bad, BadRecord::new("why", "what"));
@@ -214,14 +203,14 @@ fn what_is_written_has_the_partition_of_each_row__s5() {
     let put = |key, id| {
         Parsed::Message(Incoming::of(Message { body: Body::new(key, id, b"1", true), due_ms: 5, delay_ms: None }))
     };
-    let cancel = Cancel { id: "b".into(), key: Some("k".into()), keep_days: 1, asked_ms: None };
-    let to = Reschedule { id: "c".into(), key: Some("k".into()), due_ms: 7, asked_ms: None };
+    let cancel = Cancel { id: "b".into(), key: Some("k".into()), keep_days: 1 };
+    let to = Reschedule { id: "c".into(), key: Some("k".into()), due_ms: 7 };
     let items = [
         put(Some("k"), "a"),
         Parsed::Cancel(cancel, origin(1)),
         Parsed::Reschedule(to, origin(2)),
         put(None, "a"),
-        Parsed::Cancel(Cancel { id: "a".into(), key: None, keep_days: 1, asked_ms: None }, origin(3)),
+        Parsed::Cancel(Cancel { id: "a".into(), key: None, keep_days: 1 }, origin(3)),
         Parsed::Bad(BadRecord::new("why", "what"), origin(130)),
     ];
     let written = write_stream(&items);
@@ -247,9 +236,10 @@ fn other_columns_and_other_bytes_are_refused_whole__s3() {
 
 #[test]
 fn what_was_read_is_written_as_rows_and_read_back__s3() {
-    let origin = |record: Option<&[u8]>| Origin { source: "in.csv".into(), line: 4, record: record.map(Record::from) };
+    let origin =
+        |record: Option<&[u8]>| Origin { source: "in.csv".into(), line: 4, record: record.map(Bytes::copy_from_slice) };
     let message = |is_json, delay_ms| Message { body: Body::new(Some("k"), "a", b"[1]", is_json), due_ms: 5, delay_ms };
-    let cancel = Cancel { id: "b".into(), key: None, keep_days: KEEP_CANCELS_DAYS, asked_ms: None };
+    let cancel = Cancel { id: "b".into(), key: None, keep_days: KEEP_CANCELS_DAYS };
     let given = vec![
         Parsed::Message(Incoming::from_origin(message(true, None), Some(origin(None)))),
         Parsed::Message(Incoming::from_origin(message(false, Some(1.5)), Some(origin(None)))),
@@ -262,32 +252,41 @@ fn what_was_read_is_written_as_rows_and_read_back__s3() {
 }
 
 #[test]
-fn a_recurring_message_keeps_its_rule_and_its_content__d5_d19_s3() {
+fn a_recurring_message_is_a_dead_letter_that_says_where_to_put_it__d2_d19_s2() {
     let schema = fields::Schema::new(Columns::default(), MAX_PAYLOAD);
-    for record in [
-        r#"{"id":"beat","every":60000,"payload":1}"#,
-        r#"{"id":"beat","key":"k","every":60000,"delay_ms":250.5,"missed":"all","payload":1}"#,
-        r#"{"id":"beat","every":60000,"due":"2026-01-31T08:00:00Z","missed":"last","payload":1}"#,
-        r#"{"id":"beat","cron":"30 9 * * MON-FRI","tz":"Europe/Berlin","payload":1}"#,
-        r#"{"id":"beat","cron":"@daily","due":"2026-01-31T08:00:00Z","payload":1,
-            "traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}"#,
+    for (record, written) in [
+        (
+            r#"{"id":"beat","key":"k","every":60000,"payload":1}"#,
+            Some(r#"{"id":"beat","key":"k","every":60000,"payload":1}"#),
+        ),
+        (r#"{"id":"beat","cron":"30 9 * * MON-FRI","tz":"Europe/Berlin","payload":1}"#, None),
     ] {
         let read = schema.check(&fields_of(record, &schema).unwrap(), Some(1_769_000_000_000_000_000));
-        let given = Parsed::of(read, true, || Origin { source: "in".into(), line: 3, record: None });
-        let found = read_stream(&sent(std::slice::from_ref(&given)), MAX_PAYLOAD).unwrap();
-        assert_eq!(format!("{found:?}"), format!("{:?}", [given]), "{record}");
-    }
-}
-
-#[test]
-fn a_rule_that_cannot_be_is_a_bad_row__d2_d19() {
-    for (rule, reason) in [
-        (r#"{"every":0,"missed":"skip","from":5,"given":false}"#, "every is 0"),
-        (r#"{"cron":"5 25 * * *","tz":"UTC","missed":"skip","from":5,"given":false}"#, "cron is "),
-        (r#"{"missed":"skip","from":5,"given":false}"#, "recurrence: "),
-        ("1", "recurrence: "),
-    ] {
-        let found = only(Row { due_ms: None, recurrence: Some(rule), ..MESSAGE });
-        assert!(matches!(&found, Parsed::Bad(bad, _) if bad.reason.starts_with(reason)), "{found:?}");
+        let kept = written.map(|it| Bytes::copy_from_slice(it.as_bytes()));
+        let given = [
+            Parsed::of(read, true, || Origin { source: "in".into(), line: 3, record: kept.clone() }),
+            Parsed::Message(Incoming::of(Message {
+                body: Body::new(None, "once", b"1", true),
+                due_ms: 5,
+                delay_ms: None,
+            })),
+            Parsed::Cancel(
+                Cancel { id: "beat".into(), key: None, keep_days: 400 },
+                Origin { source: "in".into(), line: 4, record: None },
+            ),
+        ];
+        let [letter, once, cancel] = read_stream(&sent(&given), MAX_PAYLOAD).unwrap().try_into().unwrap();
+        let Parsed::Bad(bad, origin) = letter else { panic!("{letter:?}") };
+        assert_eq!(bad.reason, "a recurring message does not go through Spark");
+        assert!(bad.allowed.contains("the store of a deliverer, by POST /messages"), "{bad}");
+        assert_eq!((&*origin.source, origin.line), ("in", 3));
+        let found = std::str::from_utf8(origin.record()).unwrap();
+        assert_eq!(
+            found,
+            written.unwrap_or(
+                r#"{"id":"beat","key":null,"payload":1,"cron":"30 9 * * MON-FRI","tz":"Europe/Berlin","missed":"skip"}"#
+            )
+        );
+        assert!(matches!((once, cancel), (Parsed::Message(_), Parsed::Cancel(..))));
     }
 }

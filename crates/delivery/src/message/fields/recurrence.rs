@@ -6,7 +6,7 @@
 use super::{Fields, Schema, Value};
 use crate::base::display::quoted;
 use crate::base::error::BadRecord;
-use crate::base::times::due_in_range;
+use crate::base::times::{divided_up, due_in_range};
 use crate::message::columns::{MISSED, TZ, of_recurring};
 use crate::message::recurrence::{Missed, Recurrence, Rule, check_parts};
 
@@ -55,7 +55,7 @@ impl Schema {
             Some(text) => return Err(BadRecord::new(format!("missed is {}", quoted(text, 60)), MISSED_ALLOWED)),
         };
         let is_given = |value: &Value<'_>| *value != Value::Absent;
-        let now_ms = now_ns.div_euclid(1_000_000) + i64::from(now_ns.rem_euclid(1_000_000) > 0);
+        let now_ms = divided_up(now_ns, 1_000_000);
         let (from_ms, delay_ms) = if is_given(&fields.due) || is_given(&fields.delay_ms) {
             self.due(fields, Some(now_ns))?
         } else if let Rule::Every { every } = rule {
@@ -64,7 +64,7 @@ impl Schema {
             (now_ms, None)
         };
         let given_ms = is_given(&fields.due).then_some(from_ms);
-        Ok((Recurrence { rule, missed, from_ms, given_ms, before: None, asked_ms: None }, delay_ms))
+        Ok((Recurrence { rule, missed, from_ms, given_ms, sent_ms: None }, delay_ms))
     }
 }
 

@@ -1,5 +1,5 @@
-use super::float;
-use crate::message::incoming::{Content, Digest, Incoming, lane_of};
+use super::{content_of, float};
+use crate::message::incoming::{Digest, Incoming, lane_of};
 use crate::message::{Body, Message};
 
 fn message(key: Option<&str>, delay_ms: Option<f64>, payload: &[u8], is_json: bool) -> Message {
@@ -27,7 +27,7 @@ fn the_hashes_of_the_stores_format_never_change__d5() {
         (message(None, Some(5.0), b"1", true), "d5f884b4defcf2ea94bb8fa5eec0f9"),
         (message(None, Some(1e-5), b"1", true), "c724291cd2e8f896ad1387a123e5b6"),
     ] {
-        assert_eq!(hex(Content::of(&message).as_bytes()), expected, "{message:?}");
+        assert_eq!(hex(content_of(message.parts()).as_bytes()), expected, "{message:?}");
     }
 }
 
@@ -47,7 +47,7 @@ fn hashes_side_by_side_are_those_one_by_one__d5() {
             let message = message(key, None, &vec![b'1'; size], is_json);
             let incoming = Incoming::of(message.clone());
             assert_eq!(incoming.digest, Digest::of(key, "a"), "{size}");
-            assert_eq!(incoming.content, Content::of(&message), "{size}");
+            assert_eq!(incoming.content, content_of(message.parts()), "{size}");
             assert_eq!(incoming.lane, key.map(super::lane_of), "{size}");
             assert_eq!(incoming.content.as_bytes().len(), if is_json { 15 } else { 16 });
         }

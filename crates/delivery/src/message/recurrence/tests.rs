@@ -13,12 +13,12 @@ fn shown(at_ms: i64) -> String {
 }
 
 fn every(every: i64, missed: Missed, from_ms: i64) -> Recurrence {
-    Recurrence { rule: Rule::every(every).unwrap(), missed, from_ms, given_ms: None, before: None, asked_ms: None }
+    Recurrence { rule: Rule::every(every).unwrap(), missed, from_ms, given_ms: None, sent_ms: None }
 }
 
 fn cron(pattern: &str, tz: &str, from: &str) -> Recurrence {
     let rule = Rule::cron(pattern, tz).unwrap();
-    Recurrence { rule, missed: Missed::Skip, from_ms: ms(from), given_ms: None, before: None, asked_ms: None }
+    Recurrence { rule, missed: Missed::Skip, from_ms: ms(from), given_ms: None, sent_ms: None }
 }
 
 /// The first `count` times. Each is asked for right after the one before.
@@ -247,14 +247,26 @@ fn a_rule_is_kept_as_json_and_its_content_is_what_was_given__d5_d19() {
     assert_ne!(beat.content(), Recurrence { given_ms: Some(5), ..beat.clone() }.content());
     assert_ne!(beat.content(), Recurrence { missed: Missed::Skip, ..beat }.content());
     assert_eq!(Recurrence::from_json("{}"), None);
-    assert_eq!(occurrence_id("tea", 0), "tea@1970-01-01T00:00:00.000Z");
-    let longest = occurrence_id(&"x".repeat(LONGEST_ID), 0);
+    assert_eq!(occurrence_id("tea", 0, 0), "tea@1970-01-01T00:00:00.000Z");
+    let longest = occurrence_id(&"x".repeat(LONGEST_ID), 0, i64::MAX);
     assert_eq!(longest.len(), MAX_NAME);
     let of = |length| check_parts(&"x".repeat(length), false);
     assert!(of(LONGEST_ID).is_ok() && of(LONGEST_ID + 1).is_err());
-    for (id, is_one) in
-        [(&*occurrence_id("tea", 0), true), ("tea@home", false), ("@", false), ("a@2023-11-14T22:13:20Z", false)]
-    {
+    assert_eq!(occurrence_id("tea", 0, 12), "tea@1970-01-01T00:00:00.000Z#12");
+    let one = occurrence_id("tea", 0, 0);
+    let counted = |steps: &str| format!("{one}#{steps}");
+    for (id, is_one) in [
+        (one.as_str(), true),
+        (&counted("12"), true),
+        (&counted("0"), false),
+        (&counted("01"), false),
+        (&counted(""), false),
+        (&counted("1#2"), false),
+        ("tea@home", false),
+        ("@", false),
+        ("a@2023-11-14T22:13:20Z", false),
+        ("a@2023-11-14T22:13:20Z#1", false),
+    ] {
         assert_eq!(check_parts(id, false).is_err(), is_one, "{id}");
     }
 }

@@ -7,7 +7,7 @@ use super::Engine;
 use crate::base::error::DeliveryError;
 use crate::due::measures::{CommitMeasures, SendMeasures};
 use crate::due::window::{Entry, State, Window};
-use crate::store::{Census, Name, rules_of};
+use crate::store::Census;
 
 /// How many places are looked at under one hold of the lock.
 const STEP: usize = 4_096;
@@ -91,16 +91,6 @@ impl Engine {
         Ok(counted)
     }
 
-    /// The names of a partition's open recurring messages, or `None` if there are too many names (S4). If a recurring
-    /// message was accepted before the call, it is among them, or has ended.
-    ///
-    /// # Errors
-    /// The store cannot be read, or is closed.
-    pub fn rules_of(&self, partition: u8) -> Result<Option<Vec<Name>>, DeliveryError> {
-        let path = self.ownership.upgrade().ok_or(DeliveryError::Closed)?.path().to_owned();
-        Ok(rules_of(&path, partition)?)
-    }
-
     /// Counts the messages in memory by state.
     pub fn states(&self) -> InMemory {
         let now_ms = self.wall.now_us() / 1000;
@@ -127,12 +117,12 @@ impl Engine {
     pub fn doubts(&self) -> (usize, usize) {
         let tried = self.queue.lock().tried as usize; // each by another key, and some are only in the store
         let dispatcher = self.lock_dispatcher();
-        (dispatcher.keys_in_doubt().max(tried), dispatcher.places.spare_taken())
+        (dispatcher.keys_in_doubt().max(tried), dispatcher.to.iter().map(|it| it.places.spare_taken()).sum())
     }
 
     /// Measures of the sends.
     pub fn sends(&self) -> SendMeasures {
-        self.lock_dispatcher().measures
+        self.lock_dispatcher().to[0].measures
     }
 
     /// Measures of the commits.

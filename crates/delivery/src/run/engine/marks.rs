@@ -12,7 +12,7 @@
 
 use super::Engine;
 use crate::base::error::DeliveryError;
-use crate::message::earliest::{Earliest, PerPartition};
+use crate::message::partition::{Earliest, PerPartition};
 use crate::store::add_overdue;
 
 /// How many places of the window are looked at under one hold of the dispatcher's lock.

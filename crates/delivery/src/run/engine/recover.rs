@@ -1,10 +1,11 @@
-//! After a crash, asks the destination which of the suspects have arrived: messages that may have been sent (rule D5).
+//! After a crash, asks the destination which messages have arrived, of those that may have been sent (rule D5).
 
 use rustc_hash::FxHashSet;
 
 use super::Engine;
 use crate::base::error::DeliveryError;
 use crate::group::writer::POSITION;
+use crate::message::Message;
 use crate::sinks::{Delivery, Sink};
 use crate::store::{Done, Outcome};
 
@@ -16,11 +17,11 @@ impl Engine {
     /// The store or the sink failed.
     pub(crate) fn recover(&self, mut sink: Option<&mut dyn Sink>) -> Result<(), DeliveryError> {
         // The sink may be Python, so it is asked while no lock is held.
-        let (suspects, position) =
-            self.try_writer(|writer| Ok((writer.store.suspects()?, writer.store.get_meta::<String>(POSITION)?)))?;
+        let (rows, position) = self
+            .try_writer(|writer| Ok((writer.store.may_have_arrived()?, writer.store.get_meta::<String>(POSITION)?)))?;
         let now_ms = self.wall.now_us() / 1000;
         let mut absent = FxHashSet::default();
-        for part in suspects.chunks(1_000) {
+        for part in rows.chunks(1_000) {
             let seqs: Vec<i64> = part.iter().map(|it| it.seq).collect();
             let mut messages = self.try_writer(|writer| writer.store.bodies(&seqs))?;
             let deliveries: Vec<Delivery> = part
@@ -28,12 +29,12 @@ impl Engine {
                 .filter_map(|it| {
                     Some(Delivery {
                         seq: it.seq,
-                        body: messages.remove(&it.seq)?.body,
-                        due_ms: it.due_ms,
+                        message: Message::from_parts(messages.remove(&it.seq)?.body, it.due_ms, None),
                         delivered_at_ms: now_ms,
                         lateness_us: 0,
                         attempt: it.attempts + 1,
                         redelivered: true,
+                        to: None,
                     })
                 })
                 .collect();
@@ -65,7 +66,7 @@ impl Engine {
             writer.store.begin()?;
             writer.store.put_meta(POSITION, position)?;
             writer.store.commit()?;
-            writer.suspect(absent, &self.queue);
+            writer.wait_for_earlier(absent, &self.queue);
             let mut state = self.queue.lock();
             state.summary = writer.summary;
             state.open = writer.store.open_count();

@@ -173,7 +173,13 @@ fn large_messages_do_not_wait_for_the_next_look_at_the_store__d8() {
 #[test]
 fn a_key_whose_next_message_is_far_behind_others_in_the_store_is_not_kept_waiting__d4_d8() {
     let bounds = Bounds { lane_messages: 2, ..Bounds::default() };
-    let retry = Retry { max_attempts: 1_000, first_ms: 3_600_000, longest_ms: 3_600_000, waits_ms: Vec::new() };
+    let retry = Retry {
+        max_attempts: 1_000,
+        first_ms: 3_600_000,
+        longest_ms: 3_600_000,
+        waits_ms: Vec::new(),
+        waits_end: false,
+    };
     let world = ByHand::start(Settings { retry, bounds, ..Settings::default() });
     let good = (0..3).map(|id| due(Some("good"), &format!("good {id}"), -90_000 + id));
     // More than one look at the store reads.
@@ -192,7 +198,7 @@ fn a_store_that_fails_after_the_commit_leaves_no_ticket_without_an_answer__d5() 
     let other = rusqlite::Connection::open(world.store()).unwrap();
     other.execute("DROP TABLE dead_letters", ()).unwrap();
     assert!(world.engine.publish_group(&committed).is_err());
-    assert!(answered(&receipt).expect("it has failed").is_err());
+    assert!(answered(&receipt).expect("it has one").is_ok(), "it is on disk");
 }
 
 #[test]
@@ -244,7 +250,7 @@ fn what_a_sink_gives_as_a_reason_is_kept_neither_empty_nor_long__d6_d8() {
         let (flight, _) = world.take().unwrap();
         world.engine.settle(flight, Verdicts::Each(vec![Verdict::Refused(reason.clone())]), None);
         world.write();
-        let (letters, _) = world.engine.take_letters().unwrap();
+        let (letters, _) = world.engine.queue.take_letters().unwrap();
         assert_eq!(letters[0].reason, format!("gave up after 1 attempt: {kept}"));
         world.advance_ms(1);
         let (flight, _) = world.take().unwrap();

@@ -1,5 +1,6 @@
 //! A disk that hangs, a checkpoint that hangs, a sync that takes long, many events, and a thread that dies in the middle of a change.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use crate::base::sync::Mutex;
 use crate::due::dispatcher::Event;
 use crate::group::items::Item;
 use crate::group::writer::Sends;
-use crate::message::origin::Origin;
+use crate::message::incoming::Origin;
 use crate::message::parsed::Parsed;
 use crate::message::{Cancel, Reschedule};
 use crate::scenarios::testing::{ByHand, Delivering, LONG, START_MS, cancel, many, put, settings, spawn, wait_until};
@@ -29,6 +30,13 @@ impl Sink for Takes {
 
 fn takes() -> OpenSink {
     Arc::new(|_: &str| Ok(Opened::Sink(Box::new(Takes))))
+}
+
+fn wait_until_closed(path: &Path) {
+    wait_until("the thread that waited closes the store", || {
+        let mut gives_up = || true;
+        Ownership::take(path, &mut |_| (), &mut gives_up).is_ok()
+    });
 }
 
 #[test]
@@ -55,13 +63,42 @@ fn a_close_with_a_time_limit_does_not_wait_for_a_disk_that_hangs__d13() {
     let path = delivering.folder.path().join("store.db");
     answer.send(()).unwrap();
     disk.join().unwrap();
-    wait_until("the thread that waited closes the store", || {
-        let mut gives_up = || true;
-        Ownership::take(&path, &mut |_| (), &mut gives_up).is_ok()
-    });
+    wait_until_closed(&path);
     let again = Delivering::on(delivering.folder.clone(), settings(), takes());
     assert!(again.running.wait_until_empty(LONG).unwrap());
     assert_eq!(again.running.close(Some(LONG)).unwrap().delivered, 0, "all of it was committed");
+}
+
+/// Answers once the test lets it, and is never cut off.
+struct Hangs(Arc<Mutex<Receiver<()>>>, Sender<()>);
+
+impl Sink for Hangs {
+    fn send(&mut self, _: &[Delivery]) -> Result<Verdicts, DeliveryError> {
+        let _ = self.1.send(());
+        let _ = self.0.lock().recv_timeout(LONG);
+        Ok(Verdicts::Delivered)
+    }
+
+    fn is_cut_off(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn a_close_with_a_time_limit_waits_for_no_send_that_hangs_while_the_store_can_not_be_written__d6_d13() {
+    let ((answer, answers), (hangs, hanging)) = (channel(), channel());
+    let answers = Arc::new(Mutex::new(answers));
+    let open: OpenSink = Arc::new(move |_: &str| Ok(Opened::Sink(Box::new(Hangs(answers.clone(), hangs.clone())))));
+    let delivering = Delivering::start(settings(), open);
+    delivering.submit(many(1));
+    hanging.recv_timeout(LONG).unwrap();
+    let engine = delivering.running.engine();
+    engine.with_store(|store| store.fill(0));
+    let refused = engine.submit(many(3_000)).unwrap().wait(Some(LONG)).unwrap();
+    assert!(matches!(refused, Err(DeliveryError::StoreWaits(_))));
+    let failed = delivering.running.close(Some(Duration::from_millis(20))).unwrap_err().to_string();
+    assert!(failed.contains("database or disk is full"), "{failed}");
+    answer.send(()).unwrap();
 }
 
 #[test]
@@ -86,6 +123,7 @@ fn a_close_with_a_time_limit_does_not_wait_for_a_checkpoint_that_hangs__d13() {
     assert!(failed.contains("the disk did not answer in time"), "{failed}");
     assert!(began.elapsed() < LONG, "it waited");
     answer.send(()).unwrap();
+    wait_until_closed(&delivering.folder.path().join("store.db"));
     let again = Delivering::on(delivering.folder.clone(), settings(), takes());
     assert_eq!(again.running.close(Some(LONG)).unwrap().resumed, 0, "all of it was committed");
 }
@@ -185,7 +223,7 @@ fn a_sync_that_takes_long_is_told_once_and_before_it_ends__d15() {
 
 #[test]
 fn events_that_wait_for_a_slow_observer_are_bounded_and_counted__d8() {
-    let failed = |number: usize| Event::Failed { key: None, id: number.to_string(), reason: String::new() };
+    let failed = |number: usize| Event::Failed { key: None, id: number.to_string(), times: 1, reason: String::new() };
     let mut events = Events::default();
     (0..5_000).for_each(|number| events.add(failed(number)));
     (0..10).for_each(|_| events.add(Event::Paused));
@@ -230,12 +268,12 @@ fn names_count_in_the_size_of_what_is_queued__d8() {
         put(Some(&long), &long, START_MS),
         Item::Look { id: long.clone(), key: Some(long.clone()) },
         Item::Requeue { id: long.clone(), key: Some(long.clone()) },
-        Item::Reschedule(Reschedule { id: long.clone(), key: Some(long.clone()), due_ms: START_MS, asked_ms: None }),
+        Item::Reschedule(Reschedule { id: long.clone(), key: Some(long.clone()), due_ms: START_MS }),
     ];
     for item in items {
         assert!(item.size() > 2 << 20, "{}", item.size());
     }
     let origin = Origin { source: "".into(), line: 1, record: None };
-    let parsed = Parsed::Cancel(Cancel { id: long.clone(), key: Some(long), keep_days: 1, asked_ms: None }, origin);
+    let parsed = Parsed::Cancel(Cancel { id: long.clone(), key: Some(long), keep_days: 1 }, origin);
     assert!(parsed.size_in_memory() > 2 << 20);
 }

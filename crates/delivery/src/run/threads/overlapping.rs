@@ -89,7 +89,7 @@ impl Shared {
                 let taken = engine.take_locked(&mut dispatcher, most, usize::MAX, is_cut_off);
                 if let Some((number, deliveries)) = taken {
                     step.started.extend(deliveries.into_iter().map(|delivery| (number, delivery)));
-                } else if !dispatcher.take_more_expired() {
+                } else if !dispatcher.has_more_to_pass() {
                     *is_draining |= is_closing && !dispatcher.has_more_to_send(ABORT);
                     break;
                 }
@@ -102,7 +102,8 @@ impl Shared {
             if !dispatcher.events.is_empty() {
                 self.tell(std::mem::take(&mut dispatcher.events));
             }
-            step.is_over = dispatcher.is_halted || (*is_draining && dispatcher.places.only_hang(0));
+            step.is_over =
+                dispatcher.is_halted || (*is_draining && dispatcher.to.iter().all(|it| it.places.only_hang(0)));
             if dispatcher.is_halted {
                 answers.is_over.store(true, Ordering::Relaxed);
             }

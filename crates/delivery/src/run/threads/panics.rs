@@ -152,7 +152,7 @@ fn a_writer_that_panics_leaves_no_call_without_an_answer__d9() {
     delivering.running.engine().submit_with(many(1), Box::new(|_| panic!("the test panics"))).unwrap();
     let failed = delivering.running.wait_until_empty(LONG).unwrap_err().to_string();
     assert!(failed.contains("a thread that uses it panicked"), "{failed}");
-    assert!(delivering.running.submit(many(1)).is_err());
+    assert!(delivering.running.engine().submit(many(1)).is_err());
     assert!(matches!(delivering.running.close(Some(LONG)), Err(DeliveryError::Store(_))));
     let again = Delivering::on(delivering.folder.clone(), settings(), Panics::new("nothing").opener());
     assert!(again.running.wait_until_empty(LONG).unwrap());

@@ -16,7 +16,8 @@ use crate::due::retry::Retry;
 use crate::run::sends::Sends;
 use crate::sinks::{Delivery, Opened, Sink};
 
-const REOPEN: Retry = Retry { max_attempts: u32::MAX, first_ms: 200, longest_ms: 10_000, waits_ms: Vec::new() };
+const REOPEN: Retry =
+    Retry { max_attempts: u32::MAX, first_ms: 200, longest_ms: 10_000, waits_ms: Vec::new(), waits_end: false };
 
 impl Shared {
     /// Starts a thread that sends with this sink.
@@ -187,7 +188,7 @@ impl Shared {
                 dispatcher = engine.lock_dispatcher();
                 continue;
             }
-            if dispatcher.take_more_expired() {
+            if dispatcher.has_more_to_pass() {
                 drop(dispatcher); // other threads wait for the lock
                 dispatcher = engine.lock_dispatcher();
                 continue;
@@ -215,7 +216,7 @@ impl Shared {
 
     /// Waits for the timer.
     pub(super) fn lead<'a>(&self, dispatcher: MutexGuard<'a, Dispatcher>) -> MutexGuard<'a, Dispatcher> {
-        let next_us = self.engine.next_wake_us().unwrap_or(u64::MAX);
+        let next_us = self.engine.timer.next_wake_us().unwrap_or(u64::MAX);
         let wait = Duration::from_micros(next_us.saturating_sub(self.engine.clock().now_us())).min(LOOK_AT_CLOCK);
         if wait.is_zero() || dispatcher.has_more_to_wake() {
             return dispatcher;
@@ -239,7 +240,7 @@ impl Shared {
     }
 
     pub(super) fn leader_sleeps_too_long(&self) -> bool {
-        self.engine.next_wake_us().is_some_and(|next_us| next_us < self.sleeps_until_us.load(Ordering::Relaxed))
+        self.engine.timer.next_wake_us().is_some_and(|next_us| next_us < self.sleeps_until_us.load(Ordering::Relaxed))
     }
 
     /// Returns true once a second, for any sender, even if no sender ever waits. The caller holds the dispatcher's
@@ -359,14 +360,7 @@ impl Shared {
                 return Some(sink);
             }
             let end = Instant::now() + Duration::from_micros(REOPEN.wait_us(attempt, &mut random));
-            let mut senders = self.lock_senders();
-            while !self.is_ending() {
-                let left = end.saturating_duration_since(Instant::now());
-                if left.is_zero() {
-                    break;
-                }
-                senders = self.sender_ended.wait_timeout(senders, left);
-            }
+            drop(self.sender_ended.wait_while(self.lock_senders(), Some(end), |_| !self.is_ending()));
         }
         None
     }
@@ -388,15 +382,12 @@ impl Shared {
         {
             let mut dispatcher = self.engine.lock_dispatcher();
             dispatcher.halt();
-            all_ended &= dispatcher.places.are_free();
+            all_ended &= dispatcher.to.iter().all(|it| it.places.are_free());
             self.leader.notify_all();
             self.followers.notify_all();
         }
         let end = Instant::now() + ABORT;
-        let mut senders = self.lock_senders();
-        while senders.has_reply_sender && Instant::now() < end {
-            senders = self.sender_ended.wait_timeout(senders, end.saturating_duration_since(Instant::now()));
-        }
+        drop(self.sender_ended.wait_while(self.lock_senders(), Some(end), |senders| senders.has_reply_sender));
         all_ended
     }
 

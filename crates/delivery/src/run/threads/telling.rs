@@ -98,13 +98,13 @@ impl Shared {
             if self.is_forked() {
                 return;
             }
-            if let Some((letters, through)) = self.engine.take_letters() {
+            if let Some((letters, through)) = self.engine.queue.take_letters() {
                 let told = catch_unwind(AssertUnwindSafe(|| self.observer.letters(&letters)));
                 if self.is_forked() {
                     return;
                 }
                 match told.unwrap_or_else(|_| Err(DeliveryError::Failed(OBSERVER_PANICKED.to_owned()))) {
-                    Ok(()) => self.engine.letters_taken(through),
+                    Ok(()) => self.engine.queue.letters_taken(through),
                     Err(error) => self.fail(&error),
                 }
             } else if is_over {

@@ -168,7 +168,7 @@ fn senders_that_wait_for_a_commit_end_after_a_failure__d5() {
 #[test]
 fn the_end_does_not_wait_for_ever_for_a_sync_that_hangs_and_what_was_sent_is_sent_again__d5_d6() {
     let (delivering, sent_before, lets_go) = held_up();
-    let late = delivering.running.submit(many(4_001).split_off(4_000)).unwrap();
+    let late = delivering.running.engine().submit(many(4_001).split_off(4_000)).unwrap();
     assert_eq!(delivering.running.close(Some(Duration::from_millis(10))).unwrap().delivered, 0);
     assert!(late.wait(Some(LONG)).expect("it has an answer").is_err());
     // The store is free, though the first run still hangs in its sync.
@@ -227,7 +227,7 @@ fn the_end_does_not_wait_for_ever_for_who_is_told_of_dead_letters__d13() {
     let deaf = Deaf { told: told.clone(), end: Mutex::new(receive) };
     let running = Running::open(own(), settings(), sinks.clone(), 1, Box::new(deaf)).unwrap();
     running.start(running.engine().wall_clock());
-    running.submit(vec![letter()]).unwrap().wait(Some(LONG)).unwrap().unwrap();
+    running.engine().submit(vec![letter()]).unwrap().wait(Some(LONG)).unwrap().unwrap();
     wait_until("the letter", || told.load(Ordering::SeqCst) == 1);
     let began = Instant::now();
     assert_eq!(running.close(Some(Duration::from_millis(10))).unwrap().dead_letters, 1);

@@ -1,5 +1,6 @@
 //! The writer's thread: it writes one group after another, and cuts off sends that hang (rules D5, D6).
 
+use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,9 +8,13 @@ use std::time::{Duration, Instant};
 
 use super::senders::caught;
 use super::shared::{LAST_SENDS, LOOK_AT_CLOCK_US, Shared};
-use crate::base::error::DeliveryError;
+use crate::base::error::{DeliveryError, StoreError};
+use crate::due::dispatcher::Event;
 use crate::sinks::SyncFn;
+use crate::store::file::owner::process_that_writes;
 
+/// How often it is tried whether the store can be written again.
+const TRY_STORE_EVERY: Duration = Duration::from_millis(200);
 /// How often the writer checks the current sends, if no sender watches the timer.
 const LOOK_AT_SENDS_US: u64 = 100_000;
 
@@ -42,17 +47,67 @@ impl Shared {
             if is_stopping {
                 let _ = self.engine.with_writer(|writer| writer.loader.stop());
             }
-            match self.engine.write(&|| self.sync()) {
-                Err(error) => {
-                    self.fail(&error);
-                    break;
-                }
-                Ok(_) => self.wake_after_commit(),
+            let written = match self.engine.write(&|| self.sync()) {
+                Err(DeliveryError::StoreWaits(error)) => self.wait_for_store(&error),
+                written => written.map(drop),
+            };
+            if let Err(error) = written {
+                self.fail(&error);
+                break;
             }
+            self.wake_after_commit();
             let leaves_letters = self.leaves_letters.load(Ordering::SeqCst);
             if is_stopping && self.is_written(leaves_letters) {
                 break;
             }
+        }
+    }
+
+    /// A group could not be written (D6). Once the sends in flight have ended, the store is opened anew; this is repeated
+    /// until it can be written, or the engine is closing.
+    ///
+    /// # Errors
+    /// The run ends: the reason does not pass, or the engine is closing.
+    fn wait_for_store(self: &Arc<Self>, error: &StoreError) -> Result<(), DeliveryError> {
+        let began = Instant::now();
+        let mut reason = DeliveryError::StoreWaits(error.clone()).to_string();
+        if let Some(pid) = process_that_writes(error.path()) {
+            let _ = write!(reason, "; process {pid} holds a lock on it");
+        }
+        self.tell(vec![Event::StoreWaits { reason }]);
+        let (mut tried_at, mut took) = (Instant::now(), Duration::ZERO);
+        loop {
+            let is_stopping = {
+                let mut state = self.engine.queue.lock();
+                if !state.is_stopping && state.failure.is_none() {
+                    state = self.engine.queue.work.wait_timeout(state, TRY_STORE_EVERY);
+                }
+                if let Some(failure) = &state.failure {
+                    return Err(failure.clone());
+                }
+                state.is_stopping
+            };
+            self.cut_off_sends();
+            let is_time = tried_at.elapsed() >= TRY_STORE_EVERY.max(4 * took);
+            match (is_stopping, self.engine.lock_dispatcher().has_flights()) {
+                (true, true) => return Err(DeliveryError::Store(error.clone())), // a close has waited for them
+                (false, true) => continue,
+                (false, false) if !is_time => continue,
+                (_, false) => {}
+            }
+            tried_at = Instant::now();
+            match self.engine.open_anew(&|| self.sync()) {
+                Err(DeliveryError::StoreWaits(_)) if !is_stopping => {}
+                Err(DeliveryError::StoreWaits(error)) => return Err(DeliveryError::Store(error)),
+                ended => {
+                    ended?;
+                    let after_ms = began.elapsed().as_millis() as u64;
+                    self.tell(vec![Event::StoreGoesOn { after_ms }]);
+                    return Ok(());
+                }
+            }
+            took = tried_at.elapsed();
+            tried_at = Instant::now();
         }
     }
 
@@ -76,7 +131,7 @@ impl Shared {
                 // A leader wakes up once a second itself. It may be the next sender that hangs.
                 let is_led = self.has_leader.load(Ordering::Relaxed);
                 let most_us = if is_led { LOOK_AT_CLOCK_US } else { LOOK_AT_SENDS_US };
-                drop(self.engine.queue.wait_for_work(state, Duration::from_micros(idle_us.min(most_us))));
+                drop(self.engine.queue.work.wait_timeout(state, Duration::from_micros(idle_us.min(most_us))));
             }
             self.cut_off_sends();
         }

@@ -92,7 +92,7 @@ fn new_keys_that_fail_do_not_keep_those_that_failed_in_a_short_outage_from_a_try
     let result = Play::of(plan.clone());
     assert!(!result.downs_us.is_empty());
     let late_us = result.latest_healthy_us(&plan);
-    assert!(late_us <= 12_000_000, "{late_us} us late, the first after {:?} us", result.first_after_us);
+    assert!(late_us <= 16_000_000, "{late_us} us late, the first after {:?} us", result.first_after_us);
 }
 
 /// A slow key has a spare place, and has not failed.
@@ -109,4 +109,48 @@ fn new_keys_that_fail_do_not_keep_slow_keys_from_a_try__d6() {
     for it in &result.customers[2_000..] {
         assert!(it.delivered == 8 && it.late_us <= 12_000_000, "{it:?}, down at {:?}", result.downs_us);
     }
+}
+
+/// When the first and the last healthy message came, after an outage of a minute.
+fn after_a_minute(kind: Kind, from_s: u64, all: Vec<Customer>) -> (u64, i64) {
+    let back_us = (from_s + 60) * S_US;
+    let plan = Plan {
+        young: 64,
+        spare: 1_024,
+        outages: vec![(from_s * S_US, back_us, kind)],
+        until_us: 900 * S_US,
+        ..Plan::new(all)
+    };
+    let result = Play::of(plan.clone());
+    assert!(!result.downs_us.is_empty(), "{kind:?}");
+    let first_us = result.first_after_us.expect("one comes") - back_us;
+    (first_us, result.latest_healthy_us(&plan) - 60 * S_US as i64)
+}
+
+/// The rows of the model in which the rule was chosen. In each, what was chosen before was slower or more.
+#[test]
+fn an_outage_of_a_minute_is_over_soon_after_its_end__d6() {
+    let healthy = |keys, messages, until_s: u64| {
+        vec![Customer { kind: Kind::Healthy, has_key: true, messages, from_us: 0, until_us: until_s * S_US }; keys]
+    };
+    for (kind, first_s, last_s) in [
+        (Kind::Gone, 2, 3),
+        (Kind::Answers(503), 2, 3),
+        (Kind::Answers(500), 2, 3),
+        (Kind::Busy(300), 2, 3),
+        (Kind::Silent, 2, 25),
+    ] {
+        let (first_us, last_us) = after_a_minute(kind, 20, healthy(1_000, 10, 100));
+        assert!(first_us <= first_s * S_US && last_us <= last_s * 1_000_000, "{kind:?}: {first_us}, {last_us}");
+    }
+    for (kind, first_s, last_s) in [(Kind::Gone, 2, 3), (Kind::Silent, 10, 180)] {
+        let mut all = healthy(100, 14, 70);
+        let dead = if kind == Kind::Gone { Kind::Gone } else { Kind::Silent };
+        all.push(Customer { kind: dead, has_key: false, messages: 1_200, from_us: 0, until_us: 200 * S_US });
+        let (first_us, last_us) = after_a_minute(kind, 20, all);
+        let what = "a dead customer without keys beside keys that failed in the outage";
+        assert!(first_us <= first_s * S_US && last_us <= last_s * 1_000_000, "{what}, {kind:?}: {first_us}, {last_us}");
+    }
+    let (first_us, last_us) = after_a_minute(Kind::Busy(300), 5, healthy(20, 3, 18));
+    assert!(first_us <= 2 * S_US && last_us <= 3_000_000, "all keys wait: {first_us}, {last_us}");
 }

@@ -49,7 +49,7 @@ fn random_customers(random: &mut fastrand::Rng, bad: usize) -> Vec<Customer> {
 }
 
 fn random_outages(random: &mut fastrand::Rng) -> Vec<(u64, u64, Kind)> {
-    let kinds = [Kind::Gone, Kind::Answers(503), Kind::Answers(500), Kind::Silent, Kind::Busy];
+    let kinds = [Kind::Gone, Kind::Answers(503), Kind::Answers(500), Kind::Silent, Kind::Busy(60)];
     let kind = kinds[random.usize(0..kinds.len())];
     let from_us = random.u64(0..10) * S_US;
     match random.usize(0..8) {
@@ -138,7 +138,7 @@ fn check_bad(plan: &Plan, it: &Customer, came: &Came, is_down: bool) {
             assert_eq!(came.dead.len(), 0, "{it:?} came back, {came:?}: {plan:?}");
         }
         Kind::Poisoned => assert!(came.dead.len() <= 1, "{it:?}, {came:?}: {plan:?}"),
-        Kind::Gone | Kind::Silent | Kind::Stays | Kind::Busy | Kind::Answers(503) => {
+        Kind::Gone | Kind::Silent | Kind::Stays | Kind::Busy(_) | Kind::Answers(503) => {
             let earliest = came.dead.iter().map(|(_, after_us)| *after_us).min();
             assert!(earliest.is_none_or(|us| us >= plan.unanswered_for_us), "{it:?} too early, {came:?}: {plan:?}");
             let may_go_on = plan.unanswered_for_us > 3_600 * S_US || is_down;

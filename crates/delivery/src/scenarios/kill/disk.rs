@@ -19,6 +19,8 @@ pub(super) enum Op {
     Write(Option<usize>, Vec<u8>),
     Truncate(usize),
     Sync,
+    /// It failed. The system takes what was written as written: no later sync writes it.
+    FailedSync,
 }
 
 /// A call of a process. The names of files are paths within its folder.
@@ -26,7 +28,6 @@ pub(super) enum Op {
 pub(super) enum Call {
     File(String, Op),
     Create(String),
-    Link(String, String),
     Rename(String, String),
     Remove(String),
     SyncFolder(String),
@@ -57,7 +58,7 @@ fn apply(bytes: &mut Vec<u8>, op: &Op) {
             bytes[at..at + data.len()].copy_from_slice(data);
         }
         Op::Truncate(len) => bytes.resize(*len, 0),
-        Op::Sync => {}
+        Op::Sync | Op::FailedSync => {}
     }
 }
 
@@ -65,6 +66,7 @@ impl OnDisk {
     fn note(&mut self, op: &Op) {
         match op {
             Op::Sync => self.since.drain(..).for_each(|op| apply(&mut self.synced, &op)),
+            Op::FailedSync => self.since.clear(),
             op => self.since.push(op.clone()),
         }
     }
@@ -150,7 +152,6 @@ impl Disk {
                     self.change(vec![(name.clone(), Some(self.files.len() - 1))]);
                 }
             }
-            Call::Link(from, to) => self.change(vec![(to.clone(), self.names.get(from).copied())]),
             Call::Rename(from, to) => {
                 self.change(vec![(to.clone(), self.names.get(from).copied()), (from.clone(), None)]);
             }
@@ -186,12 +187,7 @@ impl Disk {
         for (name, file) in self.names.iter().filter(|(name, _)| is_kept(name)) {
             self.synced_names.insert(name.clone(), *file);
         }
-        let mut left: HashMap<usize, &str> = HashMap::new();
         for (name, file) in self.synced_names.iter().filter(|(name, _)| !name.ends_with("-shm")) {
-            if let Some(other) = left.insert(*file, name) {
-                fs::hard_link(folder.join(other), folder.join(name)).unwrap(); // two names of one file
-                continue;
-            }
             let file = self.files[*file].clone();
             let bytes = match name.as_str() {
                 name if is_kept(name) => file.all(),
@@ -226,19 +222,6 @@ fn a_block_has_seen_some_of_what_was_not_synced() {
         seen.insert((bytes[10], bytes[BLOCK], bytes[2 * BLOCK]));
     }
     assert_eq!(seen.len(), 8, "{seen:?}");
-}
-
-#[test]
-fn two_names_of_a_file_are_one_file_after_it_too() {
-    use std::os::unix::fs::MetadataExt as _;
-    let mut disk = Disk::default();
-    disk.note(&Call::Create("store".to_owned()));
-    disk.note(&Call::Link("store".to_owned(), "backup".to_owned()));
-    disk.note(&Call::SyncFolder(String::new()));
-    let folder = tempfile::tempdir().unwrap();
-    disk.lose(|_| false, folder.path(), &mut fastrand::Rng::with_seed(1));
-    let number = |name: &str| fs::metadata(folder.path().join(name)).unwrap().ino();
-    assert_eq!(number("store"), number("backup"));
 }
 
 #[test]

@@ -1,12 +1,11 @@
-//! Recurring messages among crashes, failures, cancels, new rules and moved occurrences, by seeds. A model says which
-//! may come.
+//! Recurring messages among crashes, failures, cancels, new rules, moved occurrences and steps of the wall clock, by
+//! seeds. A model says which may come. Its times are by the clock as it is: a step moves all of them.
 
 use super::{ByHand, record, replace};
 use crate::base::due_times::due_from_text;
 use crate::due::retry::Retry;
 use crate::group::items::{Answer, Item};
 use crate::message::Reschedule;
-use crate::message::recurrence::occurrence_id;
 use crate::run::settings::Settings;
 use crate::scenarios::testing::{START_MS, cancel, play_seeds};
 use crate::sinks::{Delivery, Verdict, Verdicts};
@@ -26,12 +25,12 @@ struct Rule {
     last_ms: Option<i64>,
     /// When that had its outcome at the earliest.
     ended_ms: i64,
-    /// Sends of the current rule and of rules before it. They may come again after a crash.
-    sent: Vec<(u32, i64)>,
+    /// Sends of the current rule and of rules before it, with their ids. They may come again after a crash.
+    sent: Vec<(u32, i64, String)>,
     /// The occurrence that was due when the rule before was replaced.
     left: Option<(u32, i64)>,
-    /// Occurrences that were cancelled by their own names.
-    cancelled: Vec<i64>,
+    /// Occurrences that were cancelled by their own names, and the counts of steps in these.
+    cancelled: Vec<(i64, usize)>,
 }
 
 impl Rule {
@@ -43,7 +42,16 @@ impl Rule {
     /// Whether the occurrence was cancelled by its name, or a rule before sent it. Then it need not come, and if it
     /// arrived it must not come.
     fn may_be_over(&self, at_ms: i64) -> bool {
-        self.cancelled.contains(&at_ms) || self.sent.iter().any(|sent| sent.1 == at_ms)
+        self.cancelled.iter().any(|it| it.0 == at_ms) || self.sent.iter().any(|sent| sent.1 == at_ms)
+    }
+
+    /// The wall clock was stepped.
+    fn follow(&mut self, by_ms: i64) {
+        self.from_ms += by_ms;
+        self.ended_ms += by_ms;
+        let times = self.last_ms.iter_mut().chain(self.left.iter_mut().map(|it| &mut it.1));
+        let times = times.chain(self.sent.iter_mut().map(|it| &mut it.1));
+        times.chain(self.cancelled.iter_mut().map(|it| &mut it.0)).for_each(|at_ms| *at_ms += by_ms);
     }
 
     /// Whether all times between the two may be over.
@@ -73,6 +81,8 @@ struct Storm {
     rules: Vec<Rule>,
     flight: Option<(u64, Vec<Delivery>)>,
     count: u32,
+    /// How far the clock was stepped in all, after each step.
+    stepped_ms: Vec<i64>,
 }
 
 impl Storm {
@@ -141,7 +151,8 @@ impl Storm {
         self.world().engine.with_store(|store| {
             let known = store.find(Some(&key), &id).unwrap().expect("it is known");
             let (known, it) = store.occurrence_of(known.seq).unwrap().expect("one that is live has an occurrence");
-            Some((occurrence_id(&id, it.at_ms), it.at_ms, known.due_ms <= self.now_ms()))
+            let id = store.open_message(known.seq).unwrap().id().to_owned();
+            Some((id, it.at_ms, known.due_ms <= self.now_ms()))
         })
     }
 
@@ -152,12 +163,13 @@ impl Storm {
         if self.random.bool() {
             let due_ms = self.now_ms() + self.random.i64(-100..500);
             let id = if self.random.bool() { id } else { format!("s{at}") };
-            let answer = self.give(Item::Reschedule(Reschedule { id, key: Some(key), due_ms, asked_ms: None }));
+            let answer = self.give(Item::Reschedule(Reschedule { id, key: Some(key), due_ms }));
             let late = [Answer::Rescheduled, Answer::Delivering, Answer::Delivered, Answer::Dead];
             assert!(late.contains(&answer), "{answer:?}");
         } else if self.give(cancel(Some(&key), &id)) == Answer::Cancelled {
             (self.rules[at].last_ms, self.rules[at].ended_ms) = (Some(at_ms), self.now_ms());
-            self.rules[at].cancelled.push(at_ms);
+            let steps = id_steps(&id);
+            self.rules[at].cancelled.push((at_ms, steps));
         }
     }
 
@@ -170,19 +182,22 @@ impl Storm {
         for it in &deliveries {
             assert!(it.due_ms <= now_ms, "{} is early", it.id());
             let (name, due) = it.id().split_once('@').expect("an occurrence");
-            let (at, at_ms) = (name[1..].parse::<usize>().unwrap(), due_from_text(due, "due", None).unwrap());
+            let (due, steps) = (due.split('#').next().unwrap(), id_steps(it.id()));
+            let (at, due_ms) = (name[1..].parse::<usize>().unwrap(), due_from_text(due, "due", None).unwrap());
+            let sum_ms = |steps: usize| steps.checked_sub(1).map_or(0, |last| self.stepped_ms[last]);
+            let at_ms = due_ms + sum_ms(self.stepped_ms.len()) - sum_ms(steps);
             let of: u32 = std::str::from_utf8(it.payload()).unwrap().parse().unwrap();
             let rule = &mut self.rules[at];
-            if rule.sent.contains(&(of, at_ms)) {
+            if rule.sent.iter().any(|sent| (sent.0, sent.2.as_str()) == (of, it.id())) {
                 assert!(it.redelivered || it.attempt > 1, "{} comes twice", it.id());
                 continue;
             }
-            assert!(!rule.cancelled.contains(&at_ms), "{} was cancelled", it.id());
+            assert!(!rule.cancelled.contains(&(at_ms, steps)), "{} was cancelled", it.id());
             if rule.left != Some((of, at_ms)) {
                 assert!(rule.is_live && rule.number == of, "{} is of a rule that has ended: {rule:?}", it.id());
                 rule.check_next(at_ms, now_ms);
             }
-            rule.sent.push((of, at_ms));
+            rule.sent.push((of, at_ms, it.id().to_owned()));
             (rule.last_ms, rule.ended_ms) = (Some(at_ms), now_ms);
         }
         self.flight = Some((number, deliveries));
@@ -212,7 +227,12 @@ impl Storm {
             16..40 => self.take(),
             40..62 => self.settle(),
             62..80 => self.world().write(),
-            80..97 => {
+            80..82 => {
+                let by_ms = 1_000 * self.random.i64(1..5);
+                let is_back = self.random.bool();
+                self.step_clock(if is_back { -by_ms } else { by_ms });
+            }
+            82..97 => {
                 let ms = self.random.u64(..200);
                 self.world().advance_ms(ms);
             }
@@ -220,8 +240,24 @@ impl Storm {
         }
     }
 
+    /// The wall clock is stepped, and the store has it.
+    fn step_clock(&mut self, by_ms: i64) {
+        let world = self.world();
+        world.step_wall_clock_ms(by_ms);
+        world.engine.follow_clock();
+        world.write();
+        self.stepped_ms.push(self.stepped_ms.last().unwrap_or(&0) + by_ms);
+        self.rules.iter_mut().for_each(|rule| rule.follow(by_ms));
+    }
+
     /// Every live rule goes on, one occurrence after the other.
     fn heal(&mut self) {
+        // What was put off to a time of the wall clock waits for it.
+        let furthest_ms = self.stepped_ms.iter().max().map_or(0, |most| *most.max(&0));
+        let behind_ms = furthest_ms - self.stepped_ms.last().unwrap_or(&0);
+        if behind_ms > 0 {
+            self.step_clock(behind_ms);
+        }
         let live: Vec<usize> = (0..NAMES).filter(|at| self.rules[*at].is_live).collect();
         let before: Vec<usize> = self.rules.iter().map(|rule| rule.sent.len()).collect();
         for _ in 0..80 {
@@ -246,11 +282,17 @@ impl Storm {
     }
 }
 
+/// How often the clock was stepped before this occurrence was made.
+fn id_steps(id: &str) -> usize {
+    id.split_once('#').map_or(0, |(_, steps)| steps.parse().unwrap())
+}
+
 fn play(seed: u64) {
-    let retry = Retry { max_attempts: 2, first_ms: 20, longest_ms: 20, waits_ms: Vec::new() };
+    let retry = Retry { max_attempts: 2, first_ms: 20, longest_ms: 20, waits_ms: Vec::new(), waits_end: false };
     let world = Some(ByHand::start(Settings { retry, horizon_ms: 100, seed, ..Settings::default() }));
     let rules = vec![Rule::default(); NAMES];
-    let mut storm = Storm { random: fastrand::Rng::with_seed(seed), world, rules, flight: None, count: 0 };
+    let mut storm =
+        Storm { random: fastrand::Rng::with_seed(seed), world, rules, flight: None, count: 0, stepped_ms: Vec::new() };
     for _ in 0..200 {
         storm.step();
     }

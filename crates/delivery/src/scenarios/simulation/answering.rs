@@ -1,7 +1,7 @@
 //! The answers of the destination, and their effect on each message.
 
 use super::World;
-use super::types::{Key, Life, MAX_ATTEMPTS};
+use super::types::{Key, Life, MAX_ATTEMPTS, WaitsAs};
 use crate::sinks::{Verdict, Verdicts};
 use crate::store::Outcome;
 
@@ -19,7 +19,8 @@ impl World {
         let kind = if self.is_healed { 0 } else { self.random.below(8) };
         let verdicts: Vec<Verdict> = flight.messages.iter().map(|_| self.verdict(kind)).collect();
         show!(self, "settle {}: {verdicts:?}", flight.number);
-        let is_calm = self.engine.down().is_none() && verdicts.len() == 1;
+        let is_down = self.engine.lock_dispatcher().is_any_down();
+        let is_calm = !is_down && !flight.was_down && verdicts.len() == 1;
         for (key, verdict) in flight.messages.iter().zip(&verdicts) {
             self.note(*key, verdict, is_calm, flight.began_us);
         }
@@ -51,9 +52,14 @@ impl World {
         }
     }
 
-    /// `is_calm`: the destination was not down, and no other message of the send may have changed that.
+    /// `is_calm`: the destination was up when the send began and when it ended, and no other message of the send may have
+    /// changed that.
     pub(super) fn note(&mut self, key: Key, verdict: &Verdict, is_calm: bool, began_us: u64) {
         let of = self.waits_as(key);
+        if *verdict != Verdict::Delivered {
+            let since_us = self.failing_since_us.get(&of).copied().unwrap_or(began_us);
+            self.first_failed_us.entry(key).or_insert(since_us);
+        }
         let life = self.lives.get_mut(&key).unwrap();
         life.is_in_flight = false;
         life.is_retrying = *verdict != Verdict::Delivered;
@@ -76,15 +82,15 @@ impl World {
         let failures = self.failures.entry(key).or_default();
         failures.made += 1;
         match verdict {
-            Verdict::Refused(_) if is_calm => failures.strikes += 1,
-            Verdict::Refused(_) | Verdict::Failed { .. } => failures.strikes_maybe += 1,
+            Verdict::Refused(_) if is_calm => failures.counted += 1,
+            Verdict::Refused(_) | Verdict::Failed { .. } => failures.counted_maybe += 1,
             _ => {}
         }
     }
 
     /// The key, or the message if it has none.
-    fn waits_as(&self, key: Key) -> (Option<u8>, Option<Key>) {
-        let key_of_message = key.0.0;
+    fn waits_as(&self, key: Key) -> WaitsAs {
+        let key_of_message = key.0.0.map(|of| (of, self.share_of(key.0)));
         if self.settings.is_global { (None, None) } else { (key_of_message, key_of_message.is_none().then_some(key)) }
     }
 
@@ -105,11 +111,17 @@ impl World {
             if done.outcome == Outcome::Dead {
                 let Some(key) = self.numbers.get(&done.seq).copied() else { continue };
                 let it = self.failures.get(&key).copied().unwrap_or_default();
-                let by_count = it.strikes + it.strikes_maybe + self.crashes >= MAX_ATTEMPTS;
-                let since_us = self.failing_since_us.get(&self.waits_as(key)).copied();
+                let by_count = it.counted + it.counted_maybe >= MAX_ATTEMPTS;
+                let by_crashes = self.crashes >= 6;
+                let first_us = self.first_failed_us.get(&key).filter(|_| self.was_opened_again);
+                let since_us =
+                    first_us.into_iter().chain(self.failing_since_us.get(&self.waits_as(key))).min().copied();
                 let limit_us = self.settings.unanswered_for_ms * 1_000;
                 let by_time = since_us.is_some_and(|since_us| self.lived_us - since_us >= limit_us);
-                assert!(by_count || by_time, "{key:?} was given up too early: {it:?}, failing since {since_us:?}");
+                assert!(
+                    by_count || by_time || by_crashes,
+                    "{key:?} was given up too early: {it:?}, failing since {since_us:?}"
+                );
                 let life = self.lives.entry(key).or_default();
                 *life = Life { end: Some(Outcome::Dead), ..Life::default() };
             }

@@ -13,7 +13,8 @@ impl World {
     pub(super) fn submit(&mut self) {
         let asked: Vec<Asked> = (0..=self.random.below(4)).map(|_| self.ask()).collect();
         show!(self, "submit {asked:?}");
-        let items: Vec<Item> = asked.iter().map(item).collect();
+        let items: Vec<Item> =
+            asked.iter().map(|it| item(it, name_asked(it).map_or(0, |name| self.share_of(name)))).collect();
         let largest = items.iter().map(Item::size).max().unwrap_or(0) + size_of::<Extras>(); // a name that comes again
         self.largest = self.largest.max(largest);
         let receipt = self.engine.submit(items).unwrap();
@@ -305,6 +306,9 @@ impl World {
         }
         if let Some(since_us) = self.failing_since_us.get(&(None, Some(old))).copied() {
             self.failing_since_us.insert((None, Some(new)), since_us);
+        }
+        if let Some(first_us) = self.first_failed_us.get(&old).copied() {
+            self.first_failed_us.insert(new, first_us);
         }
         if was_sent {
             if self.unanswered.contains(&old) {

@@ -22,6 +22,13 @@ impl World {
             self.engine.close(Sends::SomeHang).unwrap(); // a sink hangs
             return self.lose_process();
         }
+        self.note_retrying();
+        self.engine.close(Sends::AllEnded).unwrap();
+        self.open_again();
+    }
+
+    /// Messages that wait for their next attempt, when memory is lost and no send is.
+    pub(super) fn note_retrying(&mut self) {
         for (key, life) in &self.lives {
             if life.end.is_none() && life.is_retrying {
                 if self.unanswered.contains(key) {
@@ -30,8 +37,19 @@ impl World {
                 self.may_be_again.insert(*key);
             }
         }
-        self.engine.close(Sends::AllEnded).unwrap();
-        self.open_again();
+    }
+
+    /// What is known of messages comes from the store now.
+    pub(super) fn forget_memory(&mut self) {
+        self.was_opened_again = true;
+        self.flights.clear();
+        self.lives.clear();
+        self.unanswered.clear();
+        self.down = None;
+        self.age_ms += std::mem::take(&mut self.ahead_ms).min(86_400_000);
+        for it in self.stored.values_mut().flatten() {
+            it.placed = Some(1); // after what is kept has left its lane
+        }
     }
 
     pub(super) fn crash(&mut self) {
@@ -46,7 +64,7 @@ impl World {
         for it in self.failures.values_mut() {
             // It may not have been on disk that it failed.
             it.made_maybe += std::mem::take(&mut it.made);
-            it.strikes_maybe += std::mem::take(&mut it.strikes);
+            it.counted_maybe += std::mem::take(&mut it.counted);
         }
         if let Some(log) = &mut self.log {
             for flight in &self.flights {
@@ -86,25 +104,16 @@ impl World {
         self.submitted.clear();
         self.begun = None;
         self.committed = None;
-        self.flights.clear();
-        self.lives.clear();
         self.sent_us.clear();
-        self.unanswered.clear();
-        self.down = None;
         self.telling.in_hand = None;
         self.telling.owed.extend(std::mem::take(&mut self.telling.answered));
         self.telling.owed.extend(std::mem::take(&mut self.telling.in_group));
-        for all in self.stored.values_mut() {
-            for it in all {
-                it.placed = Some(1); // after what is kept has left its lane
-            }
-        }
         if self.random.below(2) == 0 {
             let closed_us = self.random.below(5_000_000) as i64;
             self.wall_us.fetch_add(closed_us, Ordering::Relaxed);
             self.ahead_ms += closed_us / 1000 + 1;
         }
-        self.age_ms += std::mem::take(&mut self.ahead_ms).min(86_400_000);
+        self.forget_memory();
         let start_us = self.random.below(1 << 40);
         // The earlier engine is closed first, because its process is gone.
         let nothing = open(&self.store.with_extension("none"), &self.settings, &self.wall_us, 0);
@@ -119,7 +128,7 @@ impl World {
         if self.settings.is_global {
             return;
         }
-        let mut tried = self.engine.with_store(|store| store.suspects()).unwrap();
+        let mut tried = self.engine.with_store(|store| store.may_have_arrived()).unwrap();
         tried.retain(|row| row.next_ms.is_some());
         tried.sort_unstable_by_key(|row| row.tried_ms);
         let of_lanes: BTreeMap<i64, i64> = tried.iter().filter_map(|row| Some((row.lane?, row.seq))).collect();
@@ -147,7 +156,7 @@ impl World {
             }
             self.pump();
             let now_us = self.engine.clock().now_us();
-            let next_us = self.engine.next_wake_us().unwrap_or(u64::MAX).clamp(now_us + 1_000, now_us + 300_000);
+            let next_us = self.engine.timer.next_wake_us().unwrap_or(u64::MAX).clamp(now_us + 1_000, now_us + 300_000);
             self.advance_by(next_us - now_us);
             if self.submitted.is_empty() && self.flights.is_empty() && self.engine.is_empty() {
                 break;
@@ -167,7 +176,7 @@ impl World {
     fn resume_all(&mut self) {
         let mut asked = vec![Asked::Pause(false)];
         asked.extend((0..3).map(|key| Asked::PauseKey(key, false)));
-        let receipt = self.engine.submit(asked.iter().map(item).collect()).unwrap();
+        let receipt = self.engine.submit(asked.iter().map(|it| item(it, 0)).collect()).unwrap();
         self.submitted.push(Ticket { asked, receipt, expected: Vec::new(), accepted: Vec::new() });
     }
 

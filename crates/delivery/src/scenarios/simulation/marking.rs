@@ -2,8 +2,8 @@
 
 use super::World;
 use super::types::{Stored, text};
-use crate::message::earliest::{Earliest, PerPartition};
 use crate::message::partition::partition_of_name;
+use crate::message::partition::{Earliest, PerPartition};
 
 impl World {
     /// The earliest due time of open messages on disk, in each partition. The due time before a reschedule counts too.

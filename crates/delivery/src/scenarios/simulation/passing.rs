@@ -11,7 +11,9 @@ impl World {
         let now_us = self.engine.clock().now_us();
         let step_us = match self.random.below(8) {
             0..3 => self.random.below(30_000),
-            3..6 => self.engine.next_wake_us().map_or(1_000, |next_us| next_us.saturating_sub(now_us)).min(5_000_000),
+            3..6 => {
+                self.engine.timer.next_wake_us().map_or(1_000, |next_us| next_us.saturating_sub(now_us)).min(5_000_000)
+            }
             6 => self.random.below(2_000_000),
             _ => self.random.below(40) * 1_000_000,
         };
@@ -57,7 +59,7 @@ impl World {
 
     /// The observer gets each dead letter once, except after crashes.
     pub(super) fn take_letters(&mut self) {
-        let Some((letters, through)) = self.engine.take_letters() else { return };
+        let Some((letters, through)) = self.engine.queue.take_letters() else { return };
         assert!(self.telling.in_hand.is_none(), "two lots of letters at a time");
         let sources: Vec<Source> = letters.into_iter().map(|letter| (letter.source, letter.line)).collect();
         show!(self, "letters {sources:?}");
@@ -72,7 +74,7 @@ impl World {
         self.take_letters();
         if let Some((through, sources)) = self.telling.in_hand.take() {
             self.telling.answered.extend(sources);
-            self.engine.letters_taken(through);
+            self.engine.queue.letters_taken(through);
         }
     }
 
@@ -95,25 +97,30 @@ impl World {
         }
         let has_room = {
             let dispatcher = self.engine.lock_dispatcher();
-            dispatcher.has_room_and_no_suspects() && !dispatcher.waits_for_place()
+            dispatcher.has_room_and_no_strikes() && !dispatcher.waits_for_place()
         };
-        if self.is_paused || self.is_held_back() || self.engine.down().is_some() || !has_room {
+        if self.is_paused || self.is_held_back() || self.engine.lock_dispatcher().is_any_down() || !has_room {
             return;
         }
-        let busy: BTreeSet<Option<u8>> = self
+        let busy: BTreeSet<(Option<u8>, i64)> = self
             .lives
             .iter()
             .filter(|(_, life)| life.is_in_flight || life.is_retrying)
-            .map(|(key, _)| key.0.0)
+            .map(|(key, _)| (key.0.0, self.share_of(key.0)))
             .collect();
         for (name, all) in &self.stored {
-            let is_blocked =
-                if self.settings.is_global { !busy.is_empty() } else { name.0.is_some() && busy.contains(&name.0) };
+            let is_blocked = if self.settings.is_global {
+                !busy.is_empty()
+            } else {
+                name.0.is_some() && busy.contains(&(name.0, self.share_of(*name)))
+            };
             for it in all.iter().filter(|it| it.end.is_none() && it.due_ms <= self.wall_ms()) {
                 let life = self.lives.get(&(*name, it.order)).copied().unwrap_or_default();
                 let (key, id) = text(*name);
-                let waits =
-                    || self.engine.lock_dispatcher().waits(key.as_deref(), &id) || self.is_parked(key.as_deref(), &id);
+                let waits = || {
+                    self.engine.lock_dispatcher().waits(self.share_of(*name), key.as_deref(), &id)
+                        || self.is_parked(key.as_deref(), &id)
+                };
                 let is_blocked = is_blocked || name.0.is_some_and(|of| self.paused_keys.contains(&of)) || waits();
                 let is_under_way = life.is_in_flight || life.is_retrying || life.end.is_some();
                 let why = || format!("{name:?} {it:?} is due, and is not on its way; {}", self.state());
@@ -138,7 +145,7 @@ impl World {
         let window = &dispatcher.window;
         format!(
             "cursor {:?}, full {}, {dispatcher:?}, lanes {:#?}, in memory:\n{}",
-            window.cursor,
+            window.share(0).cursor,
             window.was_full,
             (0..window.lane_places()).map(|lane| window.lane(lane)).filter(|it| !it.is_unused()).collect::<Vec<_>>(),
             entries.join("\n")

@@ -76,9 +76,9 @@ pub(super) struct Failures {
     pub(super) made: u32,
     pub(super) made_maybe: u32,
     /// Attempts that count towards the limit.
-    pub(super) strikes: u32,
+    pub(super) counted: u32,
     /// Attempts that may count. The model does not know it.
-    pub(super) strikes_maybe: u32,
+    pub(super) counted_maybe: u32,
 }
 
 /// The life of a message since the process began.
@@ -105,6 +105,8 @@ pub(super) struct Flight {
     pub(super) seqs: Vec<i64>,
     /// How old the world was.
     pub(super) began_us: u64,
+    /// Whether the destination was down just before.
+    pub(super) was_down: bool,
 }
 
 /// The source of a dead letter: its input, or the number of a message.
@@ -157,6 +159,13 @@ impl Sink for Destination {
     }
 }
 
+pub(super) fn destination(share: i64) -> String {
+    format!("d{share}")
+}
+
+/// What waits after a failed send: a key at a destination, a message without a key, or all.
+pub(super) type WaitsAs = (Option<(u8, i64)>, Option<Key>);
+
 /// The name in a request, if there is one.
 pub(super) fn name_asked(asked: &Asked) -> Option<Name> {
     match asked {
@@ -183,18 +192,21 @@ pub(super) fn payload(number: u8) -> Vec<u8> {
     vec![b'1' + number % 5; 1 + usize::from(number / 5) * 150]
 }
 
-fn incoming(name: Name, due_ms: i64, number: u8, expires_ms: Option<i64>) -> Incoming {
+fn incoming(name: Name, due_ms: i64, number: u8, expires_ms: Option<i64>, share: i64) -> Incoming {
     let (key, id) = text(name);
     let body = Body::new(key.as_deref(), &id, &payload(number), true);
-    let body = body.with_extras(Extras { expires_ms, ..Extras::default() });
+    let destination = (share > 0).then(|| destination(share).into());
+    let body = body.with_extras(Extras { expires_ms, destination, ..Extras::default() });
     Incoming::of(Message { body, due_ms, delay_ms: None })
 }
 
-pub(super) fn item(asked: &Asked) -> Item {
+pub(super) fn item(asked: &Asked, share: i64) -> Item {
     match asked {
-        Asked::Put { name, due_ms, payload, expires_ms } => Item::Put(incoming(*name, *due_ms, *payload, *expires_ms)),
+        Asked::Put { name, due_ms, payload, expires_ms } => {
+            Item::Put(incoming(*name, *due_ms, *payload, *expires_ms, share))
+        }
         Asked::Replace { name, due_ms, payload, at_latest_ms } => {
-            Item::Replace { put: incoming(*name, *due_ms, *payload, None), at_latest_ms: *at_latest_ms }
+            Item::Replace { put: incoming(*name, *due_ms, *payload, None, share), at_latest_ms: *at_latest_ms }
         }
         Asked::Requeue(name) => {
             let (key, id) = text(*name);
@@ -206,11 +218,11 @@ pub(super) fn item(asked: &Asked) -> Item {
         }
         Asked::Cancel(name) => {
             let (key, id) = text(*name);
-            Item::Cancel(Cancel { id, key, keep_days: 0, asked_ms: None })
+            Item::Cancel(Cancel { id, key, keep_days: 0 })
         }
         Asked::Reschedule { name, due_ms } => {
             let (key, id) = text(*name);
-            Item::Reschedule(Reschedule { id, key, due_ms: *due_ms, asked_ms: None })
+            Item::Reschedule(Reschedule { id, key, due_ms: *due_ms })
         }
         Asked::CancelMany(key) => Item::Act {
             id: fastrand::u64(..).to_string(),

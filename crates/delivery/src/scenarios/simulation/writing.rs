@@ -8,6 +8,8 @@ use super::types::{Asked, Name, Source, Stored, Ticket, name_asked, text};
 use crate::base::error::DeliveryError;
 use crate::group::items::Answer;
 use crate::group::writer::Begun;
+use crate::store::Done;
+use crate::store::sql::failing;
 
 impl World {
     pub(super) fn write_a_part(&mut self) {
@@ -36,17 +38,14 @@ impl World {
 
     pub(super) fn commit(&mut self) {
         let (begun, mut tickets) = self.begun.take().unwrap();
+        if self.random.below(60) == 0 {
+            return self.fail_to_write(begun, tickets);
+        }
         show!(self, "commit");
         self.before_commit = (self.earliest_open(), self.accepted);
         let before = (self.stored.clone(), self.telling.owed.clone());
         for done in begun.done() {
-            let key = self.numbers[&done.seq];
-            let life = self.lives[&key];
-            assert_eq!(life.end, Some(done.outcome).filter(|_| life.end.is_some()), "{key:?}");
-            if done.outcome.is_dead() {
-                self.telling.owed.insert(("delivery".to_owned(), done.seq));
-            }
-            self.end(key, done.outcome);
+            self.end_on_disk(done);
         }
         if begun.has_outcomes() && self.random.below(50) == 0 {
             return self.fail_to_sync(begun, tickets, before);
@@ -84,11 +83,15 @@ impl World {
                 ticket.accepted.extend(key);
             }
         }
+        self.act();
+        let committed = self.engine.commit_group(begun, &|| Ok(())).unwrap();
+        self.committed = Some((committed, tickets));
+    }
+
+    fn act(&mut self) {
         if let Some((key, through)) = self.actions.pop_front() {
             self.cancel_many(key, through); // one in each group, because there are only a few messages
         }
-        let committed = self.engine.commit_group(begun, &|| Ok(())).unwrap();
-        self.committed = Some((committed, tickets));
     }
 
     fn pause_key(&mut self, key: u8, is_paused: bool) -> Answer {
@@ -122,6 +125,51 @@ impl World {
         self.crash();
     }
 
+    /// The store can't be written, once or several times. Tickets are refused, the sends in flight end, and the store is opened
+    /// anew (D6).
+    fn fail_to_write(&mut self, begun: Begun, tickets: Vec<Ticket>) {
+        show!(self, "the store can't be written");
+        failing::after(self.random.below(3) as u32);
+        assert!(matches!(self.engine.commit_group(begun, &|| Ok(())), Err(DeliveryError::StoreWaits(_))));
+        for ticket in tickets.into_iter().chain(std::mem::take(&mut self.submitted)) {
+            let refused = ticket.receipt.wait(Some(Duration::ZERO)).expect("it has an answer");
+            assert!(matches!(refused, Err(DeliveryError::StoreWaits(_))));
+        }
+        assert!(matches!(self.engine.submit(Vec::new()), Err(DeliveryError::StoreWaits(_))));
+        while !self.flights.is_empty() {
+            let before = self.outcomes();
+            assert!(self.engine.take(1, 1 << 20, true).is_none(), "it was sent while nothing can be written");
+            self.hear_cut_offs(before);
+            self.settle();
+        }
+        while self.random.below(2) == 0 {
+            failing::after(self.random.below(3) as u32);
+            assert!(matches!(self.engine.open_anew(&|| Ok(())), Err(DeliveryError::StoreWaits(_))));
+        }
+        self.before_commit = (self.earliest_open(), self.accepted);
+        for done in self.engine.queue.outcomes() {
+            self.end_on_disk(&done);
+        }
+        self.act();
+        self.engine.open_anew(&|| Ok(())).unwrap();
+        self.telling.over.extend(std::mem::take(&mut self.telling.in_group));
+        self.engine.take_events();
+        self.note_retrying();
+        self.forget_memory();
+        self.note_kept();
+        self.check_summary();
+    }
+
+    fn end_on_disk(&mut self, done: &Done) {
+        let key = self.numbers[&done.seq];
+        let life = self.lives[&key];
+        assert_eq!(life.end, Some(done.outcome).filter(|_| life.end.is_some()), "{key:?}");
+        if done.outcome.is_dead() {
+            self.telling.owed.insert(("delivery".to_owned(), done.seq));
+        }
+        self.end(key, done.outcome);
+    }
+
     /// Checks that a name is forgotten `keep_ids` after its outcome, and not sooner (D5).
     pub(super) fn look_whether_forgotten(&mut self, name: Name) {
         let (key, id) = text(name);
@@ -148,7 +196,7 @@ impl World {
         show!(self, "publish");
         self.engine.publish_group(&committed).unwrap();
         for ticket in tickets {
-            let answers = ticket.receipt.wait(Some(Duration::ZERO)).expect("the group is on disk").unwrap();
+            let answers = ticket.receipt.wait(Some(Duration::ZERO)).expect("the group is on disk").unwrap().given;
             let asked: Vec<&Asked> = ticket.asked.iter().filter(|it| !matches!(it, Asked::Bad(_))).collect();
             assert_eq!(asked.len(), answers.len());
             for ((asked, answer), expected) in asked.into_iter().zip(answers).zip(ticket.expected) {

@@ -1,12 +1,12 @@
 //! The address of a webhook: `http://HOST/PATH` or `https://HOST/PATH` (rule D10). In the path and the query, `{key}`
 //! and `{id}` stand for those of the message. The host is always the operator's (D12).
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 
 use hyper::Uri;
 use hyper::http::uri::{Authority, PathAndQuery};
 
-use crate::base::display::quoted;
+use crate::base::display::{quoted, write_percent};
 use crate::base::error::DeliveryError;
 
 const FORM: &str = "http://HOST/PATH or https://HOST/PATH";
@@ -42,7 +42,7 @@ impl HttpAddress {
         let rest = text.split_once("//").map_or("", |(_, rest)| rest);
         let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
         if authority.contains('@') || text.split(['?', '#']).next().is_some_and(has_user) {
-            return Err(usage("contains a user, which is not sent: put a secret into the path or query"));
+            return Err(usage(USER));
         }
         if text.chars().any(|c| {
             c == '#'
@@ -146,13 +146,8 @@ fn write_value(out: &mut String, value: &str, what: &str) -> Result<(), String> 
     if value.is_empty() {
         return Err(wanted(what, "is empty"));
     }
-    for byte in value.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
-            out.push(byte.into());
-        } else {
-            let _ = write!(out, "%{byte:02X}");
-        }
-    }
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
+    write_percent(out, value.as_bytes(), is_plain);
     Ok(())
 }
 
@@ -161,6 +156,9 @@ impl fmt::Debug for HttpAddress {
         f.debug_tuple("HttpAddress").field(&self.uri.authority().map(Authority::as_str)).finish()
     }
 }
+
+const USER: &str = "contains a user, which is not sent: leave it out, and give a header from the environment, as \
+    --webhook-header 'Authorization: env:VARIABLE', with \"Basic \" and the base64 of USER:PASSWORD in VARIABLE";
 
 /// Whether a slash in a password makes the @ seem to be in the path: `me:s3/cret@host`.
 fn has_user(text: &str) -> bool {
@@ -175,13 +173,7 @@ fn has_user(text: &str) -> bool {
 /// Writes characters beyond ASCII as a request does.
 fn encoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii() {
-            out.push(byte.into());
-        } else {
-            let _ = write!(out, "%{byte:02X}");
-        }
-    }
+    write_percent(&mut out, text.as_bytes(), |byte| byte.is_ascii());
     out
 }
 
@@ -316,7 +308,12 @@ mod tests {
     fn a_user_in_the_address_is_refused_and_not_shown__d10() {
         for text in ["https://me:s3cret@host/x", "https://s3cret@host", "https://me:s3/cret@host/x"] {
             let Err(DeliveryError::Usage(error)) = HttpAddress::parse(text) else { panic!("{text}") };
-            assert!(error.contains("contains a user") && !error.contains("s3"), "{error}");
+            assert!(
+                error.contains("contains a user")
+                    && error.contains("header from the environment")
+                    && !error.contains("s3"),
+                "{error}"
+            );
         }
         assert_eq!(format!("{:?}", HttpAddress::parse("http://h:8/secret").unwrap()), "HttpAddress(Some(\"h:8\"))");
     }

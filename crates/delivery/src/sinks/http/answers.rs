@@ -9,6 +9,7 @@
 //! | the connection is refused, the name is not found, TLS fails | unreachable |
 
 use std::error::Error as _;
+use std::io;
 use std::time::{Duration, SystemTime};
 
 use http_body_util::BodyExt as _;
@@ -18,6 +19,7 @@ use hyper::header::{HeaderMap, RETRY_AFTER};
 use hyper_util::client::legacy::Error;
 
 use super::masking::Sent;
+use super::tls_errors;
 use crate::base::clock::{SystemWallTime, WallTime as _};
 use crate::base::display::is_escaped;
 use crate::sinks::Verdict;
@@ -96,6 +98,9 @@ fn retry_after_ms(headers: &HeaderMap, now: SystemTime) -> Option<u64> {
 
 /// Joins the texts of the causes of an error. No text contains the address, which may hold a secret.
 fn reason_of(error: &Error) -> String {
+    if let Some(error) = tls_error(error) {
+        return error;
+    }
     let mut texts: Vec<String> = Vec::new();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -107,6 +112,24 @@ fn reason_of(error: &Error) -> String {
         source = cause.source();
     }
     if texts.is_empty() { error.to_string() } else { on_one_line(texts.join(": ").as_bytes()) }
+}
+
+/// The sentence for the error of TLS among the causes, if there is one.
+fn tls_error(error: &Error) -> Option<String> {
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<rustls::Error>() {
+            let sentence = tls_errors::sentence(error); // it may have names by the receiver
+            return Some(sentence.chars().map(|c| if is_escaped(c) { ' ' } else { c }).collect());
+        }
+        if error.to_string() == "tls handshake eof" {
+            return Some(tls_errors::CLOSED.to_owned());
+        }
+        // An error of input and output is not a cause of itself, but has one within.
+        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        cause = inner.map(|error| error as &(dyn std::error::Error + 'static)).or_else(|| error.source());
+    }
+    None
 }
 
 /// The first characters on one line, without characters that control a terminal.

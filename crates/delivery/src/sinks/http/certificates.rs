@@ -5,6 +5,8 @@
 //! authority, and refuses them as the certificate of a receiver. This module accepts exactly the trusted certificate,
 //! for its names and its time.
 
+use std::env;
+use std::path::Path;
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -13,8 +15,12 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls_native_certs::{ErrorKind, load_certs_from_paths};
 
+use crate::base::display::quoted;
 use crate::base::error::DeliveryError;
+
+const NAMING: &str = "SSL_CERT_FILE";
 
 #[derive(Debug)]
 pub(super) struct Trusted {
@@ -23,8 +29,12 @@ pub(super) struct Trusted {
 }
 
 impl Trusted {
-    /// Reads the certificates of the system.
+    /// Reads the certificates of the system, or those that the environment names. Some of the system may be unusable,
+    /// but none of a file that is named.
     pub(super) fn read(provider: Arc<CryptoProvider>) -> Result<Self, DeliveryError> {
+        if let Some(path) = env::var_os(NAMING) {
+            check_named(Path::new(&path))?;
+        }
         let found = rustls_native_certs::load_native_certs();
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(found.certs.iter().cloned());
@@ -37,6 +47,24 @@ impl Trusted {
         })?;
         Ok(Self { usual, certificates: found.certs })
     }
+}
+
+/// Errors: `Usage` unless the file has certificates only.
+fn check_named(path: &Path) -> Result<(), DeliveryError> {
+    let found = load_certs_from_paths(Some(path), None);
+    let (usable, unusable) = RootCertStore::empty().add_parsable_certificates(found.certs);
+    let why = match found.errors.first().map(|error| &error.kind) {
+        Some(ErrorKind::Io { inner, .. }) => {
+            format!("can't be read: {}", inner.to_string().split(" (os").next().unwrap_or_default())
+        }
+        None if usable == 0 => "has no certificate in PEM".to_owned(),
+        None if unusable == 0 => return Ok(()),
+        _ => "has a damaged certificate".to_owned(),
+    };
+    Err(DeliveryError::Usage(format!(
+        "{NAMING} names {}, which {why}: correct it, or unset {NAMING} for the certificates of the system",
+        quoted(&path.to_string_lossy(), 500)
+    )))
 }
 
 impl ServerCertVerifier for Trusted {
@@ -84,7 +112,7 @@ impl ServerCertVerifier for Trusted {
 
 /// The check has no own error value for this, so the name of the error is read. If the name changes, the certificate is
 /// refused.
-fn is_of_an_authority(error: &Error) -> bool {
+pub(super) fn is_of_an_authority(error: &Error) -> bool {
     matches!(error, Error::InvalidCertificate(CertificateError::Other(other))
         if format!("{other:?}").contains("CaUsedAsEndEntity"))
 }

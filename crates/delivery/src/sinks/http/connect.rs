@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use tower_service::Service;
 
 use super::certificates::Trusted;
-use super::lookups::Lookups;
+use super::lookups::{Guard, Lookups};
 use crate::base::error::DeliveryError;
 
 /// How many connections may be in the process of opening at a time.
@@ -38,10 +38,13 @@ pub(super) struct Connect {
     inner: HttpsConnector<HttpConnector<Lookups>>,
     opening: Arc<Semaphore>,
     within: Duration,
+    /// For named destinations.
+    guard: Option<Guard>,
 }
 
 impl Connect {
-    pub(super) fn new(is_https: bool) -> Result<Self, DeliveryError> {
+    /// Also returns the one for named destinations, whose addresses are looked at before they are used (D23).
+    pub(super) fn new(is_https: bool, guard: Guard) -> Result<(Self, Self), DeliveryError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let tls = ClientConfig::builder_with_provider(provider.clone())
             .with_safe_default_protocol_versions()
@@ -52,11 +55,25 @@ impl Connect {
             tls.with_root_certificates(RootCertStore::empty()).with_no_client_auth()
         };
         let lookups = Lookups::start().map_err(|error| DeliveryError::no_thread(&error))?;
-        let mut tcp = HttpConnector::new_with_resolver(lookups);
-        tcp.enforce_http(false);
-        tcp.set_nodelay(true);
-        let opening = Arc::new(Semaphore::new(OPENING));
-        Ok(Self { inner: HttpsConnector::from((tcp, tls)), opening, within: OPENS_WITHIN })
+        let of = |lookups, guard| {
+            let mut tcp = HttpConnector::new_with_resolver(lookups);
+            tcp.enforce_http(false);
+            tcp.set_nodelay(true);
+            let inner = HttpsConnector::from((tcp, tls.clone()));
+            Self { inner, opening: Arc::new(Semaphore::new(OPENING)), within: OPENS_WITHIN, guard }
+        };
+        Ok((of(lookups.clone(), None), of(lookups.guarded(guard.clone()), Some(guard))))
+    }
+
+    /// # Errors
+    /// The address has a literal host that is inside. Names are looked at when they are looked up.
+    fn check(&self, uri: &Uri) -> std::io::Result<()> {
+        let Some(guard) = &self.guard else { return Ok(()) };
+        let host = uri.host().unwrap_or("").trim_start_matches('[').trim_end_matches(']');
+        match host.parse() {
+            Ok(address) => guard.get().cloned().unwrap_or_default().check(address),
+            Err(_) => Ok(()),
+        }
     }
 }
 
@@ -71,7 +88,9 @@ impl Service<Uri> for Connect {
 
     fn call(&mut self, uri: Uri) -> Self::Future {
         let (mut inner, opening, within) = (self.inner.clone(), self.opening.clone(), self.within);
+        let is_allowed = self.check(&uri);
         Box::pin(async move {
+            is_allowed?;
             let _permit = opening.acquire().await?;
             match timeout(within, inner.call(uri)).await {
                 Ok(opened) => opened,
@@ -92,7 +111,8 @@ mod tests {
     fn a_connection_that_does_not_open_gives_its_place_back__d6() {
         let silent = TcpListener::bind("127.0.0.1:0").unwrap();
         let uri: Uri = format!("https://{}/", silent.local_addr().unwrap()).parse().unwrap();
-        let mut connect = Connect { within: Duration::from_millis(20), ..Connect::new(false).unwrap() };
+        let mut connect =
+            Connect { within: Duration::from_millis(20), ..Connect::new(false, Guard::default()).unwrap().0 };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let several: Vec<_> = (0..2 * OPENING).map(|_| tokio::spawn(connect.call(uri.clone()))).collect();

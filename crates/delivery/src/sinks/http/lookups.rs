@@ -8,7 +8,7 @@ use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::pin::Pin;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::task::{Context, Poll};
 use std::thread::Builder;
 use std::vec::IntoIter;
@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 use tower_service::Service;
 
 use crate::base::sync::Mutex;
+use crate::sinks::inside::Allowed;
 
 /// How many threads wait for the system to look up a name. A webhook has one name. If a lookup hangs, another one may not.
 const THREADS: usize = 2;
@@ -36,7 +37,12 @@ pub(super) struct Lookups {
     waiting: Arc<Mutex<Vec<Question>>>,
     /// Wakes a thread: one of them takes all that waits.
     asked: mpsc::Sender<()>,
+    /// For named destinations: the addresses inside that these may have.
+    guard: Option<Guard>,
 }
+
+/// The addresses inside that named destinations may have; none before they are set.
+pub(super) type Guard = Arc<OnceLock<Allowed>>;
 
 impl Lookups {
     /// Starts the threads.
@@ -61,7 +67,12 @@ impl Lookups {
             };
             Builder::new().name("lookup-deliver".to_owned()).spawn(answer_all)?;
         }
-        Ok(Self { waiting, asked })
+        Ok(Self { waiting, asked, guard: None })
+    }
+
+    /// The same threads, for named destinations.
+    pub(super) fn guarded(&self, guard: Guard) -> Self {
+        Self { guard: Some(guard), ..self.clone() }
     }
 }
 
@@ -96,9 +107,14 @@ impl Service<Name> for Lookups {
         let (answer, answered) = oneshot::channel();
         self.waiting.lock().push(Question { name, answer });
         let is_asked = self.asked.send(()).is_ok();
+        let guard = self.guard.clone();
         Box::pin(async move {
             let ended = || io::Error::other("the threads for lookups have ended");
-            if is_asked { answered.await.unwrap_or_else(|_| Err(ended())) } else { Err(ended()) }
+            let found = if is_asked { answered.await.unwrap_or_else(|_| Err(ended())) } else { Err(ended()) }?;
+            match guard {
+                Some(guard) => guard.get().cloned().unwrap_or_default().filter(found),
+                None => Ok(found),
+            }
         })
     }
 }

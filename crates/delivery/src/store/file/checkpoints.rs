@@ -5,7 +5,8 @@
 //! anew. If the log is long, the writer moves the rest after the thread, and the log starts anew.
 //!
 //! A failed checkpoint loses nothing, but the log grows. The failure is reported once, until a checkpoint succeeds
-//! again.
+//! again. A failed sync is always reported, and ends the run: a later one may say yes to pages that are lost. The log
+//! has them all. So it stays at the close, and the next opening moves it from its beginning.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -88,6 +89,11 @@ impl Checkpoints {
         Ok(Self { shared, thread: Some(thread), _guard: guard })
     }
 
+    /// Whether the last one failed.
+    pub(crate) fn are_failing(&self) -> bool {
+        self.shared.state.lock().is_failing
+    }
+
     /// Called by the writer after each commit with changes. Moves the rest of a long log.
     pub(crate) fn after_commit(&self, store: &Store) {
         let is_long = {
@@ -130,29 +136,23 @@ impl Shared {
 
     /// Waits until something is written. Returns whether to go on.
     fn wait(&self) -> bool {
-        let mut state = self.state.lock();
-        while !state.is_written && !state.is_stopping {
-            state = self.changed.wait(state);
-        }
+        let is_idle = |state: &mut State| !state.is_written && !state.is_stopping;
+        let mut state = self.changed.wait_while(self.state.lock(), None, is_idle);
         state.is_written = false;
         !state.is_stopping
     }
 
     fn pause(&self, pages: i64) {
-        let deadline = Instant::now() + EVERY;
         let mut state = self.state.lock();
         state.is_long = pages > LONG_LOG;
-        while !state.is_stopping && Instant::now() < deadline {
-            state = self.changed.wait_timeout(state, deadline.saturating_duration_since(Instant::now()));
-        }
+        drop(self.changed.wait_while(state, Some(Instant::now() + EVERY), |state| !state.is_stopping));
     }
 
     fn note(&self, done: Result<()>) {
         let was_failing = std::mem::replace(&mut self.state.lock().is_failing, done.is_err());
-        if let Err(broken) = done
-            && !was_failing
-        {
-            (self.on_failure)(&broken.of(&self.path));
+        let Err(error) = done.map_err(|broken| broken.of(&self.path)) else { return };
+        if !was_failing || !error.passes() {
+            (self.on_failure)(&error);
         }
     }
 }

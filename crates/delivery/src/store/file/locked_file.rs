@@ -162,6 +162,7 @@ pub(in crate::store) fn unusable(path: &Path, error: &io::Error) -> DeliveryErro
     let advice = match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::NOSPC | Errno::DQUOT) => "make room on the disk and run again",
         Some(Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS) => "its file system has no locks: use a local disk",
+        Some(Errno::IO) => "check the disk, and run again",
         Some(Errno::LOOP) => "a symbolic link is in its place: remove the link",
         _ => "make it and its folder writable",
     };

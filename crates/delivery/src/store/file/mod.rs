@@ -1,7 +1,6 @@
 //! The file of a store: tables, options, ownership by one process, and replacement by another file.
 
 pub(crate) mod checkpoints;
-pub(crate) mod is_backup;
 pub(crate) mod locked_file;
 pub(crate) mod network;
 pub(crate) mod new_file;

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use super::locked_file::{Locked, beside, options, try_flock, unusable};
 use super::owner::LOCKS_ITSELF;
 use crate::base::error::{DeliveryError, StoreError};
+use crate::base::folders;
 use crate::base::open_stores::{self, FileId, alone};
 
 /// The file, empty and locked at first. Use it while SQLite has it closed.
@@ -84,11 +85,11 @@ impl NewFile {
         synced.map_err(|error| unusable(&self.path, &error))
     }
 
-    /// Moves the file to `target`, in place of any file there. The file stays locked as long as the returned value
-    /// lives.
-    pub(in crate::store) fn rename_to(mut self, target: &Path) -> Result<Option<Locked>, DeliveryError> {
+    /// Moves the file to `target`, in place of any file there.
+    pub(in crate::store) fn rename_to(mut self, target: &Path) -> Result<(), DeliveryError> {
         fs::rename(&self.path, target).map_err(|error| unusable(target, &error))?;
-        Ok(self.locked.take())
+        self.locked = None;
+        Ok(())
     }
 }
 
@@ -121,11 +122,7 @@ pub(in crate::store) fn link_beside(store: &Path, suffix: &str) -> Result<PathBu
 
 /// Writes the names in the folder of this file to the disk.
 pub(in crate::store) fn sync_folder(file: &Path) -> Result<(), DeliveryError> {
-    File::open(folder(file)).and_then(|folder| folder.sync_all()).map_err(|error| unusable(file, &error))
-}
-
-pub(in crate::store) fn folder(file: &Path) -> &Path {
-    file.parent().unwrap_or(Path::new("/"))
+    folders::sync_folder(file).map_err(|error| unusable(file, &error))
 }
 
 #[cfg(test)]

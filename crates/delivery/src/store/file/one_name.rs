@@ -17,11 +17,9 @@ use crate::base::open_stores::{self, FileId};
 
 /// The store that a restore replaced has this behind its name.
 pub(in crate::store) const REPLACED: &str = ".replaced";
-/// The store as it was before a step-up has this, and its version, behind its name.
-pub(in crate::store) const STEPPED_UP: &str = ".version-";
 
-/// Removes the second names that a restore or a step-up made for a backup, if it was killed before the new file got the
-/// path. Call this while the file is locked.
+/// Removes the second names that a restore made, if it was killed before the new file got the path. Call this while the
+/// file is locked.
 pub(super) fn remove_unfinished(path: &Path) {
     for name in unfinished(path) {
         let _ = fs::remove_file(name); // if this fails, the store is refused
@@ -53,9 +51,8 @@ fn unfinished(path: &Path) -> Vec<PathBuf> {
     let (Some(name), Some(id)) = (path.file_name(), FileId::at(path)) else { return Vec::new() };
     let is_ours = |other: &Path| {
         let rest = other.file_name().and_then(|other| other.as_encoded_bytes().strip_prefix(name.as_encoded_bytes()));
-        let rest = rest.and_then(|rest| std::str::from_utf8(rest).ok());
-        let number = rest.and_then(|it| it.strip_prefix(STEPPED_UP).or_else(|| it.strip_prefix(REPLACED)));
-        number.is_some_and(|it| it.bytes().all(|byte| byte == b'.' || byte.is_ascii_digit()))
+        let number = rest.and_then(|it| it.strip_prefix(REPLACED.as_bytes()));
+        number.is_some_and(|it| it.iter().all(|byte| *byte == b'.' || byte.is_ascii_digit()))
     };
     let entries = fs::read_dir(path.parent().unwrap_or(path)).into_iter().flatten().flatten().map(|entry| entry.path());
     entries.filter(|other| is_ours(other) && FileId::at(other) == Some(id)).collect()
@@ -117,20 +114,20 @@ mod tests {
     }
 
     #[test]
-    fn a_second_name_is_refused_unless_a_killed_restore_or_step_up_made_it__d9() {
+    fn a_second_name_is_refused_unless_a_killed_restore_made_it__d9() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         let path = at("store.db");
         fs::write(&path, "x").unwrap();
-        for name in ["store.db.replaced", "store.db.replaced.2", "store.db.version-2", "store.db.version-2.2"] {
+        for name in ["store.db.replaced", "store.db.replaced.2"] {
             fs::hard_link(&path, at(name)).unwrap();
         }
         refuse_second_name(&path).unwrap();
-        for other in ["other.db", "store.db.version-control"] {
+        for other in ["other.db", "store.db.replaced-once"] {
             fs::hard_link(&path, at(other)).unwrap();
             for name in ["store.db", other, "store.db.replaced"] {
                 let text = refuse_second_name(&at(name)).unwrap_err().to_string();
-                assert!(text.contains(" has 6 names (hard links), and its log "), "{text}");
+                assert!(text.contains(" has 4 names (hard links), and its log "), "{text}");
             }
             fs::remove_file(at(other)).unwrap();
         }

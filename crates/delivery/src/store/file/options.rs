@@ -4,6 +4,8 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::base::open_stores::FileId;
+
 /// A clock in milliseconds.
 pub(crate) type ClockMs = Box<dyn Fn() -> i64 + Send>;
 
@@ -22,13 +24,15 @@ pub(crate) struct Options {
     pub limits: Limits,
     /// Kept by the store and by its checkpoints until their connections are closed.
     pub guard: Guard,
+    /// This process had it open before, as this file, and knows the outcome of each send: nothing is made anew, and nothing
+    /// may have been sent besides.
+    pub before: Option<FileId>,
 }
 
 impl Options {
     /// With the default limits, and no guard.
-    #[must_use]
     pub(crate) fn new(keep_ids_ms: i64, monotonic_ms: ClockMs, wall_ms: ClockMs) -> Self {
-        Self { keep_ids_ms, monotonic_ms, wall_ms, limits: Limits::default(), guard: None }
+        Self { keep_ids_ms, monotonic_ms, wall_ms, limits: Limits::default(), guard: None, before: None }
     }
 }
 

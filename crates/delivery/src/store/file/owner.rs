@@ -18,15 +18,14 @@
 //! - **A forked child does not own the store.** But its copy of the descriptor would keep the lock after the parent
 //!   ended. The bindings call [`Ownership::forget_in_child`] in the child. If a parent gives up the store, it unlocks
 //!   all copies. A program that the process starts inherits nothing (`O_CLOEXEC`).
-//! - **Version 1 locked `STORE.lock`.** If this file exists, it is locked too. The step-up from version 1 makes it
-//!   first and removes it at the end (`upgrade/`). On systems other than Linux, `flock` and POSIX locks exclude each
-//!   other, even within one process. On these systems `STORE.lock` is the lock, and must not be removed.
+//! - **On systems other than Linux, `STORE.lock` is the lock**, and must not be removed. There, `flock` and POSIX locks
+//!   exclude each other, even within one process.
 //!
 //! The owner's process id is only shown to people. On Linux it comes from `/proc/locks`, on other systems from
 //! `STORE.lock`.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read};
+use std::fs::{self, OpenOptions};
+use std::io::Read as _;
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -37,7 +36,7 @@ use std::time::Duration;
 
 use crossbeam_utils::sync::Parker;
 
-use super::locked_file::{Locked, open_or_make, options, refuse_log_alone, try_flock, unusable};
+use super::locked_file::{Locked, beside, open_or_make, options, refuse_log_alone, try_flock, unusable};
 use super::network::refuse_network;
 use super::one_name::{refuse_names_of_one_another, refuse_second_name, remove_unfinished};
 use crate::base::error::DeliveryError;
@@ -120,7 +119,6 @@ impl Ownership {
     }
 
     /// The store's file, without symbolic links.
-    #[must_use]
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -138,36 +136,6 @@ impl Ownership {
         if let Some(side) = &self.side {
             side.forget_in_child();
         }
-    }
-
-    /// A second descriptor of the store's file. Close it while SQLite does not have the file open.
-    pub(in crate::store) fn file(&self) -> io::Result<File> {
-        self.store.copy()
-    }
-
-    /// Locks `STORE.lock` for the step-up. `false`: a process of version 1 has the lock.
-    pub(in crate::store) fn take_side(&mut self) -> Result<bool, DeliveryError> {
-        if self.side.is_none() {
-            self.side = match lock_side(&self.path, true)? {
-                Side::Locked(side) => Some(side),
-                Side::Absent | Side::InUse(_) => return Ok(false),
-            };
-        }
-        Ok(true)
-    }
-
-    /// Removes `STORE.lock`. Processes of version 1 that wait for it then find a newer store, and end.
-    pub(in crate::store) fn remove_side(&mut self) {
-        if LOCKS_ITSELF && self.side.is_some() {
-            let _ = fs::remove_file(side_path(&self.path)); // if this fails, the next start locks the file again
-            self.side = None;
-        }
-    }
-
-    /// Notes that the new file is at the store's path now, and unlocks the old file. SQLite must have closed the old
-    /// file.
-    pub(in crate::store) fn replace(&mut self, new: Locked) {
-        self.store = new;
     }
 }
 
@@ -198,10 +166,13 @@ fn attempt(path: &Path, when_open: impl FnOnce()) -> Result<Attempt, DeliveryErr
         locked = Some(Locked::new(path, file, is_made)?);
         remove_unfinished(path);
         refuse_second_name(path)?;
-        let side = match lock_side(path, !LOCKS_ITSELF)? {
-            Side::Locked(side) => Some(side),
-            Side::Absent => None,
-            Side::InUse(pid) => return Ok(Attempt::InUse(held_by(path, pid))),
+        let side = if LOCKS_ITSELF {
+            None
+        } else {
+            match lock_side(path)? {
+                Side::Locked(side) => Some(side),
+                Side::InUse(pid) => return Ok(Attempt::InUse(held_by(path, pid))),
+            }
         };
         let store = locked.take().expect("it was locked above");
         Ok(Attempt::Taken(Ownership { path: path.to_owned(), store, side }))
@@ -210,23 +181,14 @@ fn attempt(path: &Path, when_open: impl FnOnce()) -> Result<Attempt, DeliveryErr
 
 enum Side {
     Locked(Locked),
-    Absent,
     /// Another process has the lock. The number is its process id, if the file has one.
     InUse(Option<u32>),
 }
 
-fn side_path(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".lock");
-    name.into()
-}
-
-fn lock_side(store: &Path, is_to_make: bool) -> Result<Side, DeliveryError> {
-    let path = side_path(store);
-    let file = match options().create(is_to_make).open(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Side::Absent),
-        found => found.map_err(|error| unusable(&path, &error))?,
-    };
+/// Locks `STORE.lock`, which is made if it is missing.
+fn lock_side(store: &Path) -> Result<Side, DeliveryError> {
+    let path = beside(store, ".lock");
+    let file = options().create(true).open(&path).map_err(|error| unusable(&path, &error))?;
     if !try_flock(&path, &file)? {
         let mut text = String::new();
         let _ = (&file).take(20).read_to_string(&mut text);
@@ -260,14 +222,21 @@ fn process_that_locked(file: FileId) -> Option<u32> {
 /// has an arrow behind the number. Some file systems show another device number in this list than in `stat`. If no
 /// lock has the file's own device number, only the inode counts.
 fn processes_that_locked(file: FileId) -> Option<Vec<u32>> {
-    Some(owners_in(&fs::read_to_string("/proc/locks").ok()?, file))
+    Some(owners_in(&fs::read_to_string("/proc/locks").ok()?, "FLOCK", file))
+}
+
+/// Another process that has SQLite's lock for writing, such as a person's `sqlite3` in a transaction. SQLite takes it on the
+/// file beside the store. `None` if none is found.
+pub(crate) fn process_that_writes(store: &Path) -> Option<u32> {
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    owners_in(&locks, "POSIX", FileId::at(&beside(store, "-shm"))?).into_iter().find(|pid| *pid != process::id())
 }
 
 /// The owners in the list, each once. A list read in parts may show the same lock twice.
-fn owners_in(locks: &str, file: FileId) -> Vec<u32> {
+fn owners_in(locks: &str, kind: &str, file: FileId) -> Vec<u32> {
     let owners = locks.lines().filter_map(|line| {
         let mut fields = line.split_ascii_whitespace().skip(1);
-        let is_taken = fields.next()? == "FLOCK" && fields.nth(1)? == "WRITE";
+        let is_taken = fields.next()? == kind && fields.nth(1)? == "WRITE";
         let pid: u32 = fields.next()?.parse().ok()?;
         let mut numbers = fields.next()?.split(':');
         let mut of_device = || u64::from_str_radix(numbers.next()?, 16).ok();

@@ -8,7 +8,9 @@
 //! | `ledger` | a message with an outcome | at the end |
 //! | `runs` | a table `run_N` with known names, see `names/runs.rs` | after the last row of that table |
 //! | `filters` | a part of the filter of such a table | before that row |
-//! | `attempts` | an open message that failed at least once | at its number |
+//! | `attempts` | an open message that failed at least once, or has strikes | at its number |
+//! | `destinations` | a named destination, with its settings | rarely |
+//! | `cursors` | a destination, 0 for messages that name none: how far it was read | at its number |
 //! | `held_back` | a lane with only its first messages in memory | at its number |
 //! | `days` | a moment of the store's own clock, and the last row of the ledger before it | at the end |
 //! | `cancels` | a cancel whose message has not come | rarely |
@@ -27,15 +29,21 @@ use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, OptionalExtension};
 
-use super::is_backup;
 use crate::base::error::{DeliveryError, StoreError};
+use crate::base::open_stores::FileId;
 
 /// "tick", at byte 68 of the file.
-pub(in crate::store) const APPLICATION_ID: i64 = 0x7469_636B;
-/// The version of the format that this code reads and writes.
-pub(in crate::store) const VERSION: i64 = 3;
+const APPLICATION_ID: i64 = 0x7469_636B;
+/// The number of the format, at byte 60 of the file. A change of the format takes the next number.
+const FORMAT: i64 = 5;
+/// The name in `meta` of the mark of a backup. The value is when the backup was made, by the wall clock.
+///
+/// A backup delivers nothing until it is restored (D20). Otherwise it would give new messages the same numbers that its
+/// store has given to others since. A destination that knows messages by `(store, seq)` would then take a new message for
+/// an old one.
+const BACKUP: &str = "backup_ms";
 
 /// How long a reading connection waits for a lock.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -50,7 +58,8 @@ CREATE TABLE messages (
     id TEXT NOT NULL,
     content BLOB NOT NULL,
     outcome INTEGER, -- where it is not delivery
-    again INTEGER -- the number at which the name came again, after it had an outcome
+    again INTEGER, -- the number at which the name came again, after it had an outcome
+    first INTEGER -- the number of the first message with its digest, if that is another one; 0: another store may have sent it
 );
 CREATE TABLE bodies (
     seq INTEGER PRIMARY KEY,
@@ -58,16 +67,19 @@ CREATE TABLE bodies (
     expires_ms INTEGER,
     traceparent TEXT,
     latest_ms INTEGER, -- it is due then at the latest, however often it is put off
-    recurrence TEXT -- it is never sent: its occurrences are
+    recurrence TEXT, -- it is never sent: its occurrences are
+    share INTEGER -- the number of its destination; NULL: it names none
 );
 CREATE TABLE waiting (
     due_ms INTEGER NOT NULL,
     seq INTEGER NOT NULL,
-    lane INTEGER, -- the number of the key; NULL: no key
+    lane INTEGER, -- the number of the key's lane at the destination; NULL: no key
     size INTEGER NOT NULL, -- bytes in memory
     redelivered INTEGER NOT NULL DEFAULT 0,
+    share INTEGER, -- the number of the destination; NULL: none is named
     PRIMARY KEY (due_ms, seq)
 ) WITHOUT ROWID;
+CREATE INDEX waiting_by_share ON waiting (share) WHERE share IS NOT NULL; -- the columns of the primary key follow
 CREATE TABLE ledger (
     n INTEGER PRIMARY KEY,
     seq INTEGER NOT NULL,
@@ -91,12 +103,21 @@ CREATE TABLE attempts (
     attempts INTEGER NOT NULL, -- how often it was sent
     next_ms INTEGER,
     error TEXT,
-    strikes INTEGER NOT NULL DEFAULT 0, -- how many of the attempts count
+    counted INTEGER NOT NULL DEFAULT 0, -- how many of the attempts count
+    strikes INTEGER NOT NULL DEFAULT 0, -- how often the process ended while it may have been sent
+    noted INTEGER NOT NULL DEFAULT 0, -- it goes out now, and gets a strike if the process ends
     waited_ms INTEGER NOT NULL DEFAULT 0, -- how long it was due, and its key without success
     at_ms INTEGER NOT NULL DEFAULT 0, -- when this was noted
     is_unanswered INTEGER NOT NULL DEFAULT 0 -- it may have arrived
 );
 CREATE INDEX attempts_by_next ON attempts (next_ms);
+CREATE TABLE destinations (
+    share INTEGER PRIMARY KEY AUTOINCREMENT, -- never used again
+    name TEXT NOT NULL UNIQUE,
+    settings TEXT NOT NULL, -- JSON
+    set_ms INTEGER NOT NULL
+);
+CREATE TABLE cursors (share INTEGER PRIMARY KEY, due_ms INTEGER NOT NULL, seq INTEGER NOT NULL);
 CREATE TABLE held_back (lane INTEGER PRIMARY KEY, due_ms INTEGER NOT NULL, seq INTEGER NOT NULL);
 CREATE TABLE days (from_ms INTEGER PRIMARY KEY, last_n INTEGER NOT NULL);
 CREATE TABLE cancels (
@@ -108,7 +129,9 @@ CREATE TABLE occurrences (
     seq INTEGER PRIMARY KEY,
     of_seq INTEGER NOT NULL UNIQUE, -- the recurring message
     at_ms INTEGER NOT NULL, -- by its rule; it may have been put off since
-    after_ms INTEGER -- the time of the one before
+    after_ms INTEGER, -- the time of the one before
+    made_ms INTEGER NOT NULL, -- the wall clock when it was made
+    stepped_ms INTEGER NOT NULL -- how far the wall clock had been stepped by then, all steps together
 );
 CREATE TABLE moved (seq INTEGER PRIMARY KEY, first_due_ms INTEGER NOT NULL, partition INTEGER NOT NULL);
 CREATE INDEX moved_by_partition ON moved (partition, first_due_ms);
@@ -144,24 +167,38 @@ CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 INSERT INTO meta VALUES ('store_id', lower(hex(randomblob(16))));
 ";
 
-/// Opens the file as a store. Makes a store of a new or empty file. Only tests set `synchronous` to anything but
-/// FULL.
-pub(in crate::store) fn connect(path: &Path, synchronous: &str) -> Result<Connection, DeliveryError> {
+/// Opens the file as a store. Makes a store of a new or empty file, unless this process has opened it `before`. Only tests
+/// set `synchronous` to anything but FULL.
+pub(in crate::store) fn connect(
+    path: &Path,
+    synchronous: &str,
+    before: Option<FileId>,
+) -> Result<Connection, DeliveryError> {
     // Made absolute, so that `:memory:` is an ordinary file.
     let file = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     // SQLite's mutex is off, because only one thread at a time uses the `Connection`.
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    flags.set(OpenFlags::SQLITE_OPEN_CREATE, before.is_none());
     let because = |error: &rusqlite::Error| DeliveryError::from(StoreError::because(path, error));
     let db = Connection::open_with_flags(file, flags).map_err(|error| because(&error))?;
     let is_new = is_new(&db, path)?;
     if !is_new {
-        is_backup::refuse(&db, path)?;
+        refuse_backup(&db, path)?;
     }
     set_up(&db, is_new, synchronous).map_err(|error| because(&error))?;
+    if !is_new && before.is_none() {
+        // The process before may have ended because a sync failed. What it wrote is read, but may be on no disk. It is all
+        // written again, to its place, and the log starts anew. On a full disk the store goes on without that.
+        let moved = db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+        moved.or_else(|error| match StoreError::because(path, &error) {
+            error if error.passes() => Ok(()),
+            error => Err(error),
+        })?;
+    }
     Ok(db)
 }
 
-/// Opens the same file once more in this process, with the same library, for checkpoints.
+/// Opens a store that is there, for checkpoints and maintenance, with the same library as all others in this process.
 pub(in crate::store) fn connect_again(path: &Path) -> rusqlite::Result<Connection> {
     let file = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -177,33 +214,62 @@ pub(in crate::store) fn connect_to_look(path: &Path) -> rusqlite::Result<Connect
 }
 
 fn is_new(db: &Connection, path: &Path) -> Result<bool, DeliveryError> {
-    let ask = |text: &str| {
-        let answer: rusqlite::Result<i64> = db.query_row(text, [], |row| row.get(0));
-        answer.map_err(|error| DeliveryError::from(StoreError::because(path, &error)))
-    };
-    let at = path.display();
-    if ask("PRAGMA application_id")? != APPLICATION_ID {
-        if ask("SELECT count(*) FROM sqlite_master")? > 0 {
-            return Err(DeliveryError::Usage(format!("{at} is a database of another program: name another file")));
-        }
-        return Ok(true);
+    let failed = |error: rusqlite::Error| DeliveryError::from(StoreError::because(path, &error));
+    if is_store(db, path, failed)? {
+        return Ok(false);
     }
-    check_version(ask("PRAGMA user_version")?, path).map(|()| false)
+    let tables: i64 = db.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0)).map_err(failed)?;
+    if tables > 0 {
+        let text = format!("{} is a database of another program: name another file", path.display());
+        return Err(DeliveryError::Usage(text));
+    }
+    Ok(true)
 }
 
-/// Errors: the store has another format.
-pub(in crate::store) fn check_version(version: i64, path: &Path) -> Result<(), DeliveryError> {
-    let at = path.display();
-    if version > VERSION {
-        return Err(DeliveryError::Usage(format!(
-            "{at} was made by a later version of tickwheel ({version}, this one knows {VERSION}): \
-             go on with that version, or name another file"
-        )));
+/// Whether the file is a store, and not empty or a database of another program. `failed` turns an error of SQLite into an
+/// error of this store.
+///
+/// # Errors
+/// The store has another format; the file can't be read.
+pub(in crate::store) fn is_store(
+    db: &Connection,
+    path: &Path,
+    failed: impl Fn(rusqlite::Error) -> DeliveryError,
+) -> Result<bool, DeliveryError> {
+    let ask = |text: &str| db.query_row(text, [], |row| row.get::<_, i64>(0)).map_err(&failed);
+    if ask("PRAGMA application_id")? != APPLICATION_ID {
+        return Ok(false);
     }
-    if version < VERSION {
+    match ask("PRAGMA user_version")? {
+        FORMAT => Ok(true),
+        found => Err(DeliveryError::Usage(format!(
+            "{} is a store of format {found}, and this tickwheel reads and writes format {FORMAT} alone: deliver its \
+             messages with the tickwheel that made it, or name another file",
+            path.display()
+        ))),
+    }
+}
+
+/// Marks the file as a backup. If a backup is made from a backup, the first mark stays.
+pub(in crate::store) fn mark_backup(db: &Connection, now_ms: i64) -> rusqlite::Result<()> {
+    db.execute("INSERT OR IGNORE INTO meta VALUES (?, ?)", (BACKUP, now_ms)).map(|_| ())
+}
+
+/// Removes the mark, so that the file is a store.
+pub(in crate::store) fn unmark_backup(db: &Connection) -> rusqlite::Result<()> {
+    db.execute("DELETE FROM meta WHERE name = ?", [BACKUP]).map(|_| ())
+}
+
+/// Whether this store is a backup.
+pub(in crate::store) fn is_backup(db: &Connection) -> rusqlite::Result<bool> {
+    db.query_row("SELECT 1 FROM meta WHERE name = ?", [BACKUP], |_| Ok(())).optional().map(|found| found.is_some())
+}
+
+fn refuse_backup(db: &Connection, path: &Path) -> Result<(), DeliveryError> {
+    if is_backup(db).map_err(|error| StoreError::because(path, &error))? {
         return Err(DeliveryError::Usage(format!(
-            "{at} was made by an earlier version of tickwheel ({version}, this one reads {VERSION}): \
-             deliver with it once, which brings it up to date"
+            "{path} is a backup, which delivers nothing: make a store of it with tickwheel store restore {path} STORE",
+            path = path.display()
         )));
     }
     Ok(())
@@ -224,7 +290,7 @@ fn set_up(db: &Connection, is_new: bool, synchronous: &str) -> rusqlite::Result<
     if is_new {
         db.execute_batch(&format!(
             "BEGIN IMMEDIATE; {TABLES}
-             PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};
+             PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {FORMAT};
              COMMIT;"
         ))?;
     }

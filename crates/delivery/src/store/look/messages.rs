@@ -1,15 +1,16 @@
 //! Pages of messages (D14): open messages in order of delivery; messages with an outcome, the last one first; recurring
 //! messages in order of acceptance.
 
+#![expect(clippy::missing_errors_doc, reason = "each fails if the store can't be read: see `Snapshot`")]
+
 use rusqlite::{Connection, Row, named_params};
 
-use super::find::find;
-use super::seen::{ENDED, OF_OPEN, OPEN, Seen, ended, open, reason};
-use super::snapshot::{Snapshot, optional_text, rows, text};
+use super::message::{ENDED, OF_OPEN, OPEN, Seen, ended, find, open, reason};
+use super::snapshot::{Snapshot, optional_text, text};
 use crate::base::error::DeliveryError;
 use crate::message::incoming::lane_of;
 use crate::message::recurrence::NEVER_MS;
-use crate::store::sql::Result;
+use crate::store::sql::{Result, rows};
 use crate::store::types::{Outcome, Position};
 
 /// What a page shows. It ends early after 4 MiB of names. With a filter a page may be short or empty, although it is not the
@@ -33,36 +34,18 @@ type Page<T> = (Vec<Seen>, Option<T>);
 
 impl Snapshot {
     /// A page of open messages after this position, without recurring messages.
-    ///
-    /// # Errors
-    /// The store can't be read.
-    pub fn waiting(
-        &self,
-        of: PageOf<'_>,
-        after: Option<Position>,
-    ) -> std::result::Result<Page<Position>, DeliveryError> {
+    pub fn waiting(&self, of: PageOf<'_>, after: Option<Position>) -> Result<Page<Position>, DeliveryError> {
         self.ask(|db| waiting(db, of, after))
     }
 
     /// A page of recurring messages with numbers after this one.
-    ///
-    /// # Errors
-    /// The store can't be read.
-    pub fn recurring(&self, of: PageOf<'_>, after_seq: Option<i64>) -> std::result::Result<Page<i64>, DeliveryError> {
+    pub fn recurring(&self, of: PageOf<'_>, after_seq: Option<i64>) -> Result<Page<i64>, DeliveryError> {
         self.ask(|db| recurring(db, of, after_seq.unwrap_or(0)))
     }
 
     /// A page of messages with this outcome, from rows of the ledger before this one. Withdrawn messages count as
     /// cancelled. A requeued dead message is left out.
-    ///
-    /// # Errors
-    /// The store can't be read.
-    pub fn ended(
-        &self,
-        outcome: Outcome,
-        of: PageOf<'_>,
-        before_n: Option<i64>,
-    ) -> std::result::Result<Page<i64>, DeliveryError> {
+    pub fn ended(&self, outcome: Outcome, of: PageOf<'_>, before_n: Option<i64>) -> Result<Page<i64>, DeliveryError> {
         self.ask(|db| all_ended(db, outcome, of, before_n.unwrap_or(i64::MAX)))
     }
 }
@@ -80,8 +63,8 @@ fn waiting(db: &Connection, of: PageOf<'_>, after: Option<Position>) -> Result<P
     let has_key = "EXISTS (SELECT 1 FROM messages m WHERE m.seq = some.seq AND m.key = :key)";
     let texts = [
         format!(
-            "SELECT due_ms, seq FROM (SELECT due_ms, seq, lane FROM waiting WHERE {some}) AS some \
-             WHERE :key IS NULL OR (lane = :lane AND {has_key}) ORDER BY due_ms, seq LIMIT :limit"
+            "SELECT due_ms, seq FROM (SELECT due_ms, seq, lane, share FROM waiting WHERE {some}) AS some \
+             WHERE :key IS NULL OR ((lane = :lane OR share IS NOT NULL) AND {has_key}) ORDER BY due_ms, seq LIMIT :limit"
         ),
         format!(
             "SELECT due_ms, seq FROM (SELECT due_ms, seq FROM near_messages WHERE {some}) AS some \
@@ -114,7 +97,8 @@ fn waiting(db: &Connection, of: PageOf<'_>, after: Option<Position>) -> Result<P
         reached = found.last().copied();
     }
     let mut select = db.prepare_cached(&format!("SELECT {OPEN} {OF_OPEN} WHERE m.seq = ?"))?;
-    let (seen, is_cut) = page_of(found.iter().map(|(_, seq)| select.query_row([seq], open)), of.limit, |seen| seen)?;
+    let (seen, is_cut) =
+        page_of(found.iter().map(|(_, seq)| select.query_row([seq], open)), of.limit, Seen::name_bytes)?;
     if is_cut {
         reached = Some(found[seen.len() - 1]);
     }
@@ -139,7 +123,7 @@ fn recurring(db: &Connection, of: PageOf<'_>, after_seq: i64) -> Result<Page<i64
         let (seq, due_ms, rule) = (row.get(0)?, row.get(3)?, optional_text(row, 4)?);
         Ok(Seen { seq, key: optional_text(row, 1)?, id: text(row, 2)?, due_ms, rule, ..Seen::default() })
     };
-    let (found, is_cut) = page_of(db.prepare_cached(&query)?.query_map(values, rule)?, of.limit, |seen| seen)?;
+    let (found, is_cut) = page_of(db.prepare_cached(&query)?.query_map(values, rule)?, of.limit, Seen::name_bytes)?;
     if is_cut {
         let next = found.last().map(|last| last.seq);
         return Ok((found, next));
@@ -166,7 +150,7 @@ fn all_ended(db: &Connection, outcome: Outcome, of: PageOf<'_>, before_n: i64) -
     };
     let both = |row: &Row<'_>| Ok((ended(row)?, row.get(9)?));
     let (found, is_cut): (Vec<(Seen, i64)>, _) =
-        page_of(db.prepare_cached(&query)?.query_map(values, both)?, of.limit, |(seen, _)| seen)?;
+        page_of(db.prepare_cached(&query)?.query_map(values, both)?, of.limit, |(seen, _)| seen.name_bytes())?;
     let next = if is_cut {
         found.last().map(|(_, n)| *n)
     } else {
@@ -188,14 +172,13 @@ fn all_ended(db: &Connection, outcome: Outcome, of: PageOf<'_>, before_n: i64) -
 }
 
 /// The most bytes of names in a page, but for its last message (D8): a name may have 1 MiB.
-pub(super) const PAGE_BYTES: usize = 4 << 20;
+const PAGE_BYTES: usize = 4 << 20;
 
-/// The rows of a page, until there are `limit` of them or their messages have [`PAGE_BYTES`] of names. `true`: there are
-/// more.
-fn page_of<T>(
+/// The rows of a page, until there are `limit` of them or they have [`PAGE_BYTES`] of names. `true`: there are more.
+pub(super) fn page_of<T>(
     rows: impl Iterator<Item = rusqlite::Result<T>>,
     limit: usize,
-    seen: impl Fn(&T) -> &Seen,
+    name_bytes: impl Fn(&T) -> usize,
 ) -> rusqlite::Result<(Vec<T>, bool)> {
     let (mut found, mut bytes) = (Vec::new(), 0);
     for row in rows {
@@ -203,7 +186,7 @@ fn page_of<T>(
             return Ok((found, true));
         }
         let row = row?;
-        bytes += seen(&row).name_bytes();
+        bytes += name_bytes(&row);
         found.push(row);
     }
     Ok((found, false))

@@ -1,20 +1,19 @@
-//! Reads the store by separate connections: due times, overdue messages, recurring messages, and all tables.
+//! Reads the store by connections of its own, so the writer goes on meanwhile.
 //!
-//! A [`snapshot`] is one moment of a store. Each question to it has a file: `status`, pages of `messages`, `one` message,
-//! `letters`, `actions`, `slices`, `failing` keys. A report asks `figures` and `lateness`.
+//! | file | what it reads |
+//! |---|---|
+//! | `snapshot.rs` | one moment of a store, for the questions of the files below |
+//! | `message.rs` | a message, and the search for one by its name |
+//! | `messages.rs` | pages of messages: open, recurring, ended |
+//! | `troubles.rs` | keys that fail, dead letters, actions on many messages |
+//! | `figures.rs` | counts: of a store now, and for a report |
+//! | `analysis.rs` | lateness, and all messages in slices |
+//! | `beside_writer.rs` | what the engine asks of its own store: counts of due messages, marks |
 
-pub(crate) mod actions;
-pub(crate) mod census;
-pub(crate) mod failing;
-pub(crate) mod figures;
-mod find;
-pub(crate) mod lateness;
-pub(crate) mod letters;
+pub(crate) mod analysis;
+pub(crate) mod beside_writer;
+mod figures;
+pub(crate) mod message;
 pub(crate) mod messages;
-pub(crate) mod one;
-pub(crate) mod overdue;
-pub(crate) mod rules;
-pub(crate) mod seen;
-pub(crate) mod slices;
 pub(crate) mod snapshot;
-pub(crate) mod status;
+pub(crate) mod troubles;

@@ -15,18 +15,18 @@
 //! which have no row in `waiting`. `open_messages (due_ms, seq, may_have_arrived)` has all open messages but the recurring
 //! ones, which are never due themselves.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, Params, Row};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Row};
 
+use crate::base::display::write_percent;
 use crate::base::error::{DeliveryError, StoreError};
 use crate::base::open_stores::{self, FileId};
 use crate::store::file::locked_file::beside;
-use crate::store::file::{is_backup, network, one_name, schema};
+use crate::store::file::{network, one_name, schema};
 use crate::store::sql::Broken;
 
 const SET_UP: &str = "
@@ -49,7 +49,7 @@ PRAGMA query_only = 1;
 BEGIN;
 ";
 
-/// A store at one moment, until it is closed.
+/// A store at one moment, until it is closed. Every question fails if the store can't be read.
 pub struct Snapshot {
     /// The path as the caller gave it, for errors.
     path: PathBuf,
@@ -78,7 +78,7 @@ impl Snapshot {
     /// Opens a store for reading.
     ///
     /// # Errors
-    /// `Usage` if there is no store of this version, or the file is not on a local disk; the store can't be read.
+    /// `Usage` if there is no store of this format, or the file is not on a local disk; the store can't be read.
     pub fn open(path: &Path) -> Result<Self, DeliveryError> {
         if !path.is_file() {
             let text = format!("there is no store {}: name the file that was given to --store", path.display());
@@ -93,7 +93,7 @@ impl Snapshot {
             return Self::open_as(path, file, flags, alone);
         };
         let opened = Self::open_unshared(&file)?; // a backup has no log, so it may have names
-        if opened.ask(is_backup::is_marked)? { Ok(opened) } else { Err(refused) }
+        if opened.ask(schema::is_backup)? { Ok(opened) } else { Err(refused) }
     }
 
     /// Opens a complete file that only this thread knows. It needs no locks, so it works on any file system.
@@ -109,13 +109,11 @@ impl Snapshot {
         };
         let failed = |error: rusqlite::Error| failure(path, &file, alone, &error);
         let db = opened.map_err(failed)?;
-        let ask = |text: &str| db.query_row(text, [], |row| row.get::<_, i64>(0));
-        if ask("PRAGMA application_id").map_err(failed)? != schema::APPLICATION_ID {
+        if !schema::is_store(&db, path, failed)? {
             return Err(no_store(path));
         }
-        schema::check_version(ask("PRAGMA user_version").map_err(failed)?, path)?;
         db.execute_batch(SET_UP).map_err(failed)?;
-        ask("SELECT count(*) FROM meta").map_err(failed)?; // the first read sets the moment
+        db.query_row("SELECT count(*) FROM meta", [], |_| Ok(())).map_err(failed)?; // the first read sets the moment
         Ok(Self { path: path.to_owned(), file, db, alone })
     }
 
@@ -162,11 +160,7 @@ fn has_its_log_here(file: &Path) -> bool {
 }
 
 fn how(file: &Path) -> (OpenFlags, Option<Stamp>) {
-    let is_there = |suffix: &str| {
-        let mut name = file.as_os_str().to_owned();
-        name.push(suffix);
-        Path::new(&name).exists()
-    };
+    let is_there = |suffix: &str| beside(file, suffix).exists();
     let mutex = OpenFlags::SQLITE_OPEN_NO_MUTEX;
     if is_there("-wal") || is_there("-journal") {
         return (mutex | OpenFlags::SQLITE_OPEN_READ_ONLY, None); // a -journal file is not ours
@@ -181,25 +175,9 @@ fn how(file: &Path) -> (OpenFlags, Option<Stamp>) {
 /// A URI that tells SQLite not to lock the file and to expect no change.
 fn never_changing(file: &Path) -> String {
     let mut address = String::from("file:");
-    for byte in file.as_os_str().as_bytes() {
-        match byte {
-            b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => address.push(char::from(*byte)),
-            _ => {
-                let _ = write!(address, "%{byte:02X}"); // a string takes everything
-            }
-        }
-    }
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'.' | b'-' | b'_');
+    write_percent(&mut address, file.as_os_str().as_bytes(), is_plain);
     address + "?immutable=1"
-}
-
-/// All rows of a query, each made by `made`.
-pub(super) fn rows<T>(
-    db: &Connection,
-    query: &str,
-    values: impl Params,
-    made: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
-) -> rusqlite::Result<Vec<T>> {
-    db.prepare_cached(query)?.query_map(values, made)?.collect()
 }
 
 /// The text in this column. Bytes that are not UTF-8 become U+FFFD.

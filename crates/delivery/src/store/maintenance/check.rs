@@ -36,7 +36,7 @@ pub struct Checked {
 /// Checks the store at `path`.
 ///
 /// # Errors
-/// `Usage` if there is no store of this version; the store can't be read; [`DeliveryError::Closed`] after a stop.
+/// `Usage` if there is no store of this format; the store can't be read; [`DeliveryError::Closed`] after a stop.
 pub fn check(path: &Path, stop: &Stop) -> Result<Checked, DeliveryError> {
     let checked = check_once(path, stop)?;
     if checked.problems.is_empty() {

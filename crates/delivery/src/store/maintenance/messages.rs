@@ -4,7 +4,7 @@
 use rusqlite::{Connection, Row, Rows};
 
 use super::problems::Problems;
-use crate::message::incoming::{Digest, lane_of};
+use crate::message::incoming::{Digest, lane_in, lane_of};
 use crate::message::partition::partition_of_name;
 use crate::message::recurrence::NEVER_MS;
 use crate::store::Outcome;
@@ -32,7 +32,8 @@ struct Message {
 
 struct Waits {
     due_ms: i64,
-    lane: Option<i64>,
+    /// The number of its key, as its lane has it.
+    key: Option<i64>,
 }
 
 struct Ended {
@@ -101,7 +102,7 @@ pub(super) fn look(
     let mut messages =
         db.prepare("SELECT seq, name, due_ms, key, id, length(content), outcome FROM messages ORDER BY seq")?;
     let mut bodies = db.prepare("SELECT seq, typeof(payload) = 'text' FROM bodies ORDER BY seq")?;
-    let mut waiting = db.prepare("SELECT seq, due_ms, lane FROM waiting ORDER BY seq")?;
+    let mut waiting = db.prepare("SELECT seq, due_ms, lane, ifnull(share, 0) FROM waiting ORDER BY seq")?;
     let mut ledger = db.prepare("SELECT seq, n, outcome FROM ledger ORDER BY seq")?;
     let mut attempts = db.prepare("SELECT seq FROM attempts ORDER BY seq")?;
     let mut occurrences = db.prepare("SELECT seq FROM occurrences ORDER BY seq")?;
@@ -109,7 +110,10 @@ pub(super) fn look(
     let mut moved = db.prepare("SELECT seq, partition FROM moved ORDER BY seq")?;
     let mut messages = Cursor::new(messages.query([])?, message)?;
     let mut bodies = Cursor::new(bodies.query([])?, |row| row.get::<_, bool>(1))?;
-    let mut waiting = Cursor::new(waiting.query([])?, |row| Ok(Waits { due_ms: row.get(1)?, lane: row.get(2)? }))?;
+    let mut waiting = Cursor::new(waiting.query([])?, |row| {
+        let share = row.get(3)?;
+        Ok(Waits { due_ms: row.get(1)?, key: row.get::<_, Option<i64>>(2)?.map(|lane| lane_in(share, lane)) })
+    })?;
     let mut ledger = Cursor::new(ledger.query([])?, |row| Ok(Ended { n: row.get(1)?, outcome: row.get(2)? }))?;
     let mut attempts = Cursor::new(attempts.query([])?, |_| Ok(()))?;
     let mut occurrences = Cursor::new(occurrences.query([])?, |_| Ok(()))?;
@@ -145,7 +149,7 @@ pub(super) fn look(
 }
 
 fn message(row: &Row<'_>) -> rusqlite::Result<Message> {
-    let text = |bytes| String::from_utf8_lossy(bytes); // version 1 accepted texts that are not UTF-8
+    let text = |bytes| String::from_utf8_lossy(bytes); // text that is damaged has another digest
     let key = row.get_ref(3)?.as_bytes_or_null()?.map(text);
     let id = text(row.get_ref(4)?.as_bytes()?);
     Ok(Message {
@@ -170,7 +174,7 @@ fn look_at(seq: i64, found: &Found, ends: &Ends, number: fn(Digest) -> i64, prob
     tell(!is_open && ended.is_none(), "messages that neither wait nor have an outcome");
     if let Some(waits) = waits {
         tell(waits.due_ms != message.due_ms, "messages that wait for another time than they are due at");
-        tell(waits.lane != message.lane, "messages that wait in the lane of another key");
+        tell(waits.key != message.lane, "messages that wait in the lane of another key");
     }
     let outcome = ended.as_ref().map(|ended| ended.outcome).filter(|outcome| *outcome != DELIVERED);
     tell(message.outcome != outcome, "messages whose outcome is not that of the ledger");

@@ -3,31 +3,27 @@
 //! | | while the store delivers | |
 //! |---|---|---|
 //! | `check.rs` | yes: it reads one moment | checks that the file is whole and its tables agree; rules in `messages.rs` and `names.rs` |
-//! | `compact.rs` | no | gives every free page back to the disk |
-//! | `backup.rs` | yes: it reads one moment | makes a copy in one file, which must be restored before it delivers |
-//! | `pause.rs` | no: ask the deliverer instead | pauses sending, or resumes it for the next deliverer |
-//! | `restore.rs` | no | makes a store from such a copy, with new numbers for new messages |
+//! | `backup.rs` | to back up: it reads one moment | makes a copy in one file; makes a store from such a copy, with new numbers for new messages |
+//! | `closed.rs` | no | gives every free page back to the disk; pauses sending, or resumes it for the next deliverer |
 //!
 //! During a long read the deliverer's log cannot start anew. It grows by the data written meanwhile, and shrinks
 //! afterwards.
 
 pub(crate) mod backup;
 pub(crate) mod check;
-pub(crate) mod compact;
-mod copying;
+pub(crate) mod closed;
 mod messages;
 mod names;
-pub(crate) mod pause;
 mod problems;
-pub(crate) mod restore;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rusqlite::{Connection, InterruptHandle, OpenFlags};
+use rusqlite::{Connection, InterruptHandle};
 
 use crate::base::error::{DeliveryError, StoreError};
 use crate::base::sync::Mutex;
+use crate::store::file::schema;
 
 /// Lets another thread end the work, between statements or within a statement.
 #[derive(Default)]
@@ -64,8 +60,7 @@ impl Stop {
 }
 
 fn open(path: &Path) -> Result<Connection, DeliveryError> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    Connection::open_with_flags(path, flags).map_err(|error| because(path, &error))
+    schema::connect_again(path).map_err(|error| because(path, &error))
 }
 
 fn close(path: &Path, db: Connection) -> Result<(), DeliveryError> {

@@ -6,7 +6,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension};
 use super::problems::Problems;
 use crate::message::incoming::Digest;
 use crate::store::names::runs::{self, Pair};
-use crate::store::sql::{Result, cached};
+use crate::store::sql::{Result, cached, rows};
 
 struct Run {
     n: i64,
@@ -23,12 +23,12 @@ pub(super) fn look(db: &Connection, number: fn(Digest) -> i64, problems: &mut Pr
 }
 
 fn look_at_runs(db: &Connection, replaced: &[i64], problems: &mut Problems) -> Result<()> {
-    let mut select = db.prepare("SELECT n, first_seq, last_seq, names, left FROM runs ORDER BY first_seq")?;
+    let all = "SELECT n, first_seq, last_seq, names, left FROM runs ORDER BY first_seq";
     let run = |row: &rusqlite::Row<'_>| {
         let (n, first_seq, last_seq) = (row.get(0)?, row.get(1)?, row.get(2)?);
         Ok(Run { n, first_seq, last_seq, names: row.get(3)?, left: row.get(4)? })
     };
-    let found: Vec<Run> = select.query_map([], run)?.collect::<rusqlite::Result<_>>()?;
+    let found: Vec<Run> = rows(db, all, [], run)?;
     for pair in found.windows(2) {
         let is_shared = pair[1].first_seq <= pair[0].last_seq;
         problems.add_if(is_shared, "runs of names that share messages with another one", pair[1].n);

@@ -13,7 +13,7 @@ use rusqlite::{Connection, params};
 use super::memory::Memory;
 use super::runs::{self, Job};
 use crate::store::names::{Names, Run, Survivors};
-use crate::store::sql::{Result, cached};
+use crate::store::sql::{Result, cached, execute};
 
 impl Names {
     /// Drops runs without any known message. Then begins a merge, if none is running and one is useful.
@@ -23,7 +23,7 @@ impl Names {
         }
         while let Some(place) = self.runs.iter().position(|run| run.left == 0) {
             let n = self.runs.remove(place).n;
-            cached(db, "DELETE FROM runs WHERE n = ?")?.execute([n])?;
+            execute(db, "DELETE FROM runs WHERE n = ?", [n])?;
             self.garbage.push(n);
         }
         let most = self.limits.names_in_memory as u64;

@@ -21,9 +21,9 @@ mod merges;
 pub(super) mod runs;
 
 use fastbloom::BloomFilter;
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 
-use super::sql::{Result, cached};
+use super::sql::{Result, execute};
 use crate::store::file::options::Limits;
 use memory::{Memory, first};
 use runs::Job;
@@ -111,12 +111,8 @@ impl Names {
                 find: runs::find_text(n),
             });
         }
-        let mut bytes = 0;
-        for run in self.runs.iter_mut().rev() {
-            bytes += runs::filter_bytes(run.names);
-            if bytes > self.limits.filter_bytes {
-                break;
-            }
+        let first = self.first_with_filter();
+        for run in &mut self.runs[first..] {
             run.filter = runs::read_filter(db, run.n, run.names)?;
         }
         let mut tables =
@@ -194,7 +190,7 @@ impl Names {
             let of_run = rest.partition_point(|seq| *seq <= run.last_seq);
             if of_run > 0 {
                 run.left = run.left.saturating_sub(of_run as u64);
-                cached(db, "UPDATE runs SET left = ? WHERE n = ?")?.execute(params![run.left as i64, run.n])?;
+                execute(db, "UPDATE runs SET left = ? WHERE n = ?", [run.left as i64, run.n])?;
                 rest = &rest[of_run..];
             }
         }
@@ -265,21 +261,26 @@ impl Names {
     ) -> Result<()> {
         let find = runs::find_text(job.run);
         for n in &job.replaced {
-            cached(db, "DELETE FROM runs WHERE n = ?")?.execute([n])?;
+            execute(db, "DELETE FROM runs WHERE n = ?", [n])?;
         }
-        cached(db, "INSERT INTO runs (n, first_seq, last_seq, names, left, day) VALUES (?, ?, ?, ?, ?, ?)")?
-            .execute(params![job.run, first_seq, last_seq, job.names as i64, left as i64, day])?;
+        let text = "INSERT INTO runs (n, first_seq, last_seq, names, left, day) VALUES (?, ?, ?, ?, ?, ?)";
+        execute(db, text, [job.run, first_seq, last_seq, job.names as i64, left as i64, day])?;
         self.garbage.extend(&job.replaced);
         let filter = Some(job.filter);
         self.runs.insert(place, Run { n: job.run, first_seq, last_seq, names: job.names, left, day, filter, find });
-        let mut bytes = 0;
-        for run in self.runs.iter_mut().rev() {
-            bytes += runs::filter_bytes(run.names);
-            if bytes > self.limits.filter_bytes {
-                run.filter = None;
-            }
-        }
+        let first = self.first_with_filter();
+        self.runs[..first].iter_mut().for_each(|run| run.filter = None);
         Ok(())
+    }
+
+    /// The place of the first run with a filter in memory. Those of the newest runs fit.
+    fn first_with_filter(&self) -> usize {
+        let mut bytes = 0;
+        let fits = |run: &&Run| {
+            bytes += runs::filter_bytes(run.names);
+            bytes <= self.limits.filter_bytes
+        };
+        self.runs.len() - self.runs.iter().rev().take_while(fits).count()
     }
 
     /// The kinds of present work, for tests.

@@ -14,7 +14,7 @@
 use fastbloom::BloomFilter;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::store::sql::{Result, cached};
+use crate::store::sql::{Result, cached, execute};
 
 /// The number of a name, and the number of its message.
 pub(in crate::store) type Pair = (i64, i64);
@@ -254,7 +254,7 @@ impl Job {
             bytes.extend_from_slice(&name.to_le_bytes());
             bytes.extend_from_slice(&seq.to_le_bytes());
         }
-        cached(db, &self.insert)?.execute(params![first_name, bytes])?;
+        execute(db, &self.insert, (first_name, bytes))?;
         self.names += self.block.len() as u64;
         self.block.clear();
         Ok(())
@@ -267,14 +267,14 @@ pub(in crate::store) fn delete_some(db: &Connection, run: i64, blocks: usize) ->
     let parts = (blocks / PART_PAGES).max(1) as i64;
     let last: Option<i64> = cached(db, text)?.query_row([run, parts], |row| row.get(0)).optional()?;
     let text = "DELETE FROM filters WHERE run = ? AND part > ?";
-    if cached(db, text)?.execute([run, last.unwrap_or(-1)])? > 0 {
+    if execute(db, text, [run, last.unwrap_or(-1)])? > 0 {
         return Ok(false);
     }
     let last = format!("SELECT first_name FROM run_{run} ORDER BY first_name LIMIT 1 OFFSET ?");
     let last: Option<i64> = cached(db, &last)?.query_row([blocks as i64], |row| row.get(0)).optional()?;
     match last {
-        Some(next) => cached(db, &format!("DELETE FROM run_{run} WHERE first_name < ?"))?.execute([next])?,
-        None => cached(db, &format!("DELETE FROM run_{run}"))?.execute([])?,
+        Some(next) => execute(db, &format!("DELETE FROM run_{run} WHERE first_name < ?"), [next])?,
+        None => execute(db, &format!("DELETE FROM run_{run}"), [])?,
     };
     Ok(last.is_none())
 }

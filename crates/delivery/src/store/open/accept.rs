@@ -4,12 +4,13 @@
 //! known. If this message is a dead letter or was withdrawn, the name is not known any more. Each older message has
 //! its outcome. Equal names within one call are found like any others, because each new name is in memory at once.
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, Params, Row};
 
 use super::bodies;
-use crate::message::incoming::{Content, Digest, Incoming};
+use crate::message::hashes::Content;
+use crate::message::incoming::{Digest, Incoming};
 use crate::message::recurrence::NEVER_MS;
-use crate::store::sql::{Broken, Result, cached};
+use crate::store::sql::{Broken, Result, cached, execute};
 use crate::store::{Accepted, Done, Known, Outcome, Store};
 
 impl Store {
@@ -27,7 +28,8 @@ impl Store {
         {
             let mut insert = cached(
                 &self.db,
-                "INSERT INTO messages (seq, name, due_ms, key, id, content, outcome, again) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO messages (seq, name, due_ms, key, id, content, outcome, again, first) \
+                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
             )?;
             for (place, (item, name)) in incoming.iter().zip(&numbers).enumerate() {
                 let body = &item.message.body;
@@ -44,38 +46,31 @@ impl Store {
                 let (seq, due_ms) = (self.next_seq, item.message.due_ms);
                 // A dead letter with the same content is that message again, as if it was requeued.
                 let is_dead = |it: &&Known| it.outcome.is_some_and(Outcome::is_dead) && it.content == item.content;
-                let (again, redelivered) = match known.as_ref().filter(is_dead) {
-                    Some(dead) => (self.again_of(dead.seq)?, due_ms != NEVER_MS),
-                    None => (known.as_ref().map(|_| seq), false),
+                let ((again, first), redelivered) = match known.as_ref().filter(is_dead) {
+                    Some(dead) => (self.numbers_of(dead.seq)?, due_ms != NEVER_MS),
+                    None => ((known.as_ref().map(|_| seq), None), false),
                 };
-                insert.raw_bind_parameter(1, seq)?;
-                insert.raw_bind_parameter(2, name)?;
-                insert.raw_bind_parameter(3, due_ms)?;
-                insert.raw_bind_parameter(4, body.key())?;
-                insert.raw_bind_parameter(5, body.id())?;
-                insert.raw_bind_parameter(6, item.content.as_bytes())?;
-                insert.raw_bind_parameter(7, was_cancelled.then_some(Outcome::Cancelled))?;
-                insert.raw_bind_parameter(8, again)?;
-                insert.raw_execute()?;
+                let first = if item.redelivered { Some(0) } else { first };
+                let (content, outcome) = (item.content.as_bytes(), was_cancelled.then_some(Outcome::Cancelled));
+                insert.execute((seq, name, due_ms, body.key(), body.id(), content, outcome, again, first))?;
                 self.next_seq += 1;
                 self.names.add(*name, seq, known.as_ref().map(|known| known.seq));
                 self.near.begin(seq, self.last_n);
                 if was_cancelled {
                     self.cancels -= 1;
-                    cancelled.push(cancelled_before(seq, due_ms, now_ms));
+                    cancelled.push(Done::unsent(seq, due_ms, Outcome::Cancelled, now_ms));
                     answers.push(Accepted::CancelledBefore(seq));
                 } else {
                     self.near.add(seq, body.payload().len());
                     self.open += 1;
                     self.recurring += u64::from(due_ms == NEVER_MS);
-                    let new_again = Accepted::NewAgain { seq, again, redelivered };
-                    answers.push(if known.is_some() { new_again } else { Accepted::New(seq) });
+                    answers.push(Accepted::New { seq, again, first, redelivered });
                 }
             }
         }
         // Written after all rows of `messages`, because consecutive rows of the same table are cheaper.
         let bodies = incoming.iter().zip(&answers).filter_map(|(item, answer)| match answer {
-            Accepted::New(seq) | Accepted::NewAgain { seq, .. } => Some((*seq, &item.message.body)),
+            Accepted::New { seq, .. } => Some((*seq, &item.message.body)),
             _ => None,
         });
         bodies::write(&self.db, bodies)?;
@@ -93,40 +88,25 @@ impl Store {
 
 /// The stored facts of the message with this number.
 pub(in crate::store) fn known_of(db: &Connection, seq: i64) -> Result<Option<Known>> {
-    let mut select = cached(db, "SELECT due_ms, content, outcome FROM messages WHERE seq = ?")?;
-    let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, content(row.get_ref(1)?.as_blob()?), row.get(2)?));
-    Ok(match select.query_row([seq], row).optional()? {
-        Some((due_ms, Some(content), outcome)) => Some(Known { seq, due_ms, content, outcome }),
-        _ => None,
-    })
+    read(db, seq, "SELECT due_ms, content, outcome FROM messages WHERE seq = ?", [seq])
 }
 
 /// The stored facts of this message, if it has this name and is not forgotten.
 fn known(db: &Connection, seq: i64, key: Option<&str>, id: &str) -> Result<Option<Known>> {
     let text = "SELECT due_ms, content, outcome FROM messages WHERE seq = ? AND id = ? AND key IS ?";
-    let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, content(row.get_ref(1)?.as_blob()?), row.get(2)?));
-    match cached(db, text)?.query_row(params![seq, id, key], row).optional()? {
+    read(db, seq, text, (seq, id, key))
+}
+
+fn read(db: &Connection, seq: i64, text: &str, values: impl Params) -> Result<Option<Known>> {
+    let row = |row: &Row<'_>| Ok((row.get(0)?, Content::from_bytes(row.get_ref(1)?.as_blob()?), row.get(2)?));
+    match cached(db, text)?.query_row(values, row).optional()? {
         None => Ok(None),
         Some((due_ms, Some(content), outcome)) => Ok(Some(Known { seq, due_ms, content, outcome })),
         Some((_, None, _)) => Err(Broken::Contradiction(format!("the content of message {seq} is no digest"))),
     }
 }
 
-/// Reads the stored digest: 15 bytes for JSON, 16 for other bytes.
-fn content(kept: &[u8]) -> Option<Content> {
-    if !matches!(kept.len(), 15 | 16) {
-        return None;
-    }
-    let mut bytes = [0; 16];
-    bytes[..kept.len()].copy_from_slice(kept);
-    Some(Content { bytes, len: kept.len() as u8 })
-}
-
 fn take_cancel(db: &Connection, name: i64, key: Option<&str>, id: &str) -> Result<bool> {
     let text = "DELETE FROM cancels WHERE name = ? AND id = ? AND key IS ?";
-    Ok(cached(db, text)?.execute(params![name, id, key])? > 0)
-}
-
-fn cancelled_before(seq: i64, due_ms: i64, at_ms: i64) -> Done {
-    Done { seq, due_ms, outcome: Outcome::Cancelled, at_ms, lateness_us: None, attempts: 0, redelivered: false }
+    Ok(execute(db, text, (name, id, key))? > 0)
 }

@@ -18,7 +18,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::near::Near;
 use crate::store::file::options::Limits;
-use crate::store::sql::{Result, cached};
+use crate::store::sql::{Result, cached, execute};
 use crate::store::tables::meta;
 
 /// Bytes in a page of the file.
@@ -55,8 +55,7 @@ fn delete(db: &Connection, first: i64, last: i64, budget: &mut Budget) -> Result
 }
 
 fn delete_range(db: &Connection, first: i64, last: i64) -> Result<()> {
-    cached(db, "DELETE FROM bodies WHERE seq >= ? AND seq <= ?")?.execute([first, last])?;
-    Ok(())
+    execute(db, "DELETE FROM bodies WHERE seq >= ? AND seq <= ?", [first, last]).map(drop)
 }
 
 /// Deletes payloads after their outcome.

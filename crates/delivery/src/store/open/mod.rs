@@ -3,10 +3,8 @@
 pub(crate) mod accept;
 pub(crate) mod bodies;
 pub(crate) mod collector;
-pub(crate) mod finish;
-pub(crate) mod first_due;
+pub(crate) mod ending;
 pub(crate) mod may_have_arrived;
-pub(crate) mod moving;
 pub(crate) mod near;
 pub(crate) mod occurrences;
 pub(crate) mod recover;

@@ -1,10 +1,10 @@
 //! The open messages with a row in `waiting`, in order of delivery (D4).
 
-use rusqlite::{Connection, OptionalExtension, Params, Row, params};
+use rusqlite::{Connection, OptionalExtension, Params, Row};
 
 use crate::message::recurrence::NEVER_MS;
 use crate::store::Store;
-use crate::store::sql::{Broken, Result, cached};
+use crate::store::sql::{Broken, Result, cached, rows};
 use crate::store::types::{Known, Position, WaitingRow};
 
 impl Store {
@@ -13,7 +13,7 @@ impl Store {
     pub(crate) fn hold(&mut self, held: &[WaitingRow]) -> Result<()> {
         let mut held: Vec<_> = held.iter().collect();
         held.sort_unstable_by_key(|one| (one.due_ms, one.seq));
-        let text = "INSERT INTO waiting (due_ms, seq, lane, size, redelivered) VALUES (?, ?, ?, ?, ?)";
+        let text = "INSERT INTO waiting (due_ms, seq, lane, size, redelivered, share) VALUES (?, ?, ?, ?, ?, ?)";
         let mut redelivered_ms = None;
         {
             let mut insert = cached(&self.db, text)?;
@@ -21,12 +21,8 @@ impl Store {
                 if !self.near.hold(one.seq) {
                     return Err(Broken::Contradiction(format!("message {} is not near, and cannot be held", one.seq)));
                 }
-                insert.raw_bind_parameter(1, one.due_ms)?;
-                insert.raw_bind_parameter(2, one.seq)?;
-                insert.raw_bind_parameter(3, one.lane)?;
-                insert.raw_bind_parameter(4, one.size)?;
-                insert.raw_bind_parameter(5, one.redelivered)?;
-                insert.raw_execute()?;
+                let share = Some(one.share).filter(|share| *share != 0);
+                insert.execute((one.due_ms, one.seq, one.lane, one.size, one.redelivered, share))?;
                 if one.redelivered {
                     redelivered_ms = Some(one.due_ms);
                 }
@@ -45,30 +41,47 @@ impl Store {
         Ok(first_due_ms(&self.db)?)
     }
 
-    /// The next messages in `waiting` after this position and due until `until_ms`, in order.
-    pub(crate) fn plan(&self, (due_ms, seq): Position, until_ms: i64, limit: usize) -> Result<Vec<WaitingRow>> {
-        let rest = "WHERE (due_ms, w.seq) > (?, ?) AND due_ms <= ? ORDER BY due_ms, w.seq LIMIT ?";
-        self.select(rest, params![due_ms, seq, until_ms, limit as i64])
+    /// The next messages of the share in `waiting` after this position and due until `until_ms`, in order.
+    pub(crate) fn plan(&self, share: i64, after: Position, until_ms: i64, limit: usize) -> Result<Vec<WaitingRow>> {
+        let of = of_share(share);
+        let rest =
+            format!("WHERE {of} AND (due_ms, w.seq) > (?2, ?3) AND due_ms <= ?4 ORDER BY due_ms, w.seq LIMIT ?5");
+        self.select(&rest, [share, after.0, after.1, until_ms, limit as i64])
     }
 
-    /// Looks at the next `limit` rows from `start` on, but not past `through`. Returns the rows in these lanes, and
-    /// the position of the last row it looked at.
+    /// The shares of named destinations with rows in `waiting`.
+    pub(crate) fn shares(&self) -> Result<Vec<i64>> {
+        let mut found = Vec::new();
+        let mut next = cached(&self.db, "SELECT min(share) FROM waiting WHERE share > ?")?;
+        let mut after = 0;
+        while let Some(share) = next.query_row([after], |row| row.get::<_, Option<i64>>(0))? {
+            found.push(share);
+            after = share;
+        }
+        Ok(found)
+    }
+
+    /// Looks at the share's next `limit` rows from `start` on, but not past `through`. Returns the rows in these lanes,
+    /// and the position of the last row it looked at.
     pub(crate) fn plan_lanes(
         &self,
+        share: i64,
         lanes: &[i64],
         start: Position,
         through: Position,
         limit: usize,
     ) -> Result<(Vec<WaitingRow>, Position)> {
-        let last = "SELECT due_ms, seq FROM waiting WHERE (due_ms, seq) >= (?, ?) AND (due_ms, seq) <= (?, ?) \
-                ORDER BY due_ms, seq LIMIT 1 OFFSET ?";
+        let of = of_share(share);
+        let within = format!(
+            "WHERE {of} AND (due_ms, w.seq) >= (?2, ?3) AND (due_ms, w.seq) <= (?4, ?5) ORDER BY due_ms, w.seq"
+        );
+        let last = format!("SELECT due_ms, seq FROM waiting w {within} LIMIT 1 OFFSET ?6");
         let offset = limit.saturating_sub(1) as i64;
-        let end: Option<Position> = cached(&self.db, last)?
-            .query_row(params![start.0, start.1, through.0, through.1, offset], |row| Ok((row.get(0)?, row.get(1)?)))
+        let end: Option<Position> = cached(&self.db, &last)?
+            .query_row([share, start.0, start.1, through.0, through.1, offset], |row| row.try_into())
             .optional()?;
         let end = end.unwrap_or(through);
-        let rest = "WHERE (due_ms, w.seq) >= (?, ?) AND (due_ms, w.seq) <= (?, ?) ORDER BY due_ms, w.seq";
-        let mut found = self.select(rest, params![start.0, start.1, end.0, end.1])?;
+        let mut found = self.select(&within, [share, start.0, start.1, end.0, end.1])?;
         let mut wanted = lanes.to_vec();
         wanted.sort_unstable();
         found.retain(|row| row.lane.is_some_and(|lane| wanted.binary_search(&lane).is_ok()));
@@ -76,7 +89,7 @@ impl Store {
     }
 
     /// All messages in `waiting` that may have been sent before.
-    pub(crate) fn suspects(&self) -> Result<Vec<WaitingRow>> {
+    pub(crate) fn may_have_arrived(&self) -> Result<Vec<WaitingRow>> {
         let rest = "WHERE due_ms <= ? AND redelivered = 1 ORDER BY due_ms, w.seq";
         self.select(rest, [self.redelivered_until_ms])
     }
@@ -92,12 +105,8 @@ impl Store {
         if self.with_attempts == 0 {
             return Ok(Vec::new());
         }
-        let text = format!(
-            "SELECT {COLUMNS} FROM attempts a JOIN messages m ON m.seq = a.seq \
-         JOIN waiting w ON w.due_ms = m.due_ms AND w.seq = a.seq \
-         WHERE (a.next_ms, a.seq) > (?, ?) AND a.next_ms <= ? ORDER BY a.next_ms, a.seq LIMIT ?"
-        );
-        query(&self.db, &text, params![next_ms, seq, until_ms, limit as i64])
+        let rest = "WHERE (a.next_ms, a.seq) > (?, ?) AND a.next_ms <= ? ORDER BY a.next_ms, a.seq LIMIT ?";
+        query(&self.db, &of_tried(rest), [next_ms, seq, until_ms, limit as i64])
     }
 
     /// The time of the first next attempt after this time.
@@ -111,21 +120,24 @@ impl Store {
 
     /// The message with this number, if it waits and was tried.
     pub(crate) fn find_tried(&self, seq: i64) -> Result<Option<WaitingRow>> {
-        let text = format!(
-            "SELECT {COLUMNS} FROM attempts a JOIN messages m ON m.seq = a.seq \
-         JOIN waiting w ON w.due_ms = m.due_ms AND w.seq = a.seq WHERE a.seq = ?"
-        );
-        Ok(query(&self.db, &text, [seq])?.pop())
+        Ok(query(&self.db, &of_tried("WHERE a.seq = ?"), [seq])?.pop())
     }
 
     fn select(&self, rest: &str, values: impl Params) -> Result<Vec<WaitingRow>> {
         let text = if self.with_attempts > 0 {
             format!("SELECT {COLUMNS} FROM waiting w LEFT JOIN attempts a ON a.seq = w.seq {rest}")
         } else {
-            format!("SELECT due_ms, w.seq, lane, size, redelivered, 0, NULL, 0, 0, 0, 0 FROM waiting w {rest}")
+            format!(
+                "SELECT due_ms, w.seq, lane, size, redelivered, 0, NULL, 0, 0, 0, 0, 0, share FROM waiting w {rest}"
+            )
         };
         query(&self.db, &text, values)
     }
+}
+
+/// The rows of the share `?1`.
+fn of_share(share: i64) -> &'static str {
+    if share == 0 { "w.share IS NULL AND ?1 = 0" } else { "w.share = ?1" }
 }
 
 pub(in crate::store) fn is_waiting(db: &Connection, (due_ms, seq): Position) -> Result<bool> {
@@ -145,8 +157,15 @@ pub(in crate::store) fn count_of(db: &Connection, due_ms: i64) -> Result<u64> {
     Ok(count as u64)
 }
 
-const COLUMNS: &str =
-    "w.due_ms, w.seq, lane, size, redelivered, attempts, next_ms, strikes, waited_ms, at_ms, is_unanswered";
+const COLUMNS: &str = "w.due_ms, w.seq, lane, size, redelivered, attempts, next_ms, counted, waited_ms, at_ms, is_unanswered, strikes, share";
+
+/// The statement for messages with attempts.
+fn of_tried(rest: &str) -> String {
+    format!(
+        "SELECT {COLUMNS} FROM attempts a JOIN messages m ON m.seq = a.seq \
+         JOIN waiting w ON w.due_ms = m.due_ms AND w.seq = a.seq {rest}"
+    )
+}
 
 fn query(db: &Connection, text: &str, values: impl Params) -> Result<Vec<WaitingRow>> {
     let row = |row: &Row<'_>| {
@@ -158,11 +177,13 @@ fn query(db: &Connection, text: &str, values: impl Params) -> Result<Vec<Waiting
             redelivered: row.get(4)?,
             attempts: row.get::<_, Option<u32>>(5)?.unwrap_or(0),
             next_ms: row.get(6)?,
-            strikes: row.get::<_, Option<u32>>(7)?.unwrap_or(0),
+            counted: row.get::<_, Option<u32>>(7)?.unwrap_or(0),
             waited_ms: row.get::<_, Option<i64>>(8)?.unwrap_or(0),
             tried_ms: row.get::<_, Option<i64>>(9)?.unwrap_or(0),
             is_unanswered: row.get::<_, Option<bool>>(10)?.unwrap_or(false),
+            strikes: row.get::<_, Option<u32>>(11)?.unwrap_or(0),
+            share: row.get::<_, Option<i64>>(12)?.unwrap_or(0),
         })
     };
-    Ok(cached(db, text)?.query_map(values, row)?.collect::<rusqlite::Result<_>>()?)
+    Ok(rows(db, text, values, row)?)
 }

@@ -1,10 +1,7 @@
-//! The small tables: one file each.
+//! The small tables: attempts of messages; values by name; records beside messages; requests that outlive a restart.
 
 pub(crate) mod attempts;
-pub(crate) mod bulk_actions;
-pub(crate) mod cancels;
-pub(crate) mod inputs;
-pub(crate) mod letters;
+pub(crate) mod destinations;
 pub(crate) mod meta;
-pub(crate) mod openings;
-pub(crate) mod paused_keys;
+pub(crate) mod records;
+pub(crate) mod requests;

@@ -90,7 +90,8 @@ fn a_name_that_comes_again_after_its_outcome_is_in_memory_once_too__d16() {
                 store.finish(&[done(known.seq, known.due_ms, outcome, 1)]).unwrap();
                 if outcome.is_dead() {
                     let answers = store.accept(&[incoming("a", 5)], 0).unwrap();
-                    assert_eq!(answers, [Accepted::NewAgain { seq: known.seq + 1, again: None, redelivered: true }]);
+                    let (seq, first) = (known.seq + 1, Some(1));
+                    assert_eq!(answers, [Accepted::New { seq, again: None, first, redelivered: true }]);
                 } else {
                     store.write_again(&message, known.content).unwrap();
                 }

@@ -5,7 +5,7 @@ use std::fs;
 use super::making::{Shelf, commit, done, held, incoming, incoming_with};
 use crate::base::open_stores::{FileId, Opened, alone};
 use crate::store::file::locked_file::beside;
-use crate::store::look::lateness::Late;
+use crate::store::look::analysis::Late;
 use crate::store::look::messages::PageOf;
 use crate::store::look::snapshot::Snapshot;
 use crate::store::{Attempts, Done, Letter, Limits, Outcome, Store, WaitingRow};
@@ -172,7 +172,7 @@ fn slices_are_of_one_state_although_messages_end_meanwhile__s6() {
         store.accept(&[incoming("later", 4)], 9).unwrap();
     });
     let snapshot = look(&shelf);
-    let seqs = |found: Vec<super::super::look::seen::Seen>| {
+    let seqs = |found: Vec<super::super::look::message::Seen>| {
         let mut seqs: Vec<_> = found.iter().map(|it| it.seq).collect();
         seqs.sort_unstable();
         seqs

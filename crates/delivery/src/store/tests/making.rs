@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use crate::message::incoming::{Digest, Incoming};
 use crate::message::{Body, Message};
-use crate::store::{Done, Limits, Options, Outcome, Store, WaitingRow};
+use crate::store::{Accepted, Done, Limits, Options, Outcome, Store, WaitingRow};
 
 pub(super) const DAY_MS: i64 = 86_400_000;
 
@@ -95,6 +95,11 @@ pub(super) fn incoming(id: &str, due_ms: i64) -> Incoming {
     incoming_with(None, id, due_ms, b"1")
 }
 
+/// The answer for a message whose name was free.
+pub(super) fn new(seq: i64) -> Accepted {
+    Accepted::New { seq, again: None, first: None, redelivered: false }
+}
+
 pub(super) fn done(seq: i64, due_ms: i64, outcome: Outcome, at_ms: i64) -> Done {
     Done { seq, due_ms, outcome, at_ms, lateness_us: None, attempts: 1, redelivered: false }
 }
@@ -105,7 +110,7 @@ pub(super) fn held(seq: i64, due_ms: i64, lane: Option<i64>) -> WaitingRow {
 
 /// The positions of all messages in `waiting`.
 pub(super) fn positions(store: &Store) -> Vec<(i64, i64)> {
-    let rows = store.plan((i64::MIN, 0), i64::MAX, 10_000).expect("a plan");
+    let rows = store.plan(0, (i64::MIN, 0), i64::MAX, 10_000).expect("a plan");
     rows.iter().map(|row| (row.due_ms, row.seq)).collect()
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::making::{DAY_MS, Random, Shelf, TINY, count, done, eight_numbers, incoming_with, positions};
+use super::making::{DAY_MS, Random, Shelf, TINY, count, done, eight_numbers, incoming_with, new, positions};
 use crate::store::maintenance::check;
 use crate::store::{Accepted, Attempts, Outcome, Position, Store, WaitingRow};
 
@@ -25,6 +25,7 @@ struct Row {
     redelivered: bool,
     attempts: u32,
     again: Option<i64>,
+    first: Option<i64>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -140,7 +141,7 @@ impl Run {
             let before = self.model.known.get(&name).map(|seq| (*seq, &self.model.rows[seq]));
             // If it is not forgotten, it comes again.
             let dead = before.filter(|(_, row)| row.outcome == Some(Outcome::Dead));
-            let dead = dead.map(|(_, row)| (row.content == (due_ms, payload), row.again));
+            let dead = dead.map(|(seq, row)| (row.content == (due_ms, payload), row.again, row.first.or(Some(seq))));
             if let Some((seq, row)) = before.filter(|(_, row)| row.outcome != Some(Outcome::Dead)) {
                 if let Accepted::Known(known) = &answer {
                     assert_eq!((known.seq, known.due_ms), (seq, row.due_ms), "{name:?}");
@@ -154,15 +155,15 @@ impl Run {
             let seq = self.model.last_seq;
             let is_cancelled = self.model.cancels.remove(&name);
             let outcome = is_cancelled.then_some(Outcome::Cancelled);
-            let mut again = None;
+            let (mut again, mut first) = (None, None);
             if is_cancelled {
                 assert_eq!(answer, Accepted::CancelledBefore(seq));
-            } else if let (Accepted::NewAgain { .. }, Some((is_same, before))) = (&answer, dead) {
-                again = if is_same { before } else { Some(seq) };
-                assert_eq!(answer, Accepted::NewAgain { seq, again, redelivered: is_same }, "{name:?}");
+            } else if let Some((is_same, before, first_before)) = dead.filter(|_| answer != new(seq)) {
+                (again, first) = if is_same { (before, first_before) } else { (Some(seq), None) };
+                assert_eq!(answer, Accepted::New { seq, again, first, redelivered: is_same }, "{name:?}");
                 self.seen.insert(if is_same { "the same again" } else { "another under its name" });
             } else {
-                assert_eq!(answer, Accepted::New(seq), "{name:?}");
+                assert_eq!(answer, new(seq), "{name:?}");
             }
             let is_near = !is_cancelled && self.random.one_in(2);
             if !is_cancelled && !is_near {
@@ -184,6 +185,7 @@ impl Run {
                     redelivered: false,
                     attempts: 0,
                     again,
+                    first,
                 },
             );
         }
@@ -243,7 +245,8 @@ impl Run {
         let old = self.model.rows.get_mut(&before).expect("it was open");
         (old.outcome, old.at_ms) = (Some(Outcome::Moved), now_ms);
         self.model.known.insert(row.name.clone(), seq);
-        let goes_on = Row { due_ms, is_near: true, redelivered: false, attempts: 0, ..row };
+        let first = row.first.or(Some(before));
+        let goes_on = Row { due_ms, first, is_near: true, redelivered: false, attempts: 0, ..row };
         self.model.rows.insert(seq, goes_on);
     }
 
@@ -259,7 +262,7 @@ impl Run {
     fn mark(&mut self) {
         let mut mark = self.model.mark.take().unwrap_or_default();
         if self.random.one_in(3) {
-            self.store().note_send_limit(None, None, &[]).unwrap();
+            self.store().note_send_limit(None, &[], &[]).unwrap();
             return;
         }
         mark.until_ms = self.random.below(10) as i64;
@@ -275,7 +278,7 @@ impl Run {
                 None => mark.held_back.remove(&lane),
             };
         }
-        self.store().note_send_limit(Some(mark.until_ms), Some(mark.cursor), &changes).unwrap();
+        self.store().note_send_limit(Some(mark.until_ms), &[(0, mark.cursor)], &changes).unwrap();
         self.model.mark = Some(mark);
     }
 
@@ -344,12 +347,12 @@ impl Run {
         }
         .into_iter()
         .collect();
-        let plan = store.plan((-1, 0), 99, 1_000).unwrap();
+        let plan = store.plan(0, (-1, 0), 99, 1_000).unwrap();
         assert_eq!(
             plan.iter().map(|row| (row.due_ms, row.seq, row.redelivered, row.attempts)).collect::<Vec<_>>(),
             waiting
         );
-        let suspects: Vec<i64> = store.suspects().unwrap().iter().map(|row| row.seq).collect();
+        let suspects: Vec<i64> = store.may_have_arrived().unwrap().iter().map(|row| row.seq).collect();
         assert_eq!(suspects, waiting.iter().filter(|row| row.2).map(|row| row.1).collect::<Vec<_>>());
         let open = model.open();
         assert_eq!(store.open_count(), open.len() as u64);

@@ -1,4 +1,4 @@
-//! Opening existing files: a store, the database of another program, a broken, an older or a newer store (D2, D5).
+//! Opening existing files: a store, the database of another program, a broken store, one of another format (D2, D5).
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -9,6 +9,7 @@ use rusqlite::Connection;
 
 use super::making::{Shelf, commit};
 use crate::base::error::DeliveryError;
+use crate::store::look::snapshot::Snapshot;
 use crate::store::{Checkpoints, Limits, Options, Store};
 
 fn open(path: &Path) -> Result<Store, DeliveryError> {
@@ -17,7 +18,7 @@ fn open(path: &Path) -> Result<Store, DeliveryError> {
 
 fn error_of(path: &Path) -> String {
     let before = std::fs::read(path).ok();
-    let error = open(path).expect_err("it is no store of this version");
+    let error = open(path).expect_err("it can't be opened");
     assert_eq!(std::fs::read(path).ok(), before, "it is left alone");
     error.to_string()
 }
@@ -27,12 +28,18 @@ fn assert_says(text: &str, part: &str) {
 }
 
 #[test]
-fn a_store_of_another_version_is_refused_and_left_alone() {
+fn a_store_of_another_format_is_refused_and_left_alone__d20() {
     let shelf = Shelf::new(Limits::default());
     drop(shelf.open());
-    for (version, text) in [(99, "later version of tickwheel (99, this one knows 3)"), (1, "earlier version")] {
-        Connection::open(shelf.path()).unwrap().pragma_update(None, "user_version", version).unwrap();
-        assert_says(&error_of(&shelf.path()), text);
+    for format in [-1, 0, 1, 2, 3, 4, 6, 99] {
+        Connection::open(shelf.path()).unwrap().pragma_update(None, "user_version", format).unwrap();
+        let text = format!(
+            "{} is a store of format {format}, and this tickwheel reads and writes format 5 alone: deliver its messages \
+             with the tickwheel that made it, or name another file",
+            shelf.path().display()
+        );
+        assert_eq!(error_of(&shelf.path()), text);
+        assert_eq!(Snapshot::open(&shelf.path()).map(drop).unwrap_err().to_string(), text);
     }
 }
 

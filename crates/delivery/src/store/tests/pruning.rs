@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::making::{DAY_MS, Shelf, TINY, commit, count, done, incoming, incoming_with, tidy};
+use super::making::{DAY_MS, Shelf, TINY, commit, count, done, incoming, incoming_with, new, tidy};
 use crate::message::incoming::Incoming;
 use crate::message::recurrence::{Missed, NEVER_MS, Recurrence, Rule, occurrence_id};
 use crate::message::{Body, Message};
@@ -24,7 +24,7 @@ fn several(name: &str, number: i64) -> Vec<Incoming> {
 /// How many of the messages are new.
 fn accept(store: &mut Store, items: &[Incoming]) -> usize {
     let answers = commit(store, |store| store.accept(items, 0).unwrap());
-    answers.iter().filter(|answer| matches!(answer, Accepted::New(_))).count()
+    answers.iter().filter(|answer| matches!(answer, Accepted::New { .. })).count()
 }
 
 fn finish(store: &mut Store, items: &[Incoming], outcome: Outcome) {
@@ -158,7 +158,7 @@ fn payloads_go_with_their_outcome_and_only_theirs() {
     commit(&mut store, |store| {
         let answers = store.accept(&all, 0).unwrap();
         let hold = |(answer, item): (&Accepted, &Incoming)| match answer {
-            Accepted::New(seq) if seq % 3 == 0 => Some(WaitingRow::untried(item.message.due_ms, *seq, None, 1)),
+            Accepted::New { seq, .. } if seq % 3 == 0 => Some(WaitingRow::untried(item.message.due_ms, *seq, None, 1)),
             _ => None,
         };
         store.hold(&answers.iter().zip(&all).filter_map(hold).collect::<Vec<_>>()).unwrap();
@@ -286,7 +286,7 @@ fn a_remembered_cancel_is_forgotten_in_time_and_not_before() {
     let mut items = several("young", 1);
     items.extend([incoming("old 1", 5), incoming_with(Some("k"), "young 1", 5, b"1"), incoming("long 4", 5)]);
     let answers = commit(&mut store, |store| store.accept(&items, 9).unwrap());
-    let new = [Accepted::CancelledBefore(1), Accepted::New(2), Accepted::New(3), Accepted::CancelledBefore(4)];
+    let new = [Accepted::CancelledBefore(1), new(2), new(3), Accepted::CancelledBefore(4)];
     assert_eq!(answers, new);
     shelf.pass(KEEP_MS);
     tidy(&mut store);
@@ -299,16 +299,18 @@ fn a_remembered_cancel_is_forgotten_in_time_and_not_before() {
 /// A rule with one open occurrence, which is due at `due_ms`.
 fn accept_rule(store: &mut Store, id: &str, due_ms: i64) {
     let rule = Rule::Every { every: 1_000 };
-    let rule = Recurrence { rule, missed: Missed::Skip, from_ms: due_ms, given_ms: None, before: None, asked_ms: None };
+    let rule = Recurrence { rule, missed: Missed::Skip, from_ms: due_ms, given_ms: None, sent_ms: None };
     let body = Body::new(Some("k"), id, b"1", true).recurring(rule);
     let items = [
         Incoming::of(Message { body, due_ms: NEVER_MS, delay_ms: None }),
-        incoming_with(Some("k"), &occurrence_id(id, due_ms), due_ms, b"1"),
+        incoming_with(Some("k"), &occurrence_id(id, due_ms, 0), due_ms, b"1"),
     ];
     commit(store, |store| {
         let of_seq = store.last_seq() + 1;
-        assert_eq!(store.accept(&items, 0).unwrap(), [Accepted::New(of_seq), Accepted::New(of_seq + 1)]);
-        store.put_occurrence(of_seq + 1, Occurrence { of_seq, at_ms: due_ms, after_ms: None }).unwrap();
+        assert_eq!(store.accept(&items, 0).unwrap(), [new(of_seq), new(of_seq + 1)]);
+        store
+            .put_occurrence(of_seq + 1, Occurrence { of_seq, at_ms: due_ms, after_ms: None, made_ms: 0, stepped_ms: 0 })
+            .unwrap();
     });
 }
 
@@ -326,7 +328,7 @@ fn a_cancel_of_an_occurrence_is_remembered_while_its_rule_may_make_it__d7_d19() 
                 (None, "beat", 90_000),
                 (Some("k"), "other", 90_000),
             ] {
-                store.remember_cancel(key, &occurrence_id(id, due_ms), 0, None).unwrap();
+                store.remember_cancel(key, &occurrence_id(id, due_ms, 0), 0, None).unwrap();
             }
             store.remember_cancel(Some("k"), "beat@soon", 0, None).unwrap();
         });
@@ -351,9 +353,11 @@ fn a_cancel_of_an_occurrence_is_remembered_while_its_rule_may_make_it__d7_d19() 
                 store.finish(&[done(1, NEVER_MS, Outcome::Cancelled, 30_000)]).unwrap();
             } else {
                 let at_ms = 91_000;
-                let next = incoming_with(Some("k"), &occurrence_id("beat", 92_000), at_ms, b"1");
+                let next = incoming_with(Some("k"), &occurrence_id("beat", 92_000, 0), at_ms, b"1");
                 store.accept(&[next], 0).unwrap();
-                store.put_occurrence(3, Occurrence { of_seq: 1, at_ms, after_ms: None }).unwrap();
+                store
+                    .put_occurrence(3, Occurrence { of_seq: 1, at_ms, after_ms: None, made_ms: 0, stepped_ms: 0 })
+                    .unwrap();
             }
         });
         shelf.pass(PART_MS);

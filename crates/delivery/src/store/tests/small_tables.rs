@@ -3,7 +3,7 @@
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use super::making::{Shelf, TINY, commit, count, incoming, incoming_with};
+use super::making::{Shelf, TINY, commit, count, incoming, incoming_with, new};
 use crate::message::incoming::Incoming;
 use crate::message::{Body, Message};
 use crate::store::{Accepted, Checkpoints, Letter, Limits, Progress};
@@ -75,8 +75,8 @@ fn odd_texts_are_names_of_their_own_as_id_and_as_key() {
     items.extend([incoming(&long, 5), incoming_with(Some(&long), "a", 5, b"1")]);
     let shelf = Shelf::new(Limits::default());
     let mut store = shelf.open();
-    let new = commit(&mut store, |store| store.accept(&items, 0).unwrap());
-    assert_eq!(new, (1..=items.len() as i64).map(Accepted::New).collect::<Vec<_>>());
+    let answers = commit(&mut store, |store| store.accept(&items, 0).unwrap());
+    assert_eq!(answers, (1..=items.len() as i64).map(new).collect::<Vec<_>>());
     drop(store);
     let mut store = shelf.open();
     let again = commit(&mut store, |store| store.accept(&items, 0).unwrap());

@@ -2,24 +2,15 @@
 
 use pyo3::exceptions::{PyException, PyRuntimeError};
 use pyo3::prelude::*;
-use pyo3::types::PyType;
 
 use crate::tools::describe::text_or;
-use crate::tools::made_once::MadeOnce;
+use crate::tools::made_once::imported;
 use tickwheel_delivery::internal::{LONGEST_REASON, cut};
 use tickwheel_delivery::{BadRecord, DeliveryError, Verdict};
 
 const MODULE: &str = "tickwheel.delivery.base.errors";
 
-/// A class of the module `MODULE`.
-macro_rules! class {
-    ($py:expr, $name:literal) => {{
-        static CLASS: MadeOnce<Py<PyType>> = MadeOnce::new();
-        CLASS.import($py, MODULE, $name)
-    }};
-}
-
-fn made<'py>(class: PyResult<&Bound<'py, PyType>>, text: &str) -> PyErr {
+fn made(class: PyResult<&Bound<'_, PyAny>>, text: &str) -> PyErr {
     match class.and_then(|class| class.call1((text,))) {
         Ok(error) => PyErr::from_value(error),
         Err(error) => error,
@@ -30,16 +21,17 @@ fn made<'py>(class: PyResult<&Bound<'py, PyType>>, text: &str) -> PyErr {
 pub(crate) fn to_python(py: Python<'_>, error: &DeliveryError) -> PyErr {
     let text = error.to_string();
     match error {
-        DeliveryError::Usage(_) => made(class!(py, "WrongUsage"), &text),
-        DeliveryError::Store(_) => made(class!(py, "StoreFailed"), &text),
-        DeliveryError::Failed(_) => made(class!(py, "DeliveryFailed"), &text),
+        DeliveryError::Usage(_) => made(imported!(py, MODULE, "WrongUsage"), &text),
+        DeliveryError::Store(_) => made(imported!(py, MODULE, "StoreFailed"), &text),
+        DeliveryError::StoreWaits(_) => made(imported!(py, MODULE, "StoreUnavailable"), &text),
+        DeliveryError::Failed(_) => made(imported!(py, MODULE, "DeliveryFailed"), &text),
         _ => PyRuntimeError::new_err(text), // it is closed
     }
 }
 
 /// Makes the exception `BadRecord`.
 pub(crate) fn bad_record(py: Python<'_>, bad: &BadRecord) -> PyErr {
-    let made = class!(py, "BadRecord").and_then(|class| class.call1((&bad.reason, &bad.allowed)));
+    let made = imported!(py, MODULE, "BadRecord").and_then(|class| class.call1((&bad.reason, &bad.allowed)));
     made.map_or_else(|error| error, PyErr::from_value)
 }
 
@@ -50,17 +42,16 @@ pub(crate) fn no_descriptor(py: Python<'_>, error: &std::io::Error) -> PyErr {
 
 /// Makes the exception `WrongUsage`.
 pub(crate) fn wrong_usage(py: Python<'_>, text: &str) -> PyErr {
-    made(class!(py, "WrongUsage"), text)
+    made(imported!(py, MODULE, "WrongUsage"), text)
 }
 
 /// Makes an error from a Python exception. The error ends a run, or keeps it from beginning.
 pub(crate) fn from_python(py: Python<'_>, error: &PyErr) -> DeliveryError {
-    let is = |class: PyResult<&Bound<'_, PyType>>| class.is_ok_and(|class| error.is_instance(py, class));
-    let text = || error.value(py).str().map(|text| text.to_string_lossy().into_owned()).unwrap_or_default();
-    if is(class!(py, "DeliveryFailed")) {
-        DeliveryError::Failed(text())
-    } else if is(class!(py, "WrongUsage")) {
-        DeliveryError::Usage(text())
+    let is = |class: PyResult<&Bound<'_, PyAny>>| class.is_ok_and(|class| error.is_instance(py, class));
+    if is(imported!(py, MODULE, "DeliveryFailed")) {
+        DeliveryError::Failed(text_of(py, error))
+    } else if is(imported!(py, MODULE, "WrongUsage")) {
+        DeliveryError::Usage(text_of(py, error))
     } else {
         DeliveryError::Failed(reason_of(py, error))
     }
@@ -70,8 +61,8 @@ pub(crate) fn from_python(py: Python<'_>, error: &PyErr) -> DeliveryError {
 ///
 /// Errors: it ends the run.
 pub(crate) fn of_sink(py: Python<'_>, error: &PyErr) -> Result<Verdict, DeliveryError> {
-    let is = |class: PyResult<&Bound<'_, PyType>>| class.is_ok_and(|class| error.is_instance(py, class));
-    if is(class!(py, "DeliveryFailed")) {
+    let is = |class: PyResult<&Bound<'_, PyAny>>| class.is_ok_and(|class| error.is_instance(py, class));
+    if is(imported!(py, MODULE, "DeliveryFailed")) {
         return Err(from_python(py, error));
     }
     let again_ms = || -> Option<u64> {
@@ -80,11 +71,12 @@ pub(crate) fn of_sink(py: Python<'_>, error: &PyErr) -> Result<Verdict, Delivery
         let after_s: f64 = asked.extract().or_else(|_| beyond()).ok()?;
         (after_s > 0.0).then_some((after_s * 1000.0).ceil() as u64)
     };
-    if is(class!(py, "Unavailable")) {
-        return Ok(Verdict::Unreachable { reason: text_of(py, error), retry_after_ms: again_ms() });
+    let reason = || cut(&text_of(py, error), LONGEST_REASON).to_owned();
+    if is(imported!(py, MODULE, "Unavailable")) {
+        return Ok(Verdict::Unreachable { reason: reason(), retry_after_ms: again_ms() });
     }
-    if is(class!(py, "Unanswered")) {
-        return Ok(Verdict::Unanswered { reason: text_of(py, error), retry_after_ms: again_ms() });
+    if is(imported!(py, MODULE, "Unanswered")) {
+        return Ok(Verdict::Unanswered { reason: reason(), retry_after_ms: again_ms() });
     }
     let reason = reason_of(py, error);
     let Ok((meaning, after_s)) = judged(py, error) else { return Ok(Verdict::Refused(reason)) };
@@ -99,8 +91,7 @@ pub(crate) fn of_sink(py: Python<'_>, error: &PyErr) -> Result<Verdict, Delivery
 
 /// `failures.py` has the table.
 fn judged(py: Python<'_>, error: &PyErr) -> PyResult<(String, Option<f64>)> {
-    static JUDGED: MadeOnce<Py<PyAny>> = MadeOnce::new();
-    JUDGED.import(py, "tickwheel.delivery.sinks.failures", "judged")?.call1((error.value(py),))?.extract()
+    imported!(py, "tickwheel.delivery.sinks.failures", "judged")?.call1((error.value(py),))?.extract()
 }
 
 /// Reads an exception of a function that serves as a sink. No exception of it ends the run.
@@ -109,8 +100,7 @@ pub(crate) fn of_function(py: Python<'_>, error: &PyErr) -> Verdict {
 }
 
 fn text_of(py: Python<'_>, error: &PyErr) -> String {
-    let text = error.value(py).str().map(|text| text.to_string_lossy().into_owned()).unwrap_or_default();
-    cut(&text, LONGEST_REASON).to_owned()
+    error.value(py).str().map(|text| text.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 /// The name and the text of an exception, as in `ValueError: the text`.

@@ -13,10 +13,10 @@ use pyo3::types::PyDict;
 use crate::delivery::calls::callees::Callees;
 use crate::delivery::calls::failures;
 use crate::delivery::engine::sqlite_at_fork::SqliteInUse;
-use crate::delivery::values::futures::{Answers, is_thread_of};
+use crate::delivery::values::receipts::{Receipts, is_thread_of};
 use crate::tools::finalizing::{self, ForeignCall};
 use crate::tools::fork::{BelongsToProcess, ProcessOwned, fork_epoch};
-use crate::tools::native_lock::{SIGNAL_CHECK_US, lock_plain};
+use crate::tools::native_lock::SIGNAL_CHECK_US;
 use tickwheel::internal::sync::{PlainCondvar, PlainMutex, spawn};
 use tickwheel_delivery::DeliveryError;
 use tickwheel_delivery::internal::{Running, is_open_here, store_is_open};
@@ -28,9 +28,9 @@ const COMMIT_WITHIN: Duration = Duration::from_secs(10);
 /// A running engine. [`Core::close`] closes it, at the latest at the end of the interpreter.
 pub(crate) struct Core {
     epoch: u32,
-    id: u64,
+    pub(crate) id: u64,
     pub(crate) running: Running,
-    pub(crate) answers: Answers,
+    pub(crate) receipts: Receipts,
     callees: Callees,
     /// Device and inode of the store.
     store: Option<(u64, u64)>,
@@ -56,7 +56,7 @@ impl Core {
     pub(crate) fn new(
         path: &Path,
         running: Running,
-        answers: Answers,
+        receipts: Receipts,
         callees: Callees,
         is_used: Arc<AtomicBool>,
         in_use: SqliteInUse,
@@ -65,7 +65,7 @@ impl Core {
             epoch: fork_epoch(),
             id: callees.engine(),
             running,
-            answers,
+            receipts,
             callees,
             store: file_at(path),
             is_used,
@@ -75,10 +75,6 @@ impl Core {
             ended: PlainMutex::new(None),
             has_ended: PlainCondvar::default(),
         }
-    }
-
-    pub(crate) fn id(&self) -> u64 {
-        self.id
     }
 
     pub(crate) fn is_forked(&self) -> bool {
@@ -139,7 +135,7 @@ impl Core {
 
     fn end(&self, timeout: Option<Duration>) {
         let closed = self.running.close(timeout);
-        self.answers.end(timeout);
+        self.receipts.end(timeout);
         drop(self.in_use.lock().take());
         *self.ended.lock() = Some(closed.map(drop));
         self.has_ended.notify_all();
@@ -160,11 +156,6 @@ impl Core {
             }
             py.check_signals()?;
         }
-    }
-
-    /// After the end: whether the observer did not get all dead letters.
-    pub(crate) fn left_letters(&self) -> bool {
-        self.running.left_letters()
     }
 
     /// Whether nothing waits any more, within `timeout`. Takes the GIL only to look for signals.
@@ -319,9 +310,4 @@ pub(crate) fn _forget_deliveries_in_child(py: Python<'_>) -> PyResult<()> {
         entry.cast_into::<RunningDelivery>()?.get().0.forget_in_child();
     }
     Ok(())
-}
-
-/// Takes a value out of a lock that is only held briefly.
-pub(crate) fn take<T: Send>(py: Python<'_>, place: &PlainMutex<Option<T>>) -> Option<T> {
-    lock_plain(py, place).take()
 }

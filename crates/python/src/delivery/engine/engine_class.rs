@@ -18,19 +18,19 @@ use crate::delivery::engine::outcomes::OutcomeReader;
 use crate::delivery::engine::sqlite_at_fork::SqliteInUse;
 use crate::delivery::sinks::destination::Destination;
 use crate::delivery::sinks::sink::PythonSink;
-use crate::delivery::values::futures::{Answers, gives_answers_of, writes_for};
 use crate::delivery::values::items;
-use crate::delivery::values::measures::EngineMeasures;
+use crate::delivery::values::measures::{EngineMeasures, counts_to_python};
+use crate::delivery::values::receipts::{Receipts, gives_answers_of, writes_for};
+use crate::delivery::values::records::{Options, Parts, Receipt, Records, items_of};
 use crate::delivery::values::settings::settings_of;
 use crate::engine::inspect;
 use crate::engine::recording::{EventColumns, columns};
 use crate::tools::fork::{ProcessOwned, fork_epoch};
 use crate::tools::native_lock::{SIGNAL_CHECK_US, attach};
+use tickwheel_delivery::DeliveryError;
 use tickwheel_delivery::internal::{
-    DueClock, Engine, Name, OpenSink, Opened, Ownership, Running, Settings, SystemWallTime, Ticket, WallTime as _,
-    is_open_here, step_up,
+    Answers, DueClock, Engine, OpenSink, Opened, Ownership, Running, Settings, Ticket, is_open_here,
 };
-use tickwheel_delivery::{DeliveryError, Summary};
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
@@ -52,9 +52,9 @@ fn next_id() -> u64 {
 pub(crate) struct DeliveryEngine(ProcessOwned<Core>);
 
 #[pymethods]
+#[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts them")]
 impl DeliveryEngine {
     #[new]
-    #[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it")]
     #[expect(clippy::too_many_arguments, reason = "one call")]
     #[pyo3(signature = (path, settings, sink, *, put_letters, put_events, waiting, check=None))]
     fn new(
@@ -78,14 +78,13 @@ impl DeliveryEngine {
         let is_used = Arc::new(AtomicBool::new(false));
         let asked = Asked { waiting, check };
         let opened = py.detach(|| open_all(&path, settings, open, observer, &asked, &raised, &callees, &is_used));
-        let (running, answers) = opened.map_err(|error| match raised.take(py) {
+        let (running, receipts) = opened.map_err(|error| match raised.take(py) {
             Some(raised) => raised,
             None => failures::to_python(py, &error),
         })?;
-        let core = Arc::new(Core::new(&path, running, answers, callees, is_used, in_use));
-        // A Ctrl-C may have come during the message about an upgrade, or the interpreter may have begun to exit.
-        let refused = raised.take(py).map_or_else(core::check_not_exiting, Err);
-        if let Err(error) = refused.and_then(|()| core::list(py, &core)) {
+        let core = Arc::new(Core::new(&path, running, receipts, callees, is_used, in_use));
+        // The interpreter may have begun to exit.
+        if let Err(error) = core::check_not_exiting().and_then(|()| core::list(py, &core)) {
             core.close(py, Some(EXIT_WITHIN))?;
             return Err(error);
         }
@@ -107,40 +106,66 @@ impl DeliveryEngine {
         Ok(())
     }
 
-    /// Submits items; the future gets their answers once all are on disk. Waits while much is queued, and looks for signals
-    /// meanwhile: if a handler raises, nothing was submitted.
-    #[pyo3(signature = (items, future, max_payload=1_048_576))]
-    fn submit(&self, py: Python<'_>, items: &Bound<'_, PyAny>, future: Py<PyAny>, max_payload: usize) -> PyResult<()> {
-        let core = self.core_in_use(py)?;
-        if writes_for(core.id()) {
-            let text =
-                "a sink's sync can't submit: the thread that called it writes what is submitted, and waits for it";
-            return Err(PyRuntimeError::new_err(text));
-        }
-        let mut ticket = ticket_of(py, core, items, future, max_payload)?;
-        let slice = Duration::from_micros(SIGNAL_CHECK_US);
-        loop {
-            let submitted = py.detach(|| core.running.engine().submit_within(ticket, slice));
-            match submitted.map_err(|error| failures::to_python(py, &error))? {
-                None => return Ok(()),
-                Some(not_taken) => ticket = not_taken,
-            }
-            py.check_signals()?;
-        }
-    }
-
-    /// As `submit`, but does not wait: `False` where much is queued, and then nothing was submitted.
-    fn try_submit(
+    /// Submits what is given, each part as a ticket of its own, and returns the receipts once all are on disk. `options`: as
+    /// `Options` has them. Looks for signals meanwhile; if a handler raises in the wait, some may be accepted.
+    #[pyo3(signature = (parts, **options))]
+    fn submit(
         &self,
         py: Python<'_>,
-        items: &Bound<'_, PyAny>,
-        future: Py<PyAny>,
-        max_payload: usize,
-    ) -> PyResult<bool> {
-        let core = self.core_in_use(py)?;
-        let ticket = ticket_of(py, core, items, future, max_payload)?;
+        parts: Vec<Bound<'_, PyAny>>,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Vec<Receipt>> {
+        self.check_may_wait(py)?;
+        let (core, options) = (self.core_in_use(py)?, Options::of(options)?);
+        let read = parts.iter().map(|part| options.read(part)).collect::<PyResult<Vec<_>>>()?;
+        let mut submitted = Vec::with_capacity(read.len());
+        for parts in read {
+            let (receipt, complete) = tickwheel_delivery::Receipt::pair();
+            queue_waiting(py, core, py.detach(|| Ticket::new(items_of(&parts), complete)))?;
+            submitted.push((parts, receipt));
+        }
+        let answered = |(parts, receipt): (Parts, tickwheel_delivery::Receipt)| {
+            loop {
+                let slice = Some(Duration::from_micros(SIGNAL_CHECK_US));
+                if let Some(answers) = py.detach(|| receipt.wait(slice)) {
+                    let answers = answers.map_err(|error| failures::to_python(py, &error))?;
+                    return Ok(Receipt::new(&parts, &answers));
+                }
+                py.check_signals()?;
+            }
+        };
+        submitted.into_iter().map(answered).collect()
+    }
+
+    /// Submits what is given, and does not wait for the disk: `told` is called with the receipt once all is on disk, or with
+    /// an exception. If much is queued, it waits for room. If `waits` is false, it submits nothing then, and returns what
+    /// was read, to be given again. If it `follows`, it is refused if one before it was, as the store could not be written.
+    #[pyo3(signature = (given, told, *, waits=true, follows=false, **options))]
+    fn queue(
+        &self,
+        py: Python<'_>,
+        given: &Bound<'_, PyAny>,
+        told: Py<PyAny>,
+        waits: bool,
+        follows: bool,
+        options: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Option<Records>> {
+        let (core, parts) = (self.core_in_use(py)?, Options::of(options)?.read(given)?);
+        let complete = core.receipts.completion(py, told, parts.clone());
+        let complete = complete.ok_or_else(|| failures::to_python(py, &DeliveryError::Closed))?;
+        let items = py.detach(|| items_of(&parts));
+        if items.is_empty() && !waits {
+            complete(Ok(Answers::default())); // all records are bad, so nothing has to be on disk
+            return Ok(None);
+        }
+        let mut ticket = Ticket::new(items, complete);
+        ticket.follows = follows;
+        if waits {
+            return queue_waiting(py, core, ticket).map(|()| None);
+        }
         let submitted = py.detach(|| core.running.engine().submit_within(ticket, Duration::ZERO));
-        submitted.map(|not_taken| not_taken.is_none()).map_err(|error| failures::to_python(py, &error))
+        let not_taken = submitted.map_err(|error| failures::to_python(py, &error))?;
+        Ok(not_taken.map(|_| Records(parts)))
     }
 
     /// Reads outcomes of messages from now on.
@@ -153,18 +178,12 @@ impl DeliveryEngine {
 
     /// Raises `RuntimeError` in the thread that gives the answers: who waits for one there waits for ever.
     fn check_may_wait(&self, py: Python<'_>) -> PyResult<()> {
-        if gives_answers_of(self.core(py)?.id()) {
+        if gives_answers_of(self.core(py)?.id) {
             let text = "a callback of an answer's future can't wait for another answer, which comes after it: use \
                         submit and a callback, or another thread";
             return Err(PyRuntimeError::new_err(text));
         }
         Ok(())
-    }
-
-    /// The id of the store.
-    #[getter]
-    fn store_id(&self, py: Python<'_>) -> PyResult<&str> {
-        Ok(self.core(py)?.running.engine().store_id())
     }
 
     /// The id of what the store knows: another one after it was restored from a backup, or made anew.
@@ -189,9 +208,9 @@ impl DeliveryEngine {
         self.try_ask(py, Engine::first_due_ms)
     }
 
-    /// The counts, in the order of `Summary`.
-    fn counts(&self, py: Python<'_>) -> PyResult<Counts> {
-        Ok(counts_of(&self.ask(py, Engine::summary)?))
+    /// The counts of `Summary`.
+    fn counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        counts_to_python(py, &self.ask(py, Engine::summary)?)
     }
 
     /// `p50, p99, p999, max` of the lateness in milliseconds; known once it is closed.
@@ -207,7 +226,6 @@ impl DeliveryEngine {
     }
 
     /// The due time of the first message that waits, and how many are due by each of these times, at most `most` each.
-    #[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it")]
     fn census(&self, py: Python<'_>, until_ms: Vec<i64>, most: u64) -> PyResult<(Option<i64>, Vec<u64>)> {
         let counted = self.try_ask(py, |engine| engine.census(&until_ms, most))?;
         Ok((counted.first_due_ms, counted.due))
@@ -227,11 +245,6 @@ impl DeliveryEngine {
             let (openings, commits) = engine.openings();
             (openings.to_vec(), commits)
         })
-    }
-
-    /// The names of a partition's recurring messages that are open, as key and id; None where they are too many.
-    fn rules_of(&self, py: Python<'_>, partition: u8) -> PyResult<Option<Vec<Name>>> {
-        self.try_ask(py, |engine| engine.rules_of(partition))
     }
 
     /// Messages and bytes in memory.
@@ -278,6 +291,12 @@ impl DeliveryEngine {
         self.ask(py, Engine::down)
     }
 
+    /// Why the store can't be written now, if it can't.
+    #[getter]
+    fn waits_for_store(&self, py: Python<'_>) -> PyResult<Option<String>> {
+        self.ask(py, Engine::waits_for_store)
+    }
+
     /// Whether sending is paused.
     #[getter]
     fn is_paused(&self, py: Python<'_>) -> PyResult<bool> {
@@ -300,7 +319,7 @@ impl DeliveryEngine {
     /// After `close`: whether it left dead letters untold. They are told when the store is opened again.
     #[getter]
     fn left_letters(&self, py: Python<'_>) -> PyResult<bool> {
-        Ok(self.core(py)?.left_letters())
+        Ok(self.core(py)?.running.left_letters())
     }
 
     /// Raises what ended the run, if anything did.
@@ -364,41 +383,21 @@ impl DeliveryEngine {
     }
 }
 
-/// The submitted items, with the future that gets the answers.
-fn ticket_of(
-    py: Python<'_>,
-    core: &Core,
-    items: &Bound<'_, PyAny>,
-    future: Py<PyAny>,
-    max_payload: usize,
-) -> PyResult<Ticket> {
-    let items = items::items_of(items, max_payload)?;
-    let complete = core.answers.completion(py, future);
-    let complete = complete.ok_or_else(|| failures::to_python(py, &DeliveryError::Closed))?;
-    Ok(Ticket::new(items.items(), complete))
-}
-
-/// The counts in the order of the Python class `Summary`.
-type Counts = [u64; 14];
-
-/// The counts in the form of the Python class.
-fn counts_of(it: &Summary) -> Counts {
-    [
-        it.resumed,
-        it.accepted,
-        it.delivered,
-        it.duplicates,
-        it.cancelled,
-        it.dead_letters,
-        it.undeliverable,
-        it.expired,
-        it.requeued,
-        it.rescheduled,
-        it.reschedules_too_late,
-        it.cancels_too_late,
-        it.cancels_unknown,
-        it.conflicts,
-    ]
+/// Queues a ticket. Waits while much is queued, and looks for signals meanwhile: if a handler raises, it is not queued.
+fn queue_waiting(py: Python<'_>, core: &Core, mut ticket: Ticket) -> PyResult<()> {
+    if writes_for(core.id) {
+        let text = "a sink's sync can't submit: the thread that called it writes what is submitted, and waits for it";
+        return Err(PyRuntimeError::new_err(text));
+    }
+    let slice = Duration::from_micros(SIGNAL_CHECK_US);
+    loop {
+        let submitted = py.detach(|| core.running.engine().submit_within(ticket, slice));
+        match submitted.map_err(|error| failures::to_python(py, &error))? {
+            None => return Ok(()),
+            Some(not_taken) => ticket = not_taken,
+        }
+        py.check_signals()?;
+    }
 }
 
 /// Opens a `Destination`, or calls a function that opens a `Sink` for a store's id. `concurrency` comes from the
@@ -434,7 +433,7 @@ fn open_all(
     raised: &Raised,
     callees: &Callees,
     is_used: &Arc<AtomicBool>,
-) -> Result<(Running, Answers), DeliveryError> {
+) -> Result<(Running, Receipts), DeliveryError> {
     let mut go_on = {
         let (mut last, mut passing) = (None::<Instant>, None::<Instant>);
         move || {
@@ -454,7 +453,10 @@ fn open_all(
             })
         }
     };
-    let tell = |text: &str| {
+    let mut waits = |text: &str| {
+        if is_open_here(path) {
+            return;
+        }
         attach(|py| {
             // A signal's handler may raise here too: it ends the wait.
             if let Err(error) = asked.waiting.call1(py, (text,)) {
@@ -462,34 +464,18 @@ fn open_all(
             }
         });
     };
-    let mut waits = |text: &str| {
-        if !is_open_here(path) {
-            tell(text);
-        }
-    };
     let mut ownership = Ownership::take(path, &mut waits, &mut go_on)?;
     ownership.remove_unless(is_used.clone());
-    // Done here and not in `Running::open`, because it may take long, and a Ctrl-C ends it.
-    let backup = step_up(&mut ownership, SystemWallTime.now_us() / 1000, &mut |_| go_on())?;
     let epoch = fork_epoch();
-    let answers = Answers::start(callees.engine()).map_err(|error| DeliveryError::no_thread(&error))?;
+    let receipts = Receipts::start(callees.engine()).map_err(|error| DeliveryError::no_thread(&error))?;
     match Running::open(ownership, settings, open, 1, Box::new(observer)) {
-        Ok(running) => {
-            if let Some(backup) = backup {
-                let backup = backup.display();
-                tell(&format!(
-                    "{} was a store of version 1: it was brought up to date, and as it was it is {backup}",
-                    path.display()
-                ));
-            }
-            Ok((running, answers))
-        }
+        Ok(running) => Ok((running, receipts)),
         Err(error) if fork_epoch() != epoch => {
-            std::mem::forget(answers); // its thread is the parent's
+            std::mem::forget(receipts); // its thread is the parent's
             Err(error)
         }
         Err(error) => {
-            answers.end(None);
+            receipts.end(None);
             Err(error)
         }
     }

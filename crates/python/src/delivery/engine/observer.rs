@@ -5,8 +5,8 @@ use pyo3::types::{PyList, PyTuple};
 
 use crate::delivery::calls::callees::Callee;
 use crate::delivery::calls::failures;
-use crate::delivery::values::futures::this_thread_is_of;
 use crate::delivery::values::items;
+use crate::delivery::values::receipts::this_thread_is_of;
 use crate::tools::finalizing::{ForeignCall, not_unwound};
 use crate::tools::native_lock::attach;
 use tickwheel_delivery::{DeliveryError, Event, Letter, Observer};
@@ -47,24 +47,28 @@ fn put_letters(py: Python<'_>, function: &Bound<'_, PyAny>, letters: &[Letter]) 
     function.call1((PyList::new(py, letters)?,)).map(drop)
 }
 
-/// Events as tuples: `("down", reason)`, `("up", after_ms)`, `("up untried", after_ms)`, `("failed", key, id, reason)`,
-/// `("cut off", key, id, messages)`, `("paused",)`, `("resumed",)`, `("keys paused", count)`, `("clock stepped",)`,
-/// `("left out", count)`, `("slow sync", seconds)`, `("checkpoint failed", reason)`, `("no thread", reason)`.
+/// Events as tuples: `("down", reason)`, `("up", after_ms)`, `("up untried", after_ms)`, `("failed", key, id, times,
+/// reason)`, `("cut off", key, id, messages, times)`, `("paused",)`, `("resumed",)`, `("keys paused", count)`,
+/// `("clock stepped", by_ms, to_ms)`,
+/// `("left out", count)`, `("slow sync", seconds)`, `("checkpoint failed", reason)`, `("store waits", reason)`,
+/// `("store goes on", after_ms)`, `("no thread", reason)`.
 fn events_to_python<'py>(py: Python<'py>, events: &[Event]) -> PyResult<Bound<'py, PyList>> {
     let made = events.iter().map(|event| -> PyResult<Bound<'py, PyTuple>> {
         match event {
             Event::Down { reason } => ("down", reason).into_pyobject(py),
             Event::Up { after_ms, is_untried: false } => ("up", *after_ms).into_pyobject(py),
             Event::Up { after_ms, .. } => ("up untried", *after_ms).into_pyobject(py),
-            Event::Failed { key, id, reason } => ("failed", key, id, reason).into_pyobject(py),
-            Event::CutOff { key, id, messages, .. } => ("cut off", key, id, *messages).into_pyobject(py),
+            Event::Failed { key, id, times, reason } => ("failed", key, id, *times, reason).into_pyobject(py),
+            Event::CutOff { key, id, messages, times, .. } => ("cut off", key, id, *messages, *times).into_pyobject(py),
             Event::Paused => ("paused",).into_pyobject(py),
             Event::Resumed => ("resumed",).into_pyobject(py),
             Event::KeysPaused { count } => ("keys paused", *count).into_pyobject(py),
             Event::LeftOut { count } => ("left out", *count).into_pyobject(py),
-            Event::ClockStepped => ("clock stepped",).into_pyobject(py),
+            Event::ClockStepped { by_ms, to_ms } => ("clock stepped", *by_ms, *to_ms).into_pyobject(py),
             Event::SlowSync { after_s } => ("slow sync", *after_s).into_pyobject(py),
             Event::CheckpointFailed { reason } => ("checkpoint failed", reason).into_pyobject(py),
+            Event::StoreWaits { reason } => ("store waits", reason).into_pyobject(py),
+            Event::StoreGoesOn { after_ms } => ("store goes on", *after_ms).into_pyobject(py),
             Event::NoThread { reason } => ("no thread", reason).into_pyobject(py),
             _ => unreachable!("{event:?} has no tuple"),
         }

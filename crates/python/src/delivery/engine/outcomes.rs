@@ -57,8 +57,6 @@ impl OutcomeReader {
 
 /// Id, key, when it was due, the number of the outcome, when it ended, lateness in us, attempts, whether it may be a repeat, why.
 fn to_python<'py>(py: Python<'py>, it: &Ended) -> PyResult<Bound<'py, PyTuple>> {
-    let name = (&*it.id, it.key.as_deref(), it.due_ms, it.outcome as i64);
-    let (id, key, due_ms, outcome) = name;
-    let reason = it.reason.as_deref();
-    (id, key, due_ms, outcome, it.at_ms, it.lateness_us, it.attempts, it.redelivered, reason).into_pyobject(py)
+    let (id, key, reason, outcome) = (&*it.id, it.key.as_deref(), it.reason.as_deref(), it.outcome as i64);
+    (id, key, it.due_ms, outcome, it.at_ms, it.lateness_us, it.attempts, it.redelivered, reason).into_pyobject(py)
 }

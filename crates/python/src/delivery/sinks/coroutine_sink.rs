@@ -22,7 +22,7 @@ use pyo3::prelude::*;
 use crate::delivery::calls::failures;
 use crate::delivery::calls::loop_signal::LoopSignal;
 use crate::delivery::values::attempt;
-use crate::delivery::values::futures::this_thread_is_of;
+use crate::delivery::values::receipts::this_thread_is_of;
 use crate::tools::finalizing::ForeignCall;
 use crate::tools::fork::fork_epoch;
 use crate::tools::gil_cell::GilCell;

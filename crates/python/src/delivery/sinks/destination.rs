@@ -82,6 +82,12 @@ impl Destination {
         replaced.map_err(|error| failures::to_python(py, &error))
     }
 
+    /// Webhooks that messages name.
+    #[staticmethod]
+    fn named() -> Self {
+        Self(Kind::Own(To::named()))
+    }
+
     /// A call for each message, from up to eight threads.
     #[staticmethod]
     fn function(function: Py<PyAny>) -> Self {
@@ -156,7 +162,7 @@ fn send_to_python<'py>(py: Python<'py>, sent: &Sent) -> PyResult<Bound<'py, PyTu
         | Verdict::Unreachable { reason, .. } => Some(reason.as_str()),
         Verdict::NotTried => Some("it was not tried"),
     };
-    let message = (it.body.key(), it.body.id(), it.traceparent());
+    let message = (it.key(), it.id(), it.traceparent());
     (message, it.attempt, it.redelivered, it.lateness_us, sent.began_us, sent.ended_us, error).into_pyobject(py)
 }
 

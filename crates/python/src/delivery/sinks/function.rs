@@ -9,7 +9,7 @@ use crate::delivery::calls::failures;
 use crate::delivery::sinks::sink::kept_attached;
 use crate::delivery::values::attempt;
 use crate::tools::finalizing::{ForeignCall, not_unwound};
-use crate::tools::made_once::MadeOnce;
+use crate::tools::made_once::imported;
 use crate::tools::native_lock::attach;
 use tickwheel_delivery::internal::{AroundFn, FUNCTION_THREADS, MOST_FUNCTION_THREADS, SPARE_FUNCTION_THREADS};
 use tickwheel_delivery::{Delivery, DeliveryError, Sink, Verdict, Verdicts};
@@ -75,14 +75,13 @@ impl Drop for FunctionSink {
 
 /// Calls it once. When it returns, the message has arrived, whatever it returns, unless that would still have to be run.
 fn call(function: &Bound<'_, PyAny>, delivery: &Delivery) -> Verdict {
-    static CHECK: MadeOnce<Py<PyAny>> = MadeOnce::new();
     let py = function.py();
     let called = || -> PyResult<Option<String>> {
         let returned = function.call1((Bound::new(py, attempt::Delivery::of(delivery.clone()))?,))?;
         if returned.is_none() {
             return Ok(None);
         }
-        CHECK.import(py, "tickwheel.delivery.sinks.returned", "problem_with")?.call1((returned,))?.extract()
+        imported!(py, "tickwheel.delivery.sinks.returned", "problem_with")?.call1((returned,))?.extract()
     };
     match called() {
         Ok(None) => Verdict::Delivered,

@@ -13,7 +13,7 @@ use crate::delivery::calls::callees::{Callee, Callees};
 use crate::delivery::calls::failures;
 use crate::delivery::calls::raised::Raised;
 use crate::delivery::values::attempt;
-use crate::delivery::values::futures::{this_thread_is_of, this_thread_writes_for};
+use crate::delivery::values::receipts::{this_thread_is_of, this_thread_writes_for};
 use crate::delivery::values::rows::DeliveryRows;
 use crate::tools::finalizing::ForeignCall;
 use crate::tools::made_once::intern;

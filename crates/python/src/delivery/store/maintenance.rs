@@ -1,5 +1,7 @@
 //! Functions with which an operator maintains a store (D20). Each waits without the GIL, and reacts to signals.
 
+#![expect(clippy::needless_pass_by_value, reason = "pyo3 extracts them")]
+
 use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
@@ -23,33 +25,28 @@ fn checked(found: internal::Checked) -> Checked {
 }
 
 #[pyfunction]
-#[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it")]
 pub(crate) fn check_store(py: Python<'_>, path: PathBuf) -> PyResult<Checked> {
     run(py, |stop| check(&path, stop)).map(checked)
 }
 
 /// Bytes before and after.
 #[pyfunction]
-#[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it")]
 pub(crate) fn compact_store(py: Python<'_>, path: PathBuf) -> PyResult<(u64, u64)> {
     run(py, |stop| compact(&path, stop)).map(|sizes| (sizes.before, sizes.after))
 }
 
 #[pyfunction]
-#[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it")]
 pub(crate) fn pause_store(py: Python<'_>, path: PathBuf, key: Option<String>, is_paused: bool) -> PyResult<()> {
     run(py, |_| pause(&path, key.as_deref(), is_paused, now_ms()))
 }
 
 #[pyfunction]
-#[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it")]
 pub(crate) fn backup_store(py: Python<'_>, path: PathBuf, to: PathBuf) -> PyResult<Checked> {
     run(py, |stop| backup(&path, &to, now_ms(), stop)).map(checked)
 }
 
 /// Returns the place of the store that was replaced.
 #[pyfunction]
-#[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it")]
 pub(crate) fn restore_store(
     py: Python<'_>,
     backup: PathBuf,
@@ -61,7 +58,6 @@ pub(crate) fn restore_store(
 
 /// Whether a process works with the store, and its number; `None` where the system does not tell.
 #[pyfunction]
-#[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it")]
 pub(crate) fn store_owner(py: Python<'_>, path: PathBuf) -> Option<(bool, Option<u32>)> {
     py.detach(|| owners_of(&path)).map(|owners| (!owners.is_empty(), owners.first().copied()))
 }

@@ -9,31 +9,19 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::delivery::calls::failures;
-use crate::delivery::engine::core;
 use crate::delivery::engine::sqlite_at_fork::SqliteInUse;
+use crate::delivery::values::measures::fields;
 use crate::tools::fork::{BelongsToProcess, ProcessOwned, fork_epoch};
+use crate::tools::native_lock::lock_plain;
 use tickwheel::internal::sync::PlainMutex;
 use tickwheel_delivery::DeliveryError;
 use tickwheel_delivery::internal::{ActionSeen, Kept, Outcome, PageOf, Seen, Snapshot};
-
-/// A dict with these fields of a value.
-macro_rules! fields {
-    ($py:expr, $it:expr, $($name:ident)*) => {{
-        let fields = PyDict::new($py);
-        $(fields.set_item(stringify!($name), $it.$name)?;)*
-        fields
-    }};
-}
 
 type Position = (i64, i64);
 type Page<'py, T> = (Vec<Bound<'py, PyDict>>, Option<T>);
 type LetterRow = (i64, i64, String, i64, String, String, Vec<u8>);
 /// Number, key, id, due time, outcome, its time, lateness, attempts, and whether it may have arrived.
 type Row = (i64, Option<String>, String, Option<i64>, Option<i64>, Option<i64>, Option<i64>, Option<u32>, bool);
-
-/// Of keys that fail: the key, the id, since when, failed sends, the error, the next attempt, and whether it is paused.
-/// And whether all were seen.
-type FoundInDoubt = (Vec<(Option<String>, String, i64, u32, Option<String>, i64, bool)>, bool);
 
 /// A key, the due times from and before which, and the most messages of a page.
 type Asked = (Option<String>, Option<i64>, Option<i64>, usize);
@@ -74,7 +62,8 @@ impl StoreSnapshot {
             py,
             it,
             waiting recurring due_before first_due_ms retrying may_have_arrived delivered cancelled dead expired
-            dead_letters last_outcome_ms committed_ms paused_ms paused_keys paused_key_names down_since_ms down_reason
+            dead_letters last_outcome_ms committed_ms: "last_commit_ms" paused_ms: "paused_since_ms" paused_keys
+            paused_key_names down_since_ms down_reason
         );
         Ok(counts)
     }
@@ -84,12 +73,19 @@ impl StoreSnapshot {
         self.ask(py, Snapshot::paused_keys)
     }
 
+    /// How many dead letters are kept.
+    fn dead_letters(&self, py: Python<'_>) -> PyResult<u64> {
+        self.ask(py, Snapshot::dead_letters)
+    }
+
     /// The keys that have failed for longest, and whether all messages with attempts were looked at.
-    fn longest_in_doubt(&self, py: Python<'_>, most: usize) -> PyResult<FoundInDoubt> {
+    fn longest_in_doubt<'py>(&self, py: Python<'py>, most: usize) -> PyResult<(Vec<Bound<'py, PyDict>>, bool)> {
         let found = self.ask(py, |snapshot| snapshot.longest_in_doubt(most))?;
-        let keys = found.keys.into_iter();
-        let keys = keys.map(|it| (it.key, it.id, it.since_ms, it.fails, it.error, it.next_ms, it.is_paused));
-        Ok((keys.collect(), found.is_complete))
+        let keys = found
+            .keys
+            .into_iter()
+            .map(|it| Ok(fields!(py, it, key id since_ms fails error: "last_error" next_ms: "next_try_ms" is_paused)));
+        Ok((keys.collect::<PyResult<_>>()?, found.is_complete))
     }
 
     /// A page of open messages, and the position after which the next page begins.
@@ -127,16 +123,13 @@ impl StoreSnapshot {
         page(py, self.ask(py, |snapshot| snapshot.ended(outcome, page_of(&of, looked_at), before_n))?)
     }
 
-    /// The newest message with this name, and its content.
-    fn show<'py>(
-        &self,
-        py: Python<'py>,
-        id: &str,
-        key: Option<&str>,
-    ) -> PyResult<Option<(Bound<'py, PyDict>, Bound<'py, PyDict>)>> {
+    /// The newest message with this name, with its content.
+    fn show<'py>(&self, py: Python<'py>, id: &str, key: Option<&str>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let Some(it) = self.ask(py, |snapshot| snapshot.show(key, id))? else { return Ok(None) };
-        let content = fields!(py, it, next_id key_paused_ms payload expires_ms traceparent);
-        Ok(Some((seen(py, it.seen)?, content)))
+        let shown = fields!(py, it, next_id key_paused_ms: "key_paused_since_ms" payload expires_ms traceparent);
+        shown.set_item("seq", it.seen.seq)?;
+        shown.update(seen(py, it.seen)?.as_mapping())?;
+        Ok(Some(shown))
     }
 
     /// Dead letters before this one: number, time, and the letter with the first bytes of its record.
@@ -243,7 +236,7 @@ impl StoreSnapshot {
         _error: &Bound<'_, PyAny>,
         _traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let snapshot = core::take(py, self.place(py)?);
+        let snapshot = lock_plain(py, self.place(py)?).take();
         let closed = py.detach(|| snapshot.map_or(Ok(()), |(snapshot, _in_use)| snapshot.close()));
         match closed {
             Err(error) if raised.is_none() => Err(failures::to_python(py, &error)),
@@ -295,7 +288,7 @@ fn seen(py: Python<'_>, it: Seen) -> PyResult<Bound<'_, PyDict>> {
     let seen = fields!(
         py,
         it,
-        seq key id due_ms ended_ms lateness_us attempts last_error next_try_ms may_have_arrived rule
+        key id due_ms ended_ms lateness_us attempts last_error next_try_ms may_have_arrived: "redelivered" rule
     );
     seen.set_item("outcome", it.outcome.map(|outcome| outcome as i64))?;
     Ok(seen)

@@ -1,5 +1,5 @@
-//! The readers of Arrow: `ArrowRows` for batches of messages, and `HandOffRows` for batches of a hand-off. `ArrowBody`
-//! reads either of them from the body of a request. They read without the GIL.
+//! The readers of Arrow: `ArrowRows` for batches of messages or of a hand-off. `ArrowBody` reads them from the body of a
+//! request. They read without the GIL.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,30 +18,35 @@ use tickwheel_delivery::internal::{
     ArrowRows as ArrowReader, ArrowStream, Parsed, Schema, batches, has_dictionaries, read_hand_off,
 };
 
-/// How rows of Arrow batches are read.
+/// How rows of Arrow batches are read: as messages, or as those of a hand-off.
 #[pyclass(frozen, module = "tickwheel._native")]
-pub(crate) struct ArrowRows(Arc<ArrowInput>);
+pub(crate) struct ArrowRows(Arc<Rows>);
 
-struct ArrowInput {
-    source: Arc<str>,
-    schema: Schema,
-    letters: bool,
+enum Rows {
+    Messages { source: Arc<str>, schema: Schema, letters: bool },
+    HandOff { max_payload: usize },
 }
 
 #[pymethods]
 impl ArrowRows {
+    /// `letters`: whether a row that can't be used becomes a dead letter. If not, the caller gets its fault.
     #[new]
     #[pyo3(signature = (source, columns, max_payload, *, letters=true))]
     fn new(py: Python<'_>, source: &str, columns: Names, max_payload: usize, letters: bool) -> PyResult<Self> {
         let schema = schema_of(py, columns, max_payload)?;
-        Ok(Self(Arc::new(ArrowInput { source: source.into(), schema, letters })))
+        Ok(Self(Arc::new(Rows::Messages { source: source.into(), schema, letters })))
+    }
+
+    #[staticmethod]
+    fn hand_off(max_payload: usize) -> Self {
+        Self(Arc::new(Rows::HandOff { max_payload }))
     }
 
     /// Errors: `BadRecord` if no message can be read with these columns.
     #[expect(clippy::needless_pass_by_value, reason = "pyo3 extracts it")]
     fn check(&self, py: Python<'_>, names: Vec<PyBackedStr>) -> PyResult<()> {
         let names: Vec<&str> = names.iter().map(|name| &**name).collect();
-        self.0.schema.columns.fault("schema", &names).map_or(Ok(()), |bad| Err(bad_record(py, &bad)))
+        self.0.fault(&names).map_or(Ok(()), |bad| Err(bad_record(py, &bad)))
     }
 
     /// Reads an Arrow IPC stream, and returns an iterator of `Records`. `first_line`: the number of its first row;
@@ -60,32 +65,12 @@ impl ArrowRows {
     ) -> PyResult<ArrowPieces> {
         let batches = py.detach(|| batches(stream)).map_err(|bad| bad_record(py, &bad))?;
         let fault = fault.map(|(reason, allowed)| BadRecord { reason, allowed });
-        let rows = Rows::Messages { input: Arc::clone(&self.0), now_ns, as_bytes, fault };
-        Ok(ArrowPieces::new(rows, batches, first_line, Arc::default()))
+        Ok(ArrowPieces { now_ns, as_bytes, fault, ..ArrowPieces::of(&self.0, batches, first_line) })
     }
 
     /// A reader of one request's body.
     fn body(&self) -> ArrowBody {
-        ArrowBody::new(Kind::Messages(Arc::clone(&self.0)))
-    }
-}
-
-/// How rows of a hand-off are read.
-#[pyclass(frozen, module = "tickwheel._native")]
-pub(crate) struct HandOffRows {
-    max_payload: usize,
-}
-
-#[pymethods]
-impl HandOffRows {
-    #[new]
-    fn new(max_payload: usize) -> Self {
-        Self { max_payload }
-    }
-
-    /// A reader of one request's body.
-    fn body(&self) -> ArrowBody {
-        ArrowBody::new(Kind::HandOff { max_payload: self.max_payload })
+        ArrowBody { rows: Arc::clone(&self.0), stream: PlainMutex::default(), decoded_bytes: Arc::default() }
     }
 }
 
@@ -93,15 +78,17 @@ impl HandOffRows {
 const COLUMNS: &str = "the columns id; due, delay_ms, every, cron or op; and if needed key, payload, payload_base64, \
                        expires, traceparent, tz, missed";
 
-enum Kind {
-    Messages(Arc<ArrowInput>),
-    HandOff { max_payload: usize },
+impl Rows {
+    /// What is wrong with these columns of messages.
+    fn fault(&self, names: &[&str]) -> Option<BadRecord> {
+        if let Self::Messages { schema, .. } = self { schema.columns.fault("schema", names) } else { None }
+    }
 }
 
 /// The body of a request, which is an Arrow IPC stream, as its parts come. One thread uses it at a time.
 #[pyclass(frozen, module = "tickwheel._native")]
 pub(crate) struct ArrowBody {
-    kind: Kind,
+    rows: Arc<Rows>,
     stream: PlainMutex<Reading>,
     /// The bytes of the records that were read by now.
     decoded_bytes: Arc<AtomicUsize>,
@@ -117,10 +104,6 @@ struct Reading {
 }
 
 impl ArrowBody {
-    fn new(kind: Kind) -> Self {
-        Self { kind, stream: PlainMutex::new(Reading::default()), decoded_bytes: Arc::default() }
-    }
-
     fn read(&self, part: &[u8]) -> Result<(Vec<RecordBatch>, u64), BadRecord> {
         let mut reading = self.stream.lock();
         let found = reading.stream.read(part)?;
@@ -130,14 +113,12 @@ impl ArrowBody {
         {
             reading.is_known = true;
             reading.has_dictionaries = has_dictionaries(&schema);
-            if let Kind::HandOff { max_payload } = &self.kind {
+            if let Rows::HandOff { max_payload } = &*self.rows {
                 read_hand_off(&RecordBatch::new_empty(Arc::clone(&schema)), *max_payload).map(drop)?; // its columns
             }
-            if let Kind::Messages(input) = &self.kind {
-                let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
-                if let Some(bad) = input.schema.columns.fault("schema", &names) {
-                    return Err(BadRecord { reason: bad.reason, allowed: COLUMNS.to_owned() });
-                }
+            let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+            if let Some(bad) = self.rows.fault(&names) {
+                return Err(BadRecord { reason: bad.reason, allowed: COLUMNS.to_owned() });
             }
         }
         if !found.is_empty() && !reading.has_dictionaries {
@@ -158,13 +139,8 @@ impl ArrowBody {
     #[pyo3(signature = (part, *, now_ns=None))]
     fn add(&self, py: Python<'_>, part: &[u8], now_ns: Option<i64>) -> PyResult<ArrowPieces> {
         let (batches, first_line) = py.detach(|| self.read(part)).map_err(|bad| bad_record(py, &bad))?;
-        let rows = match &self.kind {
-            Kind::HandOff { max_payload } => Rows::HandOff { max_payload: *max_payload },
-            Kind::Messages(input) => {
-                Rows::Messages { input: Arc::clone(input), now_ns, as_bytes: Vec::new(), fault: None }
-            }
-        };
-        Ok(ArrowPieces::new(rows, batches, first_line, Arc::clone(&self.decoded_bytes)))
+        let decoded_bytes = Arc::clone(&self.decoded_bytes);
+        Ok(ArrowPieces { now_ns, decoded_bytes, ..ArrowPieces::of(&self.rows, batches, first_line) })
     }
 
     /// How many rows there were in its batches.
@@ -208,11 +184,6 @@ fn some_of(items: impl Iterator<Item = Parsed>, decoded_bytes: &AtomicUsize) -> 
     found
 }
 
-enum Rows {
-    Messages { input: Arc<ArrowInput>, now_ns: Option<i64>, as_bytes: Vec<String>, fault: Option<BadRecord> },
-    HandOff { max_payload: usize },
-}
-
 #[derive(Clone, Copy)]
 struct Place {
     batch: usize,
@@ -223,7 +194,10 @@ struct Place {
 /// An iterator of the records of some batches, in pieces of bounded size.
 #[pyclass(frozen, module = "tickwheel._native")]
 pub(crate) struct ArrowPieces {
-    rows: Rows,
+    rows: Arc<Rows>,
+    now_ns: Option<i64>,
+    as_bytes: Vec<String>,
+    fault: Option<BadRecord>,
     decoded_bytes: Arc<AtomicUsize>,
     batches: Vec<RecordBatch>,
     next: PlainMutex<Place>,
@@ -241,17 +215,15 @@ impl ArrowPieces {
             return Ok(None);
         };
         *lock_plain(py, &self.next) = place;
-        let letters = match &self.rows {
-            Rows::Messages { input, .. } => input.letters,
-            Rows::HandOff { .. } => true,
-        };
-        Ok(Some(Records::new(items, letters)))
+        Ok(Some(Records::new(items, !matches!(&*self.rows, Rows::Messages { letters: false, .. }))))
     }
 }
 
 impl ArrowPieces {
-    fn new(rows: Rows, batches: Vec<RecordBatch>, first_line: u64, decoded_bytes: Arc<AtomicUsize>) -> Self {
-        Self { rows, decoded_bytes, batches, next: PlainMutex::new(Place { batch: 0, row: 0, line: first_line }) }
+    fn of(rows: &Arc<Rows>, batches: Vec<RecordBatch>, first_line: u64) -> Self {
+        let next = PlainMutex::new(Place { batch: 0, row: 0, line: first_line });
+        let (rows, decoded_bytes) = (Arc::clone(rows), Arc::default());
+        Self { rows, now_ns: None, as_bytes: Vec::new(), fault: None, decoded_bytes, batches, next }
     }
 
     fn piece(&self, place: &mut Place) -> Result<Option<Vec<Parsed>>, BadRecord> {
@@ -263,16 +235,16 @@ impl ArrowPieces {
             }
         };
         let batch = batch.slice(place.row, PIECE_ROWS.min(batch.num_rows() - place.row));
-        let items = match &self.rows {
+        let items = match &*self.rows {
             Rows::HandOff { max_payload } => some_of(read_hand_off(&batch, *max_payload)?, &self.decoded_bytes),
-            Rows::Messages { input, now_ns, as_bytes, fault } => {
+            Rows::Messages { source, schema, letters } => {
                 let reader = ArrowReader {
-                    source: Arc::clone(&input.source),
-                    schema: &input.schema,
-                    now_ns: *now_ns,
-                    keeps_origin: input.letters,
-                    as_bytes,
-                    fault: fault.as_ref(),
+                    source: Arc::clone(source),
+                    schema,
+                    now_ns: self.now_ns,
+                    keeps_origin: *letters,
+                    as_bytes: &self.as_bytes,
+                    fault: self.fault.as_ref(),
                 };
                 some_of(reader.read(&batch, place.line), &self.decoded_bytes)
             }

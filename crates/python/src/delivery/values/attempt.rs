@@ -6,14 +6,16 @@ use pyo3::types::PyBytes;
 use crate::delivery::values::message::{message_of, message_to_python};
 use crate::tools::gil_cell::GilCell;
 use crate::tools::made_once::intern;
-use tickwheel_delivery::internal::{Digest, LineWriter};
-use tickwheel_delivery::{Delivery as Attempt, Message};
+use tickwheel_delivery::Delivery as Attempt;
+use tickwheel_delivery::internal::LineWriter;
 
 /// One attempt to send a message, with the wall time of the send and its lateness in whole microseconds.
 ///
 /// `seq` numbers the messages of one store in order of acceptance, and stays the same when a message is sent again.
 /// `attempt` counts from 1. `redelivered`: it may have arrived before, as a send had no answer or a run crashed (D5).
-/// `digest`: 128 bits by which a destination knows the message, whatever store it comes from.
+/// `digest`: 128 bits by which a destination knows the message, whatever store it comes from. `first_seq`: the lowest
+/// `seq` that the message may have been sent with; 0 if another store may have sent it. A digest that came with a lower
+/// one is of an earlier message, whose name the store has forgotten.
 #[pyclass(frozen, module = "tickwheel.delivery")]
 pub(crate) struct Delivery {
     attempt: Attempt,
@@ -56,8 +58,7 @@ impl Delivery {
         if let Some(kept) = kept {
             return Ok(kept.into_bound(py));
         }
-        let Attempt { body, due_ms, .. } = &self.attempt;
-        let made = message_to_python(py, &Message::from_parts(body.clone(), *due_ms, None))?;
+        let made = message_to_python(py, &self.attempt)?;
         let kept = made.clone().unbind();
         drop(self.message.with(py, |message| message.replace(kept)));
         Ok(made)
@@ -96,13 +97,18 @@ impl Delivery {
     /// 16 bytes, equal for messages with the same key and id, but where the name is used again after an outcome.
     #[getter]
     fn digest<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        let Attempt { body, .. } = &self.attempt;
-        PyBytes::new(py, &Digest::of_body(body).0)
+        PyBytes::new(py, &self.attempt.digest())
+    }
+
+    /// `seq`, or the number before a reschedule or a requeue; 0 if another store may have sent it.
+    #[getter]
+    fn first_seq(&self) -> i64 {
+        self.attempt.first_seq()
     }
 
     /// The payload, decoded from JSON. Errors: `ValueError` for bytes that are no JSON.
     fn json<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let bytes = PyBytes::new(py, self.attempt.body.payload());
+        let bytes = PyBytes::new(py, self.attempt.payload());
         py.import(intern!(py, "json"))?.call_method1(intern!(py, "loads"), (bytes,))
     }
 
@@ -115,8 +121,8 @@ impl Delivery {
     }
 
     fn __repr__(&self) -> String {
-        let Attempt { seq, body, attempt, .. } = &self.attempt;
-        let key = body.key().map_or_else(|| "None".to_owned(), |key| format!("{key:?}"));
-        format!("Delivery(seq={seq}, id={:?}, key={key}, attempt={attempt})", body.id())
+        let Attempt { seq, attempt, .. } = &self.attempt;
+        let key = self.attempt.key().map_or_else(|| "None".to_owned(), |key| format!("{key:?}"));
+        format!("Delivery(seq={seq}, id={:?}, key={key}, attempt={attempt})", self.attempt.id())
     }
 }

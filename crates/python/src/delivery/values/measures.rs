@@ -1,8 +1,30 @@
-//! `EngineMeasures`: what an engine has measured of its own work, at one moment.
+//! `EngineMeasures`: what an engine has measured of its own work, at one moment; and its counts.
 
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
+use tickwheel_delivery::Summary;
 use tickwheel_delivery::internal::{BOUNDS_US, Cause, Histogram, Running};
+
+/// A dict with these fields of a value, each by its own name or as another one.
+macro_rules! fields {
+    ($py:expr, $it:expr, $($name:ident $(: $key:literal)?)*) => {{
+        let fields = pyo3::types::PyDict::new($py);
+        $(fields.set_item([$($key,)? stringify!($name)][0], $it.$name)?;)*
+        fields
+    }};
+}
+pub(crate) use fields;
+
+/// The counts, by the names of the Python class `Summary`.
+pub(crate) fn counts_to_python<'py>(py: Python<'py>, it: &Summary) -> PyResult<Bound<'py, PyDict>> {
+    Ok(fields!(
+        py,
+        it,
+        resumed accepted delivered duplicates cancelled dead_letters undeliverable expired requeued rescheduled
+        reschedules_too_late cancels_too_late cancels_unknown conflicts
+    ))
+}
 
 /// The upper bounds in microseconds, a count for each bound, and the sum in microseconds. A count has the values up to
 /// its bound and above the bound before; one more count has the rest.

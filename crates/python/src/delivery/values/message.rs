@@ -1,11 +1,13 @@
-//! Converts between `Message` of Python and a message of the engine.
+//! Converts between `Message` of Python and a message of the engine, and reads the parts of both.
 
+use pyo3::IntoPyObjectExt as _;
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyInt, PyString, PyType};
+use pyo3::types::{PyBool, PyByteArray, PyBytes, PyDict, PyFloat, PyInt, PyMemoryView, PyString};
 
 use crate::delivery::calls::failures::{bad_record, quoted};
-use crate::tools::made_once::{MadeOnce, intern};
-use tickwheel_delivery::internal::{Body, Extras};
+use crate::tools::made_once::{imported, intern};
+use tickwheel_delivery::internal::{Body, Extras, Value};
 use tickwheel_delivery::{BadRecord, Message};
 
 /// As `Message` of Python.
@@ -14,13 +16,13 @@ pub(crate) fn message_to_python<'py>(py: Python<'py>, it: &Message) -> PyResult<
     let payload = payload_of(py, body)?;
     // A recurring message has the due time of its first occurrence.
     let due_ms = body.recurrence().and_then(|it| it.first_ms().ok()).unwrap_or(it.due_ms);
-    message_class(py)?.call1((body.id(), body.key(), due_ms, payload, it.delay_ms, expires_ms, body.traceparent()))
+    let rest = (it.delay_ms, expires_ms, body.traceparent(), body.destination());
+    message_class(py)?.call1((body.id(), body.key(), due_ms, payload, rest.0, rest.1, rest.2, rest.3))
 }
 
 /// The class `Message` of Python.
-pub(crate) fn message_class<'py>(py: Python<'py>) -> PyResult<&'py Bound<'py, PyType>> {
-    static CLASS: MadeOnce<Py<PyType>> = MadeOnce::new();
-    CLASS.import(py, "tickwheel.delivery.model.message", "Message")
+pub(crate) fn message_class<'py>(py: Python<'py>) -> PyResult<&'py Bound<'py, PyAny>> {
+    imported!(py, "tickwheel.delivery.model.message", "Message")
 }
 
 /// `bytes`, or `msgspec.Raw` for JSON.
@@ -29,12 +31,86 @@ pub(crate) fn payload_of<'py>(py: Python<'py>, body: &Body) -> PyResult<Bound<'p
     if !body.is_json() {
         return Ok(bytes.into_any());
     }
-    raw_class(py)?.call1((bytes,))
+    raw_of(bytes)
 }
 
-fn raw_class<'py>(py: Python<'py>) -> PyResult<&'py Bound<'py, PyType>> {
-    static CLASS: MadeOnce<Py<PyType>> = MadeOnce::new();
-    CLASS.import(py, "msgspec", "Raw")
+/// JSON as `msgspec.Raw`.
+pub(crate) fn raw_of(json: Bound<'_, PyBytes>) -> PyResult<Bound<'_, PyAny>> {
+    imported!(json.py(), "msgspec", "Raw")?.call1((json,))
+}
+
+/// The bytes of a payload that a program gives, and whether they are JSON.
+///
+/// Errors: `WrongUsage` for a value that JSON can't hold.
+pub(crate) fn payload_given<'py>(payload: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyBytes>, bool)> {
+    let py = payload.py();
+    let bytes_of =
+        |object: &Bound<'py, PyAny>| Ok(py.get_type::<PyBytes>().call1((object,))?.cast_into::<PyBytes>()?);
+    if let Ok(bytes) = payload.cast::<PyBytes>() {
+        return Ok((bytes.clone(), false));
+    }
+    if payload.is_instance_of::<PyByteArray>() || payload.is_instance_of::<PyMemoryView>() {
+        return bytes_of(payload).map(|bytes| (bytes, false));
+    }
+    if payload.is_instance(imported!(py, "msgspec", "Raw")?)? {
+        return bytes_of(payload).map(|bytes| (bytes, true));
+    }
+    let json_of = imported!(py, "tickwheel.delivery.model.payloads", "json_of")?;
+    Ok((json_of.call1((payload,))?.cast_into::<PyBytes>()?, true))
+}
+
+/// The value of a field as text or a number of Python's own, if it is a time, a span of time, or a number of another type.
+/// Anything else as it is.
+pub(crate) fn plain<'py>(value: Bound<'py, PyAny>, field: &str) -> PyResult<Bound<'py, PyAny>> {
+    let py = value.py();
+    let is_span = ["delay_ms", "every", "debounce_ms", "at_latest_ms"].contains(&field);
+    let is_plain = value.is_none()
+        || value.is_instance_of::<PyString>()
+        || value.is_instance_of::<PyInt>()
+        || value.is_instance_of::<PyFloat>();
+    if is_plain || !(is_span || ["due", "expires"].contains(&field)) {
+        return Ok(value);
+    }
+    if is_span && value.is_instance(imported!(py, "datetime", "timedelta")?)? {
+        let part = |name: &str| value.getattr(name)?.extract::<i64>();
+        let us = (part("days")? * 86_400 + part("seconds")?) * 1_000_000 + part("microseconds")?;
+        let is_whole = us % 1_000 == 0;
+        return if is_whole { (us / 1_000).into_bound_py_any(py) } else { (us as f64 / 1e3).into_bound_py_any(py) };
+    }
+    if !is_span && value.is_instance(imported!(py, "datetime", "datetime")?)? {
+        return value.call_method0(intern!(py, "isoformat"));
+    }
+    let number = if value.hasattr(intern!(py, "__index__"))? {
+        value.call_method0(intern!(py, "__index__"))
+    } else if value.hasattr(intern!(py, "as_integer_ratio"))? {
+        py.get_type::<PyFloat>().call1((&value,))
+    } else {
+        return Ok(value);
+    };
+    number.or_else(|error| {
+        let is_none = error.is_instance_of::<PyTypeError>(py)
+            || error.is_instance_of::<PyValueError>(py)
+            || error.is_instance_of::<PyOverflowError>(py);
+        if is_none { Ok(value) } else { Err(error) }
+    })
+}
+
+/// The value of a part, as far as its type matters. `None` is absent.
+pub(crate) fn value_of<'a>(value: &'a Bound<'_, PyAny>, part: &str) -> PyResult<Value<'a>> {
+    Ok(if value.is_none() {
+        Value::Absent
+    } else if value.is_instance_of::<PyString>() {
+        Value::Text(text(value, part)?.into())
+    } else if value.is_instance_of::<PyBool>() {
+        Value::Other
+    } else if value.is_instance_of::<PyInt>() {
+        let bound = || value.lt(0).map(|is_less| if is_less { i128::MIN } else { i128::MAX });
+        Value::Integer(value.extract().or_else(|_| bound())?)
+    } else if value.is_instance_of::<PyFloat>() {
+        Value::Float(value.extract()?)
+    } else {
+        Value::Other
+    })
 }
 
 /// A `Message` of Python, not yet checked but for the types of its parts.
@@ -43,38 +119,36 @@ pub(crate) fn message_of(message: &Bound<'_, PyAny>) -> PyResult<Message> {
     let (id, key) = parts_of_name(message)?;
     let id = text(&id, "id")?;
     let key = key.as_ref().map(|key| text(key, "key")).transpose()?;
-    let due = message.getattr(intern!(py, "due_ms"))?;
-    let wrong = |reason, allowed: &str| bad_record(py, &BadRecord { reason, allowed: allowed.to_owned() });
-    let bad = |reason| wrong(reason, "due_ms: epoch milliseconds");
-    let due_ms = match due.cast::<PyInt>() {
-        Ok(due) if !due.is_instance_of::<PyBool>() => {
-            due.extract::<i64>().map_err(|_| bad("due_ms is out of range".to_owned()))
-        }
-        _ => Err(bad("due_ms is not an integer".to_owned())),
-    }?;
+    let due_ms = part_of(message, intern!(py, "due_ms"), "epoch milliseconds")?;
     let payload = message.getattr(intern!(py, "payload"))?;
-    let delay_ms = message.getattr(intern!(py, "delay_ms"))?;
-    let delay_ms = delay_ms.extract().map_err(|_| {
-        wrong(format!("delay_ms is {}", quoted(&delay_ms)), "delay_ms: a number of milliseconds, or None")
-    })?;
-    let body = if let Ok(bytes) = payload.cast::<PyBytes>() {
-        Body::new(key, id, bytes.as_bytes(), false)
-    } else if payload.is_instance(raw_class(py)?)? {
-        let bytes = py.get_type::<PyBytes>().call1((&payload,))?;
-        Body::new(key, id, bytes.cast::<PyBytes>()?.as_bytes(), true)
-    } else {
-        let reason = format!("payload is {}", quoted(&payload));
-        return Err(wrong(reason, "payload: bytes, or JSON as msgspec.Raw(msgspec.json.encode(value))"));
-    };
-    let wrong_type = |name: &str, allowed: &str, value: &Bound<'_, PyAny>| {
-        wrong(format!("{name} is {}", quoted(value)), &format!("{name}: {allowed}, or None"))
-    };
-    let expires = message.getattr(intern!(py, "expires_ms"))?;
-    let expires_ms = expires.extract().map_err(|_| wrong_type("expires_ms", "epoch milliseconds", &expires))?;
-    let trace = message.getattr(intern!(py, "traceparent"))?;
-    let traceparent: Option<String> = trace.extract().map_err(|_| wrong_type("traceparent", "text", &trace))?;
-    let extras = Extras { expires_ms, traceparent: traceparent.map(Into::into), ..Extras::default() };
-    Ok(Message::from_parts(body.with_extras(extras), due_ms, delay_ms))
+    let (payload, is_json) = payload_given(&if payload.is_none() { PyDict::new(py).into_any() } else { payload })?;
+    let delay_ms = part_of(message, intern!(py, "delay_ms"), "a number of milliseconds, or None")?;
+    let expires_ms = part_of(message, intern!(py, "expires_ms"), "epoch milliseconds, or None")?;
+    let traceparent = part_of::<Option<String>>(message, intern!(py, "traceparent"), "text, or None")?.map(Into::into);
+    let destination = part_of::<Option<String>>(message, intern!(py, "destination"), "text, or None")?.map(Into::into);
+    let extras = Extras { expires_ms, traceparent, destination, ..Extras::default() };
+    let body = Body::new(key, id, payload.as_bytes(), is_json).with_extras(extras);
+    Ok(Message::from_parts(body, due_ms, delay_ms))
+}
+
+/// Errors: `BadRecord` if it is of another type. A `bool` is no number.
+fn part_of<'py, T: FromPyObjectOwned<'py>>(
+    message: &Bound<'py, PyAny>,
+    name: &Bound<'py, PyString>,
+    allowed: &str,
+) -> PyResult<T> {
+    let part = message.getattr(name)?;
+    let is_bool = part.is_instance_of::<PyBool>();
+    let found = if is_bool { None } else { part.extract().ok() };
+    found.ok_or_else(|| {
+        let name = name.to_string_lossy();
+        let reason = match &*name {
+            "due_ms" if !is_bool && part.is_instance_of::<PyInt>() => "due_ms is out of range".to_owned(),
+            "due_ms" => "due_ms is not an integer".to_owned(),
+            _ => format!("{name} is {}", quoted(&part)),
+        };
+        bad_record(message.py(), &BadRecord { reason, allowed: format!("{name}: {allowed}") })
+    })
 }
 
 type Named<'py> = (Bound<'py, PyAny>, Option<Bound<'py, PyAny>>);

@@ -2,13 +2,14 @@
 
 pub(crate) mod arrow_readers;
 pub(crate) mod attempt;
-pub(crate) mod futures;
+pub(crate) mod entry;
 pub(crate) mod items;
 pub(crate) mod measures;
 pub(crate) mod message;
 pub(crate) mod operations;
+pub(crate) mod puts;
 pub(crate) mod readers;
+pub(crate) mod receipts;
 pub(crate) mod records;
 pub(crate) mod rows;
 pub(crate) mod settings;
-pub(crate) mod times;

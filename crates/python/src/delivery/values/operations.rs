@@ -2,7 +2,7 @@
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
+use pyo3::types::PyDict;
 
 use crate::tools::made_once::MadeOnce;
 use tickwheel_delivery::Answer;
@@ -33,8 +33,8 @@ pub(crate) fn add_operations(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("OPERATIONS", operations)
 }
 
-/// Makes a list of members of `Answer`.
-pub(crate) fn answers_to_python<'py>(py: Python<'py>, answers: &[Answer]) -> PyResult<Bound<'py, PyList>> {
+/// The member of `Answer`.
+pub(crate) fn answer_to_python(py: Python<'_>, answer: Answer) -> PyResult<Bound<'_, PyAny>> {
     let members = MEMBERS.get_or_try_init(py, || Err(PyRuntimeError::new_err("the module was not added")))?;
-    PyList::new(py, answers.iter().map(|answer| members[*answer as usize].bind(py)))
+    Ok(members[answer as usize].bind(py).clone())
 }

@@ -10,58 +10,49 @@ use crate::delivery::values::records::Records;
 use tickwheel::internal::sync::PlainMutex;
 use tickwheel_delivery::internal::{Block, Columns, Csv, Ndjson, Parsed, Schema};
 
-/// Names of id, key, due and payload, `None` for the usual one; and the zone of times without an offset.
-pub(super) type Names = (Option<String>, Option<String>, Option<String>, Option<String>, Option<String>);
+/// Names of id, key, due, payload and destination, `None` for the usual one; and the zone of times without an offset.
+pub(super) type Names =
+    (Option<String>, Option<String>, Option<String>, Option<String>, Option<String>, Option<String>);
 
 /// Errors: `BadRecord` if there is no such zone.
-pub(super) fn schema_of(py: Python<'_>, (id, key, due, payload, zone): Names, max_payload: usize) -> PyResult<Schema> {
-    let schema = Schema::new(Columns::named(id, key, due, payload), max_payload);
+pub(super) fn schema_of(
+    py: Python<'_>,
+    (id, key, due, payload, destination, zone): Names,
+    max_payload: usize,
+) -> PyResult<Schema> {
+    let columns = Columns { destination, ..Columns::named(id, key, due, payload) };
+    let schema = Schema::new(columns, max_payload);
     match zone {
         Some(zone) => schema.in_zone(&zone).map_err(|bad| bad_record(py, &bad)),
         None => Ok(schema),
     }
 }
 
-/// How the lines of one input are read. `after`: lines up to this one are skipped. `letters`: a line that can't be used
-/// becomes a dead letter; otherwise its fault is only told.
+/// How the lines of one input are read. `after`: lines up to this one are skipped. A line that can't be used becomes a dead
+/// letter.
 #[pyclass(frozen, module = "tickwheel._native")]
 pub(crate) struct NdjsonLines {
     source: Arc<str>,
     schema: Schema,
     after: u64,
-    letters: bool,
 }
 
 #[pymethods]
 impl NdjsonLines {
     #[new]
-    #[pyo3(signature = (source, columns, max_payload, *, after=0, letters=true))]
-    fn new(
-        py: Python<'_>,
-        source: &str,
-        columns: Names,
-        max_payload: usize,
-        after: u64,
-        letters: bool,
-    ) -> PyResult<Self> {
-        Ok(Self { source: source.into(), schema: schema_of(py, columns, max_payload)?, after, letters })
+    #[pyo3(signature = (source, columns, max_payload, *, after=0))]
+    fn new(py: Python<'_>, source: &str, columns: Names, max_payload: usize, after: u64) -> PyResult<Self> {
+        Ok(Self { source: source.into(), schema: schema_of(py, columns, max_payload)?, after })
     }
 
     /// Reads whole lines. `left_out`: bytes of the last one that are not here.
     #[pyo3(signature = (data, *, first_line=1, left_out=0, now_ns=None))]
     fn read(&self, py: Python<'_>, data: &[u8], first_line: u64, left_out: usize, now_ns: Option<i64>) -> Records {
         let items = py.detach(|| {
-            let block = Block { bytes: Arc::<[u8]>::from(data), first_line, left_out };
+            let block = Block { bytes: data.to_vec().into(), first_line, left_out };
             self.reader(now_ns).read(&block).collect()
         });
-        Records::new(items, self.letters)
-    }
-
-    /// Reads bytes that are one record, on however many lines. Their size is known to be allowed.
-    #[pyo3(signature = (data, *, now_ns=None))]
-    fn read_object(&self, py: Python<'_>, data: &[u8], now_ns: Option<i64>) -> Records {
-        let item = py.detach(|| self.reader(now_ns).read_object(&Arc::from(data)));
-        Records::new(vec![item], self.letters)
+        Records::new(items, true)
     }
 
     /// Reads values that hold one record each, with the source and the line of each, and the time from which its delay counts, in
@@ -76,11 +67,11 @@ impl NdjsonLines {
                 if *reader.source != *source {
                     reader.source = source.into();
                 }
-                reader.read_value(&Arc::from(value.as_deref().unwrap_or(&[])), line.unwrap_or(0))
+                reader.read_value(&value.as_deref().unwrap_or_default().to_vec().into(), line.unwrap_or(0))
             };
             values.iter().map(item).collect()
         });
-        Records::new(items, self.letters)
+        Records::new(items, true)
     }
 }
 
@@ -89,7 +80,7 @@ type PlacedValue = (Option<PyBackedBytes>, Option<PyBackedStr>, Option<u64>, i64
 impl NdjsonLines {
     fn reader(&self, now_ns: Option<i64>) -> Ndjson<'_> {
         let (source, schema) = (Arc::clone(&self.source), &self.schema);
-        Ndjson { source, schema, now_ns, after: self.after, keeps_origin: self.letters }
+        Ndjson { source, schema, now_ns, after: self.after, keeps_origin: true }
     }
 }
 

@@ -1,77 +1,213 @@
-//! `Records`: the records of an input, as items of the engine, without a Python object for each.
+//! What is submitted, and the receipt for it. No Python object is made for a record.
 
 use std::sync::Arc;
 
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyList, PyType};
+use pyo3::types::{PyBytes, PyDict, PyList};
 
-use crate::delivery::calls::failures::bad_record;
+use crate::delivery::calls::failures::{bad_record, quoted, wrong_usage};
+use crate::delivery::values::entry::Entry;
+use crate::delivery::values::items::entry_of;
 use crate::delivery::values::message::message_to_python;
-use crate::tools::made_once::MadeOnce;
-use tickwheel_delivery::BadRecord;
-use tickwheel_delivery::internal::{Incoming, Item, Origin, Parsed, Record, check_traceparent, write_stream};
+use crate::delivery::values::operations::answer_to_python;
+use crate::delivery::values::puts::{now_ns, put_of, rfc_3339};
+use crate::tools::finalizing::ForeignCall;
+use crate::tools::made_once::imported;
+use tickwheel_delivery::internal::{
+    Answers, Block, Columns, Item, MAX_PAYLOAD, Ndjson, Origin, Parsed, Schema, check_traceparent, with_commas,
+    write_stream,
+};
+use tickwheel_delivery::{Answer, BadRecord};
+
+/// The most messages of one part.
+const PART: usize = 1_000;
+
+/// How a call reads what it is given: its keyword arguments.
+pub(crate) struct Options {
+    /// `item`, or `items`: a message or another item; `messages`: nothing else; `object`: the bytes of one JSON object;
+    /// `lines`: the bytes of lines of NDJSON.
+    format: String,
+    /// Whether each message takes the place of the message with its name.
+    replace: bool,
+    /// How long after the first call of a series a message that replaces is due at the latest.
+    at_latest_ms: Option<i64>,
+    /// The `traceparent` for messages without one. Another text is ignored, as W3C Trace Context asks.
+    trace: Option<String>,
+    max_payload: usize,
+    /// With more bad records, none is taken.
+    most_bad: usize,
+}
+
+impl Options {
+    pub(crate) fn of(given: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
+        fn option<T>(given: Option<&Bound<'_, PyDict>>, name: &str, otherwise: T) -> PyResult<T>
+        where
+            T: for<'py> FromPyObjectOwned<'py, Error = PyErr>,
+        {
+            let found = given.map(|given| given.get_item(name)).transpose()?.flatten();
+            found.map_or(Ok(otherwise), |found| found.extract())
+        }
+        let trace = option::<Option<String>>(given, "trace", None)?;
+        Ok(Self {
+            format: option(given, "format", "items".to_owned())?,
+            replace: option(given, "replace", false)?,
+            at_latest_ms: option(given, "at_latest_ms", None)?,
+            trace: trace.filter(|trace| check_traceparent(trace).is_ok()),
+            max_payload: option(given, "max_payload", MAX_PAYLOAD)?,
+            most_bad: option(given, "most_bad", usize::MAX)?,
+        })
+    }
+
+    fn applied(&self, entry: Entry) -> Entry {
+        let entry = if self.replace { entry.replacing(self.at_latest_ms) } else { entry };
+        if let Some(trace) = &self.trace { entry.traced(trace) } else { entry }
+    }
+
+    /// Reads what a caller gives, in parts. All of it is read before it is submitted.
+    ///
+    /// Errors: `BadRecord` and `WrongUsage` for a value that is wrong, and `BadRecord` for too many bad records.
+    pub(crate) fn read(&self, given: &Bound<'_, PyAny>) -> PyResult<Parts> {
+        let py = given.py();
+        let _call = ForeignCall::enter(py)?;
+        match &*self.format {
+            _ if let Ok(records) = given.cast::<Records>() => Ok(self.read_again(records.get())),
+            "item" => Ok(vec![Found::asked(vec![self.applied(entry_of(given, self.max_payload)?)])]),
+            "object" | "lines" => {
+                let data = given.cast::<PyBytes>()?.as_bytes();
+                let found = py.detach(|| self.read_text(data)).map_err(|bad| bad_record(py, &bad))?;
+                Ok(vec![found])
+            }
+            _ => self.read_values(given),
+        }
+    }
+
+    fn read_again(&self, records: &Records) -> Parts {
+        if !self.replace && self.trace.is_none() {
+            return records.0.clone();
+        }
+        let changed = |found: &Arc<Found>| {
+            let entries = found.entries.iter().map(|entry| self.applied(entry.clone())).collect();
+            Arc::new(Found { entries, letters: found.letters })
+        };
+        records.0.iter().map(changed).collect()
+    }
+
+    fn read_values(&self, given: &Bound<'_, PyAny>) -> PyResult<Parts> {
+        let py = given.py();
+        let is_messages = self.format == "messages";
+        let values = given.try_iter().map_err(|_| {
+            if is_messages {
+                let allowed = "give a list of messages, or another iterable";
+                return wrong_usage(py, &format!("{} can't be put: {allowed}", quoted(given)));
+            }
+            let allowed = "give a sequence of Messages, Cancels and Looks";
+            PyTypeError::new_err(format!("{} can't be submitted: {allowed}", quoted(given)))
+        })?;
+        let (mut parts, mut entries) = (Parts::new(), Vec::new());
+        for (at, value) in values.enumerate() {
+            let value = value?;
+            if !is_messages && let Ok(records) = value.cast::<Records>() {
+                parts.extend((!entries.is_empty()).then(|| Found::asked(std::mem::take(&mut entries))));
+                parts.extend(self.read_again(records.get()));
+                continue;
+            }
+            let read = if is_messages { put_of(&value, self.max_payload) } else { entry_of(&value, self.max_payload) };
+            let noted = |error: PyErr| {
+                if error.is_instance_of::<PyValueError>(py) {
+                    let note = format!("It is number {at} of those that were given, counted from 0.");
+                    let _ = error.value(py).call_method1("add_note", (note,));
+                }
+                error
+            };
+            entries.push(self.applied(read.map_err(noted)?));
+            if is_messages && entries.len() == PART {
+                parts.push(Found::asked(std::mem::take(&mut entries)));
+            }
+        }
+        parts.extend((!entries.is_empty()).then(|| Found::asked(entries)));
+        Ok(parts)
+    }
+
+    fn read_text(&self, data: &[u8]) -> Result<Arc<Found>, BadRecord> {
+        let schema = Schema::new(Columns::default(), self.max_payload);
+        let (source, now_ns) = ("-".into(), Some(now_ns()));
+        let reader = Ndjson { source, schema: &schema, now_ns, after: 0, keeps_origin: true };
+        let bytes = data.to_vec().into();
+        if self.format == "object" {
+            return Ok(Found::asked(vec![self.applied(Entry::Read(reader.read_object(&bytes)))]));
+        }
+        let (mut entries, mut bad) = (Vec::new(), 0);
+        for record in reader.read(&Block { bytes, first_line: 1, left_out: 0 }) {
+            entries.push(self.applied(Entry::Read(record)));
+            bad += usize::from(entries.last().is_some_and(|entry| entry.bad().is_some()));
+            if bad > self.most_bad {
+                let (first, origin) = entries.iter().find_map(Entry::bad).expect("there are some");
+                let (most, line) = (with_commas(self.most_bad), origin.line);
+                let reason = format!("more than {most} records are bad, the first in line {line}: {}", first.reason);
+                let allowed = format!("at most {most} bad records in a request; {}", first.allowed);
+                return Err(BadRecord { reason, allowed });
+            }
+        }
+        Ok(Found::asked(entries))
+    }
+}
+
+/// What was read together.
+pub(crate) struct Found {
+    entries: Vec<Entry>,
+    /// Whether a record that can't be used becomes a dead letter. If not, the caller gets its fault.
+    letters: bool,
+}
+
+pub(crate) type Parts = Vec<Arc<Found>>;
+
+impl Found {
+    fn asked(entries: Vec<Entry>) -> Arc<Self> {
+        Arc::new(Self { entries, letters: false })
+    }
+}
+
+/// The items for the engine. To be called without the GIL, as they may be many.
+pub(crate) fn items_of(parts: &Parts) -> Vec<Item> {
+    let mut items = Vec::new();
+    for Found { entries, letters } in parts.iter().map(AsRef::as_ref) {
+        let taken = entries.iter().filter(|entry| *letters || entry.bad().is_none());
+        items.extend(taken.map(|entry| entry.item(*letters)));
+    }
+    items
+}
+
+/// Reads what a caller gives, and submits nothing: as `DeliveryEngine.submit` does it. Messages come in parts of 1,000.
+///
+/// Errors: `BadRecord`, `WrongUsage`.
+#[pyfunction]
+#[pyo3(signature = (given, **options))]
+pub(crate) fn read_records(given: &Bound<'_, PyAny>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<Records>> {
+    let parts = Options::of(options)?.read(given)?;
+    Ok(parts.into_iter().map(|part| Records(vec![part])).collect())
+}
+
+/// Records in their order: messages, cancels, and bad records. It does not change after it is made.
+#[pyclass(frozen, module = "tickwheel._native")]
+pub(crate) struct Records(pub(crate) Parts);
 
 /// The place of a record, and its original bytes if they were kept.
 type Place<'py> = (String, u64, Option<Bound<'py, PyBytes>>);
 
-/// The error of a record: its line, the reason, and the allowed values.
-type Fault = (u64, String, String);
-
-/// The id of a record, its key, and when it is due.
-type NameAndDue<'a> = (&'a str, Option<&'a str>, Option<i64>);
-
-/// Records in their order: messages, cancels, and bad records. It does not change after it is made.
-#[pyclass(frozen, module = "tickwheel._native")]
-pub(crate) struct Records(Arc<Found>);
-
-/// The records of a part of an input.
-#[derive(Clone)]
-pub(crate) struct Found {
-    items: Arc<[Parsed]>,
-    /// Whether a record that can't be used becomes a dead letter. If not, the caller only gets its error.
-    letters: bool,
-    /// Whether each message takes the place of the message with its name.
-    replaces: Option<Replaces>,
-    /// The `traceparent` for messages without one.
-    traceparent: Option<Box<str>>,
-}
-
-/// The settings of a replacement.
-#[derive(Clone, Copy)]
-struct Replaces {
-    /// How long after the first call of a series they are due at the latest.
-    at_latest_ms: Option<i64>,
-}
-
-impl Found {
-    /// Returns the items for the engine.
-    pub(crate) fn items(&self) -> impl Iterator<Item = Item> {
-        let taken = self.items.iter().filter(|item| self.letters || !matches!(item, Parsed::Bad(..)));
-        let item = |parsed: &Parsed| match (Item::from(parsed.clone()), self.replaces) {
-            (Item::Put(put), Some(Replaces { at_latest_ms })) => Item::Replace { put: self.traced(put), at_latest_ms },
-            (Item::Put(put), None) => Item::Put(self.traced(put)),
-            (item, _) => item,
-        };
-        taken.map(item)
-    }
-
-    fn traced(&self, mut put: Incoming) -> Incoming {
-        if let Some(given) = &self.traceparent
-            && put.message.traceparent().is_none()
-        {
-            put.message = put.message.with_traceparent(given);
-        }
-        put
-    }
-}
-
 impl Records {
+    /// Records that a reader has read. Those that can't be used become dead letters if `letters` says so.
     pub(crate) fn new(items: Vec<Parsed>, letters: bool) -> Self {
-        Self(Arc::new(Found { items: items.into(), letters, replaces: None, traceparent: None }))
+        let entries = items.into_iter().map(Entry::Read).collect();
+        Self(vec![Arc::new(Found { entries, letters })])
     }
 
-    pub(crate) fn found(&self) -> Arc<Found> {
-        Arc::clone(&self.0)
+    fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.0.iter().flat_map(|found| &found.entries)
+    }
+
+    fn parsed(&self) -> impl Iterator<Item = &Parsed> {
+        self.entries().filter_map(|entry| if let Entry::Read(parsed) = entry { Some(parsed) } else { None })
     }
 }
 
@@ -80,114 +216,125 @@ impl Records {
     /// A record that can't be used, for reasons that the caller found.
     #[staticmethod]
     fn bad(source: &str, line: u64, reason: &str, allowed: &str, record: &[u8]) -> Self {
-        let origin = Origin { source: source.into(), line, record: Some(Record::from(record)) };
+        let origin = Origin { source: source.into(), line, record: Some(record.to_vec().into()) };
         let bad = BadRecord { reason: reason.to_owned(), allowed: allowed.to_owned() };
         Self::new(vec![Parsed::Bad(bad, origin)], true)
     }
 
     fn __len__(&self) -> usize {
-        self.0.items.len()
+        self.0.iter().map(|found| found.entries.len()).sum()
     }
 
-    /// The same records, but each message takes the place of the message with its name. `at_latest_ms`: how long after
-    /// the first call of a series it is due at the latest. A recurring message can't be put off like this: it becomes a
-    /// bad record.
-    fn replacing(&self, at_latest_ms: Option<i64>) -> Self {
-        let is_refused =
-            |item: &Parsed| matches!(item, Parsed::Message(it) if at_latest_ms.is_some() && it.message.recurs());
-        let item = |item: &Parsed| match item {
-            Parsed::Message(it) if is_refused(item) => Parsed::Bad(
-                BadRecord {
-                    reason: "a message that recurs can't be debounced".to_owned(),
-                    allowed: "every or cron without at_latest_ms".to_owned(),
-                },
-                it.origin.clone().unwrap_or(Origin { source: "".into(), line: 0, record: None }),
-            ),
-            other => other.clone(),
-        };
-        let found = self.0.as_ref().clone();
-        let has_refused = found.items.iter().any(is_refused);
-        let items = if has_refused { found.items.iter().map(item).collect() } else { found.items };
-        Self(Arc::new(Found { items, replaces: Some(Replaces { at_latest_ms }), ..found }))
-    }
-
-    /// The same records, but messages without a `traceparent` get this one. An invalid `traceparent` is ignored, as W3C
-    /// Trace Context asks.
-    fn traced_by(&self, traceparent: &str) -> Self {
-        let traceparent = check_traceparent(traceparent).is_ok().then(|| traceparent.into());
-        Self(Arc::new(Found { traceparent, ..self.0.as_ref().clone() }))
-    }
-
-    /// Returns for each record, in order, its id, its key and its due time (`None` for a cancel). A bad record has
-    /// `None`.
-    fn names(&self) -> Vec<Option<NameAndDue<'_>>> {
-        fn name(item: &Parsed) -> Option<NameAndDue<'_>> {
-            match item {
-                Parsed::Message(incoming) => {
-                    let message = &incoming.message;
-                    let first_ms = message.body.recurrence().and_then(|it| it.first_ms().ok());
-                    Some((message.id(), message.key(), Some(first_ms.unwrap_or(message.due_ms))))
-                }
-                Parsed::Cancel(it, _) => Some((&it.id, it.key.as_deref(), None)),
-                Parsed::Reschedule(it, _) => Some((&it.id, it.key.as_deref(), Some(it.due_ms))),
-                Parsed::Bad(..) => None,
-            }
-        }
-        self.0.items.iter().map(name).collect()
-    }
-
-    /// Returns for each record, in order, the name of its operation in the table of operations. A bad record has `put`.
-    fn operations(&self) -> Vec<&'static str> {
-        let put = if self.0.replaces.is_some() { "replace" } else { "put" };
-        let operation = |item: &Parsed| match item {
-            Parsed::Message(_) | Parsed::Bad(..) => put,
-            Parsed::Cancel(..) => "cancel",
-            Parsed::Reschedule(..) => "reschedule",
-        };
-        self.0.items.iter().map(operation).collect()
+    /// How many can't be used.
+    #[getter]
+    fn bad_count(&self) -> usize {
+        self.entries().filter(|entry| entry.bad().is_some()).count()
     }
 
     /// For each record in order a `Message`, a `Cancel`, a `Reschedule` or a `BadRecord`.
     fn to_list<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        static CANCEL: MadeOnce<Py<PyType>> = MadeOnce::new();
-        static RESCHEDULE: MadeOnce<Py<PyType>> = MadeOnce::new();
         let list = PyList::empty(py);
-        for item in &*self.0.items {
-            list.append(match item {
-                Parsed::Message(incoming) => message_to_python(py, &incoming.message)?,
-                Parsed::Cancel(cancel, _) => CANCEL
-                    .import(py, "tickwheel.delivery.model.message", "Cancel")?
+        for entry in self.entries() {
+            list.append(match entry {
+                Entry::Read(Parsed::Message(put)) | Entry::Other(Item::Replace { put, .. }) => {
+                    message_to_python(py, &put.message)?
+                }
+                Entry::Read(Parsed::Cancel(cancel, _)) => imported!(py, "tickwheel.delivery.model.message", "Cancel")?
                     .call1((&cancel.id, &cancel.key, cancel.keep_days))?,
-                Parsed::Reschedule(to, _) => RESCHEDULE
-                    .import(py, "tickwheel.delivery.model.entries", "Reschedule")?
-                    .call1((&to.id, &to.key, to.due_ms))?,
-                Parsed::Bad(bad, _) => bad_record(py, bad).into_value(py).into_bound(py).into_any(),
+                Entry::Read(Parsed::Reschedule(to, _)) => {
+                    imported!(py, "tickwheel.delivery.model.entries", "Reschedule")?
+                        .call1((&to.id, &to.key, to.due_ms))?
+                }
+                Entry::Read(Parsed::Bad(bad, _)) => bad_record(py, bad).into_value(py).into_bound(py).into_any(),
+                Entry::Other(_) => continue,
             })?;
         }
         Ok(list)
     }
 
-    /// Returns for each record, in order, `None` or its error: the line, the reason, and the allowed values.
-    fn faults(&self) -> Vec<Option<Fault>> {
-        let fault = |item: &Parsed| match item {
-            Parsed::Bad(bad, origin) => Some((origin.line, bad.reason.clone(), bad.allowed.clone())),
-            _ => None,
-        };
-        self.0.items.iter().map(fault).collect()
-    }
-
     /// Returns for each record, in order, its source, its line, and the original record. `None` if these were not kept.
     fn places<'py>(&self, py: Python<'py>) -> Vec<Option<Place<'py>>> {
         let place = |origin: &Origin| {
-            let record = origin.record.as_ref().map(|record| PyBytes::new(py, record.as_bytes()));
+            let record = origin.record.as_ref().map(|record| PyBytes::new(py, record));
             (origin.source.to_string(), origin.line, record)
         };
-        self.0.items.iter().map(|item| item.origin().map(place)).collect()
+        self.parsed().map(|item| item.origin().map(place)).collect()
     }
 
     /// The rows of a hand-off with their partitions, as an Arrow IPC stream with one batch.
     fn to_hand_off<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        let stream = py.detach(|| write_stream(&self.0.items));
+        let stream = py.detach(|| write_stream(&self.parsed().cloned().collect::<Vec<_>>()));
         PyBytes::new(py, &stream)
+    }
+}
+
+/// What became of the records of one call, in order. It keeps no messages, which may be large.
+#[pyclass(frozen, module = "tickwheel._native")]
+pub(crate) struct Receipt {
+    rows: Vec<Row>,
+    /// The name of a single record, and its due time on disk.
+    name: Option<(String, Option<String>, Option<i64>)>,
+}
+
+/// Its line, its operation, and its answer or its fault.
+type Row = (u64, &'static str, Result<Answer, Box<BadRecord>>);
+
+impl Receipt {
+    pub(crate) fn new(parts: &Parts, answers: &Answers) -> Self {
+        let mut given = answers.given.iter();
+        let mut rows = Vec::with_capacity(answers.given.len());
+        for part in parts {
+            for (at, entry) in part.entries.iter().enumerate() {
+                let found = match entry.bad() {
+                    Some((bad, _)) => Err(Box::new(bad.clone())),
+                    None if entry.is_answered() => Ok(*given.next().expect("each has an answer")),
+                    None => continue,
+                };
+                let line = entry.origin().map(|origin| origin.line).filter(|line| *line > 0);
+                rows.push((line.unwrap_or(at as u64 + 1), entry.operation(), found));
+            }
+        }
+        let single = parts.iter().find_map(|part| part.entries.first()?.named());
+        let name = match (&*rows, single) {
+            ([(_, _, Ok(answer))], Some((id, key, due_ms))) => {
+                let told_ms = answers.due_ms.first().map(|(_, due_ms)| *due_ms);
+                let due_ms = match answer {
+                    Answer::Accepted | Answer::Rescheduled => told_ms.or(due_ms),
+                    Answer::Replaced => told_ms,
+                    _ => None,
+                };
+                Some((id.to_owned(), key.map(str::to_owned), due_ms))
+            }
+            _ => None,
+        };
+        Self { rows, name }
+    }
+}
+
+#[pymethods]
+impl Receipt {
+    /// For each record its answer, or its fault as a `BadRecord`.
+    fn answers<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        self.rows.iter().map(|(_, _, found)| found_to_python(py, found)).collect()
+    }
+
+    /// The same, each with its line and its operation.
+    fn rows<'py>(&self, py: Python<'py>) -> PyResult<Vec<(u64, &'static str, Bound<'py, PyAny>)>> {
+        let row = |(line, operation, found): &Row| Ok((*line, *operation, found_to_python(py, found)?));
+        self.rows.iter().map(row).collect()
+    }
+
+    /// Id, key and due time of a single record that is not bad. The due time is that on disk, as text, if it waits now.
+    #[getter]
+    fn name(&self) -> Option<(&str, Option<&str>, Option<String>)> {
+        let (id, key, due_ms) = self.name.as_ref()?;
+        Some((id, key.as_deref(), due_ms.map(rfc_3339)))
+    }
+}
+
+fn found_to_python<'py>(py: Python<'py>, found: &Result<Answer, Box<BadRecord>>) -> PyResult<Bound<'py, PyAny>> {
+    match found {
+        Ok(answer) => answer_to_python(py, *answer),
+        Err(bad) => Ok(bad_record(py, bad).into_value(py).into_bound(py).into_any()),
     }
 }

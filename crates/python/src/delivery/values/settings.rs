@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::delivery::calls::failures;
-use tickwheel_delivery::internal::{Bounds, Rate, Retry, SETTINGS, Settings};
+use tickwheel_delivery::internal::{Allowed, Bounds, Rate, Retry, SETTINGS, Settings};
 
 const DAY_MS: f64 = 86_400_000.0;
 
@@ -26,6 +26,7 @@ pub(crate) fn settings_of(given: &Bound<'_, PyAny>) -> PyResult<Settings> {
         first_ms: retry.getattr("first_ms")?.extract::<f64>()?.round() as u64,
         longest_ms: retry.getattr("longest_ms")?.extract::<f64>()?.round() as u64,
         waits_ms: retry.getattr("waits_ms")?.extract::<Vec<f64>>()?.iter().map(|ms| ms.round() as u64).collect(),
+        waits_end: retry.getattr("waits_end")?.extract()?,
     };
     let rate = given.getattr("rate")?;
     let rate = if rate.is_none() {
@@ -51,6 +52,8 @@ pub(crate) fn settings_of(given: &Bound<'_, PyAny>) -> PyResult<Settings> {
         keep_ids_ms: (number("keep_ids_days")? * DAY_MS).round() as u64,
         unanswered_for_ms: (number("unanswered_for_s")? * 1000.0).round().max(1.0) as u64,
         spare: given.getattr("spare")?.extract()?,
+        allowed: Allowed::parse(&given.getattr("allow_addresses")?.extract::<Vec<String>>()?)
+            .map_err(|error| failures::to_python(given.py(), &error))?,
         bounds,
         seed: given.getattr("seed")?.extract()?,
         ..Settings::default()

@@ -1,0 +1,186 @@
+//! What the sender knows of one destination, and what it allows it. There may be several such values: nothing here is one
+//! for the process.
+
+use std::collections::VecDeque;
+use std::ops::{Index, IndexMut};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+
+use super::doubt::Doubts;
+use super::lanes::Slot;
+use super::measures::SendMeasures;
+use super::outage::Outage;
+use super::pace::{Pace, Rate};
+use super::places::{PlaceLimits, Places};
+use super::retry::Retry;
+use crate::sinks::named::NamedSettings;
+
+pub(crate) struct Destination {
+    /// What a message is sent to, if it names a destination.
+    pub(super) named: Option<Arc<NamedSettings>>,
+    pub(super) is_paused: bool,
+    /// How long a send may take, if it is not the usual time.
+    pub(super) time_out: Option<Duration>,
+    pub(super) queues: Queues,
+    /// It is one of [`Dispatcher::turns`](super::dispatcher::Dispatcher).
+    pub(super) has_turn: bool,
+    pub(crate) places: Places,
+    pub(crate) pace: Pace,
+    pub(super) doubts: Doubts,
+    pub(super) outage: Outage,
+    /// It was down when the last process ended.
+    pub(crate) was_down: bool,
+    pub(super) retry: Retry,
+    /// A message is given up after it was due this long while its key had no success. The time of outages does not count.
+    pub(super) unanswered_for: Duration,
+    pub(super) random: Rng,
+    pub(crate) measures: SendMeasures,
+}
+
+impl Destination {
+    pub(super) fn new(retry: Retry, unanswered_for: Duration, seed: u64, now_us: u64) -> Self {
+        Self {
+            named: None,
+            is_paused: false,
+            time_out: None,
+            queues: Queues::default(),
+            has_turn: false,
+            places: Places::new(PlaceLimits::NONE),
+            pace: Pace::default(),
+            doubts: Doubts::default(),
+            outage: Outage::default(),
+            was_down: false,
+            retry,
+            unanswered_for,
+            random: Rng::with_seed(seed),
+            measures: SendMeasures { changed_us: now_us, ..SendMeasures::default() },
+        }
+    }
+
+    /// Another one with the same settings.
+    pub(super) fn like(&self, now_us: u64) -> Self {
+        let mut random = self.random.clone();
+        Self {
+            places: self.places.like(),
+            ..Self::new(self.retry.clone(), self.unanswered_for, random.u64(..), now_us)
+        }
+    }
+
+    /// Has these settings from now on, which were checked when they were set. `usual`: what they leave out. What is out
+    /// keeps its place.
+    pub(super) fn set(&mut self, settings: NamedSettings, usual: &Usual, now_us: u64) {
+        let PlaceLimits { young, spare, .. } = usual.places;
+        let NamedSettings { concurrency, rate, waits_s, paused, .. } = &settings;
+        let spare = settings.spare.unwrap_or(if concurrency.is_some() { 0 } else { spare });
+        let young = concurrency.map_or(young, |most| most.min(young));
+        self.places.set_limits(PlaceLimits { young, spare, ..usual.places });
+        if self.named.as_ref().is_none_or(|before| before.rate != *rate) {
+            self.pace = Pace::new(rate.as_deref().and_then(|rate| Rate::parse(rate).ok()), now_us);
+        }
+        self.retry = usual.retry.clone();
+        if let Some(waits_s) = waits_s {
+            self.retry.waits_ms = waits_s.iter().map(|wait| whole_ms(*wait)).collect();
+        }
+        self.is_paused = *paused;
+        self.time_out = settings.sink_timeout_s.map(|it| Duration::from_millis(whole_ms(it)));
+        self.named = Some(Arc::new(settings));
+    }
+
+    pub(super) fn usual(&self) -> Usual {
+        Usual { places: self.places.limits(), retry: self.retry.clone() }
+    }
+
+    /// Keeps what does not come from the store, and has no alarm.
+    pub(super) fn take_over(&mut self, before: &mut Self) {
+        std::mem::swap(&mut self.places, &mut before.places);
+        std::mem::swap(&mut self.pace, &mut before.pace);
+        std::mem::swap(&mut self.measures, &mut before.measures);
+        self.places.is_older_armed = false;
+        self.pace.goes_on();
+        self.was_down |= before.outage.down().is_some();
+    }
+}
+
+fn whole_ms(s: f64) -> u64 {
+    (s * 1_000.0).ceil() as u64
+}
+
+/// The settings of a destination that says nothing about them.
+pub(super) struct Usual {
+    places: PlaceLimits,
+    pub(super) retry: Retry,
+}
+
+/// What can be sent there.
+#[derive(Debug, Default)]
+pub(super) struct Queues {
+    /// Of keys that are not in doubt.
+    pub(super) fresh: VecDeque<Offer>,
+    /// Of keys in doubt.
+    pub(super) in_doubt: VecDeque<Offer>,
+    /// The last send was of a key in doubt. If both kinds share places or the rate, the other kind comes next.
+    pub(super) was_in_doubt: bool,
+}
+
+impl Queues {
+    pub(super) fn are_empty(&self) -> bool {
+        self.fresh.is_empty() && self.in_doubt.is_empty()
+    }
+
+    pub(super) fn of(&self, is_in_doubt: bool) -> &VecDeque<Offer> {
+        if is_in_doubt { &self.in_doubt } else { &self.fresh }
+    }
+
+    pub(super) fn of_mut(&mut self, is_in_doubt: bool) -> &mut VecDeque<Offer> {
+        if is_in_doubt { &mut self.in_doubt } else { &mut self.fresh }
+    }
+}
+
+/// An entry in a queue for sending.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Offer {
+    Lane(u32),
+    /// A message without a key, or a message that is tried again.
+    Message(Slot, i64),
+}
+
+/// The destinations, by the number of their share in the window.
+pub(crate) struct Destinations(Vec<Destination>);
+
+impl Destinations {
+    pub(super) fn new(first: Destination) -> Self {
+        Self(vec![first])
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Destination> {
+        self.0.iter()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn shares(&self) -> std::ops::Range<u32> {
+        0..self.0.len() as u32
+    }
+
+    pub(super) fn add(&mut self, destination: Destination) {
+        self.0.push(destination);
+    }
+}
+
+impl Index<u32> for Destinations {
+    type Output = Destination;
+
+    fn index(&self, share: u32) -> &Destination {
+        &self.0[share as usize]
+    }
+}
+
+impl IndexMut<u32> for Destinations {
+    fn index_mut(&mut self, share: u32) -> &mut Destination {
+        &mut self.0[share as usize]
+    }
+}

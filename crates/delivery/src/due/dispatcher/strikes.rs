@@ -1,0 +1,221 @@
+//! Messages with two strikes or more are noted on disk, and then sent (rule D6). See `due/strikes.rs`.
+
+use super::{Dispatcher, Flight};
+use crate::due::clocks::Alarm;
+use crate::due::destination::{Destination, Offer};
+use crate::due::lanes::Slot;
+use crate::due::strikes::{GROUP, IN_GROUP, LONG_US, Struck};
+use crate::due::window::State;
+
+/// What is to be done before a message with strikes can be sent.
+enum Note {
+    /// The first of these was taken back, or its key is paused.
+    Gone(Struck, Slot, i64),
+    /// A message goes alone next: others that are noted and not sent wait for their next note.
+    TakeBack,
+    Alone(Slot, i64),
+    Group(Struck, i64),
+}
+
+impl Dispatcher {
+    /// The notes of these messages are on disk, or taken back. The noted ones are sent next: a crash gives each a strike.
+    pub(crate) fn are_noted(&mut self, notes: &[(i64, bool)]) {
+        for (seq, _) in notes.iter().rev().filter(|(_, is_noted)| *is_noted) {
+            if let Some(slot) = self.window.find(*seq)
+                && self.window.entry(slot).state == State::Retrying
+                && self.strikes.is_on_disk(*seq)
+            {
+                let key = self.key_of(slot);
+                self.queue_of(key).push_front(Offer::Message(slot, *seq));
+            }
+        }
+    }
+
+    /// The message is due, and has strikes: it waits for its note.
+    pub(super) fn wait_for_note(&mut self, slot: Slot) {
+        let entry = self.window.entry_mut(slot);
+        entry.state = State::Retrying;
+        let (seq, strikes) = (entry.seq, entry.strikes);
+        let is_in_doubt = self.is_in_doubt(slot);
+        self.strikes.wait(slot, seq, strikes, is_in_doubt);
+    }
+
+    /// Whether a message with strikes waits for its note, its commit or a place.
+    pub(super) fn has_struck_to_send(&self, share: u32) -> bool {
+        self.strikes.waiting().any(|(slot, seq)| self.is_of(share, slot, seq))
+            || self.strikes.noted().any(|seq| {
+                self.is_unsent(seq) && self.window.find(seq).is_some_and(|slot| self.share_of(slot) == share)
+            })
+    }
+
+    fn is_unsent(&self, seq: i64) -> bool {
+        self.window.find(seq).is_some_and(|slot| self.window.entry(slot).state == State::Retrying)
+    }
+
+    /// Whether nothing may start: a message that goes alone is out, or is next.
+    pub(super) fn is_held_back(&self) -> bool {
+        self.strikes.alone.is_some() || self.next_alone().is_some()
+    }
+
+    /// The message that goes alone next: there is a place for it, and a try if the destination is down.
+    fn next_alone(&self) -> Option<(Slot, i64)> {
+        self.strikes.first(Struck::Alone)?;
+        if !self.strikes.may_go_alone(self.clocks.now_us()) {
+            return None;
+        }
+        self.strikes.find(Struck::Alone, |slot, seq| {
+            self.waits_for_note(slot, seq) && {
+                let Destination { places, outage, .. } = &self.to[self.share_of(slot)];
+                let may_try = !outage.is_down() || outage.next_try(true, true).is_some();
+                may_try && places.may_start(self.is_in_doubt(slot)).is_some()
+            }
+        })
+    }
+
+    fn waits_for_note(&self, slot: Slot, seq: i64) -> bool {
+        let entry = self.window.get(slot, seq).filter(|it| it.state == State::Retrying && it.strikes >= IN_GROUP);
+        entry.is_some() && !self.strikes.is_noted(seq) && !self.window.is_paused(slot)
+    }
+
+    /// `None`: nothing is to be noted now. A pause may last for days, and a crash would give a strike to each.
+    fn next_note(&mut self) -> Option<Note> {
+        if self.limit.is_paused || !self.strikes.has_any() || self.strikes.alone.is_some() {
+            return None;
+        }
+        for which in [Struck::Alone, Struck::Fresh, Struck::InDoubt] {
+            if let Some((slot, seq)) = self.strikes.first(which).filter(|(slot, seq)| !self.waits_for_note(*slot, *seq))
+            {
+                return Some(Note::Gone(which, slot, seq));
+            }
+        }
+        if let Some((slot, seq)) = self.next_alone() {
+            if self.strikes.noted().any(|seq| self.is_unsent(seq)) {
+                return Some(Note::TakeBack);
+            }
+            return self.youngest_us().is_none().then_some(Note::Alone(slot, seq));
+        }
+        let is_next = |it: &mut Self, which| {
+            let (slot, seq) = it.strikes.first(which)?;
+            it.has_room_for(it.share_of(slot), which).then_some((slot, seq))
+        };
+        [Struck::Fresh, Struck::InDoubt]
+            .into_iter()
+            .find_map(|which| is_next(self, which).map(|(_, seq)| Note::Group(which, seq)))
+    }
+
+    /// Whether [`Dispatcher::note_strikes`] would do anything.
+    pub(super) fn may_note_strikes(&mut self) -> bool {
+        self.next_note().is_some()
+    }
+
+    /// Notes the messages with strikes that go out next.
+    pub(super) fn note_strikes(&mut self) {
+        while let Some(note) = self.next_note() {
+            match note {
+                Note::Gone(which, slot, seq) => {
+                    self.strikes.pop(which);
+                    let is_open = self.window.get(slot, seq).is_some_and(|it| it.state == State::Retrying);
+                    if is_open && !self.strikes.is_noted(seq) && self.window.is_paused(slot) {
+                        self.leave_paused(slot);
+                    }
+                }
+                Note::TakeBack => self.unnote_waiting(),
+                Note::Alone(slot, seq) => {
+                    self.outcomes.noted.push((seq, true));
+                    let (strikes, now_us) = (self.window.entry(slot).strikes, self.clocks.now_us());
+                    let until_us = self.strikes.note_alone(slot, seq, strikes, now_us);
+                    self.clocks.arm_at(until_us, Alarm::Alone);
+                }
+                Note::Group(which, seq) => {
+                    self.strikes.note(which, seq);
+                    self.outcomes.noted.push((seq, true));
+                }
+            }
+        }
+        // A message goes alone once no other send is out but those that hang.
+        if self.strikes.alone.is_none()
+            && self.next_alone().is_some()
+            && let Some(until_us) = self.youngest_us()
+        {
+            self.clocks.arm_at(until_us, Alarm::Alone);
+        }
+    }
+
+    /// When the youngest send will be out for long. `None`: all are.
+    fn youngest_us(&self) -> Option<u64> {
+        let now_us = self.clocks.now_us();
+        let until_us = self.flights.open.values().map(|flight| flight.began_us.saturating_add(LONG_US)).max();
+        until_us.filter(|until_us| *until_us > now_us)
+    }
+
+    /// The time of an alarm has come: a message that is alone may have held the others back long enough.
+    pub(super) fn end_alone(&mut self) {
+        let now_us = self.clocks.now_us();
+        let Some(alone) = self.strikes.alone.as_mut().filter(|it| it.until_us <= now_us) else { return };
+        let (slot, seq, hold_us) = (alone.slot, alone.seq, alone.hold_us);
+        if self.window.entry(slot).state == State::Retrying && !alone.is_ready {
+            alone.until_us = now_us.saturating_add(hold_us); // its note is not on disk
+            let until_us = alone.until_us;
+            self.clocks.arm_at(until_us, Alarm::Alone);
+            return;
+        }
+        self.unnote_unsent(slot, seq);
+        let rests_until_us = self.strikes.rest(hold_us, now_us);
+        self.clocks.arm_at(rests_until_us, Alarm::Alone);
+    }
+
+    /// The messages of a send that are noted are out.
+    pub(super) fn noted_are_sent(&mut self, flight: &Flight) {
+        for message in &flight.messages {
+            if let Some(until_us) = self.strikes.sent(message.seq, flight.began_us) {
+                self.clocks.arm_at(until_us, Alarm::Alone);
+            }
+        }
+    }
+
+    /// Takes back the note of a message. Returns whether it has to wait for its next note: it is in no queue for sending.
+    pub(super) fn unnote(&mut self, seq: i64) -> bool {
+        let was_offered = self.strikes.forget(seq);
+        if was_offered.is_some() {
+            self.outcomes.noted.push((seq, false));
+        }
+        was_offered == Some(false)
+    }
+
+    fn unnote_unsent(&mut self, slot: Slot, seq: i64) {
+        let waits = self.unnote(seq);
+        let entry = self.window.entry(slot);
+        if waits && entry.state == State::Retrying {
+            self.strikes.wait(slot, seq, entry.strikes, self.is_in_doubt(slot));
+        }
+    }
+
+    /// Takes back the notes of all messages that were not sent.
+    pub(super) fn unnote_waiting(&mut self) {
+        let unsent: Vec<i64> = self.strikes.noted().filter(|seq| self.is_unsent(*seq)).collect();
+        for seq in unsent {
+            if let Some(slot) = self.window.find(seq) {
+                self.unnote_unsent(slot, seq);
+            }
+        }
+    }
+
+    /// Whether one more message of a group may be noted: few are out, and a place and a token are free for it.
+    fn has_room_for(&mut self, share: u32, which: Struck) -> bool {
+        let most = if self.to[share].outage.is_down() { 1 } else { GROUP };
+        if self.strikes.young(self.clocks.now_us()) >= most {
+            return false;
+        }
+        let is_in_doubt = which == Struck::InDoubt;
+        let of_kind = |seq: &i64| {
+            self.is_unsent(*seq)
+                && self
+                    .window
+                    .find(*seq)
+                    .is_some_and(|slot| self.share_of(slot) == share && self.is_in_doubt(slot) == is_in_doubt)
+        };
+        let unsent = self.strikes.noted().filter(of_kind).count();
+        let free = self.to[share].places.free(is_in_doubt).saturating_mul(self.turns.most_in_send);
+        unsent < free.min(self.to[share].pace.tokens(self.clocks.now_us()))
+    }
+}

@@ -1,0 +1,166 @@
+//! Named destinations: none holds up another (D23).
+
+use super::testing::{ByHand, START_MS};
+use crate::due::places::PlaceLimits;
+use crate::due::window::Bounds;
+use crate::group::items::{Answer, Item};
+use crate::message::incoming::Incoming;
+use crate::message::{Body, Extras, Message};
+use crate::run::settings::Settings;
+use crate::sinks::{Delivery, TakesNamed, Verdict, Verdicts};
+
+fn message(to: &str, key: Option<&str>, id: &str, due_ms: i64) -> Item {
+    let extras = Extras { destination: Some(to.into()), ..Extras::default() };
+    let body = Body::new(key, id, b"1", true).with_extras(extras);
+    Item::Put(Incoming::of(Message { body, due_ms, delay_ms: None }))
+}
+
+fn set(name: &str, more: &str) -> Item {
+    let settings = format!(r#"{{"url":"http://{name}.example/"{more}}}"#);
+    Item::SetDestination { name: name.to_owned(), settings }
+}
+
+/// An engine with these destinations, eight ordinary places and eight spare ones.
+fn world(settings: Settings, destinations: &[&str]) -> ByHand {
+    let world = ByHand::open(settings);
+    world.engine.take_named(TakesNamed::All).unwrap();
+    world.engine.set_places(PlaceLimits { young: 8, spare: 8, ..PlaceLimits::NONE });
+    world.begin();
+    let answers = world.give(destinations.iter().map(|name| set(name, "")).collect());
+    assert!(answers.iter().all(|answer| *answer == Answer::Accepted));
+    world
+}
+
+fn due(to: &str, count: usize) -> Vec<Item> {
+    (0..count).map(|number| message(to, Some(&number.to_string()), &format!("{to} {number:04}"), START_MS)).collect()
+}
+
+/// Takes all that can be sent now, one message in a send.
+fn taken(world: &ByHand) -> Vec<(u64, Delivery)> {
+    let take = || world.engine.take(1, usize::MAX, true);
+    std::iter::from_fn(take).map(|(number, mut deliveries)| (number, deliveries.remove(0))).collect()
+}
+
+fn of<'a>(taken: &'a [(u64, Delivery)], to: &str) -> Vec<&'a Delivery> {
+    taken.iter().map(|(_, it)| it).filter(|it| it.body.destination() == Some(to)).collect()
+}
+
+#[test]
+fn a_destination_that_hangs_leaves_places_for_another_one__d23() {
+    let world = world(Settings::default(), &["hangs", "well"]);
+    world.give(due("hangs", 100));
+    let hanging = taken(&world);
+    assert_eq!(hanging.len(), 8, "as many as are left free, of sixteen");
+    world.advance_ms(1_000); // they move to spare places
+    assert!(taken(&world).is_empty());
+    world.give(due("well", 100));
+    let mut sent = 0;
+    while sent < 100 {
+        let now = taken(&world);
+        assert!(now.len() >= 4 && of(&now, "hangs").is_empty());
+        for (number, _) in &now {
+            world.engine.settle(*number, Verdicts::Delivered, None);
+        }
+        sent += now.len();
+        world.write();
+    }
+}
+
+#[test]
+fn destinations_take_turns__d23() {
+    let world = world(Settings::default(), &["a", "b", "c"]);
+    world.give([due("a", 100), due("b", 3), due("c", 3)].concat());
+    let mut order = String::new();
+    while order.len() < 12 {
+        let (number, deliveries) = world.engine.take(1, usize::MAX, true).unwrap();
+        order.push_str(deliveries[0].body.destination().unwrap());
+        world.engine.settle(number, Verdicts::Delivered, None);
+    }
+    assert_eq!(order, "abcabcabcaaa");
+}
+
+#[test]
+fn a_backlog_of_one_leaves_memory_for_another_one__d23() {
+    let bounds = Bounds { messages: 100, ..Bounds::default() };
+    let world = world(Settings { bounds, ..Settings::default() }, &["slow", "well"]);
+    world.give(vec![set("slow", r#","paused":true"#)]);
+    world.give(due("slow", 1_000));
+    let in_memory = world.engine.in_memory().0;
+    assert!((40..=60).contains(&in_memory), "{in_memory}");
+    world.give(due("well", 20));
+    assert_eq!(of(&taken(&world), "well").len(), 8, "of its places");
+    world.give(vec![set("slow", "")]);
+    let mut ids = Vec::new();
+    while ids.len() < 1_000 {
+        for (number, delivery) in taken(&world) {
+            world.engine.settle(number, Verdicts::Delivered, None);
+            ids.extend((delivery.body.destination() == Some("slow")).then(|| delivery.body.id().to_owned()));
+        }
+        world.write();
+        world.advance_ms(1);
+    }
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 1_000);
+}
+
+#[test]
+fn one_that_is_down_is_down_alone_and_its_messages_wait__d6_d23() {
+    let world = world(Settings::default(), &["gone", "well"]);
+    world.give(due("gone", 20));
+    for _ in 0..30 {
+        for (number, _) in taken(&world) {
+            let reason = "refused".to_owned();
+            world.engine.settle(
+                number,
+                Verdicts::Each(vec![Verdict::Unreachable { reason, retry_after_ms: None }]),
+                None,
+            );
+        }
+        world.write();
+        world.advance_ms(100);
+    }
+    assert!(world.engine.lock_dispatcher().is_any_down());
+    world.give(due("well", 8));
+    let now = taken(&world);
+    assert!(of(&now, "well").len() >= 5, "beside the tries of the other one");
+    assert!(now.iter().all(|(_, it)| it.attempt == 1 || it.body.destination() == Some("gone")));
+    assert_eq!(world.engine.open_count(), 28, "none was given up");
+}
+
+#[test]
+fn a_pause_of_a_key_is_for_all_destinations_and_order_is_for_each__d4_d16_d23() {
+    let world = world(Settings::default(), &["a", "b"]);
+    let both = |id: &str| {
+        [message("a", Some("k"), &format!("a {id}"), START_MS), message("b", Some("k"), &format!("b {id}"), START_MS)]
+    };
+    world.give([both("1"), both("2")].concat());
+    let now = taken(&world);
+    assert_eq!((of(&now, "a").len(), of(&now, "b").len()), (1, 1), "a lane is a key at a destination");
+    world.give(vec![Item::Pause { key: Some("k".to_owned()), is_paused: true }]);
+    for (number, _) in &now {
+        world.engine.settle(*number, Verdicts::Delivered, None);
+    }
+    world.write();
+    assert!(taken(&world).is_empty());
+    let world = world.again();
+    world.engine.take_named(TakesNamed::All).unwrap();
+    world.write();
+    assert!(taken(&world).is_empty(), "also after a restart");
+    world.give(vec![Item::Pause { key: Some("k".to_owned()), is_paused: false }]);
+    let now = taken(&world);
+    assert_eq!((of(&now, "a")[0].body.id(), of(&now, "b")[0].body.id()), ("a 2", "b 2"));
+}
+
+#[test]
+fn after_a_crash_only_what_was_in_memory_may_have_arrived__d5_d23() {
+    let bounds = Bounds { messages: 20, ..Bounds::default() };
+    let world = world(Settings { bounds, ..Settings::default() }, &["a", "b"]);
+    world.give([due("a", 50), due("b", 50)].concat());
+    world.write();
+    let sent: Vec<i64> = taken(&world).iter().map(|(_, it)| it.seq).collect();
+    let world = world.again();
+    let suspects = world.engine.with_store(|store| store.may_have_arrived()).unwrap();
+    assert!(sent.iter().all(|seq| suspects.iter().any(|it| it.seq == *seq)), "{sent:?}");
+    assert!(suspects.len() <= 20, "{}", suspects.len());
+}

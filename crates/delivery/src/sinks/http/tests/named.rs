@@ -1,0 +1,154 @@
+//! Named destinations, with a receiver for each (D23).
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::{Answer, Deliverer, Destination, Event, Letter, NamedSettings, Observer, OpenOptions};
+
+fn at(receiver: &Receiver) -> NamedSettings {
+    NamedSettings { url: receiver.url(), ..NamedSettings::default() }
+}
+
+/// The receivers are on this machine.
+fn here() -> OpenOptions {
+    OpenOptions::default().with_allowed_addresses(["127.0.0.1"]).unwrap()
+}
+
+fn accepting() -> Receiver {
+    Receiver::new(ok)
+}
+
+fn now(id: &str) -> Message {
+    Message::after(id, Duration::ZERO, "1")
+}
+
+#[test]
+fn each_message_goes_where_it_says_with_what_is_set_for_there__d23() {
+    let (folder, left, right) = (tempfile::tempdir().unwrap(), accepting(), accepting());
+    let deliverer = here().open(folder.path().join("s.db"), Destination::named()).unwrap();
+    let headers = BTreeMap::from([("x-team".to_owned(), "17".to_owned())]);
+    assert_eq!(deliverer.set_destination("left", &NamedSettings { headers, ..at(&left) }).unwrap(), Answer::Accepted);
+    let secrets = vec!["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned()];
+    deliverer.set_destination("right", &NamedSettings { secrets, ..at(&right) }).unwrap();
+    assert!(deliverer.destinations().unwrap()["right"].secrets.is_empty(), "secrets are only written");
+    assert_eq!(deliverer.put(now("a").to("left")).unwrap(), Answer::Accepted);
+    assert_eq!(deliverer.put(now("a").to("left")).unwrap(), Answer::Duplicate);
+    assert_eq!(deliverer.put(now("a").to("right")).unwrap(), Answer::Conflict, "where it goes is content");
+    assert_eq!(deliverer.put(now("b").with_key("k").to("right")).unwrap(), Answer::Accepted);
+    for refused in [now("c"), now("c").to("nowhere")] {
+        assert_eq!(deliverer.put(refused).unwrap(), Answer::Refused);
+    }
+    wait_until("all have arrived", || (left.count(), right.count()) == (1, 1));
+    deliverer.close(None).unwrap();
+    assert_eq!((left.ids(), right.ids()), (vec!["a".to_owned()], vec!["b".to_owned()]));
+    let (left, right) = (left.posts.lock(), right.posts.lock());
+    assert_eq!(left[0].headers.get("x-team").map(String::as_str), Some("17"));
+    assert!(!left[0].headers.contains_key("webhook-signature") && right[0].headers.contains_key("webhook-signature"));
+    assert!(left[0].body.contains(r#""destination":"left""#), "{}", left[0].body);
+}
+
+#[test]
+fn what_waits_and_what_is_set_is_there_after_a_restart_and_a_change_is_true_for_the_next_send__d23() {
+    let (folder, before, after) = (tempfile::tempdir().unwrap(), accepting(), accepting());
+    let store = folder.path().join("s.db");
+    let deliverer = here().open(&store, Destination::named()).unwrap();
+    deliverer.set_destination("here", &NamedSettings { paused: true, ..at(&before) }).unwrap();
+    for number in 0..20 {
+        deliverer.put(now(&format!("{number:02}")).with_key("k").to("here")).unwrap();
+    }
+    deliverer.close(None).unwrap();
+    assert!(Deliverer::open(&store, Destination::standard_output()).is_err(), "it would go to the wrong place");
+    let deliverer = here().open(&store, Destination::http(&before.url()).unwrap()).unwrap();
+    assert_eq!(deliverer.destinations().unwrap()["here"].url, before.url());
+    assert_eq!(deliverer.set_destination("here", &at(&after)).unwrap(), Answer::Replaced);
+    wait_until("all have arrived", || after.count() == 20);
+    deliverer.put(now("of none")).unwrap();
+    wait_until("all have arrived", || before.count() == 1);
+    deliverer.close(None).unwrap();
+    let expected: Vec<String> = (0..20).map(|number| format!("{number:02}")).collect();
+    assert_eq!(after.ids(), expected, "in the order of the key");
+    assert_eq!(before.ids(), ["of none"]);
+}
+
+#[test]
+fn one_that_hangs_or_is_gone_holds_up_no_other__d23() {
+    let folder = tempfile::tempdir().unwrap();
+    let (hanging, well) = (Receiver::new(|_, stream| hang(stream)), accepting());
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let options = here().with_sink_timeout(Duration::from_millis(200));
+    let deliverer = options.open(folder.path().join("s.db"), Destination::named()).unwrap();
+    deliverer.set_destination("hanging", &at(&hanging)).unwrap();
+    let url = format!("http://{gone}/");
+    deliverer.set_destination("gone", &NamedSettings { url, ..NamedSettings::default() }).unwrap();
+    deliverer.set_destination("well", &NamedSettings { concurrency: Some(2), ..at(&well) }).unwrap();
+    for number in 0..300 {
+        for name in ["hanging", "gone", "well"] {
+            deliverer.put(now(&format!("{name} {number}")).with_key(&number.to_string()).to(name)).unwrap();
+        }
+    }
+    wait_until("all have arrived", || well.count() == 300);
+    deliverer.close(Some(Duration::ZERO)).unwrap();
+}
+
+#[test]
+fn a_setting_that_is_not_allowed_is_told_and_no_secret_is_shown__d23() {
+    let folder = tempfile::tempdir().unwrap();
+    let deliverer = here().open(folder.path().join("s.db"), Destination::named()).unwrap();
+    let good = || NamedSettings { url: "http://example.org/".to_owned(), ..NamedSettings::default() };
+    for (settings, expected) in [
+        (NamedSettings::default(), "is no address"),
+        (NamedSettings { rate: Some("fast".to_owned()), ..good() }, "write it as 100/s"),
+        (NamedSettings { concurrency: Some(0), ..good() }, "concurrency is 0"),
+        (NamedSettings { sink_timeout_s: Some(0.0), ..good() }, "sink-timeout is 0"),
+        (NamedSettings { secrets: vec!["s3cret".to_owned()], ..good() }, "secret"),
+    ] {
+        let error = deliverer.set_destination("x", &settings).unwrap_err().to_string();
+        assert!(error.contains(expected) && !error.contains("s3cret"), "{error}");
+    }
+    for name in ["", "a b", "ä", &"x".repeat(101)] {
+        assert!(deliverer.set_destination(name, &good()).unwrap_err().to_string().contains("A-Z"));
+    }
+    deliverer.close(None).unwrap();
+    let deliverer = Deliverer::open(folder.path().join("t.db"), Destination::standard_output()).unwrap();
+    assert!(deliverer.set_destination("x", &good()).unwrap_err().to_string().contains("only webhooks"));
+    deliverer.close(None).unwrap();
+}
+
+#[test]
+fn an_address_inside_is_refused_and_told_in_whatever_form_it_comes__d23() {
+    let (folder, receiver) = (tempfile::tempdir().unwrap(), accepting());
+    let port = receiver.address.port();
+    let options = OpenOptions::default().with_waits([Duration::from_millis(1)]).with_waits_end();
+    let observed = Arc::new(Mutex::new(Vec::new()));
+    let deliverer = options
+        .with_observer(Letters(observed.clone()))
+        .open(folder.path().join("s.db"), Destination::http(&receiver.url()).unwrap())
+        .unwrap();
+    let hosts =
+        ["127.0.0.1", "localhost", "[::1]", "2130706433", "0177.0.0.1", "127.1", "[::ffff:127.0.0.1]", "0.0.0.0"];
+    for (number, host) in hosts.iter().enumerate() {
+        let settings = NamedSettings { url: format!("http://{host}:{port}/"), ..NamedSettings::default() };
+        let name = format!("d{number}");
+        deliverer.set_destination(&name, &settings).unwrap();
+        deliverer.put(now(host).to(&name)).unwrap();
+    }
+    wait_until("all are dead letters", || observed.lock().len() == hosts.len());
+    deliverer.put(now("to the operator's own address")).unwrap();
+    wait_until("it has arrived", || receiver.count() > 0);
+    deliverer.close(None).unwrap();
+    assert_eq!(receiver.ids(), ["to the operator's own address"]);
+    for reason in observed.lock().iter() {
+        assert!(reason.contains("inside, which no destination may have"), "{reason}");
+    }
+}
+
+struct Letters(Arc<Mutex<Vec<String>>>);
+
+impl Observer for Letters {
+    fn letters(&self, letters: &[Letter]) -> Result<(), DeliveryError> {
+        self.0.lock().extend(letters.iter().map(|it| it.reason.clone()));
+        Ok(())
+    }
+
+    fn events(&self, _: Vec<Event>) {}
+}

@@ -1,0 +1,45 @@
+//! Named destinations (rule D23): an address, headers, secrets and limits for each, which the store keeps as JSON.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The settings of a named destination, as the store and the HTTP API have them. What is left out is as for `--to`.
+#[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NamedSettings {
+    /// Where a message is sent: `http` or `https`. `{key}` and `{id}` stand for those of the message.
+    pub url: String,
+    /// Further headers of each request.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub headers: BTreeMap<String, String>,
+    /// Requests are signed with each of these secrets, as Standard Webhooks says.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<String>,
+    /// The most messages in a time: `100/s`, `30/min`, `500/h` or `1/day`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<String>,
+    /// The most requests at a time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<usize>,
+    /// How many more there may be that take long, or whose key is in doubt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spare: Option<usize>,
+    /// The waits after attempts that were not accepted, in seconds. The last one is repeated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waits_s: Option<Vec<f64>>,
+    /// How long a request may take, in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sink_timeout_s: Option<f64>,
+    /// Nothing is sent there until this is set to `false`.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub paused: bool,
+}
+
+/// Shows no secret, and no header.
+impl fmt::Debug for NamedSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NamedSettings").field("headers", &self.headers.len()).finish_non_exhaustive()
+    }
+}

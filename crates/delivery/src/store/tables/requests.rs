@@ -1,0 +1,257 @@
+//! Requests that outlive a restart (D16): actions on many messages with their progress, and paused keys.
+//!
+//! The last ten thousand ended actions are kept. A key is paused by the number of its lane. If two keys share a lane, they
+//! count as one.
+
+use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use crate::message::incoming::lane_in;
+use crate::message::recurrence::NEVER_MS;
+use crate::store::sql::{Result, cached, execute, rows};
+use crate::store::{Position, Store};
+
+const KEPT: i64 = 10_000;
+
+/// What an action does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Cancels messages that wait.
+    Cancel,
+    /// Tries dead letters again.
+    Requeue,
+}
+
+impl Kind {
+    /// Its name in the store.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cancel => "cancel",
+            Self::Requeue => "requeue",
+        }
+    }
+
+    /// The kind with this name.
+    #[must_use]
+    pub fn of(name: &str) -> Option<Self> {
+        [Self::Cancel, Self::Requeue].into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+impl ToSql for Kind {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(self.name().into())
+    }
+}
+
+impl FromSql for Kind {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        Self::of(value.as_str()?).ok_or(FromSqlError::InvalidType)
+    }
+}
+
+/// Selects messages. A message must meet all given conditions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// The key of the messages.
+    pub key: Option<String>,
+    /// The beginning of their keys.
+    pub key_prefix: Option<String>,
+    /// The messages are due at this time or later.
+    pub due_from_ms: Option<i64>,
+    /// The messages are due before this time.
+    pub due_before_ms: Option<i64>,
+}
+
+impl Filter {
+    /// The bytes of the filter's texts.
+    pub(crate) fn size(&self) -> usize {
+        self.key.as_ref().map_or(0, String::len) + self.key_prefix.as_ref().map_or(0, String::len)
+    }
+
+    /// Whether the filter has a condition on the key.
+    pub(crate) fn asks_key(&self) -> bool {
+        self.key.is_some() || self.key_prefix.is_some()
+    }
+
+    /// Whether the filter has a condition on due times.
+    pub(crate) fn asks_due(&self) -> bool {
+        self.due_from_ms.is_some() || self.due_before_ms.is_some()
+    }
+
+    /// Whether a message with this key may pass.
+    pub(crate) fn takes_key(&self, key: Option<&str>) -> bool {
+        let has_prefix = |prefix: &str| key.is_some_and(|key| key.starts_with(prefix));
+        self.key.as_deref().is_none_or(|wanted| key == Some(wanted))
+            && self.key_prefix.as_deref().is_none_or(has_prefix)
+    }
+
+    /// Whether a message with this due time may pass.
+    pub(crate) fn takes_due(&self, due_ms: i64) -> bool {
+        self.due_from_ms.is_none_or(|from| due_ms >= from) && self.due_before_ms.is_none_or(|before| due_ms < before)
+    }
+}
+
+/// An action, and its progress.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Action {
+    pub id: String,
+    pub kind: Kind,
+    pub filter: Filter,
+    /// The number of the last message, or of the last dead letter, that the action includes. Later ones are left out.
+    pub through: i64,
+    /// Messages up to this position, or dead letters up to this number, are done.
+    pub at: Position,
+    /// How many messages were changed.
+    pub changed: u64,
+    /// How many messages were not changed, because they were being sent.
+    pub too_late: u64,
+}
+
+impl Store {
+    /// Stores an action on many messages, which has a unique id. `None`: it is new. Otherwise, whether the known
+    /// action with this id is the same.
+    pub(crate) fn put_action(&mut self, action: &Action, now_ms: i64) -> Result<Option<bool>> {
+        let Action { id, kind, filter, through, at, .. } = action;
+        let text = "SELECT kind, key, key_prefix, due_from_ms, due_before_ms FROM actions WHERE id = ?";
+        let known = |row: &Row<'_>| {
+            let (key, key_prefix) = (row.get(1)?, row.get(2)?);
+            let (due_from_ms, due_before_ms) = (row.get(3)?, row.get(4)?);
+            Ok((row.get::<_, Kind>(0)?, Filter { key, key_prefix, due_from_ms, due_before_ms }))
+        };
+        if let Some((of_kind, of)) = cached(&self.db, text)?.query_row([id], known).optional()? {
+            return Ok(Some(of_kind == *kind && of == *filter));
+        }
+        let text = "INSERT INTO actions (id, kind, key, key_prefix, due_from_ms, due_before_ms, through, began_ms, \
+                    at_ms, at_seq, changed, too_late) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0)";
+        let Filter { key, key_prefix, due_from_ms, due_before_ms } = filter;
+        let values = params![id, kind, key, key_prefix, due_from_ms, due_before_ms, through, now_ms, at.0, at.1];
+        execute(&self.db, text, values)?;
+        let ended = "DELETE FROM actions WHERE ended_ms IS NOT NULL AND n <= \
+                     (SELECT n FROM actions WHERE ended_ms IS NOT NULL ORDER BY n DESC LIMIT 1 OFFSET ?)";
+        execute(&self.db, ended, [KEPT])?;
+        Ok(None)
+    }
+
+    /// Stores the progress of an action, and its end if it has ended.
+    pub(crate) fn put_progress(&mut self, action: &Action, ended_ms: Option<i64>) -> Result<()> {
+        let text = "UPDATE actions SET at_ms = ?, at_seq = ?, changed = ?, too_late = ?, ended_ms = ? WHERE id = ?";
+        let Action { id, at, changed, too_late, .. } = action;
+        execute(&self.db, text, params![at.0, at.1, *changed as i64, *too_late as i64, ended_ms, id]).map(drop)
+    }
+
+    /// The next messages in `waiting` that match an action, only from this lane if one is given. Also returns the
+    /// position to go on from, if there may be more. `look` and `most`: how many rows to look at, and how many
+    /// messages to find.
+    pub(crate) fn matches(
+        &self,
+        action: &Action,
+        lane: Option<i64>,
+        (look, most): (usize, usize),
+    ) -> Result<(Vec<Position>, Option<Position>)> {
+        let text = "SELECT due_ms, seq, lane, ifnull(share, 0) FROM waiting WHERE (due_ms, seq) > (?, ?) AND due_ms < ? \
+                    ORDER BY due_ms, seq LIMIT ?";
+        let mut select = cached(&self.db, text)?;
+        // A recurring message is never due, so a filter by due times does not match it.
+        let last_ms = if action.filter.due_from_ms.is_some() { NEVER_MS } else { i64::MAX };
+        let before_ms = action.filter.due_before_ms.unwrap_or(last_ms);
+        let mut waiting = select.query(params![action.at.0, action.at.1, before_ms, look as i64])?;
+        let (mut found, mut count, mut last) = (Vec::new(), 0, action.at);
+        while found.len() < most
+            && let Some(row) = waiting.next()?
+        {
+            count += 1;
+            last = (row.get(0)?, row.get(1)?);
+            let share = row.get(3)?;
+            let key = row.get::<_, Option<i64>>(2)?.map(|lane| lane_in(share, lane));
+            let is_in_lane = lane.is_none() || key == lane;
+            if last.1 <= action.through && is_in_lane && (!action.filter.asks_key() || self.takes(action, last.1)?) {
+                found.push(last);
+            }
+        }
+        let may_be_more = count == look || found.len() == most;
+        Ok((found, may_be_more.then_some(last)))
+    }
+
+    fn takes(&self, action: &Action, seq: i64) -> Result<bool> {
+        let mut select = cached(&self.db, "SELECT key FROM messages WHERE seq = ?")?;
+        let takes = |row: &Row<'_>| Ok(action.filter.takes_key(row.get_ref(0)?.as_str_or_null()?));
+        Ok(select.query_row([seq], takes).optional()?.unwrap_or(false))
+    }
+
+    /// Actions that have not ended, in order.
+    pub(crate) fn running_actions(&self) -> Result<Vec<Action>> {
+        let text = "SELECT id, kind, key, key_prefix, due_from_ms, due_before_ms, through, at_ms, at_seq, changed, too_late \
+                FROM actions WHERE ended_ms IS NULL ORDER BY n";
+        let action = |row: &Row<'_>| {
+            Ok(Action {
+                id: row.get(0)?,
+                kind: row.get(1)?,
+                filter: Filter {
+                    key: row.get(2)?,
+                    key_prefix: row.get(3)?,
+                    due_from_ms: row.get(4)?,
+                    due_before_ms: row.get(5)?,
+                },
+                through: row.get(6)?,
+                at: (row.get(7)?, row.get(8)?),
+                changed: row.get::<_, i64>(9)? as u64,
+                too_late: row.get::<_, i64>(10)? as u64,
+            })
+        };
+        Ok(rows(&self.db, text, [], action)?)
+    }
+
+    /// The dead letters of messages, with letter numbers after `after` and up to `through`. Each item has the letter's
+    /// number and the message's number.
+    pub(crate) fn letters_of_messages(&self, after: i64, through: i64, limit: usize) -> Result<Vec<(i64, i64)>> {
+        let text = "SELECT n, line FROM dead_letters WHERE source = 'delivery' AND n > ? AND n <= ? ORDER BY n LIMIT ?";
+        Ok(rows(&self.db, text, [after, through, limit as i64], |row| row.try_into())?)
+    }
+
+    /// The number of messages that an action has changed, and the number for which it came too late.
+    #[cfg(test)]
+    pub(crate) fn progress_of(&self, id: &str) -> rusqlite::Result<(u64, u64)> {
+        let text = "SELECT changed, too_late FROM actions WHERE id = ?";
+        let row = |row: &Row<'_>| Ok((row.get::<_, i64>(0)? as u64, row.get::<_, i64>(1)? as u64));
+        self.db.query_row(text, [id], row)
+    }
+}
+
+/// The most keys that may be paused. Each takes some memory while its messages wait.
+pub const MOST_PAUSED_KEYS: i64 = 10_000;
+
+impl Store {
+    /// The lanes of the keys that are paused.
+    pub(crate) fn paused_lanes(&self) -> Result<Vec<i64>> {
+        Ok(rows(&self.db, "SELECT lane FROM paused_keys", [], |row| row.get(0))?)
+    }
+
+    /// Notes that this key is paused. `false`: too many keys are paused.
+    pub(crate) fn pause_key(&mut self, lane: i64, key: &str, now_ms: i64) -> Result<bool> {
+        pause_key(&self.db, lane, key, now_ms)
+    }
+
+    /// Notes that the keys of this lane are not paused any more.
+    pub(crate) fn resume_lane(&mut self, lane: i64) -> Result<()> {
+        resume_lane(&self.db, lane)
+    }
+}
+
+/// Adds a paused key. `false`: too many keys are paused. If the key is paused already, its old time stays.
+pub(in crate::store) fn pause_key(db: &Connection, lane: i64, key: &str, now_ms: i64) -> Result<bool> {
+    if cached(db, "SELECT 1 FROM paused_keys WHERE lane = ?")?.exists([lane])? {
+        return Ok(true);
+    }
+    let count: i64 = cached(db, "SELECT count(*) FROM paused_keys")?.query_row([], |row| row.get(0))?;
+    if count >= MOST_PAUSED_KEYS {
+        return Ok(false);
+    }
+    execute(db, "INSERT INTO paused_keys VALUES (?, ?, ?)", params![lane, key, now_ms])?;
+    Ok(true)
+}
+
+pub(in crate::store) fn resume_lane(db: &Connection, lane: i64) -> Result<()> {
+    execute(db, "DELETE FROM paused_keys WHERE lane = ?", [lane]).map(drop)
+}

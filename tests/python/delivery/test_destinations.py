@@ -1,0 +1,96 @@
+"""Destinations that messages name (D23)."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from delivery.webhook_receiver import Receiver
+from tickwheel.delivery import AsyncDeliveryQueue, DeliveryQueue
+from tickwheel.delivery.base.errors import BadRecord, WrongUsage
+from tickwheel.delivery.model.entries import Answer
+from tickwheel.delivery.model.message import Message
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Any:
+    with DeliveryQueue(tmp_path / "s.db", to=None, allow_addresses=["127.0.0.1"]) as queue:
+        yield queue
+
+
+def posts(receiver: Receiver) -> list[dict[str, Any]]:
+    return [msgspec.json.decode(body) for _, body in receiver.requests]
+
+
+def test_every_way_in_names_a_destination_and_its_name_comes_out__D23(queue: DeliveryQueue, receiver: Receiver) -> None:
+    assert queue.set_destination("here", receiver.url, headers={"X-Team": "17"}) is Answer.ACCEPTED
+    assert queue.set_destination("here", receiver.url, rate="100/s") is Answer.REPLACED
+    assert queue.put("a", 1, delay_ms=0, destination="here") is Answer.ACCEPTED
+    assert (
+        queue.put_many(
+            [
+                {"id": "b", "payload": 1, "delay_ms": 0, "destination": "here"},
+                Message("c", None, 1, b"1", destination="here"),
+            ]
+        )
+        == [Answer.ACCEPTED] * 2
+    )
+    line = b'{"id": "d", "due": 1000000000000, "payload": 1, "destination": "here"}\n'
+    assert queue.submit_ndjson(line).result(30) == [Answer.ACCEPTED]
+    assert queue.wait_until_empty(30)
+    assert sorted(post["id"] for post in posts(receiver)) == ["a", "b", "c", "d"]
+    assert {post["destination"] for post in posts(receiver)} == {"here"}
+
+
+def test_one_that_is_not_set_or_not_named_is_refused__D23(queue: DeliveryQueue) -> None:
+    for destination in ("nobody", None):
+        with pytest.raises(BadRecord, match="names a destination that is not set, or none"):
+            queue.put("a", 1, delay_ms=0, destination=destination)
+    given = {"id": "a", "payload": 1, "delay_ms": 0}
+    assert queue.put_many([given, given | {"destination": "nobody"}]) == [Answer.REFUSED] * 2
+    with pytest.raises(BadRecord, match="no name of a destination"):
+        queue.put("a", 1, delay_ms=0, destination="no body")
+    assert queue.summary.accepted == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"url": "example.org"}, "names no host"),
+        ({"url": "http://h/", "rate": "fast"}, "write it as 100/s"),
+        ({"url": "http://h/", "concurrency": 0}, "concurrency is 0"),
+        ({"url": "http://h/", "headers": {"Host": "x"}}, "the header 'Host' is set by tickwheel"),
+        ({"url": "http://h/", "secrets": ["s3cret"]}, "whsec_"),
+        ({"url": "http://h/", "waits_s": [0]}, "a wait is 0"),
+    ],
+)
+def test_a_setting_that_is_not_allowed_is_told__D23(queue: DeliveryQueue, settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(WrongUsage, match=said) as error:
+        queue.set_destination("x", **settings)
+    assert "s3cret" not in str(error.value)
+
+
+def test_a_queue_that_sends_to_no_webhook_has_none__D23(tmp_path: Path) -> None:
+    with DeliveryQueue(tmp_path / "s.db", to=lambda _: None) as queue:
+        with pytest.raises(WrongUsage, match="only webhooks can be named"):
+            queue.set_destination("x", "http://h/")
+        with pytest.raises(BadRecord, match="not set"):
+            queue.put("a", 1, delay_ms=0, destination="x")
+    with pytest.raises(WrongUsage, match="is no network: write it as 10"):
+        DeliveryQueue(tmp_path / "t.db", to=None, allow_addresses=["10.0.0"])
+
+
+def test_from_a_coroutine_too__D23(tmp_path: Path, receiver: Receiver) -> None:
+    async def run() -> None:
+        async with AsyncDeliveryQueue(tmp_path / "s.db", to=None, allow_addresses=["127.0.0.1"]) as queue:
+            assert await queue.set_destination("here", receiver.url) is Answer.ACCEPTED
+            assert await queue.put("a", 1, delay_ms=0, destination="here") is Answer.ACCEPTED
+            while not receiver.requests:
+                await asyncio.sleep(0.01)
+
+    asyncio.run(run())
+    assert [post["id"] for post in posts(receiver)] == ["a"]
