@@ -125,8 +125,14 @@ def freeze_reaper_with_lock(seconds=signal.SIGHUP, prepare=nop):
     SIGUSR1. It comes by the reaper's own CPU time, so it does not matter when this thread gets to run. A test that
     looks during the sleep takes 10 seconds: on a busy machine it may itself stand still for one. It
     calls `prepare` with the timer first.
+
+    The signal may also come inside `malloc`. Then the reaper sleeps with a lock of the C library too, and a thread that
+    wants memory waits for that with the GIL: no fault of the timer. So all threads share the lock, and one tries it.
     """
     libc = ctypes.CDLL(None)
+    libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+    libc.free.argtypes = [ctypes.c_void_p]
+    assert libc.mallopt(-8, 1) == 1  # M_ARENA_MAX
     libc.signal(seconds, libc.sleep)
     missed = []
     for turn in range(12):  # now and then it is caught between two pieces of work, without the lock
@@ -138,7 +144,9 @@ def freeze_reaper_with_lock(seconds=signal.SIGHUP, prepare=nop):
         alarm.wait()
         asked = threading.Event()
         threading.Thread(target=lambda last=tasks.pop(), asked=asked: (last.cancel(), asked.set()), daemon=True).start()
-        if not asked.wait(0.1 * seconds):
+        has_memory = threading.Event()
+        threading.Thread(target=lambda it=has_memory: (libc.free(libc.malloc(1 << 16)), it.set()), daemon=True).start()
+        if not asked.wait(0.1 * seconds) and has_memory.is_set():
             return timer, batch, tasks
         missed.append(timer)  # to end it would wait for its sleep
     raise AssertionError("the reaper was never caught with the lock")
