@@ -116,10 +116,10 @@ ALL = (
     ),
     Step(
         "simulation",
-        "the engine of delivery by 3,000 seeds",
+        "the engine of delivery by 1,000 seeds",
         120,
         ("cargo test --locked --workspace --lib -- simulation customers",),
-        {"TICKWHEEL_SEEDS": "3000"},
+        {"TICKWHEEL_SEEDS": "1000"},
     ),
     Step(
         "python-long",
