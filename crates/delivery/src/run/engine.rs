@@ -435,6 +435,9 @@ impl Engine {
     }
 
     /// The named destinations of the store, as of the last commit. Their secrets stay in the store.
+    ///
+    /// # Errors
+    /// The run is over.
     pub fn destinations(&self) -> Result<BTreeMap<String, NamedSettings>, DeliveryError> {
         self.with_writer(|writer| {
             let read = |it: &StoredDestination| {

@@ -43,6 +43,8 @@ pub struct NamedSettings {
 
 impl NamedSettings {
     /// As the HTTP API has them.
+    #[must_use]
+    #[doc(hidden)] // of the Python bindings
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("it is plain data")
     }
