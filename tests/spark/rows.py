@@ -19,9 +19,8 @@ def row(
 ) -> tuple[Any, ...]:
     match found:
         case Message():
-            cells = {
-                name: getattr(found, name) for name in ("id", "key", "due_ms", "delay_ms", "expires_ms", "traceparent")
-            }
+            texts = ("id", "key", "due_ms", "delay_ms", "expires_ms", "traceparent", "destination")
+            cells = {name: getattr(found, name) for name in texts}
             cells |= {"payload": bytes(found.payload), "is_json": isinstance(found.payload, msgspec.Raw)}
         case Cancel():
             cells = {"id": found.id, "key": found.key}

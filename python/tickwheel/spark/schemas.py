@@ -39,6 +39,7 @@ MESSAGES: Final = StructType(
         StructField("is_json", BooleanType()),
         StructField("expires_ms", LongType()),
         StructField("traceparent", StringType()),
+        StructField("destination", StringType()),
         StructField("source", StringType()),
         StructField("line", LongType()),
         StructField("reason", StringType()),

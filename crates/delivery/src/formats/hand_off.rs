@@ -13,7 +13,7 @@
 //!
 //! Further columns:
 //!
-//! - `expires_ms` and `traceparent`: optional parts of a message.
+//! - `expires_ms`, `traceparent` and `destination`: optional parts of a message.
 //! - `again`: another deliverer may have delivered the message before it was lost with its disk. The first attempt
 //!   here is marked as a repeat.
 //! - `moved_to_ms`: the present due time of a message that was rescheduled before it came here. Its content still has
@@ -46,7 +46,7 @@ use crate::message::{Body, Cancel, Extras, Message, Reschedule, check_name, chec
 pub(crate) const KEEP_CANCELS_DAYS: u32 = 400;
 
 /// The name of each column, its type, and whether it may be null.
-const COLUMNS: [(&str, DataType, bool); 14] = [
+const COLUMNS: [(&str, DataType, bool); 15] = [
     ("id", DataType::Utf8, true),
     ("key", DataType::Utf8, true),
     ("due_ms", DataType::Int64, true),
@@ -55,6 +55,7 @@ const COLUMNS: [(&str, DataType, bool); 14] = [
     ("is_json", DataType::Boolean, true),
     ("expires_ms", DataType::Int64, true),
     ("traceparent", DataType::Utf8, true),
+    ("destination", DataType::Utf8, true),
     ("source", DataType::Utf8, true),
     ("line", DataType::Int64, true),
     ("reason", DataType::Utf8, true),
@@ -112,6 +113,7 @@ pub fn write_stream(items: &[Parsed]) -> Vec<u8> {
         Arc::new(messages().map(|it| it.map(|it| it.body.is_json())).collect::<BooleanArray>()),
         Arc::new(messages().map(|it| it.and_then(Message::expires_ms)).collect::<Int64Array>()),
         texts(&items, |item| message(item).and_then(Message::traceparent)),
+        texts(&items, |item| message(item).and_then(|it| it.body.destination())),
         texts(&items, |item| item.origin().map(|origin| &*origin.source)),
         Arc::new(items.iter().map(|item| item.origin().map(|origin| origin.line as i64)).collect::<Int64Array>()),
         texts(&items, |item| bad(item).map(|bad| bad.reason.as_str())),
@@ -128,18 +130,12 @@ pub fn write_stream(items: &[Parsed]) -> Vec<u8> {
     writer.into_inner().expect("memory takes it")
 }
 
-/// A dead letter, if the message is none that goes through Spark.
+/// A dead letter, if the message recurs.
 fn letter_if_it_stays(item: &Parsed) -> Cow<'_, Parsed> {
     match item {
-        Parsed::Message(incoming) if incoming.message.recurs() || incoming.message.body.destination().is_some() => {
-            let (reason, which) = match incoming.message.body.destination() {
-                None => ("a recurring message does not go through Spark", "due or delay_ms"),
-                Some(_) => ("a message that names a destination does not go through Spark", "no destination"),
-            };
-            let allowed = format!(
-                "messages with {which}; give others to the store of a deliverer, by POST /messages of tickwheel serve"
-            );
-            let bad = BadRecord::new(reason, allowed);
+        Parsed::Message(incoming) if incoming.message.recurs() => {
+            let allowed = "messages with due or delay_ms; give others to the store of a deliverer, by POST /messages of tickwheel serve";
+            let bad = BadRecord::new("a recurring message does not go through Spark", allowed);
             let place = incoming.origin.as_ref().map_or(("".into(), 0), |it| (Arc::clone(&it.source), it.line));
             let record = Some(record_of_incoming(incoming).into());
             Cow::Owned(Parsed::Bad(bad, Origin { source: place.0, line: place.1, record }))
@@ -201,6 +197,7 @@ struct Rows<'a> {
     is_json: &'a BooleanArray,
     expires_ms: &'a Int64Array,
     traceparent: &'a StringArray,
+    destination: &'a StringArray,
     source: &'a StringArray,
     line: &'a Int64Array,
     reason: &'a StringArray,
@@ -220,12 +217,13 @@ impl<'a> Rows<'a> {
             is_json: batch.column(5).as_boolean(),
             expires_ms: batch.column(6).as_primitive(),
             traceparent: batch.column(7).as_string(),
-            source: batch.column(8).as_string(),
-            line: batch.column(9).as_primitive(),
-            reason: batch.column(10).as_string(),
-            allowed: batch.column(11).as_string(),
-            moved_to_ms: batch.column(12).as_primitive(),
-            again: batch.column(13).as_boolean(),
+            destination: batch.column(8).as_string(),
+            source: batch.column(9).as_string(),
+            line: batch.column(10).as_primitive(),
+            reason: batch.column(11).as_string(),
+            allowed: batch.column(12).as_string(),
+            moved_to_ms: batch.column(13).as_primitive(),
+            again: batch.column(14).as_boolean(),
         }
     }
 
@@ -271,7 +269,9 @@ impl<'a> Rows<'a> {
         let is_json = self.is_json.is_valid(at) && self.is_json.value(at);
         let delay_ms = self.delay_ms.is_valid(at).then(|| self.delay_ms.value(at));
         let traceparent = text_at(self.traceparent, at).map(Into::into);
-        let extras = Extras { expires_ms: number_at(self.expires_ms, at), traceparent, ..Extras::default() };
+        let destination = text_at(self.destination, at).map(Into::into);
+        let expires_ms = number_at(self.expires_ms, at);
+        let extras = Extras { expires_ms, traceparent, destination, ..Extras::default() };
         Message { body: Body::new(key, id, data, is_json).with_extras(extras), due_ms, delay_ms }
     }
 }

@@ -435,7 +435,10 @@ impl Engine {
     }
 
     /// The named destinations of the store, as of the last commit. Their secrets stay in the store.
-    pub(crate) fn destinations(&self) -> Result<BTreeMap<String, NamedSettings>, DeliveryError> {
+    ///
+    /// # Errors
+    /// The run is over.
+    pub fn destinations(&self) -> Result<BTreeMap<String, NamedSettings>, DeliveryError> {
         self.with_writer(|writer| {
             let read = |it: &StoredDestination| {
                 let stored: NamedSettings = serde_json::from_str(&it.settings).unwrap_or_default();

@@ -72,8 +72,15 @@ impl Setting {
 pub fn check_destination(json: &str) -> Result<(), DeliveryError> {
     let given: NamedSettings = serde_json::from_str(json)
         .map_err(|error| DeliveryError::Usage(format!("the settings can't be read: {error}")))?;
+    if given.function && !(given.url.is_empty() && given.headers.is_empty() && given.secrets.is_empty()) {
+        return Err(DeliveryError::Usage(
+            "a function has no url, no headers and no secrets: leave them out".to_owned(),
+        ));
+    }
     #[cfg(feature = "http")]
-    crate::sinks::http::webhook_of(&given)?;
+    if !given.function {
+        crate::sinks::http::webhook_of(&given)?;
+    }
     given.rate.as_deref().map_or(Ok(()), |rate| Rate::parse(rate).map(drop))?;
     given.concurrency.map_or(Ok(()), |it| CONCURRENCY.check(it as f64))?;
     given.spare.map_or(Ok(()), |it| SPARE.check(it as f64))?;

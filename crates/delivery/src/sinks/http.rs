@@ -207,6 +207,11 @@ impl ReplySink for HttpSink {
     }
 
     fn start(&mut self, delivery: Delivery, reply: Reply) -> Result<(), DeliveryError> {
+        if delivery.to.as_ref().is_some_and(|to| to.function) {
+            let reason = "the destination is a function, and this process has none of its name".to_owned();
+            reply.settle(Verdict::Unreachable { reason, retry_after_ms: None });
+            return Ok(());
+        }
         let request = self.request(&delivery);
         let reply = match self.webhook.as_ref().and_then(SharedWebhook::log) {
             Some(log) => log.noting(&delivery, reply),

@@ -1,6 +1,8 @@
 //! Destinations of messages (rule D10). A [`Sink`] takes deliveries, and returns a verdict for each. A [`ReplySink`] gives
 //! each verdict later.
 
+#[cfg(feature = "http")]
+pub(crate) mod beside;
 pub(crate) mod delivery;
 pub(crate) mod delivery_rows;
 pub(crate) mod file;

@@ -10,7 +10,11 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields, default)]
 pub struct NamedSettings {
     /// Where a message is sent: `http` or `https`. `{key}` and `{id}` stand for those of the message.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub url: String,
+    /// It is a function of the Python program, and has no address.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub function: bool,
     /// Further headers of each request.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
@@ -35,6 +39,15 @@ pub struct NamedSettings {
     /// Nothing is sent there until this is set to `false`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
+}
+
+impl NamedSettings {
+    /// As the HTTP API has them.
+    #[must_use]
+    #[doc(hidden)] // of the Python bindings
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("it is plain data")
+    }
 }
 
 /// Shows no secret, and no header.

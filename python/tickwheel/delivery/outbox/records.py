@@ -60,6 +60,7 @@ def _fields_of(given: Any) -> Any:
         "delay_ms": given.delay_ms,
         "expires": None if expires_ms is None else rfc_3339(expires_ms),
         "traceparent": given.traceparent,
+        "destination": given.destination,
         "payload": {} if given.payload is None else given.payload,
     }
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from inspect import iscoroutinefunction
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar, cast
 
 import msgspec
 
@@ -38,8 +38,8 @@ from tickwheel.delivery.observe.tracing import current_traceparent
 from tickwheel.delivery.outbox.source import sources_of
 from tickwheel.delivery.queue.store_wait import StoreWait
 from tickwheel.delivery.sight import Action, StoreView
-from tickwheel.delivery.sinks import Destination, Opener, OwnSink, open_sink, sink_of
-from tickwheel.delivery.sinks.python import ONLY_FOR_FUNCTIONS
+from tickwheel.delivery.sinks import Destination, Handlers, Opener, OwnSink, open_sink, sink_of
+from tickwheel.delivery.sinks.python import ONLY_FOR_FUNCTIONS, Function
 
 _CLOSE_WITHIN_S = 30.0
 _T = TypeVar("_T")
@@ -67,6 +67,9 @@ class DeliveryQueue:
     - `None`: each message names its destination. `set_destination` says what they are, and `allow_addresses` which
       networks inside they may be in, as `10.1.0.0/16`.
 
+    `handlers`: functions and coroutine functions that messages name too, as `{"email": send_email}`. Then `to` is a
+    webhook, a function, or `None`.
+
     Close the queue, or use it as a context manager. If a program forgets it, it delivers until the process ends.
     Errors: `WrongUsage`, also if this process has the store open; `StoreUnavailable` once `wait_s` is over;
     `StoreFailed`, `DeliveryFailed`.
@@ -88,8 +91,9 @@ class DeliveryQueue:
     def __init__(
         self,
         store: str | Path,
-        to: str | OwnSink | None,
+        to: str | OwnSink | None = None,
         *,
+        handlers: Mapping[str, Function] | None = None,
         order: Literal["key", "global"] = "key",
         horizon_s: float = 10.0,
         max_attempts: int = 8,
@@ -117,10 +121,14 @@ class DeliveryQueue:
                 "on_dead_letter is a coroutine function, and is called in a thread: give an ordinary one, or read"
                 " AsyncDeliveryQueue.outcomes()"
             )
-        if isinstance(to, str) and unavailable != ():
+        if isinstance(to, str) and unavailable != () and handlers is None:
             raise WrongUsage(ONLY_FOR_FUNCTIONS)
-        if to is None:
-            opener: Opener = Destination.named()
+        self._handlers: Handlers | None = None
+        if handlers is not None:
+            self._handlers = Handlers(handlers, _beside_handlers(to), unavailable)
+            opener: Opener = self._handlers
+        elif to is None:
+            opener = Destination.named()
         else:
             opener = open_sink(to) if isinstance(to, str) else sink_of(to, unavailable)
         retry = Retry.of_seconds(max_attempts, backoff_s, waits_s, waits_end)
@@ -147,6 +155,11 @@ class DeliveryQueue:
         self._wait = StoreWait(wait_s)
         letters = put_letters if on_dead_letter else log_letters
         self._running = self._run(Path(store), opener, settings, letters, outboxes=sources_of(outbox))
+        try:
+            self._set_handlers()
+        except BaseException:
+            self._running.close(0)
+            raise
         self._running.start()
         self._rows = ArrowRows("queue", Columns(), MAX_PAYLOAD, letters=False)
 
@@ -349,10 +362,22 @@ class DeliveryQueue:
 
         return self._ask([act], begun, format="item")
 
+    def _set_handlers(self) -> None:
+        """Each has a destination in the store. One that has settings there keeps them."""
+        if self._handlers is None:
+            return
+        known = self._running.destinations()
+        for name in self._handlers.names:
+            if not known.get(name, {"function": True}).get("function"):
+                raise WrongUsage(f"the destination {name!r} is a webhook in this store: give the function another name")
+            if name not in known:
+                settings = msgspec.json.encode({"function": True, **self._handlers.limits(name)}).decode()
+                self._running.submit(SetDestination(name, settings), format="item").result()
+
     def set_destination(
         self,
         name: str,
-        url: str,
+        url: str | None = None,
         *,
         headers: Mapping[str, str] | None = None,
         secrets: Sequence[str] = (),
@@ -379,8 +404,14 @@ class DeliveryQueue:
         <Answer.ACCEPTED: 'accepted'>
         <Answer.ACCEPTED: 'accepted'>
         """
+        if url is None and self._handlers is None:
+            raise WrongUsage(
+                "a destination without url is a function, and this queue has no handlers=: give an address"
+            )
+        limits = self._handlers.limits(name) if self._handlers and url is None else {}
         given = {
             "url": url,
+            "function": True if url is None else None,
             "headers": headers,
             "secrets": secrets,
             "rate": rate,
@@ -390,7 +421,8 @@ class DeliveryQueue:
             "sink_timeout_s": sink_timeout_s,
             "paused": paused,
         }
-        settings = msgspec.json.encode({name: value for name, value in given.items() if value is not None}).decode()
+        given = dict(limits) | {name: value for name, value in given.items() if value is not None}
+        settings = msgspec.json.encode(given).decode()
 
         def set_now(receipts: list[Receipt]) -> Answer:
             answer = _the_one(receipts)
@@ -526,6 +558,15 @@ class DeliveryQueue:
 
 def _answers(receipts: list[Receipt]) -> list[Any]:
     return [answer for receipt in receipts for answer in receipt.answers()]
+
+
+def _beside_handlers(to: str | OwnSink | None) -> Function | Destination | None:
+    """Errors: `WrongUsage`."""
+    opener = open_sink(to) if isinstance(to, str) and to.startswith(("http://", "https://")) else to
+    is_class = isinstance(getattr(opener, "func", opener), type)  # a partial has one
+    if isinstance(opener, Destination | None) or (callable(opener) and not is_class):
+        return cast("Function | Destination | None", opener)
+    raise WrongUsage(f"to is {to!r:.200}: beside handlers it may be an address of a webhook, a function, or None")
 
 
 def _the_one(receipts: list[Receipt]) -> Answer:

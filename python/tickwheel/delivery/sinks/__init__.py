@@ -14,6 +14,7 @@ from tickwheel.delivery.base.errors import WrongUsage
 from tickwheel.delivery.observe.tracing import is_tracing
 from tickwheel.delivery.sinks.addresses import without_secrets
 from tickwheel.delivery.sinks.coroutine import CoroutineFunction
+from tickwheel.delivery.sinks.handlers import Handlers
 from tickwheel.delivery.sinks.python import OwnSink, sink_of, sink_of_function
 from tickwheel.delivery.sinks.sink import BatchSink, Delivery, Refusals, Sink, SinkOpener, SinkSettings
 from tickwheel.delivery.sinks.webhook import Webhook
@@ -23,6 +24,7 @@ __all__ = [
     "CoroutineFunction",
     "Delivery",
     "Destination",
+    "Handlers",
     "Opener",
     "OwnSink",
     "Refusals",

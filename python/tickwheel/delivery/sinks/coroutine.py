@@ -41,7 +41,10 @@ class CoroutineFunction:
 
     def on(self, loop: asyncio.AbstractEventLoop | None) -> Destination:
         """The destination whose tasks run on this loop. `None`: on a loop in a thread of the sink."""
-        return Destination.coroutines(partial(_start_thread if loop is None else partial(_start, loop), self._function))
+        return self._called(partial(_start_thread if loop is None else partial(_start, loop), self._function))
+
+    def _called(self, start: Callable[[CoroutineCalls], object]) -> Destination:
+        return Destination.coroutines(start)
 
 
 def _start(loop: asyncio.AbstractEventLoop, function: Function, calls: CoroutineCalls) -> None:

@@ -78,6 +78,14 @@ def sink_of_function(function: Function, unavailable: Unavailables = ()) -> Dest
     """A sink that calls `function`. Errors: `WrongUsage` if it can't be called, or if a call would not run it; if
     `unavailable` is no class of exceptions.
     """
+    checked, is_coroutine = checked_function(function, unavailable)
+    if is_coroutine:
+        return CoroutineFunction(cast("Callable[[Delivery], Awaitable[object]]", checked))
+    return Destination.function(traced(checked))
+
+
+def checked_function(function: Function, unavailable: Unavailables = ()) -> tuple[Function, bool]:
+    """The function with `unavailable`, and whether it is a coroutine function. Errors: as of `sink_of_function`."""
     if not callable(function):
         raise WrongUsage(f"{function!r} can't be called: name a function that takes one Delivery")
     classes = _classes_of(unavailable)
@@ -86,8 +94,8 @@ def sink_of_function(function: Function, unavailable: Unavailables = ()) -> Dest
         raise WrongUsage(f"{function!r} is a generator, which is never read: name an ordinary or a coroutine function")
     if any(map(inspect.iscoroutinefunction, forms)):
         coroutine = cast("Callable[[Delivery], Awaitable[object]]", function)
-        return CoroutineFunction(_awaiting(coroutine, classes) if classes else coroutine)
-    return Destination.function(traced(_calling(function, classes) if classes else function))
+        return (_awaiting(coroutine, classes) if classes else coroutine), True
+    return (_calling(function, classes) if classes else function), False
 
 
 def _classes_of(unavailable: Unavailables) -> tuple[type[BaseException], ...]:

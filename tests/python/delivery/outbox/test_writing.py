@@ -64,7 +64,7 @@ def test_a_record_keeps_all_of_its_message__D1(database: sqlite3.Connection) -> 
         [
             {"id": "a", "key": "k", "due": due, "expires": LATEST, "payload": b"\0\xff", "traceparent": TRACE},
             {"id": "b", "cron": "0 9 * * *", "tz": "Europe/Berlin", "missed": "last", "payload": {"x": 1.50}},
-            Message("c", None, 4_000_000_000_000, b"", delay_ms=1.5),
+            Message("c", None, 4_000_000_000_000, b"", delay_ms=1.5, destination="acme"),
             ("d", LATER, "text\0"),
         ],
     )
@@ -80,7 +80,7 @@ def test_a_record_keeps_all_of_its_message__D1(database: sqlite3.Connection) -> 
             "traceparent": TRACE,
         },
         {"id": "b", "cron": "0 9 * * *", "tz": "Europe/Berlin", "missed": "last", "payload": {"x": 1.5}},
-        {"id": "c", "delay_ms": 1.5, "payload_base64": ""},
+        {"id": "c", "delay_ms": 1.5, "destination": "acme", "payload_base64": ""},
         {"id": "d", "due": LATER, "payload": "text\0"},
         {"op": "cancel", "id": "a", "key": "k"},
         {"op": "reschedule", "id": "b", "delay_ms": 5},

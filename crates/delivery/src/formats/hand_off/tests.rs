@@ -21,6 +21,7 @@ struct Row<'a> {
     is_json: Option<bool>,
     expires_ms: Option<i64>,
     traceparent: Option<&'a str>,
+    destination: Option<&'a str>,
     source: Option<&'a str>,
     line: Option<i64>,
     reason: Option<&'a str>,
@@ -40,6 +41,7 @@ fn batch(rows: &[Row<'_>]) -> RecordBatch {
         Arc::new(rows.iter().map(|row| row.is_json).collect::<BooleanArray>()),
         Arc::new(rows.iter().map(|row| row.expires_ms).collect::<Int64Array>()),
         texts(|row| row.traceparent.map(Into::into)),
+        texts(|row| row.destination.map(Into::into)),
         texts(|row| row.source.map(Into::into)),
         Arc::new(rows.iter().map(|row| row.line).collect::<Int64Array>()),
         texts(|row| row.reason.map(Into::into)),
@@ -68,6 +70,7 @@ const MESSAGE: Row<'static> = Row {
     is_json: Some(true),
     expires_ms: None,
     traceparent: None,
+    destination: None,
     source: Some("in.ndjson"),
     line: Some(7),
     reason: None,
@@ -97,13 +100,13 @@ fn read_stream(bytes: &[u8], max_payload: usize) -> Result<Vec<Parsed>, BadRecor
 }
 
 #[test]
-fn another_due_time_and_what_few_messages_have_arrive_as_they_were__s3_d16_d17() {
+fn another_due_time_and_what_few_messages_have_arrive_as_they_were__s3_d16_d17_d23() {
     let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
-    let Parsed::Message(incoming) = only(Row { expires_ms: Some(6), traceparent: Some(parent), ..MESSAGE }) else {
-        panic!("it is a message")
-    };
-    let found = (incoming.message.expires_ms(), incoming.message.traceparent());
-    assert_eq!(found, (Some(6), Some(parent)));
+    let row = Row { expires_ms: Some(6), traceparent: Some(parent), destination: Some("acme"), ..MESSAGE };
+    let Parsed::Message(incoming) = only(row) else { panic!("it is a message") };
+    let extras =
+        |it: &Message| (it.expires_ms(), it.traceparent().map(String::from), it.body.destination() == Some("acme"));
+    assert_eq!(extras(&incoming.message), (Some(6), Some(parent.into()), true));
     let to = Row { id: Some("b"), due_ms: Some(7), ..Row::default() };
     let Parsed::Reschedule(found, _) = only(to) else { panic!("it is a reschedule") };
     assert_eq!(found, Reschedule { id: "b".into(), key: None, due_ms: 7 });
@@ -111,7 +114,7 @@ fn another_due_time_and_what_few_messages_have_arrive_as_they_were__s3_d16_d17()
     let items = [Parsed::Message(incoming), Parsed::Reschedule(found, origin())];
     let again = read_stream(&sent(&items), MAX_PAYLOAD).unwrap();
     let [Parsed::Message(again), Parsed::Reschedule(to, _)] = &again[..] else { panic!("{again:?}") };
-    assert_eq!((again.message.expires_ms(), again.message.traceparent(), to.due_ms), (Some(6), Some(parent), 7));
+    assert_eq!((extras(&again.message), to.due_ms), ((Some(6), Some(parent.into()), true), 7));
     assert!(matches!(only(Row { expires_ms: Some(5), ..MESSAGE }), Parsed::Bad(..)));
     let Parsed::Message(moved) = only(Row { moved_to_ms: Some(9), ..MESSAGE }) else { panic!("it is a message") };
     assert_eq!((moved.message.due_ms, moved.moved_to_ms), (5, Some(9)));

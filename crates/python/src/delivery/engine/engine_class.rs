@@ -213,6 +213,12 @@ impl DeliveryEngine {
         counts_to_python(py, &self.ask(py, Engine::summary)?)
     }
 
+    /// The named destinations, each with its settings in JSON, without secrets.
+    fn destinations(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
+        let found = self.try_ask(py, Engine::destinations)?;
+        Ok(found.into_iter().map(|(name, it)| (name, it.to_json())).collect())
+    }
+
     /// `p50, p99, p999, max` of the lateness in milliseconds; known once it is closed.
     fn percentiles(&self, py: Python<'_>) -> PyResult<[Option<f64>; 4]> {
         let it = self.ask(py, Engine::percentiles)?;

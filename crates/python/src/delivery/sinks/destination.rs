@@ -13,7 +13,7 @@ use crate::delivery::calls::raised::Raised;
 use crate::delivery::sinks::coroutine_sink::CoroutineSink;
 use crate::delivery::sinks::function::FunctionSink;
 use crate::tools::native_lock::attach;
-use tickwheel_delivery::internal::{OpenSink, Opened, SendLog, Sent};
+use tickwheel_delivery::internal::{OpenSink, Opened, SendLog, Sent, beside_webhooks};
 use tickwheel_delivery::{DeliveryError, Destination as To, SharedWebhook, Verdict, Webhook};
 
 /// A destination of the engine's own. Nothing is opened yet.
@@ -25,6 +25,8 @@ enum Kind {
     Webhook(SharedWebhook, Arc<SendLog>),
     Function(Py<PyAny>),
     Coroutines(Py<PyAny>),
+    /// The start of the calls, whether they take messages that name no destination, and the webhook that does otherwise.
+    Handlers(Py<PyAny>, bool, Option<SharedWebhook>),
 }
 
 #[pymethods]
@@ -100,10 +102,23 @@ impl Destination {
         Self(Kind::Coroutines(start))
     }
 
+    /// As `coroutines`, for the destinations that are functions; the others are webhooks. Messages that name no destination go
+    /// to the functions if `has_own`, and otherwise to the webhook `to`.
+    #[staticmethod]
+    fn handlers(start: Py<PyAny>, has_own: bool, to: Option<&Self>) -> Self {
+        let webhook = match to.map(|it| &it.0) {
+            Some(Kind::Webhook(webhook, _)) => Some(webhook.clone()),
+            _ => None,
+        };
+        Self(Kind::Handlers(start, has_own, webhook))
+    }
+
     /// An engine that was made with it has a reference of its own to the function.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         match &self.0 {
-            Kind::Function(function) | Kind::Coroutines(function) => visit.call(function),
+            Kind::Function(function) | Kind::Coroutines(function) | Kind::Handlers(function, ..) => {
+                visit.call(function)
+            }
             Kind::Own(_) | Kind::Webhook(..) => Ok(()),
         }
     }
@@ -114,6 +129,7 @@ impl Destination {
             Kind::Webhook(webhook, _) => without_secrets(&To::webhook(webhook.clone())),
             Kind::Function(_) => "Destination.function(...)".to_owned(),
             Kind::Coroutines(_) => "Destination.coroutines(...)".to_owned(),
+            Kind::Handlers(..) => "Destination.handlers(...)".to_owned(),
         }
     }
 }
@@ -136,17 +152,32 @@ impl Destination {
                 })
             }
             Kind::Coroutines(start) => {
-                let engine = callees.engine();
-                let (start, raised) = (callees.add(py, start.clone_ref(py)), raised.clone());
-                Arc::new(move |_| {
-                    attach(|py| {
-                        let start = start.get(py).ok_or(DeliveryError::Closed)?;
-                        let opened = CoroutineSink::open(&start, engine, concurrency);
-                        opened.map(|sink| Opened::ReplySink(Box::new(sink))).map_err(|error| raised.kept(py, error))
-                    })
-                })
+                let open = coroutines_of(py, start, callees, raised, concurrency);
+                Arc::new(move |_| Ok(Opened::ReplySink(Box::new(open()?))))
+            }
+            Kind::Handlers(start, has_own, webhook) => {
+                let open = coroutines_of(py, start, callees, raised, concurrency);
+                let (has_own, webhook) = (*has_own, webhook.clone());
+                Arc::new(move |_| beside_webhooks(Box::new(open()?), has_own, webhook.clone()))
             }
         }
+    }
+}
+
+fn coroutines_of(
+    py: Python<'_>,
+    start: &Py<PyAny>,
+    callees: &Callees,
+    raised: &Raised,
+    concurrency: usize,
+) -> impl Fn() -> Result<CoroutineSink, DeliveryError> + use<> {
+    let engine = callees.engine();
+    let (start, raised) = (callees.add(py, start.clone_ref(py)), raised.clone());
+    move || {
+        attach(|py| {
+            let start = start.get(py).ok_or(DeliveryError::Closed)?;
+            CoroutineSink::open(&start, engine, concurrency).map_err(|error| raised.kept(py, error))
+        })
     }
 }
 
