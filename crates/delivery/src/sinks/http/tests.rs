@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver as Answers, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+mod inside;
 mod named;
 
 use super::*;
