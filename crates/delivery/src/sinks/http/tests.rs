@@ -191,7 +191,8 @@ fn verdict(sink: &mut HttpSink) -> Verdict {
 
 fn text(verdict: &Verdict) -> &str {
     match verdict {
-        Verdict::Refused(reason) | Verdict::Unanswered { reason, .. } | Verdict::Unreachable { reason, .. } => reason,
+        Verdict::Refused(reason) | Verdict::Impossible(reason) => reason,
+        Verdict::Unanswered { reason, .. } | Verdict::Unreachable { reason, .. } => reason,
         _ => panic!("{verdict:?}"),
     }
 }

@@ -53,7 +53,7 @@ fn no_form_of_an_address_inside_and_no_name_of_one_is_reached__d23() {
     let hosts = "127.0.0.1 127.0.0.3 127.1 127.0.1 2130706433 0x7f000001 0X7F.0.0.1 0177.0.0.1 017700000001 0.0.0.0 0 \
         10.0.0.1 100.64.0.1 169.254.169.254 172.16.0.1 192.168.0.1 198.18.0.1 224.0.0.1 255.255.255.255 [::] [::1] \
         [0:0:0:0:0:0:0:1] [::127.0.0.1] [::ffff:127.0.0.1] [::ffff:7f00:1] [::ffff:0:127.0.0.1] [64:ff9b::7f00:1] \
-        [64:ff9b:1::7f00:1] [2002:7f00:1::] [2001::1] [fe80::1] [fd00:ec2::254] [ff02::1] localhost LOCALHOST \
+        [64:ff9b:1::7f00:1] [2002:7f00:1::] [2001::1] [fe80::1] [fe80::1%lo] [::1%1] [fd00:ec2::254] [ff02::1] localhost LOCALHOST \
         127.0.0.1. inside.test 127.0.0.1.inside.test metadata.test metadata.test. six.test mapped.test \
         translated.test several.test";
     let hosts: Vec<&str> = hosts.split_whitespace().collect();
@@ -123,11 +123,11 @@ fn no_redirect_no_change_of_a_name_and_no_part_of_a_message_leads_inside__d23() 
 #[test]
 fn what_would_lead_elsewhere_is_refused_when_it_is_set__d23() {
     let (folder, letters) = (tempfile::tempdir().unwrap(), Arc::default());
-    let deliverer = open(&folder, &letters);
+    let (deliverer, mut wrong) = (open(&folder, &letters), Vec::new());
     for (url, expected) in [
         ("http://example.org@127.0.0.1/", "contains a user"),
         ("http://example.org:80@127.0.0.1/", "contains a user"),
-        ("http://127.0.0.1#@example.org/", "contains a user"),
+        ("http://127.0.0.1#@example.org/", "a # or a control character"),
         ("http://127.0.0.1/#example.org", "a # or a control character"),
         ("http://{id}/", "has a brace in its host"),
         ("http://{key}.example.org/", "has a brace in its host"),
@@ -142,17 +142,20 @@ fn what_would_lead_elsewhere_is_refused_when_it_is_set__d23() {
         ("http://127.0.0.1\u{3002}/", "is no address"),
         ("http://\u{ff11}27.0.0.1/", "is no address"),
         ("http://[::ffff:127.0.0.1/", "is no address"),
-        ("http://[fe80::1%25lo]/", "is no address"),
         ("http://%31%32%37.0.0.1/", "is no address"),
-        ("http:127.0.0.1/", "names no host"),
-        ("//127.0.0.1/", "is no address"),
-        ("file:///etc/passwd", "names no host"),
-        ("unix:///run/socket", "names no host"),
-        ("env:URL", "names no host"),
+        ("http:127.0.0.1/", "is no address"),
+        ("//127.0.0.1/", "names no host"),
+        ("file:///etc/passwd", "is no address"),
+        ("unix:///run/socket", "is no address"),
+        ("env:URL", "is no address"),
     ] {
-        let error = deliverer.set_destination("x", &to(url.to_owned())).unwrap_err().to_string();
-        assert!(error.contains(expected), "{url}: {error}");
+        let set = deliverer.set_destination("x", &to(url.to_owned()));
+        let error = set.map_or_else(|error| error.to_string(), |_| "it was set".to_owned());
+        if !error.contains(expected) {
+            wrong.push(format!("{url}: {error}"));
+        }
     }
+    assert!(wrong.is_empty(), "{wrong:#?}");
     for (name, value) in [
         ("Host", "127.0.0.1"),
         (":authority", "127.0.0.1"),
