@@ -99,7 +99,7 @@ pub use group::items::{Answer, Receipt};
 pub use message::Message;
 pub use message::recurrence::Missed;
 pub use run::threads::Observer;
-pub use sinks::named::NamedSettings;
+pub use sinks::named::{NamedBody, NamedSettings};
 pub use sinks::{Delivery, Reply, ReplySink, Sink, SyncFn, Verdict, Verdicts};
 #[cfg(feature = "http")]
 pub use sinks::{SharedWebhook, Webhook};

@@ -10,7 +10,7 @@ mod exported;
 /// What a Rust program gets. Another name in this list is a promise to keep it.
 #[test]
 fn delivery_shows_these_names_alone() {
-    let known = "Answer BadRecord Deliverer Delivery DeliveryError Destination Event Letter Message Missed NamedSettings Observer \
+    let known = "Answer BadRecord Deliverer Delivery DeliveryError Destination Event Letter Message Missed NamedBody NamedSettings Observer \
                  OpenOptions \
                  Receipt Reply ReplySink SharedWebhook Sink StoreError Summary SyncFn Verdict Verdicts Webhook";
     assert_eq!(names("lib.rs").join(" "), known);

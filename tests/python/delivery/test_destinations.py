@@ -1,12 +1,14 @@
 """Destinations that messages name (D23)."""
 
 import asyncio
+import ssl
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from delivery.certificates import authority, signed
 from delivery.webhook_receiver import Receiver
 from tickwheel.delivery import AsyncDeliveryQueue, DeliveryQueue
 from tickwheel.delivery.base.errors import BadRecord, WrongUsage
@@ -66,12 +68,50 @@ def test_one_that_is_not_set_or_not_named_is_refused__D23(queue: DeliveryQueue) 
         ({"url": "http://h/", "headers": {"Host": "x"}}, "the header 'Host' is set by tickwheel"),
         ({"url": "http://h/", "secrets": ["s3cret"]}, "whsec_"),
         ({"url": "http://h/", "waits_s": [0]}, "a wait is 0"),
+        ({"url": "http://h/", "body": "envelop"}, 'allowed: "envelope", "payload", or an object'),
+        ({"url": "http://h/", "body": {"a": ["{{name}}"]}}, "has the place 'name' .allowed: id, key"),
+        ({"url": "http://h/", "certificates": "s3cret"}, "have no certificate in PEM"),
     ],
 )
 def test_a_setting_that_is_not_allowed_is_told__D23(queue: DeliveryQueue, settings: dict[str, Any], said: str) -> None:
     with pytest.raises(WrongUsage, match=said) as error:
         queue.set_destination("x", **settings)
     assert "s3cret" not in str(error.value)
+
+
+def test_a_body_is_the_payload_or_made_from_it__D23(queue: DeliveryQueue, receiver: Receiver) -> None:
+    template = {"text": "{{payload.name|nobody}}: {{payload.n}}", "n": "{{payload.n}}", "of": [1, "{{id}}"]}
+    for body in ("payload", template):
+        queue.set_destination("here", receiver.url, body=body)
+        queue.put(f"a {len(receiver.requests)}", {"n": 17}, delay_ms=0, destination="here")
+        assert queue.wait_until_empty(30)
+    assert posts(receiver) == [{"n": 17}, {"text": "nobody: 17", "n": 17, "of": [1, "a 1"]}]
+    assert receiver.requests[0][0]["tickwheel-id"] == "a%200"
+
+
+def test_a_destination_has_certificates_of_its_own__D23(tmp_path: Path, receiver: Receiver) -> None:
+    trusted = authority(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*signed(trusted))
+    receiver.socket = context.wrap_socket(receiver.socket, server_side=True)
+    url = receiver.url.replace("http:", "https:")
+    reasons: list[str] = []
+    with DeliveryQueue(
+        tmp_path / "s.db",
+        to=None,
+        allow_addresses=["127.0.0.1"],
+        waits_s=[0.001],
+        waits_end=True,
+        on_dead_letter=lambda letter: reasons.append(letter.reason),
+    ) as queue:
+        queue.set_destination("trusting", url, certificates=trusted.cert.read_text())
+        queue.set_destination("another", url)
+        for destination in ("trusting", "another", "trusting"):
+            queue.put(f"{destination} {len(receiver.requests)}", 1, delay_ms=0, destination=destination)
+            assert queue.wait_until_empty(30)
+    assert {post["destination"] for post in posts(receiver)} == {"trusting"}
+    assert len(receiver.requests) == 2
+    assert "signed by no trusted authority" in reasons[0]
 
 
 def test_a_queue_that_sends_to_no_webhook_has_none__D23(tmp_path: Path) -> None:

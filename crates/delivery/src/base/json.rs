@@ -104,7 +104,7 @@ fn next_mark(bytes: &[u8]) -> Option<usize> {
 }
 
 /// Finds the quote at the end of a string that begins at `start`, or the end of the text.
-fn end_of_string(bytes: &[u8], start: usize) -> usize {
+pub(crate) fn end_of_string(bytes: &[u8], start: usize) -> usize {
     let mut at = start + 1;
     while let Some(found) = bytes.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
         at += found;

@@ -87,7 +87,7 @@ impl Cause {
             Verdict::Unanswered { reason, .. } if reason == NO_ANSWER_IN_TIME => return Some(Self::Timeout),
             Verdict::Unanswered { reason, .. } if reason.starts_with("TimeoutError") => return Some(Self::Timeout),
             Verdict::Failed { reason, .. } | Verdict::Unanswered { reason, .. } => (reason, Self::Unanswered),
-            Verdict::Refused(reason) => (reason, Self::Refused),
+            Verdict::Refused(reason) | Verdict::Impossible(reason) => (reason, Self::Refused),
         };
         Some(match reason.strip_prefix("status ").and_then(|status| status.bytes().next()) {
             Some(b'3') => Self::Status3xx,

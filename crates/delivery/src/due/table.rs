@@ -122,6 +122,8 @@ pub(super) fn taken(it: Candidate) -> Taken {
 pub(super) enum Ending {
     /// The answer was about this message.
     Refused,
+    /// It was not sent, and never can be.
+    Impossible,
     /// The destination failed, maybe over this message.
     Failed,
     /// There was no answer about the message.
@@ -135,6 +137,7 @@ pub(super) fn ending(verdict: Verdict) -> Option<(Ending, String, Option<u64>)> 
     Some(match verdict {
         Verdict::Delivered | Verdict::NotTried => return None,
         Verdict::Refused(reason) => (Ending::Refused, reason, None),
+        Verdict::Impossible(reason) => (Ending::Impossible, reason, None),
         Verdict::Failed { reason, retry_after_ms } => (Ending::Failed, reason, retry_after_ms),
         Verdict::Unanswered { reason, retry_after_ms } => (Ending::Unanswered, reason, retry_after_ms),
         Verdict::Unreachable { reason, retry_after_ms } => (Ending::Unreachable, reason, retry_after_ms),
@@ -152,7 +155,7 @@ pub(super) struct Effect {
 
 pub(super) fn effect(ending: Ending) -> Effect {
     let (may_have_arrived, is_sign) = match ending {
-        Ending::Refused => (false, false),
+        Ending::Refused | Ending::Impossible => (false, false),
         Ending::Failed | Ending::Unanswered => (true, true),
         Ending::Unreachable => (false, true),
     };
@@ -162,6 +165,8 @@ pub(super) fn effect(ending: Ending) -> Effect {
 /// Whether the attempt counts towards the most that there may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Counts {
+    /// It is the last one.
+    AsLast,
     Yes,
     No,
     /// The destination was down when the send began or when it ended, and not even time counts.
@@ -172,6 +177,7 @@ pub(super) enum Counts {
 /// `waits_end`: the end of the list of waits is the end of the message, whatever the answers are.
 pub(super) fn counts(ending: Ending, was_down: bool, accepted_between: bool, waits_end: bool) -> Counts {
     match ending {
+        Ending::Impossible => Counts::AsLast,
         _ if was_down => Counts::Down,
         _ if waits_end => Counts::Yes,
         Ending::Refused => Counts::Yes,
@@ -194,6 +200,7 @@ pub(super) enum After {
 /// `is_last`: no further attempt may count. `is_overdue`: it has been due, and its key without success, for too long.
 pub(super) fn after(counts: Counts, is_last: bool, is_overdue: bool) -> After {
     match counts {
+        Counts::AsLast => After::GiveUpByCount,
         Counts::Yes if is_last => After::GiveUpByCount,
         Counts::No if is_overdue => After::GiveUpByTime,
         Counts::Yes | Counts::No | Counts::Down => After::Wait,

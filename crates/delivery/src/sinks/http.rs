@@ -1,6 +1,6 @@
 //! Webhooks: each message is a POST to one host, many in flight at a time (rules D6, D10).
 //!
-//! - The body is the same line as in the file sink. Each send of a message has the same `Idempotency-Key`, so that the
+//! - The body is the same line as in the file sink, or what a named destination has set: [`body`]. Each send of a message has the same `Idempotency-Key`, so that the
 //!   receiver can recognize a repeat: 128 bits of `BLAKE2b`, in hex, of the JSON array `[key,id]`.
 //! - A status of 200 to 299 means that the message has arrived; [`answers`] has the other answers. A redirect is not
 //!   followed, because the destination is a setting of the operator (D12). Proxies in the environment are ignored.
@@ -15,6 +15,7 @@
 
 mod address;
 mod answers;
+mod body;
 mod certificates;
 mod connect;
 mod lookups;
@@ -41,8 +42,10 @@ use tokio::runtime::Builder;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{AbortHandle, LocalSet, spawn_local};
 
+use self::body::Body;
+use self::certificates::Trusted;
 use self::connect::Connect;
-use self::lookups::Guard;
+use self::lookups::{Guard, Lookups};
 use self::masking::Sent;
 use self::signature::signatures;
 pub use self::webhook::{SharedWebhook, Webhook};
@@ -78,8 +81,10 @@ pub(crate) struct HttpSink {
     /// `None`: each message names its destination.
     webhook: Option<SharedWebhook>,
     guard: Guard,
+    own: Requests,
+    to_named: (Connect, Requests),
     /// Of each named destination, by its number, the settings of the last send, and what was made of them.
-    named: FxHashMap<i64, (Arc<NamedSettings>, Arc<Webhook>)>,
+    named: FxHashMap<i64, (Arc<NamedSettings>, Arc<Webhook>, Requests)>,
     max_in_flight: usize,
     lines: LineWriter,
     to_thread: Option<UnboundedSender<Command>>,
@@ -88,8 +93,7 @@ pub(crate) struct HttpSink {
 
 #[derive(Debug)]
 enum Command {
-    /// `true`: to a named destination.
-    Post(Box<(Request<Full<Bytes>>, Sent)>, Reply, bool),
+    Post(Box<(Requests, Request<Full<Bytes>>, Sent)>, Reply),
     Abort(u64),
 }
 
@@ -100,27 +104,32 @@ impl HttpSink {
     /// [`DeliveryError::Usage`] for `https` if the system has no certificates to check the receiver with;
     /// [`DeliveryError::Failed`] if the system gives no thread.
     pub(crate) fn open(webhook: Option<SharedWebhook>) -> Result<Self, DeliveryError> {
+        Self::with(webhook, &Lookups::start().map_err(|error| DeliveryError::no_thread(&error))?)
+    }
+
+    fn with(webhook: Option<SharedWebhook>, lookups: &Lookups) -> Result<Self, DeliveryError> {
         let max_in_flight = most_in_flight();
         let is_https = webhook.as_ref().is_some_and(|it| it.current().address.is_https());
         // A destination that is set later may need certificates. Without any, it gets an error for each request.
         let guard = Guard::default();
-        let connects = Connect::new(true, guard.clone())
-            .or_else(|error| if is_https { Err(error) } else { Connect::new(false, guard.clone()) })?;
+        let (own, named) = Connect::new(true, lookups, guard.clone())
+            .or_else(|error| if is_https { Err(error) } else { Connect::new(false, lookups, guard.clone()) })?;
         let runtime = Builder::new_current_thread()
             .enable_io()
             .enable_time()
             .build()
             .map_err(|error| DeliveryError::no_thread(&error))?;
-        let most = max_in_flight.saturating_add(SPARE);
         let (to_thread, commands) = unbounded_channel(); // bounded by the messages in flight
         let thread = thread::Builder::new()
             .name("http-deliver".to_owned())
             // Requests in flight end with the set of tasks, when the sink is closed.
-            .spawn(move || LocalSet::new().block_on(&runtime, receive(connects, most, commands)))
+            .spawn(move || LocalSet::new().block_on(&runtime, receive(commands)))
             .map_err(|error| DeliveryError::no_thread(&error))?;
         Ok(Self {
             webhook,
             guard,
+            own: client(own),
+            to_named: (named.clone(), client(named)),
             named: FxHashMap::default(),
             max_in_flight,
             lines: LineWriter::default(),
@@ -130,18 +139,30 @@ impl HttpSink {
     }
 
     /// # Errors
-    /// The reason, if no address can be made for this message.
-    fn request(&mut self, delivery: &Delivery) -> Result<(Request<Full<Bytes>>, Sent), String> {
-        let mut line = Vec::new();
-        self.lines.write(&mut line, delivery);
+    /// The reason, if no address or no body can be made for this message.
+    fn request(&mut self, delivery: &Delivery) -> Result<(Requests, Request<Full<Bytes>>, Sent), String> {
         let again = delivery.body.extras().and_then(|extras| extras.again);
         let id = idempotency_key(delivery.body.key(), delivery.body.id(), again);
         let id_value = HeaderValue::from_str(&id).expect("hex");
-        let webhook = self.webhook_for(delivery)?;
-        let Webhook { address, headers: own, secrets } = &*webhook;
+        let (webhook, client) = self.webhook_for(delivery)?;
+        let Webhook { address, headers: own, secrets, body, .. } = &*webhook;
         let uri = address.uri_for(delivery.body.key(), delivery.body.id())?;
         let mut headers = HeaderMap::with_capacity(own.len() + 6);
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let content = match body {
+            Body::Envelope => {
+                let mut line = Vec::new();
+                self.lines.write(&mut line, delivery);
+                line
+            }
+            Body::Payload => {
+                headers.extend(body::facts(delivery));
+                delivery.body.payload().to_vec()
+            }
+            Body::Template(parts) => body::written(parts, delivery)?,
+        };
+        let is_json = !matches!(body, Body::Payload) || delivery.body.is_json();
+        let content_type = if is_json { "application/json" } else { "application/octet-stream" };
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         headers.insert(USER_AGENT, HeaderValue::from_static(concat!("tickwheel/", env!("CARGO_PKG_VERSION"))));
         for name in own.keys() {
             headers.remove(name);
@@ -154,32 +175,35 @@ impl HttpSink {
         let mut signature = None;
         if !secrets.is_empty() {
             let timestamp_s = (SystemWallTime.now_us() / 1_000_000).to_string();
-            let made = signatures(secrets, &id, &timestamp_s, &line);
+            let made = signatures(secrets, &id, &timestamp_s, &content);
             headers.insert(WEBHOOK_SIGNATURE, made.clone());
             signature = Some(made);
             headers.insert(WEBHOOK_TIMESTAMP, HeaderValue::from_str(&timestamp_s).expect("digits"));
             headers.insert(WEBHOOK_ID, id_value.clone());
         }
         headers.insert(IDEMPOTENCY_KEY, id_value);
-        let mut request = Request::post(uri.clone()).body(Full::from(line)).expect("it has an address");
+        let mut request = Request::post(uri.clone()).body(Full::from(content)).expect("it has an address");
         *request.headers_mut() = headers;
-        Ok((request, Sent { webhook, uri, signature }))
+        Ok((client, request, Sent { webhook, uri, signature }))
     }
 
     /// # Errors
     /// The reason, if there is none.
-    fn webhook_for(&mut self, delivery: &Delivery) -> Result<Arc<Webhook>, String> {
+    fn webhook_for(&mut self, delivery: &Delivery) -> Result<(Arc<Webhook>, Requests), String> {
         let share = delivery.body.share();
         let (Some(settings), true) = (&delivery.to, share != 0) else {
-            let own = self.webhook.as_ref().filter(|_| share == 0).map(SharedWebhook::current);
+            let own = self.webhook.as_ref().filter(|_| share == 0).map(|it| (it.current(), self.own.clone()));
             return own.ok_or_else(|| "its destination was removed".to_owned());
         };
-        if let Some((_, webhook)) = self.named.get(&share).filter(|(of, _)| Arc::ptr_eq(of, settings)) {
-            return Ok(webhook.clone());
+        if let Some((_, webhook, client)) = self.named.get(&share).filter(|(of, ..)| Arc::ptr_eq(of, settings)) {
+            return Ok((webhook.clone(), client.clone()));
         }
         let webhook = Arc::new(webhook_of(settings).map_err(|error| error.to_string())?);
-        self.named.insert(share, (settings.clone(), webhook.clone()));
-        Ok(webhook)
+        let (connect, usual) = &self.to_named;
+        // Its own connections too: what one destination trusts is not trusted by another.
+        let client = webhook.trusted.as_ref().map_or_else(|| usual.clone(), |it| client(connect.trusting(it.clone())));
+        self.named.insert(share, (settings.clone(), webhook.clone(), client.clone()));
+        Ok((webhook, client))
     }
 
     fn command(&self, command: Command) -> Result<(), DeliveryError> {
@@ -218,9 +242,9 @@ impl ReplySink for HttpSink {
             None => reply,
         };
         match request {
-            Ok(request) => self.command(Command::Post(Box::new(request), reply, delivery.to.is_some())),
+            Ok(request) => self.command(Command::Post(Box::new(request), reply)),
             Err(reason) => {
-                reply.settle(Verdict::Refused(reason));
+                reply.settle(Verdict::Impossible(reason));
                 Ok(())
             }
         }
@@ -270,7 +294,9 @@ pub(crate) fn idempotency_key(key: Option<&str>, id: &str, again: Option<i64>) -
 /// # Errors
 /// [`DeliveryError::Usage`]: what is wrong with them. It shows no secret.
 pub(crate) fn webhook_of(settings: &NamedSettings) -> Result<Webhook, DeliveryError> {
-    let webhook = Webhook::to(&settings.url)?;
+    let pem = Some(&settings.certificates).filter(|pem| !pem.is_empty());
+    let trusted = pem.map(|pem| Trusted::parse(pem)).transpose()?;
+    let webhook = Webhook { body: Body::of(&settings.body)?, trusted, ..Webhook::to(&settings.url)? };
     let mut headers = settings.headers.iter();
     let webhook = headers.try_fold(webhook, |webhook, (name, value)| webhook.with_header(name, value))?;
     settings.secrets.iter().try_fold(webhook, |webhook, secret| webhook.with_secret(secret))
@@ -284,24 +310,19 @@ fn most_in_flight() -> usize {
     IN_FLIGHT.min(usize::try_from(free).unwrap_or(usize::MAX))
 }
 
+fn client(connect: Connect) -> Requests {
+    Client::builder(TokioExecutor::new()).pool_timer(TokioTimer::new()).pool_idle_timeout(IDLE).build(connect)
+}
+
 /// Does what the sink asks, until it is closed.
-async fn receive(connects: (Connect, Connect), most: usize, mut commands: UnboundedReceiver<Command>) {
-    let client = |connect| -> Requests {
-        Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE)
-            .pool_max_idle_per_host(most)
-            .build(connect)
-    };
-    let (own, named) = (client(connects.0), client(connects.1));
+async fn receive(mut commands: UnboundedReceiver<Command>) {
     let posts: Rc<RefCell<FxHashMap<u64, AbortHandle>>> = Rc::default();
     while let Some(command) = commands.recv().await {
         match command {
-            Command::Post(request, reply, is_named) => {
-                let number = reply.number();
-                let (client, ended) = (if is_named { named.clone() } else { own.clone() }, posts.clone());
+            Command::Post(request, reply) => {
+                let (number, ended) = (reply.number(), posts.clone());
                 let post = spawn_local(async move {
-                    let (request, sent) = *request;
+                    let (client, request, sent) = *request;
                     let verdict = post(&client, request, &sent).await;
                     ended.borrow_mut().remove(&number);
                     reply.settle(verdict);

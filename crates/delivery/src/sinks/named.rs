@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
+use serde_json::value::RawValue;
 
 /// The settings of a named destination, as the store and the HTTP API have them. What is left out is as for `--to`.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -21,6 +22,12 @@ pub struct NamedSettings {
     /// Requests are signed with each of these secrets, as Standard Webhooks says.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
+    /// What is sent as the body of a request.
+    #[serde(skip_serializing_if = "NamedBody::is_envelope")]
+    pub body: NamedBody,
+    /// The certificates, in PEM, that the one of an `https` address is checked with. Empty: those of the system.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub certificates: String,
     /// The most messages in a time: `100/s`, `30/min`, `500/h` or `1/day`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<String>,
@@ -54,5 +61,48 @@ impl NamedSettings {
 impl fmt::Debug for NamedSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NamedSettings").field("headers", &self.headers.len()).finish_non_exhaustive()
+    }
+}
+
+/// The body of a request to a named destination.
+///
+/// In the settings as JSON, it is `"envelope"`, `"payload"`, or the template itself: an object or an array. So a template
+/// is written as the JSON that it makes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum NamedBody {
+    /// An object with the payload, the name and the times of the message, as [`Destination`](crate::Destination) says.
+    #[default]
+    Envelope,
+    /// The payload alone. The name and the times are in headers: `Tickwheel-Id`, `Tickwheel-Key`, `Tickwheel-Due`,
+    /// `Tickwheel-Attempt` and `Tickwheel-Redelivered`, with `%20` and the like where needed.
+    Payload,
+    /// JSON with places within its strings, as in `{"text": "For {{payload.user.name|you}}: {{payload.count}}"}`.
+    Template(String),
+}
+
+impl NamedBody {
+    fn is_envelope(&self) -> bool {
+        *self == Self::Envelope
+    }
+}
+
+impl Serialize for NamedBody {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Envelope => to.serialize_str("envelope"),
+            Self::Payload => to.serialize_str("payload"),
+            Self::Template(json) => serde_json::from_str::<&RawValue>(json).map_err(ser::Error::custom)?.serialize(to),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for NamedBody {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let json = Box::<RawValue>::deserialize(from).map_err(de::Error::custom)?;
+        Ok(match json.get() {
+            "\"envelope\"" => Self::Envelope,
+            "\"payload\"" => Self::Payload,
+            template => Self::Template(template.to_owned()), // it is checked with the other settings
+        })
     }
 }

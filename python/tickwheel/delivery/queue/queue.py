@@ -381,6 +381,8 @@ class DeliveryQueue:
         *,
         headers: Mapping[str, str] | None = None,
         secrets: Sequence[str] = (),
+        body: Literal["envelope", "payload"] | Mapping[str, Any] | Sequence[Any] = "envelope",
+        certificates: str = "",
         rate: str | None = None,
         concurrency: int | None = None,
         spare: int | None = None,
@@ -394,7 +396,9 @@ class DeliveryQueue:
         The next send uses it. The store keeps it, with its secrets. Each has limits of its own, and none holds up
         another. `to` is a webhook too, for messages that name none, or `None`: then each message has to name one.
         `url`: as for `to`; addresses of this machine and of private networks are refused at the send. `secrets`: sign
-        each request. `rate`: as `100/s`. What is left out is as for the queue. Errors: `BadRecord` for a name that is
+        each request. `body`: `"envelope"`, `"payload"` (the payload alone, and the name and times in headers
+        `Tickwheel-*`), or a template, as `{"text": "{{payload.name|nobody}}"}`. `certificates`: PEM, in place of those
+        of the system. `rate`: as `100/s`. What is left out is as for the queue. Errors: `BadRecord` for a name that is
         not allowed, `WrongUsage` for a setting, or if `to` is no webhook.
 
         >>> import tempfile
@@ -414,6 +418,8 @@ class DeliveryQueue:
             "function": True if url is None else None,
             "headers": headers,
             "secrets": secrets,
+            "body": body,
+            "certificates": certificates,
             "rate": rate,
             "concurrency": concurrency,
             "spare": spare,

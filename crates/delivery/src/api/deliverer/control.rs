@@ -84,7 +84,8 @@ impl Deliverer {
     /// [`DeliveryError::Usage`]: the name or a setting is not allowed, or this deliverer sends to no webhook. Otherwise the
     /// error that ended the run.
     pub fn set_destination(&self, name: &str, settings: &NamedSettings) -> Result<Answer, DeliveryError> {
-        let settings = serde_json::to_string(settings).expect("it is plain data");
+        let no_json = |error| DeliveryError::Usage(format!("the body is not JSON: {error}"));
+        let settings = serde_json::to_string(settings).map_err(no_json)?;
         check_destination(&settings)?;
         match self.ask(Item::SetDestination { name: checked_destination(name).map_err(usage)?, settings })? {
             Answer::Refused => {

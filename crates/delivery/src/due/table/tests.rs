@@ -83,6 +83,7 @@ fn the_first_row_that_fits_decides_what_becomes_of_a_message_that_is_taken__d3_d
 fn what_an_ending_says_of_the_message_and_of_the_destination__d6() {
     let rows = [
         (Ending::Refused, false, false),
+        (Ending::Impossible, false, false),
         (Ending::Failed, true, true),
         (Ending::Unanswered, true, true),
         (Ending::Unreachable, false, true),
@@ -106,6 +107,14 @@ fn which_attempts_count__d6() {
         assert_eq!(counts(ending, false, accepted_between, false), then, "{ending:?}");
         assert_eq!(counts(ending, false, accepted_between, true), Counts::Yes, "{ending:?}");
         assert_eq!(counts(ending, true, accepted_between, true), Counts::Down, "{ending:?}");
+    }
+}
+
+#[test]
+fn what_can_never_be_sent_is_given_up_whatever_happened__d23() {
+    for (was_down, accepted_between, waits_end) in [(true, false, false), (false, true, true)] {
+        let counts = counts(Ending::Impossible, was_down, accepted_between, waits_end);
+        assert_eq!(after(counts, false, false), After::GiveUpByCount);
     }
 }
 

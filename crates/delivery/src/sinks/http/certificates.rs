@@ -1,4 +1,5 @@
-//! Checks the certificate of a receiver with the certificates of the system, or of `SSL_CERT_FILE`.
+//! Checks the certificate of a receiver with the certificates of the system, of `SSL_CERT_FILE`, or of a
+//! named destination.
 //!
 //! A receiver within a network often has a certificate that it signed itself, and the operator has made this
 //! certificate trusted. Many such certificates say that they may sign others too. The usual check takes them for an
@@ -10,8 +11,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{WebPkiServerVerifier, verify_server_name};
-use rustls::crypto::CryptoProvider;
+use rustls::client::{VerifierBuilderError, WebPkiServerVerifier, verify_server_name};
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
@@ -21,8 +23,9 @@ use crate::base::display::quoted;
 use crate::base::error::DeliveryError;
 
 const NAMING: &str = "SSL_CERT_FILE";
+const MOST_BYTES: usize = 64 << 10;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Trusted {
     usual: Arc<WebPkiServerVerifier>,
     certificates: Vec<CertificateDer<'static>>,
@@ -31,21 +34,46 @@ pub(super) struct Trusted {
 impl Trusted {
     /// Reads the certificates of the system, or those that the environment names. Some of the system may be unusable,
     /// but none of a file that is named.
-    pub(super) fn read(provider: Arc<CryptoProvider>) -> Result<Self, DeliveryError> {
+    pub(super) fn read() -> Result<Self, DeliveryError> {
         if let Some(path) = env::var_os(NAMING) {
             check_named(Path::new(&path))?;
         }
         let found = rustls_native_certs::load_native_certs();
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(found.certs.iter().cloned());
-        let usual = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build().map_err(|_| {
+        Self::of(roots, found.certs).map_err(|_| {
             let why = found.errors.first().map_or_else(String::new, |error| format!(" ({error})"));
             DeliveryError::Usage(format!(
                 "the system has no certificates to check an https address by{why}: install them, or name a file of them \
                  in SSL_CERT_FILE"
             ))
-        })?;
-        Ok(Self { usual, certificates: found.certs })
+        })
+    }
+
+    /// Has the certificates of this text in PEM alone.
+    ///
+    /// # Errors
+    /// [`DeliveryError::Usage`]: what is wrong with the text.
+    pub(super) fn parse(pem: &str) -> Result<Self, DeliveryError> {
+        let found: Vec<_> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
+        let certificates: Vec<_> = found.iter().flatten().cloned().collect();
+        let mut roots = RootCertStore::empty();
+        let (usable, _) = roots.add_parsable_certificates(certificates.iter().cloned());
+        let why = match () {
+            () if pem.len() > MOST_BYTES => "are longer than 64 KiB",
+            () if found.is_empty() => "have no certificate in PEM",
+            () if usable < found.len() => "have a damaged certificate",
+            () => return Ok(Self::of(roots, certificates).expect("it has certificates")),
+        };
+        Err(DeliveryError::Usage(format!(
+            "the certificates {why}: give each with its lines from -----BEGIN CERTIFICATE----- to -----END CERTIFICATE-----"
+        )))
+    }
+
+    fn of(roots: RootCertStore, certificates: Vec<CertificateDer<'static>>) -> Result<Self, VerifierBuilderError> {
+        let provider = Arc::new(ring::default_provider());
+        let usual = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build()?;
+        Ok(Self { usual, certificates })
     }
 }
 

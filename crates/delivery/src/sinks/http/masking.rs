@@ -56,7 +56,7 @@ impl Sent {
     }
 
     fn values(&self) -> Vec<Vec<u8>> {
-        let Webhook { address, headers, secrets } = &*self.webhook;
+        let Webhook { address, headers, secrets, .. } = &*self.webhook;
         let mut values: Vec<Vec<u8>> =
             headers.values().chain(&self.signature).map(|it| it.as_bytes().to_vec()).collect();
         values.extend(secrets.iter().map(|secret| secret.text().as_bytes().to_vec()));

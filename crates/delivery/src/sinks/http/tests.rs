@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver as Answers, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+mod inside;
 mod named;
 
 use super::*;
@@ -190,7 +191,8 @@ fn verdict(sink: &mut HttpSink) -> Verdict {
 
 fn text(verdict: &Verdict) -> &str {
     match verdict {
-        Verdict::Refused(reason) | Verdict::Unanswered { reason, .. } | Verdict::Unreachable { reason, .. } => reason,
+        Verdict::Refused(reason) | Verdict::Impossible(reason) => reason,
+        Verdict::Unanswered { reason, .. } | Verdict::Unreachable { reason, .. } => reason,
         _ => panic!("{verdict:?}"),
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::{Answer, Deliverer, Destination, Event, Letter, NamedSettings, Observer, OpenOptions};
+use crate::{Answer, Deliverer, Destination, Event, Letter, NamedBody, NamedSettings, Observer, OpenOptions};
 
 fn at(receiver: &Receiver) -> NamedSettings {
     NamedSettings { url: receiver.url(), ..NamedSettings::default() }
@@ -94,6 +94,7 @@ fn one_that_hangs_or_is_gone_holds_up_no_other__d23() {
 fn a_setting_that_is_not_allowed_is_told_and_no_secret_is_shown__d23() {
     let folder = tempfile::tempdir().unwrap();
     let deliverer = here().open(folder.path().join("s.db"), Destination::named()).unwrap();
+    let damaged = "-----BEGIN CERTIFICATE-----\nczNjcmV0\n-----END CERTIFICATE-----\n";
     let good = || NamedSettings { url: "http://example.org/".to_owned(), ..NamedSettings::default() };
     for (settings, expected) in [
         (NamedSettings::default(), "is no address"),
@@ -101,6 +102,10 @@ fn a_setting_that_is_not_allowed_is_told_and_no_secret_is_shown__d23() {
         (NamedSettings { concurrency: Some(0), ..good() }, "concurrency is 0"),
         (NamedSettings { sink_timeout_s: Some(0.0), ..good() }, "sink-timeout is 0"),
         (NamedSettings { secrets: vec!["s3cret".to_owned()], ..good() }, "secret"),
+        (NamedSettings { body: NamedBody::Template("{".to_owned()), ..good() }, "the body is not JSON"),
+        (NamedSettings { body: NamedBody::Template("[\"{{name}}\"]".to_owned()), ..good() }, "allowed: id, key, due"),
+        (NamedSettings { certificates: "s3cret".to_owned(), ..good() }, "have no certificate in PEM"),
+        (NamedSettings { certificates: damaged.to_owned(), ..good() }, "have a damaged certificate"),
     ] {
         let error = deliverer.set_destination("x", &settings).unwrap_err().to_string();
         assert!(error.contains(expected) && !error.contains("s3cret"), "{error}");
@@ -115,34 +120,73 @@ fn a_setting_that_is_not_allowed_is_told_and_no_secret_is_shown__d23() {
 }
 
 #[test]
-fn an_address_inside_is_refused_and_told_in_whatever_form_it_comes__d23() {
+fn a_body_is_what_is_set_there_and_is_signed_as_it_is_sent__d23() {
     let (folder, receiver) = (tempfile::tempdir().unwrap(), accepting());
-    let port = receiver.address.port();
-    let options = OpenOptions::default().with_waits([Duration::from_millis(1)]).with_waits_end();
-    let observed = Arc::new(Mutex::new(Vec::new()));
-    let deliverer = options
-        .with_observer(Letters(observed.clone()))
-        .open(folder.path().join("s.db"), Destination::http(&receiver.url()).unwrap())
-        .unwrap();
-    let hosts =
-        ["127.0.0.1", "localhost", "[::1]", "2130706433", "0177.0.0.1", "127.1", "[::ffff:127.0.0.1]", "0.0.0.0"];
-    for (number, host) in hosts.iter().enumerate() {
-        let settings = NamedSettings { url: format!("http://{host}:{port}/"), ..NamedSettings::default() };
-        let name = format!("d{number}");
-        deliverer.set_destination(&name, &settings).unwrap();
-        deliverer.put(now(host).to(&name)).unwrap();
+    let deliverer = here().open(folder.path().join("s.db"), Destination::named()).unwrap();
+    let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+    let template = r#"{"text":"{{payload.name}} has {{payload.n}}","n":"{{payload.n}}"}"#;
+    let payload = r#"{"name":"\"A\"","n":1.50}"#;
+    let message = |id| Message::after(id, Duration::ZERO, payload).with_key("kü 1%");
+    for (number, (id, body, is_json)) in [
+        ("1", NamedBody::Envelope, true),
+        ("2", NamedBody::Payload, true),
+        ("3", NamedBody::Payload, false),
+        ("4", NamedBody::Template(template.to_owned()), true),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        deliverer
+            .set_destination(
+                "here",
+                &NamedSettings { body: body.clone(), secrets: vec![secret.into()], ..at(&receiver) },
+            )
+            .unwrap();
+        assert_eq!(deliverer.destinations().unwrap()["here"].body, body, "it comes back as it was set");
+        let message = message(id).to("here");
+        deliverer.put(if is_json { message.json() } else { message }).unwrap();
+        wait_until("it has arrived", || receiver.count() == number + 1);
     }
-    wait_until("all are dead letters", || observed.lock().len() == hosts.len());
-    deliverer.put(now("to the operator's own address")).unwrap();
-    wait_until("it has arrived", || receiver.count() > 0);
     deliverer.close(None).unwrap();
-    assert_eq!(receiver.ids(), ["to the operator's own address"]);
-    for reason in observed.lock().iter() {
-        assert!(reason.contains("inside, which no destination may have"), "{reason}");
+    let posts = receiver.posts.lock();
+    assert!(posts[0].body.starts_with(r#"{"id":"1","key":"kü 1%","#), "{}", posts[0].body);
+    assert_eq!((&*posts[1].body, &*posts[2].body), (payload, payload));
+    assert_eq!(posts[3].body, r#"{"text":"\"A\" has 1.50","n":1.50}"#);
+    let header = |post: usize, name: &str| posts[post].headers.get(name).map(String::as_str).unwrap_or_default();
+    let types = [0, 1, 2, 3].map(|post| header(post, "content-type"));
+    assert_eq!(types, ["application/json", "application/json", "application/octet-stream", "application/json"]);
+    let facts = ["id", "key", "attempt", "redelivered"].map(|name| header(1, &format!("tickwheel-{name}")));
+    assert_eq!(facts, ["2", "k%C3%BC%201%25", "1", "false"]);
+    assert!(header(1, "tickwheel-due").ends_with('Z') && header(3, "tickwheel-id").is_empty());
+    for (number, post) in posts.iter().enumerate() {
+        let secrets = [signature::Secret::parse(secret).unwrap()];
+        let [id, timestamp, signature] =
+            ["id", "timestamp", "signature"].map(|name| header(number, &format!("webhook-{name}")));
+        assert_eq!(signatures(&secrets, id, timestamp, post.body.as_bytes()), signature);
     }
 }
 
-struct Letters(Arc<Mutex<Vec<String>>>);
+#[test]
+fn a_message_without_what_its_body_needs_is_a_dead_letter_at_once__d23() {
+    let (folder, receiver, letters) = (tempfile::tempdir().unwrap(), accepting(), Arc::default());
+    // A second attempt would come in an hour.
+    let options = here().with_waits([Duration::from_secs(3_600)]).with_observer(Letters(Arc::clone(&letters)));
+    let deliverer = options.open(folder.path().join("s.db"), Destination::named()).unwrap();
+    let template = r#"["{{payload.name}}", "{{payload.city|no city}}"]"#;
+    let body = NamedBody::Template(template.to_owned());
+    deliverer.set_destination("here", &NamedSettings { body, ..at(&receiver) }).unwrap();
+    let put =
+        |id, payload: &str| deliverer.put(Message::after(id, Duration::ZERO, payload).json().with_key("k").to("here"));
+    put("bad", r#"{"city":"Ulm"}"#).unwrap();
+    put("good", r#"{"name":"A"}"#).unwrap();
+    wait_until("both have ended", || letters.lock().len() + receiver.count() == 2);
+    deliverer.close(None).unwrap();
+    let reason = letters.lock().remove(0);
+    assert!(reason.contains("it has no payload.name, which the body of its destination needs"), "{reason}");
+    assert_eq!(receiver.posts.lock()[0].body, r#"["A", "no city"]"#);
+}
+
+pub(super) struct Letters(pub(super) Arc<Mutex<Vec<String>>>);
 
 impl Observer for Letters {
     fn letters(&self, letters: &[Letter]) -> Result<(), DeliveryError> {
