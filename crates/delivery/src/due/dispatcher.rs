@@ -48,7 +48,7 @@ use super::table::{self, Withdrawn};
 use super::window::{Bounds, State, Window};
 use crate::base::clock::{DueClock, WallTime};
 use crate::message::Body;
-use crate::store::{Attempts, Done, Outcome};
+use crate::store::{Attempts, Done, Outcome, StoredDestination};
 use tickwheel::{Handle, Timer};
 
 pub use event::Event;
@@ -99,8 +99,9 @@ pub(crate) struct Dead {
 /// The facts about a message that is taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TakenBack {
-    /// It does not go out. The fields say how often it was tried, and whether it may have arrived.
-    Taken { attempts: u32, counted: u32, strikes: u32, redelivered: bool },
+    /// It does not go out. The fields say how often it was tried, whether it may have arrived, and the number of its
+    /// destination.
+    Taken { attempts: u32, counted: u32, strikes: u32, redelivered: bool, share: i64 },
     /// It is being sent.
     Sending,
     /// It has its outcome, which may not be committed.
@@ -152,19 +153,6 @@ struct Flights {
     next: u64,
 }
 
-/// Messages that left memory until their next attempt.
-#[derive(Debug, Default)]
-pub(crate) struct ParkedMessages {
-    /// The number of each message for which its lane waits, and the lane.
-    lanes: FxHashMap<i64, Key>,
-    /// The next time to read some, and the alarm for it.
-    next: Option<(i64, Option<Handle>)>,
-    /// Messages to read at once, because their wait is over.
-    wanted: Vec<i64>,
-    /// While the destination is down: one should be read before its next attempt.
-    pub(crate) wants_one_early: bool,
-}
-
 struct Moment {
     task: Handle,
     messages: Vec<(Slot, i64)>,
@@ -193,8 +181,8 @@ pub(crate) struct SendLimit {
 struct Turns {
     /// The shares with messages in their queues, the next one first. One without is found out when its turn comes.
     shares: VecDeque<u32>,
-    /// Keys that failed together. They are tried at once.
-    to_wake: Vec<Key>,
+    /// The shares with keys that are tried at once, because they failed together.
+    to_wake: VecDeque<u32>,
     /// How many messages a send may have, as asked for by the last [`Dispatcher::take`]: what [`Dispatcher::has_ready`]
     /// goes by.
     most_in_send: usize,
@@ -208,7 +196,8 @@ pub(crate) struct Dispatcher {
     /// By share.
     pub(crate) to: Destinations,
     pub(crate) limit: SendLimit,
-    pub(crate) parked: ParkedMessages,
+    /// The number of each message that left memory and for which its lane waits, and the lane.
+    parked_lanes: FxHashMap<i64, Key>,
     /// A message that left memory may be tried again, so the loader should read.
     pub(crate) wants_load: bool,
     pub(crate) outcomes: Outcomes,
@@ -249,7 +238,7 @@ impl Dispatcher {
             window: Window::new(bounds, is_global),
             to: Destinations::new(Destination::new(retry, unanswered_for, seed, clocks.now_us())),
             limit: SendLimit { until_ms: i64::MIN, is_wanted: false, is_paused: false },
-            parked: ParkedMessages::default(),
+            parked_lanes: FxHashMap::default(),
             wants_load: false,
             outcomes: Outcomes::default(),
             events: Vec::new(),
@@ -257,7 +246,7 @@ impl Dispatcher {
             is_halted: false,
             clocks,
             moments: Moments::default(),
-            turns: Turns { shares: VecDeque::new(), to_wake: Vec::new(), most_in_send: 1, has_more_to_pass: false },
+            turns: Turns { shares: VecDeque::new(), to_wake: VecDeque::new(), most_in_send: 1, has_more_to_pass: false },
             flights: Flights::default(),
             strikes: Strikes::default(),
         }
@@ -304,12 +293,10 @@ impl Dispatcher {
         self.moments.by_due.first_key_value().map(|(due_ms, _)| *due_ms)
     }
 
-    /// Keeps a message from going out, if this is still possible. Its lane goes on once the outcome is committed.
+    /// Keeps a message from going out, if this is still possible. Its lane goes on once the outcome is committed. If it is
+    /// absent and has attempts in the store, [`Dispatcher::take_back_parked`] comes next.
     pub(crate) fn take_back(&mut self, seq: i64, outcome: Outcome) -> TakenBack {
-        let Some(slot) = self.window.find(seq) else {
-            self.take_back_parked(seq);
-            return TakenBack::Absent;
-        };
+        let Some(slot) = self.window.find(seq) else { return TakenBack::Absent };
         let entry = self.window.entry(slot);
         match table::taken_back(entry.state) {
             Withdrawn::Over => TakenBack::Over(entry.outcome.expect("it is over")),
@@ -317,11 +304,12 @@ impl Dispatcher {
             Withdrawn::InTime => {
                 let (attempts, counted, strikes) = (entry.attempts, entry.counted, entry.strikes);
                 let redelivered = entry.may_have_arrived() || entry.was_sent;
+                let share = self.window.share(entry.share).id;
                 self.strikes.forget(seq);
                 self.outcomes.attempts.retain(|it| it.seq != seq);
                 self.forget_doubt(slot);
                 self.window.end(slot, outcome);
-                TakenBack::Taken { attempts, counted, strikes, redelivered }
+                TakenBack::Taken { attempts, counted, strikes, redelivered, share }
             }
         }
     }
@@ -394,7 +382,7 @@ impl Dispatcher {
                     self.to[share].outage.is_quiet_armed = false;
                     self.look_for_outage(share);
                 }
-                Alarm::Tried => self.read_tried(),
+                Alarm::Tried(share) => self.read_tried(share),
                 Alarm::Alone => self.end_alone(),
                 Alarm::Older(share) => self.to[share].places.is_older_armed = false,
                 Alarm::Paced(share) => self.to[share].pace.goes_on(),
@@ -426,29 +414,30 @@ impl Dispatcher {
         self.window.entry(slot).share
     }
 
-    /// The share of the destination with this number in the store. `settings`: as the store has them.
-    pub(crate) fn open_share(&mut self, id: i64, settings: impl FnOnce() -> Option<Arc<str>>) -> u32 {
+    /// The share of the destination with this number in the store. `stored`: as the store has it.
+    pub(crate) fn open_share<'a>(&mut self, id: i64, stored: impl FnOnce() -> Option<&'a StoredDestination>) -> u32 {
         let share = self.window.open_share(id);
         if share as usize >= self.to.len() {
             self.to.add(self.to[0].like(self.clocks.now_us()));
-            if let Some(settings) = settings() {
-                self.set_share(share, &settings);
+            if let Some(stored) = stored() {
+                self.set_share(share, stored);
             }
         }
         share
     }
 
     /// The destination has these settings from now on, if it is in memory.
-    pub(crate) fn set_destination(&mut self, id: i64, settings: &str) {
-        if let Some(share) = self.window.share_numbered(id) {
-            self.set_share(share, settings);
+    pub(crate) fn set_destination(&mut self, stored: &StoredDestination) {
+        if let Some(share) = self.window.share_numbered(stored.share) {
+            self.set_share(share, stored);
         }
     }
 
-    fn set_share(&mut self, share: u32, settings: &str) {
+    fn set_share(&mut self, share: u32, stored: &StoredDestination) {
         let (usual, now_us) = (self.to[0].usual(), self.clocks.now_us());
+        self.to[share].name = Some(stored.name.clone());
         // A version that can't read them sends nothing there.
-        match serde_json::from_str(settings) {
+        match serde_json::from_str(&stored.settings) {
             Ok(settings) => self.to[share].set(settings, &usual, now_us),
             Err(_) => self.to[share].is_paused = true,
         }

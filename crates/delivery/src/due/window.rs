@@ -81,8 +81,6 @@ pub(crate) struct Window {
     /// the present transaction.
     parking: VecDeque<(Slot, i64, u32)>,
     sealed: usize,
-    /// The messages without a key that wait for an attempt until then are in memory, by `(next_ms, seq)`.
-    pub(crate) tried_through: (i64, i64),
     /// Near messages that left memory, and whose rows are not committed in the store.
     pub(crate) left_uncommitted: Earliest,
 }
@@ -111,7 +109,6 @@ impl Window {
             has_gone_back: false,
             parking: VecDeque::new(),
             sealed: 0,
-            tried_through: (i64::MIN, 0),
             left_uncommitted: Earliest::default(),
         }
     }
@@ -236,7 +233,7 @@ impl Window {
                 return chosen;
             }
             self.share_mut(share).move_cursor((row.due_ms, row.seq));
-            if self.by_seq.contains_key(&row.seq) || self.is_parked(row) {
+            if self.by_seq.contains_key(&row.seq) || self.is_parked(share, row) {
                 continue;
             }
             if let Some(lane) = self.known_lane(row) {

@@ -52,7 +52,7 @@ impl Group<'_> {
         match failing {
             Failing::Key(key) => self.store.try_key_now(key, now_ms),
             Failing::Message(id) => match self.store.find(None, id)? {
-                Some(known) => self.store.try_now(known.seq, now_ms),
+                Some(known) => Ok(self.store.try_now(known.seq, now_ms)?.is_some()),
                 None => Ok(false),
             },
         }
@@ -72,11 +72,13 @@ impl Group<'_> {
         };
         match found {
             Again::Absent if known.due_ms == NEVER_MS => Ok(Answer::Recurring),
-            Again::Absent if self.store.try_now(known.seq, now_ms)? => {
-                self.dispatcher.lock().want(known.seq);
+            Again::Absent => {
+                let Some(share) = self.store.try_now(known.seq, now_ms)? else { return Ok(Answer::Waiting) };
+                let mut dispatcher = self.dispatcher.lock();
+                let share = dispatcher.open_share(share, || self.store.destination_numbered(share));
+                dispatcher.want(share, known.seq);
                 Ok(Answer::Tried)
             }
-            Again::Absent => Ok(Answer::Waiting),
             found => self.answer(found, now_ms),
         }
     }

@@ -48,7 +48,7 @@ impl Loader {
             let (rows, shares) = (store.may_have_arrived()?, store.shares()?);
             let mut dispatcher = dispatcher.lock();
             for share in shares {
-                dispatcher.open_share(share, || store.settings_of(share));
+                dispatcher.open_share(share, || store.destination_numbered(share));
             }
             dispatcher.keep_places(rows);
         }
@@ -61,9 +61,12 @@ impl Loader {
         for share in shares.clone() {
             slots.extend(refill(store, dispatcher, share)?);
         }
-        let (tried, may_be_more_tried) = read_tried(store, dispatcher)?; // they have waited longest
-        slots.extend(tried);
-        let mut may_be_more = false;
+        let (mut may_be_more_tried, mut may_be_more) = (false, false);
+        for share in shares.clone() {
+            let (tried, more) = read_tried(store, dispatcher, share)?; // they have waited longest
+            slots.extend(tried);
+            may_be_more_tried |= more;
+        }
         for share in shares {
             let (ahead, more) = self.read_ahead(store, dispatcher, share)?;
             slots.extend(ahead);
@@ -108,16 +111,17 @@ impl Loader {
     }
 }
 
-/// Reads messages that left memory until their next attempt. Returns whether there may be more.
-fn read_tried(store: &mut Store, dispatcher: &Mutex<Dispatcher>) -> Result<(Vec<Slot>, bool)> {
-    let (mut wanted, until_ms, after, mut room) = {
+/// Reads messages of the share that left memory until their next attempt. Returns whether there may be more.
+fn read_tried(store: &mut Store, dispatcher: &Mutex<Dispatcher>, share: u32) -> Result<(Vec<Slot>, bool)> {
+    let (mut wanted, wants_one_early, until_ms, id, after, mut room) = {
         let mut dispatcher = dispatcher.lock();
-        let (wanted, until_ms) = (dispatcher.take_wanted(), dispatcher.reads_tried_until());
-        (wanted, until_ms, dispatcher.window.tried_through, dispatcher.room_for_tried(0))
+        let (wanted, wants_one_early) = (dispatcher.take_wanted(share), dispatcher.wants_one_early(share));
+        let (until_ms, it) = (dispatcher.reads_tried_until(), dispatcher.window.share(share));
+        (wanted, wants_one_early, until_ms, it.id, it.tried_through, dispatcher.room_for_tried(share))
     };
-    if std::mem::take(&mut dispatcher.lock().parked.wants_one_early) {
+    if wants_one_early {
         // The destination is down, and no key without doubt is ready: one message is tried before its time.
-        let rows = store.plan_tried(after, i64::MAX, ROWS)?;
+        let rows = store.plan_tried(id, after, i64::MAX, ROWS)?;
         let dispatcher = dispatcher.lock();
         let window = &dispatcher.window;
         let has_left = |row: &&WaitingRow| window.number(row.lane).is_none() && window.find(row.seq).is_none();
@@ -129,13 +133,12 @@ fn read_tried(store: &mut Store, dispatcher: &Mutex<Dispatcher>) -> Result<(Vec<
         let found = store.find_tried(seq)?;
         let mut dispatcher = dispatcher.lock();
         let Some(row) = found else {
-            dispatcher.take_back_parked(seq);
+            dispatcher.take_back_parked(id, seq);
             continue;
         };
-        let share = dispatcher.open_share(row.share, || store.settings_of(row.share));
         if room == 0 || !dispatcher.window.has_room(share, row.size as usize) {
             dispatcher.window.was_full |= room > 0;
-            dispatcher.want_again([seq].into_iter().chain(wanted));
+            dispatcher.want_again(share, [seq].into_iter().chain(wanted));
             break;
         }
         room -= 1;
@@ -149,17 +152,14 @@ fn read_tried(store: &mut Store, dispatcher: &Mutex<Dispatcher>) -> Result<(Vec<
         }
         slots.extend(slot);
     }
-    let rows = store.plan_tried(after, until_ms, ROWS)?;
-    for row in &rows {
-        dispatcher.lock().open_share(row.share, || store.settings_of(row.share));
-    }
+    let rows = store.plan_tried(id, after, until_ms, ROWS)?;
     let is_all = rows.len() < ROWS;
-    let (chosen, had_room) = dispatcher.lock().window.read_tried(&rows, until_ms, is_all, room);
+    let (chosen, had_room) = dispatcher.lock().window.read_tried(share, &rows, until_ms, is_all, room);
     // Those that were chosen are not ready before the next send, so `room` would not count them at once.
     let may_be_more = !is_all && had_room && chosen.is_empty() && slots.is_empty();
     slots.extend(chosen);
-    if let Some(next_ms) = store.next_tried_ms(until_ms)? {
-        dispatcher.lock().expect_tried(next_ms);
+    if let Some(next_ms) = store.next_tried_ms(id, until_ms)? {
+        dispatcher.lock().expect_tried(share, next_ms);
     }
     Ok((slots, may_be_more))
 }

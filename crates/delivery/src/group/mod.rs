@@ -235,7 +235,7 @@ impl<'a> Group<'a> {
         for part in fresh.chunks(ADMIT) {
             let mut dispatcher = self.dispatcher.lock();
             for (row, partition, body) in part {
-                dispatcher.open_share(row.share, || self.store.settings_of(row.share));
+                dispatcher.open_share(row.share, || self.store.destination_numbered(row.share));
                 let slot = dispatcher.window.admit(*row, *partition, body.clone(), &mut gone);
                 if let Some(slot) = slot {
                     self.admitted.push((slot, row.seq));

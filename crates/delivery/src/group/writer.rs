@@ -458,7 +458,7 @@ impl Writer {
                     dispatcher.pause(false);
                 }
                 for it in &committed.destinations {
-                    dispatcher.set_destination(it.share, &it.settings);
+                    dispatcher.set_destination(it);
                 }
                 for lane in &committed.resumed_lanes {
                     dispatcher.resume_key(*lane);

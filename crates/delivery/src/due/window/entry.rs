@@ -107,11 +107,21 @@ pub(crate) struct Share {
     pub(super) needy: BTreeSet<(Position, u32)>,
     pub(super) messages: usize,
     pub(super) bytes: usize,
+    /// The messages without a key that wait for an attempt until then are in memory, by `(next_ms, seq)`.
+    pub(crate) tried_through: (i64, i64),
 }
 
 impl Share {
     pub(super) fn new(id: i64) -> Self {
-        Self { id, cursor: None, has_moved: false, needy: BTreeSet::new(), messages: 0, bytes: 0 }
+        Self {
+            id,
+            cursor: None,
+            has_moved: false,
+            needy: BTreeSet::new(),
+            messages: 0,
+            bytes: 0,
+            tried_through: (i64::MIN, 0),
+        }
     }
 
     pub(crate) fn move_cursor(&mut self, to: Position) {

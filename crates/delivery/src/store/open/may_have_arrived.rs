@@ -157,7 +157,8 @@ impl Limit {
 
 fn give(of: &str) -> String {
     format!(
-        "INSERT INTO attempts (seq, attempts, strikes) SELECT waiting.seq, 0, 1 FROM waiting WHERE {of} AND NOT EXISTS \
+        "INSERT INTO attempts (seq, attempts, strikes, share) SELECT waiting.seq, 0, 1, ifnull(waiting.share, 0) FROM waiting \
+         WHERE {of} AND NOT EXISTS \
          (SELECT 1 FROM attempts a WHERE a.seq = waiting.seq AND (a.next_ms > ?5 OR a.strikes >= 2 OR a.noted = 1)) \
          ON CONFLICT (seq) DO UPDATE SET strikes = strikes + 1"
     )

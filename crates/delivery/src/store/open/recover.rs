@@ -110,7 +110,7 @@ fn open(db: Connection, path: &Path, options: Options, number: fn(Digest) -> i64
     }
     if was_down {
         // Keys that failed together may wait for an hour. Each is tried at once: so the outage goes on, or all do.
-        db.execute("UPDATE attempts SET next_ms = at_ms WHERE next_ms > at_ms", [])?;
+        db.execute("UPDATE attempts SET next_ms = at_ms WHERE share = 0 AND next_ms > at_ms", [])?;
     }
     // Payloads of finished near messages are left from the floor on. From now on they are collected like the payloads
     // of held messages.
