@@ -103,6 +103,25 @@ impl Destination {
         self.named = Some(Arc::new(settings));
     }
 
+    /// Whether something may be sent there, as soon as there is a message and a place.
+    pub(super) fn may_have_turn(&self) -> bool {
+        self.pace.may_send() && !self.is_paused && self.outage.may_try()
+    }
+
+    /// Whether nothing would be lost if it were forgotten, but the measures. A key that neither waits nor has a message may
+    /// be forgotten, as if there were too many.
+    pub(super) fn is_idle(&mut self, now_us: u64) -> bool {
+        !self.has_turn
+            && self.queues.are_empty()
+            && self.wanted.is_empty()
+            && self.to_wake.is_empty()
+            && self.next_tried.is_none()
+            && self.places.are_free()
+            && self.pace.is_rested(now_us)
+            && !self.outage.is_down()
+            && !self.doubts.any(|_, doubt| doubt.waits() || doubt.parked.is_some())
+    }
+
     pub(super) fn usual(&self) -> Usual {
         Usual { places: self.places.limits(), retry: self.retry.clone() }
     }
@@ -173,16 +192,17 @@ impl Destinations {
         self.0.iter()
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-
     pub(super) fn shares(&self) -> std::ops::Range<u32> {
         0..self.0.len() as u32
     }
 
-    pub(super) fn add(&mut self, destination: Destination) {
-        self.0.push(destination);
+    /// In the place of one that has left.
+    pub(super) fn put(&mut self, share: u32, destination: Destination) {
+        if share as usize == self.0.len() {
+            self.0.push(destination);
+        } else {
+            self[share] = destination;
+        }
     }
 }
 

@@ -55,6 +55,8 @@ pub use event::Event;
 
 /// The most messages that are taken and not sent under one hold of the lock: they expire, or wait for their notes.
 const PASSED_AT_ONCE: usize = 1_000;
+/// How many destinations are looked at, at once, whether they can leave memory.
+const LOOKED_AT_ONCE: u32 = 32;
 
 /// The dispatcher's results for the writer.
 #[derive(Debug, Default)]
@@ -210,6 +212,8 @@ pub(crate) struct Dispatcher {
     turns: Turns,
     flights: Flights,
     strikes: Strikes,
+    /// Where [`Dispatcher::forget_idle`] is.
+    next_idle: u32,
 }
 
 impl fmt::Debug for Dispatcher {
@@ -246,9 +250,15 @@ impl Dispatcher {
             is_halted: false,
             clocks,
             moments: Moments::default(),
-            turns: Turns { shares: VecDeque::new(), to_wake: VecDeque::new(), most_in_send: 1, has_more_to_pass: false },
+            turns: Turns {
+                shares: VecDeque::new(),
+                to_wake: VecDeque::new(),
+                most_in_send: 1,
+                has_more_to_pass: false,
+            },
             flights: Flights::default(),
             strikes: Strikes::default(),
+            next_idle: 0,
         }
     }
 
@@ -339,9 +349,7 @@ impl Dispatcher {
     pub(crate) fn waits(&self, share_id: i64, key: Option<&str>, id: &str) -> bool {
         use crate::message::incoming::{lane_in, lane_of};
 
-        let Some(share) = self.window.shares().find(|share| self.window.share(*share).id == share_id) else {
-            return false;
-        };
+        let Some(share) = self.window.share_numbered(share_id) else { return false };
         let lane = lane_of(key).map(|number| lane_in(share_id, number));
         let lane = if self.window.is_global() { Some(0) } else { lane };
         let is_it =
@@ -385,7 +393,10 @@ impl Dispatcher {
                 Alarm::Tried(share) => self.read_tried(share),
                 Alarm::Alone => self.end_alone(),
                 Alarm::Older(share) => self.to[share].places.is_older_armed = false,
-                Alarm::Paced(share) => self.to[share].pace.goes_on(),
+                Alarm::Paced(share) => {
+                    self.to[share].pace.goes_on();
+                    self.has_turn_again(share);
+                }
                 Alarm::CutOff(flight) => self.cut_off(flight),
             }
         }
@@ -416,14 +427,33 @@ impl Dispatcher {
 
     /// The share of the destination with this number in the store. `stored`: as the store has it.
     pub(crate) fn open_share<'a>(&mut self, id: i64, stored: impl FnOnce() -> Option<&'a StoredDestination>) -> u32 {
+        if let Some(share) = self.window.share_numbered(id) {
+            return share;
+        }
         let share = self.window.open_share(id);
-        if share as usize >= self.to.len() {
-            self.to.add(self.to[0].like(self.clocks.now_us()));
-            if let Some(stored) = stored() {
-                self.set_share(share, stored);
-            }
+        self.to.put(share, self.to[0].like(self.clocks.now_us()));
+        if let Some(stored) = stored() {
+            self.set_share(share, stored);
         }
         share
+    }
+
+    /// Named destinations with nothing to do leave memory, if there are more than `most`: some with each call. Returns their
+    /// numbers. One that comes back is as new: nothing of it waits before its cursor.
+    pub(crate) fn forget_idle(&mut self, most: usize) -> Vec<i64> {
+        let mut left = Vec::new();
+        for _ in 0..LOOKED_AT_ONCE.min(self.window.share_places()) {
+            if self.window.named_shares() <= most {
+                break;
+            }
+            self.next_idle = (self.next_idle + 1) % self.window.share_places();
+            let share = self.next_idle;
+            if self.window.is_idle(share) && self.to[share].is_idle(self.clocks.now_us()) {
+                left.push(self.window.close_share(share));
+                self.to.put(share, self.to[0].like(self.clocks.now_us()));
+            }
+        }
+        left
     }
 
     /// The destination has these settings from now on, if it is in memory.
@@ -441,6 +471,7 @@ impl Dispatcher {
             Ok(settings) => self.to[share].set(settings, &usual, now_us),
             Err(_) => self.to[share].is_paused = true,
         }
+        self.has_turn_again(share);
     }
 
     fn wait_for_tokens(&mut self, share: u32) {

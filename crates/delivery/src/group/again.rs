@@ -26,7 +26,7 @@ impl Group<'_> {
 
     /// In one order of all messages, the lane is that of all.
     fn lane_again(&mut self, lane: i64, failing: &Failing) -> Result<Answer> {
-        let (found, now_ms, is_read) = {
+        let (found, now_ms, has_read) = {
             let mut dispatcher = self.dispatcher.lock();
             if self.is_paused(&dispatcher, Some(lane)) {
                 return Ok(Answer::Paused);
@@ -34,6 +34,7 @@ impl Group<'_> {
             let now_ms = dispatcher.steady_ms();
             (dispatcher.try_key(lane), now_ms, dispatcher.window.have_all_read(now_ms))
         };
+        let is_read = has_read && self.store.has_none_due(now_ms);
         match found {
             Again::Absent if !is_read => {
                 // The message may be in the store, and come into memory later.

@@ -243,6 +243,10 @@ impl Destinations {
         self.by_share.insert(it.share, it);
     }
 
+    pub(in crate::store) fn is_empty(&self) -> bool {
+        self.shares.is_empty()
+    }
+
     pub(in crate::store) fn all(&self) -> impl Iterator<Item = &StoredDestination> {
         self.by_share.values()
     }

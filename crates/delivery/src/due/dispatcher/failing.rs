@@ -277,6 +277,7 @@ impl Dispatcher {
     }
 
     fn is_up(&mut self, share: u32, since_us: u64, now_us: u64, is_untried: bool) {
+        self.has_turn_again(share);
         self.to[share].measures.changed_us = now_us;
         let destination = self.to[share].name.as_deref().map(str::to_owned);
         self.events.push(Event::Up { destination, after_ms: now_us.saturating_sub(since_us) / 1000, is_untried });
@@ -348,11 +349,12 @@ impl Dispatcher {
         if !self.to[share].outage.begin_round(since_us) {
             return;
         }
+        self.has_turn_again(share);
         self.clocks.arm(Duration::from_micros(ROUND_US), Alarm::Round(share, since_us));
         // A key in doubt that is ready may be dead, and ready again each second.
         if self.to[share].queues.fresh.is_empty() {
             self.to[share].wants_one_early = true; // of those that left memory
-            self.wants_load = true;
+            self.wants_look(share);
             if let Some(key) = self.to[share].doubts.longest_waiting(|key| self.window.may_be_sent(key)) {
                 self.wake(key);
             }

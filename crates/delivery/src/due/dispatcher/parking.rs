@@ -177,6 +177,12 @@ impl Dispatcher {
     /// Reads this message at once, if the store has it.
     pub(crate) fn want(&mut self, share: u32, seq: i64) {
         self.to[share].wanted.push(seq);
+        self.wants_look(share);
+    }
+
+    /// The loader should look for messages of the share.
+    pub(super) fn wants_look(&mut self, share: u32) {
+        self.window.look_at(share);
         self.wants_load = true;
     }
 
@@ -216,6 +222,6 @@ impl Dispatcher {
     /// It is time to read parked messages. Each load reads them: the alarm only makes it come in time.
     pub(super) fn read_tried(&mut self, share: u32) {
         self.to[share].next_tried = None;
-        self.wants_load = true;
+        self.wants_look(share);
     }
 }

@@ -46,6 +46,12 @@ impl Store {
         Ok(())
     }
 
+    /// Memory has no message of this destination any more, and all outcomes are committed.
+    pub(crate) fn forget_cursor(&mut self, share: i64) -> Result<()> {
+        cached(&self.db, "DELETE FROM cursors WHERE share = ?")?.execute([share])?;
+        Ok(())
+    }
+
     /// Notes that these messages with a row in `waiting` were tried, and may have arrived.
     pub(crate) fn note_may_have_arrived(&mut self, positions: &[Position]) -> Result<()> {
         let text = "UPDATE waiting SET redelivered = 1 WHERE due_ms = ? AND seq = ?";

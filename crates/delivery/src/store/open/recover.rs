@@ -31,6 +31,7 @@ use std::path::Path;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::collector::Collector;
+use super::first_due::FirstDue;
 use super::may_have_arrived::Limit;
 use super::near::{Floor, Near};
 use super::{may_have_arrived, occurrences, waiting};
@@ -142,6 +143,7 @@ fn open(db: Connection, path: &Path, options: Options, number: fn(Digest) -> i64
         commits,
         names,
         destinations: destinations::load(&db)?,
+        first_due: FirstDue::new(limits.first_due_times),
         near: Near::new(limits.chunk, last_seq + 1, last_n),
         floor: Floor { seq: last_seq + 1, n: last_n },
         collector: Collector::new(limits, collected_n, last_n),

@@ -23,6 +23,9 @@ impl Store {
                 }
                 let share = Some(one.share).filter(|share| *share != 0);
                 insert.execute((one.due_ms, one.seq, one.lane, one.size, one.redelivered, share))?;
+                if one.share != 0 {
+                    self.first_due.note(one.share, one.due_ms);
+                }
                 if one.redelivered {
                     redelivered_ms = Some(one.due_ms);
                 }
@@ -49,10 +52,10 @@ impl Store {
         self.select(&rest, [share, after.0, after.1, until_ms, limit as i64])
     }
 
-    /// The shares of named destinations with rows in `waiting`.
-    pub(crate) fn shares(&self) -> Result<Vec<i64>> {
+    /// The named destinations with messages that have attempts.
+    pub(crate) fn tried_shares(&self) -> Result<Vec<i64>> {
         let mut found = Vec::new();
-        let mut next = cached(&self.db, "SELECT min(share) FROM waiting WHERE share > ?")?;
+        let mut next = cached(&self.db, "SELECT min(share) FROM attempts WHERE share > ?")?;
         let mut after = 0;
         while let Some(share) = next.query_row([after], |row| row.get::<_, Option<i64>>(0))? {
             found.push(share);
@@ -106,7 +109,8 @@ impl Store {
         if self.with_attempts == 0 {
             return Ok(Vec::new());
         }
-        let rest = "WHERE a.share = ? AND (a.next_ms, a.seq) > (?, ?) AND a.next_ms <= ? ORDER BY a.next_ms, a.seq LIMIT ?";
+        let rest =
+            "WHERE a.share = ? AND (a.next_ms, a.seq) > (?, ?) AND a.next_ms <= ? ORDER BY a.next_ms, a.seq LIMIT ?";
         query(&self.db, &of_tried(rest), [share, next_ms, seq, until_ms, limit as i64])
     }
 

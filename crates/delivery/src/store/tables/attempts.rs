@@ -26,7 +26,8 @@ impl Store {
                 self.with_attempts += 1;
             }
             self.untried = self.untried + u64::from(one.attempts == 0) - u64::from(before == Some(0));
-            let Attempts { seq, attempts, counted, waited_ms, next_ms, error, at_ms, is_unanswered, strikes, share } = one;
+            let Attempts { seq, attempts, counted, waited_ms, next_ms, error, at_ms, is_unanswered, strikes, share } =
+                one;
             let values = (seq, attempts, counted, waited_ms, next_ms, error, at_ms, is_unanswered, strikes, share);
             execute(&self.db, text, values)?;
         }
@@ -108,7 +109,8 @@ impl Store {
     /// Sets the time of the next attempt to now, if it is later. Returns the number of the destination, if the message waits
     /// for a next attempt.
     pub(crate) fn try_now(&mut self, seq: i64, now_ms: i64) -> Result<Option<i64>> {
-        let text = "UPDATE attempts SET next_ms = min(next_ms, ?) WHERE seq = ? AND next_ms IS NOT NULL RETURNING share";
+        let text =
+            "UPDATE attempts SET next_ms = min(next_ms, ?) WHERE seq = ? AND next_ms IS NOT NULL RETURNING share";
         Ok(cached(&self.db, text)?.query_row([now_ms, seq], |row| row.get(0)).optional()?)
     }
 

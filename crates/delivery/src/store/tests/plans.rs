@@ -57,6 +57,11 @@ fn nothing_that_a_group_does_looks_at_a_whole_table() {
                 usize::from(store.find_tried(41).unwrap().is_some())
             );
             store.next_tried_ms(0, 0).unwrap();
+            store.set_destination("d", "{}", 0).unwrap();
+            store.take_due(9, 10, |_| None).unwrap();
+            store.expect_next(1, (5, 5)).unwrap();
+            store.tried_shares().unwrap();
+            store.forget_cursor(1).unwrap();
             store.note_may_have_arrived(&[(40, 41)]).unwrap();
             store.may_have_arrived().unwrap();
             store.upkeep(false).unwrap();
