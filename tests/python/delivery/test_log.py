@@ -130,3 +130,14 @@ def test_a_message_that_is_cut_off_again_and_again_is_told_at_the_tenth_time__D1
     assert [record.getMessage() for record in caplog.records] == 2 * ["message 'a' was cut off: no answer in time"], (
         "the first and the tenth; that it failed ten times in a row is a line of its own"
     )
+
+
+def test_the_destination_that_is_down_is_named__D15_D23(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("WARNING", "tickwheel.delivery"):
+        log_events([("down", None, "503"), ("up", None, 20), ("down", "acme", "504"), ("up untried", "acme", 30)])
+    assert [record.getMessage() for record in caplog.records] == [
+        "the destination is down: 503",
+        "the destination is up again, after 20 ms",
+        "the destination acme is down: 504",
+        "the destination acme counts as up after 30 ms: no message waits for it any more",
+    ]

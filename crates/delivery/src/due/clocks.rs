@@ -26,8 +26,8 @@ pub(crate) enum Alarm {
     Round(u32, u64),
     /// No send of this share was accepted for a second, or some were.
     Quiet(u32),
-    /// Messages that wait for their next attempt should be read from the store.
-    Tried,
+    /// Messages of this share that wait for their next attempt should be read from the store.
+    Tried(u32),
     /// A message that goes alone may go now, or has held the others back long enough.
     Alone,
     /// A send of this share is not young any more. It may leave its ordinary place.

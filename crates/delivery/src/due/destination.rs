@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::doubt::Doubts;
+use super::doubt::{Doubts, Key};
 use super::lanes::Slot;
 use super::measures::SendMeasures;
 use super::outage::Outage;
@@ -16,8 +16,10 @@ use super::pace::{Pace, Rate};
 use super::places::{PlaceLimits, Places};
 use super::retry::Retry;
 use crate::sinks::named::NamedSettings;
+use tickwheel::Handle;
 
 pub(crate) struct Destination {
+    pub(super) name: Option<Arc<str>>,
     /// What a message is sent to, if it names a destination.
     pub(super) named: Option<Arc<NamedSettings>>,
     pub(super) is_paused: bool,
@@ -37,11 +39,20 @@ pub(crate) struct Destination {
     pub(super) unanswered_for: Duration,
     pub(super) random: Rng,
     pub(crate) measures: SendMeasures,
+    /// Its messages that left memory and should be read at once, because their wait is over.
+    pub(super) wanted: Vec<i64>,
+    /// While it is down: one message that left memory should be read before its next attempt.
+    pub(super) wants_one_early: bool,
+    /// The next time to read messages that left memory, and the alarm for it.
+    pub(super) next_tried: Option<(i64, Option<Handle>)>,
+    /// Keys that failed together. They are tried at once.
+    pub(super) to_wake: Vec<Key>,
 }
 
 impl Destination {
     pub(super) fn new(retry: Retry, unanswered_for: Duration, seed: u64, now_us: u64) -> Self {
         Self {
+            name: None,
             named: None,
             is_paused: false,
             time_out: None,
@@ -56,6 +67,10 @@ impl Destination {
             unanswered_for,
             random: Rng::with_seed(seed),
             measures: SendMeasures { changed_us: now_us, ..SendMeasures::default() },
+            wanted: Vec::new(),
+            wants_one_early: false,
+            next_tried: None,
+            to_wake: Vec::new(),
         }
     }
 
@@ -86,6 +101,25 @@ impl Destination {
         self.is_paused = *paused;
         self.time_out = settings.sink_timeout_s.map(|it| Duration::from_millis(whole_ms(it)));
         self.named = Some(Arc::new(settings));
+    }
+
+    /// Whether something may be sent there, as soon as there is a message and a place.
+    pub(super) fn may_have_turn(&self) -> bool {
+        self.pace.may_send() && !self.is_paused && self.outage.may_try()
+    }
+
+    /// Whether nothing would be lost if it were forgotten, but the measures. A key that neither waits nor has a message may
+    /// be forgotten, as if there were too many.
+    pub(super) fn is_idle(&mut self, now_us: u64) -> bool {
+        !self.has_turn
+            && self.queues.are_empty()
+            && self.wanted.is_empty()
+            && self.to_wake.is_empty()
+            && self.next_tried.is_none()
+            && self.places.are_free()
+            && self.pace.is_rested(now_us)
+            && !self.outage.is_down()
+            && !self.doubts.any(|_, doubt| doubt.waits() || doubt.parked.is_some())
     }
 
     pub(super) fn usual(&self) -> Usual {
@@ -158,16 +192,17 @@ impl Destinations {
         self.0.iter()
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-
     pub(super) fn shares(&self) -> std::ops::Range<u32> {
         0..self.0.len() as u32
     }
 
-    pub(super) fn add(&mut self, destination: Destination) {
-        self.0.push(destination);
+    /// In the place of one that has left.
+    pub(super) fn put(&mut self, share: u32, destination: Destination) {
+        if share as usize == self.0.len() {
+            self.0.push(destination);
+        } else {
+            self[share] = destination;
+        }
     }
 }
 

@@ -48,13 +48,15 @@ use super::table::{self, Withdrawn};
 use super::window::{Bounds, State, Window};
 use crate::base::clock::{DueClock, WallTime};
 use crate::message::Body;
-use crate::store::{Attempts, Done, Outcome};
+use crate::store::{Attempts, Done, Outcome, StoredDestination};
 use tickwheel::{Handle, Timer};
 
 pub use event::Event;
 
 /// The most messages that are taken and not sent under one hold of the lock: they expire, or wait for their notes.
 const PASSED_AT_ONCE: usize = 1_000;
+/// How many destinations are looked at, at once, whether they can leave memory.
+const LOOKED_AT_ONCE: u32 = 32;
 
 /// The dispatcher's results for the writer.
 #[derive(Debug, Default)]
@@ -99,8 +101,9 @@ pub(crate) struct Dead {
 /// The facts about a message that is taken back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TakenBack {
-    /// It does not go out. The fields say how often it was tried, and whether it may have arrived.
-    Taken { attempts: u32, counted: u32, strikes: u32, redelivered: bool },
+    /// It does not go out. The fields say how often it was tried, whether it may have arrived, and the number of its
+    /// destination.
+    Taken { attempts: u32, counted: u32, strikes: u32, redelivered: bool, share: i64 },
     /// It is being sent.
     Sending,
     /// It has its outcome, which may not be committed.
@@ -152,19 +155,6 @@ struct Flights {
     next: u64,
 }
 
-/// Messages that left memory until their next attempt.
-#[derive(Debug, Default)]
-pub(crate) struct ParkedMessages {
-    /// The number of each message for which its lane waits, and the lane.
-    lanes: FxHashMap<i64, Key>,
-    /// The next time to read some, and the alarm for it.
-    next: Option<(i64, Option<Handle>)>,
-    /// Messages to read at once, because their wait is over.
-    wanted: Vec<i64>,
-    /// While the destination is down: one should be read before its next attempt.
-    pub(crate) wants_one_early: bool,
-}
-
 struct Moment {
     task: Handle,
     messages: Vec<(Slot, i64)>,
@@ -193,8 +183,8 @@ pub(crate) struct SendLimit {
 struct Turns {
     /// The shares with messages in their queues, the next one first. One without is found out when its turn comes.
     shares: VecDeque<u32>,
-    /// Keys that failed together. They are tried at once.
-    to_wake: Vec<Key>,
+    /// The shares with keys that are tried at once, because they failed together.
+    to_wake: VecDeque<u32>,
     /// How many messages a send may have, as asked for by the last [`Dispatcher::take`]: what [`Dispatcher::has_ready`]
     /// goes by.
     most_in_send: usize,
@@ -208,7 +198,8 @@ pub(crate) struct Dispatcher {
     /// By share.
     pub(crate) to: Destinations,
     pub(crate) limit: SendLimit,
-    pub(crate) parked: ParkedMessages,
+    /// The number of each message that left memory and for which its lane waits, and the lane.
+    parked_lanes: FxHashMap<i64, Key>,
     /// A message that left memory may be tried again, so the loader should read.
     pub(crate) wants_load: bool,
     pub(crate) outcomes: Outcomes,
@@ -221,6 +212,8 @@ pub(crate) struct Dispatcher {
     turns: Turns,
     flights: Flights,
     strikes: Strikes,
+    /// Where [`Dispatcher::forget_idle`] is.
+    next_idle: u32,
 }
 
 impl fmt::Debug for Dispatcher {
@@ -249,7 +242,7 @@ impl Dispatcher {
             window: Window::new(bounds, is_global),
             to: Destinations::new(Destination::new(retry, unanswered_for, seed, clocks.now_us())),
             limit: SendLimit { until_ms: i64::MIN, is_wanted: false, is_paused: false },
-            parked: ParkedMessages::default(),
+            parked_lanes: FxHashMap::default(),
             wants_load: false,
             outcomes: Outcomes::default(),
             events: Vec::new(),
@@ -257,9 +250,15 @@ impl Dispatcher {
             is_halted: false,
             clocks,
             moments: Moments::default(),
-            turns: Turns { shares: VecDeque::new(), to_wake: Vec::new(), most_in_send: 1, has_more_to_pass: false },
+            turns: Turns {
+                shares: VecDeque::new(),
+                to_wake: VecDeque::new(),
+                most_in_send: 1,
+                has_more_to_pass: false,
+            },
             flights: Flights::default(),
             strikes: Strikes::default(),
+            next_idle: 0,
         }
     }
 
@@ -304,12 +303,10 @@ impl Dispatcher {
         self.moments.by_due.first_key_value().map(|(due_ms, _)| *due_ms)
     }
 
-    /// Keeps a message from going out, if this is still possible. Its lane goes on once the outcome is committed.
+    /// Keeps a message from going out, if this is still possible. Its lane goes on once the outcome is committed. If it is
+    /// absent and has attempts in the store, [`Dispatcher::take_back_parked`] comes next.
     pub(crate) fn take_back(&mut self, seq: i64, outcome: Outcome) -> TakenBack {
-        let Some(slot) = self.window.find(seq) else {
-            self.take_back_parked(seq);
-            return TakenBack::Absent;
-        };
+        let Some(slot) = self.window.find(seq) else { return TakenBack::Absent };
         let entry = self.window.entry(slot);
         match table::taken_back(entry.state) {
             Withdrawn::Over => TakenBack::Over(entry.outcome.expect("it is over")),
@@ -317,11 +314,12 @@ impl Dispatcher {
             Withdrawn::InTime => {
                 let (attempts, counted, strikes) = (entry.attempts, entry.counted, entry.strikes);
                 let redelivered = entry.may_have_arrived() || entry.was_sent;
+                let share = self.window.share(entry.share).id;
                 self.strikes.forget(seq);
                 self.outcomes.attempts.retain(|it| it.seq != seq);
                 self.forget_doubt(slot);
                 self.window.end(slot, outcome);
-                TakenBack::Taken { attempts, counted, strikes, redelivered }
+                TakenBack::Taken { attempts, counted, strikes, redelivered, share }
             }
         }
     }
@@ -351,9 +349,7 @@ impl Dispatcher {
     pub(crate) fn waits(&self, share_id: i64, key: Option<&str>, id: &str) -> bool {
         use crate::message::incoming::{lane_in, lane_of};
 
-        let Some(share) = self.window.shares().find(|share| self.window.share(*share).id == share_id) else {
-            return false;
-        };
+        let Some(share) = self.window.share_numbered(share_id) else { return false };
         let lane = lane_of(key).map(|number| lane_in(share_id, number));
         let lane = if self.window.is_global() { Some(0) } else { lane };
         let is_it =
@@ -394,10 +390,13 @@ impl Dispatcher {
                     self.to[share].outage.is_quiet_armed = false;
                     self.look_for_outage(share);
                 }
-                Alarm::Tried => self.read_tried(),
+                Alarm::Tried(share) => self.read_tried(share),
                 Alarm::Alone => self.end_alone(),
                 Alarm::Older(share) => self.to[share].places.is_older_armed = false,
-                Alarm::Paced(share) => self.to[share].pace.goes_on(),
+                Alarm::Paced(share) => {
+                    self.to[share].pace.goes_on();
+                    self.has_turn_again(share);
+                }
                 Alarm::CutOff(flight) => self.cut_off(flight),
             }
         }
@@ -426,32 +425,53 @@ impl Dispatcher {
         self.window.entry(slot).share
     }
 
-    /// The share of the destination with this number in the store. `settings`: as the store has them.
-    pub(crate) fn open_share(&mut self, id: i64, settings: impl FnOnce() -> Option<Arc<str>>) -> u32 {
+    /// The share of the destination with this number in the store. `stored`: as the store has it.
+    pub(crate) fn open_share<'a>(&mut self, id: i64, stored: impl FnOnce() -> Option<&'a StoredDestination>) -> u32 {
+        if let Some(share) = self.window.share_numbered(id) {
+            return share;
+        }
         let share = self.window.open_share(id);
-        if share as usize >= self.to.len() {
-            self.to.add(self.to[0].like(self.clocks.now_us()));
-            if let Some(settings) = settings() {
-                self.set_share(share, &settings);
-            }
+        self.to.put(share, self.to[0].like(self.clocks.now_us()));
+        if let Some(stored) = stored() {
+            self.set_share(share, stored);
         }
         share
     }
 
+    /// Named destinations with nothing to do leave memory, if there are more than `most`: some with each call. Returns their
+    /// numbers. One that comes back is as new: nothing of it waits before its cursor.
+    pub(crate) fn forget_idle(&mut self, most: usize) -> Vec<i64> {
+        let mut left = Vec::new();
+        for _ in 0..LOOKED_AT_ONCE.min(self.window.share_places()) {
+            if self.window.named_shares() <= most {
+                break;
+            }
+            self.next_idle = (self.next_idle + 1) % self.window.share_places();
+            let share = self.next_idle;
+            if self.window.is_idle(share) && self.to[share].is_idle(self.clocks.now_us()) {
+                left.push(self.window.close_share(share));
+                self.to.put(share, self.to[0].like(self.clocks.now_us()));
+            }
+        }
+        left
+    }
+
     /// The destination has these settings from now on, if it is in memory.
-    pub(crate) fn set_destination(&mut self, id: i64, settings: &str) {
-        if let Some(share) = self.window.share_numbered(id) {
-            self.set_share(share, settings);
+    pub(crate) fn set_destination(&mut self, stored: &StoredDestination) {
+        if let Some(share) = self.window.share_numbered(stored.share) {
+            self.set_share(share, stored);
         }
     }
 
-    fn set_share(&mut self, share: u32, settings: &str) {
+    fn set_share(&mut self, share: u32, stored: &StoredDestination) {
         let (usual, now_us) = (self.to[0].usual(), self.clocks.now_us());
+        self.to[share].name = Some(stored.name.clone());
         // A version that can't read them sends nothing there.
-        match serde_json::from_str(settings) {
+        match serde_json::from_str(&stored.settings) {
             Ok(settings) => self.to[share].set(settings, &usual, now_us),
             Err(_) => self.to[share].is_paused = true,
         }
+        self.has_turn_again(share);
     }
 
     fn wait_for_tokens(&mut self, share: u32) {

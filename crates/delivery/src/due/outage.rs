@@ -231,6 +231,11 @@ impl Outage {
         }
     }
 
+    /// Whether a message may be sent: as a try, while the destination is down.
+    pub(crate) fn may_try(&self) -> bool {
+        self.down.as_ref().is_none_or(|down| down.tries != [0, 0] && down.out.len() < MOST_OUT)
+    }
+
     /// This send is a try.
     pub(crate) fn use_try(&mut self, is_in_doubt: bool, flight: u64) {
         let Some(down) = &mut self.down else { return };

@@ -111,6 +111,15 @@ impl Pace {
         usize::try_from(bucket.parts / u128::from(bucket.rate.per_us)).unwrap_or(usize::MAX)
     }
 
+    /// Whether it is as new.
+    pub(crate) fn is_rested(&mut self, now_us: u64) -> bool {
+        let is_full = self.bucket.as_mut().is_none_or(|bucket| {
+            bucket.fill(now_us);
+            bucket.parts == bucket.rate.burst() * u128::from(bucket.rate.per_us)
+        });
+        is_full && !self.is_waiting
+    }
+
     /// Takes the tokens of these messages. There must be enough tokens.
     pub(crate) fn spend(&mut self, messages: usize) {
         if let Some(bucket) = &mut self.bucket {

@@ -41,6 +41,7 @@ use crate::message::partition::Earliest;
 use crate::store::{Outcome, Position, WaitingRow};
 
 pub use entry::Bounds;
+pub(crate) use entry::Look;
 use entry::Share;
 pub(crate) use entry::{Entry, Gone, State};
 pub(crate) use parking::Parked;
@@ -52,8 +53,16 @@ pub(crate) struct Window {
     is_global: bool,
     /// Share 0 is always there.
     shares: Vec<Share>,
+    free_shares: Vec<u32>,
     /// The number of each share, by the number of its destination.
     share_numbers: FxHashMap<i64, u32>,
+    /// The shares whose cursor has moved since the last group.
+    moved: Vec<u32>,
+    /// The shares in the states `Next` and `Behind`, and some that have left it.
+    to_look_at: VecDeque<u32>,
+    behind: VecDeque<u32>,
+    /// A lane may run empty while the store has more of its messages.
+    pub(crate) has_needy_lanes: bool,
     /// A message was not read, because there was no room.
     pub(crate) was_full: bool,
     entries: Vec<Option<Entry>>,
@@ -81,8 +90,6 @@ pub(crate) struct Window {
     /// the present transaction.
     parking: VecDeque<(Slot, i64, u32)>,
     sealed: usize,
-    /// The messages without a key that wait for an attempt until then are in memory, by `(next_ms, seq)`.
-    pub(crate) tried_through: (i64, i64),
     /// Near messages that left memory, and whose rows are not committed in the store.
     pub(crate) left_uncommitted: Earliest,
 }
@@ -94,6 +101,11 @@ impl Window {
             queued_bytes: 0,
             is_global,
             shares: vec![Share::new(0)],
+            free_shares: Vec::new(),
+            moved: Vec::new(),
+            to_look_at: VecDeque::new(),
+            behind: VecDeque::new(),
+            has_needy_lanes: false,
             share_numbers: FxHashMap::from_iter([(0, 0)]),
             was_full: false,
             entries: Vec::new(),
@@ -111,7 +123,6 @@ impl Window {
             has_gone_back: false,
             parking: VecDeque::new(),
             sealed: 0,
-            tried_through: (i64::MIN, 0),
             left_uncommitted: Earliest::default(),
         }
     }
@@ -235,8 +246,8 @@ impl Window {
                 self.was_full = true;
                 return chosen;
             }
-            self.share_mut(share).move_cursor((row.due_ms, row.seq));
-            if self.by_seq.contains_key(&row.seq) || self.is_parked(row) {
+            self.move_cursor(share, (row.due_ms, row.seq));
+            if self.by_seq.contains_key(&row.seq) || self.is_parked(share, row) {
                 continue;
             }
             if let Some(lane) = self.known_lane(row) {
@@ -251,7 +262,7 @@ impl Window {
             chosen.push(self.add(*row, None, false));
         }
         if is_all {
-            self.share_mut(share).move_cursor((until_ms, i64::MAX));
+            self.move_cursor(share, (until_ms, i64::MAX));
         }
         chosen
     }
@@ -376,7 +387,8 @@ impl Window {
     pub(crate) fn tidy(&mut self, lane: u32) {
         let it = self.lane(lane);
         if it.is_unused() && self.lane_numbers.get(&it.number) == Some(&lane) {
-            let number = it.number;
+            let (number, share) = (it.number, it.share);
+            self.share_mut(share).lanes -= 1;
             self.lane_numbers.remove(&number);
             self.free_lanes.push(lane);
         }
@@ -472,6 +484,7 @@ impl Window {
             self.lanes.len() as u32 - 1
         };
         self.lane_numbers.insert(number, lane);
+        self.share_mut(share).lanes += 1;
         lane
     }
 

@@ -26,7 +26,7 @@ impl Group<'_> {
 
     /// In one order of all messages, the lane is that of all.
     fn lane_again(&mut self, lane: i64, failing: &Failing) -> Result<Answer> {
-        let (found, now_ms, is_read) = {
+        let (found, now_ms, has_read) = {
             let mut dispatcher = self.dispatcher.lock();
             if self.is_paused(&dispatcher, Some(lane)) {
                 return Ok(Answer::Paused);
@@ -34,6 +34,7 @@ impl Group<'_> {
             let now_ms = dispatcher.steady_ms();
             (dispatcher.try_key(lane), now_ms, dispatcher.window.have_all_read(now_ms))
         };
+        let is_read = has_read && self.store.has_none_due(now_ms);
         match found {
             Again::Absent if !is_read => {
                 // The message may be in the store, and come into memory later.
@@ -52,7 +53,7 @@ impl Group<'_> {
         match failing {
             Failing::Key(key) => self.store.try_key_now(key, now_ms),
             Failing::Message(id) => match self.store.find(None, id)? {
-                Some(known) => self.store.try_now(known.seq, now_ms),
+                Some(known) => Ok(self.store.try_now(known.seq, now_ms)?.is_some()),
                 None => Ok(false),
             },
         }
@@ -72,11 +73,13 @@ impl Group<'_> {
         };
         match found {
             Again::Absent if known.due_ms == NEVER_MS => Ok(Answer::Recurring),
-            Again::Absent if self.store.try_now(known.seq, now_ms)? => {
-                self.dispatcher.lock().want(known.seq);
+            Again::Absent => {
+                let Some(share) = self.store.try_now(known.seq, now_ms)? else { return Ok(Answer::Waiting) };
+                let mut dispatcher = self.dispatcher.lock();
+                let share = dispatcher.open_share(share, || self.store.destination_numbered(share));
+                dispatcher.want(share, known.seq);
                 Ok(Answer::Tried)
             }
-            Again::Absent => Ok(Answer::Waiting),
             found => self.answer(found, now_ms),
         }
     }

@@ -85,18 +85,25 @@ impl Group<'_> {
 
     fn cancel_each(&mut self, action: &mut Action, found: &[Position], is_near: bool) -> Result<()> {
         let found = &self.without_occurrences(action, found)?;
-        let mut done = Vec::with_capacity(found.len());
+        let (mut done, mut absent) = (Vec::with_capacity(found.len()), Vec::new());
         for part in found.chunks(TAKE_BACK) {
             let mut dispatcher = self.dispatcher.lock();
             for (due_ms, seq) in part.iter().copied() {
-                match dispatcher.take_back(seq, Outcome::Cancelled) {
+                let found = dispatcher.take_back(seq, Outcome::Cancelled);
+                match found {
                     TakenBack::Taken { .. } | TakenBack::Absent => {
+                        absent.extend((found == TakenBack::Absent).then_some(seq));
                         action.too_late -= u64::from(self.actions.sending.remove(&seq));
                         done.push(self.done(seq, due_ms, Outcome::Cancelled));
                     }
                     TakenBack::Sending if !is_near || self.actions.sending.insert(seq) => action.too_late += 1,
                     TakenBack::Sending | TakenBack::Over(_) => {}
                 }
+            }
+        }
+        for seq in absent {
+            if let Some(tried) = self.store.attempts(seq)? {
+                self.dispatcher.lock().take_back_parked(tried.share, seq);
             }
         }
         self.finish(&done)?;

@@ -202,7 +202,7 @@ impl Group<'_> {
         }
         // A message that ended the process each time goes out with care.
         let strikes = if reason.ends_with(CRASHED) { IN_GROUP } else { 0 };
-        let struck = Attempts { strikes, ..Attempts::none(seq) };
+        let struck = Attempts { strikes, ..Attempts::none(seq, share) };
         if strikes > 0 {
             self.store.note_attempts(std::slice::from_ref(&struck))?;
         }
@@ -219,7 +219,7 @@ impl Group<'_> {
     ) -> Result<()> {
         let (due_ms, size) = (message.due_ms, message.size_in_memory() as u32);
         let (share, lane) = lane_of_body(&message.body);
-        let tried = tried.cloned().unwrap_or_else(|| Attempts::none(seq));
+        let tried = tried.cloned().unwrap_or_else(|| Attempts::none(seq, share));
         let row = WaitingRow {
             redelivered,
             attempts: tried.attempts,
@@ -242,9 +242,9 @@ impl Group<'_> {
         }
         let found = self.dispatcher.lock().take_back(known.seq, outcome);
         Ok(match found {
-            TakenBack::Taken { attempts, counted, strikes, redelivered } => {
+            TakenBack::Taken { attempts, counted, strikes, redelivered, share } => {
                 let noted = self.store.attempts(known.seq)?;
-                let noted = noted.unwrap_or_else(|| Attempts::none(known.seq));
+                let noted = noted.unwrap_or_else(|| Attempts::none(known.seq, share));
                 let is_known = attempts > 0 || strikes > 0;
                 let tried = is_known.then_some(Attempts { attempts, counted, strikes, next_ms: None, ..noted });
                 Ok(Left { redelivered, tried })
@@ -252,8 +252,12 @@ impl Group<'_> {
             TakenBack::Absent if self.store.is_open(known)? => {
                 let position = (known.due_ms, known.seq);
                 let (redelivered, tried) = self.store.left(position)?;
+                let mut dispatcher = self.dispatcher.lock();
+                if let Some(tried) = &tried {
+                    dispatcher.take_back_parked(tried.share, known.seq);
+                }
                 // The store may get its `redelivered` mark only with this group.
-                let was_sent = self.dispatcher.lock().window.sent_and_left().contains(&position);
+                let was_sent = dispatcher.window.sent_and_left().contains(&position);
                 let is_unanswered = tried.as_ref().is_some_and(|it| it.is_unanswered);
                 Ok(Left { redelivered: redelivered || was_sent || is_unanswered, tried })
             }

@@ -6,15 +6,18 @@
 use crate::base::sync::Mutex;
 use crate::due::dispatcher::Dispatcher;
 use crate::due::lanes::Slot;
+use crate::due::window::Look;
 use crate::store::{Result, Store, WaitingRow};
 
 const ROWS: usize = 2_000;
 const SCAN: usize = 5_000;
+/// How many named destinations come into memory with one load because messages of them are due.
+const DUE_AT_ONCE: usize = 64;
 
 /// Loads nothing before [`Loader::start`].
 #[derive(Debug)]
 pub(crate) struct Loader {
-    horizon_ms: f64,
+    pub(crate) horizon_ms: f64,
     is_started: bool,
     /// It has loaded nothing yet.
     is_new: bool,
@@ -45,42 +48,76 @@ impl Loader {
             return Ok(Vec::new());
         }
         if std::mem::take(&mut self.is_new) {
-            let (rows, shares) = (store.may_have_arrived()?, store.shares()?);
+            let (rows, tried) = (store.may_have_arrived()?, store.tried_shares()?);
             let mut dispatcher = dispatcher.lock();
-            for share in shares {
-                dispatcher.open_share(share, || store.settings_of(share));
-            }
+            rows.iter().map(|row| row.share).chain(tried).for_each(|id| look_at(store, &mut dispatcher, id));
             dispatcher.keep_places(rows);
         }
+        let until_ms = dispatcher.lock().due_within(self.horizon_ms);
+        let has = |id| dispatcher.lock().window.has_through(id);
+        let due = until_ms.map_or(Ok(Vec::new()), |until_ms| store.take_due(until_ms, DUE_AT_ONCE, has))?;
+        let are_more_due = until_ms.is_some_and(|until_ms| !store.has_none_due(until_ms));
         let shares = {
             let mut dispatcher = dispatcher.lock();
-            dispatcher.window.was_full = false;
-            dispatcher.window.shares()
+            due.iter().for_each(|id| look_at(store, &mut dispatcher, *id));
+            dispatcher.window.take_looks()
         };
         let mut slots = Vec::new();
-        for share in shares.clone() {
-            slots.extend(refill(store, dispatcher, share)?);
+        for share in &shares {
+            slots.extend(refill(store, dispatcher, *share)?);
         }
-        let (tried, may_be_more_tried) = read_tried(store, dispatcher)?; // they have waited longest
-        slots.extend(tried);
-        let mut may_be_more = false;
-        for share in shares {
-            let (ahead, more) = self.read_ahead(store, dispatcher, share)?;
+        let mut tried = Vec::with_capacity(shares.len());
+        for share in &shares {
+            let (read, again) = read_tried(store, dispatcher, *share)?; // they have waited longest
+            slots.extend(read);
+            tried.push(again);
+        }
+        let mut may_be_more = Vec::with_capacity(shares.len());
+        for share in &shares {
+            let (ahead, more) = self.read_ahead(store, dispatcher, *share)?;
             slots.extend(ahead);
-            may_be_more |= more;
+            may_be_more.push(more);
         }
+        let mut has_all = Vec::new();
         let loaded: Vec<(Slot, i64)> = {
-            let dispatcher = dispatcher.lock();
-            let window = &dispatcher.window;
-            let may_be_more_tried = may_be_more_tried || window.has_needy_lanes();
-            self.is_behind = window.has_leaving() || may_be_more || !window.was_full && may_be_more_tried;
+            let mut dispatcher = dispatcher.lock();
+            let window = &mut dispatcher.window;
+            let has_leaving = window.has_leaving();
+            self.is_behind = has_leaving || are_more_due;
+            window.has_needy_lanes = false;
+            for ((share, tried), more) in shares.into_iter().zip(tried).zip(may_be_more) {
+                let it = window.share(share);
+                let (id, cursor, is_needy) = (it.id, it.cursor, it.has_needy_lanes());
+                let is_part =
+                    is_needy || tried != Look::Not || cursor.zip(until_ms).is_none_or(|((due_ms, _), ms)| due_ms < ms);
+                let has_more = more || !window.was_full && (is_needy || tried == Look::Next);
+                let again = match (has_more || is_part && has_leaving, is_part) {
+                    (true, _) => Look::Next,
+                    (_, true) => Look::Behind,
+                    _ => Look::Not,
+                };
+                window.has_needy_lanes |= is_needy;
+                self.is_behind |= share == 0 && has_more;
+                let is_over = window.was_looked_at(share, again);
+                has_all.extend(cursor.filter(|_| is_over).map(|cursor| (id, cursor)));
+            }
+            self.is_behind |= window.has_more_to_look_at();
             slots.into_iter().map(|slot| (slot, window.entry(slot).seq)).collect()
         };
+        for (id, cursor) in has_all {
+            store.expect_next(id, cursor)?;
+        }
         let seqs: Vec<i64> = loaded.iter().map(|(_, seq)| *seq).collect();
         let mut messages = store.bodies(&seqs)?;
-        let mut dispatcher = dispatcher.lock();
-        for (slot, seq) in &loaded {
-            dispatcher.window.entry_mut(*slot).body = messages.remove(seq).map(|it| it.body);
+        let left = {
+            let mut dispatcher = dispatcher.lock();
+            for (slot, seq) in &loaded {
+                dispatcher.window.entry_mut(*slot).body = messages.remove(seq).map(|it| it.body);
+            }
+            dispatcher.forget_idle(store.idle_shares())
+        };
+        for id in left {
+            store.forget_cursor(id)?;
         }
         Ok(loaded)
     }
@@ -103,39 +140,46 @@ impl Loader {
         let rows: Vec<WaitingRow> = store.plan(id, cursor, until_ms, ROWS)?;
         let is_all = rows.len() < ROWS;
         let mut dispatcher = dispatcher.lock();
-        let slots = dispatcher.window.read_ahead(share, &rows, until_ms, is_all);
+        let slots = dispatcher.window.while_looking(share, |window| window.read_ahead(share, &rows, until_ms, is_all));
         Ok((slots, !is_all && dispatcher.window.has_room_ahead(share, 0)))
     }
 }
 
-/// Reads messages that left memory until their next attempt. Returns whether there may be more.
-fn read_tried(store: &mut Store, dispatcher: &Mutex<Dispatcher>) -> Result<(Vec<Slot>, bool)> {
-    let (mut wanted, until_ms, after, mut room) = {
+/// The loader has to look for messages of this destination.
+fn look_at(store: &Store, dispatcher: &mut Dispatcher, id: i64) {
+    let share = dispatcher.open_share(id, || store.destination_numbered(id));
+    dispatcher.window.look_at(share);
+}
+
+/// Reads messages of the share that left memory until their next attempt. Returns when to look for more.
+fn read_tried(store: &mut Store, dispatcher: &Mutex<Dispatcher>, share: u32) -> Result<(Vec<Slot>, Look)> {
+    let (mut wanted, wants_one_early, until_ms, id, after, mut room) = {
         let mut dispatcher = dispatcher.lock();
-        let (wanted, until_ms) = (dispatcher.take_wanted(), dispatcher.reads_tried_until());
-        (wanted, until_ms, dispatcher.window.tried_through, dispatcher.room_for_tried(0))
+        let (wanted, wants_one_early) = (dispatcher.take_wanted(share), dispatcher.wants_one_early(share));
+        let (until_ms, it) = (dispatcher.reads_tried_until(), dispatcher.window.share(share));
+        (wanted, wants_one_early, until_ms, it.id, it.tried_through, dispatcher.room_for_tried(share))
     };
-    if std::mem::take(&mut dispatcher.lock().parked.wants_one_early) {
+    if wants_one_early {
         // The destination is down, and no key without doubt is ready: one message is tried before its time.
-        let rows = store.plan_tried(after, i64::MAX, ROWS)?;
+        let rows = store.plan_tried(id, after, i64::MAX, ROWS)?;
         let dispatcher = dispatcher.lock();
         let window = &dispatcher.window;
         let has_left = |row: &&WaitingRow| window.number(row.lane).is_none() && window.find(row.seq).is_none();
         wanted.extend(rows.iter().find(has_left).map(|row| row.seq));
     }
-    let mut slots = Vec::new();
+    let (mut slots, mut again) = (Vec::new(), Look::Not);
     let mut wanted = wanted.into_iter();
     while let Some(seq) = wanted.next() {
         let found = store.find_tried(seq)?;
         let mut dispatcher = dispatcher.lock();
         let Some(row) = found else {
-            dispatcher.take_back_parked(seq);
+            dispatcher.take_back_parked(id, seq);
             continue;
         };
-        let share = dispatcher.open_share(row.share, || store.settings_of(row.share));
         if room == 0 || !dispatcher.window.has_room(share, row.size as usize) {
             dispatcher.window.was_full |= room > 0;
-            dispatcher.want_again([seq].into_iter().chain(wanted));
+            dispatcher.want_again(share, [seq].into_iter().chain(wanted));
+            again = Look::Behind;
             break;
         }
         room -= 1;
@@ -149,19 +193,18 @@ fn read_tried(store: &mut Store, dispatcher: &Mutex<Dispatcher>) -> Result<(Vec<
         }
         slots.extend(slot);
     }
-    let rows = store.plan_tried(after, until_ms, ROWS)?;
-    for row in &rows {
-        dispatcher.lock().open_share(row.share, || store.settings_of(row.share));
-    }
+    let rows = store.plan_tried(id, after, until_ms, ROWS)?;
     let is_all = rows.len() < ROWS;
-    let (chosen, had_room) = dispatcher.lock().window.read_tried(&rows, until_ms, is_all, room);
+    let (chosen, had_room) = dispatcher.lock().window.read_tried(share, &rows, until_ms, is_all, room);
     // Those that were chosen are not ready before the next send, so `room` would not count them at once.
-    let may_be_more = !is_all && had_room && chosen.is_empty() && slots.is_empty();
-    slots.extend(chosen);
-    if let Some(next_ms) = store.next_tried_ms(until_ms)? {
-        dispatcher.lock().expect_tried(next_ms);
+    if !is_all || !had_room {
+        again = if had_room && chosen.is_empty() && slots.is_empty() { Look::Next } else { Look::Behind };
     }
-    Ok((slots, may_be_more))
+    slots.extend(chosen);
+    if let Some(next_ms) = store.next_tried_ms(id, until_ms)? {
+        dispatcher.lock().expect_tried(share, next_ms);
+    }
+    Ok((slots, again))
 }
 
 fn refill(store: &mut Store, dispatcher: &Mutex<Dispatcher>, share: u32) -> Result<Vec<Slot>> {
@@ -173,5 +216,6 @@ fn refill(store: &mut Store, dispatcher: &Mutex<Dispatcher>, share: u32) -> Resu
         (it.id, lanes, start, through)
     };
     let (rows, end) = store.plan_lanes(id, &lanes, start, through, SCAN)?;
-    Ok(dispatcher.lock().window.refill(share, &lanes, &rows, start, end))
+    let mut dispatcher = dispatcher.lock();
+    Ok(dispatcher.window.while_looking(share, |window| window.refill(share, &lanes, &rows, start, end)))
 }

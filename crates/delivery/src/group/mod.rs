@@ -53,6 +53,7 @@ pub(super) struct Group<'a> {
     pub(super) destinations: Vec<StoredDestination>,
     /// Whether messages may, or have to, name one.
     pub(super) takes_named: TakesNamed,
+    horizon_ms: f64,
     store: &'a mut Store,
     dispatcher: &'a Mutex<Dispatcher>,
     now_ms: i64,
@@ -64,6 +65,7 @@ impl<'a> Group<'a> {
         actions: &'a mut Actions,
         dispatcher: &'a Mutex<Dispatcher>,
         now_ms: i64,
+        horizon_ms: f64,
     ) -> Self {
         Self {
             counts: Summary::default(),
@@ -77,6 +79,7 @@ impl<'a> Group<'a> {
             resumed_lanes: Vec::new(),
             destinations: Vec::new(),
             takes_named: TakesNamed::No,
+            horizon_ms,
             store,
             dispatcher,
             now_ms,
@@ -235,8 +238,11 @@ impl<'a> Group<'a> {
         for part in fresh.chunks(ADMIT) {
             let mut dispatcher = self.dispatcher.lock();
             for (row, partition, body) in part {
-                dispatcher.open_share(row.share, || self.store.settings_of(row.share));
-                let slot = dispatcher.window.admit(*row, *partition, body.clone(), &mut gone);
+                let slot = if row.share == 0 || self.is_in_memory(&mut dispatcher, row) {
+                    dispatcher.window.admit(*row, *partition, body.clone(), &mut gone)
+                } else {
+                    None
+                };
                 if let Some(slot) = slot {
                     self.admitted.push((slot, row.seq));
                     self.first_due_ms = Some(self.first_due_ms.map_or(row.due_ms, |first| first.min(row.due_ms)));
@@ -250,6 +256,21 @@ impl<'a> Group<'a> {
         }
         held.extend(gone.iter().filter(|gone| gone.was_near).map(held_of));
         self.store.hold(&held)
+    }
+
+    /// Whether the message's named destination is in memory. It comes into memory with a message that is due within the
+    /// horizon.
+    fn is_in_memory(&self, dispatcher: &mut Dispatcher, row: &WaitingRow) -> bool {
+        match dispatcher.due_within(self.horizon_ms) {
+            Some(until_ms) if row.due_ms <= until_ms => {
+                let share = dispatcher.open_share(row.share, || self.store.destination_numbered(row.share));
+                if self.store.first_due_of(row.share) > until_ms {
+                    dispatcher.window.none_is_due(share, until_ms); // nothing has to be read first
+                }
+                true
+            }
+            _ => dispatcher.window.share_numbered(row.share).is_some(),
+        }
     }
 
     fn again(&mut self, put: &Incoming, known: &Known) -> Answer {

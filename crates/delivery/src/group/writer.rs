@@ -212,7 +212,8 @@ impl Writer {
     /// Stores that these messages of an earlier process have arrived.
     pub(crate) fn note_arrived(&mut self, done: &[Done], dispatcher: &Mutex<Dispatcher>, now_ms: i64) -> Result<()> {
         self.store.begin()?;
-        let mut group = Group::new(&mut self.store, &mut self.actions, dispatcher, now_ms);
+        let horizon_ms = self.loader.horizon_ms;
+        let mut group = Group::new(&mut self.store, &mut self.actions, dispatcher, now_ms, horizon_ms);
         group.counts.delivered += done.len() as u64;
         group.finish(done)?;
         let Group { counts, letters, .. } = group; // nothing is in memory yet
@@ -276,7 +277,8 @@ impl Writer {
             self.store.put_steps(Steps { count: count + 1, sum_ms, followed: Some(0) })?;
             self.actions.stepping = Some(Stepping::default());
         }
-        let mut group = Group::new(&mut self.store, &mut self.actions, dispatcher, now_ms);
+        let horizon_ms = self.loader.horizon_ms;
+        let mut group = Group::new(&mut self.store, &mut self.actions, dispatcher, now_ms, horizon_ms);
         group.takes_named = self.takes_named;
         group.finish(&outcomes.done)?;
         let dead = outcomes.dead.len() as u64;
@@ -458,7 +460,7 @@ impl Writer {
                     dispatcher.pause(false);
                 }
                 for it in &committed.destinations {
-                    dispatcher.set_destination(it.share, &it.settings);
+                    dispatcher.set_destination(it);
                 }
                 for lane in &committed.resumed_lanes {
                     dispatcher.resume_key(*lane);

@@ -502,7 +502,7 @@ impl Engine {
 
     fn report(&self, dispatcher: &mut Dispatcher, position: Option<String>) {
         self.queue.report(&mut dispatcher.outcomes, position, self.timer.clock().now_us());
-        if dispatcher.window.has_needy_lanes() || dispatcher.window.has_leaving() {
+        if dispatcher.window.has_needy_lanes || dispatcher.window.has_leaving() {
             self.queue.wake();
         }
     }

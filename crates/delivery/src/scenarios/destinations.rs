@@ -1,13 +1,16 @@
 //! Named destinations: none holds up another (D23).
 
-use super::testing::{ByHand, START_MS};
+use super::testing::{ByHand, START_MS, arrives};
+use crate::due::dispatcher::Event;
 use crate::due::places::PlaceLimits;
+use crate::due::retry::Retry;
 use crate::due::window::Bounds;
 use crate::group::items::{Answer, Item};
 use crate::message::incoming::Incoming;
-use crate::message::{Body, Extras, Message};
+use crate::message::{Body, Cancel, Extras, Message};
 use crate::run::settings::Settings;
 use crate::sinks::{Delivery, TakesNamed, Verdict, Verdicts};
+use crate::store::Limits;
 
 fn message(to: &str, key: Option<&str>, id: &str, due_ms: i64) -> Item {
     let extras = Extras { destination: Some(to.into()), ..Extras::default() };
@@ -163,4 +166,128 @@ fn after_a_crash_only_what_was_in_memory_may_have_arrived__d5_d23() {
     let suspects = world.engine.with_store(|store| store.may_have_arrived()).unwrap();
     assert!(sent.iter().all(|seq| suspects.iter().any(|it| it.seq == *seq)), "{sent:?}");
     assert!(suspects.len() <= 20, "{}", suspects.len());
+}
+
+/// A message that is refused leaves memory for 20 s, and there is room for few.
+fn small() -> Settings {
+    let retry = Retry { max_attempts: 4, waits_ms: vec![20_000], ..Retry::default() };
+    Settings { retry, bounds: Bounds { messages: 100, ..Bounds::default() }, ..Settings::default() }
+}
+
+/// Destinations with nothing to do leave memory at once.
+fn forgetting() -> Settings {
+    Settings { limits: Limits { idle_shares: 0, ..Limits::default() }, ..Settings::default() }
+}
+
+fn without_key(to: &str, count: usize) -> Vec<Item> {
+    (0..count).map(|number| message(to, None, &format!("{to} {number:04}"), START_MS)).collect()
+}
+
+fn in_memory(world: &ByHand) -> usize {
+    world.engine.lock_dispatcher().window.named_shares()
+}
+
+#[test]
+fn what_one_has_parked_takes_no_room_from_another_one__d6_d23() {
+    let world = world(small(), &["stuck", "well"]);
+    world.give(without_key("stuck", 60));
+    let refused = |_: &Delivery| Verdict::Refused("no".to_owned());
+    assert_eq!(world.deliver(refused).len(), 60);
+    world.give(vec![set("stuck", r#","paused":true"#)]);
+    world.advance_ms(1);
+    world.give(without_key("well", 5));
+    assert_eq!(world.deliver(refused).len(), 5);
+    assert_eq!(world.engine.in_memory(), (0, 0), "all are parked");
+    world.advance_ms(20_000);
+    assert!(taken(&world).is_empty());
+    world.write();
+    assert!(world.engine.in_memory().0 < 60, "there is room for some of them");
+    assert_eq!(of(&taken(&world), "well").len(), 5, "behind those of the other one in the store");
+}
+
+#[test]
+fn an_outage_of_one_ends_in_time_while_another_one_has_parked_messages__d6_d23() {
+    let world = world(small(), &["gone", "stuck"]);
+    world.give(due("stuck", 60));
+    assert_eq!(world.deliver(|_| Verdict::Refused("no".to_owned())).len(), 60);
+    world.give(vec![set("stuck", r#","paused":true"#)]);
+    world.advance_ms(20_000);
+    world.write(); // it wants more messages back than there is room for
+    world.give(without_key("gone", 6));
+    let mut events = Vec::new();
+    for _ in 0..12 {
+        world.deliver(|_| Verdict::Unreachable { reason: "away".to_owned(), retry_after_ms: None });
+        world.advance_ms(100);
+        events.extend(world.engine.take_events());
+    }
+    assert!(events.contains(&Event::Down { destination: Some("gone".to_owned()), reason: "away".to_owned() }));
+    let cancel = |id| Item::Cancel(Cancel { id: format!("gone {id:04}"), key: None, keep_days: 0 });
+    assert!(world.give((0..6).map(cancel).collect()).iter().all(|answer| *answer == Answer::Cancelled));
+    let mut ended = None;
+    for second in 0..10 {
+        world.pass_ms(1_000, arrives);
+        let is_up = |it: &Event| matches!(it, Event::Up { destination: Some(name), .. } if name == "gone");
+        ended = ended.or(world.engine.take_events().iter().any(is_up).then_some(second));
+    }
+    assert!(ended.is_some_and(|second| second <= 3), "{ended:?}: two rounds found nothing to try");
+}
+
+#[test]
+fn one_that_has_nothing_to_do_leaves_memory_and_its_messages_go_out_at_their_time__d3_d8_d23() {
+    let names: Vec<String> = (0..100).map(|number| format!("d{number}")).collect();
+    let mut world = world(forgetting(), &names.iter().map(String::as_str).collect::<Vec<_>>());
+    for round in 0..3 {
+        let due_ms = world.wall_ms();
+        let each = |kind: &'static str, due_ms| {
+            let key = format!("{kind} {round}");
+            names.iter().map(move |name| message(name, Some(&key), &format!("{name} {key}"), due_ms))
+        };
+        world.give(each("later", due_ms + 3_600_000).collect());
+        assert_eq!(in_memory(&world), 0, "nothing is due soon");
+        world.give(each("now", due_ms).collect());
+        assert_eq!(world.deliver(arrives).len(), 100);
+        (0..20).for_each(|_| world.write());
+        assert_eq!(in_memory(&world), 0);
+        if round == 1 {
+            world = world.again();
+            world.engine.take_named(TakesNamed::All).unwrap();
+            world.write();
+            assert_eq!(in_memory(&world), 0, "also after a restart");
+        }
+        let sent = world.pass_ms(3_700_000, arrives);
+        assert_eq!(sent.len(), 100);
+        assert!(sent.iter().all(|it| it.lateness_us == 0 && !it.redelivered), "{:?}", sent[0]);
+    }
+    assert_eq!(world.engine.open_count(), 0);
+}
+
+#[test]
+fn one_that_left_memory_has_sent_nothing_since__d5_d23() {
+    let world = world(forgetting(), &["a"]);
+    world.give(due("a", 5));
+    assert_eq!(world.deliver(arrives).len(), 5);
+    (0..20).for_each(|_| world.write());
+    assert_eq!(in_memory(&world), 0);
+    world.step_wall_clock_ms(-60_000);
+    world.engine.follow_clock();
+    world.give(vec![message("a", None, "x", START_MS)]); // due before its last cursor, and not soon
+    assert_eq!(in_memory(&world), 0);
+    let world = world.again();
+    assert!(world.engine.with_store(|store| store.may_have_arrived()).unwrap().is_empty());
+    let sent = world.pass_ms(61_000, arrives);
+    assert_eq!((sent.len(), sent[0].redelivered), (1, false));
+}
+
+#[test]
+fn the_first_message_of_one_out_of_memory_is_not_written_and_read_again__d8_d23() {
+    let world = world(forgetting(), &["a", "b"]);
+    for id in ["first", "second"] {
+        world.give(vec![message("a", None, id, world.wall_ms())]);
+        let rows = |share| world.engine.with_store(|store| store.plan(share, (i64::MIN, 0), i64::MAX, 10)).unwrap();
+        assert!(rows(1).is_empty() && rows(2).is_empty());
+        assert_eq!(world.deliver(arrives).len(), 1);
+        (0..20).for_each(|_| world.write());
+        assert_eq!(in_memory(&world), 0);
+        world.pass_ms(100_000, arrives);
+    }
 }

@@ -97,7 +97,10 @@ fn ten_minutes_without_the_destination_cost_no_message_no_order_and_no_memory__d
     }
     assert_eq!((accepted, outage.delivered), (600_000, 600_000));
     assert!(
-        matches!(&outage.events[..], [Event::Down { .. }, Event::Up { after_ms: 590_000..620_000, is_untried: false }]),
+        matches!(
+            &outage.events[..],
+            [Event::Down { .. }, Event::Up { after_ms: 590_000..620_000, is_untried: false, .. }]
+        ),
         "{:?}",
         outage.events
     );

@@ -116,7 +116,7 @@ impl Told {
     /// The reasons for which the destination went down, and `up` for each time that it came back.
     pub(crate) fn outages(&self) -> Vec<String> {
         let told = |event| match event {
-            Event::Down { reason } => Some(reason),
+            Event::Down { reason, .. } => Some(reason),
             Event::Up { .. } => Some("up".to_owned()),
             _ => None,
         };

@@ -60,6 +60,7 @@ pub use types::{Letter, Outcome, Progress};
 use crate::base::open_stores::FileId;
 use names::Names;
 use open::collector::Collector;
+use open::first_due::FirstDue;
 use open::near::{Floor, Near};
 use retention::Retention;
 use tables::meta;
@@ -90,6 +91,7 @@ pub(crate) struct Store {
     commits: i64,
     names: Names,
     destinations: Destinations,
+    first_due: FirstDue,
     near: Near,
     floor: Floor,
     collector: Collector,

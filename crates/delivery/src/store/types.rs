@@ -169,6 +169,8 @@ pub(crate) struct Attempts {
     pub is_unanswered: bool,
     /// How often the process ended while the message may have been sent. Any answer makes it 0.
     pub strikes: u32,
+    /// The number of its destination; 0 if it names none.
+    pub share: i64,
 }
 
 /// The reason of a message that is given up because the process ended each time it was sent.
@@ -176,8 +178,8 @@ pub(crate) const CRASHED: &str = "the process ended each time this was sent";
 
 impl Attempts {
     /// No attempt was made.
-    pub(crate) fn none(seq: i64) -> Self {
-        Self { seq, ..Self::default() }
+    pub(crate) fn none(seq: i64, share: i64) -> Self {
+        Self { seq, share, ..Self::default() }
     }
 }
 
@@ -239,6 +241,10 @@ impl Destinations {
     pub(in crate::store) fn add(&mut self, it: StoredDestination) {
         self.shares.insert(it.name.clone(), it.share);
         self.by_share.insert(it.share, it);
+    }
+
+    pub(in crate::store) fn is_empty(&self) -> bool {
+        self.shares.is_empty()
     }
 
     pub(in crate::store) fn all(&self) -> impl Iterator<Item = &StoredDestination> {

@@ -14,9 +14,9 @@ from tickwheel.delivery.model.entries import Letter
 logger: Final = logger_of("tickwheel.delivery")
 
 _EVENTS: Final = {
-    "down": (logging.ERROR, "the destination is down: %s"),
-    "up": (logging.WARNING, "the destination is up again, after %d ms"),
-    "up untried": (logging.WARNING, "the destination counts as up after %d ms: no message waits for it any more"),
+    "down": (logging.ERROR, "the destination%s is down: %s"),
+    "up": (logging.WARNING, "the destination%s is up again, after %d ms"),
+    "up untried": (logging.WARNING, "the destination%s counts as up after %d ms: no message waits for it any more"),
     "failed": (logging.WARNING, "message %s failed %s: %s"),
     "cut off": (logging.WARNING, "message %s cut off: no answer in time"),
     "paused": (logging.WARNING, "sending is paused: what is due waits until it is resumed"),
@@ -48,6 +48,9 @@ def log_events(events: Sequence[tuple[Any, ...]]) -> None:
         if name == "failed":
             key, id_, times, reason = values
             values = [_named(key, id_), "for the first time" if times == 1 else f"{times:,} times in a row", reason]
+        elif name in ("down", "up", "up untried"):
+            destination, rest = values
+            values = ["" if destination is None else f" {destination}", rest]
         elif name == "cut off":
             key, id_, messages, times = values
             if f"{times}".strip("0") != "1":

@@ -6,11 +6,15 @@
 pub enum Event {
     /// The destination is down: it accepts no message, and does not answer for the messages of several keys.
     Down {
+        /// The name of the destination. `None`: that of messages that name none.
+        destination: Option<String>,
         /// Why.
         reason: String,
     },
     /// The destination answers again.
     Up {
+        /// As in `Down`.
+        destination: Option<String>,
         /// How long it was down, in milliseconds.
         after_ms: u64,
         /// No send has shown it: there was nothing to try any more.

@@ -178,7 +178,7 @@ impl Dispatcher {
                 self.window.unpark(slot);
                 self.offer_message(slot, seq);
             }
-            (Waited::Read, _, Some((seq, _))) => self.want(seq), // the lane goes on once it is in memory
+            (Waited::Read, _, Some((seq, _))) => self.want(share, seq), // the lane goes on once it is in memory
             (Waited::First, ..) => {
                 self.wants_load = true;
                 self.window.come_back(lane);
@@ -269,20 +269,28 @@ impl Dispatcher {
             return; // the send began before the outage
         }
         if let Some(keys) = self.to[share].outage.take_newly(was_down) {
-            self.turns.to_wake.extend(keys);
+            if self.to[share].to_wake.is_empty() {
+                self.turns.to_wake.push_back(share);
+            }
+            self.to[share].to_wake.extend(keys);
         }
     }
 
     fn is_up(&mut self, share: u32, since_us: u64, now_us: u64, is_untried: bool) {
+        self.has_turn_again(share);
         self.to[share].measures.changed_us = now_us;
-        self.events.push(Event::Up { after_ms: now_us.saturating_sub(since_us) / 1000, is_untried });
+        let destination = self.to[share].name.as_deref().map(str::to_owned);
+        self.events.push(Event::Up { destination, after_ms: now_us.saturating_sub(since_us) / 1000, is_untried });
     }
 
-    /// Tries keys that failed together at once, one time.
+    /// Tries keys that failed together at once, one time. The destinations take turns.
     pub(super) fn wake_some(&mut self) {
         for _ in 0..WOKEN_AT_ONCE {
-            let Some(key) = self.turns.to_wake.pop() else { return };
-            let share = key.share();
+            let Some(share) = self.turns.to_wake.pop_front() else { return };
+            let Some(key) = self.to[share].to_wake.pop() else { continue };
+            if !self.to[share].to_wake.is_empty() {
+                self.turns.to_wake.push_back(share);
+            }
             if self.is_parked(key) {
                 self.to[share].doubts.get_or_add(key).fails = 1;
                 self.wake(key);
@@ -304,7 +312,7 @@ impl Dispatcher {
         if let Key::Message(_, seq) = key
             && self.is_parked(key)
         {
-            self.want(seq);
+            self.want(share, seq);
         } else if let Some(alarm) = self.to[share].doubts.get_mut(key).and_then(|doubt| doubt.alarm.take()) {
             self.clocks.cancel(alarm);
             self.has_waited(key);
@@ -322,7 +330,8 @@ impl Dispatcher {
         if self.to[share].outage.goes_down(now_us) {
             let reason = self.to[share].outage.down().map_or_else(String::new, |(_, reason)| reason.to_owned());
             self.to[share].measures.changed_us = now_us;
-            self.events.push(Event::Down { reason });
+            let destination = self.to[share].name.as_deref().map(str::to_owned);
+            self.events.push(Event::Down { destination, reason });
             self.begin_round(share, now_us);
         } else if !self.to[share].outage.is_quiet_armed
             && let Some(at_us) = self.to[share].outage.down_at_us()
@@ -340,11 +349,12 @@ impl Dispatcher {
         if !self.to[share].outage.begin_round(since_us) {
             return;
         }
+        self.has_turn_again(share);
         self.clocks.arm(Duration::from_micros(ROUND_US), Alarm::Round(share, since_us));
         // A key in doubt that is ready may be dead, and ready again each second.
         if self.to[share].queues.fresh.is_empty() {
-            self.parked.wants_one_early = true; // of those that left memory
-            self.wants_load = true;
+            self.to[share].wants_one_early = true; // of those that left memory
+            self.wants_look(share);
             if let Some(key) = self.to[share].doubts.longest_waiting(|key| self.window.may_be_sent(key)) {
                 self.wake(key);
             }
@@ -364,9 +374,9 @@ impl Dispatcher {
             || self.to[share].is_paused
             || !fresh.is_empty()
             || !in_doubt.is_empty()
-            || self.strikes.has_any()
+            || self.has_struck_to_send(share)
             || self.flights.open.values().any(|flight| flight.share == share)
-            || !(self.turns.to_wake.is_empty() && self.parked.wanted.is_empty())
+            || !(self.to[share].to_wake.is_empty() && self.to[share].wanted.is_empty())
             || self.to[share].doubts.any(will_be_tried)
             || self.to[share].outage.has_new_message() // it may have left memory, and then it has no doubt
     }
@@ -406,6 +416,7 @@ impl Dispatcher {
             at_ms: self.steady_ms(),
             is_unanswered: entry.is_unanswered,
             strikes: entry.strikes,
+            share: self.window.share(entry.share).id,
         }
     }
 }

@@ -66,7 +66,7 @@ impl Dispatcher {
                 Some(next_ms) if next_ms > self.steady_ms() => {
                     self.wait_as_stored(Key::Lane(share, number), next_ms);
                 }
-                _ => self.want(row.seq),
+                _ => self.want(share, row.seq),
             }
         }
     }
@@ -76,9 +76,9 @@ impl Dispatcher {
         let doubt = self.to[share].doubts.get_or_add(key);
         doubt.keeps_place = keeps_place;
         if let Some(before) = doubt.parked.replace(seq) {
-            self.parked.lanes.remove(&before);
+            self.parked_lanes.remove(&before);
         }
-        self.parked.lanes.insert(seq, key);
+        self.parked_lanes.insert(seq, key);
     }
 
     /// The parked messages whose attempts are stored in this transaction.
@@ -97,14 +97,14 @@ impl Dispatcher {
             if let Some(alarm) = doubt.and_then(|doubt| doubt.alarm) {
                 self.clocks.cancel(alarm);
             }
-            self.expect_tried(it.next_ms);
+            self.expect_tried(share, it.next_ms);
         }
         parked
     }
 
     /// The message is in memory again, or its doubt has ended.
     pub(crate) fn forget_parked(&mut self, seq: i64) {
-        if let Some(key) = self.parked.lanes.remove(&seq)
+        if let Some(key) = self.parked_lanes.remove(&seq)
             && let Some(doubt) = self.to[key.share()].doubts.get_mut(key)
         {
             doubt.parked.take_if(|parked| *parked == seq);
@@ -116,19 +116,18 @@ impl Dispatcher {
         if self.window.number(row.lane).is_none() {
             return true;
         }
-        let Some(key @ Key::Lane(share, number)) = self.parked.lanes.get(&row.seq).copied() else { return false };
+        let Some(key @ Key::Lane(share, number)) = self.parked_lanes.get(&row.seq).copied() else { return false };
         let is_parked = self.to[share].doubts.get(key).is_some_and(|it| it.parked == Some(row.seq) && !it.waits());
         is_parked && self.window.lane_numbered(number).is_some_and(|lane| !self.window.lane(lane).is_waiting)
     }
 
-    /// A message that is not in memory is taken back. If its lane waited for it, the lane goes on.
-    pub(crate) fn take_back_parked(&mut self, seq: i64) {
-        for share in self.to.shares() {
-            self.to[share].outage.forget(Key::Message(share, seq)); // one of them may know it
-            self.to[share].doubts.forget(Key::Message(share, seq));
-        }
-        if let Some(key) = self.parked.lanes.remove(&seq) {
-            let share = key.share();
+    /// A message that is not in memory and has attempts is taken back. If its lane waited for it, the lane goes on.
+    /// `share_id`: of its destination.
+    pub(crate) fn take_back_parked(&mut self, share_id: i64, seq: i64) {
+        let Some(share) = self.window.share_numbered(share_id) else { return };
+        self.to[share].outage.forget(Key::Message(share, seq));
+        self.to[share].doubts.forget(Key::Message(share, seq));
+        if let Some(key) = self.parked_lanes.remove(&seq) {
             if let Some(doubt) = self.to[share].doubts.get_mut(key) {
                 doubt.parked = None;
                 if let Some(alarm) = doubt.alarm.take() {
@@ -165,7 +164,7 @@ impl Dispatcher {
 
     /// The message does not come into memory by itself. If its lane waited for it, the lane goes on in its order.
     pub(crate) fn goes_on_without(&mut self, seq: i64) {
-        let Some(Key::Lane(_, number)) = self.parked.lanes.get(&seq).copied() else { return };
+        let Some(Key::Lane(_, number)) = self.parked_lanes.get(&seq).copied() else { return };
         self.forget_parked(seq);
         let lane = self.window.lane_numbered(number).filter(|lane| !self.window.lane(*lane).is_waiting);
         if let Some(lane) = lane {
@@ -176,19 +175,30 @@ impl Dispatcher {
     }
 
     /// Reads this message at once, if the store has it.
-    pub(crate) fn want(&mut self, seq: i64) {
-        self.parked.wanted.push(seq);
+    pub(crate) fn want(&mut self, share: u32, seq: i64) {
+        self.to[share].wanted.push(seq);
+        self.wants_look(share);
+    }
+
+    /// The loader should look for messages of the share.
+    pub(super) fn wants_look(&mut self, share: u32) {
+        self.window.look_at(share);
         self.wants_load = true;
     }
 
-    /// The messages to read at once.
-    pub(crate) fn take_wanted(&mut self) -> Vec<i64> {
-        std::mem::take(&mut self.parked.wanted)
+    /// The messages of the share to read at once.
+    pub(crate) fn take_wanted(&mut self, share: u32) -> Vec<i64> {
+        std::mem::take(&mut self.to[share].wanted)
     }
 
     /// Reads from the store what is wanted, and did not fit into memory, with the next group.
-    pub(crate) fn want_again(&mut self, seqs: impl IntoIterator<Item = i64>) {
-        self.parked.wanted.extend(seqs);
+    pub(crate) fn want_again(&mut self, share: u32, seqs: impl IntoIterator<Item = i64>) {
+        self.to[share].wanted.extend(seqs);
+    }
+
+    /// Whether a message of the share should be read before its next attempt. The answer is given only once.
+    pub(crate) fn wants_one_early(&mut self, share: u32) -> bool {
+        std::mem::take(&mut self.to[share].wants_one_early)
     }
 
     /// Until when the loader should read messages, by the time of their next attempt.
@@ -196,22 +206,22 @@ impl Dispatcher {
         self.steady_ms() + READ_BEFORE_MS
     }
 
-    /// A parked message waits for its next attempt until `next_ms`.
-    pub(crate) fn expect_tried(&mut self, next_ms: i64) {
-        if self.parked.next.as_ref().is_some_and(|(at_ms, _)| *at_ms <= next_ms) {
+    /// A parked message of the share waits for its next attempt until `next_ms`.
+    pub(crate) fn expect_tried(&mut self, share: u32, next_ms: i64) {
+        if self.to[share].next_tried.as_ref().is_some_and(|(at_ms, _)| *at_ms <= next_ms) {
             return;
         }
         let left_ms = next_ms.saturating_sub(READ_BEFORE_MS).saturating_sub(self.steady_ms());
         let at_us = self.clocks.now_us().saturating_add(left_ms.max(0).cast_unsigned().saturating_mul(1_000));
-        let alarm = self.clocks.arm_at(at_us, Alarm::Tried);
-        if let Some((_, Some(before))) = self.parked.next.replace((next_ms, alarm)) {
+        let alarm = self.clocks.arm_at(at_us, Alarm::Tried(share));
+        if let Some((_, Some(before))) = self.to[share].next_tried.replace((next_ms, alarm)) {
             self.clocks.cancel(before);
         }
     }
 
     /// It is time to read parked messages. Each load reads them: the alarm only makes it come in time.
-    pub(super) fn read_tried(&mut self) {
-        self.parked.next = None;
-        self.wants_load = true;
+    pub(super) fn read_tried(&mut self, share: u32) {
+        self.to[share].next_tried = None;
+        self.wants_look(share);
     }
 }

@@ -111,6 +111,7 @@ impl Dispatcher {
     fn end_flight(&mut self, number: u64) -> Option<Flight> {
         let flight = self.flights.open.remove(&number)?;
         self.to[flight.share].outage.try_ended(number);
+        self.has_turn_again(flight.share);
         if let Some(task) = flight.time_out {
             self.clocks.cancel(task);
         }

@@ -58,7 +58,7 @@ impl Dispatcher {
     }
 
     /// The message that goes alone next: there is a place for it, and a try if the destination is down.
-    fn next_alone(&self) -> Option<(Slot, i64)> {
+    pub(super) fn next_alone(&self) -> Option<(Slot, i64)> {
         self.strikes.first(Struck::Alone)?;
         if !self.strikes.may_go_alone(self.clocks.now_us()) {
             return None;

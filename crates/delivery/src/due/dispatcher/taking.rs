@@ -28,14 +28,20 @@ impl Dispatcher {
     pub(crate) fn has_ready(&mut self) -> bool {
         let is_ready = self.may_send() && (self.next_share().is_some() || self.may_note_strikes());
         if !is_ready {
-            for share in self.to.shares() {
+            for place in 0..self.turns.shares.len() {
+                self.wake_for_place(self.turns.shares[place]);
+            }
+            if let Some((slot, seq)) = self.strikes.first(Struck::Fresh)
+                && let Some(share) = self.window.get(slot, seq).map(|entry| entry.share)
+            {
                 self.wake_for_place(share);
             }
         }
         is_ready
     }
 
-    /// The share whose turn it is, of those that can send now.
+    /// The share whose turn it is, of those that can send now. Those that only wait for a place have sends out, so there are no
+    /// more of them than places.
     fn next_share(&mut self) -> Option<u32> {
         let now_us = self.clocks.now_us();
         if let Some(alone) = &self.strikes.alone {
@@ -43,9 +49,12 @@ impl Dispatcher {
             self.to[share].places.age(now_us);
             return self.next_from(share).map(|_| share);
         }
+        if self.next_alone().is_some() || self.window.named_shares() > 0 && self.free_places() == 0 {
+            return None;
+        }
         for _ in 0..self.turns.shares.len() {
             let share = *self.turns.shares.front()?;
-            if self.to[share].queues.are_empty() {
+            if self.to[share].queues.are_empty() || !self.to[share].may_have_turn() {
                 self.turns.shares.pop_front();
                 self.to[share].has_turn = false;
                 continue;
@@ -61,7 +70,7 @@ impl Dispatcher {
 
     /// Whether a due message only waits for a free place.
     pub(crate) fn waits_for_place(&self) -> bool {
-        self.may_send() && self.to.shares().any(|share| self.share_waits_for_place(share))
+        self.may_send() && self.turns.shares.iter().any(|share| self.share_waits_for_place(*share))
     }
 
     fn share_waits_for_place(&self, share: u32) -> bool {
@@ -70,7 +79,7 @@ impl Dispatcher {
     }
 
     /// Whether a closing engine still has a message to send: it is due, and waits only for a commit, or for a place that
-    /// becomes free. If all calls were cut off `hanging` ago, no place does.
+    /// becomes free. If all calls were cut off `hanging` ago, no place does. It looks at all shares in memory.
     pub(crate) fn has_more_to_send(&self, hanging: Duration) -> bool {
         self.is_open() && self.to.shares().any(|share| self.share_has_more_to_send(share, hanging))
     }
@@ -130,12 +139,21 @@ impl Dispatcher {
     /// Whether the share may have one more of the places of the process. Among others it may have as many as are free, as it
     /// may of the memory: `Window::has_room`.
     fn has_part_of_places(&self, share: u32) -> bool {
-        if self.to.len() == 1 {
-            return true;
-        }
+        self.window.named_shares() == 0 || self.to[share].places.taken() < self.free_places()
+    }
+
+    /// The places of the process that are free.
+    fn free_places(&self) -> usize {
         let PlaceLimits { young, spare, .. } = self.to[0].places.limits();
-        let free = young.saturating_add(spare).saturating_sub(self.flights.shares.len());
-        self.to[share].places.taken() < free
+        young.saturating_add(spare).saturating_sub(self.flights.shares.len())
+    }
+
+    /// The share may send again: its messages have their turn.
+    pub(super) fn has_turn_again(&mut self, share: u32) {
+        let to = &mut self.to[share];
+        if !to.queues.are_empty() && !std::mem::replace(&mut to.has_turn, true) {
+            self.turns.shares.push_back(share);
+        }
     }
 
     /// The place in its queue of the first message that may start. While the limit for bytes is reached, large messages

@@ -94,6 +94,17 @@ impl Entry {
     }
 }
 
+/// Whether the loader has to look for messages of a named destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// No: memory has what it may have.
+    Not,
+    /// With its next load.
+    Next,
+    /// There is more, and no room for it: with a later load.
+    Behind,
+}
+
 /// What the window knows of the messages of one destination.
 #[derive(Debug)]
 pub(crate) struct Share {
@@ -107,16 +118,26 @@ pub(crate) struct Share {
     pub(super) needy: BTreeSet<(Position, u32)>,
     pub(super) messages: usize,
     pub(super) bytes: usize,
+    /// The lanes that the window knows.
+    pub(super) lanes: usize,
+    pub(super) look: Look,
+    /// The messages without a key that wait for an attempt until then are in memory, by `(next_ms, seq)`.
+    pub(crate) tried_through: (i64, i64),
 }
 
 impl Share {
     pub(super) fn new(id: i64) -> Self {
-        Self { id, cursor: None, has_moved: false, needy: BTreeSet::new(), messages: 0, bytes: 0 }
-    }
-
-    pub(crate) fn move_cursor(&mut self, to: Position) {
-        self.cursor = Some(to);
-        self.has_moved = true;
+        Self {
+            id,
+            cursor: None,
+            has_moved: false,
+            needy: BTreeSet::new(),
+            messages: 0,
+            bytes: 0,
+            lanes: 0,
+            look: Look::Not,
+            tried_through: (i64::MIN, 0),
+        }
     }
 
     /// Whether a lane may run empty while the store has more of its messages, up to the cursor.

@@ -43,10 +43,11 @@ impl Window {
         &self.sent_and_left
     }
 
-    /// The lanes of this key, each with its share, whether the window knows them or not.
+    /// The lanes of this key, each with its share, whether the window knows them or not. It looks at all shares in memory.
     pub(crate) fn lanes_of_key(&self, number: i64) -> impl Iterator<Item = (u32, i64)> + use<> {
-        let lanes = self.shares().map(|share| (share, lane_in(self.share(share).id, number)));
-        lanes.collect::<Vec<_>>().into_iter()
+        let mut lanes: Vec<_> = self.share_numbers.iter().map(|(id, share)| (*share, lane_in(*id, number))).collect();
+        lanes.sort_unstable();
+        lanes.into_iter()
     }
 
     /// Pauses the key with this number: no message of it is taken, whatever its destination. Its waiting messages go back

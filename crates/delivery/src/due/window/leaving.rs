@@ -159,7 +159,8 @@ impl Window {
     /// the position.
     pub(super) fn set_back(&mut self, share: u32, position: Position) {
         let cursor = (position.0, position.1 - 1);
-        self.share_mut(share).move_cursor(cursor);
+        self.move_cursor(share, cursor);
+        self.look_at(share);
         self.was_full = true;
         self.has_gone_back = true;
         for lane in 0..self.lanes.len() as u32 {
@@ -211,11 +212,12 @@ impl Window {
     pub(super) fn look_after(&mut self, lane: u32) {
         let it = &self.lanes[lane as usize];
         let Some(from) = it.more_from else { return };
-        let needy = &mut self.shares[it.share as usize].needy;
-        if it.len() <= self.bounds.lane_messages / 2 && !it.is_paused && !it.is_away {
-            needy.insert((from, lane));
-        } else {
-            needy.remove(&(from, lane));
+        let share = it.share;
+        if it.len() > self.bounds.lane_messages / 2 || it.is_paused || it.is_away {
+            self.share_mut(share).needy.remove(&(from, lane));
+        } else if self.share_mut(share).needy.insert((from, lane)) {
+            self.has_needy_lanes |= self.is_read(share, from);
+            self.look_at(share);
         }
     }
 }

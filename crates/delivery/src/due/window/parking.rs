@@ -4,7 +4,7 @@
 //! leaves with the writer's next group, which also stores its attempts. Then:
 //!
 //! - A message without a key is found again by the time of its next attempt, as the store has it. The loader has read
-//!   all such messages up to the position `tried_through`. A message that waits for a later time is not read ahead.
+//!   all such messages of a share up to the position `tried_through`. A message that waits for a later time is not read ahead.
 //! - All messages of a lane are in the store then. When its key has waited, the parked message is read first. It keeps
 //!   its place before messages that came meanwhile, as a message that waits in memory does (D4). See `is_behind`.
 
@@ -69,7 +69,7 @@ impl Window {
                 // No message behind it is in memory: one that is not committed may be.
                 Some(it) => it.len() == 0 && self.is_read(share, position),
                 // If not, its wait is nearly over.
-                None => (next_ms, seq) > self.tried_through,
+                None => (next_ms, seq) > self.share(share).tried_through,
             };
             if !is_found_again {
                 self.unpark(slot);
@@ -90,17 +90,18 @@ impl Window {
         taken
     }
 
-    /// Whether a message of the store waits for a later attempt, so that it need not be in memory.
-    pub(super) fn is_parked(&self, row: &WaitingRow) -> bool {
+    /// Whether a message of the share waits in the store for a later attempt, so that it need not be in memory.
+    pub(super) fn is_parked(&self, share: u32, row: &WaitingRow) -> bool {
         self.number(row.lane).is_none()
-            && row.next_ms.is_some_and(|next_ms| (next_ms, row.seq) > self.tried_through)
+            && row.next_ms.is_some_and(|next_ms| (next_ms, row.seq) > self.share(share).tried_through)
             && !self.by_seq.contains_key(&row.seq)
     }
 
-    /// Takes in messages whose next attempt is soon, in the order of its time, at most `left`. `is_all`: these are all
-    /// messages until `until_ms`. Returns also whether there was room for all of them.
+    /// Takes in messages of the share whose next attempt is soon, in the order of its time, at most `left`. `is_all`: these
+    /// are all messages until `until_ms`. Returns also whether there was room for all of them.
     pub(crate) fn read_tried(
         &mut self,
+        share: u32,
         rows: &[WaitingRow],
         until_ms: i64,
         is_all: bool,
@@ -108,19 +109,18 @@ impl Window {
     ) -> (Vec<Slot>, bool) {
         let mut chosen = Vec::new();
         for row in rows {
-            let share = self.open_share(row.share);
             if !self.has_room(share, row.size as usize) || left == 0 {
                 self.was_full |= left > 0;
                 return (chosen, false);
             }
             left -= 1;
-            self.tried_through = (row.next_ms.expect("they are found by it"), row.seq);
+            self.share_mut(share).tried_through = (row.next_ms.expect("they are found by it"), row.seq);
             if self.number(row.lane).is_none() && self.has_read(row) && !self.by_seq.contains_key(&row.seq) {
                 chosen.push(self.add(*row, None, false));
             }
         }
         if is_all {
-            self.tried_through = (until_ms, i64::MAX);
+            self.share_mut(share).tried_through = (until_ms, i64::MAX);
         }
         (chosen, true)
     }

@@ -1,15 +1,19 @@
 //! The part of the window that each destination has for itself (rule D23): how far the store was read, and how much is in
 //! memory.
+//!
+//! - A named destination comes into memory when a message of it is due within the horizon, or is tried again. It leaves
+//!   when it has nothing to do: see [`Dispatcher::forget_idle`](crate::due::dispatcher::Dispatcher::forget_idle).
+//! - No work is done for all shares, but for those that have something to do. [`Window::look_at`] makes the loader look for
+//!   messages of one.
 
 use super::Window;
-use super::entry::{Bounds, Share};
+use super::entry::{Bounds, Look, Share};
 use crate::store::Position;
 
-impl Window {
-    pub(crate) fn shares(&self) -> std::ops::Range<u32> {
-        0..self.shares.len() as u32
-    }
+/// How many shares a load looks at: of those that have something new, and of those for which there was no room.
+const LOOKED_AT: (usize, usize) = (128, 32);
 
+impl Window {
     pub(crate) fn share(&self, share: u32) -> &Share {
         &self.shares[share as usize]
     }
@@ -20,21 +24,59 @@ impl Window {
 
     /// The share of the destination with this number. A new one is read from the start.
     pub(crate) fn open_share(&mut self, id: i64) -> u32 {
-        if id == 0 {
-            return 0;
+        if let Some(share) = self.share_numbered(id) {
+            return share;
         }
-        let next = self.shares.len() as u32;
-        let share = *self.share_numbers.entry(id).or_insert(next);
-        if share == next {
-            let cursor = self.shares[0].cursor.map(|_| (i64::MIN, 0));
-            self.shares.push(Share { cursor, ..Share::new(id) });
-        }
+        let cursor = self.shares[0].cursor.map(|_| (i64::MIN, 0));
+        let new = Share { cursor, ..Share::new(id) };
+        let share = if let Some(share) = self.free_shares.pop() {
+            self.shares[share as usize] = new;
+            share
+        } else {
+            self.shares.push(new);
+            self.shares.len() as u32 - 1
+        };
+        self.share_numbers.insert(id, share);
         share
     }
 
-    /// The share of this destination, if the window knows it.
+    /// The share of this destination, if it is in memory.
     pub(crate) fn share_numbered(&self, id: i64) -> Option<u32> {
-        self.share_numbers.get(&id).copied()
+        if id == 0 { Some(0) } else { self.share_numbers.get(&id).copied() }
+    }
+
+    /// How far memory has the messages of this destination, or looks for them. `None`: it is not in memory.
+    pub(crate) fn has_through(&self, id: i64) -> Option<Position> {
+        let it = self.share(self.share_numbered(id)?);
+        if it.look == Look::Not { it.cursor } else { Some((i64::MAX, i64::MAX)) }
+    }
+
+    /// How many named destinations are in memory.
+    pub(crate) fn named_shares(&self) -> usize {
+        self.share_numbers.len() - 1
+    }
+
+    /// The number after all shares. Some before it may not be in use.
+    pub(crate) fn share_places(&self) -> u32 {
+        self.shares.len() as u32
+    }
+
+    /// Whether the share is of a named destination in memory, has no message there, and the loader looks for none.
+    pub(crate) fn is_idle(&self, share: u32) -> bool {
+        let it = self.share(share);
+        share != 0
+            && self.share_numbers.get(&it.id) == Some(&share)
+            && it.messages == 0
+            && it.lanes == 0
+            && it.look == Look::Not
+    }
+
+    /// The share leaves memory. Returns the number of its destination.
+    pub(crate) fn close_share(&mut self, share: u32) -> i64 {
+        let id = std::mem::replace(self.share_mut(share), Share::new(0)).id;
+        self.share_numbers.remove(&id);
+        self.free_shares.push(share);
+        id
     }
 
     /// From now on messages are read.
@@ -44,20 +86,100 @@ impl Window {
         }
     }
 
+    pub(super) fn move_cursor(&mut self, share: u32, to: Position) {
+        let it = self.share_mut(share);
+        it.cursor = Some(to);
+        if !std::mem::replace(&mut it.has_moved, true) {
+            self.moved.push(share);
+        }
+    }
+
+    /// The store has no message of the share that is due until then and not in memory, as long as the loader has not to look
+    /// for some.
+    pub(crate) fn none_is_due(&mut self, share: u32, until_ms: i64) {
+        let it = self.share(share);
+        let is_ahead = it.cursor.is_some_and(|cursor| cursor < (until_ms, i64::MAX));
+        if it.look == Look::Not && is_ahead {
+            self.move_cursor(share, (until_ms, i64::MAX));
+            if self.share(share).has_needy_lanes() {
+                self.look_at(share);
+            }
+        }
+    }
+
     /// Where each share is read to that has moved since the last call.
     pub(crate) fn take_moved_cursors(&mut self) -> Vec<(i64, Position)> {
-        let moved =
-            self.shares.iter_mut().filter_map(|it| std::mem::take(&mut it.has_moved).then_some((it.id, it.cursor?)));
+        let moved = std::mem::take(&mut self.moved).into_iter().filter_map(|share| {
+            let it = self.share_mut(share);
+            std::mem::take(&mut it.has_moved).then_some((it.id, it.cursor?))
+        });
         moved.collect()
     }
 
-    /// Whether all that is due until then was read.
+    /// Whether all that is due until then was read, but for named destinations that the loader does not look at.
     pub(crate) fn have_all_read(&self, until_ms: i64) -> bool {
-        self.shares.iter().all(|it| it.cursor.is_some_and(|(due_ms, _)| due_ms >= until_ms))
+        let has_read = self.share(0).cursor.is_some_and(|(due_ms, _)| due_ms >= until_ms);
+        let is_looked_at = |share: &u32| self.share(*share).look != Look::Not;
+        has_read && !self.to_look_at.iter().chain(&self.behind).any(is_looked_at)
     }
 
-    pub(crate) fn has_needy_lanes(&self) -> bool {
-        self.shares.iter().any(Share::has_needy_lanes)
+    /// The loader has to look for messages of the share. It always looks at share 0.
+    pub(crate) fn look_at(&mut self, share: u32) {
+        if share != 0 && self.share(share).look != Look::Next {
+            self.share_mut(share).look = Look::Next;
+            self.to_look_at.push_back(share);
+        }
+    }
+
+    /// The shares to look at with this load.
+    pub(crate) fn take_looks(&mut self) -> Vec<u32> {
+        self.was_full = false;
+        let mut taken = vec![0];
+        for (look, most) in [(Look::Next, LOOKED_AT.0), (Look::Behind, LOOKED_AT.1)] {
+            let mut left = most;
+            while left > 0 {
+                let line = if look == Look::Next { &mut self.to_look_at } else { &mut self.behind };
+                let Some(share) = line.pop_front() else { break };
+                if self.share(share).look == look {
+                    self.share_mut(share).look = Look::Not;
+                    taken.push(share);
+                    left -= 1;
+                }
+            }
+        }
+        self.was_full |= !self.behind.is_empty();
+        taken
+    }
+
+    /// The loader has looked at the share, and says when to look again. Returns whether memory has all that there is. If
+    /// something has happened meanwhile, it looks with its next load.
+    pub(crate) fn was_looked_at(&mut self, share: u32, again: Look) -> bool {
+        if share == 0 || self.share(share).look == Look::Next {
+            return false;
+        }
+        match again {
+            Look::Next => self.look_at(share),
+            Look::Behind => self.behind.push_back(share),
+            Look::Not => {}
+        }
+        self.share_mut(share).look = again;
+        again == Look::Not
+    }
+
+    /// What the loader does with its share is no reason to look again.
+    pub(crate) fn while_looking<T>(&mut self, share: u32, change: impl FnOnce(&mut Self) -> T) -> T {
+        let look = self.share(share).look;
+        let changed = change(self);
+        self.share_mut(share).look = look;
+        changed
+    }
+
+    /// Whether a load should follow at once.
+    pub(crate) fn has_more_to_look_at(&mut self) -> bool {
+        while self.to_look_at.front().is_some_and(|share| self.share(*share).look != Look::Next) {
+            self.to_look_at.pop_front();
+        }
+        !self.to_look_at.is_empty()
     }
 
     /// Whether messages of the share up to there were read into memory.
@@ -87,7 +209,7 @@ impl Window {
         }
         let it = self.share(share);
         let is_within = it.messages < most.0 - used.0 && it.bytes + bytes <= most.1 - used.1;
-        self.shares.len() == 1 || it.messages == 0 || is_within
+        self.share_numbers.len() == 1 || it.messages == 0 || is_within
     }
 
     pub(super) fn share_takes(&mut self, share: u32, bytes: usize) {

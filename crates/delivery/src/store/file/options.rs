@@ -88,6 +88,10 @@ pub struct Limits {
     pub free_pages: u32,
     /// The shortest part of time by which messages are forgotten.
     pub shortest_part_ms: i64,
+    /// Named destinations of which it is known when their first message is due.
+    pub first_due_times: usize,
+    /// Named destinations that stay in memory with nothing to do.
+    pub idle_shares: usize,
 }
 
 impl Default for Limits {
@@ -112,6 +116,8 @@ impl Default for Limits {
             vacuum_pages: 200,
             free_pages: 4_000,
             shortest_part_ms: 1_000,
+            first_due_times: 100_000,
+            idle_shares: 1_000,
         }
     }
 }
@@ -140,6 +146,8 @@ impl Limits {
             vacuum_pages: 2,
             free_pages: 2,
             shortest_part_ms: 1_000,
+            first_due_times: 1,
+            idle_shares: 0,
         }
     }
 }

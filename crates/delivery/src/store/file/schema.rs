@@ -37,7 +37,7 @@ use crate::base::open_stores::FileId;
 /// "tick", at byte 68 of the file.
 const APPLICATION_ID: i64 = 0x7469_636B;
 /// The number of the format, at byte 60 of the file. A change of the format takes the next number.
-const FORMAT: i64 = 5;
+const FORMAT: i64 = 6;
 /// The name in `meta` of the mark of a backup. The value is when the backup was made, by the wall clock.
 ///
 /// A backup delivers nothing until it is restored (D20). Otherwise it would give new messages the same numbers that its
@@ -108,9 +108,10 @@ CREATE TABLE attempts (
     noted INTEGER NOT NULL DEFAULT 0, -- it goes out now, and gets a strike if the process ends
     waited_ms INTEGER NOT NULL DEFAULT 0, -- how long it was due, and its key without success
     at_ms INTEGER NOT NULL DEFAULT 0, -- when this was noted
-    is_unanswered INTEGER NOT NULL DEFAULT 0 -- it may have arrived
+    is_unanswered INTEGER NOT NULL DEFAULT 0, -- it may have arrived
+    share INTEGER NOT NULL DEFAULT 0 -- the number of its destination; 0: it names none
 );
-CREATE INDEX attempts_by_next ON attempts (next_ms);
+CREATE INDEX attempts_by_next ON attempts (share, next_ms);
 CREATE TABLE destinations (
     share INTEGER PRIMARY KEY AUTOINCREMENT, -- never used again
     name TEXT NOT NULL UNIQUE,

@@ -46,6 +46,12 @@ impl Store {
         Ok(())
     }
 
+    /// Memory has no message of this destination any more, and all outcomes are committed.
+    pub(crate) fn forget_cursor(&mut self, share: i64) -> Result<()> {
+        cached(&self.db, "DELETE FROM cursors WHERE share = ?")?.execute([share])?;
+        Ok(())
+    }
+
     /// Notes that these messages with a row in `waiting` were tried, and may have arrived.
     pub(crate) fn note_may_have_arrived(&mut self, positions: &[Position]) -> Result<()> {
         let text = "UPDATE waiting SET redelivered = 1 WHERE due_ms = ? AND seq = ?";
@@ -157,7 +163,8 @@ impl Limit {
 
 fn give(of: &str) -> String {
     format!(
-        "INSERT INTO attempts (seq, attempts, strikes) SELECT waiting.seq, 0, 1 FROM waiting WHERE {of} AND NOT EXISTS \
+        "INSERT INTO attempts (seq, attempts, strikes, share) SELECT waiting.seq, 0, 1, ifnull(waiting.share, 0) FROM waiting \
+         WHERE {of} AND NOT EXISTS \
          (SELECT 1 FROM attempts a WHERE a.seq = waiting.seq AND (a.next_ms > ?5 OR a.strikes >= 2 OR a.noted = 1)) \
          ON CONFLICT (seq) DO UPDATE SET strikes = strikes + 1"
     )

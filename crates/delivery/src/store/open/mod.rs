@@ -4,6 +4,7 @@ pub(crate) mod accept;
 pub(crate) mod bodies;
 pub(crate) mod collector;
 pub(crate) mod ending;
+pub(crate) mod first_due;
 pub(crate) mod may_have_arrived;
 pub(crate) mod near;
 pub(crate) mod occurrences;

@@ -31,6 +31,7 @@ use std::path::Path;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::collector::Collector;
+use super::first_due::FirstDue;
 use super::may_have_arrived::Limit;
 use super::near::{Floor, Near};
 use super::{may_have_arrived, occurrences, waiting};
@@ -110,7 +111,7 @@ fn open(db: Connection, path: &Path, options: Options, number: fn(Digest) -> i64
     }
     if was_down {
         // Keys that failed together may wait for an hour. Each is tried at once: so the outage goes on, or all do.
-        db.execute("UPDATE attempts SET next_ms = at_ms WHERE next_ms > at_ms", [])?;
+        db.execute("UPDATE attempts SET next_ms = at_ms WHERE share = 0 AND next_ms > at_ms", [])?;
     }
     // Payloads of finished near messages are left from the floor on. From now on they are collected like the payloads
     // of held messages.
@@ -142,6 +143,7 @@ fn open(db: Connection, path: &Path, options: Options, number: fn(Digest) -> i64
         commits,
         names,
         destinations: destinations::load(&db)?,
+        first_due: FirstDue::new(limits.first_due_times),
         near: Near::new(limits.chunk, last_seq + 1, last_n),
         floor: Floor { seq: last_seq + 1, n: last_n },
         collector: Collector::new(limits, collected_n, last_n),

@@ -23,6 +23,9 @@ impl Store {
                 }
                 let share = Some(one.share).filter(|share| *share != 0);
                 insert.execute((one.due_ms, one.seq, one.lane, one.size, one.redelivered, share))?;
+                if one.share != 0 {
+                    self.first_due.note(one.share, one.due_ms);
+                }
                 if one.redelivered {
                     redelivered_ms = Some(one.due_ms);
                 }
@@ -49,10 +52,10 @@ impl Store {
         self.select(&rest, [share, after.0, after.1, until_ms, limit as i64])
     }
 
-    /// The shares of named destinations with rows in `waiting`.
-    pub(crate) fn shares(&self) -> Result<Vec<i64>> {
+    /// The named destinations with messages that have attempts.
+    pub(crate) fn tried_shares(&self) -> Result<Vec<i64>> {
         let mut found = Vec::new();
-        let mut next = cached(&self.db, "SELECT min(share) FROM waiting WHERE share > ?")?;
+        let mut next = cached(&self.db, "SELECT min(share) FROM attempts WHERE share > ?")?;
         let mut after = 0;
         while let Some(share) = next.query_row([after], |row| row.get::<_, Option<i64>>(0))? {
             found.push(share);
@@ -94,10 +97,11 @@ impl Store {
         self.select(rest, [self.redelivered_until_ms])
     }
 
-    /// The next `limit` messages that wait for an attempt until `until_ms`, in the order of its time, after this
-    /// position `(next_ms, seq)`.
+    /// The next `limit` messages of the share that wait for an attempt until `until_ms`, in the order of its time, after
+    /// this position `(next_ms, seq)`.
     pub(crate) fn plan_tried(
         &self,
+        share: i64,
         (next_ms, seq): (i64, i64),
         until_ms: i64,
         limit: usize,
@@ -105,17 +109,18 @@ impl Store {
         if self.with_attempts == 0 {
             return Ok(Vec::new());
         }
-        let rest = "WHERE (a.next_ms, a.seq) > (?, ?) AND a.next_ms <= ? ORDER BY a.next_ms, a.seq LIMIT ?";
-        query(&self.db, &of_tried(rest), [next_ms, seq, until_ms, limit as i64])
+        let rest =
+            "WHERE a.share = ? AND (a.next_ms, a.seq) > (?, ?) AND a.next_ms <= ? ORDER BY a.next_ms, a.seq LIMIT ?";
+        query(&self.db, &of_tried(rest), [share, next_ms, seq, until_ms, limit as i64])
     }
 
-    /// The time of the first next attempt after this time.
-    pub(crate) fn next_tried_ms(&self, after_ms: i64) -> Result<Option<i64>> {
+    /// The time of the share's first next attempt after this time.
+    pub(crate) fn next_tried_ms(&self, share: i64, after_ms: i64) -> Result<Option<i64>> {
         if self.with_attempts == 0 {
             return Ok(None);
         }
-        Ok(cached(&self.db, "SELECT min(next_ms) FROM attempts WHERE next_ms > ?")?
-            .query_row([after_ms], |row| row.get(0))?)
+        Ok(cached(&self.db, "SELECT min(next_ms) FROM attempts WHERE share = ? AND next_ms > ?")?
+            .query_row([share, after_ms], |row| row.get(0))?)
     }
 
     /// The message with this number, if it waits and was tried.
@@ -157,7 +162,7 @@ pub(in crate::store) fn count_of(db: &Connection, due_ms: i64) -> Result<u64> {
     Ok(count as u64)
 }
 
-const COLUMNS: &str = "w.due_ms, w.seq, lane, size, redelivered, attempts, next_ms, counted, waited_ms, at_ms, is_unanswered, strikes, share";
+const COLUMNS: &str = "w.due_ms, w.seq, lane, size, redelivered, attempts, next_ms, counted, waited_ms, at_ms, is_unanswered, strikes, w.share";
 
 /// The statement for messages with attempts.
 fn of_tried(rest: &str) -> String {

@@ -13,8 +13,8 @@ impl Store {
     /// Keeps the number of attempts of these messages until they have their outcome.
     pub(crate) fn note_attempts(&mut self, attempts: &[Attempts]) -> Result<()> {
         let text = "INSERT OR REPLACE INTO attempts \
-                    (seq, attempts, counted, waited_ms, next_ms, error, at_ms, is_unanswered, strikes) \
-                    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
+                    (seq, attempts, counted, waited_ms, next_ms, error, at_ms, is_unanswered, strikes, share) \
+                    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
         for one in attempts {
             let before = cached(&self.db, "SELECT attempts FROM attempts WHERE seq = ?")?
                 .query_row([one.seq], |row| row.get::<_, u32>(0))
@@ -26,8 +26,9 @@ impl Store {
                 self.with_attempts += 1;
             }
             self.untried = self.untried + u64::from(one.attempts == 0) - u64::from(before == Some(0));
-            let Attempts { seq, attempts, counted, waited_ms, next_ms, error, at_ms, is_unanswered, strikes } = one;
-            let values = (seq, attempts, counted, waited_ms, next_ms, error, at_ms, is_unanswered, strikes);
+            let Attempts { seq, attempts, counted, waited_ms, next_ms, error, at_ms, is_unanswered, strikes, share } =
+                one;
+            let values = (seq, attempts, counted, waited_ms, next_ms, error, at_ms, is_unanswered, strikes, share);
             execute(&self.db, text, values)?;
         }
         Ok(())
@@ -44,7 +45,8 @@ impl Store {
     /// Notes that these messages in `waiting` may be sent, because the send limit does not tell it. Those with two strikes are
     /// noted by themselves.
     pub(crate) fn note_uncovered(&mut self, positions: &[Position]) -> Result<()> {
-        let text = "INSERT INTO attempts (seq, attempts, noted) SELECT seq, 0, 1 FROM waiting WHERE due_ms = ? AND seq = ? \
+        let text = "INSERT INTO attempts (seq, attempts, noted, share) \
+                    SELECT seq, 0, 1, ifnull(share, 0) FROM waiting WHERE due_ms = ? AND seq = ? \
                     ON CONFLICT (seq) DO UPDATE SET noted = 1 WHERE strikes < 2";
         for (due_ms, seq) in positions {
             let is_known = cached(&self.db, "SELECT 1 FROM attempts WHERE seq = ?")?.exists([seq])?;
@@ -80,7 +82,7 @@ impl Store {
         if self.with_attempts == 0 {
             return Ok(None);
         }
-        let text = "SELECT attempts, next_ms, error, counted, waited_ms, at_ms, is_unanswered, strikes FROM attempts WHERE seq = ?";
+        let text = "SELECT attempts, next_ms, error, counted, waited_ms, at_ms, is_unanswered, strikes, share FROM attempts WHERE seq = ?";
         let mut select = cached(&self.db, text)?;
         let row = |row: &rusqlite::Row<'_>| {
             Ok(Attempts {
@@ -93,6 +95,7 @@ impl Store {
                 at_ms: row.get(5)?,
                 is_unanswered: row.get(6)?,
                 strikes: row.get(7)?,
+                share: row.get(8)?,
             })
         };
         Ok(select.query_row([seq], row).optional()?)
@@ -103,10 +106,12 @@ impl Store {
         self.with_attempts - self.untried
     }
 
-    /// Sets the time of the next attempt to now, if it is later. Returns whether the message waits for a next attempt.
-    pub(crate) fn try_now(&mut self, seq: i64, now_ms: i64) -> Result<bool> {
-        let text = "UPDATE attempts SET next_ms = min(next_ms, ?) WHERE seq = ? AND next_ms IS NOT NULL";
-        Ok(execute(&self.db, text, [now_ms, seq])? > 0)
+    /// Sets the time of the next attempt to now, if it is later. Returns the number of the destination, if the message waits
+    /// for a next attempt.
+    pub(crate) fn try_now(&mut self, seq: i64, now_ms: i64) -> Result<Option<i64>> {
+        let text =
+            "UPDATE attempts SET next_ms = min(next_ms, ?) WHERE seq = ? AND next_ms IS NOT NULL RETURNING share";
+        Ok(cached(&self.db, text)?.query_row([now_ms, seq], |row| row.get(0)).optional()?)
     }
 
     /// The same for the messages of a key. It looks at all messages with stored attempts.

@@ -1,7 +1,5 @@
 //! The named destinations of the store, each with its settings (rule D23). All are in memory too.
 
-use std::sync::Arc;
-
 use rusqlite::{Connection, Row};
 
 use crate::store::Store;
@@ -41,8 +39,8 @@ impl Store {
         Ok(stored)
     }
 
-    /// The settings of the destination with this number.
-    pub(crate) fn settings_of(&self, share: i64) -> Option<Arc<str>> {
-        Some(self.destinations.numbered(share)?.settings.clone())
+    /// The destination with this number.
+    pub(crate) fn destination_numbered(&self, share: i64) -> Option<&StoredDestination> {
+        self.destinations.numbered(share)
     }
 }

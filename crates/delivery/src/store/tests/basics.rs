@@ -124,6 +124,7 @@ fn attempts_are_kept_until_the_outcome() {
         at_ms: 50,
         is_unanswered: true,
         strikes: 0,
+        share: 0,
     };
     store.note_attempts(&[Attempts { attempts: 1, ..attempts.clone() }, attempts.clone()]).unwrap();
     store.commit().unwrap();

@@ -92,7 +92,7 @@ fn what_had_no_answer_may_have_arrived_wherever_it_waits__d14_d5() {
     commit(&mut store, |store| {
         store.note_may_have_arrived(&[(1, 1), (2, 2)]).unwrap();
         let tried =
-            |seq, is_unanswered| Attempts { attempts: 1, next_ms: Some(9), is_unanswered, ..Attempts::none(seq) };
+            |seq, is_unanswered| Attempts { attempts: 1, next_ms: Some(9), is_unanswered, ..Attempts::none(seq, 0) };
         store.note_attempts(&[tried(2, true), tried(3, true), tried(4, true), tried(5, false)]).unwrap();
     });
     let snapshot = look(&shelf);

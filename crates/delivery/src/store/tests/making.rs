@@ -28,6 +28,8 @@ impl Drop for Shelf {
 
 /// Limits so small that everything happens soon.
 pub(super) const TINY: Limits = Limits {
+    first_due_times: 1,
+    idle_shares: 0,
     names_in_memory: 6,
     names_in_block: 2,
     blocks_in_step: 2,

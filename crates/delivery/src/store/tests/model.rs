@@ -290,7 +290,7 @@ impl Run {
         let seq = open[self.random.below(open.len())];
         let row = self.model.rows.get_mut(&seq).expect("it is open");
         row.attempts += 1;
-        let attempts = Attempts { attempts: row.attempts, ..Attempts::none(seq) };
+        let attempts = Attempts { attempts: row.attempts, ..Attempts::none(seq, 0) };
         let position = (row.due_ms, seq);
         row.redelivered |= !row.is_near;
         let is_near = row.is_near;

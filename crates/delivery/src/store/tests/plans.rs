@@ -50,13 +50,18 @@ fn nothing_that_a_group_does_looks_at_a_whole_table() {
             let known = store.find(Some("k"), "40").unwrap().unwrap();
             assert!(store.is_open(&known).unwrap());
             store
-                .note_attempts(&[Attempts { attempts: 1, counted: 1, next_ms: Some(7), ..Attempts::none(41) }])
+                .note_attempts(&[Attempts { attempts: 1, counted: 1, next_ms: Some(7), ..Attempts::none(41, 0) }])
                 .unwrap();
             assert_eq!(
-                store.plan_tried((0, 0), 9, 10).unwrap().len(),
+                store.plan_tried(0, (0, 0), 9, 10).unwrap().len(),
                 usize::from(store.find_tried(41).unwrap().is_some())
             );
-            store.next_tried_ms(0).unwrap();
+            store.next_tried_ms(0, 0).unwrap();
+            store.set_destination("d", "{}", 0).unwrap();
+            store.take_due(9, 10, |_| None).unwrap();
+            store.expect_next(1, (5, 5)).unwrap();
+            store.tried_shares().unwrap();
+            store.forget_cursor(1).unwrap();
             store.note_may_have_arrived(&[(40, 41)]).unwrap();
             store.may_have_arrived().unwrap();
             store.upkeep(false).unwrap();
@@ -99,16 +104,16 @@ fn a_statement_is_prepared_once() {
     commit(&mut store, |store| {
         store.accept(&items, 0).unwrap();
         store.hold(&(1..=20).map(|seq| held(seq, seq - 1, lane)).collect::<Vec<_>>()).unwrap();
-        store.note_attempts(&[Attempts { attempts: 1, next_ms: Some(7), ..Attempts::none(11) }]).unwrap();
+        store.note_attempts(&[Attempts { attempts: 1, next_ms: Some(7), ..Attempts::none(11, 0) }]).unwrap();
     });
     sql::seen::take();
     for number in 0..5 {
         commit(&mut store, |store| {
             store.plan(0, (number, 3), 60, 10).unwrap();
             store.plan_lanes(0, &[lane.unwrap(), 5], (number, 3), (50, 2), 10).unwrap();
-            store.plan_tried((number, 0), 9 + number, 10).unwrap();
+            store.plan_tried(0, (number, 0), 9 + number, 10).unwrap();
             store.find_tried(number).unwrap();
-            store.next_tried_ms(number).unwrap();
+            store.next_tried_ms(0, number).unwrap();
             store.find(Some("k"), &number.to_string()).unwrap().unwrap();
             store.bodies(&[1 + number, 2 + number]).unwrap();
             store.first_due_ms().unwrap();

@@ -47,17 +47,17 @@ fn put_letters(py: Python<'_>, function: &Bound<'_, PyAny>, letters: &[Letter]) 
     function.call1((PyList::new(py, letters)?,)).map(drop)
 }
 
-/// Events as tuples: `("down", reason)`, `("up", after_ms)`, `("up untried", after_ms)`, `("failed", key, id, times,
-/// reason)`, `("cut off", key, id, messages, times)`, `("paused",)`, `("resumed",)`, `("keys paused", count)`,
+/// Events as tuples: `("down", destination, reason)`, `("up", destination, after_ms)`, `("up untried", destination,
+/// after_ms)`, `("failed", key, id, times, reason)`, `("cut off", key, id, messages, times)`, `("paused",)`, `("resumed",)`, `("keys paused", count)`,
 /// `("clock stepped", by_ms, to_ms)`,
 /// `("left out", count)`, `("slow sync", seconds)`, `("checkpoint failed", reason)`, `("store waits", reason)`,
 /// `("store goes on", after_ms)`, `("no thread", reason)`.
 fn events_to_python<'py>(py: Python<'py>, events: &[Event]) -> PyResult<Bound<'py, PyList>> {
     let made = events.iter().map(|event| -> PyResult<Bound<'py, PyTuple>> {
         match event {
-            Event::Down { reason } => ("down", reason).into_pyobject(py),
-            Event::Up { after_ms, is_untried: false } => ("up", *after_ms).into_pyobject(py),
-            Event::Up { after_ms, .. } => ("up untried", *after_ms).into_pyobject(py),
+            Event::Down { destination, reason } => ("down", destination, reason).into_pyobject(py),
+            Event::Up { destination, after_ms, is_untried: false } => ("up", destination, *after_ms).into_pyobject(py),
+            Event::Up { destination, after_ms, .. } => ("up untried", destination, *after_ms).into_pyobject(py),
             Event::Failed { key, id, times, reason } => ("failed", key, id, *times, reason).into_pyobject(py),
             Event::CutOff { key, id, messages, times, .. } => ("cut off", key, id, *messages, *times).into_pyobject(py),
             Event::Paused => ("paused",).into_pyobject(py),
