@@ -29,6 +29,7 @@ pub use crate::message::{
     not_json,
 };
 pub use crate::run::engine::Engine;
+pub use crate::run::engine::destinations::DestinationMeasures;
 pub use crate::run::settings::{SETTINGS, Settings, check_destination};
 pub use crate::run::threads::Running;
 pub use crate::sinks::delivery_rows::delivery_rows;
@@ -39,6 +40,7 @@ pub use crate::sinks::line::LineWriter;
 pub use crate::sinks::send_log::{SendLog, Sent};
 pub use crate::sinks::{AroundFn, OpenSink, Opened};
 pub use crate::store::file::owner::{Ownership, owners_of};
+pub use crate::store::look::destinations::{DestinationCounts, DestinationSeen};
 pub use crate::store::look::message::Seen;
 pub use crate::store::look::messages::PageOf;
 pub use crate::store::look::snapshot::Snapshot;

@@ -41,10 +41,12 @@ use super::clocks::{Alarm, Armed, Clocks};
 use super::destination::{Destination, Destinations};
 use super::doubt::Key;
 use super::lanes::Slot;
+use super::measures::SendMeasures;
 use super::outcome_feed::{Ended, OutcomeFeeds};
 use super::retry::Retry;
 use super::strikes::Strikes;
 use super::table::{self, Withdrawn};
+use super::tallies::Tallies;
 use super::window::{Bounds, State, Window};
 use crate::base::clock::{DueClock, WallTime};
 use crate::message::Body;
@@ -216,6 +218,9 @@ pub(crate) struct Dispatcher {
     /// The readers of outcomes.
     pub(crate) feeds: Arc<OutcomeFeeds>,
     pub(crate) is_halted: bool,
+    /// Of all sends.
+    pub(crate) measures: SendMeasures,
+    pub(crate) tallies: Tallies,
     clocks: Clocks,
     moments: Moments,
     turns: Turns,
@@ -247,7 +252,7 @@ impl Dispatcher {
         let clocks = Clocks::new(timer, wall);
         Self {
             window: Window::new(bounds, is_global),
-            to: Destinations::new(Destination::new(retry, unanswered_for, seed, clocks.now_us())),
+            to: Destinations::new(Destination::new(retry, unanswered_for, seed)),
             limit: SendLimit { until_ms: i64::MIN, is_wanted: false, is_paused: false },
             parked: ParkedMessages::default(),
             wants_load: false,
@@ -255,6 +260,8 @@ impl Dispatcher {
             events: Vec::new(),
             feeds: Arc::default(),
             is_halted: false,
+            measures: SendMeasures { changed_us: clocks.now_us(), ..SendMeasures::default() },
+            tallies: Tallies::default(),
             clocks,
             moments: Moments::default(),
             turns: Turns { shares: VecDeque::new(), to_wake: Vec::new(), most_in_send: 1, has_more_to_pass: false },
@@ -276,6 +283,8 @@ impl Dispatcher {
         self.flights.shares = std::mem::take(&mut before.flights.shares);
         self.flights.shares.retain(|_, share| *share == 0); // the others are opened anew, with all places free
         self.events.append(&mut before.events);
+        std::mem::swap(&mut self.measures, &mut before.measures);
+        self.tallies.take_over(&mut before.tallies);
         self.to[0].take_over(&mut before.to[0]);
     }
 
@@ -430,7 +439,7 @@ impl Dispatcher {
     pub(crate) fn open_share(&mut self, id: i64, settings: impl FnOnce() -> Option<Arc<str>>) -> u32 {
         let share = self.window.open_share(id);
         if share as usize >= self.to.len() {
-            self.to.add(self.to[0].like(self.clocks.now_us()));
+            self.to.add(self.to[0].like());
             if let Some(settings) = settings() {
                 self.set_share(share, &settings);
             }

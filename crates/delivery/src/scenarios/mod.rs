@@ -3,6 +3,7 @@
 mod bulk;
 mod cancelling;
 mod customers;
+mod destination_figures;
 mod destinations;
 mod doubting;
 mod due_times;

@@ -10,6 +10,7 @@ use pyo3::types::PyDict;
 
 use crate::delivery::calls::failures;
 use crate::delivery::engine::sqlite_at_fork::SqliteInUse;
+use crate::delivery::values::destinations::{Destinations, seen_to_python};
 use crate::delivery::values::measures::fields;
 use crate::tools::fork::{BelongsToProcess, ProcessOwned, fork_epoch};
 use crate::tools::native_lock::lock_plain;
@@ -66,6 +67,17 @@ impl StoreSnapshot {
             paused_key_names down_since_ms down_reason
         );
         Ok(counts)
+    }
+
+    /// How many named destinations there are, and those with these names, or `limit` of them.
+    fn destinations<'py>(
+        &self,
+        py: Python<'py>,
+        names: Option<Vec<String>>,
+        limit: usize,
+        now_ms: i64,
+    ) -> PyResult<Destinations<'py>> {
+        seen_to_python(py, self.ask(py, |snapshot| snapshot.destinations(names.as_deref(), limit, now_ms))?)
     }
 
     /// How many keys are paused.
