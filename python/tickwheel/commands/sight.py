@@ -17,9 +17,9 @@ from tickwheel.commands.printing import say, say_lines
 
 if TYPE_CHECKING:
     from tickwheel.delivery.queue.server_view import ServerView
-    from tickwheel.delivery.sight import KeyInDoubt, Page, StoreStatus, StoreView
+    from tickwheel.delivery.sight import Destinations, DestinationSeen, KeyInDoubt, Page, StoreStatus, StoreView
 
-_WHOLE = ("due", "next try", "ended", "at", "tried", "late", "line", "fails for", "sends")
+_WHOLE = ("due", "next try", "ended", "at", "tried", "late", "line", "fails for", "sends", "overdue", "rate")
 """Columns that are not folded, however narrow the terminal is."""
 _STATES: Final = ("waiting", "recurring", "delivered", "cancelled", "dead", "expired")
 _NAMED = 5
@@ -170,7 +170,8 @@ def status(target: str, access: dict[str, Any], as_json: bool) -> None:
         doubt = found.in_doubt
         places = None if doubt.spare_places is None else f"{doubt.spare_places_taken:,} of {doubt.spare_places:,} taken"
         figures = {"keys_in_doubt": doubt.keys, "spare_places": places}
-        _print_fields({**msgspec.structs.asdict(found), "in_use": used, "process": None, "in_doubt": None, **figures})
+        told = msgspec.structs.asdict(found) | {"destinations": _counts(found.destinations)}
+        _print_fields({**told, "in_use": used, "process": None, "in_doubt": None, **figures})
         if doubt.longest:
             most = "" if doubt.is_complete else " (among the 50,000 messages that were accepted first)"
             say("")
@@ -180,6 +181,32 @@ def status(target: str, access: dict[str, Any], as_json: bool) -> None:
                 for it in doubt.longest
             ]
             _print_table(("key", "id", "fails for", "sends", "next try", "last error"), rows, None)
+        if destinations := found.destinations.first:
+            more = found.destinations.count - len(destinations)
+            say("")
+            say(f"destinations, and {more:,} more:" if more else "destinations:")
+            rows = [
+                (it.name, _state(it, found.at), it.waiting, it.overdue, it.rate, _retry(it, found.at), it.last_error)
+                for it in destinations
+            ]
+            _print_table(("name", "state", "waiting", "overdue", "rate", "next try", "last error"), rows, None)
+
+
+def _counts(found: "Destinations") -> str | None:
+    if not found.count:
+        return None
+    parts = [f"{count:,} {what}" for count, what in ((found.down, "down"), (found.paused, "paused")) if count]
+    return ", ".join([f"{found.count:,}", *parts])
+
+
+def _state(found: "DestinationSeen", at: str) -> str:
+    return found.state if found.down_since is None else f"{found.state} for {_span(found.down_since, at)}"
+
+
+def _retry(found: "DestinationSeen", at: str) -> str | None:
+    if found.next_try is None or found.state != "sending":
+        return None
+    return "soon" if found.next_try <= at else f"in {_span(at, found.next_try)}"
 
 
 def _next_try(key: "KeyInDoubt", found: "StoreStatus") -> str:

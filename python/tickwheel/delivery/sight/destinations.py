@@ -14,9 +14,9 @@ SHOWN: Final = 20
 class DestinationSeen(msgspec.Struct, frozen=True):
     """A named destination. Times are RFC 3339 in UTC.
 
-    `waiting`, `overdue`: its messages, counted up to 10,000. `next_try`: the first time at which a message that failed is
-    tried again; one that is down is tried each second. The fields from `down_since` on are of the process that delivers,
-    since it was started, and are `None` if only the store was asked.
+    `waiting`, `overdue`: its messages, counted up to 10,000. `next_try`: the first time at which a message that failed
+    is tried again; a destination that is down is tried each second. The fields from `down_since` on are what the
+    process that delivers has seen since its start. They are `None` if only the store was asked.
     """
 
     name: str
@@ -36,8 +36,8 @@ class DestinationSeen(msgspec.Struct, frozen=True):
 
 
 class Destinations(msgspec.Struct, frozen=True):
-    """How many named destinations there are; and twenty of them: those that are down, then those whose messages are overdue
-    for longest, then the others by name. `down` is `None` if only the store was asked.
+    """How many named destinations there are; and twenty of them: those that are down, then those whose messages are
+    overdue for longest, then the others by name. `down` is `None` if only the store was asked.
     """
 
     count: int

@@ -127,6 +127,9 @@ impl Engine {
     /// What memory has for each named destination.
     fn near_by_share(&self, now_ms: i64) -> NearByShare {
         let mut found = NearByShare::default();
+        if self.lock_dispatcher().window.shares().len() == 1 {
+            return found; // no message in memory names any
+        }
         self.look_through_window(|window, entry| {
             let share = window.share(entry.share).id;
             if share == 0 || entry.state == State::Over {

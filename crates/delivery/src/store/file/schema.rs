@@ -147,6 +147,7 @@ CREATE TABLE dead_letters (
     allowed TEXT NOT NULL,
     record BLOB NOT NULL
 );
+CREATE INDEX letters_by_time ON dead_letters (at_ms); -- they are counted by it, as it is small
 CREATE INDEX letters_of_messages ON dead_letters (line) WHERE source = 'delivery';
 CREATE TABLE actions (
     n INTEGER PRIMARY KEY,
