@@ -18,6 +18,10 @@ pub(crate) const MOST_COUNTED: u64 = 10_000;
 /// How many of its overdue messages are looked at for the next try.
 const LOOKED_AT: i64 = 1_000;
 
+/// Whether a destination is paused; the index `paused_destinations` has the same text.
+const IS_PAUSED: &str = "CASE WHEN settings <> '' THEN settings ->> 'paused' END";
+const FIND: &str = "SELECT share FROM destinations WHERE name = ? AND settings <> ''";
+
 /// How many destinations there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DestinationCounts {
@@ -125,26 +129,31 @@ impl Snapshot {
 
     /// The first due time of the messages in `waiting` of this destination, and whether it is paused.
     pub(crate) fn first_due_and_pause_of(&self, share: i64) -> Result<(Option<i64>, bool), DeliveryError> {
-        let paused = "SELECT 1 FROM destinations WHERE share = ? AND settings ->> 'paused'";
-        self.ask(|db| Ok::<_, rusqlite::Error>((first_due_ms(db, share)?, cached(db, paused)?.exists([share])?)))
+        let paused = format!("SELECT 1 FROM destinations WHERE share = ? AND {IS_PAUSED}");
+        self.ask(|db| Ok::<_, rusqlite::Error>((first_due_ms(db, share)?, cached(db, &paused)?.exists([share])?)))
     }
 }
 
+/// The number of the destination with this name.
+pub(super) fn share_named(db: &Connection, name: &str) -> rusqlite::Result<Option<i64>> {
+    cached(db, FIND)?.query_row([name], |row| row.get(0)).optional()
+}
+
 fn counts(db: &Connection) -> rusqlite::Result<DestinationCounts> {
-    let query = "SELECT (SELECT count(*) FROM destinations), \
-                 (SELECT count(*) FROM destinations WHERE settings ->> 'paused')";
+    let query = format!(
+        "SELECT (SELECT count(*) FROM destinations WHERE settings <> ''), \
+         (SELECT count(*) FROM destinations WHERE {IS_PAUSED})"
+    );
     let count = |row: &Row<'_>, column| Ok::<_, rusqlite::Error>(row.get::<_, i64>(column)? as u64);
-    db.query_row(query, [], |row| Ok(DestinationCounts { all: count(row, 0)?, paused: count(row, 1)?, down: None }))
+    db.query_row(&query, [], |row| Ok(DestinationCounts { all: count(row, 0)?, paused: count(row, 1)?, down: None }))
 }
 
 /// The numbers of the destinations that are wanted.
 fn shares(db: &Connection, names: Option<&[String]>, mut first: Vec<i64>, limit: usize) -> rusqlite::Result<Vec<i64>> {
     if let Some(names) = names {
-        let mut select = db.prepare("SELECT share FROM destinations WHERE name = ?")?;
-        let find = |name| select.query_row([name], |row| row.get(0)).optional().transpose();
-        return names.iter().filter_map(find).collect();
+        return names.iter().filter_map(|name| share_named(db, name).transpose()).collect();
     }
-    let by_name = "SELECT share FROM destinations ORDER BY name LIMIT ?";
+    let by_name = "SELECT share FROM destinations WHERE settings <> '' ORDER BY name LIMIT ?";
     first.truncate(limit);
     for share in rows(db, by_name, [limit as i64], |row| row.get(0))? {
         if first.len() < limit && !first.contains(&share) {
@@ -160,7 +169,7 @@ fn destination(
     now_ms: i64,
     near: &NearByShare,
 ) -> rusqlite::Result<Option<DestinationSeen>> {
-    let find = "SELECT name, settings FROM destinations WHERE share = ?";
+    let find = "SELECT name, settings FROM destinations WHERE share = ? AND settings <> ''";
     let Some((name, settings)) =
         cached(db, find)?.query_row([share], |row| Ok((text(row, 0)?, text(row, 1)?))).optional()?
     else {
