@@ -1,6 +1,6 @@
 //! Messages are listed, cancelled and requeued by their destination (D14, D16, D23).
 
-use super::destinations::{message, set, world};
+use super::destinations::{message, world};
 use super::testing::{ByHand, START_MS};
 use crate::due::retry::Retry;
 use crate::group::items::{Answer, Item};
@@ -100,11 +100,4 @@ fn dead_letters_of_one_are_listed_and_requeued__d14_d16_d23() {
     assert_eq!((dead("a").len(), dead("b").len()), (3, 0));
     assert_eq!(world.engine.summary().requeued, 2);
     assert_eq!(world.pass_ms(1_000, |_| Verdict::Delivered).len(), 2);
-}
-
-#[test]
-fn an_action_on_one_that_is_set_anew_goes_on__d16_d23() {
-    let world = two(Settings::default());
-    world.give(vec![set("a", r#","paused":true"#), act("x", ActionKind::Cancel, "a")]);
-    assert_eq!(waiting(&world, of("a")).len(), 0);
 }

@@ -36,7 +36,7 @@ function tile(name, value, words, state = "") {
 function show_tiles({ destination, destinations, paused, due, oldest_overdue_ms, dead_letters, counts, since_ms, at_ms }, upTo) {
   const lasts = (epoch_ms) => `for ${duration(Math.max(0, at_ms - epoch_ms))}`;
   if (paused) tile("destination", "Paused", "nothing is sent", "ill");
-  else if (destination.up && destinations?.down) tile("destination", "Up", `${count(destinations.down)} of ${count(destinations.count)} named ones are down`, "ill");
+  else if (destination.up && destinations?.down) tile("destination", `${count(destinations.down)} down`, `of ${count(destinations.count)} named ones`, "ill");
   else if (destination.up) tile("destination", "Up", destination.changed_ms ? lasts(destination.changed_ms) : "", "well");
   else tile("destination", "Down", `${lasts(destination.changed_ms)}: ${short(destination.reason, 80)}`, "ill");
   const oldest = oldest_overdue_ms ? `the oldest for ${duration(oldest_overdue_ms)}` : "nothing is late";
@@ -114,6 +114,9 @@ function show_destinations(found) {
   const all = found.count === 1 ? "There is one" : `There are ${count(found.count)}`;
   const more = found.count > found.first.length ? ` Here are ${count(found.first.length)}: first those that are down, then those that are overdue for longest.` : "";
   find("destinations-words").textContent = `${all}: ${count(found.down)} down, ${count(found.paused)} paused.${more}`;
+  const told = JSON.stringify(found.first);
+  if (told === find("destination-rows").dataset.told) return; // a reader may have selected some of it
+  find("destination-rows").dataset.told = told;
   find("destination-rows").replaceChildren(...found.first.map(destination_row));
 }
 
