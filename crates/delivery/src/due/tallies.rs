@@ -1,5 +1,5 @@
-//! What became of the sends to each named destination since the engine was opened (rule D23). A tally begins with the first
-//! answer, and stays when the destination has no message in memory any more.
+//! The answers of each named destination since the engine was opened (rule D23). A tally begins with the first answer. It
+//! stays when the destination has no message in memory any more.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

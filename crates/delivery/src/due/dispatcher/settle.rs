@@ -149,7 +149,7 @@ impl Dispatcher {
         self.end(message.slot, done, None);
     }
 
-    /// What is counted of the destination that the message names.
+    /// The counts of the destination that the message names.
     fn tally_of(&mut self, slot: Slot) -> Option<&mut Tally> {
         let entry = self.window.entry(slot);
         let name = entry.body.as_ref()?.destination()?;

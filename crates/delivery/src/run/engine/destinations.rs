@@ -1,4 +1,4 @@
-//! The named destinations in figures (rule D23): what memory knows of each, beside what the store says.
+//! The named destinations in figures, from memory and from the store (rule D23).
 //!
 //! As in `looking.rs`, memory is looked through in parts, and the store is read by a connection of its own. So neither the
 //! senders nor the writer wait.
@@ -17,7 +17,7 @@ use crate::store::look::snapshot::Snapshot;
 /// The label that the metrics give to all others: one that has this name is among them.
 const OTHER: &str = "other";
 
-/// What the metrics tell of a destination.
+/// The figures of a destination for the metrics.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DestinationMeasures {
     /// `None`: these are the sums of all others.
@@ -40,8 +40,8 @@ impl Engine {
         self.lock_dispatcher().tallies.down().len()
     }
 
-    /// The destinations with these names, as far as there are any; or, without names, `limit` of them: those that are down,
-    /// then those whose messages are overdue for longest, then the others by name.
+    /// The destinations with these names, as far as there are any. Without names: `limit` of them. Those that are down come
+    /// first, then those whose messages are overdue for longest, then the others by name.
     ///
     /// # Errors
     /// The store cannot be read, or is closed.
@@ -63,8 +63,8 @@ impl Engine {
         Ok((DestinationCounts { down: Some(dispatcher.tallies.down().len() as u64), ..counts }, seen))
     }
 
-    /// How many destinations there are; and the first `most` that were sent to since the store was opened, with the sums of
-    /// all others at the end.
+    /// The number of destinations, and the first `most` that were sent to since the store was opened. The sums of all others
+    /// come last.
     ///
     /// # Errors
     /// The store cannot be read, or is closed.
@@ -124,7 +124,7 @@ impl Engine {
         }
     }
 
-    /// What memory has for each named destination.
+    /// The messages in memory, by their named destination.
     fn near_by_share(&self, now_ms: i64) -> NearByShare {
         let mut found = NearByShare::default();
         if self.lock_dispatcher().window.shares().len() == 1 {

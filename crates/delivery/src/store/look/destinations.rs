@@ -1,6 +1,6 @@
 //! The named destinations of a store, with how much waits for each (rule D23).
 //!
-//! What is near has no row in `waiting`: an engine counts it in its memory, and for a file it is looked for.
+//! A near message has no row in `waiting`. An engine counts those in its memory; in a file they are looked for.
 
 #![expect(clippy::missing_errors_doc, reason = "each fails if the store can't be read: see `Snapshot`")]
 
@@ -52,11 +52,11 @@ pub struct DestinationSeen {
     pub first_due_ms: Option<i64>,
     /// The first time at which a message that failed is tried again, among the first overdue ones.
     pub next_try_ms: Option<i64>,
-    /// What only the process that delivers knows.
+    /// `None`: only the process that delivers knows them.
     pub answers: Option<DestinationAnswers>,
 }
 
-/// What a destination has answered since the process has opened the store.
+/// The answers of a destination since the process has opened the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DestinationAnswers {
     /// Messages that have arrived.
@@ -73,7 +73,7 @@ pub struct DestinationAnswers {
     pub down_reason: Option<String>,
 }
 
-/// What is known of the messages of a destination that have no row in `waiting`.
+/// The messages of a destination that have no row in `waiting`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Near {
     pub waiting: u64,
@@ -86,8 +86,8 @@ pub(crate) struct Near {
 pub(crate) type NearByShare = FxHashMap<i64, Near>;
 
 impl Snapshot {
-    /// The destinations with these names, as far as there are any; or, without names, `limit` of them: those whose messages
-    /// are overdue for longest, then the others by name. O(messages).
+    /// The destinations with these names, as far as there are any. Without names: `limit` of them. Those whose messages are
+    /// overdue for longest come first, then the others by name. O(messages).
     pub fn destinations(
         &self,
         names: Option<&[String]>,
